@@ -1,0 +1,72 @@
+//! Which flow of an aggregate goes next: how its tokens are shared.
+//!
+//! To add a scheme: write `allocation/<name>.rs` with a `Config` and its `build`, then add its
+//! `mod` line and its line in `allocations!` below. Policies know it from then on by its name.
+
+use std::time::Duration;
+
+use crate::packet::Member;
+use crate::{Bytes, Time};
+
+/// A way to share the tokens of an aggregate among its flows.
+///
+/// It owns the aggregate's bucket (mean rate and burst; the peak rate is the conditioner's). A flow
+/// [`join`](Self::join)s before anything else is said of it, and [`leave`](Self::leave)s last.
+pub trait Allocation: Send {
+    /// A flow that will ask for tokens.
+    fn join(&mut self, now: Time, member: Member, share: Share);
+
+    /// What is known of a member has changed.
+    fn update(&mut self, now: Time, member: Member, share: Share);
+
+    /// A member that will not ask again; what it held goes to the others.
+    fn leave(&mut self, now: Time, member: Member);
+
+    /// Takes `len` tokens for a packet of `member` at once, or takes nothing: policing.
+    fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool;
+
+    /// `member` has packets waiting. Saying so again changes nothing.
+    fn wait(&mut self, now: Time, member: Member);
+
+    /// Whose oldest packet leaves next; its tokens are taken.
+    ///
+    /// Call until it is no longer [`Turn::Grant`]. A member stays waiting until `heads` has nothing
+    /// of it.
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn;
+}
+
+/// The answer to "who goes next?".
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Turn {
+    /// This flow may send this much now. The bytes may be a packet, an ACK's worth of data, or
+    /// window.
+    Grant(Grant),
+    /// Nobody before this time, if nothing changes until then.
+    At(Time),
+    /// Nobody waits.
+    Idle,
+}
+
+/// Leave to send.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// Who may send.
+    pub member: Member,
+    /// How much, in charged bytes.
+    pub bytes: Bytes,
+}
+
+/// What an allocation may know of the packets that wait.
+pub trait Heads {
+    /// Charged bytes of the oldest waiting packet of `member`; `None` if none waits.
+    fn head(&self, member: Member) -> Option<Bytes>;
+}
+
+/// What decides a member's part.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Share {
+    /// Its part relative to the other members; 1 unless the policy says otherwise, never 0.
+    pub weight: u32,
+    /// Its round-trip time end to end; `None` until measured.
+    pub rtt: Option<Duration>,
+}

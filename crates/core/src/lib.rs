@@ -1,0 +1,24 @@
+//! Mechanisms for the bandwidth of TCP aggregates, free of I/O, clocks and threads.
+//!
+//! Everything here is a state machine: the caller hands in the current [`Time`] and packets, and
+//! asks what may leave and when to come back. The simulator and the live data plane are two such
+//! callers; neither gets a private version of any mechanism.
+//!
+//! A module uses only those above it in this list: `time`, `units` · `packet`, `cx`, `machine` ·
+//! `wheel` · `meter` · `flow` · `policy` · `allocation` · `qdisc` · `aggregate` · `link` · `gateway`.
+
+#![forbid(unsafe_code)]
+
+pub mod allocation;
+pub mod cx;
+pub mod machine;
+pub mod packet;
+pub mod qdisc;
+pub mod time;
+pub mod units;
+
+pub use cx::{Cx, Drops, Reason};
+pub use machine::{Machine, PortId};
+pub use packet::{Packet, PacketId, PacketPool};
+pub use time::Time;
+pub use units::{Bytes, Chance, Rate};

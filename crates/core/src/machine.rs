@@ -1,0 +1,27 @@
+//! What a driver drives: packets in, packets out, and when to come back.
+
+use crate::{PacketId, PacketPool, Time};
+
+/// One of the ports of a [`Machine`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PortId(pub u8);
+
+/// Something between ports: the gateway, or the emulator of a network.
+///
+/// A driver hands in one thing, then drains [`poll_transmit`](Self::poll_transmit) of every port
+/// until `None`, then comes back when something arrives or at [`poll_timeout`](Self::poll_timeout),
+/// whichever is first. Coming back early is harmless; coming back late costs quality, never
+/// correctness. Time does not run backwards; if a driver's does, nothing is granted.
+pub trait Machine {
+    /// Every packet inside, and the free slots for more.
+    fn pool(&mut self) -> &mut PacketPool;
+
+    /// Takes in a packet that arrived at `port`.
+    fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId);
+
+    /// A packet to send out of `port` now.
+    fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId>;
+
+    /// When [`poll_transmit`](Self::poll_transmit) may next have a packet; `None` if nothing waits.
+    fn poll_timeout(&mut self, now: Time) -> Option<Time>;
+}

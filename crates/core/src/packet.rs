@@ -1,0 +1,242 @@
+//! Packets as the mechanisms see them: a descriptor, never the bytes.
+//!
+//! The driver keeps the bytes and numbers its buffers; slot `n` of the [`PacketPool`] describes
+//! buffer `n`. On the live gateway that is chunk `n` of its packet memory, in the simulator nothing
+//! at all. A queue is a list threaded through the pool, so holding a packet allocates nothing.
+
+mod fifo;
+mod key;
+mod pool;
+
+pub use fifo::Fifo;
+pub use key::{Direction, Endpoint, FlowKey, Protocol};
+pub use pool::{PacketId, PacketPool};
+
+use crate::{Bytes, Time};
+
+/// What a mechanism may read, and in part rewrite, of one packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packet {
+    /// When it reached the machine.
+    pub arrived: Time,
+    /// Length of the frame, link-layer header included, frame check sequence not.
+    pub len: u32,
+    /// What it is charged where rates are kept: `len` and the overhead of the real link.
+    pub cost: u32,
+    /// Who talks to whom.
+    pub key: FlowKey,
+    /// The flow table's number for that, in the order of `key`; [`FlowId::NONE`] before the look-up.
+    pub flow: FlowId,
+    /// What tells its flow from others in the queue it is in.
+    pub member: Member,
+    /// The TCP header, where there is a whole one.
+    pub tcp: Option<TcpSegment>,
+    /// Where the network header begins in the frame; zero for [`Network::Opaque`].
+    pub network_offset: u16,
+    /// Where the transport header begins in the frame; zero if there is none to be seen.
+    pub transport_offset: u16,
+    /// Outermost VLAN identifier; [`NO_VLAN`] if untagged.
+    pub vlan: u16,
+    /// Frames on the wire this stands for: more than one for a GSO super-packet.
+    pub segments: u16,
+    /// What the frame carries.
+    pub network: Network,
+    /// Its DS codepoint (RFC 2474), 0 to 63.
+    pub dscp: u8,
+    /// Its ECN codepoint (RFC 3168, section 5).
+    pub ecn: Ecn,
+    /// Part of a larger datagram; then `key` has no ports, so that all parts stay one flow.
+    pub fragment: bool,
+    /// Some header field here is no longer what the frame says: the driver writes it back.
+    pub rewritten: bool,
+}
+
+/// `vlan` of an untagged frame.
+pub const NO_VLAN: u16 = u16::MAX;
+
+/// A flow in the gateway's flow table.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct FlowId(pub u32);
+
+impl FlowId {
+    /// In no flow table.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+impl Default for FlowId {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// A small number that tells flows apart within one queue or one aggregate, dense from zero.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Member(pub u32);
+
+impl Member {
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        slot(self.0)
+    }
+}
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Network {
+    /// Neither IPv4 nor IPv6, or malformed: forwarded and counted, never looked into.
+    #[default]
+    Opaque,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// The ECN field of the IP header.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotEct = 0b00,
+    /// ECN-capable, codepoint ECT(1).
+    Ect1 = 0b01,
+    /// ECN-capable, codepoint ECT(0).
+    Ect0 = 0b10,
+    /// Congestion experienced.
+    Ce = 0b11,
+}
+
+/// The TCP header of a packet, options that matter included.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TcpSegment {
+    /// Sequence number of the first byte.
+    pub seq: u32,
+    /// Acknowledgement number; meaningful with [`TcpFlags::ACK`].
+    pub ack: u32,
+    /// Bytes of payload (for a super-packet, all of it).
+    pub payload: u32,
+    /// Timestamp value and echo reply (RFC 7323).
+    pub timestamps: Option<(u32, u32)>,
+    /// Window field as it stands, not scaled.
+    pub window: u16,
+    /// Maximum segment size offered; zero if the option is absent.
+    pub mss: u16,
+    /// Control bits.
+    pub flags: TcpFlags,
+    /// Window scale offered, on a SYN.
+    pub window_scale: Option<u8>,
+    /// The SACK-permitted option is there.
+    pub sack_permitted: bool,
+    /// SACK blocks are there.
+    pub has_sack: bool,
+}
+
+/// The control bits of a TCP header (RFC 9293, section 3.1; RFC 3168, section 6.1).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TcpFlags(pub u8);
+
+impl TcpFlags {
+    /// No more data from the sender.
+    pub const FIN: u8 = 0x01;
+    /// Synchronise sequence numbers.
+    pub const SYN: u8 = 0x02;
+    /// Reset the connection.
+    pub const RST: u8 = 0x04;
+    /// Push.
+    pub const PSH: u8 = 0x08;
+    /// The acknowledgement field is significant.
+    pub const ACK: u8 = 0x10;
+    /// Urgent.
+    pub const URG: u8 = 0x20;
+    /// ECN echo.
+    pub const ECE: u8 = 0x40;
+    /// Congestion window reduced.
+    pub const CWR: u8 = 0x80;
+
+    /// Whether any of `bits` is set.
+    #[must_use]
+    pub const fn any(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+}
+
+impl TcpSegment {
+    /// Sequence space it takes: payload, and one each for SYN and FIN.
+    #[must_use]
+    pub const fn sequence_len(&self) -> u32 {
+        let syn = if self.flags.any(TcpFlags::SYN) { 1 } else { 0 };
+        let fin = if self.flags.any(TcpFlags::FIN) { 1 } else { 0 };
+        self.payload.wrapping_add(syn).wrapping_add(fin)
+    }
+
+    /// The sequence number after its last.
+    #[must_use]
+    pub const fn end_seq(&self) -> u32 {
+        self.seq.wrapping_add(self.sequence_len())
+    }
+}
+
+impl Packet {
+    /// Length of the frame.
+    #[must_use]
+    pub fn frame_len(&self) -> Bytes {
+        Bytes(u64::from(self.len))
+    }
+
+    /// What it is charged where rates are kept.
+    #[must_use]
+    pub fn charged(&self) -> Bytes {
+        Bytes(u64::from(self.cost))
+    }
+
+    /// Gives it the DS codepoint `dscp`, if it has a field for that.
+    pub fn set_dscp(&mut self, dscp: u8) {
+        if self.network != Network::Opaque && self.dscp != dscp {
+            self.dscp = dscp & 0x3f;
+            self.rewritten = true;
+        }
+    }
+
+    /// Marks it "congestion experienced" if it is ECN-capable; says whether it now is.
+    pub fn mark_congestion(&mut self) -> bool {
+        match self.ecn {
+            Ecn::NotEct => false,
+            Ecn::Ce => true,
+            Ecn::Ect0 | Ecn::Ect1 => {
+                self.ecn = Ecn::Ce;
+                self.rewritten = true;
+                true
+            }
+        }
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "u32 fits in usize on every target we build for")]
+const fn slot(index: u32) -> usize {
+    index as usize
+}
+
+// Two cache lines hold a descriptor.
+const _: () = assert!(size_of::<Packet>() <= 128);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ecn_capable_packets_are_marked() {
+        let mut packet = Packet { network: Network::Ipv4, ecn: Ecn::Ect0, ..Packet::default() };
+        assert!(packet.mark_congestion() && packet.rewritten);
+        let mut packet = Packet { network: Network::Ipv4, ..Packet::default() };
+        assert!(!packet.mark_congestion() && !packet.rewritten);
+    }
+
+    #[test]
+    fn sequence_numbers_wrap() {
+        let flags = TcpFlags(TcpFlags::FIN | TcpFlags::ACK);
+        let segment = TcpSegment { seq: u32::MAX, payload: 1, flags, ..TcpSegment::default() };
+        assert_eq!(segment.end_seq(), 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! A first-in-first-out list through the pool.
+
+use super::pool::NIL;
+use super::{Packet, PacketId, PacketPool, slot};
+use crate::Bytes;
+
+/// A first-in-first-out list through the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Fifo {
+    head: u32,
+    tail: u32,
+    packets: u32,
+    bytes: Bytes,
+}
+
+impl Fifo {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { head: NIL, tail: NIL, packets: 0, bytes: Bytes::ZERO }
+    }
+
+    /// Appends `id`.
+    #[expect(clippy::needless_pass_by_value, reason = "the list owns it from here on")]
+    pub fn push(&mut self, pool: &mut PacketPool, id: PacketId) {
+        self.bytes += pool[&id].frame_len();
+        self.packets += 1;
+        pool.links[slot(id.0)].next = NIL;
+        if self.tail == NIL {
+            self.head = id.0;
+        } else {
+            pool.links[slot(self.tail)].next = id.0;
+        }
+        self.tail = id.0;
+    }
+
+    /// Removes the oldest packet.
+    pub fn pop(&mut self, pool: &PacketPool) -> Option<PacketId> {
+        if self.head == NIL {
+            return None;
+        }
+        let id = PacketId(self.head);
+        self.head = pool.links[slot(id.0)].next;
+        if self.head == NIL {
+            self.tail = NIL;
+        }
+        self.bytes -= pool[&id].frame_len();
+        self.packets -= 1;
+        Some(id)
+    }
+
+    /// The oldest packet, left where it is.
+    #[must_use]
+    pub fn peek<'p>(&self, pool: &'p PacketPool) -> Option<&'p Packet> {
+        (self.head != NIL).then(|| pool.at(self.head))
+    }
+
+    /// Number of packets.
+    #[must_use]
+    pub const fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Their total length as frames.
+    #[must_use]
+    pub const fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+}
+
+impl Default for Fifo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_in_is_first_out() {
+        let mut pool = PacketPool::with_capacity(4);
+        let mut fifo = Fifo::new();
+        for len in [60, 70, 80] {
+            let id = pool.insert(Packet { len, ..Packet::default() }).unwrap();
+            fifo.push(&mut pool, id);
+        }
+        assert_eq!((fifo.packets(), fifo.bytes()), (3, Bytes(210)));
+        assert_eq!(fifo.peek(&pool).unwrap().len, 60);
+        for len in [60, 70, 80] {
+            let id = fifo.pop(&pool).unwrap();
+            assert_eq!(pool[&id].len, len);
+            pool.release(id);
+        }
+        assert!(fifo.pop(&pool).is_none() && fifo.bytes() == Bytes::ZERO);
+    }
+}

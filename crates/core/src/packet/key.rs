@@ -1,0 +1,133 @@
+//! Who talks to whom: the key of a flow.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The way a packet crosses the gateway.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Direction {
+    /// From the LAN to the WAN.
+    Up = 0,
+    /// From the WAN to the LAN.
+    Down = 1,
+}
+
+impl Direction {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Up, Self::Down];
+
+    /// The way back.
+    #[must_use]
+    pub const fn reverse(self) -> Self {
+        match self {
+            Self::Up => Self::Down,
+            Self::Down => Self::Up,
+        }
+    }
+
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Up => 0,
+            Self::Down => 1,
+        }
+    }
+
+    /// Its name in policy files and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// An IP protocol number (the last one of the extension headers, for IPv6).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Protocol(pub u8);
+
+impl Protocol {
+    /// What is not IP; reserved as "HOPOPT" in IPv6, where it is never the last header.
+    pub const OPAQUE: Self = Self(0);
+    /// ICMP.
+    pub const ICMP: Self = Self(1);
+    /// TCP.
+    pub const TCP: Self = Self(6);
+    /// UDP.
+    pub const UDP: Self = Self(17);
+    /// ICMP for IPv6.
+    pub const ICMPV6: Self = Self(58);
+}
+
+/// An address and a port; an IPv4 address in its IPv6-mapped form, port zero where there is none.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Endpoint {
+    address: [u8; 16],
+    /// TCP or UDP port, ICMP identifier, or the ethertype of an opaque frame.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// An endpoint at an IPv4 address.
+    #[must_use]
+    pub fn v4(address: [u8; 4], port: u16) -> Self {
+        Self { address: Ipv4Addr::from(address).to_ipv6_mapped().octets(), port }
+    }
+
+    /// An endpoint at an IPv6 address.
+    #[must_use]
+    pub const fn v6(address: [u8; 16], port: u16) -> Self {
+        Self { address, port }
+    }
+
+    /// The address.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        Ipv6Addr::from(self.address).to_canonical()
+    }
+
+    /// The address as one number, IPv4 in its IPv6-mapped form: what ranges are compared by.
+    #[must_use]
+    pub const fn number(&self) -> u128 {
+        u128::from_be_bytes(self.address)
+    }
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Self::v6([0; 16], 0)
+    }
+}
+
+/// Who talks to whom, in the direction of one packet.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct FlowKey {
+    /// The sender.
+    pub src: Endpoint,
+    /// The receiver.
+    pub dst: Endpoint,
+    /// What they speak.
+    pub protocol: Protocol,
+}
+
+impl FlowKey {
+    /// The key of a packet on the way back.
+    #[must_use]
+    pub const fn reverse(self) -> Self {
+        Self { src: self.dst, dst: self.src, protocol: self.protocol }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv4_addresses_come_back_as_ipv4() {
+        let endpoint = Endpoint::v4([10, 0, 0, 1], 80);
+        assert_eq!(endpoint.address(), IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(endpoint.number() & 0xffff_ffff, 0x0a00_0001);
+    }
+}

@@ -1,0 +1,39 @@
+//! Queue disciplines: where packets wait, and which are dropped for lack of room.
+//!
+//! To add one: write `qdisc/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
+//! its line in `qdiscs!` below. Policies, the simulator and the live gateway know it from then on
+//! by its name.
+
+use crate::packet::Member;
+use crate::{Bytes, Cx, PacketId, PacketPool};
+
+/// A place where packets wait.
+///
+/// It keeps the packets of every flow in order, and tells flows apart by
+/// [`Packet::member`](crate::Packet::member). What leaves next is its own choice in
+/// [`dequeue`](Self::dequeue), the caller's in [`dequeue_flow`](Self::dequeue_flow).
+pub trait Qdisc: Send {
+    /// Takes `packet` in, or drops it, or another in its place, through `cx`.
+    fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId);
+
+    /// The next packet in the discipline's own order.
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
+
+    /// The oldest packet of `member`.
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
+
+    /// Charged bytes of the oldest packet of `member`.
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes>;
+
+    /// What waits here.
+    fn backlog(&self) -> Backlog;
+}
+
+/// What waits in a queue.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Backlog {
+    /// Number of packets.
+    pub packets: u32,
+    /// Their total length as frames.
+    pub bytes: Bytes,
+}

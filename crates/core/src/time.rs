@@ -1,0 +1,108 @@
+//! The run's own clock.
+
+use std::fmt;
+use std::ops::{Add, AddAssign};
+use std::time::Duration;
+
+/// A point in time: nanoseconds since the run began.
+///
+/// A run is a simulation, which begins at zero, or one life of a live gateway, whose driver counts
+/// from a reading of `CLOCK_MONOTONIC`. Nothing in this crate reads a clock.
+#[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Time(u64);
+
+impl Time {
+    /// The beginning of the run.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that happens.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The time `nanos` nanoseconds into the run.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The time `micros` microseconds into the run.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros * 1_000)
+    }
+
+    /// The time `millis` milliseconds into the run.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
+
+    /// The time `secs` seconds into the run.
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs * 1_000_000_000)
+    }
+
+    /// Nanoseconds since the run began.
+    #[must_use]
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not after.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The first multiple of `interval` at or after this; this itself if `interval` is zero.
+    #[must_use]
+    pub fn round_up_to(self, interval: Duration) -> Self {
+        match nanos(interval) {
+            0 => self,
+            step => Self(self.0.div_ceil(step).saturating_mul(step)),
+        }
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(span)))
+    }
+}
+
+impl AddAssign<Duration> for Time {
+    fn add_assign(&mut self, span: Duration) {
+        *self = *self + span;
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// `span` in nanoseconds; 584 years and more count as forever.
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_up_to_the_next_tick_and_stays_on_one() {
+        let tick = Duration::from_millis(15);
+        assert_eq!(Time::from_millis(16).round_up_to(tick), Time::from_millis(30));
+        assert_eq!(Time::from_millis(30).round_up_to(tick), Time::from_millis(30));
+        assert_eq!(Time::from_millis(16).round_up_to(Duration::ZERO), Time::from_millis(16));
+    }
+
+    #[test]
+    fn the_far_future_does_not_overflow() {
+        assert_eq!(Time::MAX + Duration::from_secs(1), Time::MAX);
+        assert_eq!(Time::ZERO.since(Time::MAX), Duration::ZERO);
+    }
+}

@@ -1,0 +1,435 @@
+//! Quantities with their unit in the type, and the one way they are written.
+//!
+//! Integers throughout: a run must give the same bits on every machine. Text always names its unit;
+//! a bare number, `kbps` (kilobits or kilobytes?) and `KB` (1,000 or 1,024?) are refused.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An amount of data, in bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Bytes(pub u64);
+
+/// A rate of data, in bits per second.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Rate(u64);
+
+impl Bytes {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// `self - other`, or zero if that would be negative.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Rate {
+    /// A rate of `bps` bits per second.
+    #[must_use]
+    pub const fn from_bps(bps: u64) -> Self {
+        Self(bps)
+    }
+
+    /// A rate of `kbps` thousand bits per second.
+    #[must_use]
+    pub const fn from_kbps(kbps: u64) -> Self {
+        Self(kbps * 1_000)
+    }
+
+    /// A rate of `mbps` million bits per second.
+    #[must_use]
+    pub const fn from_mbps(mbps: u64) -> Self {
+        Self(mbps * 1_000_000)
+    }
+
+    /// Bits per second.
+    #[must_use]
+    pub const fn bps(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` occupy a link of this rate, rounded up to the nanosecond; forever at rate 0.
+    #[must_use]
+    pub fn time_for(self, bytes: Bytes) -> Duration {
+        let nanobits = u128::from(bytes.0) * u128::from(NANOBITS_PER_BYTE);
+        let nanos = match self.0 {
+            0 => u128::MAX,
+            bps => nanobits.div_ceil(u128::from(bps)),
+        };
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// What a link of this rate carries within `span`, rounded down to the byte.
+    #[must_use]
+    pub fn bytes_in(self, span: Duration) -> Bytes {
+        let bytes = u128::from(self.0) * span.as_nanos() / u128::from(NANOBITS_PER_BYTE);
+        Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+/// `bits/s * ns` that make one byte: 8 bits of a billion nanoseconds each.
+pub(crate) const NANOBITS_PER_BYTE: u64 = 8 * 1_000_000_000;
+
+/// Why a text is no quantity.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnitError {
+    /// A number alone says nothing.
+    #[error("`{text}` has no unit; write for example \"{example}\"")]
+    Bare {
+        /// What was written.
+        text: String,
+        /// A well-formed quantity of this kind.
+        example: &'static str,
+    },
+    /// A unit of another kind, or none of ours.
+    #[error("`{unit}` is not a unit of {kind} here; use one of: {units}{hint}")]
+    Unit {
+        /// The unit that was written.
+        unit: String,
+        /// What is measured.
+        kind: &'static str,
+        /// The units there are.
+        units: String,
+        /// What the author may have meant.
+        hint: &'static str,
+    },
+    /// Not a number, negative, or too large.
+    #[error("`{text}` is not {kind}; write for example \"{example}\"")]
+    Number {
+        /// What was written.
+        text: String,
+        /// What is measured, with its article.
+        kind: &'static str,
+        /// A well-formed quantity of this kind.
+        example: &'static str,
+    },
+}
+
+/// One kind of quantity: how it is called, an example, and its units with their size.
+struct Kind {
+    name: &'static str,
+    article: &'static str,
+    example: &'static str,
+    units: &'static [(&'static str, u64)],
+}
+
+const RATE: Kind = Kind {
+    name: "rate",
+    article: "a rate",
+    example: "20 Mbit/s",
+    units: &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)],
+};
+
+const BYTES: Kind = Kind {
+    name: "size",
+    article: "a size",
+    example: "64 KiB",
+    units: &[("B", 1), ("kB", 1_000), ("KiB", 1 << 10), ("MB", 1_000_000), ("MiB", 1 << 20)],
+};
+
+const DURATION: Kind = Kind {
+    name: "time",
+    article: "a time",
+    example: "10 ms",
+    units: &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)],
+};
+
+/// Chance is counted in parts per billion, so that `0.0001 %` is exact.
+const CHANCE: Kind =
+    Kind { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
+
+impl Kind {
+    /// `text` in this kind's smallest unit.
+    fn parse(&self, text: &str) -> Result<u64, UnitError> {
+        let text = text.trim();
+        let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_');
+        let Some(at) = at else {
+            return Err(if text.is_empty() { self.number(text) } else { self.bare(text) });
+        };
+        let (digits, unit) = (&text[..at], text[at..].trim());
+        if digits.is_empty() {
+            return Err(self.number(text));
+        }
+        let Some((_, size)) = self.units.iter().find(|(name, _)| *name == unit) else {
+            return Err(self.unit(unit));
+        };
+        decimal(digits, *size).ok_or_else(|| self.number(text))
+    }
+
+    fn bare(&self, text: &str) -> UnitError {
+        UnitError::Bare { text: text.to_owned(), example: self.example }
+    }
+
+    fn number(&self, text: &str) -> UnitError {
+        UnitError::Number { text: text.to_owned(), kind: self.article, example: self.example }
+    }
+
+    fn unit(&self, unit: &str) -> UnitError {
+        let units: Vec<_> = self.units.iter().map(|(name, _)| *name).collect();
+        let hint = match unit {
+            "kbps" | "Kbps" | "Mbps" | "mbps" | "Gbps" => {
+                " (`ps` hides whether bits or bytes are meant)"
+            }
+            "KB" | "K" | "k" => " (kB is 1,000 bytes, KiB is 1,024)",
+            _ => "",
+        };
+        UnitError::Unit { unit: unit.to_owned(), kind: self.name, units: units.join(", "), hint }
+    }
+
+    /// `value` in the largest unit that shows it exactly.
+    fn show(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |size: u64| value >= size && value.is_multiple_of(size);
+        let largest =
+            self.units.iter().filter(|(_, size)| fits(*size)).max_by_key(|(_, size)| *size);
+        let (unit, size) = largest.unwrap_or(&self.units[0]);
+        write!(f, "{} {unit}", value / size)
+    }
+}
+
+/// `digits`, with at most one point, times `size`; nothing if it is no whole multiple or too large.
+fn decimal(digits: &str, size: u64) -> Option<u64> {
+    let digits = digits.replace('_', "");
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    if whole.is_empty() || (digits.contains('.') && fraction.is_empty()) || fraction.len() > 9 {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    let scale = 10u64.pow(u32::try_from(fraction.len()).ok()?);
+    let part: u64 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    let part = u128::from(part) * u128::from(size);
+    if !part.is_multiple_of(u128::from(scale)) {
+        return None;
+    }
+    let part = u64::try_from(part / u128::from(scale)).ok()?;
+    whole.checked_mul(size)?.checked_add(part)
+}
+
+/// A time as it is written in files, for `#[serde(with = "units::duration")]`.
+pub mod duration {
+    use super::{DURATION, Deserialize, Deserializer, Duration, Serializer, UnitError, fmt};
+
+    /// Reads a time such as `10 ms`.
+    ///
+    /// # Errors
+    ///
+    /// If the text is no time or lacks its unit.
+    pub fn parse(text: &str) -> Result<Duration, UnitError> {
+        DURATION.parse(text).map(Duration::from_nanos)
+    }
+
+    /// Writes a time such as `10 ms`.
+    #[must_use]
+    pub fn show(span: Duration) -> String {
+        struct Shown(u64);
+        impl fmt::Display for Shown {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                DURATION.show(self.0, f)
+            }
+        }
+        Shown(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)).to_string()
+    }
+
+    /// For serde.
+    ///
+    /// # Errors
+    ///
+    /// If the text is no time or lacks its unit.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+
+    /// For serde.
+    ///
+    /// # Errors
+    ///
+    /// If the format cannot hold a string.
+    pub fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&show(*span))
+    }
+}
+
+/// A probability, in parts per billion.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Chance(u32);
+
+impl Chance {
+    /// Never.
+    pub const NEVER: Self = Self(0);
+
+    /// `ppb` parts per billion; at most one billion.
+    #[must_use]
+    pub const fn from_ppb(ppb: u32) -> Self {
+        Self(if ppb > 1_000_000_000 { 1_000_000_000 } else { ppb })
+    }
+
+    /// Parts per billion.
+    #[must_use]
+    pub const fn ppb(self) -> u32 {
+        self.0
+    }
+}
+
+macro_rules! written_as {
+    ($type:ident, $kind:ident, $from:expr, $to:expr) => {
+        impl FromStr for $type {
+            type Err = UnitError;
+
+            fn from_str(text: &str) -> Result<Self, UnitError> {
+                let value = $kind.parse(text)?;
+                $from(value).ok_or_else(|| $kind.number(text))
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $kind.show($to(*self), f)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_any(QuantityVisitor(&$kind)).and_then(|value| {
+                    $from(value).ok_or_else(|| serde::de::Error::custom("out of range"))
+                })
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+    };
+}
+
+written_as!(Bytes, BYTES, |value| Some(Bytes(value)), |it: Bytes| it.0);
+written_as!(Rate, RATE, |value| Some(Rate(value)), |it: Rate| it.0);
+written_as!(
+    Chance,
+    CHANCE,
+    |value| u32::try_from(value).ok().filter(|ppb| *ppb <= 1_000_000_000).map(Chance),
+    |it: Chance| u64::from(it.0)
+);
+
+/// Reads a quantity from a file, and says what is missing from a bare number.
+struct QuantityVisitor(&'static Kind);
+
+impl serde::de::Visitor<'_> for QuantityVisitor {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} such as \"{}\"", self.0.article, self.0.example)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<u64, E> {
+        self.0.parse(text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<u64, E> {
+        Err(E::custom(self.0.bare(&number.to_string())))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<u64, E> {
+        Err(E::custom(self.0.bare(&number.to_string())))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<u64, E> {
+        Err(E::custom(self.0.bare(&number.to_string())))
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Mul<u64> for Bytes {
+    type Output = Self;
+
+    fn mul(self, count: u64) -> Self {
+        Self(self.0 * count)
+    }
+}
+
+impl Sub for Bytes {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Bytes {
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        Self(all.map(|bytes| bytes.0).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_as_they_are_shown() {
+        for text in ["0 bit/s", "800 kbit/s", "20 Mbit/s", "1500 kbit/s", "10 Gbit/s"] {
+            assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
+        }
+        for text in ["1514 B", "10 kB", "64 KiB", "3 MiB"] {
+            assert_eq!(text.parse::<Bytes>().unwrap().to_string(), text);
+        }
+        assert_eq!("1.5 Mbit/s".parse(), Ok(Rate::from_kbps(1_500)));
+        assert_eq!("0.000001 %".parse(), Ok(Chance::from_ppb(10)));
+        assert_eq!(duration::parse("1.5ms"), Ok(Duration::from_micros(1_500)));
+    }
+
+    #[test]
+    fn a_bare_number_is_refused_with_an_example() {
+        let error = "100".parse::<Rate>().unwrap_err().to_string();
+        assert_eq!(error, "`100` has no unit; write for example \"20 Mbit/s\"");
+    }
+
+    #[test]
+    fn ambiguous_units_are_refused_with_the_reason() {
+        let error = "100 kbps".parse::<Rate>().unwrap_err().to_string();
+        assert!(error.contains("bits or bytes"), "{error}");
+        let error = "10 KB".parse::<Bytes>().unwrap_err().to_string();
+        assert!(error.contains("KiB is 1,024"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused() {
+        for text in ["", "-1 B", ".5 kB", "1. kB", "0.3 B", "99999999999999999999 B", "1e3 B"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+        assert!("101 %".parse::<Chance>().is_err());
+    }
+
+    #[test]
+    fn serialization_time_is_rounded_up() {
+        assert_eq!(Rate::from_mbps(1).time_for(Bytes(1_500)), Duration::from_millis(12));
+        assert_eq!(Rate::from_bps(3).time_for(Bytes(1)).as_nanos(), 2_666_666_667);
+    }
+}

@@ -1,0 +1,48 @@
+//! A network interface as the loop sees it.
+
+use std::os::fd::BorrowedFd;
+
+use tidegate_core::{PacketId, PacketPool, Time};
+
+/// A network interface: AF_XDP, AF_PACKET, or a test's two vectors.
+///
+/// Slot `n` of the pool describes buffer `n` of the packet memory all ports of a machine share.
+pub trait Port {
+    /// A frame that arrived, described in its slot; `None` if nothing more is there now.
+    fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId>;
+
+    /// Whether [`send`](Self::send) has room.
+    fn can_send(&self) -> bool;
+
+    /// Hands a packet to the interface, with what was rewritten in its headers.
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId);
+
+    /// Makes the system calls that `send` put off, and releases what has been sent.
+    fn flush(&mut self, pool: &mut PacketPool);
+
+    /// Throws away what arrived and was not yet received; says how much that was.
+    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64;
+
+    /// What to poll for arrivals, if this port can be polled.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What it has seen so far.
+    fn counters(&self) -> PortCounters;
+}
+
+/// Counts of a port since it was opened.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PortCounters {
+    /// Frames received and described.
+    pub received: u64,
+    /// Bytes of these.
+    pub received_bytes: u64,
+    /// Frames handed to the interface.
+    pub sent: u64,
+    /// Bytes of these.
+    pub sent_bytes: u64,
+    /// Frames the kernel had to drop before we saw them, for lack of room in the ring.
+    pub ring_overflows: u64,
+    /// Frames the interface refused to send.
+    pub send_errors: u64,
+}
