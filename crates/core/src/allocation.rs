@@ -3,9 +3,17 @@
 //! To add a scheme: write `allocation/<name>.rs` with a `Config` and its `build`, then add its
 //! `mod` line and its line in `allocations!` below. Policies know it from then on by its name.
 
+mod drr;
+mod fcfs;
+mod logical_partitions;
+mod lru;
+mod partitioned;
+mod sequential;
+
 use std::time::Duration;
 
 use crate::packet::Member;
+use crate::registry::registry;
 use crate::{Bytes, Time};
 
 /// A way to share the tokens of an aggregate among its flows.
@@ -69,4 +77,21 @@ pub struct Share {
     pub weight: u32,
     /// Its round-trip time end to end; `None` until measured.
     pub rtt: Option<Duration>,
+}
+
+registry! {
+    /// An allocation as a policy names it.
+    AllocationSpec, "an allocation":
+    /// Every flow its own bucket, nothing shared.
+    Partitioned => partitioned, "partitioned";
+    /// One bucket; flows in the order they joined.
+    Sequential => sequential, "sequential";
+    /// One bucket; who has waited longest goes first.
+    Fcfs => fcfs, "fcfs";
+    /// One bucket; whom a token was given least recently goes first.
+    Lru => lru, "lru";
+    /// One bucket with a part for each flow, by round-trip time; what is unused is shared.
+    LogicalPartitions => logical_partitions, "logical-partitions";
+    /// One bucket; byte for byte in turn.
+    Drr => drr, "drr";
 }

@@ -11,9 +11,12 @@
 
 pub mod allocation;
 pub mod cx;
+pub mod gateway;
 pub mod machine;
 pub mod packet;
+pub mod policy;
 pub mod qdisc;
+mod registry;
 pub mod time;
 pub mod units;
 

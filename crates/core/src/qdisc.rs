@@ -4,7 +4,11 @@
 //! its line in `qdiscs!` below. Policies, the simulator and the live gateway know it from then on
 //! by its name.
 
+mod drop_tail;
+mod per_flow;
+
 use crate::packet::Member;
+use crate::registry::registry;
 use crate::{Bytes, Cx, PacketId, PacketPool};
 
 /// A place where packets wait.
@@ -36,4 +40,13 @@ pub struct Backlog {
     pub packets: u32,
     /// Their total length as frames.
     pub bytes: Bytes,
+}
+
+registry! {
+    /// A queue discipline as a policy names it.
+    QdiscSpec, "a queue discipline":
+    /// One line, first in, first out; full means drop.
+    DropTail => drop_tail, "drop-tail";
+    /// A line for each flow, served in turn; who has most waiting is dropped from first.
+    PerFlow => per_flow, "per-flow";
 }

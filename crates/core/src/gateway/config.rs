@@ -1,0 +1,86 @@
+//! What a gateway is told once, beside its policies.
+
+use std::time::Duration;
+
+use crate::qdisc::QdiscSpec;
+use crate::{Packet, Rate};
+
+/// What a gateway is told beside its policies.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GatewayConfig {
+    /// Rate of the access link, up and down; `None` does not limit it.
+    pub rate: [Option<Rate>; 2],
+    /// What the access link adds to every frame.
+    pub overhead: Overhead,
+    /// Where packets wait for the access link.
+    pub queue: QdiscSpec,
+    /// Most packets inside at once: buffers of the driver.
+    pub packets: u32,
+    /// Most flows told apart at once.
+    pub flows: u32,
+    /// How often the shaping timer looks; zero for exactly when the next packet conforms.
+    pub shaping_interval: Duration,
+    /// What seeds the hashes: fixed in a simulation, random on the live gateway.
+    pub seed: u64,
+}
+
+/// What a link adds to a frame, beyond what the gateway sees of it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Overhead {
+    /// Bytes added to (or, negative, taken from) each frame.
+    pub per_packet: i32,
+    /// Fewest bytes a frame occupies, with `per_packet`.
+    pub min: u32,
+    /// Frames are cut into ATM cells of 48 bytes in 53.
+    pub atm: bool,
+}
+
+impl Overhead {
+    /// What `packet` is charged: its frame, or for a super-packet each of its frames, on the real
+    /// link.
+    #[must_use]
+    pub fn charge(&self, packet: &Packet) -> u32 {
+        let segments = u32::from(packet.segments.max(1));
+        if *self == Self::default() && segments == 1 {
+            return packet.len;
+        }
+        // Every frame of a super-packet repeats the headers.
+        let headers = packet.len.saturating_sub(packet.tcp.map_or(packet.len, |tcp| tcp.payload));
+        let total = packet.len + headers * (segments - 1);
+        let (each, longer) = (total / segments, total % segments);
+        self.occupied(each) * (segments - longer) + self.occupied(each + 1) * longer
+    }
+
+    fn occupied(&self, frame: u32) -> u32 {
+        let bytes = frame.saturating_add_signed(self.per_packet).max(self.min);
+        if self.atm { bytes.div_ceil(48) * 53 } else { bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::TcpSegment;
+
+    #[test]
+    fn small_frames_are_charged_the_minimum_and_cells_are_whole() {
+        let frame = |len| Packet { len, ..Packet::default() };
+        let docsis = Overhead { per_packet: 18, min: 64, atm: false };
+        assert_eq!(docsis.charge(&frame(40)), 64);
+        assert_eq!(docsis.charge(&frame(1_500)), 1_518);
+        let atm = Overhead { per_packet: 0, min: 0, atm: true };
+        assert_eq!(atm.charge(&frame(49)), 106);
+        let less = Overhead { per_packet: -14, min: 0, atm: false };
+        assert_eq!(less.charge(&frame(1_514)), 1_500);
+    }
+
+    #[test]
+    fn a_super_packet_is_charged_the_headers_of_each_frame() {
+        let tcp = TcpSegment { payload: 3 * 1_448, ..TcpSegment::default() };
+        let packet =
+            Packet { len: 66 + 3 * 1_448, segments: 3, tcp: Some(tcp), ..Packet::default() };
+        assert_eq!(Overhead::default().charge(&packet), 3 * 1_514);
+        let overhead = Overhead { per_packet: 24, min: 0, atm: false };
+        assert_eq!(overhead.charge(&packet), 3 * 1_538);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a gateway tells about itself: always what runs, never what was meant to run.
+
+use serde::Serialize;
+
+use crate::packet::Direction;
+use crate::qdisc::Backlog;
+use crate::{Drops, Rate};
+
+/// The state of a gateway at one instant.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Which policy set runs: counts the sets installed.
+    pub generation: u64,
+    /// Packets and bytes taken in, by direction.
+    pub received: [Count; 2],
+    /// Packets and bytes handed out, by direction.
+    pub transmitted: [Count; 2],
+    /// Packets inside.
+    pub held: u32,
+    /// Packets that wait for the access link, by direction.
+    pub link: [Backlog; 2],
+    /// Packets dropped, by reason.
+    pub drops: Drops,
+    /// Flows in the table.
+    pub flows: u32,
+    /// Flows that found the table full.
+    pub untracked: u64,
+    /// One for each policy and direction that has seen a packet, in the order of precedence.
+    pub aggregates: Vec<AggregateReport>,
+}
+
+/// Packets and their bytes as frames.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Count {
+    /// Counts one packet of `bytes`.
+    pub fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
+
+/// The state of an aggregate.
+#[derive(Clone, Debug)]
+pub struct AggregateReport {
+    /// The policy it belongs to.
+    pub policy: String,
+    /// The way its packets go.
+    pub direction: Direction,
+    /// Flows that are members now.
+    pub flows: u32,
+    /// What came in.
+    pub offered: Count,
+    /// What left, in profile where there is a profile.
+    pub conforming: Count,
+    /// What left out of profile (policed and marked).
+    pub exceeding: Count,
+    /// What was dropped.
+    pub drops: Drops,
+    /// What waits now.
+    pub backlog: Backlog,
+    /// Most bytes that ever waited.
+    pub peak_backlog: u64,
+    /// Nanoseconds that packets which have left had waited, in total.
+    pub waited_ns: u64,
+    /// How often each trigger looked whether the aggregate may send.
+    pub triggers: Triggers,
+    /// Mean rate of its profile, if it has one.
+    pub mean: Option<Rate>,
+}
+
+/// What makes an aggregate look whether it may send (`aggregates`, section 6).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Triggers {
+    /// A packet of its own arrived.
+    pub arrival: u64,
+    /// The shaping timer.
+    pub timer: u64,
+    /// An ACK that opens the window of a flow with packets waiting.
+    pub ack: u64,
+    /// An ACK of a flow that has nothing to send.
+    pub idle_ack: u64,
+    /// A duplicate ACK.
+    pub duplicate_ack: u64,
+    /// A new connection of the same policy.
+    pub connection: u64,
+}
+
+/// The state of a flow, as seen in one direction.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowReport {
+    /// Sender, as address and port.
+    pub src: String,
+    /// Receiver, as address and port.
+    pub dst: String,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// The policy it belongs to, if any.
+    pub policy: Option<String>,
+    /// Its weight there.
+    pub weight: u32,
+    /// What came in.
+    pub offered: Count,
+    /// Packets of it that wait now.
+    pub waiting: u32,
+    /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
+    pub rtt_lan_us: Option<u64>,
+    /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
+    pub rtt_wan_us: Option<u64>,
+    /// Segments seen again.
+    pub retransmissions: u64,
+    /// How well it is known: `full`, `no-window-scale`, `queue-only`.
+    pub tracking: &'static str,
+    /// Milliseconds since its last packet.
+    pub idle_ms: u64,
+}

@@ -1,0 +1,90 @@
+//! Policies: which traffic, how much of it, and what happens beyond that.
+
+mod filter;
+mod profile;
+
+pub use filter::{Filter, Range};
+pub use profile::{Profile, ProfileError};
+
+use crate::allocation::AllocationSpec;
+use crate::qdisc::QdiscSpec;
+
+/// A rule: what it is for, and what is done with that (RFC 3198: policy rule).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Policy {
+    /// Its name, unique in its set; metrics and commands call its aggregates by it.
+    pub name: String,
+    /// The highest wins; then the most specific filter; then the name, in alphabetical order.
+    pub priority: i32,
+    /// The packets it is for.
+    pub filter: Filter,
+    /// What is done with them.
+    pub action: Action,
+    /// Whether it is done, or only reported.
+    pub mode: Mode,
+}
+
+/// Whether a policy acts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// It acts.
+    #[default]
+    Enforce,
+    /// It classifies, meters and counts, and lets everything pass unchanged.
+    Observe,
+}
+
+/// What is done with the packets of an aggregate (RFC 2475, section 2.3.3).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Action {
+    /// Nothing; they are counted.
+    Pass,
+    /// They wait until they conform.
+    Shape {
+        /// How much conforms, and how that is shared.
+        conditioning: Conditioning,
+        /// Where they wait.
+        queue: QdiscSpec,
+    },
+    /// They never wait; those in profile go on.
+    Police {
+        /// How much conforms, and how that is shared.
+        conditioning: Conditioning,
+        /// What becomes of the others.
+        exceed: Exceed,
+    },
+}
+
+/// What becomes of a packet out of profile.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Exceed {
+    /// It is coloured: both kinds get a DS codepoint, and a router further on tells them apart.
+    Mark {
+        /// DS codepoint of packets in profile; `None` leaves theirs.
+        in_profile: Option<u8>,
+        /// DS codepoint of packets out of profile.
+        out_of_profile: u8,
+    },
+    /// It is dropped.
+    Drop,
+}
+
+/// How much conforms, and how that is shared between flows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Conditioning {
+    /// How much conforms.
+    pub profile: Profile,
+    /// How it is shared.
+    pub allocation: AllocationSpec,
+    /// Weights of flows, first match first; a flow that none matches has weight 1.
+    pub weights: Vec<FlowWeight>,
+}
+
+/// The weight of the flows a filter matches.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FlowWeight {
+    /// The flows, matched in the direction of the policy.
+    pub filter: Filter,
+    /// Their weight, at least 1.
+    pub weight: u32,
+}

@@ -1,0 +1,67 @@
+//! How a mechanism is named in policy files, scenarios and the API.
+//!
+//! A name alone means the mechanism with its defaults; a table with `kind = "<name>"` sets its
+//! parameters. Unknown names and misspelt fields are errors that list what there is.
+
+/// Makes `$spec`: one variant per mechanism, holding that mechanism's `Config`.
+macro_rules! registry {
+    ($(#[$doc:meta])* $spec:ident, $what:literal: $($(#[$each:meta])* $variant:ident => $module:ident, $name:literal;)+) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Eq, PartialEq)]
+        pub enum $spec {
+            $($(#[$each])* $variant($module::Config),)+
+        }
+
+        impl $spec {
+            /// Every name there is.
+            pub const NAMES: &[&str] = &[$($name),+];
+
+            /// The name it goes by.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)+
+                }
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $spec {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                /// The form with parameters.
+                #[derive(serde::Deserialize)]
+                #[serde(tag = "kind")]
+                enum Table {
+                    $(#[serde(rename = $name)] $variant($module::Config),)+
+                }
+
+                struct Visitor;
+
+                impl<'de> serde::de::Visitor<'de> for Visitor {
+                    type Value = $spec;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(f, concat!($what, ": one of {}, or a table with `kind`"), $spec::NAMES.join(", "))
+                    }
+
+                    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<$spec, E> {
+                        match name {
+                            $($name => Ok($spec::$variant($module::Config::default())),)+
+                            _ => Err(E::unknown_variant(name, $spec::NAMES)),
+                        }
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$spec, A::Error> {
+                        let table = serde::de::value::MapAccessDeserializer::new(map);
+                        Ok(match serde::Deserialize::deserialize(table)? {
+                            $(Table::$variant(config) => $spec::$variant(config),)+
+                        })
+                    }
+                }
+
+                from.deserialize_any(Visitor)
+            }
+        }
+    };
+}
+
+pub(crate) use registry;
