@@ -1,2 +1,7 @@
-//! Placeholder.
-fn main() {}
+//! The program `tidegate`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tidegate::main()
+}

@@ -1,0 +1,73 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{self, Context};
+use crate::output::{Exit, Failure, Output};
+
+/// Holds aggregates of TCP traffic at their rate, shared fairly, on the access link of a site.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Print JSON with a schema version instead of text
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Control socket of the running gateway
+    #[arg(long, global = true, value_name = "PATH", default_value = "/run/tidegate.sock")]
+    socket: PathBuf,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build a test network in namespaces, with an emulated Internet between its hosts
+    Lab(commands::lab::Args),
+    /// Show in a minute what Tidegate does, on real TCP connections
+    Demo(commands::demo::Args),
+    /// Print a shell's completions
+    Completions(commands::completions::Args),
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let context = Context { output: Output::new(cli.json), socket: cli.socket };
+    let result = match cli.command {
+        Command::Lab(args) => commands::lab::run(&args, &context),
+        Command::Demo(args) => commands::demo::run(&args, &context),
+        Command::Completions(args) => commands::completions::run(&args, &context),
+    };
+    result.unwrap_or_else(|error| report(&error, &context)).into()
+}
+
+/// Says why a command failed.
+fn report(error: &anyhow::Error, context: &Context) -> Exit {
+    let failure = error.downcast_ref::<Failure>();
+    match failure {
+        Some(failure) => eprintln!("{failure}"),
+        None => eprintln!("error: {error:#}"),
+    }
+    if let (true, Some(failure)) = (context.output.is_json(), failure) {
+        // Whoever reads JSON finds the error there; stderr has said it already.
+        let _ = context.output.json(&serde_json::json!({ "error": failure }));
+    }
+    failure.map_or(Exit::Failed, |failure| failure.exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,18 @@
+//! The commands: one file each, with its arguments and what it does.
+
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod lab;
+
+use std::path::PathBuf;
+
+use crate::output::Output;
+
+/// What every command is told.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Where data goes.
+    pub(crate) output: Output,
+    /// Where the running gateway listens.
+    pub(crate) socket: PathBuf,
+}

@@ -1,0 +1,116 @@
+//! What a command says, and how it ends: stdout is data, stderr is progress.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+/// The version of everything `--json` prints; it grows when a field changes its meaning.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// It failed, or a claim does not hold.
+    Failed,
+    /// The input was wrong; nothing was changed.
+    WrongInput,
+    /// It runs, but not as it should.
+    Degraded,
+    /// What is asked for differs from what runs.
+    ChangesPending,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::WrongInput => 2,
+            Exit::Degraded => 3,
+            Exit::ChangesPending => 4,
+        })
+    }
+}
+
+/// Why a command did not do what it was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// The stable code of the error.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub help: String,
+    /// How the program ends.
+    #[serde(skip)]
+    pub exit: Exit,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}\nhelp: {}", self.code, self.message, self.help)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Where a command writes its data.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    json: bool,
+}
+
+/// Data as `--json` prints it.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema_version: u32,
+    #[serde(flatten)]
+    data: &'a T,
+}
+
+impl Output {
+    /// JSON, or text for people.
+    #[must_use]
+    pub const fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Whether `--json` was given.
+    #[must_use]
+    pub const fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Prints `data` as JSON or, for people, as it displays. `data` must serialise as a map.
+    ///
+    /// # Errors
+    ///
+    /// If stdout takes no more.
+    pub fn data<T: Serialize + fmt::Display>(self, data: &T) -> io::Result<()> {
+        if self.json { self.json(data) } else { self.text(data) }
+    }
+
+    /// Prints `text` followed by a line break.
+    ///
+    /// # Errors
+    ///
+    /// If stdout takes no more.
+    pub fn text(self, text: impl fmt::Display) -> io::Result<()> {
+        writeln!(io::stdout().lock(), "{text}")
+    }
+
+    /// Prints `data`, which must serialise as a map, with the version of its schema.
+    ///
+    /// # Errors
+    ///
+    /// If stdout takes no more.
+    pub fn json<T: Serialize>(self, data: &T) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, &Versioned { schema_version: SCHEMA_VERSION, data })?;
+        writeln!(out)
+    }
+}
