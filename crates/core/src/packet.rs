@@ -5,10 +5,12 @@
 //! at all. A queue is a list threaded through the pool, so holding a packet allocates nothing.
 
 mod fifo;
+mod flow_fifo;
 mod key;
 mod pool;
 
 pub use fifo::Fifo;
+pub use flow_fifo::FlowFifo;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use pool::{PacketId, PacketPool};
 

@@ -5,7 +5,11 @@
 //! by its name.
 
 mod drop_tail;
+mod longest;
 mod per_flow;
+mod ring;
+#[cfg(test)]
+mod testing;
 
 use crate::packet::Member;
 use crate::registry::registry;
@@ -49,4 +53,15 @@ registry! {
     DropTail => drop_tail, "drop-tail";
     /// A line for each flow, served in turn; who has most waiting is dropped from first.
     PerFlow => per_flow, "per-flow";
+}
+
+impl QdiscSpec {
+    /// The discipline, empty.
+    #[must_use]
+    pub fn build(&self) -> Box<dyn Qdisc> {
+        match self {
+            Self::DropTail(config) => Box::new(config.build()),
+            Self::PerFlow(config) => Box::new(config.build()),
+        }
+    }
 }

@@ -55,6 +55,28 @@ impl Fifo {
         (self.head != NIL).then(|| pool.at(self.head))
     }
 
+    /// The newest packet's slot.
+    pub(super) const fn last(&self) -> u32 {
+        self.tail
+    }
+
+    /// Takes `id` out of the middle; every packet here must have been pushed with its `previous`.
+    pub(super) fn unlink(&mut self, pool: &mut PacketPool, id: &PacketId) {
+        let (next, previous) = (pool.links[slot(id.0)].next, pool.links[slot(id.0)].previous);
+        if previous == NIL {
+            self.head = next;
+        } else {
+            pool.links[slot(previous)].next = next;
+        }
+        if next == NIL {
+            self.tail = previous;
+        } else {
+            pool.links[slot(next)].previous = previous;
+        }
+        self.bytes -= pool[id].frame_len();
+        self.packets -= 1;
+    }
+
     /// Number of packets.
     #[must_use]
     pub const fn packets(&self) -> u32 {

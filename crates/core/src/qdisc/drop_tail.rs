@@ -1,8 +1,13 @@
 //! Drop-Tail: one line, first in, first out; full means drop.
+//!
+//! Source: RFC 7567, section 1 ("tail drop"); in bytes, so that small packets do not take the room
+//! of large ones.
 
 use serde::Deserialize;
 
-use crate::Bytes;
+use super::{Backlog, Qdisc};
+use crate::packet::{FlowFifo, Member};
+use crate::{Bytes, Cx, PacketId, PacketPool, Reason};
 
 /// How much may wait.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -15,5 +20,69 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self { limit: Bytes(1 << 20) }
+    }
+}
+
+impl Config {
+    pub(super) fn build(&self) -> DropTail {
+        DropTail { limit: self.limit, line: FlowFifo::default() }
+    }
+}
+
+pub(super) struct DropTail {
+    limit: Bytes,
+    line: FlowFifo,
+}
+
+impl Qdisc for DropTail {
+    fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        if self.line.bytes() + cx.pool[&packet].frame_len() > self.limit {
+            cx.drop(packet, Reason::QueueFull);
+        } else {
+            self.line.push(cx.pool, packet);
+        }
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.line.pop(cx.pool)
+    }
+
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        self.line.pop_flow(cx.pool, member)
+    }
+
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.line.peek_flow(pool, member).map(crate::Packet::charged)
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Bench;
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_dropped_and_what_waits_keeps_its_order() {
+        let mut bench = Bench::new(Config { limit: Bytes(3_000) }.build());
+        for (member, len) in [(0, 1_000), (1, 1_500), (0, 600), (2, 500)] {
+            bench.enqueue(member, len);
+        }
+        assert_eq!(bench.drops.of(Reason::QueueFull), 1);
+        assert_eq!(bench.drain(), [(0, 1_000), (1, 1_500), (2, 500)]);
+    }
+
+    #[test]
+    fn a_flow_can_be_served_out_of_turn() {
+        let mut bench = Bench::new(Config::default().build());
+        for (member, len) in [(0, 100), (1, 200), (0, 300)] {
+            bench.enqueue(member, len);
+        }
+        assert_eq!(bench.dequeue_flow(1), Some((1, 200)));
+        assert_eq!(bench.dequeue_flow(1), None);
+        assert_eq!(bench.drain(), [(0, 100), (0, 300)]);
     }
 }

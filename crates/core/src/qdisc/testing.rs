@@ -1,0 +1,52 @@
+//! A discipline on the bench: packets in and out by member and length.
+
+use super::Qdisc;
+use crate::packet::Member;
+use crate::{Cx, Drops, Packet, PacketId, PacketPool, Time};
+
+/// A discipline, and the packets around it.
+pub(super) struct Bench<Q> {
+    qdisc: Q,
+    pool: PacketPool,
+    pub(super) drops: Drops,
+}
+
+impl<Q: Qdisc> Bench<Q> {
+    pub(super) fn new(qdisc: Q) -> Self {
+        Self { qdisc, pool: PacketPool::with_capacity(1_024), drops: Drops::default() }
+    }
+
+    pub(super) fn enqueue(&mut self, member: u32, len: u32) {
+        let packet = Packet { len, cost: len, member: Member(member), ..Packet::default() };
+        let id = self.pool.insert(packet).unwrap();
+        self.with(|qdisc, cx| qdisc.enqueue(cx, id));
+    }
+
+    pub(super) fn dequeue(&mut self) -> Option<(u32, u32)> {
+        let id = self.with(|qdisc, cx| qdisc.dequeue(cx))?;
+        Some(self.end(id))
+    }
+
+    pub(super) fn dequeue_flow(&mut self, member: u32) -> Option<(u32, u32)> {
+        let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, Member(member)))?;
+        Some(self.end(id))
+    }
+
+    /// All that waits, in the discipline's order; then nothing may be left anywhere.
+    pub(super) fn drain(&mut self) -> Vec<(u32, u32)> {
+        let all = std::iter::from_fn(|| self.dequeue()).collect();
+        assert_eq!((self.qdisc.backlog().packets, self.pool.in_use()), (0, 0));
+        all
+    }
+
+    fn with<T>(&mut self, call: impl FnOnce(&mut Q, &mut Cx<'_>) -> T) -> T {
+        let mut cx = Cx { now: Time::ZERO, pool: &mut self.pool, drops: &mut self.drops };
+        call(&mut self.qdisc, &mut cx)
+    }
+
+    fn end(&mut self, id: PacketId) -> (u32, u32) {
+        let sent = (self.pool[&id].member.0, self.pool[&id].len);
+        self.pool.release(id);
+        sent
+    }
+}
