@@ -33,13 +33,15 @@ pub enum Reason {
     Stale,
     /// Longer than the port it should leave by can send.
     TooLong,
+    /// It arrived when every packet buffer was in use.
+    NoBuffer,
     /// Held by a part that went away, and nothing to hand it to.
     ShutDown,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::QueueFull,
         Self::FlowFull,
         Self::OutOfProfile,
@@ -47,6 +49,7 @@ impl Reason {
         Self::NoRoute,
         Self::Stale,
         Self::TooLong,
+        Self::NoBuffer,
         Self::ShutDown,
     ];
 
@@ -61,6 +64,7 @@ impl Reason {
             Self::NoRoute => "no-route",
             Self::Stale => "stale",
             Self::TooLong => "too-long",
+            Self::NoBuffer => "no-buffer",
             Self::ShutDown => "shut-down",
         }
     }

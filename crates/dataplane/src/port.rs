@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use tidegate_core::{PacketId, PacketPool, Time};
+use tidegate_core::{Drops, PacketId, PacketPool, Time};
 
 /// A network interface: AF_XDP, AF_PACKET, or a test's two vectors.
 ///
@@ -20,7 +20,13 @@ pub trait Port {
     /// Makes the system calls that `send` put off, and releases what has been sent.
     fn flush(&mut self, pool: &mut PacketPool);
 
-    /// Throws away what arrived and was not yet received; says how much that was.
+    /// Whether packets handed to [`send`](Self::send) still wait here, for another
+    /// [`flush`](Self::flush) a little later.
+    fn unsent(&self) -> bool {
+        false
+    }
+
+    /// Throws away what arrived and was not yet received, as stale; says how much that was.
     fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64;
 
     /// What to poll for arrivals, if this port can be polled.
@@ -43,6 +49,8 @@ pub struct PortCounters {
     pub sent_bytes: u64,
     /// Frames the kernel had to drop before we saw them, for lack of room in the ring.
     pub ring_overflows: u64,
-    /// Frames the interface refused to send.
+    /// Times the interface refused to send for now, or frames it refused for good.
     pub send_errors: u64,
+    /// Frames dropped here, by reason.
+    pub drops: Drops,
 }
