@@ -2,6 +2,10 @@
 //!
 //! The only crate with `unsafe` code.
 
+mod memory;
 mod port;
+mod vnet;
 
+pub use memory::{Frame, PacketMemory};
 pub use port::{Port, PortCounters};
+pub use vnet::VnetHeader;

@@ -1,0 +1,206 @@
+//! Where the bytes of packets are: one area of equal buffers that all ports of a machine share.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::io;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+use tidegate_core::PacketId;
+
+use crate::vnet::VnetHeader;
+
+/// Equal buffers in one anonymous mapping; buffer `n` holds the frame of slot `n` of the pool.
+///
+/// A clone is another handle to the same buffers, for another port of the same thread. Pages are
+/// taken from the system when a frame first reaches them. A packet of a pool with more slots than
+/// this has buffers is a programming error and panics.
+#[derive(Clone, Debug)]
+pub struct PacketMemory {
+    area: Rc<RefCell<Area>>,
+    frames: Rc<[Cell<Frame>]>,
+}
+
+/// Where the frame of a buffer is, and what the kernel says about it beside its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Frame {
+    /// Where its first byte is in the buffer.
+    pub offset: u32,
+    /// What is still to be done to it: checksum, segmentation.
+    pub vnet: VnetHeader,
+}
+
+impl PacketMemory {
+    /// `buffers` buffers of `size` bytes each.
+    ///
+    /// For a UMEM, `size` is a power of two of at least 2048 and at most a page.
+    ///
+    /// # Errors
+    ///
+    /// When there is not that much address space.
+    pub fn new(buffers: u32, size: u32) -> io::Result<Self> {
+        let area = Area::map(index(buffers), index(size))?;
+        let frames = (0..buffers).map(|_| Cell::default()).collect();
+        Ok(Self { area: Rc::new(RefCell::new(area)), frames })
+    }
+
+    /// Number of buffers.
+    #[must_use]
+    pub fn buffers(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Bytes of each buffer.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.area.borrow().size
+    }
+
+    /// Where the first buffer begins; [`buffers`](Self::buffers) times [`size`](Self::size) bytes
+    /// follow, for as long as any handle lives.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.area.borrow().base
+    }
+
+    /// The buffer of `packet`.
+    #[must_use]
+    pub fn buffer(&self, packet: &PacketId) -> Ref<'_, [u8]> {
+        Ref::map(self.area.borrow(), |area| area.buffer(packet.index()))
+    }
+
+    /// The buffer of `packet`, to change it.
+    #[must_use]
+    pub fn buffer_mut(&self, packet: &PacketId) -> RefMut<'_, [u8]> {
+        RefMut::map(self.area.borrow_mut(), |area| area.buffer_mut(packet.index()))
+    }
+
+    /// The first `len` bytes of the frame of `packet`, or as many as its buffer has.
+    #[must_use]
+    pub fn bytes(&self, packet: &PacketId, len: u32) -> Ref<'_, [u8]> {
+        let start = index(self.frame(packet).offset);
+        Ref::map(self.buffer(packet), |buffer| &buffer[span(buffer.len(), start, len)])
+    }
+
+    /// The first `len` bytes of the frame of `packet`, or as many as its buffer has, to change them.
+    #[must_use]
+    pub fn bytes_mut(&self, packet: &PacketId, len: u32) -> RefMut<'_, [u8]> {
+        let start = index(self.frame(packet).offset);
+        RefMut::map(self.buffer_mut(packet), |buffer| {
+            let span = span(buffer.len(), start, len);
+            &mut buffer[span]
+        })
+    }
+
+    /// Where the frame of `packet` is.
+    #[must_use]
+    pub fn frame(&self, packet: &PacketId) -> Frame {
+        self.frames[packet.index()].get()
+    }
+
+    /// Says where the frame of `packet` is.
+    pub fn set_frame(&self, packet: &PacketId, frame: Frame) {
+        self.frames[packet.index()].set(frame);
+    }
+}
+
+fn span(limit: usize, start: usize, len: u32) -> std::ops::Range<usize> {
+    let start = start.min(limit);
+    start..(start + index(len)).min(limit)
+}
+
+#[expect(clippy::as_conversions, reason = "u32 fits in usize on every target we build for")]
+pub(crate) const fn index(n: u32) -> usize {
+    n as usize
+}
+
+/// The mapping.
+#[derive(Debug)]
+struct Area {
+    base: NonNull<u8>,
+    buffers: usize,
+    size: usize,
+}
+
+impl Area {
+    fn map(buffers: usize, size: usize) -> io::Result<Self> {
+        let len = buffers.checked_mul(size).ok_or(io::ErrorKind::OutOfMemory)?;
+        let (protection, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other.
+        let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, buffers, size })
+    }
+
+    fn start(&self, n: usize) -> NonNull<u8> {
+        assert!(n < self.buffers, "slot {n} of a pool for {} buffers", self.buffers);
+        // SAFETY: n < buffers, so the result lies inside the mapping.
+        unsafe { self.base.add(n * self.size) }
+    }
+
+    fn buffer(&self, n: usize) -> &[u8] {
+        // SAFETY: the buffer lies in the mapping, which lives as long as `self` and is initialised
+        // (anonymous pages are zero); it is only written through `&mut self`, or by the kernel
+        // while its packet is lent, when nobody has a `PacketId` to ask for it with.
+        unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_ref() }
+    }
+
+    fn buffer_mut(&mut self, n: usize) -> &mut [u8] {
+        // SAFETY: as in `buffer`; `&mut self` makes it the only reference into the mapping.
+        unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_mut() }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no handle to it is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.buffers * self.size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{Packet, PacketPool};
+
+    use super::*;
+
+    #[test]
+    fn every_packet_has_bytes_of_its_own_that_all_handles_see() {
+        let mut pool = PacketPool::with_capacity(3);
+        let memory = PacketMemory::new(3, 2_048).unwrap();
+        let other = memory.clone();
+        let ids: Vec<_> = (0..3).map(|_| pool.insert(Packet::default()).unwrap()).collect();
+        for (id, fill) in ids.iter().zip(1..) {
+            memory.set_frame(id, Frame { offset: 4, ..Frame::default() });
+            memory.bytes_mut(id, 60).fill(fill);
+        }
+        for (id, fill) in ids.iter().zip(1..) {
+            assert_eq!(*other.bytes(id, 60), [fill; 60]);
+            assert_eq!(other.buffer(id)[..4], [0; 4]);
+            assert_eq!(other.buffer(id)[64..], [0; 2_048 - 64]);
+        }
+        ids.into_iter().for_each(|id| pool.release(id));
+    }
+
+    #[test]
+    fn a_frame_ends_with_its_buffer_whatever_is_asked_for() {
+        let mut pool = PacketPool::with_capacity(1);
+        let memory = PacketMemory::new(1, 2_048).unwrap();
+        let id = pool.insert(Packet::default()).unwrap();
+        memory.set_frame(&id, Frame { offset: 2_000, ..Frame::default() });
+        assert_eq!(memory.bytes(&id, u32::MAX).len(), 48);
+        memory.set_frame(&id, Frame { offset: u32::MAX, ..Frame::default() });
+        assert_eq!(memory.bytes_mut(&id, 60).len(), 0);
+        pool.release(id);
+    }
+
+    #[test]
+    fn more_than_the_address_space_is_an_error() {
+        assert!(PacketMemory::new(u32::MAX, u32::MAX).is_err());
+    }
+}

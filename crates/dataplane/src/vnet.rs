@@ -1,0 +1,80 @@
+//! What a sender left for the hardware to do to a frame: checksum and segmentation.
+
+/// `struct virtio_net_hdr` in the host's byte order, as packet sockets give and take it.
+///
+/// Source: Linux `include/uapi/linux/virtio_net.h`; virtio 1.2, section 5.1.6.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct VnetHeader {
+    flags: u8,
+    gso_type: u8,
+    hdr_len: u16,
+    gso_size: u16,
+    csum_start: u16,
+    csum_offset: u16,
+}
+
+const NEEDS_CSUM: u8 = 1;
+const GSO_NONE: u8 = 0;
+
+impl VnetHeader {
+    /// Its length before a frame.
+    pub const LEN: usize = size_of::<Self>();
+
+    /// Whether the transport checksum covers the pseudo-header only, for the sender's hardware to
+    /// complete.
+    #[must_use]
+    pub const fn partial_checksum(&self) -> bool {
+        self.flags & NEEDS_CSUM != 0
+    }
+
+    /// Where the sum of a [partial checksum](Self::partial_checksum) begins in the frame, and where
+    /// it is to be written.
+    #[must_use]
+    pub fn checksum_span(&self) -> Option<(usize, usize)> {
+        let start = usize::from(self.csum_start);
+        self.partial_checksum().then(|| (start, start + usize::from(self.csum_offset)))
+    }
+
+    /// Payload bytes of each frame to be cut from this one; `None` if it is a single frame.
+    #[must_use]
+    pub const fn segment_size(&self) -> Option<u16> {
+        if self.gso_type == GSO_NONE { None } else { Some(self.gso_size) }
+    }
+
+    /// The header after `bytes` more were put in front of the network header.
+    #[must_use]
+    pub(crate) const fn moved_by(self, bytes: u16) -> Self {
+        let csum_start = if self.partial_checksum() { self.csum_start.saturating_add(bytes) } else { 0 };
+        let hdr_len = if self.hdr_len == 0 { 0 } else { self.hdr_len.saturating_add(bytes) };
+        Self { hdr_len, csum_start, ..self }
+    }
+
+    /// The header to send with: without what only a receiver is told.
+    #[must_use]
+    pub(crate) const fn to_send(self) -> Self {
+        Self { flags: self.flags & NEEDS_CSUM, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_moves_what_lies_behind_it() {
+        let plain = VnetHeader { flags: 2, ..VnetHeader::default() };
+        assert_eq!(plain.moved_by(4), plain);
+        assert_eq!(plain.to_send(), VnetHeader::default());
+        let partial = VnetHeader {
+            flags: NEEDS_CSUM,
+            gso_type: 1,
+            hdr_len: 66,
+            gso_size: 1_448,
+            csum_start: 34,
+            csum_offset: 16,
+        };
+        assert_eq!(partial.moved_by(4).checksum_span(), Some((38, 54)));
+        assert_eq!((partial.moved_by(4).hdr_len, partial.segment_size()), (70, Some(1_448)));
+    }
+}
