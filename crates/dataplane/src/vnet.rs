@@ -45,7 +45,8 @@ impl VnetHeader {
     /// The header after `bytes` more were put in front of the network header.
     #[must_use]
     pub(crate) const fn moved_by(self, bytes: u16) -> Self {
-        let csum_start = if self.partial_checksum() { self.csum_start.saturating_add(bytes) } else { 0 };
+        let csum_start =
+            if self.partial_checksum() { self.csum_start.saturating_add(bytes) } else { 0 };
         let hdr_len = if self.hdr_len == 0 { 0 } else { self.hdr_len.saturating_add(bytes) };
         Self { hdr_len, csum_start, ..self }
     }
