@@ -4,7 +4,7 @@
 //! asks what may leave and when to come back. The simulator and the live data plane are two such
 //! callers; neither gets a private version of any mechanism.
 //!
-//! A module uses only those above it in this list: `time`, `units` · `packet`, `cx`, `machine` ·
+//! A module uses only those above it in this list: `time`, `units`, `random` · `packet`, `cx`, `machine` ·
 //! `wheel` · `meter` · `flow` · `policy` · `allocation` · `qdisc` · `aggregate` · `link` · `gateway`.
 
 #![forbid(unsafe_code)]
@@ -12,10 +12,12 @@
 pub mod allocation;
 pub mod cx;
 pub mod gateway;
+pub mod link;
 pub mod machine;
 pub mod packet;
 pub mod policy;
 pub mod qdisc;
+pub mod random;
 mod registry;
 pub mod time;
 pub mod units;

@@ -1,0 +1,139 @@
+//! A one-way link: a queue before a transmitter, then a delay, and some packets lost on the way.
+//!
+//! The lab's emulator and the simulator make their networks of these.
+
+mod delay;
+mod loss;
+mod transmitter;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+pub use delay::Jitter;
+pub use loss::{GilbertElliott, Loss};
+
+use self::delay::Delay;
+use self::loss::LossProcess;
+use self::transmitter::Transmitter;
+use crate::qdisc::{Backlog, QdiscSpec};
+use crate::random::Random;
+use crate::{Cx, PacketId, Rate, Reason, Time, units};
+
+/// What a link is like.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkConfig {
+    /// How long a packet travels once it is sent.
+    #[serde(with = "units::duration")]
+    pub delay: Duration,
+    /// How much that varies.
+    pub jitter: Jitter,
+    /// Whether a packet with less delay overtakes those before it. If not, it arrives with them.
+    pub reorder: bool,
+    /// Which packets are lost; they have taken their time on the link.
+    pub loss: Loss,
+    /// What the link carries; `None` for everything at once, so that nothing queues.
+    pub rate: Option<Rate>,
+    /// Where packets wait for a link that has a rate.
+    pub queue: QdiscSpec,
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self {
+            delay: Duration::ZERO,
+            jitter: Jitter::default(),
+            reorder: false,
+            loss: Loss::default(),
+            rate: None,
+            queue: QdiscSpec::DropTail(Default::default()),
+        }
+    }
+}
+
+/// A one-way link.
+///
+/// When a packet arrives depends on what was sent and when, and on the link's seed; not on when, or
+/// how often, the link is asked.
+pub struct Link {
+    transmitter: Option<Transmitter>,
+    delay: Delay,
+    loss: LossProcess,
+    /// Packets on their way, with the time each arrives at the other end; the next one first.
+    travelling: VecDeque<(Time, PacketId)>,
+}
+
+impl Link {
+    /// An idle link, number `component` of the run seeded with `seed`.
+    #[must_use]
+    pub fn new(config: &LinkConfig, seed: u64, component: u64) -> Self {
+        let part = |n| Random::new(seed, component * 2 + n);
+        Self {
+            transmitter: config.rate.map(|rate| Transmitter::new(rate, &config.queue)),
+            delay: Delay::new(config, part(0)),
+            loss: LossProcess::new(config.loss, part(1)),
+            travelling: VecDeque::new(),
+        }
+    }
+
+    /// Takes a packet in at this end.
+    pub fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        self.advance(cx);
+        match &mut self.transmitter {
+            Some(transmitter) => {
+                transmitter.enqueue(cx, packet);
+                self.advance(cx);
+            }
+            None => self.depart(cx, cx.now, packet),
+        }
+    }
+
+    /// A packet that has arrived at the other end.
+    pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.advance(cx);
+        let (arrives, _) = self.travelling.front()?;
+        (*arrives <= cx.now).then(|| self.travelling.pop_front())?.map(|(_, packet)| packet)
+    }
+
+    /// When [`poll`](Self::poll) may next have a packet; `None` if the link is empty.
+    #[must_use]
+    pub fn ready_at(&self) -> Option<Time> {
+        let arrives = self.travelling.front().map(|(arrives, _)| *arrives);
+        let sends = self.transmitter.as_ref().and_then(Transmitter::ready_at);
+        arrives.into_iter().chain(sends).min()
+    }
+
+    /// What waits for the transmitter.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        self.transmitter.as_ref().map_or_else(Backlog::default, Transmitter::backlog)
+    }
+
+    /// Packets inside, those that wait and those that travel.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        let waiting = usize::try_from(self.backlog().packets).unwrap_or(usize::MAX);
+        self.travelling.len() + waiting
+    }
+
+    /// Sends what was waiting, each packet as soon as the one before it was through.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        while let Some((sent, packet)) = self.transmitter.as_mut().and_then(|it| it.next(cx)) {
+            self.depart(cx, sent, packet);
+        }
+    }
+
+    /// `packet` has left the transmitter at `sent`, or will have then.
+    fn depart(&mut self, cx: &mut Cx<'_>, sent: Time, packet: PacketId) {
+        let arrives = self.delay.arrival(sent);
+        if self.loss.loses() {
+            cx.drop(packet, Reason::LinkLoss);
+            return;
+        }
+        // Almost always the last; with reordering, only the few that overtook lie behind it.
+        let behind = self.travelling.iter().rev().take_while(|(other, _)| *other > arrives).count();
+        self.travelling.insert(self.travelling.len() - behind, (arrives, packet));
+    }
+}

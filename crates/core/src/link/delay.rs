@@ -1,0 +1,97 @@
+//! How long a packet travels.
+
+use std::time::Duration;
+
+use serde::de::{
+    self, Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer,
+};
+
+use super::LinkConfig;
+use crate::random::Random;
+use crate::{Time, units};
+
+/// How much the time a packet travels differs from the delay of its link.
+///
+/// Written `"2 ms"` for at most that much in either direction, each value equally likely, or
+/// `{ normal = "2 ms" }` for the standard deviation of an almost normal distribution. No packet
+/// arrives before it was sent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Jitter {
+    /// Not at all.
+    #[default]
+    None,
+    /// By at most this much, each value equally likely.
+    Uniform(Duration),
+    /// Almost normally, with this standard deviation.
+    Normal(Duration),
+}
+
+/// The delay of one link.
+pub(super) struct Delay {
+    constant: Duration,
+    jitter: Jitter,
+    reorder: bool,
+    random: Random,
+    /// When the latest packet so far arrives.
+    latest: Time,
+}
+
+impl Delay {
+    pub(super) fn new(config: &LinkConfig, random: Random) -> Self {
+        let LinkConfig { delay: constant, jitter, reorder, .. } = *config;
+        Self { constant, jitter, reorder, random, latest: Time::ZERO }
+    }
+
+    /// When a packet that is sent at `sent` arrives.
+    pub(super) fn arrival(&mut self, sent: Time) -> Time {
+        let off_by = match self.jitter {
+            Jitter::None => 0,
+            Jitter::Uniform(most) => self.random.uniform(most),
+            Jitter::Normal(deviation) => self.random.normal(deviation),
+        };
+        let later = Duration::from_nanos(u64::try_from(off_by).unwrap_or(0));
+        let sooner =
+            if off_by < 0 { Duration::from_nanos(off_by.unsigned_abs()) } else { Duration::ZERO };
+        let arrives = sent + (self.constant + later).saturating_sub(sooner);
+        if self.reorder {
+            return arrives;
+        }
+        self.latest = self.latest.max(arrives);
+        self.latest
+    }
+}
+
+impl<'de> Deserialize<'de> for Jitter {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(JitterVisitor)
+    }
+}
+
+/// The form with a name.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Named {
+    Uniform(#[serde(with = "units::duration")] Duration),
+    Normal(#[serde(with = "units::duration")] Duration),
+}
+
+struct JitterVisitor;
+
+impl<'de> Visitor<'de> for JitterVisitor {
+    type Value = Jitter;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a time such as \"2 ms\", or { normal = \"2 ms\" }")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Jitter, E> {
+        units::duration::parse(text).map(Jitter::Uniform).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Jitter, A::Error> {
+        Ok(match Named::deserialize(MapAccessDeserializer::new(map))? {
+            Named::Uniform(most) => Jitter::Uniform(most),
+            Named::Normal(deviation) => Jitter::Normal(deviation),
+        })
+    }
+}

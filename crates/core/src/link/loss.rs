@@ -1,0 +1,154 @@
+//! Which packets a link loses.
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
+
+use crate::Chance;
+use crate::random::Random;
+
+/// Which packets a link loses.
+///
+/// Written `"0.1 %"` for each packet independently of the others, or as the table of
+/// [`GilbertElliott`] for losses that come in bursts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Loss {
+    /// None.
+    #[default]
+    None,
+    /// Each with this probability, independently of the others (Bernoulli).
+    Bernoulli(Chance),
+    /// In bursts.
+    GilbertElliott(GilbertElliott),
+}
+
+/// Losses in bursts: a link that is good or bad, and changes between packets.
+///
+/// In the long run it is bad for a part `p / (p + r)` of the packets, and a bad spell lasts for
+/// `1 / r` packets in the mean.
+///
+/// Source: RFC 6534, section 4 (Gilbert-Elliott); the names are those of `tc-netem(8)`, `gemodel`.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct GilbertElliott {
+    /// How likely a good link turns bad before the next packet.
+    pub p: Chance,
+    /// How likely a bad link turns good before the next packet.
+    pub r: Chance,
+    /// How likely a good link loses a packet.
+    #[serde(default)]
+    pub good: Chance,
+    /// How likely a bad link loses a packet.
+    #[serde(default = "always")]
+    pub bad: Chance,
+}
+
+const fn always() -> Chance {
+    Chance::from_ppb(1_000_000_000)
+}
+
+/// The losses of one link.
+pub(super) struct LossProcess {
+    loss: Loss,
+    bad: bool,
+    random: Random,
+}
+
+impl LossProcess {
+    /// The losses of a link that begins good.
+    pub(super) const fn new(loss: Loss, random: Random) -> Self {
+        Self { loss, bad: false, random }
+    }
+
+    /// Whether the next packet is lost.
+    pub(super) fn loses(&mut self) -> bool {
+        match self.loss {
+            Loss::None => false,
+            Loss::Bernoulli(chance) => self.random.happens(chance),
+            Loss::GilbertElliott(model) => {
+                self.bad ^= self.random.happens(if self.bad { model.r } else { model.p });
+                self.random.happens(if self.bad { model.bad } else { model.good })
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Loss {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(LossVisitor)
+    }
+}
+
+struct LossVisitor;
+
+impl<'de> Visitor<'de> for LossVisitor {
+    type Value = Loss;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a chance such as \"0.1 %\", or { p = \"1 %\", r = \"30 %\" } for bursts")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Loss, E> {
+        text.parse().map(Loss::Bernoulli).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loss, A::Error> {
+        GilbertElliott::deserialize(MapAccessDeserializer::new(map)).map(Loss::GilbertElliott)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(text: &str, seed: u64) -> LossProcess {
+        #[derive(Deserialize)]
+        struct File {
+            loss: Loss,
+        }
+        let file: File = toml::from_str(&format!("loss = {text}")).unwrap();
+        LossProcess::new(file.loss, Random::new(seed, 0))
+    }
+
+    /// Every count of losses in `n` packets lies within three deviations of `n * p` for its seed.
+    ///
+    /// Kills: drawing below 2^32 in `Random::happens`.
+    #[test]
+    fn independent_losses_have_their_probability() {
+        let n = 40_000u32;
+        for (text, percent) in [("\"1 %\"", 1), ("\"10 %\"", 10), ("\"50 %\"", 50)] {
+            for seed in 0..5 {
+                let mut process = process(text, seed);
+                let lost = (0..n).filter(|_| process.loses()).count();
+                let variance = f64::from(n * percent * (100 - percent)) / 10_000.0;
+                let off =
+                    (f64::from(u32::try_from(lost).unwrap()) - f64::from(n * percent / 100)).abs();
+                assert!(off <= 3.0 * variance.sqrt(), "seed {seed}: {lost} of {n} at {percent} %");
+            }
+        }
+    }
+
+    /// Bursts are geometric with mean `1 / r`, so their number and length tell `p` and `r`.
+    ///
+    /// Kills: using `p` for both transitions.
+    #[test]
+    fn bursts_are_as_long_and_as_frequent_as_the_model_says() {
+        let n = 200_000u32;
+        let mut process = process("{ p = \"1 %\", r = \"25 %\" }", 3);
+        let losses: Vec<_> = (0..n).map(|_| process.loses()).collect();
+        let lost = losses.iter().filter(|lost| **lost).count();
+        let bursts = losses.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+        // p / (p + r) is 1/26; a burst has 4 packets; both within three deviations.
+        assert!((7_100..8_300).contains(&lost), "{lost}");
+        assert!((1_790..2_060).contains(&bursts), "{bursts}");
+        let longest_gap_free = losses.split(|lost| !lost).map(<[_]>::len).max().unwrap();
+        assert!((15..60).contains(&longest_gap_free), "{longest_gap_free}");
+    }
+
+    #[test]
+    fn the_two_states_lose_as_they_are_told() {
+        let mut never = process("{ p = \"50 %\", r = \"50 %\", bad = \"0 %\" }", 1);
+        assert!((0..1_000).all(|_| !never.loses()));
+        let mut always = process("{ p = \"50 %\", r = \"50 %\", good = \"100 %\" }", 1);
+        assert!((0..1_000).all(|_| always.loses()));
+    }
+}

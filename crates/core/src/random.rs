@@ -1,0 +1,150 @@
+//! Chance, seeded: the same numbers on any machine, and a sequence of its own for every component.
+
+use std::time::Duration;
+
+use rand_core::Rng;
+use rand_pcg::Pcg32;
+
+use crate::Chance;
+
+/// A source of random numbers for one component.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Random(Pcg32);
+
+impl Random {
+    /// The numbers of component number `component` in a run seeded with `seed`.
+    ///
+    /// Components do not disturb one another: what one draws changes nothing for the others.
+    #[must_use]
+    pub fn new(seed: u64, component: u64) -> Self {
+        // Generators whose states or streams are close to each other are correlated.
+        let state = mixed(seed ^ mixed(component));
+        Self(Pcg32::new(state, mixed(state)))
+    }
+
+    /// Whether something of this probability happens now.
+    pub fn happens(&mut self, chance: Chance) -> bool {
+        match chance.ppb() {
+            0 => false,
+            ppb => self.below(1_000_000_000) < u64::from(ppb),
+        }
+    }
+
+    /// A number below `n`, each equally likely; zero if `n` is zero.
+    ///
+    /// Source: multiplication instead of division, with rejection (doi 10.1145/3230636, algorithm 5).
+    pub fn below(&mut self, n: u64) -> u64 {
+        let unfair = if n == 0 { 0 } else { n.wrapping_neg() % n };
+        loop {
+            let product = u128::from(self.0.next_u64()) * u128::from(n);
+            let (high, low) = halves(product);
+            if low >= unfair {
+                return high;
+            }
+        }
+    }
+
+    /// Nanoseconds that differ from zero by at most `span`, each equally likely.
+    pub fn uniform(&mut self, span: Duration) -> i64 {
+        let span = whole_nanos(span);
+        signed(self.below(2 * span + 1)) - signed(span)
+    }
+
+    /// Nanoseconds distributed almost normally around zero with standard deviation `deviation`.
+    ///
+    /// Source: the sum of twelve uniform numbers from 0 to 1, whose variance is 1 (Irwin-Hall
+    /// distribution). Differs: it ends at six deviations, and needs integers only.
+    pub fn normal(&mut self, deviation: Duration) -> i64 {
+        let sum: u64 = (0..12).map(|_| u64::from(self.0.next_u32())).sum();
+        let around_zero = i128::from(sum) - 6 * (1i128 << 32);
+        let nanos = (around_zero * i128::from(whole_nanos(deviation))) >> 32;
+        i64::try_from(nanos).unwrap_or(0)
+    }
+}
+
+/// The longest span that can be drawn: what keeps six deviations within 63 bits.
+const LONGEST: u64 = 1 << 60;
+
+fn whole_nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(LONGEST).min(LONGEST)
+}
+
+fn signed(nanos: u64) -> i64 {
+    i64::try_from(nanos).unwrap_or(i64::MAX)
+}
+
+/// The upper and the lower 64 bits.
+#[expect(clippy::as_conversions, reason = "the lower half is meant to lose the upper one")]
+pub(crate) const fn halves(product: u128) -> (u64, u64) {
+    ((product >> 64) as u64, product as u64)
+}
+
+/// `x` with every bit spread over all others.
+///
+/// Source: SplitMix64 (doi 10.1145/2714064.2660195), one step.
+pub(crate) const fn mixed(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every run that was ever recorded depends on this sequence: it may not change unnoticed, not
+    /// even with a new version of the generator's crate.
+    #[test]
+    fn the_sequence_is_this_one() {
+        let mut random = Random::new(1, 2);
+        let drawn: Vec<_> = (0..4).map(|_| random.below(1_000_000)).collect();
+        assert_eq!(drawn, [215_771, 963_794, 918_995, 301_050]);
+        assert_eq!(random.uniform(Duration::from_millis(1)), 677_905);
+        assert_eq!(random.normal(Duration::from_millis(1)), 588198);
+    }
+
+    #[test]
+    fn components_and_seeds_draw_differently() {
+        let first = |seed, component| Random::new(seed, component).below(u64::MAX);
+        let mut drawn: Vec<_> =
+            (0..10).flat_map(|seed| (0..10).map(move |component| first(seed, component))).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 100);
+    }
+
+    #[test]
+    fn never_and_always_are_certain() {
+        let mut random = Random::new(0, 0);
+        for _ in 0..1_000 {
+            assert!(!random.happens(Chance::NEVER));
+            assert!(random.happens(Chance::from_ppb(1_000_000_000)));
+        }
+        assert_eq!(random.below(0), 0);
+        assert_eq!(random.below(1), 0);
+    }
+
+    #[test]
+    fn uniform_and_normal_have_their_mean_and_deviation() {
+        let mut random = Random::new(7, 0);
+        let (n, unit) = (20_000, Duration::from_micros(1_000));
+        let moments = |mut draw: Box<dyn FnMut() -> i64>| {
+            let drawn: Vec<_> = (0..n).map(|_| i128::from(draw())).collect();
+            let mean = drawn.iter().sum::<i128>() / i128::from(n);
+            let variance = drawn.iter().map(|x| (x - mean).pow(2)).sum::<i128>() / i128::from(n);
+            (mean, variance.isqrt(), drawn.iter().map(|x| x.abs()).max().unwrap())
+        };
+        let mut other = random.clone();
+        let (mean, deviation, most) = moments(Box::new(move || other.uniform(unit)));
+        // The deviation of a uniform distribution is its half-width over the root of three.
+        assert!(mean.abs() < 13_000 && (deviation - 577_350).abs() < 10_000, "{mean} {deviation}");
+        assert!((990_000..=1_000_000).contains(&most));
+        let (mean, deviation, most) = moments(Box::new(move || random.normal(unit)));
+        assert!(
+            mean.abs() < 22_000 && (deviation - 1_000_000).abs() < 20_000,
+            "{mean} {deviation}"
+        );
+        assert!(most < 6_000_000);
+    }
+}
