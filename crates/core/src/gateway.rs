@@ -1,7 +1,6 @@
 //! The gateway: packets in, packets out, and when to be called next.
 
 mod config;
-mod report;
 
+pub use crate::report::{AggregateReport, Count, FlowReport, Report, Triggers};
 pub use config::{GatewayConfig, Overhead};
-pub use report::{AggregateReport, Count, FlowReport, Report, Triggers};

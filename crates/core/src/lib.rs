@@ -4,8 +4,9 @@
 //! asks what may leave and when to come back. The simulator and the live data plane are two such
 //! callers; neither gets a private version of any mechanism.
 //!
-//! A module uses only those above it in this list: `time`, `units`, `random` · `packet`, `cx`, `machine` ·
-//! `wheel` · `meter` · `flow` · `policy` · `allocation` · `qdisc` · `aggregate` · `link` · `gateway`.
+//! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
+//! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `flow` · `allocation` · `qdisc` ·
+//! `policy` · `report` · `aggregate` · `link` · `gateway`.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ pub mod policy;
 pub mod qdisc;
 pub mod random;
 mod registry;
+pub mod report;
 pub mod time;
 pub mod units;
 

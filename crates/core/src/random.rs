@@ -52,8 +52,8 @@ impl Random {
 
     /// Nanoseconds distributed almost normally around zero with standard deviation `deviation`.
     ///
-    /// Source: the sum of twelve uniform numbers from 0 to 1, whose variance is 1 (Irwin-Hall
-    /// distribution). Differs: it ends at six deviations, and needs integers only.
+    /// It is the sum of twelve uniform numbers from 0 to 1, whose variance is 1 (Irwin-Hall
+    /// distribution): that ends at six deviations, and needs integers only.
     pub fn normal(&mut self, deviation: Duration) -> i64 {
         let sum: u64 = (0..12).map(|_| u64::from(self.0.next_u32())).sum();
         let around_zero = i128::from(sum) - 6 * (1i128 << 32);

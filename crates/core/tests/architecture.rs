@@ -1,0 +1,465 @@
+//! The shape of the workspace, checked like any other behaviour.
+//!
+//! Each rule is a function from sources to complaints, and each complaint says what to do. The first
+//! test runs all rules over the workspace; the others show that each rule bites.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read the sources has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each crate, and the crates of ours it may use.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("tidegate-core", &[]),
+    ("tidegate-wire", &["tidegate-core"]),
+    ("tidegate-sim", &["tidegate-core", "tidegate-wire"]),
+    ("tidegate-dataplane", &["tidegate-core", "tidegate-wire"]),
+    ("tidegate", &["tidegate-core", "tidegate-wire", "tidegate-dataplane", "tidegate-sim"]),
+    ("tidegate-py", &["tidegate-core", "tidegate-sim"]),
+    ("tidegate-e2e", &["tidegate-core", "tidegate-wire", "tidegate-dataplane"]),
+    ("tidegate-fuzz", &["tidegate-core", "tidegate-wire"]),
+    ("tidegate-bench", &["tidegate-core", "tidegate-wire", "tidegate-dataplane"]),
+];
+
+/// What the mechanisms may use of anybody else's: what must not be written by hand.
+const CORE_MAY_USE: &[&str] =
+    &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
+
+/// What only the program may use: an executor, and what needs one.
+const ONLY_THE_PROGRAM: &[&str] = &["axum", "hyper", "hyper-util", "tokio"];
+
+/// The only crate with `unsafe` code.
+const UNSAFE_ALLOWED: &str = "crates/dataplane/";
+
+/// Lines a source file may have.
+const MAX_LINES: usize = 600;
+
+/// Words the core does without, and what to do instead.
+const NOT_IN_CORE: &[(&str, &str)] = &[
+    ("Instant", "time is an input: take `now: Time`"),
+    ("SystemTime", "time is an input: take `now: Time`"),
+    ("std::thread", "the core is single-threaded: let the driver own threads"),
+    ("thread_local!", "nothing is global: hold it in the state machine"),
+    ("static mut", "nothing is global: hold it in the state machine"),
+    ("Mutex", "the core is single-threaded: take `&mut self`"),
+    ("std::fs", "the core does no I/O: let the program read, and pass the value in"),
+    ("std::io", "the core does no I/O: let the driver do it"),
+    ("std::env", "configuration is an input: pass the value in"),
+    ("std::process", "the core does no I/O: let the program do it"),
+    ("TcpStream", "the core does no I/O: let the driver do it"),
+    ("UdpSocket", "the core does no I/O: let the driver do it"),
+    ("println!", "the core does no I/O: report through counters"),
+    ("std::collections::HashMap", "its order is random: use `hashbrown` with the seed, or a `Vec`"),
+    ("std::collections::HashSet", "its order is random: use `hashbrown` with the seed, or a `Vec`"),
+    ("RandomState", "chance is an input: take a seed"),
+];
+
+/// The papers whose mechanisms are here, by key.
+const PAPERS: &[&str] = &["aggregates", "postack", "itcp", "trunking", "marking"];
+
+/// What else is a source that a reader can find.
+const STANDARDS: &[&str] = &["RFC ", "Linux ", "IEEE ", "virtio ", "doi 10."];
+
+/// A file of the workspace, or of a test's sample.
+struct File {
+    /// From the root of the workspace, with `/`.
+    path: String,
+    text: String,
+}
+
+type Complaints = Vec<String>;
+
+#[test]
+fn the_workspace_keeps_its_shape() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for folder in ["crates", "tests", "fuzz"] {
+        collect(&root, &root.join(folder), &mut files);
+    }
+    assert!(files.iter().any(|file| file.path == "crates/core/src/lib.rs"), "no sources found");
+    let rules = [dependencies, beginnings, lengths, order_in_core, purity, unsafety, sources];
+    let complaints: Complaints = rules.iter().flat_map(|rule| rule(&files)).collect();
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// Manifests and Rust sources below `folder`.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "target" {
+            collect(root, &path, files);
+        } else if name == "Cargo.toml" || name.ends_with(".rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let path = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            files.push(File { path, text });
+        }
+    }
+}
+
+fn rust(files: &[File]) -> impl Iterator<Item = &File> {
+    files.iter().filter(|file| file.path.ends_with(".rs"))
+}
+
+/// Crates use only what lies below them.
+fn dependencies(files: &[File]) -> Complaints {
+    let mut complaints = Complaints::new();
+    for file in files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
+        let manifest: toml::Table = file.text.parse().unwrap();
+        let name = manifest["package"]["name"].as_str().unwrap().to_owned();
+        let Some((_, ours)) = MAY_USE.iter().find(|(krate, _)| *krate == name) else {
+            complaints.push(format!(
+                "{}: crate `{name}` has no place in the architecture; give it one in MAY_USE and in ARCHITECTURE.md",
+                file.path
+            ));
+            continue;
+        };
+        for (dependency, for_tests) in &dependencies_of(&manifest) {
+            let dependency = dependency.as_str();
+            let complaint = if dependency.starts_with("tidegate") {
+                (!ours.contains(&dependency))
+                    .then_some("it does not lie below; move what is shared down")
+            } else if name == "tidegate-core" && !*for_tests && !CORE_MAY_USE.contains(&dependency)
+            {
+                Some(
+                    "the core stays small and pure; do it in a driver, or argue for it in docs/decisions.md",
+                )
+            } else if name != "tidegate" && ONLY_THE_PROGRAM.contains(&dependency) {
+                Some(
+                    "executors live in the program alone; hand the crate what it needs as arguments",
+                )
+            } else {
+                None
+            };
+            if let Some(why) = complaint {
+                complaints
+                    .push(format!("{}: `{name}` must not use `{dependency}`: {why}", file.path));
+            }
+        }
+    }
+    complaints
+}
+
+/// Names of what a manifest depends on, and whether only its tests do.
+fn dependencies_of(manifest: &toml::Table) -> Vec<(String, bool)> {
+    let mut tables = vec![manifest];
+    if let Some(targets) = manifest.get("target").and_then(toml::Value::as_table) {
+        tables.extend(targets.values().filter_map(toml::Value::as_table));
+    }
+    let mut all = Vec::new();
+    for table in tables {
+        for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            let Some(named) = table.get(kind).and_then(toml::Value::as_table) else { continue };
+            all.extend(named.keys().map(|name| (name.clone(), kind == "dev-dependencies")));
+        }
+    }
+    all
+}
+
+/// A file says what it is for.
+fn beginnings(files: &[File]) -> Complaints {
+    rust(files)
+        .filter(|file| !file.text.starts_with("//! "))
+        .map(|file| format!("{}: begin with `//!` and one sentence on what it is for", file.path))
+        .collect()
+}
+
+/// A file can be read at once.
+fn lengths(files: &[File]) -> Complaints {
+    rust(files)
+        .map(|file| (file, file.text.lines().count()))
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .map(|(file, lines)| {
+            format!(
+                "{}: {lines} lines; split it by what it does into files of at most {MAX_LINES}",
+                file.path
+            )
+        })
+        .collect()
+}
+
+/// In the core, a module uses only those of its own layer or above in the list of `lib.rs`.
+fn order_in_core(files: &[File]) -> Complaints {
+    let Some(lib) = files.iter().find(|file| file.path == "crates/core/src/lib.rs") else {
+        return Complaints::new();
+    };
+    let layers = layers(&lib.text);
+    let rank =
+        |module: &str| layers.iter().position(|layer| layer.iter().any(|name| name == module));
+    let mut complaints: Complaints = modules(&lib.text)
+        .filter(|module| rank(module).is_none())
+        .map(|module| {
+            format!("crates/core/src/lib.rs: module `{module}` is not in the list of layers above; give it its place")
+        })
+        .collect();
+    for file in rust(files) {
+        let Some(inside) = file.path.strip_prefix("crates/core/src/") else { continue };
+        let module = inside.split(['/', '.']).next().unwrap();
+        let Some(own) = rank(module).filter(|_| !inside.contains("tests")) else { continue };
+        let code: String = production(&file.text).lines().map(code_of).collect();
+        for used in used_by(&code) {
+            let home = reexported_from(&lib.text, used).unwrap_or(used);
+            if rank(home).is_some_and(|at| at > own) {
+                complaints.push(format!(
+                    "{}: `{module}` must not use `{home}` (as `crate::{used}`), which lies below it in the list of lib.rs; move what both need up",
+                    file.path
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// The layers listed in the doc of `lib.rs`: names in backticks, layers parted by `·`.
+fn layers(lib: &str) -> Vec<Vec<String>> {
+    let doc: Vec<&str> = lib.lines().map_while(|line| line.strip_prefix("//!")).collect();
+    let doc = doc.join(" ");
+    let list = doc.split_once("in this list:").map_or("", |(_, list)| list);
+    let names = |layer: &str| layer.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    list.split('·').map(names).collect()
+}
+
+fn modules(lib: &str) -> impl Iterator<Item = &str> {
+    lib.lines().filter_map(|line| {
+        let name = line.strip_prefix("pub mod ").or_else(|| line.strip_prefix("mod "))?;
+        name.strip_suffix(';')
+    })
+}
+
+/// Which module `lib.rs` takes `name` from.
+fn reexported_from<'a>(lib: &'a str, name: &str) -> Option<&'a str> {
+    let uses = lib.split("pub use ").skip(1).filter_map(|rest| rest.split_once(';'));
+    uses.filter_map(|(path, _)| path.split_once("::"))
+        .find(|(_, items)| words(items).any(|word| word == name))
+        .map(|(module, _)| module)
+}
+
+/// What stands right behind each `crate::`, in braces or not.
+fn used_by(code: &str) -> Vec<&str> {
+    let after = code.split("crate::").skip(1);
+    after
+        .flat_map(|rest| match rest.strip_prefix('{') {
+            Some(list) => listed(list),
+            None => vec![rest],
+        })
+        .filter_map(|path| words(path).next())
+        .collect()
+}
+
+/// The items of a list in braces, without its opening brace.
+fn listed(list: &str) -> Vec<&str> {
+    let (mut items, mut start, mut depth) = (Vec::new(), 0, 0_u32);
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                items.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        if c == '}' && start == at + 1 {
+            break;
+        }
+    }
+    items
+}
+
+/// The core reads no clock, does no I/O, and has no globals; nobody but a driver reads a clock.
+fn purity(files: &[File]) -> Complaints {
+    let mut complaints = Complaints::new();
+    for file in rust(files).filter(|file| file.path.starts_with("crates/core/src/")) {
+        for (word, remedy) in NOT_IN_CORE {
+            if contains_word(production(&file.text), word) {
+                complaints.push(format!("{}: no `{word}` in the core; {remedy}", file.path));
+            }
+        }
+    }
+    complaints
+}
+
+/// `unsafe` has one home.
+fn unsafety(files: &[File]) -> Complaints {
+    rust(files)
+        .filter(|file| file.path.contains("src/") && !file.path.starts_with(UNSAFE_ALLOWED))
+        .filter(|file| contains_word(&file.text, "unsafe"))
+        .map(|file| {
+            format!(
+                "{}: no `unsafe` here; put the smallest safe function for it into {UNSAFE_ALLOWED}",
+                file.path
+            )
+        })
+        .collect()
+}
+
+/// A `Source:` is one a reader can find.
+fn sources(files: &[File]) -> Complaints {
+    let mut complaints = Complaints::new();
+    for file in rust(files) {
+        let comments: Vec<Option<&str>> = file.text.lines().map(comment_of).collect();
+        for (at, comment) in comments.iter().enumerate() {
+            if !comment.is_some_and(|text| text.starts_with("Source:")) {
+                continue;
+            }
+            // It goes on until the comment ends or has an empty line.
+            let lines =
+                comments[at..].iter().map_while(|line| line.filter(|text| !text.is_empty()));
+            let cited: String = lines.collect::<Vec<_>>().join(" ");
+            let known = PAPERS.iter().any(|key| cited.contains(&format!("`{key}`")))
+                || STANDARDS.iter().any(|start| cited.contains(start));
+            if !known {
+                complaints.push(format!(
+                    "{}:{}: name a source a reader can find: a paper's key in backticks ({}), or one of {STANDARDS:?}, and the section",
+                    file.path,
+                    at + 1,
+                    PAPERS.join(", "),
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// A source without its unit tests.
+fn production(text: &str) -> &str {
+    text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(production, _)| production)
+}
+
+/// The text of a line that is a comment.
+fn comment_of(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']).trim())
+}
+
+/// A line without its comment.
+fn code_of(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
+}
+
+/// Whether `word` stands in the code of `text`, not as part of a longer word and not in a comment.
+fn contains_word(text: &str, word: &str) -> bool {
+    let longer = |c: char| c.is_alphanumeric() || c == '_';
+    text.lines().map(code_of).any(|code| {
+        code.match_indices(word).any(|(at, _)| {
+            let (before, after) = (&code[..at], &code[at + word.len()..]);
+            !before.ends_with(longer) && (word.ends_with('!') || !after.starts_with(longer))
+        })
+    })
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// The complaints of `rule` about a workspace of these files.
+fn about(rule: fn(&[File]) -> Complaints, files: &[(&str, &str)]) -> String {
+    let file =
+        |(path, text): &(&str, &str)| File { path: (*path).to_owned(), text: (*text).to_owned() };
+    rule(&files.iter().map(file).collect::<Vec<_>>()).join("\n")
+}
+
+fn manifest(name: &str, dependencies: &str) -> String {
+    format!("[package]\nname = \"{name}\"\n{dependencies}")
+}
+
+#[test]
+fn a_dependency_upwards_or_into_the_core_is_refused() {
+    let refused =
+        |name, text: &str| about(dependencies, &[("crates/x/Cargo.toml", &manifest(name, text))]);
+    assert!(
+        refused("tidegate-wire", "[dependencies]\ntidegate-dataplane = \"1\"")
+            .contains("does not lie below")
+    );
+    assert!(
+        refused("tidegate-sim", "[dev-dependencies]\ntidegate-dataplane = \"1\"")
+            .contains("does not lie below")
+    );
+    assert!(
+        refused("tidegate-core", "[dependencies]\nlog = \"1\"").contains("stays small and pure")
+    );
+    assert!(
+        refused("tidegate-core", "[target.\"cfg(unix)\".dependencies]\nlibc = \"1\"")
+            .contains("libc")
+    );
+    assert!(
+        refused("tidegate-dataplane", "[dependencies]\ntokio = \"1\"").contains("program alone")
+    );
+    assert!(refused("tidegate-new", "").contains("no place"));
+    assert_eq!(
+        refused("tidegate-core", "[dependencies]\nserde = \"1\"\n[dev-dependencies]\ntoml = \"1\""),
+        ""
+    );
+    assert_eq!(
+        refused("tidegate", "[dependencies]\ntokio = \"1\"\ntidegate-dataplane = \"1\""),
+        ""
+    );
+}
+
+#[test]
+fn a_file_without_purpose_or_beyond_its_length_is_refused() {
+    assert!(about(beginnings, &[("crates/x/src/a.rs", "use std;")]).contains("begin with"));
+    assert_eq!(about(beginnings, &[("crates/x/src/a.rs", "//! Why.\nuse std;")]), "");
+    let long = "//! Long.\n".repeat(MAX_LINES + 1);
+    assert!(about(lengths, &[("crates/x/src/a.rs", &long)]).contains("split it"));
+    assert_eq!(about(lengths, &[("crates/x/src/a.rs", "//! Short.\n")]), "");
+}
+
+#[test]
+fn a_module_that_looks_down_or_has_no_place_is_refused() {
+    let lib = "//! Order.\n//!\n//! Only those above in this list: `time`, `units` ·\n//! `meter` · `policy`.\n\n\
+        pub mod time;\npub mod units;\nmod meter;\nmod policy;\npub use policy::{Policy, Filter};\npub use time::Time;\n";
+    let about = |path, text| about(order_in_core, &[("crates/core/src/lib.rs", lib), (path, text)]);
+    let meter = |text| about("crates/core/src/meter/bucket.rs", text);
+    assert!(meter("use crate::policy::Rule;").contains("`meter` must not use `policy`"));
+    assert!(meter("use crate::{Time, Filter};").contains("`policy` (as `crate::Filter`)"));
+    assert!(meter("use crate::{units::{A, B}, policy};").contains("must not use `policy`"));
+    assert!(meter("fn f() -> crate::Policy {}").contains("must not use `policy`"));
+    assert_eq!(
+        meter("use crate::{Time, units::{Filter, B}};\nfn f() -> crate::meter::Policy {}"),
+        ""
+    );
+    assert_eq!(
+        meter("/// See [`crate::policy`].\n#[cfg(test)]\nmod tests {\nuse crate::policy::Rule;\n}"),
+        ""
+    );
+    assert_eq!(about("crates/core/src/time.rs", "use crate::units::Rate;"), "");
+}
+
+#[test]
+fn a_module_without_a_layer_is_refused() {
+    let lib = "//! Only those above in this list: `time`.\nmod time;\nmod later;\n";
+    let complaints = about(order_in_core, &[("crates/core/src/lib.rs", lib)]);
+    assert!(complaints.contains("`later` is not in the list"), "{complaints}");
+}
+
+#[test]
+fn clocks_and_io_and_globals_in_the_core_are_refused() {
+    let core = |text| about(purity, &[("crates/core/src/a.rs", text)]);
+    assert!(core("let now = Instant::now();").contains("take `now: Time`"));
+    assert!(core("println!(\"x\");").contains("counters"));
+    assert!(core("use std::collections::HashMap;").contains("its order is random"));
+    assert_eq!(core("// An Instant is never read.\nstruct Instantly;"), "");
+    assert_eq!(about(purity, &[("crates/dataplane/src/a.rs", "Instant::now()")]), "");
+}
+
+#[test]
+fn unsafe_code_outside_its_home_is_refused() {
+    let code = "fn f() { unsafe { g() } }";
+    assert!(about(unsafety, &[("crates/wire/src/a.rs", code)]).contains("smallest safe function"));
+    assert_eq!(about(unsafety, &[("crates/dataplane/src/a.rs", code)]), "");
+    assert_eq!(about(unsafety, &[("crates/wire/src/a.rs", "#![forbid(unsafe_code)]")]), "");
+}
+
+#[test]
+fn a_source_that_cannot_be_found_is_refused() {
+    let cited = |text| about(sources, &[("crates/core/src/a.rs", text)]);
+    assert!(
+        cited("/// Source: a talk.\n///\n/// RFC 2475 is unrelated.")
+            .contains("a.rs:1: name a source")
+    );
+    assert!(cited("//! Source: `aggregate`, section 5.").contains("name a source"));
+    assert_eq!(cited("//! Source: *Fair rate control*\n//! (`aggregates`), section 5."), "");
+    assert_eq!(cited("/// Source: RFC 6298, section 2."), "");
+}
