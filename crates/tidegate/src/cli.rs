@@ -26,10 +26,16 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a first policy file: detects the ports and asks two rates
+    Init(commands::init::Args),
+    /// Say what is wrong with a policy file, and what to write instead
+    Check(commands::check::Args),
     /// Build a test network in namespaces, with an emulated Internet between its hosts
     Lab(commands::lab::Args),
     /// Show in a minute what Tidegate does, on real TCP connections
     Demo(commands::demo::Args),
+    /// Print the JSON Schema of policy files
+    Schema,
     /// Print a shell's completions
     Completions(commands::completions::Args),
 }
@@ -39,8 +45,11 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = Context { output: Output::new(cli.json), socket: cli.socket };
     let result = match cli.command {
+        Command::Init(args) => commands::init::run(&args, &context),
+        Command::Check(args) => commands::check::run(&args, &context),
         Command::Lab(args) => commands::lab::run(&args, &context),
         Command::Demo(args) => commands::demo::run(&args, &context),
+        Command::Schema => commands::schema::run(&context),
         Command::Completions(args) => commands::completions::run(&args, &context),
     };
     result.unwrap_or_else(|error| report(&error, &context)).into()

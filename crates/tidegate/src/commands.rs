@@ -1,8 +1,11 @@
 //! The commands: one file each, with its arguments and what it does.
 
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod init;
 pub(crate) mod lab;
+pub(crate) mod schema;
 
 use std::path::PathBuf;
 

@@ -3,8 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+pub mod code;
 mod commands;
+#[cfg(test)]
+mod committed;
+pub mod config;
 pub mod demo;
+pub mod host;
 pub mod lab;
 mod output;
 

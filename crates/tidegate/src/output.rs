@@ -4,7 +4,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::code::Code;
 
 /// The version of everything `--json` prints; it grows when a field changes its meaning.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
@@ -40,7 +42,8 @@ impl From<Exit> for ExitCode {
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     /// The stable code of the error.
-    pub code: &'static str,
+    #[serde(serialize_with = "name")]
+    pub code: Code,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
@@ -50,9 +53,29 @@ pub struct Failure {
     pub exit: Exit,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn name<S: Serializer>(code: &Code, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(code.name())
+}
+
+impl Failure {
+    /// Something failed.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let help = code.repair().to_owned();
+        Self { code, message: message.into(), help, exit: Exit::Failed }
+    }
+
+    /// The input was wrong.
+    #[must_use]
+    pub fn input(code: Code, message: impl Into<String>) -> Self {
+        Self { exit: Exit::WrongInput, ..Self::new(code, message) }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error[{}]: {}\nhelp: {}", self.code, self.message, self.help)
+        write!(f, "error[{}]: {}\n  = help: {}", self.code.name(), self.message, self.help)
     }
 }
 

@@ -1,0 +1,88 @@
+//! `tidegate check FILE`.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use super::Context;
+use crate::code::Code;
+use crate::config::{self, Config, Findings, Severity};
+use crate::host::Host;
+use crate::output::{Exit, Failure};
+
+/// What `check` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The policy file
+    file: PathBuf,
+
+    /// Also check that this host has the interfaces, and that bursts hold their MTU
+    #[arg(long)]
+    host: bool,
+}
+
+/// Says what is wrong with the file, or that nothing is.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let text = read(&args.file)?;
+    let host = args.host.then(Host::look);
+    let (config, found) = config::parse(&name(&args.file), &text, host.as_ref());
+    let output = context.output;
+    if output.is_json() {
+        let data = serde_json::json!({ "ok": config.is_some(), "findings": found.data() });
+        output.json(&data)?;
+    } else {
+        complain(&found);
+    }
+    let Some(config) = config else { return Ok(Exit::WrongInput) };
+    if !output.is_json() {
+        output.text(summary(&args.file, &config, &found))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn summary(file: &Path, config: &Config, found: &Findings) -> String {
+    let policies = match config.policies.len() {
+        1 => "1 policy".to_owned(),
+        n => format!("{n} policies"),
+    };
+    let warnings = match found.iter().filter(|it| it.severity == Severity::Warning).count() {
+        0 => "nothing wrong".to_owned(),
+        1 => "1 warning".to_owned(),
+        n => format!("{n} warnings"),
+    };
+    format!("{}: {policies} between {} and {}, {warnings}", file.display(), config.lan, config.wan)
+}
+
+/// The text of a policy file.
+pub(crate) fn read(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| {
+        Failure::input(Code::NoSuchFile, format!("cannot read {}: {error}", file.display()))
+    })
+}
+
+/// What messages call a file.
+pub(crate) fn name(file: &Path) -> String {
+    file.display().to_string()
+}
+
+/// A policy file that must be right: what it says, or the end of the program.
+pub(crate) fn load(
+    file: &Path,
+    host: Option<&Host>,
+    context: &Context,
+) -> anyhow::Result<Result<(String, Config), Exit>> {
+    let text = read(file)?;
+    let (config, found) = config::parse(&name(file), &text, host);
+    complain(&found);
+    if config.is_none() && context.output.is_json() {
+        context.output.json(&serde_json::json!({ "ok": false, "findings": found.data() }))?;
+    }
+    Ok(config.map(|config| (text, config)).ok_or(Exit::WrongInput))
+}
+
+/// Shows what was found to whoever is watching.
+fn complain(found: &Findings) {
+    if found.iter().next().is_some() {
+        eprintln!("{}\n", found.render(std::io::stderr().is_terminal()));
+    }
+}

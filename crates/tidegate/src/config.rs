@@ -1,0 +1,102 @@
+//! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
+
+mod compile;
+mod diagnostic;
+mod filter;
+mod overhead;
+mod raw;
+mod read;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_core::Bytes;
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::policy::Policy;
+use toml::Spanned;
+use toml::de::DeTable;
+
+pub use diagnostic::{Diagnostic, Findings, Located, Severity};
+use read::{Number, Read};
+
+use crate::code::Code;
+use crate::host::Host;
+
+/// What a policy file says, with every default filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Interface towards the users.
+    pub lan: String,
+    /// Interface towards the Internet.
+    pub wan: String,
+    /// How the ports are opened.
+    pub backend: Backend,
+    /// For how long the kernel waits for a sign of life before it passes frames straight across.
+    pub heartbeat: Duration,
+    /// The gateway itself; its seed is not from the file.
+    pub gateway: GatewayConfig,
+    /// The policies, in the order of the file.
+    pub policies: Vec<Policy>,
+}
+
+/// How the ports are opened.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Backend {
+    /// AF_XDP where the host can do it, else AF_PACKET.
+    #[default]
+    Auto,
+    /// AF_XDP or nothing.
+    AfXdp,
+    /// AF_PACKET.
+    AfPacket,
+}
+
+/// The longest frame of an Ethernet with the usual MTU of 1500 bytes.
+const USUAL_FRAME: Bytes = Bytes(1_514);
+
+/// Reads a policy file; with `host`, also sees whether it fits that host.
+///
+/// `path` is only what messages call it. The findings may hold warnings even when all is well.
+pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Findings) {
+    let mut found = Findings::new(path, text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let span = error.span().unwrap_or(0..0);
+        found.push(Diagnostic::error(Code::Syntax, span, format!("not TOML: {}", error.message())));
+    }
+    // After a syntax error, what else seems wrong may only follow from it.
+    let file = errors.is_empty().then(|| raw::File::from_document(document.get_ref(), &mut found));
+    let config = file.and_then(|file| compile::compile(&file, host, &mut found));
+    found.sort();
+    (config.filter(|_| !found.has_errors()), found)
+}
+
+/// The JSON Schema of policy files.
+#[must_use]
+pub fn schema() -> Value {
+    let mut schema = raw::File::schema();
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("Tidegate policy file");
+    schema
+}
+
+/// `number` if it lies within `range`.
+fn number<T: TryFrom<i64> + PartialOrd + std::fmt::Display>(
+    number: &Spanned<Number>,
+    name: &str,
+    range: RangeInclusive<T>,
+    found: &mut Findings,
+) -> Option<T> {
+    let Number(value) = *number.get_ref();
+    let fits = T::try_from(value).ok().filter(|value| range.contains(value));
+    if fits.is_none() {
+        let message = format!("{value} is out of range for `{name}`");
+        let help = format!("it goes from {} to {}", range.start(), range.end());
+        found.push(Diagnostic::error(Code::OutOfRange, number.span(), message).help(help));
+    }
+    fits
+}
+
+#[cfg(test)]
+mod tests;

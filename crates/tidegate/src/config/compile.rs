@@ -1,0 +1,354 @@
+//! From what is written to what runs: defaults, and what only shows when fields are seen together.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::policy::{
+    Action, Conditioning, Exceed, Filter, FlowWeight, Policy, Profile, ProfileError,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Packet, Rate};
+use toml::Spanned;
+
+use super::diagnostic::{Diagnostic, Findings, Span};
+use super::read::{Number, Token, one_of};
+use super::{Config, filter, number, raw};
+use crate::code::Code;
+use crate::host::Host;
+
+/// `file` as what runs, on `host` if one is given.
+pub(super) fn compile(
+    file: &raw::File,
+    host: Option<&Host>,
+    found: &mut Findings,
+) -> Option<Config> {
+    let gateway = file.gateway.get().map(Spanned::get_ref);
+    let charged = charged(longest_frame(gateway, host), gateway);
+    let written = file.policies.as_ref().map_or(&[][..], |policies| &policies.get_ref().0);
+    names_differ(written, found);
+    let policies: Vec<_> =
+        written.iter().filter_map(|policy| self::policy(policy, charged, found)).collect();
+    let gateway = gateway?;
+    let ports = ports(gateway, host, found);
+    let settings = settings(gateway, found);
+    let heartbeat = heartbeat(gateway, found);
+    let (lan, wan) = ports?;
+    Some(Config {
+        lan,
+        wan,
+        backend: gateway.backend.as_ref().map(|it| *it.get_ref()).unwrap_or_default(),
+        heartbeat: heartbeat?,
+        gateway: settings?,
+        policies,
+    })
+}
+
+fn ports(
+    raw: &raw::Gateway,
+    host: Option<&Host>,
+    found: &mut Findings,
+) -> Option<(String, String)> {
+    let lan = raw.lan.get().and_then(|name| interface(name, host, found));
+    let wan = raw.wan.get().and_then(|name| interface(name, host, found));
+    let (lan, wan) = (lan?, wan?);
+    if lan.get_ref() == wan.get_ref() {
+        let message = format!("`lan` and `wan` are both `{}`", lan.get_ref());
+        found.push(
+            Diagnostic::error(Code::SamePort, wan.span(), message).other(lan.span(), "the other"),
+        );
+    }
+    Some((lan.get_ref().clone(), wan.get_ref().clone()))
+}
+
+/// Longest name of an interface: IFNAMSIZ - 1.
+const INTERFACE_NAME: usize = 15;
+
+fn interface<'a>(
+    name: &'a Spanned<String>,
+    host: Option<&Host>,
+    found: &mut Findings,
+) -> Option<&'a Spanned<String>> {
+    let text = name.get_ref();
+    let bad = |c: char| c == '/' || c.is_whitespace() || c.is_control();
+    if !(1..=INTERFACE_NAME).contains(&text.len()) || text.contains(bad) || text.starts_with('.') {
+        let message = format!("`{}` cannot be an interface", text.escape_debug());
+        let help = "names of interfaces have 1 to 15 characters; `ip link` lists them";
+        found.push(Diagnostic::error(Code::BadName, name.span(), message).help(help));
+        return None;
+    }
+    if let Some(host) = host.filter(|host| host.interface(text).is_none()) {
+        let names: Vec<_> = host.interfaces.iter().map(|it| it.name.as_str()).collect();
+        let message = format!("this host has no interface `{text}`");
+        let help = one_of(text, &names);
+        found.push(Diagnostic::error(Code::NoInterface, name.span(), message).help(help));
+    }
+    Some(name)
+}
+
+/// The longest frame of the ports, or the usual one where no host says.
+fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
+    let name = |name: Option<&Spanned<String>>| name.map(|name| name.get_ref().clone());
+    let names: Vec<_> =
+        raw.iter().flat_map(|raw| [name(raw.lan.get()), name(raw.wan.get())]).flatten().collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    host.and_then(|host| host.longest_frame(&names)).unwrap_or(super::USUAL_FRAME)
+}
+
+fn settings(raw: &raw::Gateway, found: &mut Findings) -> Option<GatewayConfig> {
+    let rate = raw.rate.as_ref().map(|rates| rates.get_ref());
+    let rate = [
+        limit(rate.and_then(|it| it.up.as_ref()), found),
+        limit(rate.and_then(|it| it.down.as_ref()), found),
+    ];
+    let packets = bounded(raw.packets.as_ref(), "packets", 64..=1 << 20, 16_384, found);
+    let flows = bounded(raw.flows.as_ref(), "flows", 64..=1 << 24, 131_072, found);
+    Some(GatewayConfig {
+        rate,
+        overhead: link_overhead(raw),
+        queue: raw.queue.as_ref().map_or_else(default_queue, |queue| queue.get_ref().clone()),
+        packets: packets?,
+        flows: flows?,
+        shaping_interval: raw.shaping_interval.as_ref().map_or(Duration::ZERO, |it| it.get_ref().0),
+        seed: 0,
+    })
+}
+
+fn default_queue() -> QdiscSpec {
+    QdiscSpec::PerFlow(Default::default())
+}
+
+fn link_overhead(raw: &raw::Gateway) -> Overhead {
+    raw.overhead.as_ref().map(|it| it.get_ref().0).unwrap_or_default()
+}
+
+/// The most a packet can be charged.
+fn charged(longest: Bytes, raw: Option<&raw::Gateway>) -> Bytes {
+    let len = u32::try_from(longest.0).unwrap_or(u32::MAX);
+    let overhead = raw.map(link_overhead).unwrap_or_default();
+    Bytes(u64::from(overhead.charge(&Packet { len, ..Packet::default() })))
+}
+
+fn limit(rate: Option<&Spanned<Rate>>, found: &mut Findings) -> Option<Rate> {
+    let rate = rate?;
+    if rate.get_ref().bps() == 0 {
+        let message = "a link of rate zero would hold every packet forever";
+        found.push(Diagnostic::error(Code::ZeroRate, rate.span(), message));
+    }
+    Some(*rate.get_ref())
+}
+
+fn bounded(
+    written: Option<&Spanned<Number>>,
+    name: &str,
+    range: std::ops::RangeInclusive<u32>,
+    default: u32,
+    found: &mut Findings,
+) -> Option<u32> {
+    written.map_or(Some(default), |written| number(written, name, range, found))
+}
+
+fn heartbeat(raw: &raw::Gateway, found: &mut Findings) -> Option<Duration> {
+    let Some(period) = &raw.heartbeat else { return Some(Duration::from_millis(50)) };
+    let raw::Period(span) = *period.get_ref();
+    if (Duration::from_millis(5)..=Duration::from_secs(10)).contains(&span) {
+        return Some(span);
+    }
+    let message = "this is out of range for `heartbeat`";
+    let help = "it goes from 5 ms, where a busy host begins to leak unshaped bursts, to 10 s";
+    found.push(Diagnostic::error(Code::OutOfRange, period.span(), message).help(help));
+    None
+}
+
+fn names_differ(policies: &[Spanned<raw::Policy>], found: &mut Findings) {
+    let mut first = HashMap::<&str, Span>::new();
+    for name in policies.iter().filter_map(|policy| policy.get_ref().name.get()) {
+        let Some(earlier) = first.insert(name.get_ref(), name.span()) else { continue };
+        let message = format!("two policies are named `{}`", name.get_ref());
+        found.push(
+            Diagnostic::error(Code::DuplicateName, name.span(), message)
+                .other(earlier.clone(), "the first one"),
+        );
+        first.insert(name.get_ref(), earlier);
+    }
+}
+
+fn policy(raw: &Spanned<raw::Policy>, longest: Bytes, found: &mut Findings) -> Option<Policy> {
+    let place = raw.span();
+    let raw = raw.get_ref();
+    let name = raw.name.get().and_then(|name| policy_name(name, found));
+    let priority = match &raw.priority {
+        Some(priority) => number(priority, "priority", i32::MIN..=i32::MAX, found),
+        None => Some(0),
+    };
+    let filter = match &raw.filter {
+        Some(written) => filter::filter(written.get_ref(), found),
+        None => Some(Filter::default()),
+    };
+    let action = action(raw, place, longest, found);
+    let mode = raw.mode.as_ref().map(|it| *it.get_ref()).unwrap_or_default();
+    Some(Policy { name: name?, priority: priority?, filter: filter?, action: action?, mode })
+}
+
+fn policy_name(name: &Spanned<String>, found: &mut Findings) -> Option<String> {
+    let text = name.get_ref();
+    let usable = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if (1..=64).contains(&text.chars().count()) && text.chars().all(usable) {
+        return Some(text.clone());
+    }
+    let message = format!("`{}` cannot name a policy", text.escape_debug());
+    found.push(Diagnostic::error(Code::BadName, name.span(), message));
+    None
+}
+
+fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) -> Option<Action> {
+    let action = raw.action.get();
+    if let Some(action) = action {
+        fields_belong(raw, action, found);
+    }
+    // A wrong action must not hide a wrong profile.
+    let conditioned = !action.is_some_and(|action| *action.get_ref() == raw::Action::Pass);
+    let conditioning = conditioned.then(|| conditioning(raw, place, longest, found)).flatten();
+    let action = action?;
+    let exceed = match action.get_ref() {
+        raw::Action::Pass => return Some(Action::Pass),
+        raw::Action::Shape => {
+            let queue = raw.queue.as_ref().map_or_else(default_queue, |it| it.get_ref().clone());
+            return Some(Action::Shape { conditioning: conditioning?, queue });
+        }
+        raw::Action::PoliceDrop => Exceed::Drop,
+        raw::Action::PoliceMark => mark(raw, action.span(), found)?,
+    };
+    Some(Action::Police { conditioning: conditioning?, exceed })
+}
+
+/// Complains of fields that the action has no use for.
+fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut Findings) {
+    use raw::Action::{PoliceDrop, PoliceMark, Shape};
+    let fields = [
+        ("profile", raw.profile.as_ref().map(Spanned::span), &[Shape, PoliceMark, PoliceDrop][..]),
+        (
+            "allocation",
+            raw.allocation.as_ref().map(Spanned::span),
+            &[Shape, PoliceMark, PoliceDrop],
+        ),
+        ("weights", raw.weights.as_ref().map(Spanned::span), &[Shape, PoliceMark, PoliceDrop]),
+        ("queue", raw.queue.as_ref().map(Spanned::span), &[Shape]),
+        ("mark", raw.mark.as_ref().map(Spanned::span), &[PoliceMark]),
+    ];
+    for (name, span, actions) in fields {
+        let Some(span) = span.filter(|_| !actions.contains(action.get_ref())) else { continue };
+        let message = format!("`{name}` has no meaning with this action");
+        found.push(
+            Diagnostic::error(Code::NotOfThisAction, span, message)
+                .other(action.span(), "the action"),
+        );
+    }
+}
+
+fn mark(raw: &raw::Policy, action: Span, found: &mut Findings) -> Option<Exceed> {
+    let mark = raw.mark.as_ref().map(Spanned::get_ref);
+    let Some(out) = mark.and_then(|mark| mark.out_of_profile.as_ref()) else {
+        let span = raw.mark.as_ref().map_or(action, Spanned::span);
+        let message = "police-mark needs the codepoint of packets out of profile";
+        found.push(Diagnostic::error(Code::NoOutDscp, span, message));
+        return None;
+    };
+    let in_profile = match mark.and_then(|mark| mark.in_profile.as_ref()) {
+        Some(token) => codepoint(token, found).map(Some),
+        None => Some(None),
+    };
+    let out_of_profile = codepoint(out, found);
+    Some(Exceed::Mark { in_profile: in_profile?, out_of_profile: out_of_profile? })
+}
+
+fn codepoint(token: &Spanned<Token>, found: &mut Findings) -> Option<u8> {
+    match filter::dscp(&token.get_ref().0) {
+        Ok(range) => Some(range.first),
+        Err(wrong) => {
+            found.push(wrong.at(token));
+            None
+        }
+    }
+}
+
+fn conditioning(
+    raw: &raw::Policy,
+    place: Span,
+    longest: Bytes,
+    found: &mut Findings,
+) -> Option<Conditioning> {
+    let profile = match &raw.profile {
+        Some(written) => profile(written.get_ref(), longest, found),
+        None => {
+            let message = "`profile` is missing in [[policy]]";
+            let help = "say how much is in profile: profile = { mean = \"20 Mbit/s\" }";
+            found.push(Diagnostic::error(Code::MissingField, place, message).help(help));
+            None
+        }
+    };
+    let written = raw.weights.as_ref().map_or(&[][..], |weights| &weights.get_ref().0);
+    let mut weights = Vec::new();
+    let mut good = true;
+    for entry in written {
+        match weight(entry.get_ref(), found) {
+            Some(weight) => weights.push(weight),
+            None => good = false,
+        }
+    }
+    let usual = || AllocationSpec::LogicalPartitions(Default::default());
+    let allocation = raw.allocation.as_ref().map_or_else(usual, |it| it.get_ref().clone());
+    Some(Conditioning { profile: profile?, allocation, weights: good.then_some(weights)? })
+}
+
+fn weight(raw: &raw::Weight, found: &mut Findings) -> Option<FlowWeight> {
+    let filter = raw.filter.get().and_then(|it| filter::filter(it.get_ref(), found));
+    let weight = raw.weight.get()?;
+    if weight.get_ref().0 == 0 {
+        let message = "a flow of weight zero would never get its turn";
+        found.push(Diagnostic::error(Code::ZeroWeight, weight.span(), message));
+        return None;
+    }
+    let weight = number(weight, "weight", 1..=u32::from(u16::MAX), found);
+    Some(FlowWeight { filter: filter?, weight: weight? })
+}
+
+fn profile(raw: &raw::Profile, longest: Bytes, found: &mut Findings) -> Option<Profile> {
+    let written = raw.mean.get()?;
+    let mean = *written.get_ref();
+    let peak = raw.peak.as_ref().map(|peak| *peak.get_ref());
+    let burst = raw.burst.as_ref().map_or_else(|| usual_burst(mean, longest), |it| *it.get_ref());
+    let wrong = match Profile::new(mean, peak, burst, longest) {
+        Ok(profile) => return Some(profile),
+        Err(wrong) => wrong,
+    };
+    let at = |field: Option<Span>| field.unwrap_or_else(|| written.span());
+    let (code, span) = match &wrong {
+        ProfileError::PeakBelowMean { .. } => {
+            (Code::PeakBelowMean, at(raw.peak.as_ref().map(Spanned::span)))
+        }
+        ProfileError::BurstBelowPacket { .. } => {
+            (Code::BurstBelowPacket, at(raw.burst.as_ref().map(Spanned::span)))
+        }
+        ProfileError::BurstTooLarge { .. } => {
+            (Code::BurstTooLarge, at(raw.burst.as_ref().map(Spanned::span)))
+        }
+        _ => (Code::ZeroRate, written.span()),
+    };
+    let text = wrong.to_string();
+    // The core's messages end with what to do: "what is wrong; what to do".
+    let (message, help) = text.split_once("; ").unwrap_or((&text, code.repair()));
+    let mut diagnostic = Diagnostic::error(code, span, message).help(help);
+    if code == Code::PeakBelowMean {
+        diagnostic = diagnostic.other(written.span(), "the mean rate");
+    }
+    found.push(diagnostic);
+    None
+}
+
+/// What the mean rate carries in 100 ms, at least ten full-size packets.
+fn usual_burst(mean: Rate, longest: Bytes) -> Bytes {
+    let burst = mean.bytes_in(Duration::from_millis(100));
+    burst.max(Bytes(longest.0 * 10)).min(Profile::MAX_BURST)
+}

@@ -1,0 +1,268 @@
+//! The policy file as it is written: which tables there are, and what may stand in them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::packet::Direction;
+use tidegate_core::policy::Mode;
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::units::{self, UnitError};
+use tidegate_core::{Bytes, Rate};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Backend;
+use super::diagnostic::{Diagnostic, Findings};
+use super::overhead;
+use super::read::{
+    Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, mechanism,
+    mechanism_schema, tables, wrong_type,
+};
+use crate::code::Code;
+
+tables! {
+    /// A policy file: what the gateway stands between, and what it does with the traffic.
+    "the file" File {
+        /// The gateway itself.
+        "gateway" => gateway: Required<Gateway>,
+        /// The policies. A packet belongs to the one with the highest priority that matches it; then
+        /// to the most specific; then to the first by name. What none matches passes.
+        "policy" => policies: Option<Spanned<Array<Policy>>>,
+    }
+
+    /// The gateway itself. None of this can change while it runs.
+    "[gateway]" Gateway {
+        /// Interface towards the users.
+        "lan" => lan: Required<String>,
+        /// Interface towards the Internet.
+        "wan" => wan: Required<String>,
+        /// Rate of the access link. Default: not limited here.
+        "rate" => rate: Option<Spanned<Rates>>,
+        /// What the access link adds to each IP packet: the name of a kind of link, or
+        /// { per_packet, min }. Default: "raw", the frame as it is seen here.
+        "overhead" => overhead: Option<Spanned<overhead::Entry>>,
+        /// Where packets wait for the access link: a queue discipline. Default: "per-flow".
+        "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// How often the shaping timer looks; "0 s" for exactly when the next packet conforms.
+        /// Default: "0 s".
+        "shaping_interval" => shaping_interval: Option<Spanned<Period>>,
+        /// For how long the kernel waits for a sign of life before it passes frames straight across,
+        /// from "5 ms" to "10 s". Default: "50 ms".
+        "heartbeat" => heartbeat: Option<Spanned<Period>>,
+        /// Most packets inside at once, from 64 to 1048576; each takes 4 KiB of memory. Default: 16384.
+        "packets" => packets: Option<Spanned<Number>>,
+        /// Most flows told apart at once, from 64 to 16777216; each takes at most 256 B of memory.
+        /// Default: 131072.
+        "flows" => flows: Option<Spanned<Number>>,
+        /// How the ports are opened: "auto" takes AF_XDP where the host can do it. Default: "auto".
+        "backend" => backend: Option<Spanned<Backend>>,
+    }
+
+    /// Rate of the access link.
+    "`rate`" Rates {
+        /// From the LAN to the WAN. Default: not limited here.
+        "up" => up: Option<Spanned<Rate>>,
+        /// From the WAN to the LAN. Default: not limited here.
+        "down" => down: Option<Spanned<Rate>>,
+    }
+
+    /// A policy: which traffic, how much of it, and what happens beyond that.
+    "[[policy]]" Policy {
+        /// Its name, in metrics and commands: letters, digits, dots, dashes, underscores.
+        "name" => name: Required<String>,
+        /// The highest wins. Default: 0.
+        "priority" => priority: Option<Spanned<Number>>,
+        /// The packets it is for. Default: all.
+        "match" => filter: Option<Spanned<Match>>,
+        /// What is done with them.
+        "action" => action: Required<Action>,
+        /// Whether it is done ("enforce") or only reported ("observe"). Default: "enforce".
+        "mode" => mode: Option<Spanned<Mode>>,
+        /// How much is in profile, in each direction. Required unless the action is "pass".
+        "profile" => profile: Option<Spanned<Profile>>,
+        /// Which flow goes next. Default: "logical-partitions".
+        "allocation" => allocation: Option<Spanned<AllocationSpec>>,
+        /// Where packets wait, with action "shape": a queue discipline. Default: "per-flow".
+        "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// The DS codepoints that tell the two kinds apart, with action "police-mark".
+        "mark" => mark: Option<Spanned<Mark>>,
+        /// Weights of flows, first match first. Default: all 1.
+        "weights" => weights: Option<Spanned<Array<Weight>>>,
+    }
+
+    /// Filter: the packets of which each field has one of the values given for it.
+    "`match`" Match {
+        /// Source address, prefix or range. Default: any.
+        "src" => src: Option<Spanned<List<Token>>>,
+        /// Destination address, prefix or range. Default: any.
+        "dst" => dst: Option<Spanned<List<Token>>>,
+        /// Source port or range. Default: any.
+        "src_port" => src_port: Option<Spanned<List<Token>>>,
+        /// Destination port or range. Default: any.
+        "dst_port" => dst_port: Option<Spanned<List<Token>>>,
+        /// IP protocol, by name or number. Default: any.
+        "protocol" => protocol: Option<Spanned<List<Token>>>,
+        /// DS codepoint, by name or number. Default: any.
+        "dscp" => dscp: Option<Spanned<List<Token>>>,
+        /// Outermost VLAN identifier or range; "none" for untagged frames. Default: any.
+        "vlan" => vlan: Option<Spanned<List<Token>>>,
+        /// "up" from the LAN to the WAN, "down" back. Default: both, each on its own.
+        "direction" => direction: Option<Spanned<Direction>>,
+    }
+
+    /// Traffic profile: how much is in profile.
+    "`profile`" Profile {
+        /// Rate over time.
+        "mean" => mean: Required<Rate>,
+        /// Rate within a burst, at least the mean. Default: as fast as the port.
+        "peak" => peak: Option<Spanned<Rate>>,
+        /// Most that may go at the peak rate at once, at least a full-size packet. Default: what the
+        /// mean rate carries in 100 ms, at least ten full-size packets.
+        "burst" => burst: Option<Spanned<Bytes>>,
+    }
+
+    /// DS codepoints of policed packets.
+    "`mark`" Mark {
+        /// Codepoint in profile, by name or number. Default: as it came.
+        "in" => in_profile: Option<Spanned<Token>>,
+        /// Codepoint out of profile, by name or number.
+        "out" => out_of_profile: Option<Spanned<Token>>,
+    }
+
+    /// The weight of some flows of a policy.
+    "`weights`" Weight {
+        /// The flows, in the direction of the policy.
+        "match" => filter: Required<Match>,
+        /// Their part relative to the others, from 1 to 65535.
+        "weight" => weight: Required<Number>,
+    }
+}
+
+impl File {
+    /// Reads the tables of a document.
+    pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
+        Self::from_table(&Table::document(document), found)
+    }
+}
+
+/// What is done with the packets of a policy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Action {
+    Shape,
+    PoliceMark,
+    PoliceDrop,
+    Pass,
+}
+
+impl Choice for Action {
+    const WHAT: &str = "an action";
+    const CHOICES: &[(&str, Self)] = &[
+        ("shape", Self::Shape),
+        ("police-mark", Self::PoliceMark),
+        ("police-drop", Self::PoliceDrop),
+        ("pass", Self::Pass),
+    ];
+}
+
+impl Choice for Mode {
+    const WHAT: &str = "a mode";
+    const CHOICES: &[(&str, Self)] = &[("enforce", Self::Enforce), ("observe", Self::Observe)];
+}
+
+impl Choice for Direction {
+    const WHAT: &str = "a direction";
+    const CHOICES: &[(&str, Self)] = &[("up", Self::Up), ("down", Self::Down)];
+}
+
+impl Choice for Backend {
+    const WHAT: &str = "a backend";
+    const CHOICES: &[(&str, Self)] =
+        &[("auto", Self::Auto), ("af-xdp", Self::AfXdp), ("af-packet", Self::AfPacket)];
+}
+
+/// A length of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period(pub(crate) Duration);
+
+/// Reads a quantity with `parse`; `example` for what is no string at all.
+fn quantity<T>(
+    node: &Node<'_>,
+    example: &str,
+    parse: impl FnOnce(&str) -> Result<T, UnitError>,
+    found: &mut Findings,
+) -> Option<T> {
+    let number = match node.get_ref() {
+        DeValue::Integer(number) => Some(number.as_str()),
+        DeValue::Float(number) => Some(number.as_str()),
+        _ => None,
+    };
+    let Some(text) = node.get_ref().as_str().or(number) else {
+        found.push(wrong_type(node, &format!("a string such as \"{example}\"")));
+        return None;
+    };
+    let wrong = |error: UnitError| {
+        let code = match error {
+            UnitError::Bare { .. } => Code::NoUnit,
+            UnitError::Unit { .. } => Code::UnknownUnit,
+            _ => Code::NotAQuantity,
+        };
+        found.push(Diagnostic::error(code, node.span(), error.to_string()));
+    };
+    parse(text).map_err(wrong).ok()
+}
+
+/// The schema of quantities in `units`.
+fn quantity_schema(units: &str) -> Value {
+    json!({ "type": "string", "pattern": format!(r"^\s*[0-9][0-9_]*(\.[0-9_]+)?\s*({units})\s*$") })
+}
+
+impl Read for Rate {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        quantity(node, "20 Mbit/s", str::parse, found)
+    }
+
+    fn schema() -> Value {
+        quantity_schema("bit/s|kbit/s|Mbit/s|Gbit/s")
+    }
+}
+
+impl Read for Bytes {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        quantity(node, "64 KiB", str::parse, found)
+    }
+
+    fn schema() -> Value {
+        quantity_schema("B|kB|KiB|MB|MiB")
+    }
+}
+
+impl Read for Period {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        quantity(node, "10 ms", units::duration::parse, found).map(Self)
+    }
+
+    fn schema() -> Value {
+        quantity_schema("ns|us|ms|s")
+    }
+}
+
+impl Read for QdiscSpec {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "a queue discipline", Self::NAMES, found)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(Self::NAMES)
+    }
+}
+
+impl Read for AllocationSpec {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "an allocation", Self::NAMES, found)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(Self::NAMES)
+    }
+}

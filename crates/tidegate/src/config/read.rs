@@ -1,0 +1,380 @@
+//! Reading TOML into values that remember where they stand, collecting everything that is wrong.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use super::diagnostic::{Diagnostic, Findings, Span};
+use crate::code::Code;
+
+/// A value somewhere in a file.
+pub(crate) type Node<'a> = Spanned<DeValue<'a>>;
+
+/// What can be read from a TOML value.
+pub(crate) trait Read: Sized {
+    /// Reads it; what is wrong goes to `found`, at least once if the answer is `None`.
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self>;
+
+    /// The JSON Schema of what is accepted.
+    fn schema() -> Value;
+}
+
+/// What can stand in a field of a table: something required, or an `Option`.
+///
+/// A field that cannot be read is as good as absent, so that the others still get looked at.
+pub(crate) trait Field: Sized {
+    /// Whether it must be there.
+    const REQUIRED: bool;
+
+    /// Takes it from `table`.
+    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self;
+
+    /// The JSON Schema of the value.
+    fn schema() -> Value;
+}
+
+/// A field that must be there; whoever finds it empty knows that this has been complained of.
+#[derive(Clone, Debug)]
+pub(crate) struct Required<T>(Option<Spanned<T>>);
+
+impl<T> Required<T> {
+    /// The value.
+    pub(crate) const fn get(&self) -> Option<&Spanned<T>> {
+        self.0.as_ref()
+    }
+}
+
+impl<T: Read> Field for Required<T> {
+    const REQUIRED: bool = true;
+
+    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self {
+        if !table.entries.contains_key(key) {
+            let message = format!("`{key}` is missing in {}", table.what);
+            found.push(Diagnostic::error(Code::MissingField, table.span.clone(), message));
+        }
+        Self(Field::take(table, key, found))
+    }
+
+    fn schema() -> Value {
+        T::schema()
+    }
+}
+
+impl<T: Read> Field for Option<Spanned<T>> {
+    const REQUIRED: bool = false;
+
+    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self {
+        let node = table.entries.get(key)?;
+        Some(Spanned::new(node.span(), T::read(node, found)?))
+    }
+
+    fn schema() -> Value {
+        T::schema()
+    }
+}
+
+/// A table being read.
+pub(crate) struct Table<'a> {
+    entries: &'a DeTable<'a>,
+    /// What messages call it.
+    what: &'static str,
+    /// Where messages about the whole of it point.
+    span: Span,
+}
+
+impl<'a> Table<'a> {
+    /// `node` as a table that messages call `what`.
+    pub(crate) fn open(
+        node: &'a Node<'a>,
+        what: &'static str,
+        found: &mut Findings,
+    ) -> Option<Self> {
+        let Some(entries) = node.get_ref().as_table() else {
+            found.push(wrong_type(node, &format!("a table: {what}")));
+            return None;
+        };
+        Some(Self { entries, what, span: node.span() })
+    }
+
+    /// The top of a document.
+    pub(crate) fn document(entries: &'a DeTable<'a>) -> Self {
+        Self { entries, what: "the file", span: 0..0 }
+    }
+
+    /// Complains of every field that is not one of `known`.
+    pub(crate) fn close(&self, known: &[&str], found: &mut Findings) {
+        for key in self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
+            let name = key.get_ref();
+            let message = format!("`{name}` is not a field of {}", self.what);
+            let help = one_of(name, known);
+            found.push(Diagnostic::error(Code::UnknownField, key.span(), message).help(help));
+        }
+    }
+}
+
+/// Declares tables once: their fields are what is read, what is known, and what the schema says.
+macro_rules! tables {
+    ($($(#[doc = $doc:literal])+ $what:literal $table:ident {
+        $($(#[doc = $field_doc:literal])+ $key:literal => $field:ident: $type:ty,)+
+    })+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug)]
+        pub(crate) struct $table {
+            $($(#[doc = $field_doc])+ pub(crate) $field: $type,)+
+        }
+
+        impl $table {
+            const KEYS: &[&str] = &[$($key),+];
+
+            fn from_table(table: &Table<'_>, found: &mut Findings) -> Self {
+                table.close(Self::KEYS, found);
+                Self { $($field: <$type as Field>::take(table, $key, found),)+ }
+            }
+        }
+
+        impl Read for $table {
+            fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+                Some(Self::from_table(&Table::open(node, $what, found)?, found))
+            }
+
+            fn schema() -> serde_json::Value {
+                let mut required = Vec::<&str>::new();
+                let mut properties = serde_json::Map::new();
+                $(
+                    if <$type as Field>::REQUIRED {
+                        required.push($key);
+                    }
+                    let mut field = <$type as Field>::schema();
+                    field["description"] = concat!($($field_doc),+).trim().into();
+                    properties.insert($key.to_owned(), field);
+                )+
+                serde_json::json!({
+                    "type": "object",
+                    "description": concat!($($doc),+).trim(),
+                    "additionalProperties": false,
+                    "required": required,
+                    "properties": properties,
+                })
+            }
+        }
+    )+};
+}
+pub(crate) use tables;
+
+/// One value or a list of them, never empty.
+#[derive(Clone, Debug)]
+pub(crate) struct List<T>(pub(crate) Vec<Spanned<T>>);
+
+impl<T: Read> Read for List<T> {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let Some(array) = node.get_ref().as_array() else {
+            return Some(Self(vec![Spanned::new(node.span(), T::read(node, found)?)]));
+        };
+        if array.is_empty() {
+            let message = "the list is empty and would match nothing";
+            found.push(Diagnostic::error(Code::EmptyList, node.span(), message));
+        }
+        Some(Self(all(array.iter(), found)))
+    }
+
+    fn schema() -> Value {
+        let item = T::schema();
+        json!({ "anyOf": [item, { "type": "array", "minItems": 1, "items": item }] })
+    }
+}
+
+/// A list, written as one.
+#[derive(Clone, Debug)]
+pub(crate) struct Array<T>(pub(crate) Vec<Spanned<T>>);
+
+impl<T: Read> Read for Array<T> {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let Some(array) = node.get_ref().as_array() else {
+            let what = "a list; a table in a list has double brackets: [[policy]]";
+            found.push(wrong_type(node, what));
+            return None;
+        };
+        Some(Self(all(array.iter(), found)))
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "array", "items": T::schema() })
+    }
+}
+
+/// Every value that can be read; the others have been complained of.
+fn all<'a, T: Read>(
+    nodes: impl Iterator<Item = &'a Node<'a>>,
+    found: &mut Findings,
+) -> Vec<Spanned<T>> {
+    nodes.filter_map(|node| Some(Spanned::new(node.span(), T::read(node, found)?))).collect()
+}
+
+impl Read for String {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let text = node.get_ref().as_str().map(str::to_owned);
+        if text.is_none() {
+            found.push(wrong_type(node, "a string in quotes"));
+        }
+        text
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string" })
+    }
+}
+
+/// A whole number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number(pub(crate) i64);
+
+impl Read for Number {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let number =
+            node.get_ref().as_integer().map(|it| i64::from_str_radix(it.as_str(), it.radix()));
+        match number {
+            Some(Ok(number)) => Some(Self(number)),
+            Some(Err(_)) => {
+                found.push(Diagnostic::error(
+                    Code::OutOfRange,
+                    node.span(),
+                    "the number is too large",
+                ));
+                None
+            }
+            None => {
+                found.push(wrong_type(node, "a whole number without quotes"));
+                None
+            }
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "integer" })
+    }
+}
+
+/// A name or a number: what filters list.
+#[derive(Clone, Debug)]
+pub(crate) struct Token(pub(crate) String);
+
+impl Read for Token {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        match node.get_ref() {
+            DeValue::String(text) => Some(Self(text.as_ref().to_owned())),
+            DeValue::Integer(number) if number.radix() == 10 => {
+                Some(Self(number.as_str().to_owned()))
+            }
+            _ => {
+                found.push(wrong_type(node, "a string in quotes or a decimal number"));
+                None
+            }
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "type": ["string", "integer"] })
+    }
+}
+
+/// What is one of a few names.
+pub(crate) trait Choice: Copy + 'static {
+    /// What messages call it, with its article.
+    const WHAT: &str;
+    /// The names, and what they stand for.
+    const CHOICES: &[(&str, Self)];
+}
+
+impl<T: Choice> Read for T {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let text = String::read(node, found)?;
+        let choice = T::CHOICES.iter().find(|(name, _)| *name == text);
+        if choice.is_none() {
+            let names: Vec<_> = T::CHOICES.iter().map(|(name, _)| *name).collect();
+            found.push(unknown_name(node.span(), &text, T::WHAT, &names));
+        }
+        choice.map(|(_, value)| *value)
+    }
+
+    fn schema() -> Value {
+        let names: Vec<_> = T::CHOICES.iter().map(|(name, _)| *name).collect();
+        json!({ "enum": names })
+    }
+}
+
+/// A mechanism by its name, or as a table of its parameters with its name as `kind`.
+pub(crate) fn mechanism<T: DeserializeOwned>(
+    node: &Node<'_>,
+    what: &'static str,
+    names: &[&str],
+    found: &mut Findings,
+) -> Option<T> {
+    let kind = match node.get_ref() {
+        DeValue::Table(table) => table.get("kind"),
+        _ => Some(node),
+    };
+    let Some(kind) = kind else {
+        let message = format!("`kind` is missing: which {what} it is");
+        let help = format!("add kind = \"...\", one of: {}", names.join(", "));
+        found.push(Diagnostic::error(Code::MissingField, node.span(), message).help(help));
+        return None;
+    };
+    let name = String::read(kind, found)?;
+    if !names.contains(&name.as_str()) {
+        found.push(unknown_name(kind.span(), &name, what, names));
+        return None;
+    }
+    T::deserialize(ValueDeserializer::from(node.clone()))
+        .map_err(|error| {
+            let span = error.span().unwrap_or_else(|| node.span());
+            let message = format!("`{name}`: {}", error.message());
+            found.push(Diagnostic::error(Code::BadMechanism, span, message));
+        })
+        .ok()
+}
+
+/// The schema of what [`mechanism`] reads.
+pub(crate) fn mechanism_schema(names: &[&str]) -> Value {
+    json!({ "anyOf": [
+        { "enum": names },
+        { "type": "object", "required": ["kind"], "properties": { "kind": { "enum": names } } },
+    ] })
+}
+
+/// `node` should have been `what`.
+pub(crate) fn wrong_type(node: &Node<'_>, what: &str) -> Diagnostic {
+    let message = format!("expected {what}, found {}", type_name(node.get_ref()));
+    Diagnostic::error(Code::WrongType, node.span(), message)
+}
+
+fn unknown_name(span: Span, name: &str, what: &str, names: &[&str]) -> Diagnostic {
+    let message = format!("`{name}` is not {what}");
+    Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, names))
+}
+
+/// Which of `names` may have been meant by `name`, and what there is.
+pub(crate) fn one_of(name: &str, names: &[&str]) -> String {
+    let close = names
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), known), known))
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 5)
+        .min_by_key(|(distance, _)| *distance);
+    let all = names.join(", ");
+    match close {
+        Some((_, known)) => format!("did you mean `{known}`? there are: {all}"),
+        None => format!("there are: {all}"),
+    }
+}
+
+fn type_name(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

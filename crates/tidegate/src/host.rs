@@ -1,0 +1,113 @@
+//! What this host has: interfaces, and what may be done with them.
+
+use std::fs;
+use std::path::Path;
+
+use tidegate_core::Bytes;
+
+/// The network interfaces of this host, or of the network namespace this thread is in.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// Each of them but the loopback.
+    pub interfaces: Vec<Interface>,
+}
+
+/// A network interface.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its MTU, if the kernel says.
+    pub mtu: Option<u64>,
+    /// Whether it is a device and not made by software.
+    pub is_device: bool,
+    /// Whether the default route leads through it.
+    pub has_default_route: bool,
+}
+
+/// Destination and source addresses, and the ethertype.
+const ETHERNET_HEADER: u64 = 14;
+
+impl Host {
+    /// What there is now; nothing where the kernel does not say.
+    #[must_use]
+    pub fn look() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self::from_proc(
+            &read("/proc/thread-self/net/dev"),
+            &read("/proc/thread-self/net/route"),
+            Path::new("/sys/class/net"),
+        )
+    }
+
+    /// From the contents of `net/dev` and `net/route`, and the directory of interfaces.
+    fn from_proc(dev: &str, route: &str, sys: &Path) -> Self {
+        let names = dev.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
+        let default = default_route(route);
+        let interface = |name: &str| Interface {
+            name: name.to_owned(),
+            mtu: fs::read_to_string(sys.join(name).join("mtu"))
+                .ok()
+                .and_then(|mtu| mtu.trim().parse().ok()),
+            is_device: sys.join(name).join("device").exists(),
+            has_default_route: default == Some(name),
+        };
+        Self { interfaces: names.filter(|name| *name != "lo").map(interface).collect() }
+    }
+
+    /// The interface of that name.
+    #[must_use]
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    /// The longest frame that one of the interfaces called `names` carries; `None` if none says.
+    #[must_use]
+    pub fn longest_frame(&self, names: &[&str]) -> Option<Bytes> {
+        let mtus = names.iter().filter_map(|name| self.interface(name)?.mtu);
+        mtus.max().map(|mtu| Bytes(mtu + ETHERNET_HEADER))
+    }
+
+    /// The ports, if there is only one way to choose them: the WAN has the default route.
+    #[must_use]
+    pub fn guess_ports(&self) -> Option<(&Interface, &Interface)> {
+        let devices = self.interfaces.iter().any(|it| it.is_device);
+        let usable = || self.interfaces.iter().filter(|it| it.is_device || !devices);
+        let wan = usable().find(|it| it.has_default_route)?;
+        let mut others = usable().filter(|it| it.name != wan.name);
+        let lan = others.next()?;
+        others.next().is_none().then_some((lan, wan))
+    }
+}
+
+/// The interface of the route to 0.0.0.0/0 in `route`.
+fn default_route(route: &str) -> Option<&str> {
+    route.lines().skip(1).find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let name = fields.next()?;
+        (fields.next()? == "00000000").then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEV: &str = "Inter-|   Receive\n face |bytes\n    lo:  0 0\n  eth0: 1 2\n  eth1: 3 4\n";
+    const ROUTE: &str =
+        "Iface\tDestination\tGateway\neth0\t00000000\t0100000A\neth1\t0000A8C0\t0\n";
+
+    #[test]
+    fn the_port_with_the_default_route_is_the_wan() {
+        let host = Host::from_proc(DEV, ROUTE, Path::new("/nonexistent"));
+        let (lan, wan) = host.guess_ports().unwrap();
+        assert_eq!((lan.name.as_str(), wan.name.as_str()), ("eth1", "eth0"));
+    }
+
+    #[test]
+    fn nothing_is_guessed_where_there_is_a_choice() {
+        let three = format!("{DEV}  eth2: 5 6\n");
+        assert!(Host::from_proc(&three, ROUTE, Path::new("/nonexistent")).guess_ports().is_none());
+        assert!(Host::from_proc(DEV, "", Path::new("/nonexistent")).guess_ports().is_none());
+    }
+}
