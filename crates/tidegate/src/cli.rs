@@ -36,6 +36,9 @@ enum Command {
     Demo(commands::demo::Args),
     /// Print the JSON Schema of policy files
     Schema,
+    /// Make traffic for the lab
+    #[command(hide = true)]
+    Traffic(commands::traffic::Args),
     /// Print a shell's completions
     Completions(commands::completions::Args),
 }
@@ -50,6 +53,7 @@ pub fn main() -> ExitCode {
         Command::Lab(args) => commands::lab::run(&args, &context),
         Command::Demo(args) => commands::demo::run(&args, &context),
         Command::Schema => commands::schema::run(&context),
+        Command::Traffic(args) => commands::traffic::run(&args, &context),
         Command::Completions(args) => commands::completions::run(&args, &context),
     };
     result.unwrap_or_else(|error| report(&error, &context)).into()

@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod init;
 pub(crate) mod lab;
 pub(crate) mod schema;
+pub(crate) mod traffic;
 
 use std::path::PathBuf;
 

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod host;
 pub mod lab;
 mod output;
+pub mod traffic;
 
 pub use cli::main;
 pub use output::{Exit, Failure, Output};

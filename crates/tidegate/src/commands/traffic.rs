@@ -1,0 +1,110 @@
+//! `tidegate traffic serve|fetch|ping`: what the hosts of the lab run.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tidegate_core::Bytes;
+use tidegate_core::units::duration;
+
+use super::Context;
+use crate::output::Exit;
+use crate::traffic::{Ping, Server, Transfer, Way, ping, transfer};
+
+/// What `traffic` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Send and receive as asked over TCP, and echo over UDP
+    Serve {
+        /// Address and port
+        #[arg(default_value = "[::]:7000")]
+        address: SocketAddr,
+        /// Congestion control to send with, such as `reno`
+        #[arg(long)]
+        congestion: Option<String>,
+    },
+    /// Make one transfer; a line of JSON per interval
+    Fetch(Fetch),
+    /// Measure round trips of small datagrams; a line of JSON per echo
+    Ping {
+        /// Address and port of a `serve`
+        server: SocketAddr,
+        /// Address to send from
+        #[arg(long)]
+        from: Option<IpAddr>,
+        /// Time between two
+        #[arg(long, default_value = "20 ms", value_parser = duration::parse)]
+        every: Duration,
+        /// For how long
+        #[arg(long, default_value = "10 s", value_parser = duration::parse)]
+        time: Duration,
+        /// How long to wait for the last echoes
+        #[arg(long, default_value = "2 s", value_parser = duration::parse)]
+        patience: Duration,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Fetch {
+    /// Address and port of a `serve`
+    server: SocketAddr,
+    /// Send to the server instead of receiving
+    #[arg(long)]
+    upload: bool,
+    /// How much; else as much as the time allows
+    #[arg(long)]
+    bytes: Option<Bytes>,
+    /// The longest it may take
+    #[arg(long, value_parser = duration::parse, required_unless_present = "bytes")]
+    time: Option<Duration>,
+    /// Address to talk from
+    #[arg(long)]
+    from: Option<IpAddr>,
+    /// Congestion control to send with, such as `reno`
+    #[arg(long)]
+    congestion: Option<String>,
+    /// How often to report
+    #[arg(long, default_value = "500 ms", value_parser = duration::parse)]
+    interval: Duration,
+}
+
+/// Does it.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let output = context.output;
+    match &args.command {
+        Command::Serve { address, congestion } => {
+            Server::bind(*address, congestion.as_deref())?.run()?;
+            Ok(Exit::Done)
+        }
+        Command::Fetch(fetch) => {
+            // Whoever reads the lines decides by the last one; the others are for watching.
+            let outcome = transfer(&fetch.transfer(), |progress| drop(output.json(&progress)))?;
+            output.json(&outcome)?;
+            Ok(if outcome.complete && outcome.intact { Exit::Done } else { Exit::Failed })
+        }
+        &Command::Ping { server, from, every, time, patience } => {
+            let it = Ping { server, from, every, time, patience };
+            output.json(&ping(&it, |echo| drop(output.json(&echo)))?)?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+impl Fetch {
+    fn transfer(&self) -> Transfer {
+        Transfer {
+            server: self.server,
+            way: if self.upload { Way::Up } else { Way::Down },
+            bytes: self.bytes.map(|bytes| bytes.0),
+            time: self.time,
+            from: self.from,
+            congestion_control: self.congestion.clone(),
+            interval: self.interval,
+        }
+    }
+}

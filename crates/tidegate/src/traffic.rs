@@ -1,0 +1,22 @@
+//! Generators of real traffic, on the kernel's own sockets: what the lab's and the demo's hosts run.
+
+mod client;
+mod clock;
+mod ping;
+mod request;
+mod server;
+mod stream;
+
+use std::io;
+
+pub use client::{Outcome, Progress, Transfer, Way, transfer};
+pub use ping::{Echo, Ping, Pings, ping};
+pub use server::Server;
+
+/// Has `socket`, and all it accepts, use the congestion control called `name`.
+fn pin_congestion_control(socket: &socket2::Socket, name: Option<&str>) -> io::Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
+        io::Error::new(error.kind(), format!("congestion control `{name}`: {error}"))
+    })
+}

@@ -1,0 +1,165 @@
+//! The client: one transfer over one TCP connection, counted as it goes.
+
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde::Serialize;
+use socket2::{Domain, Socket, Type};
+
+use super::clock::Clock;
+use super::pin_congestion_control;
+use super::request::{Receipt, Request};
+use super::server::{receive, send};
+
+/// The way the data goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// From the server to the client.
+    Down,
+    /// From the client to the server.
+    Up,
+}
+
+/// A transfer to make.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// Who to talk to.
+    pub server: SocketAddr,
+    /// The way the data goes.
+    pub way: Way,
+    /// How much; `None` for as much as the time allows.
+    pub bytes: Option<u64>,
+    /// The longest it may take; `None` for as long as it takes.
+    pub time: Option<Duration>,
+    /// The address to talk from.
+    pub from: Option<IpAddr>,
+    /// The congestion control to send with.
+    pub congestion_control: Option<String>,
+    /// How often to report.
+    pub interval: Duration,
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Progress {
+    /// Milliseconds since it began.
+    pub at_ms: u64,
+    /// Bytes so far.
+    pub bytes: u64,
+}
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Outcome {
+    /// How far it came.
+    #[serde(flatten)]
+    pub end: Progress,
+    /// Whether all that was asked for came across.
+    pub complete: bool,
+    /// Whether every byte that came across is what it was.
+    pub intact: bool,
+}
+
+impl Transfer {
+    fn connect(&self) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::for_address(self.server), Type::STREAM, None)?;
+        pin_congestion_control(&socket, self.congestion_control.as_deref())?;
+        if let Some(address) = self.from {
+            socket.bind(&SocketAddr::from((address, 0)).into())?;
+        }
+        match self.time {
+            Some(time) => socket.connect_timeout(&self.server.into(), time)?,
+            None => socket.connect(&self.server.into())?,
+        }
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(self.interval))?;
+        stream.set_write_timeout(Some(self.interval))?;
+        Ok(stream)
+    }
+}
+
+/// Reports at most once in an interval.
+struct Reporter<F> {
+    clock: Clock,
+    interval: Duration,
+    next: Duration,
+    report: F,
+}
+
+impl<F: FnMut(Progress)> Reporter<F> {
+    fn update(&mut self, bytes: u64) -> Progress {
+        let elapsed = self.clock.elapsed();
+        let at_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let progress = Progress { at_ms, bytes };
+        if elapsed >= self.next {
+            (self.report)(progress);
+            self.next = elapsed + self.interval;
+        }
+        progress
+    }
+}
+
+/// Makes a transfer, and tells `report` of it as it goes.
+///
+/// # Errors
+///
+/// If there is no connection, or it breaks.
+pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outcome> {
+    let clock = Clock::start();
+    let mut reporter = Reporter { clock, interval: it.interval, next: it.interval, report };
+    let in_time = || it.time.is_none_or(|time| clock.elapsed() < time);
+    let bytes = it.bytes.unwrap_or(u64::MAX);
+    let mut connection = it.connect()?;
+    Request { way: it.way, bytes }.write(&mut connection)?;
+    let receipt = match it.way {
+        Way::Down => receive(&mut connection, bytes, |so_far| {
+            reporter.update(so_far);
+            in_time()
+        })?,
+        Way::Up => {
+            send(&mut connection, bytes, |so_far| {
+                reporter.update(so_far);
+                in_time()
+            })?;
+            connection.shutdown(Shutdown::Write)?;
+            // What is still under way must arrive first, and that takes as long as it takes.
+            connection.set_read_timeout(None)?;
+            Receipt::read(&mut connection)?
+        }
+    };
+    let complete = it.bytes.is_none_or(|bytes| receipt.bytes == bytes);
+    Ok(Outcome { end: reporter.update(receipt.bytes), complete, intact: receipt.intact })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::super::Server;
+    use super::*;
+
+    #[test]
+    fn bytes_come_across_intact_both_ways_with_the_congestion_control_asked_for() {
+        let server = Server::bind(([127, 0, 0, 1], 0).into(), Some("reno")).unwrap();
+        let mut it = Transfer {
+            server: server.address().unwrap(),
+            way: Way::Down,
+            bytes: Some(3_000_000),
+            time: Some(Duration::from_secs(60)),
+            from: Some([127, 0, 0, 2].into()),
+            congestion_control: Some("reno".to_owned()),
+            interval: Duration::from_millis(100),
+        };
+        thread::spawn(move || server.run());
+        for way in [Way::Down, Way::Up] {
+            it.way = way;
+            let outcome = transfer(&it, drop).unwrap();
+            assert!(outcome.complete && outcome.intact, "{outcome:?}");
+            assert_eq!(outcome.end.bytes, 3_000_000);
+        }
+        it.congestion_control = Some("bolt".to_owned());
+        let error = transfer(&it, drop).unwrap_err().to_string();
+        assert!(error.contains("`bolt`"), "{error}");
+    }
+}

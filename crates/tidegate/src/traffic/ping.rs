@@ -1,0 +1,144 @@
+//! Round trips of small datagrams, as somebody on the phone or in a game would notice them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::clock::Clock;
+use super::server::is_timeout;
+
+/// Echoes to ask for.
+#[derive(Clone, Debug)]
+pub struct Ping {
+    /// Who to ask.
+    pub server: SocketAddr,
+    /// The address to ask from.
+    pub from: Option<IpAddr>,
+    /// How often.
+    pub every: Duration,
+    /// For how long.
+    pub time: Duration,
+    /// How long to wait for the last ones.
+    pub patience: Duration,
+}
+
+/// What came back.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Pings {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Echoes received.
+    pub received: u64,
+    /// Milliseconds that half of the echoes took at most.
+    pub p50_ms: Option<f64>,
+    /// Milliseconds that 99 % of the echoes took at most.
+    pub p99_ms: Option<f64>,
+}
+
+/// One echo that came back.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Echo {
+    /// When it was asked for, in milliseconds since the beginning.
+    pub at_ms: u64,
+    /// How long it took, in milliseconds.
+    pub rtt_ms: f64,
+}
+
+/// Asks for echoes, and tells `report` of each that came.
+///
+/// # Errors
+///
+/// If there is no socket to be had.
+pub fn ping(it: &Ping, mut report: impl FnMut(Echo)) -> io::Result<Pings> {
+    let any: IpAddr = match it.server {
+        SocketAddr::V4(_) => [0; 4].into(),
+        SocketAddr::V6(_) => [0; 16].into(),
+    };
+    let socket = UdpSocket::bind((it.from.unwrap_or(any), 0))?;
+    socket.connect(it.server)?;
+    let (clock, mut pings, mut rtts) = (Clock::start(), Pings::default(), Vec::new());
+    let mut next = Duration::ZERO;
+    loop {
+        let now = clock.elapsed();
+        let asking = now < it.time;
+        if !asking && (pings.received == pings.sent || now >= it.time + it.patience) {
+            break;
+        }
+        if now >= next && asking {
+            // A full queue on this host is a loss like any other.
+            let _ = socket.send(&nanos(now).to_be_bytes());
+            pings.sent += 1;
+            next += it.every;
+        }
+        let until = if asking { next.min(it.time) } else { it.time + it.patience };
+        if let Some(sent) = echo(&socket, until.saturating_sub(clock.elapsed()))? {
+            let rtt = clock.elapsed().saturating_sub(sent);
+            report(Echo { at_ms: nanos(sent) / 1_000_000, rtt_ms: rtt.as_secs_f64() * 1e3 });
+            pings.received += 1;
+            rtts.push(rtt);
+        }
+    }
+    rtts.sort_unstable();
+    pings.p50_ms = percentile(&rtts, 50);
+    pings.p99_ms = percentile(&rtts, 99);
+    Ok(pings)
+}
+
+/// Waits for the next echo; when it was asked for.
+fn echo(socket: &UdpSocket, wait: Duration) -> io::Result<Option<Duration>> {
+    socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
+    let mut datagram = [0; 8];
+    match socket.recv(&mut datagram) {
+        Ok(8) => Ok(Some(Duration::from_nanos(u64::from_be_bytes(datagram)))),
+        // Nobody listens there (yet): that is a loss, too.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
+        Err(error) if !is_timeout(&error) => Err(error),
+        Ok(_) | Err(_) => Ok(None),
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The time that `percent` of the `sorted` ones took at most, in milliseconds.
+fn percentile(sorted: &[Duration], percent: usize) -> Option<f64> {
+    let at = (sorted.len() * percent).div_ceil(100).max(1) - 1;
+    sorted.get(at).map(|rtt| rtt.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn echoes_come_back_and_silence_is_a_loss() {
+        let server = super::super::Server::bind(([127, 0, 0, 1], 0).into(), None).unwrap();
+        let mut it = Ping {
+            server: server.address().unwrap(),
+            from: None,
+            every: Duration::from_millis(5),
+            time: Duration::from_millis(50),
+            patience: Duration::from_secs(20),
+        };
+        std::thread::spawn(move || server.run());
+        let pings = ping(&it, drop).unwrap();
+        assert!((1..=10).contains(&pings.sent) && pings.received == pings.sent, "{pings:?}");
+        assert!(pings.p50_ms <= pings.p99_ms && pings.p50_ms.is_some());
+        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+        (it.server, it.patience) = (nobody.local_addr().unwrap(), Duration::from_millis(5));
+        let pings = ping(&it, drop).unwrap();
+        assert!(pings.sent > 0 && pings.received == 0 && pings.p50_ms.is_none());
+    }
+
+    #[test]
+    fn percentiles_are_of_the_values_there_are() {
+        let rtts: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+        assert_eq!(percentile(&rtts, 50), Some(100.0));
+        assert_eq!(percentile(&rtts, 99), Some(198.0));
+        assert_eq!(percentile(&rtts[..1], 99), Some(1.0));
+        assert_eq!(percentile(&[], 50), None);
+    }
+}
