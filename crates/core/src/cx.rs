@@ -35,13 +35,15 @@ pub enum Reason {
     TooLong,
     /// It arrived when every packet buffer was in use.
     NoBuffer,
+    /// The port it should leave by refused it.
+    Refused,
     /// Held by a part that went away, and nothing to hand it to.
     ShutDown,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::QueueFull,
         Self::FlowFull,
         Self::OutOfProfile,
@@ -50,6 +52,7 @@ impl Reason {
         Self::Stale,
         Self::TooLong,
         Self::NoBuffer,
+        Self::Refused,
         Self::ShutDown,
     ];
 
@@ -65,6 +68,7 @@ impl Reason {
             Self::Stale => "stale",
             Self::TooLong => "too-long",
             Self::NoBuffer => "no-buffer",
+            Self::Refused => "refused",
             Self::ShutDown => "shut-down",
         }
     }

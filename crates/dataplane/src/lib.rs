@@ -2,10 +2,30 @@
 //!
 //! The only crate with `unsafe` code.
 
+mod af_packet;
+mod bare;
+mod clock;
+mod driver;
+mod frame;
+mod inbox;
+mod interface;
 mod memory;
+mod offload;
 mod port;
+mod schedule;
+pub mod testing;
+mod turn;
 mod vnet;
 
+pub use af_packet::AfPacket;
+pub use bare::Bare;
+pub use clock::{Clock, Monotonic};
+pub use driver::{Driver, Guard, Options};
+pub use inbox::{Inbox, Live, Remote, Stopped, inbox};
+pub use interface::{Interface, InterfaceError};
 pub use memory::{Frame, PacketMemory};
+pub use offload::Offload;
 pub use port::{Port, PortCounters};
+pub use schedule::{Granted, Wish, keep_time};
+pub use turn::{Turn, turn};
 pub use vnet::VnetHeader;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::io;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
@@ -30,14 +31,20 @@ pub struct Frame {
 }
 
 impl PacketMemory {
+    /// Bytes of the smallest buffer: room for a frame of 1500 bytes and what ports put before it.
+    pub const SMALLEST: u32 = 2_048;
+
     /// `buffers` buffers of `size` bytes each.
     ///
-    /// For a UMEM, `size` is a power of two of at least 2048 and at most a page.
+    /// For a UMEM, `size` is a power of two and at most a page.
     ///
     /// # Errors
     ///
-    /// When there is not that much address space.
+    /// When `size` is below [`SMALLEST`](Self::SMALLEST), or there is not that much address space.
     pub fn new(buffers: u32, size: u32) -> io::Result<Self> {
+        if size < Self::SMALLEST {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let area = Area::map(index(buffers), index(size))?;
         let frames = (0..buffers).map(|_| Cell::default()).collect();
         Ok(Self { area: Rc::new(RefCell::new(area)), frames })
@@ -77,18 +84,23 @@ impl PacketMemory {
     /// The first `len` bytes of the frame of `packet`, or as many as its buffer has.
     #[must_use]
     pub fn bytes(&self, packet: &PacketId, len: u32) -> Ref<'_, [u8]> {
-        let start = index(self.frame(packet).offset);
+        let start = self.frame(packet).offset;
         Ref::map(self.buffer(packet), |buffer| &buffer[span(buffer.len(), start, len)])
     }
 
     /// The first `len` bytes of the frame of `packet`, or as many as its buffer has, to change them.
     #[must_use]
     pub fn bytes_mut(&self, packet: &PacketId, len: u32) -> RefMut<'_, [u8]> {
-        let start = index(self.frame(packet).offset);
+        let start = self.frame(packet).offset;
         RefMut::map(self.buffer_mut(packet), |buffer| {
             let span = span(buffer.len(), start, len);
             &mut buffer[span]
         })
+    }
+
+    /// Where the buffer of `packet` begins.
+    pub(crate) fn start(&self, packet: &PacketId) -> *mut u8 {
+        self.area.borrow().start(packet.index()).as_ptr()
     }
 
     /// Where the frame of `packet` is.
@@ -103,8 +115,9 @@ impl PacketMemory {
     }
 }
 
-fn span(limit: usize, start: usize, len: u32) -> std::ops::Range<usize> {
-    let start = start.min(limit);
+/// The first `len` bytes from `start` on, as far as they are within `limit`.
+pub(crate) fn span(limit: usize, start: u32, len: u32) -> Range<usize> {
+    let start = index(start).min(limit);
     start..(start + index(len)).min(limit)
 }
 
@@ -200,7 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_address_space_is_an_error() {
+    fn too_small_buffers_and_more_than_the_address_space_are_errors() {
+        assert!(PacketMemory::new(1, 2_047).is_err());
         assert!(PacketMemory::new(u32::MAX, u32::MAX).is_err());
     }
 }

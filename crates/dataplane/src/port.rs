@@ -49,6 +49,8 @@ pub struct PortCounters {
     pub sent_bytes: u64,
     /// Frames the kernel had to drop before we saw them, for lack of room in the ring.
     pub ring_overflows: u64,
+    /// Frames that could not be received, or times the interface went away.
+    pub receive_errors: u64,
     /// Times the interface refused to send for now, or frames it refused for good.
     pub send_errors: u64,
     /// Frames dropped here, by reason.

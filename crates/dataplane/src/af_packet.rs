@@ -1,0 +1,265 @@
+//! A port on a packet socket: works on every interface, with offloaded frames, and without root.
+
+mod socket;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use tidegate_core::{PacketId, PacketPool, Reason, Time};
+
+use self::socket::{Arrival, PacketSocket, Socket};
+use crate::frame;
+use crate::interface::{Interface, InterfaceError};
+use crate::memory::{Frame, PacketMemory};
+use crate::port::{Port, PortCounters};
+
+/// Frames per system call.
+const BATCH: usize = 32;
+
+/// Frames that may wait here to be sent.
+const OUTGOING: usize = 2 * BATCH;
+
+/// Bytes kept free before a frame: room to put a VLAN tag back.
+const HEADROOM: usize = 64;
+
+/// Times a frame is offered to an interface that has no room for it before it is dropped, as the
+/// queue of the interface would have done.
+const ATTEMPTS: u32 = 64;
+
+/// A port on a packet socket.
+///
+/// Frames come as the stack has them: super-packets whole, checksums perhaps not yet complete. What
+/// is still to be done to a frame goes with it, so the interface it leaves by, or the kernel in its
+/// stead, does it.
+#[derive(Debug)]
+pub struct AfPacket(PacketPort<PacketSocket>);
+
+impl AfPacket {
+    /// Buffers this long hold the longest super-packet, and [`HEADROOM`] before it.
+    pub const BUFFER: u32 = 17 * 4_096;
+
+    /// A port on `interface`, with its frames in `memory`.
+    ///
+    /// # Errors
+    ///
+    /// Without CAP_NET_RAW, or when the interface is gone.
+    pub fn open(interface: &Interface, memory: &PacketMemory) -> Result<Self, InterfaceError> {
+        let socket = PacketSocket::open(interface.index())
+            .map_err(|error| interface.error("open a packet socket on", error))?;
+        Ok(Self(PacketPort::new(socket, memory.clone())))
+    }
+}
+
+impl Port for AfPacket {
+    fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
+        self.0.receive(pool, now)
+    }
+
+    fn can_send(&self) -> bool {
+        self.0.outgoing.len() < OUTGOING
+    }
+
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        self.0.send(pool, packet);
+    }
+
+    fn flush(&mut self, pool: &mut PacketPool) {
+        self.0.flush(pool);
+    }
+
+    fn unsent(&self) -> bool {
+        !self.0.outgoing.is_empty()
+    }
+
+    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64 {
+        self.0.drop_arrived(pool, Reason::Stale)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.socket.as_fd())
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.0.counters()
+    }
+}
+
+/// Puts the VLAN tag the kernel took out of a frame back, and says where the frame now is.
+fn place(memory: &PacketMemory, packet: &PacketId, arrival: Arrival) -> (Frame, u32) {
+    /// The two hardware addresses, which stand before the tag.
+    const ADDRESSES: usize = 12;
+    const TAG: usize = 4;
+    let offset = |at| u32::try_from(at).unwrap_or(0);
+    let Some([protocol, control]) = arrival.tag else {
+        return (Frame { offset: offset(HEADROOM), vnet: arrival.vnet }, arrival.len);
+    };
+    let start = HEADROOM - TAG;
+    let mut buffer = memory.buffer_mut(packet);
+    buffer.copy_within(HEADROOM..HEADROOM + ADDRESSES, start);
+    buffer[start + ADDRESSES..][..2].copy_from_slice(&protocol.to_be_bytes());
+    buffer[start + ADDRESSES + 2..][..2].copy_from_slice(&control.to_be_bytes());
+    (Frame { offset: offset(start), vnet: arrival.vnet.moved_by(4) }, arrival.len + 4)
+}
+
+/// The port, over any [`Socket`].
+#[derive(Debug)]
+struct PacketPort<S> {
+    socket: S,
+    memory: PacketMemory,
+    /// Received and described, not yet asked for.
+    arrived: VecDeque<PacketId>,
+    /// The socket had less than was asked for.
+    drained: bool,
+    /// Waiting to be sent, with the length of the frame.
+    outgoing: VecDeque<(PacketId, u32)>,
+    /// Times the interface had no room for the first of them.
+    attempts: u32,
+    /// Scratch space for one system call.
+    slots: Vec<PacketId>,
+    arrivals: Vec<Arrival>,
+    counters: PortCounters,
+    /// Frames the socket had no room for, so far.
+    overflows: Cell<u64>,
+}
+
+impl<S: Socket> PacketPort<S> {
+    fn new(socket: S, memory: PacketMemory) -> Self {
+        Self {
+            socket,
+            memory,
+            arrived: VecDeque::with_capacity(BATCH),
+            drained: false,
+            outgoing: VecDeque::with_capacity(OUTGOING),
+            attempts: 0,
+            slots: Vec::with_capacity(BATCH),
+            arrivals: Vec::with_capacity(BATCH),
+            counters: PortCounters::default(),
+            overflows: Cell::new(0),
+        }
+    }
+
+    fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
+        if self.arrived.is_empty() && !std::mem::take(&mut self.drained) {
+            self.receive_batch(pool, now);
+        }
+        self.arrived.pop_front()
+    }
+
+    fn receive_batch(&mut self, pool: &mut PacketPool, now: Time) {
+        self.slots.extend((0..BATCH).map_while(|_| pool.reserve()));
+        if self.slots.is_empty() {
+            self.discard(Reason::NoBuffer, BATCH);
+            return;
+        }
+        let (memory, arrivals) = (&self.memory, &mut self.arrivals);
+        let result = self.socket.receive(memory, &self.slots, HEADROOM, arrivals);
+        self.drained = (1..self.slots.len()).contains(&self.arrivals.len());
+        if let Err(error) = result
+            && !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
+        {
+            // The interface went down, or a super-packet is of a kind there is no word for.
+            self.counters.receive_errors += 1;
+        }
+        let unused = self.slots.split_off(self.arrivals.len());
+        unused.into_iter().rev().for_each(|slot| pool.release(slot));
+        for (packet, arrival) in self.slots.drain(..).zip(self.arrivals.drain(..)) {
+            if arrival.truncated {
+                self.counters.drops.count(Reason::TooLong);
+                pool.release(packet);
+                continue;
+            }
+            let (frame, len) = place(&self.memory, &packet, arrival);
+            self.memory.set_frame(&packet, frame);
+            pool[&packet] = frame::describe(&self.memory, &packet, len, now);
+            self.counters.received += 1;
+            self.counters.received_bytes += u64::from(len);
+            self.arrived.push_back(packet);
+        }
+    }
+
+    fn drop_arrived(&mut self, pool: &mut PacketPool, reason: Reason) -> u64 {
+        let mut dropped = 0;
+        for packet in self.arrived.drain(..) {
+            pool.release(packet);
+            self.counters.drops.count(reason);
+            dropped += 1;
+        }
+        dropped + self.discard(reason, MOST_DISCARDED)
+    }
+
+    /// Drops about `most` of the frames that wait in the socket.
+    fn discard(&mut self, reason: Reason, most: usize) -> u64 {
+        let mut discarded = 0;
+        while discarded < most {
+            match self.socket.discard() {
+                Ok(0) => break,
+                Ok(n) => discarded += n,
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => discarded += 1,
+                Err(_) => break,
+            }
+        }
+        (0..discarded).for_each(|_| self.counters.drops.count(reason));
+        u64::try_from(discarded).unwrap_or(0)
+    }
+
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        frame::write_back(&self.memory, pool, &packet);
+        let len = pool[&packet].len;
+        self.outgoing.push_back((packet, len));
+        if self.outgoing.len() >= BATCH {
+            self.flush(pool);
+        }
+    }
+
+    fn flush(&mut self, pool: &mut PacketPool) {
+        while !self.outgoing.is_empty() {
+            match self.socket.send(&self.memory, self.outgoing.make_contiguous()) {
+                Ok(0) => return,
+                Ok(n) => self.sent(pool, n),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
+                        self.counters.send_errors += 1;
+                        self.attempts += 1;
+                        if self.attempts < ATTEMPTS {
+                            return;
+                        }
+                        self.refused(pool, Reason::Refused);
+                    }
+                    Some(libc::EMSGSIZE) => self.refused(pool, Reason::TooLong),
+                    _ => {
+                        self.counters.send_errors += 1;
+                        self.refused(pool, Reason::Refused);
+                    }
+                },
+            }
+        }
+    }
+
+    fn sent(&mut self, pool: &mut PacketPool, n: usize) {
+        self.attempts = 0;
+        for (packet, len) in self.outgoing.drain(..n) {
+            self.counters.sent += 1;
+            self.counters.sent_bytes += u64::from(len);
+            pool.release(packet);
+        }
+    }
+
+    /// Drops the first of those that wait.
+    fn refused(&mut self, pool: &mut PacketPool, reason: Reason) {
+        self.attempts = 0;
+        if let Some((packet, _)) = self.outgoing.pop_front() {
+            self.counters.drops.count(reason);
+            pool.release(packet);
+        }
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.overflows.set(self.overflows.get() + self.socket.overflows());
+        PortCounters { ring_overflows: self.overflows.get(), ..self.counters }
+    }
+}
+
+/// Most frames dropped at once: more than any socket holds, so that a flood cannot keep us here.
+const MOST_DISCARDED: usize = 1 << 16;

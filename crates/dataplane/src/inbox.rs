@@ -1,0 +1,138 @@
+//! How the rest of the program reaches a running machine: between two turns, by a closure.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use tidegate_core::Time;
+
+use crate::interface::check;
+use crate::port::Port;
+
+/// What a command sees: everything the loop has, at one instant.
+#[expect(missing_debug_implementations, reason = "ports and machines need not have one")]
+pub struct Live<'a, M> {
+    /// The machine.
+    pub machine: &'a mut M,
+    /// Its ports, in the order of their numbers.
+    pub ports: &'a mut [Box<dyn Port>],
+    /// The present.
+    pub now: Time,
+    /// How often the loop came back so late that what had arrived was too old to send.
+    pub hangs: u64,
+}
+
+type Command<M> = Box<dyn FnOnce(&mut Live<'_, M>) + Send>;
+
+/// What the loop is sent.
+enum Message<M> {
+    Run(Command<M>),
+    Stop,
+}
+
+/// The way into a loop, from any thread.
+#[expect(missing_debug_implementations, reason = "commands have none")]
+pub struct Remote<M> {
+    messages: Sender<Message<M>>,
+    bell: Arc<OwnedFd>,
+}
+
+/// The loop's end of the ways into it.
+#[expect(missing_debug_implementations, reason = "commands have none")]
+pub struct Inbox<M> {
+    messages: Receiver<Message<M>>,
+    bell: Arc<OwnedFd>,
+}
+
+/// The loop is no longer there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the data plane has stopped")]
+pub struct Stopped;
+
+/// A loop's inbox, and the first way into it.
+///
+/// # Errors
+///
+/// When the process has no file descriptor left.
+pub fn inbox<M>() -> io::Result<(Remote<M>, Inbox<M>)> {
+    let (sender, receiver) = mpsc::channel();
+    // SAFETY: takes no pointers.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    let bell = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok((Remote { messages: sender, bell: bell.clone() }, Inbox { messages: receiver, bell }))
+}
+
+impl<M> Remote<M> {
+    /// Has the loop run `command` between two turns.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`] if the loop is no longer there.
+    pub fn post(
+        &self,
+        command: impl FnOnce(&mut Live<'_, M>) + Send + 'static,
+    ) -> Result<(), Stopped> {
+        self.send(Message::Run(Box::new(command)))
+    }
+
+    /// Has the loop run `question` between two turns, and waits for what it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`] if the loop is no longer there to answer.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Live<'_, M>) -> R + Send + 'static,
+    ) -> Result<R, Stopped> {
+        let (sender, answer) = mpsc::sync_channel(1);
+        self.post(move |live| drop(sender.send(question(live))))?;
+        answer.recv().map_err(|_| Stopped)
+    }
+
+    /// Has the loop send what is held and end.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`] if it already has.
+    pub fn stop(&self) -> Result<(), Stopped> {
+        self.send(Message::Stop)
+    }
+
+    fn send(&self, message: Message<M>) -> Result<(), Stopped> {
+        self.messages.send(message).map_err(|_| Stopped)?;
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: writes the eight bytes of `one`. The only way to fail is a count that is full,
+        // which rings as well.
+        unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        Ok(())
+    }
+}
+
+impl<M> Clone for Remote<M> {
+    fn clone(&self) -> Self {
+        Self { messages: self.messages.clone(), bell: self.bell.clone() }
+    }
+}
+
+impl<M> Inbox<M> {
+    /// What can be read when there is something for [`serve`](Self::serve).
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Runs the commands that were sent; says whether the loop is to go on.
+    pub(crate) fn serve(&self, live: &mut Live<'_, M>) -> bool {
+        let mut count = [0_u8; 8];
+        // SAFETY: reads at most eight bytes into `count`. Nothing to read is fine.
+        unsafe { libc::read(self.bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        for message in self.messages.try_iter() {
+            match message {
+                Message::Run(command) => command(live),
+                Message::Stop => return false,
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,211 @@
+//! A network interface of this host: what it is, and whether it is up.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// A network interface of the network namespace of the thread that found it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Interface {
+    name: String,
+    index: u32,
+}
+
+/// Why something could not be asked of, or done to, an interface.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterfaceError {
+    /// Nothing goes by that name here.
+    #[error("there is no interface `{name}` here; `ip link` lists those there are")]
+    NotFound {
+        /// The name asked for.
+        name: String,
+    },
+    /// The process may not do that.
+    #[error(
+        "no privilege to {doing} `{name}`; run as root, grant CAP_NET_ADMIN and CAP_NET_RAW, or try \
+         it without root under `unshare -Urn`"
+    )]
+    NoPrivilege {
+        /// The interface.
+        name: String,
+        /// What was to be done.
+        doing: &'static str,
+    },
+    /// The interface cannot do that.
+    #[error("`{name}` cannot {doing}: its driver has no such function")]
+    Unsupported {
+        /// The interface.
+        name: String,
+        /// What was to be done.
+        doing: &'static str,
+    },
+    /// The kernel refused for another reason.
+    #[error("could not {doing} `{name}`: {source}")]
+    System {
+        /// The interface.
+        name: String,
+        /// What was to be done.
+        doing: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl Interface {
+    /// The interface called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`InterfaceError::NotFound`] if there is none.
+    pub fn find(name: &str) -> Result<Self, InterfaceError> {
+        let found = Self { name: name.to_owned(), index: 0 };
+        let request = found.ioctl("look up", libc::SIOCGIFINDEX, |_| {})?;
+        // SAFETY: SIOCGIFINDEX fills in the index; every bit pattern of it is a valid integer.
+        let index = unsafe { request.ifr_ifru.ifru_ifindex };
+        let missing = || InterfaceError::NotFound { name: name.to_owned() };
+        Ok(Self { index: u32::try_from(index).map_err(|_| missing())?, ..found })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number in this network namespace.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Longest packet it sends, link-layer header not included.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn mtu(&self) -> Result<u32, InterfaceError> {
+        let request = self.ioctl("read the MTU of", libc::SIOCGIFMTU, |_| {})?;
+        // SAFETY: SIOCGIFMTU fills in the MTU.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs())
+    }
+
+    /// Its hardware address.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn mac(&self) -> Result<[u8; 6], InterfaceError> {
+        let request = self.ioctl("read the address of", libc::SIOCGIFHWADDR, |_| {})?;
+        // SAFETY: SIOCGIFHWADDR fills in the address.
+        let address = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data;
+        Ok(std::array::from_fn(|i| address[i].to_ne_bytes()[0]))
+    }
+
+    /// Whether it is up.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn is_up(&self) -> Result<bool, InterfaceError> {
+        Ok(self.flags()? & UP != 0)
+    }
+
+    /// Takes it up or down.
+    ///
+    /// # Errors
+    ///
+    /// Without CAP_NET_ADMIN, or when it is gone.
+    pub fn set_up(&self, up: bool) -> Result<(), InterfaceError> {
+        let flags = if up { self.flags()? | UP } else { self.flags()? & !UP };
+        self.ioctl("change the state of", libc::SIOCSIFFLAGS, |request| {
+            request.ifr_ifru.ifru_flags = flags;
+        })?;
+        Ok(())
+    }
+
+    fn flags(&self) -> Result<libc::c_short, InterfaceError> {
+        let request = self.ioctl("read the state of", libc::SIOCGIFFLAGS, |_| {})?;
+        // SAFETY: SIOCGIFFLAGS fills in the flags.
+        Ok(unsafe { request.ifr_ifru.ifru_flags })
+    }
+
+    /// Makes one request about this interface; `fill` completes it after the name.
+    pub(crate) fn ioctl(
+        &self,
+        doing: &'static str,
+        code: libc::c_ulong,
+        fill: impl FnOnce(&mut libc::ifreq),
+    ) -> Result<libc::ifreq, InterfaceError> {
+        // SAFETY: an ifreq is plain data, and all zeroes is one.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        let room = request.ifr_name.len() - 1;
+        if self.name.is_empty() || self.name.len() > room || self.name.contains('\0') {
+            return Err(InterfaceError::NotFound { name: self.name.clone() });
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
+            *to = libc::c_char::from_ne_bytes([from]);
+        }
+        fill(&mut request);
+        let socket = open(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(|e| self.error(doing, e))?;
+        // SAFETY: `request` is a whole ifreq for the request `code`; what `fill` made it point to
+        // outlives the call.
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), code, &raw mut request) };
+        check(result).map_err(|e| self.error(doing, e))?;
+        Ok(request)
+    }
+
+    /// What `error` means when `doing` something to this interface.
+    pub(crate) fn error(&self, doing: &'static str, error: io::Error) -> InterfaceError {
+        let name = self.name.clone();
+        match error.raw_os_error() {
+            Some(libc::ENODEV | libc::ENXIO) => InterfaceError::NotFound { name },
+            Some(libc::EPERM | libc::EACCES) => InterfaceError::NoPrivilege { name, doing },
+            Some(libc::EOPNOTSUPP) => InterfaceError::Unsupported { name, doing },
+            _ => InterfaceError::System { name, doing, source: error },
+        }
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "the constant fits; the field of ifreq is a short")]
+const UP: libc::c_short = libc::IFF_UP as libc::c_short;
+
+/// The text of a fixed-size field, up to its first zero.
+pub(crate) fn text(field: &[u8]) -> String {
+    CStr::from_bytes_until_nul(field).map_or_else(|_| String::new(), |s| s.to_string_lossy().into())
+}
+
+/// A new socket, closed on exec, that never blocks.
+pub(crate) fn open(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes no pointers.
+    let fd = check(unsafe { libc::socket(family, kind, protocol) })?;
+    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The result of a system call, or its error.
+pub(crate) fn check(result: RawFd) -> io::Result<RawFd> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_loopback_and_says_what_it_is() {
+        let lo = Interface::find("lo").unwrap();
+        assert!(lo.index() > 0 && lo.mtu().unwrap() >= 1_280);
+        assert_eq!(lo.mac().unwrap(), [0; 6]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_is_named_in_the_error() {
+        for name in ["no-such-port", "", "a\0b", "much-longer-than-an-interface-name"] {
+            let error = Interface::find(name).unwrap_err();
+            assert!(matches!(&error, InterfaceError::NotFound { name: n } if n == name));
+            assert!(error.to_string().contains("ip link"));
+        }
+    }
+}

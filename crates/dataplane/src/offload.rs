@@ -1,0 +1,135 @@
+//! What an interface does to frames by itself, and turning that on and off.
+
+use std::ptr;
+
+use crate::interface::{Interface, InterfaceError, text};
+
+/// Work that the kernel leaves to an interface, or does on its behalf.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Offload {
+    /// Completing transport checksums of what it sends.
+    TxChecksum,
+    /// Cutting TCP super-packets it sends into frames.
+    Tso,
+    /// The kernel's super-packets up to where the interface takes over.
+    Gso,
+    /// Joining frames it receives into super-packets, so that they can be taken apart again.
+    Gro,
+    /// Joining them in the hardware, which cannot always be undone.
+    Lro,
+    /// Moving the VLAN tag of what it receives out of the frame.
+    RxVlan,
+    /// Putting the VLAN tag of what it sends into the frame.
+    TxVlan,
+}
+
+impl Offload {
+    /// Every one.
+    pub const ALL: [Self; 7] =
+        [Self::TxChecksum, Self::Tso, Self::Gso, Self::Gro, Self::Lro, Self::RxVlan, Self::TxVlan];
+
+    /// Its name for `ethtool -K`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TxChecksum => "tx",
+            Self::Tso => "tso",
+            Self::Gso => "gso",
+            Self::Gro => "gro",
+            Self::Lro => "lro",
+            Self::RxVlan => "rxvlan",
+            Self::TxVlan => "txvlan",
+        }
+    }
+
+    /// How it is read and written, and its bit in what is read.
+    ///
+    /// Source: Linux `include/uapi/linux/ethtool.h`, `ETHTOOL_GTXCSUM` and so on.
+    const fn commands(self) -> (u32, u32, u32) {
+        match self {
+            Self::TxChecksum => (0x16, 0x17, 1),
+            Self::Tso => (0x1e, 0x1f, 1),
+            Self::Gso => (0x23, 0x24, 1),
+            Self::Gro => (0x2b, 0x2c, 1),
+            Self::Lro => (0x25, 0x26, 1 << 15),
+            Self::RxVlan => (0x25, 0x26, 1 << 8),
+            Self::TxVlan => (0x25, 0x26, 1 << 7),
+        }
+    }
+}
+
+impl Interface {
+    /// Whether `offload` is on.
+    ///
+    /// # Errors
+    ///
+    /// When the interface is gone or its driver has no such function.
+    pub fn offload(&self, offload: Offload) -> Result<bool, InterfaceError> {
+        let (read, _, bit) = offload.commands();
+        Ok(self.value(read, "read the offloads of", 0)? & bit != 0)
+    }
+
+    /// Turns `offload` on or off.
+    ///
+    /// # Errors
+    ///
+    /// Without CAP_NET_ADMIN, when the interface is gone, or when its driver cannot.
+    pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), InterfaceError> {
+        let (read, write, bit) = offload.commands();
+        let others = if bit == 1 { 0 } else { self.value(read, "read the offloads of", 0)? & !bit };
+        self.value(write, "change the offloads of", if on { others | bit } else { others })?;
+        Ok(())
+    }
+
+    /// The name of its driver, such as `veth`.
+    ///
+    /// # Errors
+    ///
+    /// When the interface is gone or its driver does not say.
+    pub fn driver(&self) -> Result<String, InterfaceError> {
+        let mut drvinfo = DriverInfo { command: 3, driver: [0; 32], rest: [0; 160] };
+        self.ethtool("read the driver of", &mut drvinfo)?;
+        Ok(text(&drvinfo.driver))
+    }
+
+    /// Whether it is one end of a virtual cable.
+    #[must_use]
+    pub fn is_veth(&self) -> bool {
+        self.driver().is_ok_and(|driver| driver == "veth")
+    }
+
+    fn value(&self, command: u32, doing: &'static str, data: u32) -> Result<u32, InterfaceError> {
+        let mut value = Value { command, data };
+        self.ethtool(doing, &mut value)?;
+        Ok(value.data)
+    }
+
+    fn ethtool<T: Request>(&self, doing: &'static str, data: &mut T) -> Result<(), InterfaceError> {
+        self.ioctl(doing, libc::SIOCETHTOOL, |request| {
+            request.ifr_ifru.ifru_data = ptr::from_mut(data).cast();
+        })?;
+        Ok(())
+    }
+}
+
+/// A whole request of the ethtool interface: plain data that begins with its command.
+trait Request {}
+impl Request for Value {}
+impl Request for DriverInfo {}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `struct ethtool_drvinfo`: 196 bytes, of which the name is of interest.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196);

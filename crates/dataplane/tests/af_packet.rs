@@ -1,0 +1,227 @@
+//! Real traffic of the Linux stack through two packet-socket ports.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use common::{Network, SERVER};
+use tidegate_core::packet::Packet;
+use tidegate_core::{PacketPool, Reason, Time};
+use tidegate_dataplane::{AfPacket, Frame, Interface, Offload, PacketMemory, Port, PortCounters};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Bytes that repeat only after 251 * 256.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| u8::try_from((i % 251) ^ (i / 251 % 256)).unwrap()).collect()
+}
+
+/// Sends `len` bytes over TCP to the server, which sends them back; says whether they are intact.
+fn echo(network: &Network, address: &str, len: usize) -> bool {
+    let address = SocketAddr::new(address.parse::<IpAddr>().unwrap(), 7);
+    let listener = network.server.run(move || TcpListener::bind(address).unwrap());
+    let server = network.server.spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        stream.write_all(&received).unwrap();
+        received == pattern(len)
+    });
+    let client = network.client.spawn(move || {
+        let mut stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(&pattern(len)).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        received == pattern(len)
+    });
+    client.join().unwrap() && server.join().unwrap()
+}
+
+fn set_offloads(network: &Network, on: bool) {
+    for (host, name) in [(&network.client, "c0"), (&network.server, "s0")] {
+        host.run(move || {
+            let interface = Interface::find(name).unwrap();
+            for offload in [Offload::TxChecksum, Offload::Tso, Offload::Gso] {
+                interface.set_offload(offload, on).unwrap();
+            }
+            assert!(interface.is_veth());
+            assert_eq!(interface.offload(Offload::Tso).unwrap(), on);
+        });
+    }
+}
+
+#[test]
+fn tcp_with_every_offload_passes_as_super_packets_and_intact() {
+    let Some(network) = Network::new(1_500) else { return };
+    let forwarding = network.forward();
+    for address in SERVER {
+        assert!(echo(&network, address, 4 << 20));
+    }
+    let (longest, segments) =
+        forwarding.remote.ask(|live| (live.machine.longest, live.machine.most_segments)).unwrap();
+    assert!(longest > 3_000 && segments > 1, "{longest} bytes, {segments} segments");
+}
+
+#[test]
+fn tcp_without_offloads_passes_intact_also_in_jumbo_frames() {
+    let Some(network) = Network::new(9_000) else { return };
+    set_offloads(&network, false);
+    let forwarding = network.forward();
+    for address in SERVER {
+        assert!(echo(&network, address, 4 << 20));
+    }
+    assert_eq!(forwarding.remote.ask(|live| live.machine.longest).unwrap(), 9_014);
+    let counters: Vec<PortCounters> = forwarding
+        .remote
+        .ask(|live| live.ports.iter().map(|port| port.counters()).collect())
+        .unwrap();
+    // What leaves one port never comes in again at it: both directions would be counted twice.
+    assert_eq!(counters[0].received, counters[1].sent, "{counters:?}");
+    assert_eq!(counters[1].received, counters[0].sent, "{counters:?}");
+}
+
+#[test]
+fn datagrams_arrive_once_and_in_order() {
+    const WINDOW: u32 = 32;
+    let Some(network) = Network::new(1_500) else { return };
+    let _forwarding = network.forward();
+    let socket = network.server.run(|| UdpSocket::bind((SERVER[0], 9)).unwrap());
+    let server = network.server.spawn(move || {
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut buffer = [0; 1_500];
+        for expected in 0..40 * WINDOW {
+            let (len, from) = socket.recv_from(&mut buffer).unwrap();
+            assert_eq!(buffer[..4], expected.to_be_bytes(), "{len} bytes");
+            if (expected + 1) % WINDOW == 0 {
+                socket.send_to(&buffer[..4], from).unwrap();
+            }
+        }
+    });
+    network.client.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        for n in 0..40 * WINDOW {
+            let mut datagram = n.to_be_bytes().to_vec();
+            datagram.resize(if n % 2 == 0 { 4 } else { 1_472 }, 0);
+            socket.send_to(&datagram, (SERVER[0], 9)).unwrap();
+            if (n + 1) % WINDOW == 0 {
+                assert_eq!(socket.recv(&mut [0; 4]).unwrap(), 4);
+            }
+        }
+    });
+    server.join().unwrap();
+}
+
+#[test]
+fn what_the_way_out_cannot_carry_is_dropped_and_counted() {
+    let Some(network) = Network::new(1_500) else { return };
+    network.gateway.ip("link set p1 mtu 1300");
+    let forwarding = network.forward();
+    network.client.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.send_to(&[0; 1_400], (SERVER[0], 9)).unwrap();
+    });
+    // The ping-pong behind it shows that the frame has been dealt with.
+    assert!(echo(&network, SERVER[0], 1_000));
+    let drops = forwarding.remote.ask(|live| live.ports[1].counters().drops).unwrap();
+    assert_eq!((drops.of(Reason::TooLong), drops.total()), (1, 1));
+}
+
+/// A port for crafted frames, where a host is.
+struct Raw {
+    pool: PacketPool,
+    memory: PacketMemory,
+    port: AfPacket,
+}
+
+impl Raw {
+    fn open(name: &str) -> Self {
+        let memory = PacketMemory::new(64, AfPacket::BUFFER).unwrap();
+        let port = AfPacket::open(&Interface::find(name).unwrap(), &memory).unwrap();
+        Self { pool: PacketPool::with_capacity(64), memory, port }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        let len = u32::try_from(bytes.len()).unwrap();
+        let packet = self.pool.insert(Packet { len, ..Packet::default() }).unwrap();
+        self.memory.set_frame(&packet, Frame::default());
+        self.memory.bytes_mut(&packet, len).copy_from_slice(bytes);
+        self.port.send(&mut self.pool, packet);
+        self.port.flush(&mut self.pool);
+        assert_eq!(self.port.counters().sent, 1);
+    }
+
+    /// Waits for the frame that ends like `bytes`.
+    fn receive(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let start = std::time::Instant::now();
+        while start.elapsed() < LIMIT {
+            let Some(packet) = self.port.receive(&mut self.pool, Time::ZERO) else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            let found = self.memory.bytes(&packet, self.pool[&packet].len).to_vec();
+            self.pool.release(packet);
+            if found.ends_with(&bytes[bytes.len() - 32..]) {
+                return found;
+            }
+        }
+        panic!("no such frame");
+    }
+}
+
+#[test]
+fn a_vlan_tag_the_kernel_took_out_of_the_frame_is_back_in_its_place() {
+    let Some(network) = Network::new(1_500) else { return };
+    let _forwarding = network.forward();
+    // 802.1Q with priority, 802.1ad, and one tag in another.
+    for tags in [&[0x8100_a064_u32][..], &[0x88a8_0065], &[0x88a8_0065, 0x8100_0066]] {
+        let mut frame = vec![0xff; 6];
+        frame.extend([2, 0, 0, 0, 0, 1]);
+        tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
+        frame.extend([0x88, 0xb5]);
+        frame.extend(pattern(100));
+        let expected = frame.clone();
+        let open = || Raw::open("s0");
+        let server = network.server.run(move || {
+            let (ready, opened) = std::sync::mpsc::channel();
+            let wait = std::thread::spawn(move || {
+                let mut raw = open();
+                ready.send(()).unwrap();
+                raw.receive(&expected)
+            });
+            opened.recv().unwrap();
+            wait
+        });
+        let sent = frame.clone();
+        network.client.run(move || Raw::open("c0").send(&sent));
+        assert_eq!(server.join().unwrap(), frame, "{tags:x?}");
+    }
+}
+
+/// The same in a user namespace, where nothing is allowed outside of it.
+#[test]
+fn it_works_without_root() {
+    let test = "tcp_with_every_offload_passes_as_super_packets_and_intact";
+    let output = Command::new("unshare")
+        .args(["-Urn", "--kill-child"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .output();
+    let output = match output {
+        Ok(output) => format!("{output:?}"),
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    if output.contains("unshare failed") || output.contains("skipped") {
+        return eprintln!("skipped: no user namespaces here: {output}");
+    }
+    assert!(output.contains("1 passed"), "{output}");
+}

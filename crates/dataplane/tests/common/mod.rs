@@ -1,0 +1,181 @@
+//! Hosts on virtual cables: each a thread in a network namespace of its own, gone when it ends.
+
+use std::io;
+use std::process::Command;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
+use tidegate_dataplane::{
+    AfPacket, Bare, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, inbox,
+};
+
+/// A host.
+pub(crate) struct Host {
+    jobs: Sender<Box<dyn FnOnce() + Send>>,
+    /// The thread whose network namespace it is.
+    thread: i32,
+}
+
+impl Host {
+    /// A host without interfaces, if the process may make one.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (jobs, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let (born, ready) = mpsc::channel();
+        thread::spawn(move || {
+            // SAFETY: takes no pointers; only this thread changes its namespace.
+            let result = match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+                // SAFETY: takes nothing.
+                0 => Ok(unsafe { libc::gettid() }),
+                _ => Err(io::Error::last_os_error()),
+            };
+            born.send(result).unwrap();
+            todo.iter().for_each(|job| job());
+        });
+        let host = Self { jobs, thread: ready.recv().unwrap()? };
+        host.ip("link set lo up");
+        Ok(host)
+    }
+
+    /// What `job` returns when run there; threads it starts are there as well.
+    pub(crate) fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
+        let (sender, result) = mpsc::channel();
+        self.jobs.send(Box::new(move || sender.send(job()).unwrap())).unwrap();
+        result.recv().expect("the job panicked")
+    }
+
+    /// Runs `job` there at the same time.
+    pub(crate) fn spawn<R: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) -> thread::JoinHandle<R> {
+        self.run(move || thread::spawn(job))
+    }
+
+    /// What `ip` says there.
+    pub(crate) fn ip(&self, arguments: &str) -> String {
+        let arguments = arguments.to_owned();
+        self.run(move || {
+            let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+            assert!(output.status.success(), "ip {arguments}: {output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        })
+    }
+
+    /// Waits until `interface` carries frames: the kernel silently loses those sent before.
+    fn wait_for(&self, interface: &str) {
+        for _ in 0..1_000 {
+            if self.ip(&format!("-o link show {interface}")).contains("state UP") {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{interface} does not come up");
+    }
+}
+
+/// A client and a server with a gateway between them: `c0` - `p0`, `p1` - `s0`.
+pub(crate) struct Network {
+    pub(crate) client: Host,
+    pub(crate) gateway: Host,
+    pub(crate) server: Host,
+}
+
+/// Addresses of the server, for both versions.
+pub(crate) const SERVER: [&str; 2] = ["10.7.0.2", "fd07::2"];
+
+impl Network {
+    /// Cabled and addressed; says why on the terminal if this process may not.
+    pub(crate) fn new(mtu: u32) -> Option<Self> {
+        let hosts = || Ok::<_, io::Error>([Host::new()?, Host::new()?, Host::new()?]);
+        let [client, gateway, server] = match hosts() {
+            Ok(hosts) => hosts,
+            Err(error) => {
+                eprintln!("skipped: no network namespaces here ({error}); try `unshare -Urn`");
+                return None;
+            }
+        };
+        for (host, end, port, number) in [(&client, "c0", "p0", 1), (&server, "s0", "p1", 2)] {
+            gateway.ip(&format!("link add {end} mtu {mtu} type veth peer name {port} mtu {mtu}"));
+            gateway.ip(&format!("link set {end} netns {}", host.thread));
+            gateway.ip(&format!("link set {port} addrgenmode none up"));
+            host.ip(&format!("link set {end} addrgenmode none up"));
+            host.ip(&format!("addr add 10.7.0.{number}/24 dev {end}"));
+            host.ip(&format!("addr add fd07::{number}/64 dev {end} nodad"));
+        }
+        for (host, name) in [(&client, "c0"), (&gateway, "p0"), (&gateway, "p1"), (&server, "s0")] {
+            host.wait_for(name);
+        }
+        Some(Self { client, gateway, server })
+    }
+
+    /// Forwards between the ports until the guard is dropped.
+    pub(crate) fn forward(&self) -> Forwarding {
+        let (sender, ready) = mpsc::channel();
+        let thread = self.gateway.spawn(move || {
+            let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER).unwrap();
+            let open = |name| -> Box<dyn Port> {
+                Box::new(AfPacket::open(&Interface::find(name).unwrap(), &memory).unwrap())
+            };
+            let ports = vec![open("p0"), open("p1")];
+            let (remote, inbox) = inbox().unwrap();
+            let driver = Driver::new(Watch::new(), ports, None, inbox, Options::default());
+            sender.send(remote).unwrap();
+            let (mut machine, _) = driver.run(&mut Monotonic::start());
+            assert_eq!(machine.pool().in_use(), 0, "a packet was forgotten");
+        });
+        Forwarding { remote: ready.recv().unwrap(), thread: Some(thread) }
+    }
+}
+
+const PACKETS: u32 = 1_024;
+
+/// A running forwarder.
+pub(crate) struct Forwarding {
+    pub(crate) remote: Remote<Watch>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        let _ = self.remote.stop();
+        let result = self.thread.take().unwrap().join();
+        assert!(result.is_ok() || thread::panicking());
+    }
+}
+
+/// The bare forwarder, and what it saw pass.
+pub(crate) struct Watch {
+    bare: Bare,
+    pub(crate) longest: u32,
+    pub(crate) most_segments: u16,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self { bare: Bare::new(PACKETS), longest: 0, most_segments: 0 }
+    }
+}
+
+impl Machine for Watch {
+    fn pool(&mut self) -> &mut PacketPool {
+        self.bare.pool()
+    }
+
+    fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId) {
+        let seen = &self.bare.pool()[&packet];
+        let (len, segments) = (seen.len, seen.segments);
+        self.longest = self.longest.max(len);
+        self.most_segments = self.most_segments.max(segments);
+        self.bare.handle_packet(now, port, packet);
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
+        self.bare.poll_transmit(now, port)
+    }
+
+    fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        self.bare.poll_timeout(now)
+    }
+}
