@@ -12,6 +12,7 @@
 
 pub mod allocation;
 pub mod cx;
+pub mod flow;
 pub mod gateway;
 pub mod link;
 pub mod machine;

@@ -49,6 +49,8 @@ pub struct Packet {
     pub ecn: Ecn,
     /// Part of a larger datagram; then `key` has no ports, so that all parts stay one flow.
     pub fragment: bool,
+    /// Some of its TCP sequence numbers were seen before: sent again, or overtaken on the way here.
+    pub seen_before: bool,
     /// Some header field here is no longer what the frame says: the driver writes it back.
     pub rewritten: bool,
 }
@@ -216,7 +218,7 @@ impl Packet {
 }
 
 #[expect(clippy::as_conversions, reason = "u32 fits in usize on every target we build for")]
-const fn slot(index: u32) -> usize {
+pub(crate) const fn slot(index: u32) -> usize {
     index as usize
 }
 

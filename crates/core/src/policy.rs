@@ -1,12 +1,17 @@
 //! Policies: which traffic, how much of it, and what happens beyond that.
 
 mod filter;
+mod index;
+pub mod parse;
 mod profile;
+mod set;
 
-pub use filter::{Filter, Range};
+pub use filter::{Filter, Range, Specificity};
 pub use profile::{Profile, ProfileError};
+pub use set::{PolicyIndex, PolicySet, PolicySetError};
 
 use crate::allocation::AllocationSpec;
+use crate::packet::{Direction, Packet};
 use crate::qdisc::QdiscSpec;
 
 /// A rule: what it is for, and what is done with that (RFC 3198: policy rule).
@@ -87,4 +92,13 @@ pub struct FlowWeight {
     pub filter: Filter,
     /// Their weight, at least 1.
     pub weight: u32,
+}
+
+impl Conditioning {
+    /// The weight of the flow of `packet`, crossing in `direction`; never zero.
+    #[must_use]
+    pub fn weight_of(&self, packet: &Packet, direction: Direction) -> u32 {
+        let matching = self.weights.iter().find(|each| each.filter.matches(packet, direction));
+        matching.map_or(1, |each| each.weight.max(1))
+    }
 }

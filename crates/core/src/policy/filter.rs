@@ -1,10 +1,14 @@
 //! Filters: which packets a policy is for (RFC 2475: multi-field classifier).
 
-use crate::packet::{Direction, Packet};
+use std::cmp::Reverse;
+
+use crate::packet::{Direction, Packet, Protocol};
 
 /// The packets whose every field lies in one of the ranges given for it; an empty list means any.
 ///
-/// IPv4 addresses stand in their IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number).
+/// A packet without a field is not matched by ranges for it: ports are those of TCP and UDP, and
+/// frames that are not IP have neither addresses nor a DS codepoint. IPv4 addresses stand in their
+/// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Filter {
     /// Source addresses.
@@ -34,22 +38,146 @@ pub struct Range<T> {
     pub last: T,
 }
 
+/// The IPv4 addresses among all.
+pub(super) const IPV4: Range<u128> =
+    Range { first: 0xffff << 32, last: (0xffff << 32) | 0xffff_ffff };
+
 impl Filter {
     /// Whether `packet`, crossing in `direction`, is one of them.
     #[must_use]
     pub fn matches(&self, packet: &Packet, direction: Direction) -> bool {
         let key = &packet.key;
-        within(&self.src, key.src.number())
+        self.accepts(key.protocol)
+            && within(&self.src, key.src.number())
             && within(&self.dst, key.dst.number())
             && within(&self.src_port, key.src.port)
             && within(&self.dst_port, key.dst.port)
-            && within(&self.protocol, key.protocol.0)
             && within(&self.dscp, packet.dscp)
             && within(&self.vlan, packet.vlan)
             && self.direction.is_none_or(|only| only == direction)
+    }
+
+    /// Whether packets of `protocol` are asked for, and have every field that is.
+    fn accepts(&self, protocol: Protocol) -> bool {
+        let ip = !(self.src.is_empty() && self.dst.is_empty() && self.dscp.is_empty());
+        let ports = !(self.src_port.is_empty() && self.dst_port.is_empty());
+        within(&self.protocol, protocol.0)
+            && !(ip && protocol == Protocol::OPAQUE)
+            && !(ports && protocol != Protocol::TCP && protocol != Protocol::UDP)
+    }
+
+    /// The protocols it accepts, as ranges; empty for any.
+    pub(super) fn protocols(&self) -> Vec<Range<u8>> {
+        let accepted: Vec<_> =
+            (0..=u8::MAX).filter(|number| self.accepts(Protocol(*number))).collect();
+        match accepted.len() {
+            256 => Vec::new(),
+            // None at all: a range without values, for no range means any.
+            0 => vec![Range { first: 1, last: 0 }],
+            _ => accepted.iter().map(|number| Range { first: *number, last: *number }).collect(),
+        }
+    }
+
+    /// How narrow it is; the greater is the more specific.
+    #[must_use]
+    pub fn specificity(&self) -> Specificity {
+        let fields = [
+            address_breadth(&self.src),
+            address_breadth(&self.dst),
+            breadth(&self.src_port, 16),
+            breadth(&self.dst_port, 16),
+            breadth(&self.protocol, 8),
+            breadth(&self.dscp, 6),
+            breadth(&self.vlan, 12),
+            self.direction.map_or((0, 1), |_| (1, 0)),
+        ];
+        Specificity {
+            pinned: fields.iter().map(|(pinned, _)| pinned).sum(),
+            others: Reverse(fields.map(|(_, others)| others)),
+        }
+    }
+}
+
+/// How narrow a filter is; the greater is the more specific.
+///
+/// A filter pins down, in each field, the bits of the field less the bits it takes to number the
+/// values it accepts: an IPv4 prefix its length, a port 16 bits, a range of 1,000 ports 6, a field
+/// not mentioned none. The sum over the fields decides; if it is the same, the filter that accepts
+/// fewer values in the first field in which they differ. So a filter whose every field lies within
+/// another's is always the more specific. In a list of both IPv4 and IPv6 addresses, the family of
+/// which fewer bits are pinned counts.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Specificity {
+    pinned: u32,
+    /// Values accepted beyond the first, by field.
+    others: Reverse<[u128; 8]>,
+}
+
+impl Specificity {
+    /// The bits it pins down.
+    #[must_use]
+    pub const fn bits(&self) -> u32 {
+        self.pinned
     }
 }
 
 fn within<T: Copy + PartialOrd>(ranges: &[Range<T>], value: T) -> bool {
     ranges.is_empty() || ranges.iter().any(|range| range.first <= value && value <= range.last)
+}
+
+/// The values of `ranges`, ascending, as ranges that do not touch.
+pub(super) fn merged<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>]) -> Vec<Range<u128>> {
+    let wide = |range: &Range<T>| Range { first: range.first.into(), last: range.last.into() };
+    let mut ranges: Vec<Range<u128>> =
+        ranges.iter().filter(|range| range.first <= range.last).map(wide).collect();
+    ranges.sort_unstable_by_key(|range| range.first);
+    let mut merged: Vec<Range<u128>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.first <= last.last.saturating_add(1) => {
+                last.last = last.last.max(range.last);
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// The bits that `ranges` pin down of `width`, and how many values they hold beyond the first.
+fn breadth<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>], width: u32) -> (u32, u128) {
+    if ranges.is_empty() {
+        return (0, u128::MAX >> (128 - width));
+    }
+    let others = others(&merged(ranges));
+    (width.saturating_sub(bits(others)), others)
+}
+
+fn address_breadth(ranges: &[Range<u128>]) -> (u32, u128) {
+    let any = [Range { first: 0, last: u128::MAX }];
+    let merged = merged(if ranges.is_empty() { &any } else { ranges });
+    let within = |from: Range<u128>| -> Vec<Range<u128>> {
+        let cut = merged.iter().map(|range| Range {
+            first: range.first.max(from.first),
+            last: range.last.min(from.last),
+        });
+        cut.filter(|range| range.first <= range.last).collect()
+    };
+    let pins = |ranges: &[Range<u128>], width: u32| {
+        (!ranges.is_empty()).then(|| width.saturating_sub(bits(others(ranges))))
+    };
+    let mut ipv6 = within(Range { first: 0, last: IPV4.first - 1 });
+    ipv6.extend(within(Range { first: IPV4.last + 1, last: u128::MAX }));
+    let pinned = [pins(&within(IPV4), 32), pins(&ipv6, 128)].into_iter().flatten().min();
+    (pinned.unwrap_or(0), others(&merged))
+}
+
+/// How many values separate `ranges` hold beyond the first.
+fn others(ranges: &[Range<u128>]) -> u128 {
+    let sum: u128 = ranges.iter().map(|range| range.last - range.first).sum();
+    sum + u128::try_from(ranges.len().saturating_sub(1)).unwrap_or(0)
+}
+
+/// Bits it takes to number a value and `others` beside it.
+const fn bits(others: u128) -> u32 {
+    u128::BITS - others.leading_zeros()
 }

@@ -1,0 +1,231 @@
+//! Flows: what is known of each conversation that crosses the gateway, both directions in one place.
+
+mod rtt;
+mod table;
+mod tracker;
+
+pub use rtt::Rtt;
+pub use table::{FlowTable, IDLE_LIMIT, Inserted};
+pub use tracker::{AckKind, Tracker, Tracking};
+
+use std::time::Duration;
+
+use crate::packet::{Direction, FlowKey, Member, Packet};
+use crate::{Bytes, Time};
+use rtt::Half;
+
+/// Both directions of a flow.
+///
+/// It is told of every packet twice: when it reaches the gateway, and when it leaves.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// In the direction up: the LAN host is the source.
+    key: FlowKey,
+    handles: [Handle; 2],
+    tally: [Tally; 2],
+    tracker: Tracker,
+    /// Round trips that begin with a packet leaving in a direction, by that direction.
+    halves: [Half; 2],
+    /// When its last packet arrived, in [`ticks`].
+    seen: u32,
+}
+
+/// Where a flow belongs, in one direction: what a packet needs instead of matching the policies.
+///
+/// Source: `aggregates`, section 6.1 (the QoS handle of a socket).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Handle {
+    /// Its aggregate; [`NO_AGGREGATE`](Self::NO_AGGREGATE) if no policy wants it.
+    pub aggregate: u32,
+    /// The generation of the policies this was decided by; 0 if it never was.
+    pub generation: u32,
+    /// What tells it from the other flows of the aggregate.
+    pub member: Member,
+}
+
+impl Handle {
+    /// The aggregate of what no policy wants.
+    pub const NO_AGGREGATE: u32 = u32::MAX;
+    /// Not yet decided.
+    pub const NONE: Self =
+        Self { aggregate: Self::NO_AGGREGATE, generation: 0, member: Member(u32::MAX) };
+}
+
+/// What the arrival of a packet means for its flow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Arrival {
+    /// What it tells the other end's sender.
+    pub ack: AckKind,
+    /// It opens a connection; what was known of an earlier one under this key is forgotten, handles
+    /// excepted.
+    pub connection: bool,
+    /// Some of it was seen before: sent again, or overtaken on its way here.
+    pub seen_before: bool,
+}
+
+impl Arrival {
+    const PLAIN: Self = Self { ack: AckKind::Other, connection: false, seen_before: false };
+}
+
+impl Flow {
+    fn new(now: Time, key: FlowKey) -> Self {
+        Self {
+            key,
+            handles: [Handle::NONE; 2],
+            tally: [Tally::default(); 2],
+            tracker: Tracker::default(),
+            halves: [Half::default(); 2],
+            seen: ticks(now),
+        }
+    }
+
+    /// Takes note of `packet`, which arrived on its way in `direction`.
+    ///
+    /// It also marks the packet as seen before, so that its departure starts no round trip.
+    pub fn on_arrival(&mut self, now: Time, packet: &mut Packet, direction: Direction) -> Arrival {
+        self.seen = ticks(now);
+        let Some(segment) = &packet.tcp else {
+            self.tally[direction.index()].add(packet.len);
+            return Arrival::PLAIN;
+        };
+        let arrival = self.tracker.on_arrival(segment, direction);
+        if arrival.connection {
+            self.tally = [Tally::default(); 2];
+            self.halves = [Half::default(); 2];
+        }
+        self.halves[direction.reverse().index()].on_arrival(now, segment);
+        self.tally[direction.index()].add(packet.len);
+        packet.seen_before = arrival.seen_before;
+        arrival
+    }
+
+    /// Takes note of `packet`, which leaves in `direction`; what it waited here is behind it.
+    pub fn on_departure(&mut self, now: Time, packet: &Packet, direction: Direction) {
+        if let Some(segment) = &packet.tcp {
+            self.halves[direction.index()].on_departure(now, segment, packet.seen_before);
+        }
+    }
+
+    /// Who talks to whom, in `direction`.
+    #[must_use]
+    pub const fn key(&self, direction: Direction) -> FlowKey {
+        match direction {
+            Direction::Up => self.key,
+            Direction::Down => self.key.reverse(),
+        }
+    }
+
+    /// Where it belongs, in `direction`.
+    #[must_use]
+    pub const fn handle(&self, direction: Direction) -> Handle {
+        self.handles[direction.index()]
+    }
+
+    /// Says where it belongs, in `direction`.
+    pub const fn set_handle(&mut self, direction: Direction, handle: Handle) {
+        self.handles[direction.index()] = handle;
+    }
+
+    /// Packets that arrived, going in `direction`.
+    #[must_use]
+    pub fn packets(&self, direction: Direction) -> u64 {
+        self.tally[direction.index()].packets()
+    }
+
+    /// Their bytes, as frames.
+    #[must_use]
+    pub fn bytes(&self, direction: Direction) -> Bytes {
+        self.tally[direction.index()].bytes()
+    }
+
+    /// Segments going in `direction` of which some was seen before; 65,535 means that or more.
+    #[must_use]
+    pub const fn retransmissions(&self, direction: Direction) -> u16 {
+        self.tracker.retransmissions(direction)
+    }
+
+    /// How well it is known.
+    #[must_use]
+    pub const fn tracking(&self) -> Tracking {
+        self.tracker.tracking()
+    }
+
+    /// What its connection offers and has sent, as seen in its headers.
+    #[must_use]
+    pub const fn connection(&self) -> &Tracker {
+        &self.tracker
+    }
+
+    /// Its smoothed round-trip times, as far as they are known.
+    #[must_use]
+    pub fn rtt(&self) -> Rtt {
+        let [far, near] =
+            [Direction::Up, Direction::Down].map(|to| self.halves[to.index()].smoothed());
+        Rtt { near, far }
+    }
+
+    /// Its shortest round-trip times, as far as they are known.
+    #[must_use]
+    pub fn min_rtt(&self) -> Rtt {
+        let [far, near] =
+            [Direction::Up, Direction::Down].map(|to| self.halves[to.index()].shortest());
+        Rtt { near, far }
+    }
+
+    /// Its connection is closed, or never got beyond a SYN.
+    fn is_spent(&self) -> bool {
+        self.tracker.is_closed() || self.tracker.is_half_open()
+    }
+
+    /// How long ago its last packet arrived, to about a millisecond.
+    #[must_use]
+    pub fn idle(&self, now: Time) -> Duration {
+        Duration::from_nanos(u64::from(ticks(now).wrapping_sub(self.seen)) << TICK_BITS)
+    }
+}
+
+/// Packets and bytes, 48 bits each: enough for 280 TB.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    packets: u32,
+    bytes: u32,
+    /// The high 16 bits of both.
+    packets_high: u16,
+    bytes_high: u16,
+}
+
+impl Tally {
+    fn add(&mut self, len: u32) {
+        let (packets, carry) = self.packets.overflowing_add(1);
+        self.packets = packets;
+        self.packets_high = self.packets_high.wrapping_add(u16::from(carry));
+        let (bytes, carry) = self.bytes.overflowing_add(len);
+        self.bytes = bytes;
+        self.bytes_high = self.bytes_high.wrapping_add(u16::from(carry));
+    }
+
+    fn packets(self) -> u64 {
+        u64::from(self.packets_high) << 32 | u64::from(self.packets)
+    }
+
+    fn bytes(self) -> Bytes {
+        Bytes(u64::from(self.bytes_high) << 32 | u64::from(self.bytes))
+    }
+}
+
+/// A tick of the idle clock is `2^20` ns, about a millisecond; 32 bits of them last 52 days.
+const TICK_BITS: u32 = 20;
+
+const fn ticks(now: Time) -> u32 {
+    low_half(now.nanos() >> TICK_BITS)
+}
+
+#[expect(clippy::as_conversions, reason = "the clocks that use it wrap, and are compared as such")]
+const fn low_half(number: u64) -> u32 {
+    number as u32
+}
+
+/// Whether `a` comes before `b`, where numbers wrap (RFC 9293, section 3.4).
+const fn before(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) > u32::MAX / 2
+}

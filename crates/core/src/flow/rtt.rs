@@ -1,0 +1,148 @@
+//! Round-trip times, measured from between the two ends.
+
+use std::time::Duration;
+
+use super::{before, low_half};
+use crate::Time;
+use crate::packet::{TcpFlags, TcpSegment};
+
+/// The two halves of a flow's round-trip time, as far as they are known.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Rtt {
+    /// From the gateway to the LAN host and back.
+    pub near: Option<Duration>,
+    /// From the gateway to the WAN host and back.
+    pub far: Option<Duration>,
+}
+
+impl Rtt {
+    /// End to end; `None` if only one half is known, or neither.
+    #[must_use]
+    pub fn end_to_end(&self) -> Option<Duration> {
+        Some(self.near? + self.far?)
+    }
+}
+
+/// Round trips from the gateway to one host and back.
+///
+/// One at a time is measured: it begins when a segment leaves the gateway, so that no queue of ours
+/// is in it, and ends when what acknowledges it arrives. The handshake is the first of them.
+///
+/// Source: RFC 6298, sections 2 and 3 (smoothing; Karn's algorithm); RFC 7323, section 4.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Half {
+    /// Smoothed round-trip time, in eighths of a microsecond; zero before the first.
+    smoothed: u32,
+    /// Its mean deviation, in quarters of a microsecond.
+    deviation: u32,
+    /// The shortest, in microseconds.
+    shortest: u32,
+    /// The sequence number, or timestamp, that ends the one under way.
+    mark: u32,
+    /// When that began, in microseconds.
+    began: u32,
+    probe: Probe,
+}
+
+/// What is being measured.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Probe {
+    /// Nothing.
+    #[default]
+    None,
+    /// From data to the acknowledgement of `mark`.
+    Data,
+    /// Nothing before an ACK leaves whose timestamp is not `mark`: it is the first with its own.
+    NextTick,
+    /// From an ACK to data that echoes its timestamp `mark`.
+    ///
+    /// Differs: RFC 7323, section 4.1, has only those who send data measure. The gateway wants the
+    /// round trip to the sender of a download too. What that sender waits for itself is then in
+    /// it, so of these only up to twice the smoothed time count.
+    Tick,
+}
+
+impl Half {
+    /// Takes note of a segment that leaves for the host.
+    pub(super) fn on_departure(&mut self, now: Time, segment: &TcpSegment, seen_before: bool) {
+        if segment.sequence_len() > 0 {
+            self.data_leaves(now, segment, seen_before);
+        } else if let Some((value, _)) = segment.timestamps {
+            self.ack_leaves(now, value);
+        }
+    }
+
+    fn data_leaves(&mut self, now: Time, segment: &TcpSegment, seen_before: bool) {
+        if seen_before {
+            // An acknowledgement may now be for either copy (Karn), or wait for this one.
+            self.probe = Probe::None;
+        } else if self.probe != Probe::Data {
+            (self.probe, self.mark, self.began) = (Probe::Data, segment.end_seq(), micros(now));
+        }
+    }
+
+    fn ack_leaves(&mut self, now: Time, timestamp: u32) {
+        match self.probe {
+            Probe::None => (self.probe, self.mark) = (Probe::NextTick, timestamp),
+            Probe::NextTick if timestamp != self.mark => {
+                (self.probe, self.mark, self.began) = (Probe::Tick, timestamp, micros(now));
+            }
+            Probe::NextTick | Probe::Data | Probe::Tick => {}
+        }
+    }
+
+    /// Takes note of a segment that arrives from the host.
+    pub(super) fn on_arrival(&mut self, now: Time, segment: &TcpSegment) {
+        if !segment.flags.any(TcpFlags::ACK) {
+            return;
+        }
+        let span = micros(now).wrapping_sub(self.began).max(1);
+        match self.probe {
+            Probe::Data if !before(segment.ack, self.mark) => self.sample(span),
+            Probe::Tick if segment.payload > 0 => match segment.timestamps {
+                Some((_, echo)) if echo == self.mark => {
+                    if self.smoothed == 0 || span <= self.smoothed / 4 {
+                        self.sample(span);
+                    }
+                }
+                Some((_, echo)) if before(self.mark, echo) => {}
+                _ => return,
+            },
+            _ => return,
+        }
+        self.probe = Probe::None;
+    }
+
+    /// Source: RFC 6298, section 2; scaled so that no fraction is lost.
+    fn sample(&mut self, span: u32) {
+        if span > LONGEST {
+            return;
+        }
+        if self.smoothed == 0 {
+            (self.smoothed, self.deviation, self.shortest) = (span * 8, span * 2, span);
+            return;
+        }
+        let error = span.abs_diff(self.smoothed / 8);
+        self.deviation = self.deviation - self.deviation / 4 + error;
+        self.smoothed = self.smoothed - self.smoothed / 8 + span;
+        self.shortest = self.shortest.min(span);
+    }
+
+    pub(super) fn smoothed(&self) -> Option<Duration> {
+        (self.smoothed != 0).then(|| Duration::from_micros(u64::from(self.smoothed / 8)))
+    }
+
+    pub(super) fn shortest(&self) -> Option<Duration> {
+        (self.smoothed != 0).then(|| Duration::from_micros(u64::from(self.shortest)))
+    }
+}
+
+/// A round trip of more than this, in microseconds, is none.
+///
+/// Source: RFC 6298, section 2.5 (the least upper bound of a retransmission timeout).
+const LONGEST: u32 = 60_000_000;
+
+/// Microseconds, in a clock that wraps after 71 minutes.
+const fn micros(now: Time) -> u32 {
+    low_half(now.nanos() / 1_000)
+}

@@ -1,0 +1,253 @@
+//! The table of flows: bounded, one look-up per packet.
+
+use std::hash::{BuildHasher, Hasher};
+use std::ops::{Index, IndexMut};
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::Flow;
+use crate::Time;
+use crate::packet::{Direction, FlowId, FlowKey, Packet, slot};
+
+/// A flow without a packet for this long is forgotten, whether it was closed or not.
+///
+/// Source: Linux, `TCP_TIMEWAIT_LEN` in `include/net/tcp.h`: what a closed connection is kept for.
+pub const IDLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Flows that are looked at to find one that makes room for another.
+const SAMPLE: usize = 8;
+
+/// Every flow that crosses the gateway, up to a number.
+///
+/// When it is full, a new flow takes the place of one of the next [`SAMPLE`] in turn that its owner
+/// does not keep: of one that is closed or never got an answer if there is one, else of the one
+/// idle for longest. If all of those are kept, the new flow is not tracked.
+#[derive(Debug)]
+pub struct FlowTable {
+    index: HashTable<u32>,
+    slots: Vec<Slot>,
+    seed: FixedState,
+    capacity: usize,
+    free: u32,
+    /// Where the next look for flows to forget begins.
+    hand: usize,
+    untracked: u64,
+}
+
+#[derive(Debug)]
+enum Slot {
+    /// Free, and the next that is.
+    Free(u32),
+    Used(Flow),
+}
+
+const NIL: u32 = u32::MAX;
+
+impl FlowTable {
+    /// A table for up to `capacity` flows; `seed` decides its hashes.
+    #[must_use]
+    pub fn new(capacity: u32, seed: u64) -> Self {
+        Self {
+            index: HashTable::with_capacity(slot(capacity)),
+            slots: Vec::with_capacity(slot(capacity)),
+            seed: FixedState::with_seed(seed),
+            capacity: slot(capacity),
+            free: NIL,
+            hand: 0,
+            untracked: 0,
+        }
+    }
+
+    /// The flow of `packet`, which goes in `direction`.
+    #[must_use]
+    pub fn find(&self, packet: &Packet, direction: Direction) -> Option<FlowId> {
+        let key = upward(packet, direction);
+        let is_it = |&at: &u32| self.slots[slot(at)].flow().is_some_and(|flow| flow.key == key);
+        self.index.find(hash(&self.seed, &key), is_it).copied().map(FlowId)
+    }
+
+    /// Makes a flow for `packet`, which [`find`](Self::find) did not find, and says which had to go
+    /// for it; `None` if there is no room.
+    ///
+    /// `keep` names flows that must not go, such as those with packets waiting.
+    pub fn insert(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        direction: Direction,
+        keep: impl Fn(FlowId, &Flow) -> bool,
+    ) -> Option<Inserted> {
+        let evicted = if self.index.len() < self.capacity {
+            None
+        } else if let Some(victim) = self.victim(now, keep) {
+            Some(self.remove(victim)?)
+        } else {
+            self.untracked += 1;
+            return None;
+        };
+        let key = upward(packet, direction);
+        let id = self.place(Flow::new(now, key));
+        let (slots, seed) = (&self.slots, &self.seed);
+        let rehash = |&at: &u32| slots[slot(at)].flow().map_or(0, |flow| hash(seed, &flow.key));
+        self.index.insert_unique(hash(seed, &key), id.0, rehash);
+        Some(Inserted { id, evicted })
+    }
+
+    /// Looks at the next `budget` places and forgets the flows there that are idle for
+    /// [`IDLE_LIMIT`] and that `keep` does not name; hands each to `gone`.
+    pub fn sweep(
+        &mut self,
+        now: Time,
+        budget: usize,
+        keep: impl Fn(FlowId, &Flow) -> bool,
+        mut gone: impl FnMut(FlowId, Flow),
+    ) {
+        for _ in 0..budget.min(self.slots.len()) {
+            let id = self.advance();
+            let expired =
+                self.get(id).is_some_and(|flow| flow.idle(now) >= IDLE_LIMIT && !keep(id, flow));
+            if expired && let Some(flow) = self.remove(id) {
+                gone(id, flow);
+            }
+        }
+    }
+
+    /// The flow `id`, if there still is one.
+    #[must_use]
+    pub fn get(&self, id: FlowId) -> Option<&Flow> {
+        self.slots.get(slot(id.0))?.flow()
+    }
+
+    /// The flow `id` that `packet`, going in `direction`, belongs to; `None` if it went and its
+    /// place was given to another.
+    pub fn of_packet(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
+        match self.slots.get_mut(slot(packet.flow.0))? {
+            Slot::Used(flow) if flow.key == upward(packet, direction) => Some(flow),
+            _ => None,
+        }
+    }
+
+    /// Every flow.
+    pub fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow)> {
+        (0..).map(FlowId).zip(&self.slots).filter_map(|(id, place)| Some((id, place.flow()?)))
+    }
+
+    /// Flows in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// How often there was no room for a new flow.
+    #[must_use]
+    pub const fn untracked(&self) -> u64 {
+        self.untracked
+    }
+
+    /// Who is to go: of the next few, the one of least use.
+    fn victim(&mut self, now: Time, keep: impl Fn(FlowId, &Flow) -> bool) -> Option<FlowId> {
+        let sample = SAMPLE.min(self.slots.len());
+        let candidates: [FlowId; SAMPLE] =
+            std::array::from_fn(|nth| if nth < sample { self.advance() } else { FlowId::NONE });
+        let flows = candidates.into_iter().filter_map(|id| Some((id, self.get(id)?)));
+        let may_go = flows.filter(|(id, flow)| !keep(*id, flow));
+        may_go.max_by_key(|(_, flow)| (flow.is_spent(), flow.idle(now))).map(|(id, _)| id)
+    }
+
+    /// The next place in turn.
+    fn advance(&mut self) -> FlowId {
+        self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
+        FlowId(u32::try_from(self.hand).unwrap_or(NIL))
+    }
+
+    fn place(&mut self, flow: Flow) -> FlowId {
+        let at = self.free;
+        let Some(place) = self.slots.get_mut(slot(at)) else {
+            self.slots.push(Slot::Used(flow));
+            return FlowId(u32::try_from(self.slots.len() - 1).unwrap_or(NIL));
+        };
+        if let Slot::Free(next) = std::mem::replace(place, Slot::Used(flow)) {
+            self.free = next;
+        }
+        FlowId(at)
+    }
+
+    fn remove(&mut self, id: FlowId) -> Option<Flow> {
+        let hash = hash(&self.seed, &self.get(id)?.key);
+        self.index.find_entry(hash, |&at| at == id.0).ok()?.remove();
+        let freed = std::mem::replace(&mut self.slots[slot(id.0)], Slot::Free(self.free));
+        self.free = id.0;
+        match freed {
+            Slot::Used(flow) => Some(flow),
+            Slot::Free(_) => None,
+        }
+    }
+}
+
+/// A flow that was new to the table.
+#[derive(Debug)]
+pub struct Inserted {
+    /// Its number.
+    pub id: FlowId,
+    /// The flow that had the place before and made room.
+    pub evicted: Option<Flow>,
+}
+
+impl Slot {
+    const fn flow(&self) -> Option<&Flow> {
+        match self {
+            Self::Used(flow) => Some(flow),
+            Self::Free(_) => None,
+        }
+    }
+}
+
+impl Index<FlowId> for FlowTable {
+    type Output = Flow;
+
+    /// Panics if there is no such flow: ask [`get`](FlowTable::get) where it may have gone.
+    fn index(&self, id: FlowId) -> &Flow {
+        match &self.slots[slot(id.0)] {
+            Slot::Used(flow) => flow,
+            Slot::Free(_) => panic!("{id:?} is no flow"),
+        }
+    }
+}
+
+impl IndexMut<FlowId> for FlowTable {
+    fn index_mut(&mut self, id: FlowId) -> &mut Flow {
+        match &mut self.slots[slot(id.0)] {
+            Slot::Used(flow) => flow,
+            Slot::Free(_) => panic!("{id:?} is no flow"),
+        }
+    }
+}
+
+/// The key both directions share: the LAN host is the source.
+const fn upward(packet: &Packet, direction: Direction) -> FlowKey {
+    match direction {
+        Direction::Up => packet.key,
+        Direction::Down => packet.key.reverse(),
+    }
+}
+
+fn hash(seed: &FixedState, key: &FlowKey) -> u64 {
+    let mut hasher = seed.build_hasher();
+    hasher.write_u128(key.src.number());
+    hasher.write_u128(key.dst.number());
+    hasher.write_u16(key.src.port);
+    hasher.write_u16(key.dst.port);
+    hasher.write_u8(key.protocol.0);
+    hasher.finish()
+}
+
+// One million flows cost 170 MB with their place in the index.
+const _: () = assert!(size_of::<Slot>() <= 176);

@@ -1,0 +1,292 @@
+//! What the headers of a TCP connection tell somebody between its ends.
+
+use super::{Arrival, before};
+use crate::packet::{Direction, TcpFlags, TcpSegment};
+
+/// Both directions of a connection, as far as its headers were seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tracker {
+    ends: [End; 2],
+    state: State,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum State {
+    /// Only SYNs were seen, or nothing.
+    #[default]
+    Opening,
+    /// Seen at work.
+    Open,
+    /// Both ends sent FIN, or one RST.
+    Closed,
+}
+
+/// What one end, the sender of a direction, has said.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    /// The sequence number after the highest it sent.
+    next: u32,
+    /// The highest acknowledgement it sent.
+    ack: u32,
+    /// The window field that came with it.
+    window: u16,
+    mss: u16,
+    retransmissions: u16,
+    scale: u8,
+    marks: u8,
+}
+
+/// `scale` of an end that offered none.
+const NO_SCALE: u8 = u8::MAX;
+/// The largest shift there is (RFC 7323, section 2.3).
+const MAX_SCALE: u8 = 14;
+
+/// `next` is known.
+const SENT: u8 = 1;
+/// `ack` is known.
+const ACKED: u8 = 2;
+/// Its SYN was seen.
+const SYN: u8 = 4;
+/// Its FIN was seen.
+const FIN: u8 = 8;
+/// It permits SACK.
+const SACK: u8 = 16;
+/// It offered timestamps.
+const TIMESTAMPS: u8 = 32;
+
+impl Default for End {
+    fn default() -> Self {
+        Self { next: 0, ack: 0, window: 0, mss: 0, retransmissions: 0, scale: NO_SCALE, marks: 0 }
+    }
+}
+
+/// What an ACK tells the sender at the other end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AckKind {
+    /// It may send more: new data is acknowledged, or the window has grown.
+    OpensWindow,
+    /// A duplicate (RFC 5681, section 2; RFC 6675, section 2, for those with SACK blocks).
+    Duplicate,
+    /// Neither, or no ACK at all.
+    Other,
+}
+
+/// How well a flow is known.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Tracking {
+    /// Not TCP, or only one direction crosses the gateway: it can be queued, and that is all.
+    QueueOnly,
+    /// Both directions, but not from the beginning: windows cannot be told.
+    NoWindowScale,
+    /// Both directions, from the SYNs on.
+    Full,
+}
+
+impl Tracking {
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::QueueOnly => "queue-only",
+            Self::NoWindowScale => "no-window-scale",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl Tracker {
+    /// Takes note of a segment on its way in `direction`.
+    pub(super) fn on_arrival(&mut self, segment: &TcpSegment, direction: Direction) -> Arrival {
+        let flags = segment.flags;
+        let connection = flags.any(TcpFlags::SYN)
+            && !flags.any(TcpFlags::ACK)
+            && self.begins(segment, direction);
+        if connection {
+            *self = Self::default();
+        }
+        if flags.any(TcpFlags::RST) {
+            self.reset(segment, direction);
+            return Arrival::PLAIN;
+        }
+        if flags.any(TcpFlags::SYN) {
+            // In a connection at work a SYN is stray (RFC 9293, section 3.10.7.4).
+            if self.state != State::Opening {
+                return Arrival::PLAIN;
+            }
+            self.ends[direction.index()].offer(segment);
+        } else if self.state == State::Opening {
+            self.state = State::Open;
+        }
+        let ack = self.acknowledge(segment, direction);
+        let seen_before = self.ends[direction.index()].send(segment);
+        if self.ends.iter().all(|end| end.has(FIN)) {
+            self.state = State::Closed;
+        }
+        Arrival { ack, connection, seen_before }
+    }
+
+    /// Whether a SYN without ACK begins a connection: it is no repetition, and no other is at work.
+    fn begins(&self, syn: &TcpSegment, direction: Direction) -> bool {
+        let end = &self.ends[direction.index()];
+        match self.state {
+            State::Closed => true,
+            // It had said goodbye; the other end's FIN may have passed elsewhere.
+            State::Open => end.has(FIN),
+            State::Opening if end.has(SENT) => end.next.wrapping_sub(syn.seq) > MAX_SYN,
+            // Not so if the other end's SYN was seen: a simultaneous open.
+            State::Opening => !self.ends[direction.reverse().index()].has(SENT),
+        }
+    }
+
+    /// An RST counts if it is exactly in sequence, as far as that is known.
+    ///
+    /// Source: RFC 5961, section 3.2, and RFC 9293, section 3.10.7.3, for the answer to a SYN.
+    fn reset(&mut self, segment: &TcpSegment, direction: Direction) {
+        let (end, other) = (&self.ends[direction.index()], &self.ends[direction.reverse().index()]);
+        let refuses =
+            segment.flags.any(TcpFlags::ACK) && other.has(SENT) && segment.ack == other.next;
+        let in_sequence = (end.has(SENT) && segment.seq == end.next)
+            || (other.has(ACKED) && segment.seq == other.ack);
+        if refuses || in_sequence || !(end.has(SENT) || other.has(ACKED | SENT)) {
+            self.state = State::Closed;
+        }
+    }
+
+    fn acknowledge(&mut self, segment: &TcpSegment, direction: Direction) -> AckKind {
+        if !segment.flags.any(TcpFlags::ACK) {
+            return AckKind::Other;
+        }
+        let other = self.ends[direction.reverse().index()];
+        let end = &mut self.ends[direction.index()];
+        if end.has(ACKED) && before(segment.ack, end.ack) {
+            return AckKind::Other;
+        }
+        let advances = !end.has(ACKED) || segment.ack != end.ack;
+        let last_window = end.window;
+        end.marks |= ACKED;
+        (end.ack, end.window) = (segment.ack, segment.window);
+        let outstanding = other.has(SENT) && before(end.ack, other.next);
+        let unchanged = segment.window == last_window || segment.has_sack;
+        if advances {
+            AckKind::OpensWindow
+        } else if outstanding && unchanged && segment.sequence_len() == 0 {
+            AckKind::Duplicate
+        } else if segment.window > last_window {
+            AckKind::OpensWindow
+        } else {
+            AckKind::Other
+        }
+    }
+
+    /// How well the connection is known.
+    #[must_use]
+    pub const fn tracking(&self) -> Tracking {
+        let [one, other] = &self.ends;
+        if one.has(SYN) && other.has(SYN) {
+            Tracking::Full
+        } else if one.has(SENT) && other.has(SENT) {
+            Tracking::NoWindowScale
+        } else {
+            Tracking::QueueOnly
+        }
+    }
+
+    /// Both ends have said goodbye, or one has broken it off.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Nothing but SYNs was seen of it.
+    #[must_use]
+    pub fn is_half_open(&self) -> bool {
+        self.state == State::Opening && self.ends.iter().any(|end| end.has(SYN))
+    }
+
+    /// Segments going in `direction` of which some was seen before.
+    pub(super) const fn retransmissions(&self, direction: Direction) -> u16 {
+        self.ends[direction.index()].retransmissions
+    }
+
+    /// The sequence number after the highest sent in `direction`.
+    #[must_use]
+    pub fn next_seq(&self, direction: Direction) -> Option<u32> {
+        let end = &self.ends[direction.index()];
+        end.has(SENT).then_some(end.next)
+    }
+
+    /// The highest acknowledgement sent in `direction`.
+    #[must_use]
+    pub fn ack(&self, direction: Direction) -> Option<u32> {
+        let end = &self.ends[direction.index()];
+        end.has(ACKED).then_some(end.ack)
+    }
+
+    /// Bytes the sender of `direction` was last ready to receive; `None` unless the SYNs of both
+    /// ends told how windows are scaled.
+    #[must_use]
+    pub fn window(&self, direction: Direction) -> Option<u32> {
+        let (end, other) = (&self.ends[direction.index()], &self.ends[direction.reverse().index()]);
+        let scaled =
+            self.state != State::Opening && end.scale != NO_SCALE && other.scale != NO_SCALE;
+        let scale = if scaled { end.scale } else { 0 };
+        (self.tracking() == Tracking::Full).then(|| u32::from(end.window) << scale)
+    }
+
+    /// The largest segment the sender of `direction` offered to receive.
+    #[must_use]
+    pub fn mss(&self, direction: Direction) -> Option<u16> {
+        let end = &self.ends[direction.index()];
+        (end.mss != 0).then_some(end.mss)
+    }
+
+    /// Both ends permit selective acknowledgements (RFC 2018).
+    #[must_use]
+    pub fn uses_sack(&self) -> bool {
+        self.ends.iter().all(|end| end.has(SACK))
+    }
+
+    /// Both ends send timestamps (RFC 7323).
+    #[must_use]
+    pub fn uses_timestamps(&self) -> bool {
+        self.ends.iter().all(|end| end.has(TIMESTAMPS))
+    }
+}
+
+/// Most sequence space a SYN can take, data with it (RFC 7413).
+const MAX_SYN: u32 = 1 << 16;
+
+impl End {
+    const fn has(&self, mark: u8) -> bool {
+        self.marks & mark != 0
+    }
+
+    /// Takes note of what its SYN offers.
+    fn offer(&mut self, syn: &TcpSegment) {
+        self.marks |= SYN;
+        self.mss = syn.mss;
+        self.scale = syn.window_scale.map_or(NO_SCALE, |scale| scale.min(MAX_SCALE));
+        if syn.sack_permitted {
+            self.marks |= SACK;
+        }
+        if syn.timestamps.is_some() {
+            self.marks |= TIMESTAMPS;
+        }
+    }
+
+    /// Takes note of what it sends; says whether some of that was seen before.
+    fn send(&mut self, segment: &TcpSegment) -> bool {
+        let first = !self.has(SENT);
+        let seen_before = !first && segment.sequence_len() > 0 && before(segment.seq, self.next);
+        if first || before(self.next, segment.end_seq()) {
+            self.next = segment.end_seq();
+        }
+        self.marks |= SENT;
+        if segment.flags.any(TcpFlags::FIN) {
+            self.marks |= FIN;
+        }
+        self.retransmissions = self.retransmissions.saturating_add(u16::from(seen_before));
+        seen_before
+    }
+}

@@ -1,0 +1,328 @@
+//! The fields of a filter as people write them.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+use super::Range;
+use super::filter::IPV4;
+
+/// Why a text is no value of a filter's field.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FieldError {
+    /// Neither an address, nor a prefix, nor a range of addresses.
+    #[error(
+        "`{text}` is not an address; write for example \"10.0.0.0/8\", \"10.0.0.1\", \"10.0.0.1-10.0.0.9\" or \"2001:db8::/32\""
+    )]
+    Address {
+        /// What was written.
+        text: String,
+    },
+    /// A prefix that says more than its length allows.
+    #[error(
+        "`{text}` has bits set beyond its prefix; write \"{prefix}\" for all of it, or \"{address}\" for that address alone"
+    )]
+    HostBits {
+        /// What was written.
+        text: String,
+        /// The prefix without those bits.
+        prefix: IpNet,
+        /// The address without its length.
+        address: IpAddr,
+    },
+    /// A range from one family to the other.
+    #[error("`{text}` begins in one address family and ends in the other; write a range for each")]
+    Families {
+        /// What was written.
+        text: String,
+    },
+    /// A range that ends before it begins.
+    #[error("`{text}` ends before it begins; write \"{swapped}\"")]
+    Backwards {
+        /// What was written.
+        text: String,
+        /// The range the other way round.
+        swapped: String,
+    },
+    /// Not a number within the field, nor a name it has.
+    #[error("`{text}` is not {kind}; write {expected}")]
+    Number {
+        /// What was written.
+        text: String,
+        /// What it should be, with its article.
+        kind: &'static str,
+        /// What may be written.
+        expected: &'static str,
+    },
+}
+
+/// Addresses: one, a prefix, or a range, such as `10.0.0.0/8`, `10.0.0.1-10.0.0.9`, `2001:db8::1`.
+///
+/// An IPv6 prefix never means the IPv4 addresses that are mapped into IPv6, so that `::/0` is two
+/// ranges.
+///
+/// # Errors
+///
+/// If it is none of these, or has bits set beyond its prefix, or ends before it begins.
+pub fn addresses(text: &str) -> Result<Vec<Range<u128>>, FieldError> {
+    let wrong = || FieldError::Address { text: text.to_owned() };
+    let (first, last) = if let Some((first, last)) = text.split_once('-') {
+        let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| wrong());
+        (address(first)?, address(last)?)
+    } else if text.contains('/') {
+        let net: IpNet = text.trim().parse().map_err(|_| wrong())?;
+        if net != net.trunc() {
+            let (prefix, address) = (net.trunc(), net.addr());
+            return Err(FieldError::HostBits { text: text.to_owned(), prefix, address });
+        }
+        (net.network(), net.broadcast())
+    } else {
+        let address = text.trim().parse().map_err(|_| wrong())?;
+        (address, address)
+    };
+    if first.is_ipv4() != last.is_ipv4() {
+        return Err(FieldError::Families { text: text.to_owned() });
+    }
+    if first > last {
+        let swapped = format!("{last}-{first}");
+        return Err(FieldError::Backwards { text: text.to_owned(), swapped });
+    }
+    Ok(without_mapped(Range { first: number(first), last: number(last) }))
+}
+
+/// Ports: one or a range, such as `443`, `8000-8080`.
+///
+/// # Errors
+///
+/// If it is neither, or not within 1 to 65535, or ends before it begins.
+pub fn ports(text: &str) -> Result<Range<u16>, FieldError> {
+    range(
+        text,
+        1..=u16::MAX,
+        "a port",
+        "a number from 1 to 65535, or a range such as \"8000-8080\"",
+    )
+}
+
+/// VLAN identifiers: one or a range, such as `100`, `100-199`.
+///
+/// # Errors
+///
+/// If it is neither, or not within 1 to 4094, or ends before it begins.
+pub fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
+    let expected = "a number from 1 to 4094, or a range such as \"100-199\"";
+    range(text, 1..=4094, "a VLAN identifier", expected)
+}
+
+/// A protocol, by its name (in any case) or number, such as `tcp`, `47`.
+///
+/// # Errors
+///
+/// If it is neither a number from 1 to 255 nor a name known here.
+pub fn protocol(text: &str) -> Result<Range<u8>, FieldError> {
+    named(text, &PROTOCOLS, 1..=u8::MAX).ok_or_else(|| FieldError::Number {
+        text: text.to_owned(),
+        kind: "an IP protocol",
+        expected: "a number from 1 to 255, or tcp, udp, icmp, icmpv6, igmp, gre, esp, ah, ospf, sctp, udplite or dccp",
+    })
+}
+
+/// A DS codepoint, by its name (in any case) or number, such as `EF`, `AF11`, `46`.
+///
+/// # Errors
+///
+/// If it is neither a number from 0 to 63 nor a name known here.
+pub fn dscp(text: &str) -> Result<Range<u8>, FieldError> {
+    named(text, &CODEPOINTS, 0..=63).ok_or_else(|| FieldError::Number {
+        text: text.to_owned(),
+        kind: "a DS codepoint",
+        expected: "a number from 0 to 63, or EF, VA, LE, DF, CS0 to CS7 or AF11 to AF43",
+    })
+}
+
+/// Source: the registry of protocol numbers at IANA.
+const PROTOCOLS: [(&str, u8); 12] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("ospf", 89),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+
+/// Source: RFC 2474, section 4.2 (DF, CS); RFC 2597, section 6 (AF); RFC 3246, section 2.7 (EF);
+/// RFC 5865, section 3 (VA); RFC 8622, section 1.2 (LE).
+const CODEPOINTS: [(&str, u8); 24] = [
+    ("df", 0),
+    ("le", 1),
+    ("cs0", 0),
+    ("cs1", 8),
+    ("cs2", 16),
+    ("cs3", 24),
+    ("cs4", 32),
+    ("cs5", 40),
+    ("cs6", 48),
+    ("cs7", 56),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("va", 44),
+    ("ef", 46),
+];
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// `range` without the IPv4 addresses, unless it has no others.
+fn without_mapped(range: Range<u128>) -> Vec<Range<u128>> {
+    let (below, above) = (range.first < IPV4.first, range.last > IPV4.last);
+    let apart = range.last < IPV4.first || range.first > IPV4.last;
+    if apart || !(below || above) {
+        return vec![range];
+    }
+    let below = below.then_some(Range { first: range.first, last: IPV4.first - 1 });
+    let above = above.then_some(Range { first: IPV4.last + 1, last: range.last });
+    below.into_iter().chain(above).collect()
+}
+
+fn range(
+    text: &str,
+    limits: RangeInclusive<u16>,
+    kind: &'static str,
+    expected: &'static str,
+) -> Result<Range<u16>, FieldError> {
+    let number = |text: &str| decimal(text).filter(|number| limits.contains(number));
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (Some(first), Some(last)) = (number(first), number(last)) else {
+        return Err(FieldError::Number { text: text.to_owned(), kind, expected });
+    };
+    if first > last {
+        let swapped = format!("{last}-{first}");
+        return Err(FieldError::Backwards { text: text.to_owned(), swapped });
+    }
+    Ok(Range { first, last })
+}
+
+fn named(text: &str, names: &[(&str, u8)], limits: RangeInclusive<u8>) -> Option<Range<u8>> {
+    let text = text.trim();
+    let by_name = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    let number = by_name.map(|(_, number)| *number).or_else(|| decimal(text))?;
+    limits.contains(&number).then_some(Range { first: number, last: number })
+}
+
+/// A number of digits only: no sign.
+fn decimal<T: FromStr>(text: &str) -> Option<T> {
+    let text = text.trim();
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> u128 {
+        number(text.parse().unwrap())
+    }
+
+    #[test]
+    fn an_address_a_prefix_and_a_range_are_read() {
+        let one = |text| match addresses(text).unwrap().as_slice() {
+            [range] => (range.first, range.last),
+            more => panic!("{more:?}"),
+        };
+        assert_eq!(one("10.0.0.0/8"), (address("10.0.0.0"), address("10.255.255.255")));
+        assert_eq!(one("10.0.0.1"), (address("10.0.0.1"), address("10.0.0.1")));
+        assert_eq!(one("10.0.0.1 - 10.0.0.9"), (address("10.0.0.1"), address("10.0.0.9")));
+        assert_eq!(one("0.0.0.0/0"), (IPV4.first, IPV4.last));
+        assert_eq!(one("2001:db8::/32").1, address("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"));
+    }
+
+    #[test]
+    fn every_ipv6_address_is_not_an_ipv4_address() {
+        let [below, above] = addresses("::/0").unwrap().try_into().unwrap();
+        assert_eq!((below.first, below.last + 1), (0, IPV4.first));
+        assert_eq!((above.first - 1, above.last), (IPV4.last, u128::MAX));
+        assert_eq!(addresses("::ffff:10.0.0.1").unwrap(), addresses("10.0.0.1").unwrap());
+    }
+
+    #[test]
+    fn an_error_says_what_to_write_instead() {
+        let error = |text| addresses(text).unwrap_err().to_string();
+        assert!(
+            error("10.1.2.3/8").contains("write \"10.0.0.0/8\" for all of it, or \"10.1.2.3\"")
+        );
+        assert!(error("2001:db8::1/32").contains("\"2001:db8::/32\""));
+        assert!(error("10.0.0.9-10.0.0.1").contains("write \"10.0.0.1-10.0.0.9\""));
+        assert!(error("10.0.0.1-::1").contains("other"));
+        for text in ["", "10.0.0", "10.0.0.0/33", "host", "1-2-3", "10.0.0.1/", "-", "::/129"] {
+            assert!(error(text).contains("not an address"), "{text}");
+        }
+        assert!(ports("90-80").unwrap_err().to_string().contains("write \"80-90\""));
+        assert!(ports("0").unwrap_err().to_string().contains("from 1 to 65535"));
+    }
+
+    #[test]
+    fn ports_and_vlans_stay_within_their_bounds() {
+        let range = |range: Range<u16>| (range.first, range.last);
+        assert_eq!(range(ports("443").unwrap()), (443, 443));
+        assert_eq!(range(ports("8000-8080").unwrap()), (8000, 8080));
+        assert_eq!(range(ports("1-65535").unwrap()), (1, 65_535));
+        assert_eq!(range(vlans("4094").unwrap()), (4094, 4094));
+        for text in ["", "-", "0", "65536", "+80", "-80", "80-", "http", "1-2-3", "0x50"] {
+            assert!(ports(text).is_err(), "{text}");
+        }
+        assert!(vlans("0").is_err() && vlans("4095").is_err());
+    }
+
+    #[test]
+    fn protocols_and_codepoints_go_by_name_or_number() {
+        let value = |range: Result<Range<u8>, FieldError>| range.unwrap().first;
+        assert_eq!(
+            ["tcp", "UDP", "icmpv6", "47"].map(|text| value(protocol(text))),
+            [6, 17, 58, 47]
+        );
+        let names = ["EF", "AF11", "cs1", "LE", "DF", "AF43", "63", "0"];
+        assert_eq!(names.map(|text| value(dscp(text))), [46, 10, 8, 1, 0, 38, 63, 0]);
+        for text in ["", "0", "256", "http", "-1"] {
+            assert!(protocol(text).is_err(), "{text}");
+        }
+        for text in ["", "64", "AF14", "AF51", "CS8", "BE"] {
+            assert!(dscp(text).is_err(), "{text}");
+        }
+    }
+
+    /// RFC 2597, section 6: the codepoint of AFxy is 8 x + 2 y; RFC 2474: that of CSx is 8 x.
+    #[test]
+    fn assured_forwarding_codepoints_follow_their_rule() {
+        for class in 1..=4u8 {
+            for precedence in 1..=3u8 {
+                let range = dscp(&format!("AF{class}{precedence}")).unwrap();
+                assert_eq!(range.first, 8 * class + 2 * precedence);
+            }
+        }
+        (0..=7u8)
+            .for_each(|class| assert_eq!(dscp(&format!("CS{class}")).unwrap().first, 8 * class));
+    }
+}

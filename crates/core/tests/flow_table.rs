@@ -1,0 +1,105 @@
+//! What is known of flows, and for how long.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use tidegate_core::flow::{FlowTable, Handle, IDLE_LIMIT};
+use tidegate_core::packet::{Direction, Endpoint, FlowId, FlowKey, Member, Protocol};
+use tidegate_core::{Packet, Time};
+
+/// A UDP packet from LAN port `n` to a server.
+fn packet(n: u16) -> Packet {
+    let (src, dst) = (Endpoint::v4([10, 0, 0, 1], n), Endpoint::v4([1, 1, 1, 1], 53));
+    let key = FlowKey { src, dst, protocol: Protocol::UDP };
+    Packet { key, len: 100, ..Packet::default() }
+}
+
+fn answer(n: u16) -> Packet {
+    Packet { key: packet(n).key.reverse(), ..packet(n) }
+}
+
+fn insert(table: &mut FlowTable, now: Time, n: u16) -> FlowId {
+    table.insert(now, &packet(n), Direction::Up, |_, _| false).unwrap().id
+}
+
+#[test]
+fn both_directions_are_one_flow_and_the_way_is_part_of_it() {
+    let mut table = FlowTable::new(10, 1);
+    let id = insert(&mut table, Time::ZERO, 1);
+    assert_eq!(table.find(&packet(1), Direction::Up), Some(id));
+    assert_eq!(table.find(&answer(1), Direction::Down), Some(id));
+    assert_eq!(table.find(&packet(1), Direction::Down), None);
+    assert_eq!(table.find(&packet(2), Direction::Up), None);
+    assert_eq!(table[id].key(Direction::Down), answer(1).key);
+}
+
+#[test]
+fn handles_and_counts_are_kept_for_each_direction() {
+    let mut table = FlowTable::new(10, 1);
+    let id = insert(&mut table, Time::ZERO, 1);
+    let handle = Handle { aggregate: 3, generation: 7, member: Member(9) };
+    table[id].set_handle(Direction::Down, handle);
+    table[id].on_arrival(Time::ZERO, &mut answer(1), Direction::Down);
+    assert_eq!(table[id].handle(Direction::Down), handle);
+    assert_eq!(table[id].handle(Direction::Up), Handle::NONE);
+    assert_eq!(table[id].packets(Direction::Down), 1);
+    assert_eq!(table[id].bytes(Direction::Down).0, 100);
+    assert_eq!(table[id].packets(Direction::Up), 0);
+}
+
+#[test]
+fn a_full_table_forgets_the_flow_idle_for_longest() {
+    let mut table = FlowTable::new(3, 1);
+    let ids = [3, 1, 2].map(|n| insert(&mut table, Time::from_secs(n.into()), n));
+    table[ids[1]].on_arrival(Time::from_secs(4), &mut packet(1), Direction::Up);
+    let inserted =
+        table.insert(Time::from_secs(5), &packet(4), Direction::Up, |_, _| false).unwrap();
+    assert_eq!(inserted.evicted.unwrap().key(Direction::Up), packet(2).key);
+    assert_eq!((table.len(), table.find(&packet(2), Direction::Up)), (3, None));
+    assert_eq!(table.find(&packet(4), Direction::Up), Some(inserted.id));
+}
+
+#[test]
+fn a_full_table_of_flows_that_are_kept_tracks_no_more() {
+    let mut table = FlowTable::new(2, 1);
+    let ids = [1, 2].map(|n| insert(&mut table, Time::ZERO, n));
+    assert!(table.insert(Time::ZERO, &packet(3), Direction::Up, |_, _| true).is_none());
+    assert_eq!((table.untracked(), table.len()), (1, 2));
+    let inserted =
+        table.insert(Time::ZERO, &packet(3), Direction::Up, |id, _| id == ids[0]).unwrap();
+    assert_eq!(inserted.evicted.unwrap().key(Direction::Up), packet(2).key);
+}
+
+#[test]
+fn a_table_for_no_flows_tracks_none() {
+    let mut table = FlowTable::new(0, 1);
+    assert!(table.insert(Time::ZERO, &packet(1), Direction::Up, |_, _| false).is_none());
+    table.sweep(Time::MAX, 10, |_, _| false, |_, _| panic!("there is none"));
+}
+
+#[test]
+fn idle_flows_are_forgotten_a_few_at_a_time_unless_kept() {
+    let mut table = FlowTable::new(10, 1);
+    let ids = [1, 2, 3, 4].map(|n| insert(&mut table, Time::ZERO, n));
+    let late = Time::ZERO + IDLE_LIMIT + Duration::from_millis(2);
+    table[ids[2]].on_arrival(late, &mut packet(3), Direction::Up);
+    let mut gone = Vec::new();
+    table.sweep(late, 2, |_, _| false, |id, _| gone.push(id));
+    assert!(gone.len() <= 2);
+    table.sweep(late, 10, |id, _| id == ids[3], |id, _| gone.push(id));
+    gone.sort_by_key(|id| id.0);
+    assert_eq!(gone, [ids[0], ids[1]]);
+    assert_eq!(table.iter().map(|(id, _)| id).collect::<Vec<_>>(), [ids[2], ids[3]]);
+}
+
+#[test]
+fn a_packet_does_not_belong_to_the_flow_that_took_its_place() {
+    let mut table = FlowTable::new(1, 1);
+    let id = insert(&mut table, Time::ZERO, 1);
+    let old = Packet { flow: id, ..packet(1) };
+    assert!(table.of_packet(&old, Direction::Up).is_some());
+    assert_eq!(insert(&mut table, Time::ZERO, 2), id);
+    assert!(table.of_packet(&old, Direction::Up).is_none());
+    assert!(table.of_packet(&packet(1), Direction::Up).is_none());
+}
