@@ -1,0 +1,17 @@
+//! What end-to-end tests stand on: hosts in network namespaces, real TCP between them, the gateway.
+//!
+//! Everything here is for tests, so what goes wrong panics and says what was going on. Namespaces
+//! and processes are removed when their value is dropped, on a panic too; those of a test that was
+//! killed are removed by the next one.
+
+#![forbid(unsafe_code)]
+
+mod process;
+mod testbed;
+mod traffic;
+mod wait;
+
+pub use process::{Finished, Process, run};
+pub use testbed::{Host, Testbed, program};
+pub use traffic::{Fetch, Outcome, Server};
+pub use wait::{now, pause, until};

@@ -1,0 +1,148 @@
+//! Processes that end with the test, whatever happens.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::wait::until;
+
+/// A process; dropped, it is killed.
+#[derive(Debug)]
+pub struct Process {
+    /// What it is, for messages.
+    name: String,
+    child: Child,
+    output: Lines,
+    errors: Lines,
+    readers: Vec<JoinHandle<()>>,
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub output: String,
+    /// What it wrote to standard error.
+    pub errors: String,
+}
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+impl Process {
+    /// Starts `command`; what it writes is collected.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start(command: &mut Command) -> Self {
+        let name = format!("{command:?}").replace('"', "");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        let (output, errors) = (Lines::default(), Lines::default());
+        let readers =
+            vec![collect(child.stdout.take(), &output), collect(child.stderr.take(), &errors)];
+        Self { name, child, output, errors, readers }
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal, such as `KILL`.
+    ///
+    /// # Panics
+    ///
+    /// If it is gone.
+    pub fn signal(&self, signal: &str) {
+        let kill = format!("kill -{signal} {}", self.id());
+        let status = Command::new("sh").args(["-c", &kill]).status();
+        assert!(status.is_ok_and(|status| status.success()), "no {} to send {signal}", self.name);
+    }
+
+    /// Writes to its standard input, and closes it.
+    ///
+    /// # Panics
+    ///
+    /// If it is gone, or its input has been closed.
+    pub fn feed(&mut self, text: &str) {
+        let input = self.child.stdin.take();
+        let mut input = input.unwrap_or_else(|| panic!("{} has been fed", self.name));
+        let written = input.write_all(text.as_bytes());
+        written.unwrap_or_else(|error| panic!("{} does not read: {error}", self.name));
+    }
+
+    /// The lines it has written to standard output so far.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it has said, for messages.
+    #[must_use]
+    pub fn said(&self) -> String {
+        format!("{}:\n{}\n{}", self.name, joined(&self.output), joined(&self.errors))
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Panics
+    ///
+    /// If it does not end within `limit`.
+    #[must_use]
+    pub fn finish(mut self, limit: Duration) -> Finished {
+        let name = format!("the end of {}", self.name);
+        let status = until(&name, limit, || self.child.try_wait().ok().flatten());
+        for reader in self.readers.drain(..) {
+            // A reader only ends early if the other end is not text.
+            let _ = reader.join();
+        }
+        Finished { status, output: joined(&self.output), errors: joined(&self.errors) }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `command` to its end.
+///
+/// # Panics
+///
+/// If it cannot be started, or fails, or takes longer than `limit`.
+pub fn run(command: &mut Command, limit: Duration) -> String {
+    let name = format!("{command:?}").replace('"', "");
+    let finished = Process::start(command).finish(limit);
+    assert!(finished.status.success(), "{name} failed:\n{}{}", finished.output, finished.errors);
+    finished.output
+}
+
+fn collect(from: Option<impl Read + Send + 'static>, lines: &Lines) -> JoinHandle<()> {
+    let lines = Arc::clone(lines);
+    std::thread::spawn(move || {
+        let Some(from) = from else { return };
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    })
+}
+
+fn joined(lines: &Lines) -> String {
+    lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+}

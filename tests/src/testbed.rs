@@ -1,0 +1,257 @@
+//! Two hosts and what is between them, each in a network namespace of its own.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use std::{env, fs};
+
+use crate::process::run;
+
+/// A host on the LAN, a host on the WAN, and between them a machine with the ports `lan` and `wan`.
+///
+/// The machine in the middle forwards nothing until a test makes it. Both hosts are in one subnet
+/// and send what a wire would carry: whole checksums, no segmentation left to anybody else.
+#[derive(Debug)]
+pub struct Testbed {
+    /// Behind port `lan`.
+    pub lan: Host,
+    /// In the middle.
+    pub middle: Host,
+    /// Behind port `wan`.
+    pub wan: Host,
+    /// For the files of the test.
+    pub folder: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A network namespace.
+#[derive(Clone, Debug)]
+pub struct Host {
+    namespace: String,
+    /// Its IPv4 address, on interface `eth0`.
+    pub v4: IpAddr,
+    /// Its IPv6 address, on interface `eth0`.
+    pub v6: IpAddr,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+}
+
+const PREFIX: &str = "tidegate-e2e-";
+
+/// No system command of a set-up takes this long.
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+
+impl Testbed {
+    /// A test bed, one at a time in a process; `None`, and a word on why, where there can be none.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be set up although namespaces are allowed here.
+    #[must_use]
+    pub fn new() -> Option<Self> {
+        static TURN: Mutex<()> = Mutex::new(());
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        remove_abandoned();
+        let name =
+            format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let host = |part: &str, number| Host::new(format!("{name}-{part}"), number);
+        let (lan, middle, wan) = (host("lan", 1), host("mid", 3), host("wan", 2));
+        if let Err(reason) = try_ip(&format!("netns add {}", lan.namespace)) {
+            skip(&reason);
+            return None;
+        }
+        let folder = env::temp_dir().join(&name);
+        let bed = Self { lan, middle, wan, folder, _turn: turn };
+        fs::create_dir_all(&bed.folder)
+            .unwrap_or_else(|error| panic!("{}: {error}", bed.folder.display()));
+        bed.connect();
+        Some(bed)
+    }
+
+    fn connect(&self) {
+        let middle = &self.middle.namespace;
+        ip(&format!("netns add {middle}"));
+        ip(&format!("netns add {}", self.wan.namespace));
+        self.middle.set("net/ipv6/conf/all/disable_ipv6", "1");
+        self.middle.set("net/ipv6/conf/default/disable_ipv6", "1");
+        for (host, port) in [(&self.lan, "lan"), (&self.wan, "wan")] {
+            let space = &host.namespace;
+            ip(&format!("link add {port} netns {middle} type veth peer name eth0 netns {space}"));
+            let mac = host.mac.map(|byte| format!("{byte:02x}")).join(":");
+            ip(&format!("-n {space} link set eth0 address {mac}"));
+            host.run("ethtool -K eth0 tx off tso off gso on gro on txvlan off");
+            ip(&format!("-n {space} address add {}/24 dev eth0", host.v4));
+            ip(&format!("-n {space} address add {}/64 dev eth0 nodad", host.v6));
+            ip(&format!("-n {space} link set lo up"));
+            ip(&format!("-n {space} link set eth0 up"));
+            ip(&format!("-n {middle} link set {port} up"));
+        }
+    }
+
+    /// Has the kernel forward in the middle, as a plain wire would.
+    pub fn bridge(&self) {
+        let middle = &self.middle.namespace;
+        ip(&format!("-n {middle} link add bridge type bridge"));
+        for port in ["lan", "wan"] {
+            ip(&format!("-n {middle} link set {port} master bridge"));
+        }
+        ip(&format!("-n {middle} link set bridge up"));
+    }
+
+    /// A file of the test with this content.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be written.
+    #[must_use]
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        fs::write(&path, content).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        path
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        for host in [&self.lan, &self.middle, &self.wan] {
+            remove(&host.namespace);
+        }
+        // What is left of it is in the way of nobody.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Host {
+    fn new(namespace: String, number: u8) -> Self {
+        Self {
+            namespace,
+            v4: Ipv4Addr::new(10, 83, 0, number).into(),
+            v6: Ipv6Addr::new(0xfd83, 0, 0, 0, 0, 0, 0, number.into()).into(),
+            mac: [0x02, 0, 0, 0, 0, number],
+        }
+    }
+
+    /// A command that runs `program` on this host.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace]).arg(program.as_ref());
+        command
+    }
+
+    /// Runs a command of plain words on this host, to its end.
+    pub fn run(&self, words: &str) -> String {
+        let mut words = words.split_whitespace();
+        run(self.command(words.next().unwrap_or_default()).args(words), COMMAND_LIMIT)
+    }
+
+    /// Sets a kernel parameter of this host.
+    pub fn set(&self, parameter: &str, value: &str) {
+        let write = format!("echo '{value}' > /proc/sys/{parameter}");
+        run(self.command("sh").args(["-c", &write]), COMMAND_LIMIT);
+    }
+
+    /// Bytes that came in on `interface`, headers included.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such interface.
+    #[must_use]
+    pub fn received_bytes(&self, interface: &str) -> u64 {
+        let text = self.run(&format!("cat /sys/class/net/{interface}/statistics/rx_bytes"));
+        text.trim().parse().unwrap_or_else(|_| panic!("{interface} has received `{text}` bytes"))
+    }
+
+    /// A counter of the TCP stack by its name in `/proc/net/snmp`, such as `RetransSegs`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such counter.
+    #[must_use]
+    pub fn tcp_counter(&self, name: &str) -> u64 {
+        let text = self.run("cat /proc/net/snmp");
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("Tcp: "))
+            .map(|row| row.split_whitespace().collect())
+            .collect();
+        let value = rows.first().and_then(|names| names.iter().position(|each| *each == name));
+        let value = value.and_then(|at| rows.get(1)?.get(at)?.parse().ok());
+        value.unwrap_or_else(|| panic!("no counter {name} in\n{text}"))
+    }
+}
+
+/// The program under test: what `TIDEGATE_BIN` names, or else one built now.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| env::var_os("TIDEGATE_BIN").map_or_else(build, PathBuf::from))
+}
+
+fn build() -> PathBuf {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut command = Command::new(cargo);
+    command.args(["build", "--locked", "--package", "tidegate", "--message-format", "json"]);
+    let said = run(command.current_dir(root), Duration::from_secs(1_200));
+    let messages =
+        said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let executable =
+        messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).last();
+    executable.unwrap_or_else(|| panic!("cargo built no program:\n{said}"))
+}
+
+fn ip(words: &str) {
+    try_ip(words).unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn try_ip(words: &str) -> Result<(), String> {
+    let failed = |why: &str| format!("`ip {words}` failed: {}", why.trim());
+    let output = Command::new("ip").args(words.split_whitespace()).output();
+    let output = output.map_err(|error| failed(&error.to_string()))?;
+    output
+        .status
+        .success()
+        .then_some(())
+        .ok_or_else(|| failed(&String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Says, even where the output of passing tests is not shown, that a test does not run.
+fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    // Nothing is left to do where there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no network namespaces here ({reason})");
+}
+
+/// Removes what tests left behind that were killed.
+fn remove_abandoned() {
+    let Ok(entries) = fs::read_dir("/run/netns") else { return };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    for name in names.collect::<Vec<_>>() {
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            remove(&name);
+        }
+    }
+}
+
+/// Removes a namespace of ours, and what still runs in it.
+fn remove(namespace: &str) {
+    let inside = Command::new("ip").args(["netns", "pids", namespace]).output();
+    let inside = inside.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    for pid in inside.unwrap_or_default().split_whitespace() {
+        // It may end by itself in between.
+        let _ = Command::new("kill").args(["-KILL", pid]).status();
+    }
+    // It may never have come into being: a set-up can fail half-way.
+    let _ = try_ip(&format!("netns delete {namespace}"));
+}

@@ -1,0 +1,124 @@
+//! Real TCP between hosts: the program's own generators, which check every byte.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::process::Process;
+use crate::testbed::{Host, program};
+use crate::wait::until;
+
+/// Serves transfers on a host.
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    port: u16,
+}
+
+/// A transfer under way.
+#[derive(Debug)]
+pub struct Fetch(Process);
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Payload that came across.
+    pub bytes: u64,
+    /// How long it took.
+    pub time: Duration,
+    /// Whether all that was asked for came across.
+    pub complete: bool,
+    /// Whether every byte that came across is what it was.
+    pub intact: bool,
+}
+
+impl Server {
+    /// Serves on `host` at `port`, sending with the congestion control `congestion`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not listen within seconds.
+    #[must_use]
+    pub fn start(host: &Host, port: u16, congestion: &str) -> Self {
+        let mut command = host.command(program());
+        command.args(["traffic", "serve", &format!("[::]:{port}"), "--congestion", congestion]);
+        let mut process = Process::start(&mut command);
+        until("the server to listen", Duration::from_secs(10), || {
+            assert!(process.runs(), "{}", process.said());
+            let listening = format!(":{port:04X} 00000000000000000000000000000000:0000 0A");
+            host.run("cat /proc/net/tcp6").contains(&listening).then_some(())
+        });
+        Self { process, port }
+    }
+
+    /// Fetches from this server at its `address`, on the host `to`; `more` are further words of
+    /// `tidegate traffic fetch`.
+    #[must_use]
+    pub fn fetch(&self, address: IpAddr, to: &Host, more: &[&str]) -> Fetch {
+        let server = SocketAddr::new(address, self.port).to_string();
+        let mut command = to.command(program());
+        command.args(["traffic", "fetch", &server, "--interval", "100 ms"]).args(more);
+        Fetch(Process::start(&mut command))
+    }
+
+    /// What it has said, for messages.
+    #[must_use]
+    pub fn said(&self) -> String {
+        self.process.said()
+    }
+}
+
+impl Fetch {
+    /// Payload that has come across so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let last = self.0.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
+        last.and_then(|progress| progress["bytes"].as_u64()).unwrap_or(0)
+    }
+
+    /// Waits until this much more has come across.
+    ///
+    /// # Panics
+    ///
+    /// If it takes longer than `limit`.
+    pub fn moves_on(&self, more: u64, limit: Duration) {
+        let goal = self.bytes() + more;
+        until(&format!("{more} more bytes of {}", self.0.said()), limit, || {
+            (self.bytes() >= goal).then_some(())
+        });
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    ///
+    /// If it takes longer than `limit`, or has nothing to tell.
+    #[must_use]
+    pub fn finish(self, limit: Duration) -> Outcome {
+        let finished = self.0.finish(limit);
+        let last = finished.output.lines().last().unwrap_or_default();
+        let told = serde_json::from_str::<Value>(last).unwrap_or_default();
+        let number = |name: &str| told[name].as_u64();
+        let flag = |name: &str| told[name].as_bool();
+        let outcome = || {
+            Some(Outcome {
+                bytes: number("bytes")?,
+                time: Duration::from_millis(number("at_ms")?),
+                complete: flag("complete")?,
+                intact: flag("intact")?,
+            })
+        };
+        outcome()
+            .unwrap_or_else(|| panic!("a transfer failed: {}{}", finished.output, finished.errors))
+    }
+}
+
+impl Outcome {
+    /// Payload bits per second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        let bits = u32::try_from(self.bytes / 125).map_or(f64::INFINITY, f64::from);
+        bits * 1_000.0 / self.time.as_secs_f64()
+    }
+}

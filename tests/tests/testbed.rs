@@ -1,0 +1,80 @@
+//! The test bed itself, before anything is said about the gateway with it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tidegate_e2e::{Process, Server, Testbed, now};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[test]
+fn bytes_cross_a_bridge_intact_both_ways_over_ipv4_and_ipv6() {
+    let Some(bed) = Testbed::new() else { return };
+    bed.bridge();
+    let server = Server::start(&bed.wan, 7000, "reno");
+    for address in [bed.wan.v4, bed.wan.v6] {
+        for way in [&["--bytes", "3 MB"][..], &["--bytes", "3 MB", "--upload"]] {
+            let outcome = server.fetch(address, &bed.lan, way).finish(LIMIT);
+            assert!(outcome.complete && outcome.intact, "{address} {way:?}: {outcome:?}");
+            assert_eq!(outcome.bytes, 3_000_000);
+        }
+    }
+    assert!(bed.lan.received_bytes("eth0") > 6_000_000);
+    assert!(bed.wan.tcp_counter("OutSegs") > 1_000);
+}
+
+#[test]
+fn nothing_crosses_where_nobody_forwards() {
+    let Some(bed) = Testbed::new() else { return };
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--time", "1 s"]);
+    assert!(catch_unwind(AssertUnwindSafe(|| fetch.finish(LIMIT))).is_err());
+}
+
+#[test]
+fn a_test_that_panics_leaves_nothing_behind() {
+    let mut left = Vec::new();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let Some(bed) = Testbed::new() else { return };
+        let sleeper = Process::start(bed.middle.command("sleep").arg("1000"));
+        left.push((bed.folder.clone(), sleeper.id()));
+        panic!("as tests do");
+    }));
+    if left.is_empty() {
+        return;
+    }
+    assert!(panicked.is_err());
+    for (folder, pid) in left {
+        assert!(!folder.exists());
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let names = Command::new("ip").args(["netns", "list"]).output().unwrap().stdout;
+        assert!(!String::from_utf8(names).unwrap().contains(&name));
+    }
+}
+
+#[test]
+fn what_a_killed_test_left_is_removed_by_the_next() {
+    let dead = {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    };
+    let abandoned = format!("tidegate-e2e-{dead}-0-lan");
+    let made = Command::new("ip").args(["netns", "add", &abandoned]).status();
+    if made.is_ok_and(|status| status.success()) {
+        drop(Testbed::new());
+        assert!(!Path::new("/run/netns").join(&abandoned).exists());
+    }
+}
+
+#[test]
+fn no_wait_is_endless() {
+    let start = now();
+    let sleeper = Process::start(Command::new("sleep").arg("1000"));
+    let waited = catch_unwind(AssertUnwindSafe(|| sleeper.finish(Duration::from_millis(200))));
+    assert!(waited.is_err());
+    assert!(start.elapsed() < LIMIT);
+}
