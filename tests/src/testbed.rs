@@ -202,10 +202,11 @@ fn build() -> PathBuf {
     let mut command = Command::new(cargo);
     command.args(["build", "--locked", "--package", "tidegate", "--message-format", "json"]);
     let said = run(command.current_dir(root), Duration::from_secs(1_200));
-    let messages =
-        said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let executable =
-        messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).last();
+    let executable = said
+        .lines()
+        .rev()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
     executable.unwrap_or_else(|| panic!("cargo built no program:\n{said}"))
 }
 
