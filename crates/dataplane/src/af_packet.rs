@@ -1,6 +1,8 @@
 //! A port on a packet socket: works on every interface, with offloaded frames, and without root.
 
 mod socket;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::collections::VecDeque;

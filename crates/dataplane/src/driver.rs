@@ -9,19 +9,62 @@ use crate::inbox::{Inbox, Live};
 use crate::port::Port;
 use crate::turn::{send_due, take_in, turn};
 
-/// Tells the kernel that the loop lives; when it does not hear so for a while, frames bypass it.
-pub trait Guard {
-    /// How long the kernel waits for [`beat`](Self::beat) before frames bypass the loop.
-    fn timeout(&self) -> Duration;
+/// Tells the kernel that the loop lives; when it does not hear so for a while, frames go straight
+/// across, past the loop.
+pub trait Heartbeat {
+    /// Silence after which frames go straight across; `None` if nobody listens.
+    fn timeout(&self) -> Option<Duration>;
 
     /// The loop lives.
     fn beat(&mut self, now: Time);
 
-    /// The loop is about to end: from now on frames bypass it.
-    fn let_go(&mut self);
+    /// Sends frames straight across from now on, or through the loop again from the next
+    /// [`beat`](Self::beat) on.
+    fn set_passing(&mut self, passing: bool);
+
+    /// Whether frames were told to go straight across; then what ports receive are copies.
+    fn passing(&self) -> bool;
 }
 
-/// Beats within the timeout of a guard.
+/// Nobody listens, and frames have no other way.
+impl Heartbeat for () {
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    fn beat(&mut self, _now: Time) {}
+
+    fn set_passing(&mut self, _passing: bool) {}
+
+    fn passing(&self) -> bool {
+        false
+    }
+}
+
+/// One that may not be there.
+impl<H: Heartbeat> Heartbeat for Option<H> {
+    fn timeout(&self) -> Option<Duration> {
+        self.as_ref().and_then(H::timeout)
+    }
+
+    fn beat(&mut self, now: Time) {
+        if let Some(heartbeat) = self {
+            heartbeat.beat(now);
+        }
+    }
+
+    fn set_passing(&mut self, passing: bool) {
+        if let Some(heartbeat) = self {
+            heartbeat.set_passing(passing);
+        }
+    }
+
+    fn passing(&self) -> bool {
+        self.as_ref().is_some_and(H::passing)
+    }
+}
+
+/// Beats within the timeout of a heartbeat.
 const BEATS: u32 = 4;
 
 /// How a loop behaves.
@@ -45,38 +88,41 @@ impl Default for Options {
 
 /// A machine, its ports, and what comes in besides packets.
 #[expect(missing_debug_implementations, reason = "ports and machines need not have one")]
-pub struct Driver<M> {
+pub struct Driver<M, H = ()> {
     machine: M,
     ports: Vec<Box<dyn Port>>,
-    guard: Option<Box<dyn Guard>>,
-    inbox: Inbox<M>,
+    heartbeat: H,
+    inbox: Inbox<M, H>,
     options: Options,
     grid: Grid,
-    /// When the guard last heard from us.
+    /// When the last beat was.
     beat: Option<Time>,
     hangs: u64,
 }
 
-impl<M: Machine> Driver<M> {
+impl<M: Machine, H: Heartbeat> Driver<M, H> {
     /// A loop that drives `machine` between `ports`, whose numbers are their places.
     #[must_use]
     pub fn new(
         machine: M,
         ports: Vec<Box<dyn Port>>,
-        guard: Option<Box<dyn Guard>>,
-        inbox: Inbox<M>,
+        heartbeat: H,
+        inbox: Inbox<M, H>,
         options: Options,
     ) -> Self {
         let grid = Grid::default();
-        Self { machine, ports, guard, inbox, options, grid, beat: None, hangs: 0 }
+        Self { machine, ports, heartbeat, inbox, options, grid, beat: None, hangs: 0 }
     }
 
-    /// Runs until told to stop, and sends what is held; gives back the machine and the ports.
-    pub fn run(mut self, clock: &mut dyn Clock) -> (M, Vec<Box<dyn Port>>) {
+    /// Runs until told to stop, and sends what is held; gives back all it was made of.
+    pub fn run(mut self, clock: &mut dyn Clock) -> (M, Vec<Box<dyn Port>>, H) {
         loop {
             let now = clock.now();
-            self.keep_alive(now);
-            let turn = turn(&mut self.machine, &mut self.ports, now);
+            let turn = if self.keep_alive(now) {
+                turn(&mut self.machine, &mut self.ports, now)
+            } else {
+                send_due(&mut self.machine, &mut self.ports, now)
+            };
             self.grid.count(now, turn.sent, &self.options);
             let due = turn.wait.map(|wait| match wait {
                 Duration::ZERO => now,
@@ -89,54 +135,54 @@ impl<M: Machine> Driver<M> {
             }
         }
         self.close(clock);
-        (self.machine, self.ports)
+        (self.machine, self.ports, self.heartbeat)
     }
 
     fn serve(&mut self, now: Time) -> bool {
         self.inbox.serve(&mut Live {
             machine: &mut self.machine,
             ports: &mut self.ports,
+            heartbeat: &mut self.heartbeat,
             now,
             hangs: self.hangs,
         })
     }
 
-    /// Beats when it is time; after a hang, first drops what has become too old: the kernel has
-    /// long sent the rest of those flows past us.
-    fn keep_alive(&mut self, now: Time) {
-        let Some(guard) = &mut self.guard else { return };
+    /// Beats when it is time; says whether what arrives is ours to forward. What arrived while
+    /// frames went straight across is dropped: it has been sent, or what came after it has.
+    fn keep_alive(&mut self, now: Time) -> bool {
+        let Some(timeout) = self.heartbeat.timeout() else { return true };
+        let passing = self.heartbeat.passing();
         let silence = self.beat.map(|beat| now.since(beat));
-        if silence.is_some_and(|silence| silence < guard.timeout() / BEATS) {
-            return;
-        }
-        if silence.is_none_or(|silence| silence > guard.timeout()) {
-            self.hangs += u64::from(silence.is_some());
+        let hung = silence.is_some_and(|silence| silence >= timeout);
+        if passing || hung || self.beat.is_none() {
+            self.hangs += u64::from(hung);
             for port in &mut self.ports {
                 port.drop_arrived(self.machine.pool());
             }
+            self.beat = None;
         }
-        guard.beat(now);
-        self.beat = Some(now);
+        if !passing && silence.is_none_or(|silence| silence >= timeout / BEATS) {
+            self.heartbeat.beat(now);
+            self.beat = Some(now);
+        }
+        !passing
     }
 
     fn next_beat(&self) -> Option<Time> {
-        let guard = self.guard.as_ref()?;
-        self.beat.map(|beat| beat + guard.timeout() / BEATS)
+        Some(self.beat? + self.heartbeat.timeout()? / BEATS)
     }
 
-    /// Lets frames bypass us, takes in those that came before, and sends what is held.
+    /// Sends frames straight across, takes in those that came before, and sends what is held.
     fn close(&mut self, clock: &mut dyn Clock) {
-        if let Some(guard) = &mut self.guard {
-            guard.let_go();
-        }
         let deadline = clock.now() + self.options.drain;
-        let mut arriving = LAST_BURSTS;
+        if !self.heartbeat.passing() {
+            self.take_in_all(clock.now());
+            self.heartbeat.set_passing(true);
+            take_in(&mut self.machine, &mut self.ports, clock.now());
+        }
         loop {
             let now = clock.now();
-            while arriving > 0 && take_in(&mut self.machine, &mut self.ports, now).0 {
-                arriving -= 1;
-            }
-            arriving = 0;
             let turn = send_due(&mut self.machine, &mut self.ports, now);
             if self.machine.pool().in_use() == 0 || now >= deadline {
                 return;
@@ -144,6 +190,15 @@ impl<M: Machine> Driver<M> {
             let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait));
             if clock.wait(Some(until), &mut std::iter::empty(), self.inbox.bell()) {
                 self.serve(clock.now());
+            }
+        }
+    }
+
+    fn take_in_all(&mut self, now: Time) {
+        for _ in 0..LAST_BURSTS {
+            let (more, _) = take_in(&mut self.machine, &mut self.ports, now);
+            if !more {
+                break;
             }
         }
     }

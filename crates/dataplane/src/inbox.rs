@@ -12,36 +12,38 @@ use crate::port::Port;
 
 /// What a command sees: everything the loop has, at one instant.
 #[expect(missing_debug_implementations, reason = "ports and machines need not have one")]
-pub struct Live<'a, M> {
+pub struct Live<'a, M, H = ()> {
     /// The machine.
     pub machine: &'a mut M,
     /// Its ports, in the order of their numbers.
     pub ports: &'a mut [Box<dyn Port>],
+    /// What tells the kernel that the loop lives.
+    pub heartbeat: &'a mut H,
     /// The present.
     pub now: Time,
     /// How often the loop came back so late that what had arrived was too old to send.
     pub hangs: u64,
 }
 
-type Command<M> = Box<dyn FnOnce(&mut Live<'_, M>) + Send>;
+type Command<M, H> = Box<dyn FnOnce(&mut Live<'_, M, H>) + Send>;
 
 /// What the loop is sent.
-enum Message<M> {
-    Run(Command<M>),
+enum Message<M, H> {
+    Run(Command<M, H>),
     Stop,
 }
 
 /// The way into a loop, from any thread.
 #[expect(missing_debug_implementations, reason = "commands have none")]
-pub struct Remote<M> {
-    messages: Sender<Message<M>>,
+pub struct Remote<M, H = ()> {
+    messages: Sender<Message<M, H>>,
     bell: Arc<OwnedFd>,
 }
 
 /// The loop's end of the ways into it.
 #[expect(missing_debug_implementations, reason = "commands have none")]
-pub struct Inbox<M> {
-    messages: Receiver<Message<M>>,
+pub struct Inbox<M, H = ()> {
+    messages: Receiver<Message<M, H>>,
     bell: Arc<OwnedFd>,
 }
 
@@ -55,7 +57,7 @@ pub struct Stopped;
 /// # Errors
 ///
 /// When the process has no file descriptor left.
-pub fn inbox<M>() -> io::Result<(Remote<M>, Inbox<M>)> {
+pub fn inbox<M, H>() -> io::Result<(Remote<M, H>, Inbox<M, H>)> {
     let (sender, receiver) = mpsc::channel();
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
@@ -64,7 +66,7 @@ pub fn inbox<M>() -> io::Result<(Remote<M>, Inbox<M>)> {
     Ok((Remote { messages: sender, bell: bell.clone() }, Inbox { messages: receiver, bell }))
 }
 
-impl<M> Remote<M> {
+impl<M, H> Remote<M, H> {
     /// Has the loop run `command` between two turns.
     ///
     /// # Errors
@@ -72,7 +74,7 @@ impl<M> Remote<M> {
     /// [`Stopped`] if the loop is no longer there.
     pub fn post(
         &self,
-        command: impl FnOnce(&mut Live<'_, M>) + Send + 'static,
+        command: impl FnOnce(&mut Live<'_, M, H>) + Send + 'static,
     ) -> Result<(), Stopped> {
         self.send(Message::Run(Box::new(command)))
     }
@@ -84,7 +86,7 @@ impl<M> Remote<M> {
     /// [`Stopped`] if the loop is no longer there to answer.
     pub fn ask<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Live<'_, M>) -> R + Send + 'static,
+        question: impl FnOnce(&mut Live<'_, M, H>) -> R + Send + 'static,
     ) -> Result<R, Stopped> {
         let (sender, answer) = mpsc::sync_channel(1);
         self.post(move |live| drop(sender.send(question(live))))?;
@@ -100,7 +102,7 @@ impl<M> Remote<M> {
         self.send(Message::Stop)
     }
 
-    fn send(&self, message: Message<M>) -> Result<(), Stopped> {
+    fn send(&self, message: Message<M, H>) -> Result<(), Stopped> {
         self.messages.send(message).map_err(|_| Stopped)?;
         let one = 1_u64.to_ne_bytes();
         // SAFETY: writes the eight bytes of `one`. The only way to fail is a count that is full,
@@ -110,20 +112,20 @@ impl<M> Remote<M> {
     }
 }
 
-impl<M> Clone for Remote<M> {
+impl<M, H> Clone for Remote<M, H> {
     fn clone(&self) -> Self {
         Self { messages: self.messages.clone(), bell: self.bell.clone() }
     }
 }
 
-impl<M> Inbox<M> {
+impl<M, H> Inbox<M, H> {
     /// What can be read when there is something for [`serve`](Self::serve).
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
     /// Runs the commands that were sent; says whether the loop is to go on.
-    pub(crate) fn serve(&self, live: &mut Live<'_, M>) -> bool {
+    pub(crate) fn serve(&self, live: &mut Live<'_, M, H>) -> bool {
         let mut count = [0_u8; 8];
         // SAFETY: reads at most eight bytes into `count`. Nothing to read is fine.
         unsafe { libc::read(self.bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };

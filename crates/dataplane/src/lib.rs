@@ -20,7 +20,7 @@ mod vnet;
 pub use af_packet::AfPacket;
 pub use bare::Bare;
 pub use clock::{Clock, Monotonic};
-pub use driver::{Driver, Guard, Options};
+pub use driver::{Driver, Heartbeat, Options};
 pub use inbox::{Inbox, Live, Remote, Stopped, inbox};
 pub use interface::{Interface, InterfaceError};
 pub use memory::{Frame, PacketMemory};

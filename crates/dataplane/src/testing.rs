@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, Reason, Time};
 
 use crate::clock::Clock;
-use crate::driver::{Driver, Guard, Options};
+use crate::driver::{Driver, Heartbeat, Options};
 use crate::inbox::{Remote, inbox};
 use crate::port::{Port, PortCounters};
 
@@ -33,28 +34,42 @@ pub struct Played<M> {
     pub counters: Vec<PortCounters>,
 }
 
-/// Runs the loop with `machine` on a clock that jumps from event to event, from zero until `end`;
-/// `scripts` says what arrives at each port and when, in order of time.
+/// What happens to a loop.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// What arrives at each port and when, in order of time.
+    pub arrivals: Vec<Vec<(Time, Packet)>>,
+    /// A time within which the loop does not come back, if it sleeps then.
+    pub hang: Option<Range<Time>>,
+    /// When it is told to stop.
+    pub end: Time,
+}
+
+/// Runs the loop with `machine` through `script`, on a clock that jumps from event to event.
 ///
 /// # Errors
 ///
 /// When the process has no file descriptor left.
-pub fn play<M: Machine>(
+pub fn play<M: Machine, H: Heartbeat>(
     machine: M,
-    scripts: Vec<Vec<(Time, Packet)>>,
-    guard: Option<Box<dyn Guard>>,
+    script: Script,
+    heartbeat: H,
     options: Options,
-    end: Time,
 ) -> io::Result<Played<M>> {
     let (remote, inbox) = inbox()?;
-    let mut clock = JumpingClock::new(&scripts, end, remote);
-    let departures: Vec<_> = scripts.iter().map(|_| Rc::default()).collect();
-    let port = |(script, departures): (Vec<_>, &Departures)| -> Box<dyn Port> {
-        Box::new(ScriptedPort::new(&clock, script, departures.clone()))
-    };
-    let ports = scripts.into_iter().zip(&departures).map(port).collect();
-    let driver = Driver::new(machine, ports, guard, inbox, options);
-    let (machine, ports) = driver.run(&mut clock);
+    let mut clock = JumpingClock::new(&script, remote);
+    let departures: Vec<Departures> = script.arrivals.iter().map(|_| Rc::default()).collect();
+    let mut ports: Vec<Box<dyn Port>> = Vec::new();
+    for (arrivals, departures) in script.arrivals.into_iter().zip(&departures) {
+        ports.push(Box::new(ScriptedPort {
+            now: clock.now.clone(),
+            arrivals: arrivals.into(),
+            departures: departures.clone(),
+            counters: PortCounters::default(),
+        }));
+    }
+    let driver = Driver::new(machine, ports, heartbeat, inbox, options);
+    let (machine, ports, _) = driver.run(&mut clock);
     Ok(Played {
         machine,
         departures: departures.iter().map(|departures| departures.take()).collect(),
@@ -65,25 +80,25 @@ pub fn play<M: Machine>(
 type Departures = Rc<RefCell<Vec<Departure>>>;
 
 /// A clock that is at once where it is waited for.
-#[expect(missing_debug_implementations, reason = "commands have none")]
-pub struct JumpingClock<M> {
+struct JumpingClock<M, H> {
     now: Rc<Cell<Time>>,
     /// Arrivals to come, latest first.
     arrivals: Vec<Time>,
+    hang: Option<Range<Time>>,
     end: Time,
-    remote: Remote<M>,
+    remote: Remote<M, H>,
 }
 
-impl<M> JumpingClock<M> {
-    /// A clock at zero that stops the loop at `end`.
-    fn new(scripts: &[Vec<(Time, Packet)>], end: Time, remote: Remote<M>) -> Self {
-        let mut arrivals: Vec<_> = scripts.iter().flatten().map(|(at, _)| *at).collect();
+impl<M, H> JumpingClock<M, H> {
+    /// A clock at zero that stops the loop at the end of `script`.
+    fn new(script: &Script, remote: Remote<M, H>) -> Self {
+        let mut arrivals: Vec<_> = script.arrivals.iter().flatten().map(|(at, _)| *at).collect();
         arrivals.sort_unstable_by(|a, b| b.cmp(a));
-        Self { now: Rc::default(), arrivals, end, remote }
+        Self { now: Rc::default(), arrivals, hang: script.hang.clone(), end: script.end, remote }
     }
 }
 
-impl<M> Clock for JumpingClock<M> {
+impl<M, H> Clock for JumpingClock<M, H> {
     fn now(&mut self) -> Time {
         self.now.get()
     }
@@ -99,7 +114,10 @@ impl<M> Clock for JumpingClock<M> {
             self.arrivals.pop();
         }
         let next = self.arrivals.last().copied().into_iter().chain(until).min();
-        let next = next.unwrap_or(Time::MAX).max(now);
+        let mut next = next.unwrap_or(Time::MAX).max(now);
+        if let Some(hang) = self.hang.take_if(|hang| hang.contains(&next)) {
+            next = hang.end;
+        }
         if now < self.end && next >= self.end {
             self.now.set(self.end);
             return self.remote.stop().is_ok();
@@ -110,22 +128,16 @@ impl<M> Clock for JumpingClock<M> {
 }
 
 /// A port at which packets arrive by a script, and whose departures are recorded.
-#[derive(Debug)]
-pub struct ScriptedPort {
+struct ScriptedPort {
     now: Rc<Cell<Time>>,
-    script: VecDeque<(Time, Packet)>,
+    arrivals: VecDeque<(Time, Packet)>,
     departures: Departures,
     counters: PortCounters,
 }
 
 impl ScriptedPort {
-    fn new<M>(clock: &JumpingClock<M>, script: Vec<(Time, Packet)>, to: Departures) -> Self {
-        let counters = PortCounters::default();
-        Self { now: clock.now.clone(), script: script.into(), departures: to, counters }
-    }
-
     fn next(&mut self, now: Time) -> Option<Packet> {
-        let (_, packet) = self.script.pop_front_if(|(at, _)| *at <= now)?;
+        let (_, packet) = self.arrivals.pop_front_if(|(at, _)| *at <= now)?;
         Some(Packet { arrived: now, ..packet })
     }
 }

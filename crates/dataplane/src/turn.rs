@@ -25,12 +25,17 @@ pub struct Turn {
     pub sent: u32,
 }
 
-/// Takes in what arrived at `ports`, a bounded number from each, and sends what may leave.
+/// Sends what may leave, takes in what arrived at `ports`, a bounded number from each, and sends
+/// what may leave because of that.
+///
+/// What was due by `now` leaves before anything that arrived is taken in, as if the loop had come
+/// back in time.
 pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
+    let due = drain(machine, ports, now);
     let (more, taken) = take_in(machine, ports, now);
     let turn = send_due(machine, ports, now);
     let wait = if more { Some(Duration::ZERO) } else { turn.wait };
-    Turn { wait, sent: taken + turn.sent }
+    Turn { wait, sent: due + taken + turn.sent }
 }
 
 /// Sends what may leave, and takes nothing in.

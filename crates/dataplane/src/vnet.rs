@@ -42,6 +42,13 @@ impl VnetHeader {
         if self.gso_type == GSO_NONE { None } else { Some(self.gso_size) }
     }
 
+    /// The header of a TCP super-packet over IPv4, in frames of `size` bytes of payload.
+    #[cfg(test)]
+    pub(crate) const fn for_tcp(size: u16) -> Self {
+        let flags = NEEDS_CSUM;
+        Self { flags, gso_type: 1, hdr_len: 66, gso_size: size, csum_start: 34, csum_offset: 16 }
+    }
+
     /// The header after `bytes` more were put in front of the network header.
     #[must_use]
     pub(crate) const fn moved_by(self, bytes: u16) -> Self {
@@ -67,14 +74,7 @@ mod tests {
         let plain = VnetHeader { flags: 2, ..VnetHeader::default() };
         assert_eq!(plain.moved_by(4), plain);
         assert_eq!(plain.to_send(), VnetHeader::default());
-        let partial = VnetHeader {
-            flags: NEEDS_CSUM,
-            gso_type: 1,
-            hdr_len: 66,
-            gso_size: 1_448,
-            csum_start: 34,
-            csum_offset: 16,
-        };
+        let partial = VnetHeader::for_tcp(1_448);
         assert_eq!(partial.moved_by(4).checksum_span(), Some((38, 54)));
         assert_eq!((partial.moved_by(4).hdr_len, partial.segment_size()), (70, Some(1_448)));
     }

@@ -110,7 +110,7 @@ impl Network {
         Some(Self { client, gateway, server })
     }
 
-    /// Forwards between the ports until the guard is dropped.
+    /// Forwards between the ports until the answer is dropped.
     pub(crate) fn forward(&self) -> Forwarding {
         let (sender, ready) = mpsc::channel();
         let thread = self.gateway.spawn(move || {
@@ -120,9 +120,9 @@ impl Network {
             };
             let ports = vec![open("p0"), open("p1")];
             let (remote, inbox) = inbox().unwrap();
-            let driver = Driver::new(Watch::new(), ports, None, inbox, Options::default());
+            let driver = Driver::new(Watch::new(), ports, (), inbox, Options::default());
             sender.send(remote).unwrap();
-            let (mut machine, _) = driver.run(&mut Monotonic::start());
+            let (mut machine, ..) = driver.run(&mut Monotonic::start());
             assert_eq!(machine.pool().in_use(), 0, "a packet was forgotten");
         });
         Forwarding { remote: ready.recv().unwrap(), thread: Some(thread) }

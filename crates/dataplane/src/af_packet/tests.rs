@@ -1,0 +1,251 @@
+//! The port over a socket that answers what the test wants.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+
+use proptest::prelude::*;
+use tidegate_core::{Packet, PacketId, PacketPool, Reason, Time};
+
+use super::socket::{Arrival, Socket};
+use super::{ATTEMPTS, BATCH, PacketPort};
+use crate::memory::{Frame, PacketMemory};
+use crate::vnet::VnetHeader;
+
+/// A socket whose answers are laid out in advance; without one it has nothing, and takes anything.
+#[derive(Default)]
+struct Fake {
+    /// What arrives, by system call: frames of the bytes 0, 1, 2 and so on, or an error number.
+    arriving: RefCell<VecDeque<Result<Vec<Arrival>, i32>>>,
+    /// What becomes of the calls to send: most frames it takes, or an error number.
+    sending: RefCell<VecDeque<Result<usize, i32>>>,
+    /// First byte of each frame that was sent.
+    sent: RefCell<Vec<u8>>,
+    calls: RefCell<u32>,
+}
+
+impl Socket for Fake {
+    fn receive(
+        &self,
+        memory: &PacketMemory,
+        into: &[PacketId],
+        headroom: usize,
+        arrivals: &mut Vec<Arrival>,
+    ) -> io::Result<()> {
+        *self.calls.borrow_mut() += 1;
+        let answer = self.arriving.borrow_mut().pop_front().unwrap_or(Err(libc::EAGAIN));
+        let received = answer.map_err(io::Error::from_raw_os_error)?;
+        for (arrival, packet) in received.into_iter().zip(into) {
+            let mut buffer = memory.buffer_mut(packet);
+            buffer[headroom..][..60].iter_mut().zip(0..).for_each(|(byte, n)| *byte = n);
+            arrivals.push(Arrival { len: 60, ..arrival });
+        }
+        Ok(())
+    }
+
+    fn discard(&self) -> io::Result<usize> {
+        let answer = self.arriving.borrow_mut().pop_front().unwrap_or(Err(libc::EAGAIN));
+        answer.map(|frames| frames.len()).map_err(io::Error::from_raw_os_error)
+    }
+
+    fn send(&self, memory: &PacketMemory, frames: &[(PacketId, u32)]) -> io::Result<usize> {
+        let answer = self.sending.borrow_mut().pop_front().unwrap_or(Ok(usize::MAX));
+        let taken = answer.map_err(io::Error::from_raw_os_error)?.min(frames.len()).min(BATCH);
+        let first = |(packet, len): &(PacketId, u32)| memory.bytes(packet, *len)[0];
+        self.sent.borrow_mut().extend(frames[..taken].iter().map(first));
+        Ok(taken)
+    }
+
+    fn overflows(&self) -> u64 {
+        1
+    }
+}
+
+struct Bench {
+    port: PacketPort<Fake>,
+    pool: PacketPool,
+}
+
+impl Bench {
+    fn new(buffers: u32) -> Self {
+        let memory = PacketMemory::new(buffers, PacketMemory::SMALLEST).unwrap();
+        let port = PacketPort::new(Fake::default(), memory);
+        Self { port, pool: PacketPool::with_capacity(buffers) }
+    }
+
+    fn arriving(&mut self, answers: impl IntoIterator<Item = Result<Vec<Arrival>, i32>>) {
+        *self.port.socket.arriving.borrow_mut() = answers.into_iter().collect();
+    }
+
+    fn sending(&mut self, answers: impl IntoIterator<Item = Result<usize, i32>>) {
+        *self.port.socket.sending.borrow_mut() = answers.into_iter().collect();
+    }
+
+    /// Hands over frames that begin with 0, 1, 2 and so on.
+    fn send(&mut self, frames: u8) {
+        for first in 0..frames {
+            let packet = self.pool.insert(Packet { len: 60, ..Packet::default() }).unwrap();
+            self.port.memory.set_frame(&packet, Frame::default());
+            self.port.memory.bytes_mut(&packet, 60)[0] = first;
+            self.port.send(&mut self.pool, packet);
+        }
+        self.port.flush(&mut self.pool);
+    }
+
+    fn receive(&mut self) -> Option<PacketId> {
+        self.port.receive(&mut self.pool, Time::ZERO)
+    }
+}
+
+#[test]
+fn frames_the_interface_has_no_room_for_wait_and_keep_their_order() {
+    let mut bench = Bench::new(8);
+    bench.sending([Ok(2), Err(libc::ENOBUFS), Err(libc::EAGAIN), Ok(1)]);
+    bench.send(4);
+    assert_eq!((bench.port.outgoing.len(), bench.pool.in_use()), (2, 2));
+    bench.port.flush(&mut bench.pool);
+    bench.port.flush(&mut bench.pool);
+    assert_eq!(*bench.port.socket.sent.borrow(), [0, 1, 2, 3]);
+    let counters = bench.port.counters();
+    assert_eq!((counters.sent, counters.sent_bytes, counters.send_errors), (4, 240, 2));
+    assert_eq!((counters.drops.total(), bench.pool.in_use()), (0, 0));
+}
+
+#[test]
+fn a_frame_the_interface_never_has_room_for_does_not_hold_up_the_rest() {
+    let mut bench = Bench::new(8);
+    bench.sending((0..ATTEMPTS).map(|_| Err(libc::ENOBUFS)));
+    bench.send(2);
+    (1..ATTEMPTS).for_each(|_| bench.port.flush(&mut bench.pool));
+    assert_eq!(*bench.port.socket.sent.borrow(), [1]);
+    assert_eq!(bench.port.counters().drops.of(Reason::Refused), 1);
+}
+
+#[test]
+fn a_frame_longer_than_the_way_out_is_dropped_and_the_next_is_sent() {
+    let mut bench = Bench::new(8);
+    bench.sending([Ok(1), Err(libc::EMSGSIZE), Ok(1), Err(libc::ENETDOWN)]);
+    bench.send(4);
+    assert_eq!(*bench.port.socket.sent.borrow(), [0, 2]);
+    let drops = bench.port.counters().drops;
+    assert_eq!((drops.of(Reason::TooLong), drops.of(Reason::Refused), drops.total()), (1, 1, 2));
+    assert_eq!(bench.pool.in_use(), 0);
+}
+
+#[test]
+fn a_tag_beside_the_frame_is_put_back_behind_the_addresses() {
+    let mut bench = Bench::new(8);
+    let tag = Arrival { tag: Some([0x88a8, 0xa064]), ..Arrival::default() };
+    bench.arriving([Ok(vec![tag, Arrival::default()])]);
+    let tagged = bench.receive().unwrap();
+    let mut expected: Vec<u8> = (0..60).collect();
+    assert_eq!(bench.pool[&tagged].len, 64);
+    expected.splice(12..12, [0x88, 0xa8, 0xa0, 0x64]);
+    assert_eq!(*bench.port.memory.bytes(&tagged, 64), expected);
+    let plain = bench.receive().unwrap();
+    assert_eq!(*bench.port.memory.bytes(&plain, 60), (0..60).collect::<Vec<u8>>());
+    bench.pool.release(tagged);
+    bench.pool.release(plain);
+}
+
+#[test]
+fn a_frame_longer_than_a_buffer_is_dropped_and_counted() {
+    let mut bench = Bench::new(8);
+    let truncated = Arrival { truncated: true, ..Arrival::default() };
+    bench.arriving([Ok(vec![truncated, Arrival::default()])]);
+    let whole = bench.receive().unwrap();
+    assert_eq!(bench.port.counters().drops.of(Reason::TooLong), 1);
+    assert_eq!((bench.port.counters().received, bench.pool.in_use()), (1, 1));
+    bench.pool.release(whole);
+}
+
+#[test]
+fn after_part_of_a_batch_the_socket_is_not_asked_again_in_the_same_turn() {
+    let mut bench = Bench::new(64);
+    bench.arriving([Ok(vec![Arrival::default()]), Ok(vec![Arrival::default(); BATCH])]);
+    let first = bench.receive().unwrap();
+    assert!(bench.receive().is_none());
+    assert_eq!(*bench.port.socket.calls.borrow(), 1);
+    let rest: Vec<_> = std::iter::from_fn(|| bench.receive()).collect();
+    // After a whole batch it is asked again, and after its answer not a second time.
+    assert_eq!((rest.len(), *bench.port.socket.calls.borrow()), (BATCH, 3));
+    rest.into_iter().chain([first]).for_each(|packet| bench.pool.release(packet));
+}
+
+#[test]
+fn an_error_is_counted_and_does_not_end_the_port() {
+    let mut bench = Bench::new(8);
+    bench.arriving([Err(libc::EINVAL), Err(libc::ENETDOWN), Ok(vec![Arrival::default()])]);
+    assert!(bench.receive().is_none() && bench.receive().is_none());
+    let packet = bench.receive().unwrap();
+    assert_eq!(bench.port.counters().receive_errors, 2);
+    bench.pool.release(packet);
+}
+
+#[test]
+fn without_a_free_buffer_what_arrives_is_dropped_and_counted() {
+    let mut bench = Bench::new(1);
+    let held = bench.pool.insert(Packet::default()).unwrap();
+    bench.arriving([Ok(vec![Arrival::default(); 3])]);
+    assert!(bench.receive().is_none());
+    assert_eq!(bench.port.counters().drops.of(Reason::NoBuffer), 3);
+    bench.pool.release(held);
+}
+
+#[test]
+fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
+    let mut bench = Bench::new(64);
+    bench.arriving([Ok(vec![Arrival::default(); 3]), Ok(vec![Arrival::default(); BATCH])]);
+    let first = bench.receive().unwrap();
+    assert_eq!(bench.port.drop_arrived(&mut bench.pool, Reason::Stale), 2 + 32);
+    assert_eq!(bench.port.counters().drops.of(Reason::Stale), 2 + 32);
+    assert!(bench.receive().is_none());
+    assert_eq!(bench.pool.in_use(), 1);
+    bench.pool.release(first);
+}
+
+#[test]
+fn overflows_of_the_socket_add_up() {
+    let bench = Bench::new(1);
+    assert_eq!(bench.port.counters().ring_overflows, 1);
+    assert_eq!(bench.port.counters().ring_overflows, 2);
+}
+
+#[test]
+fn what_is_to_be_done_to_a_frame_goes_with_it() {
+    let mut bench = Bench::new(8);
+    let vnet = VnetHeader::for_tcp(1_000);
+    bench.arriving([Ok(vec![Arrival { vnet, tag: Some([0x8100, 1]), ..Arrival::default() }])]);
+    let packet = bench.receive().unwrap();
+    assert_eq!(bench.port.memory.frame(&packet).vnet, vnet.moved_by(4));
+    bench.pool.release(packet);
+}
+
+proptest! {
+    /// Whatever the interface answers, each frame is sent once or dropped once, and in order.
+    ///
+    /// Kills: releasing one frame more than was sent; going on after "no room" with the frame behind.
+    #[test]
+    fn each_frame_is_sent_or_dropped_once_in_order(
+        answers in prop::collection::vec(prop_oneof![
+            4 => (1_usize..5).prop_map(Ok),
+            2 => Just(Err(libc::ENOBUFS)),
+            1 => Just(Err(libc::EMSGSIZE)),
+            1 => Just(Err(libc::EINTR)),
+        ], 0..40),
+        frames in 1_u8..60,
+    ) {
+        let mut bench = Bench::new(64);
+        bench.sending(answers);
+        bench.send(frames);
+        for _ in 0..40 {
+            bench.port.flush(&mut bench.pool);
+        }
+        let sent = bench.port.socket.sent.borrow().clone();
+        prop_assert!(sent.is_sorted_by(|a, b| a < b));
+        let counters = bench.port.counters();
+        prop_assert_eq!(counters.sent + counters.drops.total(), u64::from(frames));
+        prop_assert_eq!(u64::try_from(sent.len()).unwrap(), counters.sent);
+        prop_assert_eq!(bench.pool.in_use(), 0);
+    }
+}

@@ -1,0 +1,288 @@
+//! The loop on a clock that jumps: when it takes in, sends, beats, gives up and ends.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::packet::Fifo;
+use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Reason, Time};
+use tidegate_dataplane::testing::{Departure, Played, Script, play};
+use tidegate_dataplane::{Bare, Heartbeat, Options};
+
+const END: Time = Time::from_millis(1_000);
+const EXACT: Options =
+    Options { grid: Duration::ZERO, high_rate: u32::MAX, drain: Duration::from_secs(10) };
+
+/// Holds each packet for a fixed time, then sends it out of the other port.
+struct Delay {
+    pool: PacketPool,
+    by: Duration,
+    /// Most packets held in each direction; those beyond it are dropped.
+    room: u32,
+    held: [Fifo; 2],
+    /// Time of every call that hands out packets.
+    asked: Vec<Time>,
+}
+
+impl Delay {
+    fn new(by: Duration) -> Self {
+        let pool = PacketPool::with_capacity(4_096);
+        Self { pool, by, room: u32::MAX, held: [Fifo::new(); 2], asked: Vec::new() }
+    }
+}
+
+impl Machine for Delay {
+    fn pool(&mut self) -> &mut PacketPool {
+        &mut self.pool
+    }
+
+    fn handle_packet(&mut self, _now: Time, port: PortId, packet: PacketId) {
+        let held = &mut self.held[usize::from(port.0 == 0)];
+        if held.packets() < self.room {
+            held.push(&mut self.pool, packet);
+        } else {
+            self.pool.release(packet);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
+        self.asked.push(now);
+        let held = &mut self.held[usize::from(port.0)];
+        let due = held.peek(&self.pool)?.arrived + self.by <= now;
+        if due { held.pop(&self.pool) } else { None }
+    }
+
+    fn poll_timeout(&mut self, _now: Time) -> Option<Time> {
+        let due = |held: &Fifo| Some(held.peek(&self.pool)?.arrived + self.by);
+        self.held.iter().filter_map(due).min()
+    }
+}
+
+fn packet(at: Time, len: u32) -> (Time, Packet) {
+    (at, Packet { len, ..Packet::default() })
+}
+
+fn run<M: Machine>(machine: M, arrivals: [Vec<(Time, Packet)>; 2]) -> Played<M> {
+    play(machine, script(arrivals), (), EXACT).unwrap()
+}
+
+fn script(arrivals: [Vec<(Time, Packet)>; 2]) -> Script {
+    Script { arrivals: arrivals.into(), hang: None, end: END }
+}
+
+fn times(departures: &[Departure]) -> Vec<(Time, u32)> {
+    departures.iter().map(|departure| (departure.at, departure.packet.len)).collect()
+}
+
+#[test]
+fn packets_leave_by_the_other_port_exactly_when_they_are_due() {
+    let (at, by) = (Time::from_micros, Duration::from_micros(70));
+    let up = vec![packet(at(10), 60), packet(at(30), 61)];
+    let played = run(Delay::new(by), [up, vec![packet(at(20), 62)]]);
+    assert_eq!(times(&played.departures[1]), [(at(80), 60), (at(100), 61)]);
+    assert_eq!(times(&played.departures[0]), [(at(90), 62)]);
+}
+
+#[test]
+fn the_loop_sleeps_while_there_is_nothing_to_do() {
+    let at = Time::from_micros;
+    let played = run(Delay::new(Duration::from_millis(500)), [vec![packet(at(10), 60)], vec![]]);
+    // At the start, when it arrives, when it is due, and at the end.
+    let mut asked = played.machine.asked;
+    asked.dedup();
+    assert_eq!(asked, [at(0), at(10), at(500_010), END]);
+}
+
+#[test]
+fn a_flood_at_one_port_does_not_keep_the_other_waiting() {
+    let flood = (0..200).map(|n| packet(Time::ZERO, n)).collect();
+    let mut order = Order { bare: Bare::new(512), ports: Vec::new() };
+    order = run(order, [flood, vec![packet(Time::ZERO, 0)]]).machine;
+    let turn = order.ports.iter().position(|port| port.0 == 1).unwrap();
+    assert!(turn <= 64, "{turn} frames first");
+    assert_eq!(order.ports.len(), 201);
+}
+
+/// The bare forwarder, with the port of each arrival in order.
+struct Order {
+    bare: Bare,
+    ports: Vec<PortId>,
+}
+
+impl Machine for Order {
+    fn pool(&mut self) -> &mut PacketPool {
+        self.bare.pool()
+    }
+
+    fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId) {
+        self.ports.push(port);
+        self.bare.handle_packet(now, port, packet);
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
+        self.bare.poll_transmit(now, port)
+    }
+
+    fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        self.bare.poll_timeout(now)
+    }
+}
+
+#[test]
+fn what_is_held_when_told_to_stop_is_sent_unless_it_takes_too_long() {
+    let scripts = |at| [vec![packet(at, 60)], vec![]];
+    let late = Time::from_millis(900);
+    let mut played = run(Delay::new(Duration::from_secs(1)), scripts(late));
+    assert_eq!(times(&played.departures[1]), [(Time::from_millis(1_900), 60)]);
+    assert_eq!(played.machine.pool().in_use(), 0);
+    let mut played = run(Delay::new(Duration::from_secs(11)), scripts(late));
+    assert_eq!((played.departures[1].len(), played.machine.pool().in_use()), (0, 1));
+}
+
+/// Records beats, and the end of them; passes for as many questions as told.
+#[derive(Clone, Default)]
+struct Recorder {
+    beats: Rc<RefCell<Vec<Time>>>,
+    passing: Cell<u32>,
+}
+
+const TIMEOUT: Duration = Duration::from_millis(40);
+
+impl Heartbeat for Recorder {
+    fn timeout(&self) -> Option<Duration> {
+        Some(TIMEOUT)
+    }
+
+    fn beat(&mut self, now: Time) {
+        self.beats.borrow_mut().push(now);
+    }
+
+    fn set_passing(&mut self, _passing: bool) {
+        self.beats.borrow_mut().push(Time::MAX);
+    }
+
+    fn passing(&self) -> bool {
+        self.passing.replace(self.passing.get().saturating_sub(1)) > 0
+    }
+}
+
+#[test]
+fn an_idle_loop_beats_four_times_within_the_timeout_and_lets_go_at_the_end() {
+    let heartbeat = Recorder::default();
+    let beats = heartbeat.beats.clone();
+    play(Bare::new(8), script([vec![], vec![]]), heartbeat, EXACT).unwrap();
+    let mut beats = beats.take();
+    assert_eq!(beats.pop(), Some(Time::MAX));
+    assert_eq!(beats, (0..100).map(|n| Time::from_millis(10 * n)).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_arrived_during_a_hang_is_dropped_before_the_next_beat_and_what_is_held_is_kept() {
+    let at = Time::from_millis;
+    let arrivals = [vec![packet(at(90), 60), packet(at(110), 61), packet(at(250), 62)], vec![]];
+    let hang = |until| Some(at(100)..at(until));
+    let dropped = [(at(201), 60), (at(260), 62)];
+    let in_time = [(at(129), 60), (at(139), 61), (at(260), 62)];
+    for (until, expected) in [(201, &dropped[..]), (129, &in_time)] {
+        let heartbeat = Recorder::default();
+        let beats = heartbeat.beats.clone();
+        let script = Script { hang: hang(until), ..script(arrivals.clone()) };
+        let delay = Delay::new(Duration::from_millis(10));
+        let played = play(delay, script, heartbeat, EXACT).unwrap();
+        assert_eq!(times(&played.departures[1]), expected, "hang until {until} ms");
+        let stale = played.counters[0].drops.of(Reason::Stale);
+        assert_eq!(stale, u64::from(until == 201));
+        assert!(beats.borrow().contains(&at(until)));
+    }
+}
+
+#[test]
+fn while_frames_go_straight_across_nothing_is_forwarded_a_second_time() {
+    let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
+    let arrivals = (0..10).map(|n| packet(Time::from_millis(n), 60)).collect();
+    let played = play(Bare::new(8), script([arrivals, vec![]]), heartbeat.clone(), EXACT).unwrap();
+    // The turn that begins to beat again drops what the kernel has already passed on.
+    let forwarded = times(&played.departures[1]);
+    assert_eq!(forwarded, (6..10).map(|n| (Time::from_millis(n), 60)).collect::<Vec<_>>());
+    assert_eq!(played.counters[0].drops.of(Reason::Stale), 6);
+    assert_eq!(heartbeat.beats.borrow()[0], Time::from_millis(5));
+}
+
+#[test]
+fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() {
+    let grid = Duration::from_micros(100);
+    let options = Options { grid, high_rate: 20_000, ..EXACT };
+    // Held until all have arrived, because an arrival wakes the loop as well.
+    let delay = Duration::from_nanos(50_000_007);
+    let on_and_off_the_grid = |every: u64, count: u64| {
+        let arrivals = (0..count).map(|n| packet(Time::from_nanos(n * every), 1_500)).collect();
+        let script = script([arrivals, vec![]]);
+        let played = play(Delay::new(delay), script, (), options).unwrap();
+        // The rate is known some 10 ms after the first has left.
+        let settled = played.departures[1].iter().filter(|d| d.at > Time::from_millis(61));
+        let (on, off): (Vec<&Departure>, Vec<_>) =
+            settled.partition(|d| d.at.nanos() % 100_000 == 0);
+        (on.len(), off.len())
+    };
+    assert_eq!(on_and_off_the_grid(1_000_000, 40), (0, 29)); // 1,000 packets per second
+    assert_eq!(on_and_off_the_grid(12_000, 4_000), (3_083, 0)); // 83,333
+}
+
+proptest! {
+    /// Recorded packets leave as the contract of a machine says, also when several arrive at once
+    /// and the machine has room for few.
+    ///
+    /// Kills: handing in a whole burst before draining; waking a nanosecond late; forgetting what
+    /// is due when nothing arrives.
+    #[test]
+    fn the_loop_is_the_contract(
+        gaps in prop::collection::vec((0_u64..3, 0_u8..2), 1..80),
+        by in 0_u64..5,
+        room in 1_u32..5,
+    ) {
+        let mut now = 0;
+        let mut arrivals = [Vec::new(), Vec::new()];
+        for ((gap, port), len) in gaps.into_iter().zip(60..) {
+            now += gap;
+            arrivals[usize::from(port)].push(packet(Time::from_micros(now), len));
+        }
+        let machine = || Delay { room, ..Delay::new(Duration::from_micros(by)) };
+        let expected = contract(machine(), &arrivals);
+        let played = run(machine(), arrivals);
+        prop_assert_eq!(times(&played.departures[0]), expected[0].clone());
+        prop_assert_eq!(times(&played.departures[1]), expected[1].clone());
+    }
+}
+
+/// What leaves `machine` and when, straight from the words of its contract.
+fn contract(mut machine: Delay, arrivals: &[Vec<(Time, Packet)>; 2]) -> [Vec<(Time, u32)>; 2] {
+    let mut departures = [Vec::new(), Vec::new()];
+    let mut timeout = None;
+    let times = arrivals.iter().flatten().map(|(at, _)| *at);
+    let mut times: std::collections::BTreeSet<_> = times.collect();
+    while let Some(now) = times.first().copied().into_iter().chain(timeout).min() {
+        times.remove(&now);
+        let mut drain = |machine: &mut Delay| {
+            for (port, departures) in (0..).map(PortId).zip(&mut departures) {
+                while let Some(packet) = machine.poll_transmit(now, port) {
+                    departures.push((now, machine.pool[&packet].len));
+                    machine.pool.release(packet);
+                }
+            }
+        };
+        drain(&mut machine);
+        for (port, arrivals) in (0..).map(PortId).zip(arrivals) {
+            for (arrived, packet) in arrivals.iter().filter(|(at, _)| *at == now) {
+                let packet = Packet { arrived: *arrived, ..*packet };
+                let packet = machine.pool.insert(packet).unwrap();
+                machine.handle_packet(now, port, packet);
+                drain(&mut machine);
+            }
+        }
+        timeout = machine.poll_timeout(now);
+    }
+    departures
+}
