@@ -13,7 +13,7 @@ use crate::packet::{Direction, FlowId, FlowKey, Packet, slot};
 
 /// A flow without a packet for this long is forgotten, whether it was closed or not.
 ///
-/// Source: Linux, `TCP_TIMEWAIT_LEN` in `include/net/tcp.h`: what a closed connection is kept for.
+/// Source: Linux include/net/tcp.h, `TCP_TIMEWAIT_LEN`: how long a closed connection is kept.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Flows that are looked at to find one that makes room for another.

@@ -17,14 +17,15 @@ use crate::packet::{Direction, Packet, slot};
 /// Equal blocks, and equal sets, are stored once: a range adds to its field at most two intervals,
 /// each with one new block and a set of four bytes for every 512 filters.
 ///
-/// Source: T. V. Lakshman and D. Stiliadis, "High-speed policy-based packet forwarding using
-/// efficient multi-dimensional range matching", SIGCOMM 1998 (sets of bits by interval);
-/// F. Baboescu and G. Varghese, "Scalable packet classification", SIGCOMM 2001 (summaries, and
-/// bits rearranged for their sake).
+/// Source: doi 10.1145/285237.285283, section 4 (Lakshman and Stiliadis: sets of bits by interval);
+/// doi 10.1145/383059.383075, section 4 (Baboescu and Varghese: summaries, and bits rearranged for
+/// their sake).
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     addresses: [Option<Axis<u128>>; 2],
     numbers: [Option<Axis<u16>>; NUMBERS],
+    /// How many of these there are.
+    axes: usize,
     sets: Sets,
     /// The filter of each bit, ascending within a block; [`NOBODY`] for unused bits.
     filters: Vec<u32>,
@@ -40,6 +41,10 @@ struct Axis<T> {
     starts: Vec<T>,
     /// The set of each.
     sets: Vec<u32>,
+    /// Bits in a set, on average.
+    density: usize,
+    /// Its place in the order of density: the sparsest is asked first.
+    rank: usize,
 }
 
 /// Sets of bits, by number. Set 0 has the bits of all filters.
@@ -66,13 +71,15 @@ impl Index {
     pub(super) fn new(filters: &[&Filter]) -> Self {
         let layout = layout(filters);
         let mut builder = Builder::new(&layout);
-        let addresses = [
+        let fields: Vec<_> = filters.iter().map(|filter| numbers(filter)).collect();
+        let mut addresses = [
             builder.axis(|nth| filters[nth].src.clone()),
             builder.axis(|nth| filters[nth].dst.clone()),
         ];
-        let fields: Vec<_> = filters.iter().map(|filter| numbers(filter)).collect();
-        let numbers = std::array::from_fn(|field| builder.axis(|nth| fields[nth][field].clone()));
-        Self { addresses, numbers, sets: builder.sets, filters: layout }
+        let mut numbers =
+            std::array::from_fn(|field| builder.axis(|nth| fields[nth][field].clone()));
+        let axes = rank(&mut addresses, &mut numbers);
+        Self { addresses, numbers, axes, sets: builder.sets, filters: layout }
     }
 
     /// The first filter that matches `packet`, crossing in `direction`.
@@ -83,24 +90,26 @@ impl Index {
         let numbers =
             [key.src.port, key.dst.port, protocol, u16::from(packet.dscp), packet.vlan, way];
         let mut sets = [0; NUMBERS + 2];
-        let mut count = 0;
         for (axis, value) in self.addresses.iter().zip([key.src.number(), key.dst.number()]) {
             if let Some(axis) = axis {
-                sets[count] = axis.set_of(value);
-                count += 1;
+                sets[axis.rank] = axis.set_of(value);
             }
         }
         for (axis, value) in self.numbers.iter().zip(numbers) {
             if let Some(axis) = axis {
-                sets[count] = axis.set_of(value);
-                count += 1;
+                sets[axis.rank] = axis.set_of(value);
             }
         }
-        self.first_in(&sets[..count.max(1)])
+        self.first_in(&sets[..self.axes.max(1)])
     }
 
     /// The first filter that is in all of `sets`, of which there is at least one.
     fn first_in(&self, sets: &[u32]) -> Option<u32> {
+        let mut rows = [Default::default(); NUMBERS + 2];
+        let rows = &mut rows[..sets.len()];
+        for (row, set) in rows.iter_mut().zip(sets) {
+            *row = self.sets.row(*set);
+        }
         let mut best = NOBODY;
         for word in 0..self.sets.width.div_ceil(64) {
             let mut candidates = self.sets.summary(sets, word);
@@ -109,7 +118,7 @@ impl Index {
                 candidates &= candidates - 1;
                 let filters = &self.filters[nth * BLOCK_BITS..][..BLOCK_BITS];
                 if filters[0] < best
-                    && let Some(bit) = self.sets.block(sets, nth).first()
+                    && let Some(bit) = self.sets.first_bit(rows, nth)
                 {
                     best = best.min(filters[bit]);
                 }
@@ -153,6 +162,16 @@ fn numbers(filter: &Filter) -> [Vec<Range<u16>>; NUMBERS] {
     ]
 }
 
+/// Puts the axes into the order of density; says how many there are.
+fn rank(addresses: &mut [Option<Axis<u128>>], numbers: &mut [Option<Axis<u16>>]) -> usize {
+    let addresses = addresses.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
+    let numbers = numbers.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
+    let mut axes: Vec<_> = addresses.chain(numbers).collect();
+    axes.sort_by_key(|(density, _)| *density);
+    let ranks = axes.into_iter().map(|(_, rank)| rank).enumerate();
+    ranks.map(|(nth, rank)| *rank = nth).count()
+}
+
 impl<T: Copy + Ord> Axis<T> {
     fn set_of(&self, value: T) -> u32 {
         self.sets[self.starts.partition_point(|start| *start <= value) - 1]
@@ -170,21 +189,44 @@ impl Sets {
         sets.iter().fold(u64::MAX, |all, set| all & self.summaries[slot(*set) * words + word])
     }
 
-    /// The bits of the `nth` block that are in all of `sets`.
-    fn block(&self, sets: &[u32], nth: usize) -> Block {
-        sets.iter().fold(Block([u64::MAX; 8]), |all, set| {
-            let block = &self.blocks[slot(self.members[slot(*set) * self.width + nth])];
-            Block(std::array::from_fn(|word| all.0[word] & block.0[word]))
-        })
+    /// The numbers of the blocks of `set`.
+    fn row(&self, set: u32) -> &[u32] {
+        &self.members[slot(set) * self.width..][..self.width]
+    }
+
+    /// The first bit of the `nth` block that is in all of the sets with these `rows`.
+    fn first_bit(&self, rows: &[&[u32]], nth: usize) -> Option<usize> {
+        let (sparsest, others) = rows.split_first()?;
+        let mut all = self.blocks[slot(sparsest[nth])];
+        for row in others {
+            if !all.and(&self.blocks[slot(row[nth])]) {
+                return None;
+            }
+        }
+        all.first()
     }
 }
 
 impl Block {
     const EMPTY: Self = Self([0; 8]);
 
+    fn count(&self) -> usize {
+        self.0.iter().map(|word| slot(word.count_ones())).sum()
+    }
+
     fn first(&self) -> Option<usize> {
         let word = self.0.iter().position(|word| *word != 0)?;
         Some(word * 64 + slot(self.0[word].trailing_zeros()))
+    }
+
+    /// Keeps the bits that are also in `other`; says whether there are any.
+    fn and(&mut self, other: &Self) -> bool {
+        let mut any = 0;
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word &= other;
+            any |= *word;
+        }
+        any != 0
     }
 
     fn toggle(&mut self, bit: usize) {
@@ -229,7 +271,7 @@ impl<'a> Builder<'a> {
             return None;
         }
         edges.sort_unstable();
-        let mut axis = Axis { starts: Vec::new(), sets: Vec::new() };
+        let mut axis = Axis { starts: Vec::new(), sets: Vec::new(), density: 0, rank: 0 };
         let mut edges = edges.into_iter().peekable();
         let mut start = Some(0);
         while let Some(at) = start {
@@ -239,9 +281,11 @@ impl<'a> Builder<'a> {
             if let Ok(at) = T::try_from(at) {
                 axis.starts.push(at);
                 axis.sets.push(self.set(&bits));
+                axis.density += bits.iter().map(Block::count).sum::<usize>();
             }
             start = edges.peek().map(|(edge, _)| *edge);
         }
+        axis.density /= axis.sets.len();
         Some(axis)
     }
 

@@ -143,7 +143,7 @@ pub fn dscp(text: &str) -> Result<Range<u8>, FieldError> {
     })
 }
 
-/// Source: the registry of protocol numbers at IANA.
+/// Source: RFC 5237, section 2 (the registry of protocol numbers).
 const PROTOCOLS: [(&str, u8); 12] = [
     ("icmp", 1),
     ("igmp", 2),
