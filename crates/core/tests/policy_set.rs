@@ -199,6 +199,8 @@ fn packets() -> impl Strategy<Value = Packet> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// However many policies there are, the index finds what a look at each of them finds.
     ///
     /// More than 512 of them, most with a field in which they match nothing: several blocks. Kills:
