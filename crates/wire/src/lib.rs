@@ -1,1 +1,18 @@
-//! Placeholder.
+//! Frames and their descriptors: what arrives is described, what was decided is written back.
+//!
+//! Every byte here came from strangers: nothing panics on any input, and what cannot be understood
+//! is forwarded as it came.
+
+#![forbid(unsafe_code)]
+
+pub mod build;
+mod checksum;
+mod describe;
+mod ethertype;
+mod rewrite;
+mod vlan;
+
+pub use checksum::complete as complete_checksum;
+pub use describe::{Oddities, Oddity, describe};
+pub use rewrite::{Checksum, rewrite};
+pub use vlan::VlanTag;

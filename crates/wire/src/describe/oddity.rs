@@ -1,0 +1,84 @@
+//! What may be wrong with a frame.
+
+/// Why a frame could not be understood, or not in full.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Oddity {
+    /// It ends within an Ethernet, VLAN, PPPoE or MPLS header, or contradicts it.
+    Link,
+    /// It has more headers in a row than we follow.
+    Depth,
+    /// The IPv4 header is cut short, or contradicts itself or the length of the frame.
+    Ipv4,
+    /// The IPv6 header or an extension header is cut short, or contradicts the length of the frame.
+    Ipv6,
+    /// The TCP, UDP or ICMP header is cut short, or contradicts the length of the packet.
+    Transport,
+    /// The TCP options contradict their lengths; those before are described.
+    TcpOptions,
+}
+
+impl Oddity {
+    /// Every oddity.
+    pub const ALL: [Self; 6] =
+        [Self::Link, Self::Depth, Self::Ipv4, Self::Ipv6, Self::Transport, Self::TcpOptions];
+
+    /// Its name in metrics and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Depth => "depth",
+            Self::Ipv4 => "ipv4",
+            Self::Ipv6 => "ipv6",
+            Self::Transport => "transport",
+            Self::TcpOptions => "tcp-options",
+        }
+    }
+
+    #[expect(
+        clippy::as_conversions,
+        reason = "a fieldless enum's discriminant is its index in ALL"
+    )]
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// How many frames were odd, by oddity.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Oddities([u64; Oddity::ALL.len()]);
+
+impl Oddities {
+    /// Counts one frame.
+    pub const fn count(&mut self, oddity: Oddity) {
+        self.0[oddity.index()] += 1;
+    }
+
+    /// Frames that had this oddity.
+    #[must_use]
+    pub const fn of(&self, oddity: Oddity) -> u64 {
+        self.0[oddity.index()]
+    }
+
+    /// Every oddity with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Oddity, u64)> {
+        Oddity::ALL.into_iter().map(|oddity| (oddity, self.of(oddity)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_oddity_has_its_own_count_and_name() {
+        let mut oddities = Oddities::default();
+        Oddity::ALL.iter().for_each(|oddity| oddities.count(*oddity));
+        assert!(oddities.iter().all(|(_, count)| count == 1));
+        let mut names: Vec<_> = Oddity::ALL.iter().map(|oddity| oddity.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Oddity::ALL.len());
+    }
+}

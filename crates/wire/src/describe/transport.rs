@@ -1,0 +1,121 @@
+//! TCP with its options, UDP, and the echo of ICMP.
+
+use tidegate_core::Packet;
+use tidegate_core::packet::{Protocol, TcpFlags, TcpSegment};
+
+use super::{Cursor, Oddity, be16};
+
+/// Describes what `packet.key.protocol` says is next; ports stay zero where there are none.
+#[inline]
+pub(super) fn describe(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
+    match packet.key.protocol {
+        Protocol::TCP => tcp(frame, packet),
+        Protocol::UDP => udp(frame, packet),
+        Protocol::ICMP => icmp(frame, packet, [8, 0]),
+        Protocol::ICMPV6 => icmp(frame, packet, [128, 129]),
+        _ => Ok(()),
+    }
+}
+
+/// Source: RFC 768.
+fn udp(frame: &Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
+    let header = frame.peek::<8>().ok_or(Oddity::Transport)?;
+    packet.transport_offset = frame.offset();
+    packet.key.src.port = be16(header[0], header[1]);
+    packet.key.dst.port = be16(header[2], header[3]);
+    Ok(())
+}
+
+/// Source: RFC 792, RFC 4443 section 4; the identifier of an `echo`, request or reply, is the port.
+fn icmp(frame: &Cursor<'_>, packet: &mut Packet, echo: [u8; 2]) -> Result<(), Oddity> {
+    let header = frame.peek::<8>().ok_or(Oddity::Transport)?;
+    packet.transport_offset = frame.offset();
+    if echo.contains(&header[0]) {
+        let identifier = be16(header[4], header[5]);
+        packet.key.src.port = identifier;
+        packet.key.dst.port = identifier;
+    }
+    Ok(())
+}
+
+/// Source: RFC 9293, section 3.1.
+#[inline]
+fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
+    let header = frame.peek::<20>().ok_or(Oddity::Transport)?;
+    packet.key.src.port = be16(header[0], header[1]);
+    packet.key.dst.port = be16(header[2], header[3]);
+    let header_len = usize::from(header[12] >> 4) * 4;
+    if header_len < header.len() || header_len > frame.left() {
+        return Err(Oddity::Transport);
+    }
+    packet.transport_offset = frame.offset();
+    let segment = packet.tcp.insert(TcpSegment {
+        seq: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+        ack: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
+        payload: u32::try_from(frame.left() - header_len).unwrap_or(u32::MAX),
+        window: be16(header[14], header[15]),
+        flags: TcpFlags(header[13]),
+        ..TcpSegment::default()
+    });
+    if header_len == header.len() {
+        return Ok(());
+    }
+    let options = frame.head.get(frame.at + header.len()..frame.at + header_len);
+    options.and_then(|options| tcp_options(options, segment)).ok_or(Oddity::TcpOptions)
+}
+
+/// Reads options into `segment`; `None` if one contradicts its length, which ends the reading.
+///
+/// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps).
+fn tcp_options(mut options: &[u8], segment: &mut TcpSegment) -> Option<()> {
+    // What all but the first segments of a connection look like (RFC 7323, appendix A).
+    if let [NOP, NOP, TIMESTAMPS, 10, times @ ..] = options
+        && let Ok(times) = times.try_into()
+    {
+        segment.timestamps = Some(timestamps(times));
+        return Some(());
+    }
+    let syn = segment.flags.any(TcpFlags::SYN);
+    while let [kind, rest @ ..] = options {
+        match *kind {
+            END => break,
+            NOP => options = rest,
+            kind => {
+                let (len, body) = rest.split_first()?;
+                let (body, rest) = body.split_at_checked(usize::from(*len).checked_sub(2)?)?;
+                tcp_option(kind, body, syn, segment)?;
+                options = rest;
+            }
+        }
+    }
+    Some(())
+}
+
+fn tcp_option(kind: u8, body: &[u8], syn: bool, segment: &mut TcpSegment) -> Option<()> {
+    match (kind, body) {
+        (MSS, &[high, low]) if syn => segment.mss = be16(high, low),
+        (WINDOW_SCALE, &[shift]) if syn => segment.window_scale = Some(shift.min(MAX_SHIFT)),
+        (SACK_PERMITTED, []) if syn => segment.sack_permitted = true,
+        (SACK, blocks) if !blocks.is_empty() && blocks.len() % 8 == 0 => segment.has_sack = true,
+        (TIMESTAMPS, body) => segment.timestamps = Some(timestamps(body.try_into().ok()?)),
+        (MSS, [_, _]) | (WINDOW_SCALE, [_]) | (SACK_PERMITTED, []) => {}
+        (MSS | WINDOW_SCALE | SACK_PERMITTED | SACK, _) => return None,
+        _ => {}
+    }
+    Some(())
+}
+
+const fn timestamps(body: [u8; 8]) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = body;
+    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+}
+
+const END: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+/// The largest shift; larger ones count as this (RFC 7323, section 2.3).
+const MAX_SHIFT: u8 = 14;

@@ -1,0 +1,23 @@
+//! The ethertypes that are looked into (IEEE 802 numbers, as registered with IANA).
+
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV6: u16 = 0x86dd;
+/// 802.1Q customer tag.
+pub(crate) const VLAN: u16 = 0x8100;
+/// 802.1ad service tag.
+pub(crate) const SERVICE_VLAN: u16 = 0x88a8;
+/// Service tag of equipment older than 802.1ad.
+pub(crate) const OLD_SERVICE_VLAN: u16 = 0x9100;
+pub(crate) const MPLS: u16 = 0x8847;
+/// MPLS with an upstream-assigned label (RFC 5332).
+pub(crate) const MPLS_UPSTREAM: u16 = 0x8848;
+/// PPPoE, session stage (RFC 2516).
+pub(crate) const PPPOE_SESSION: u16 = 0x8864;
+
+/// Below this, the field is the length of an IEEE 802.3 frame.
+pub(crate) const SMALLEST: u16 = 0x0600;
+
+/// Whether a VLAN tag follows.
+pub(crate) const fn is_vlan(ethertype: u16) -> bool {
+    matches!(ethertype, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN)
+}

@@ -1,0 +1,94 @@
+//! Descriptor to bytes: what was decided about a packet is written into its headers.
+
+use tidegate_core::Packet;
+use tidegate_core::packet::{Network, TcpSegment};
+
+use crate::checksum;
+
+/// What the TCP checksum field of a frame holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Checksum {
+    /// The checksum, as on every wire.
+    Finished,
+    /// The sum of the pseudo header, the rest being left to a NIC (Linux: `CHECKSUM_PARTIAL`).
+    Partial,
+}
+
+/// Writes DSCP, ECN, TCP window and TCP acknowledgement number of `packet` into its frame.
+///
+/// `head` is what was described, or at least its headers. Only fields that differ are touched, and
+/// checksums follow incrementally: a right one stays right, a wrong one wrong by the same amount.
+pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
+    let network = usize::from(packet.network_offset);
+    match packet.network {
+        Network::Opaque => return,
+        Network::Ipv4 => write_v4(head, network, packet),
+        Network::Ipv6 => write_v6(head, network, packet),
+    }
+    if let Some(tcp) = packet.tcp {
+        write_tcp(head, usize::from(packet.transport_offset), &tcp, checksum);
+    }
+}
+
+/// Source: RFC 2474 section 3, RFC 3168 section 5.
+fn write_v4(head: &mut [u8], at: usize, packet: &Packet) {
+    let Some(header) = header::<20>(head, at) else { return };
+    let old = read(header, 0);
+    let new = (old & 0xff00) | traffic_class(packet);
+    if old != new {
+        write(header, 0, new);
+        write(header, 10, checksum::update(read(header, 10), old, new));
+    }
+}
+
+/// No checksum covers the traffic class of IPv6.
+fn write_v6(head: &mut [u8], at: usize, packet: &Packet) {
+    let Some(header) = header::<40>(head, at) else { return };
+    let old = read(header, 0);
+    let new = (old & 0xf00f) | traffic_class(packet) << 4;
+    if old != new {
+        write(header, 0, new);
+    }
+}
+
+fn write_tcp(head: &mut [u8], at: usize, tcp: &TcpSegment, checksum: Checksum) {
+    let Some(header) = header::<20>(head, at) else { return };
+    let [a, b, c, d] = tcp.ack.to_be_bytes();
+    let words = [
+        (ACK, u16::from_be_bytes([a, b])),
+        (ACK + 2, u16::from_be_bytes([c, d])),
+        (WINDOW, tcp.window),
+    ];
+    for (field, new) in words {
+        let old = read(header, field);
+        if old != new {
+            write(header, field, new);
+            if checksum == Checksum::Finished {
+                write(header, CHECKSUM, checksum::update(read(header, CHECKSUM), old, new));
+            }
+        }
+    }
+}
+
+fn header<const N: usize>(head: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
+    head.get_mut(at..)?.first_chunk_mut()
+}
+
+#[expect(clippy::as_conversions, reason = "the discriminants are the codepoints")]
+const fn traffic_class(packet: &Packet) -> u16 {
+    ((packet.dscp << 2) | packet.ecn as u8) as u16
+}
+
+#[inline]
+fn read<const N: usize>(header: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([header[at], header[at + 1]])
+}
+
+#[inline]
+fn write<const N: usize>(header: &mut [u8; N], at: usize, value: u16) {
+    [header[at], header[at + 1]] = value.to_be_bytes();
+}
+
+const ACK: usize = 8;
+const WINDOW: usize = 14;
+const CHECKSUM: usize = 16;

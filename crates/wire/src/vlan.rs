@@ -1,0 +1,41 @@
+//! A VLAN tag, as it stands in a frame or travels beside it in the kernel's metadata.
+
+use crate::ethertype;
+
+/// An 802.1Q or 802.1ad tag.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct VlanTag {
+    /// Tag protocol identifier: 0x8100 or 0x88a8.
+    pub tpid: u16,
+    /// Tag control information: priority, drop eligibility, VLAN identifier.
+    pub tci: u16,
+}
+
+impl VlanTag {
+    /// Bytes it takes in a frame.
+    pub const LEN: usize = 4;
+
+    /// The outermost tag of `frame`.
+    #[must_use]
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let [a, b, c, d] = *frame.get(MACS..)?.first_chunk()?;
+        let tag = Self { tpid: u16::from_be_bytes([a, b]), tci: u16::from_be_bytes([c, d]) };
+        ethertype::is_vlan(tag.tpid).then_some(tag)
+    }
+
+    /// Tags the frame that begins [`LEN`](Self::LEN) bytes into `buffer`; it then begins at the
+    /// first. Does nothing and says `false` if that is no Ethernet frame.
+    #[must_use]
+    pub fn push(self, buffer: &mut [u8]) -> bool {
+        if buffer.len() < Self::LEN + MACS + 2 {
+            return false;
+        }
+        buffer.copy_within(Self::LEN..Self::LEN + MACS, 0);
+        let (tpid, tci) = (self.tpid.to_be_bytes(), self.tci.to_be_bytes());
+        buffer[MACS..MACS + Self::LEN].copy_from_slice(&[tpid[0], tpid[1], tci[0], tci[1]]);
+        true
+    }
+}
+
+/// Destination and source address, before which no tag stands.
+const MACS: usize = 12;
