@@ -57,8 +57,9 @@ const NOT_IN_CORE: &[(&str, &str)] = &[
 /// The papers whose mechanisms are here, by key.
 const PAPERS: &[&str] = &["aggregates", "postack", "itcp", "trunking", "marking"];
 
-/// What else is a source that a reader can find.
-const STANDARDS: &[&str] = &["RFC ", "Linux ", "IEEE ", "virtio ", "doi 10."];
+/// What else is a source that a reader can find, or repeat.
+const STANDARDS: &[&str] =
+    &["RFC ", "Linux", "IEEE ", "IANA", "virtio ", "SIGCOMM ", "doi 10.", "measured"];
 
 /// A file of the workspace, or of a test's sample.
 struct File {
