@@ -9,7 +9,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{env, fs};
 
-use crate::process::run;
+use crate::process::{Process, run};
+use crate::wait::until;
 
 /// A host on the LAN, a host on the WAN, and between them a machine with the ports `lan` and `wan`.
 ///
@@ -25,6 +26,8 @@ pub struct Testbed {
     pub wan: Host,
     /// For the files of the test.
     pub folder: PathBuf,
+    /// What keeps the mounts of `middle` while nothing else runs there.
+    _keeper: Process,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -32,6 +35,8 @@ pub struct Testbed {
 #[derive(Clone, Debug)]
 pub struct Host {
     namespace: String,
+    /// Process whose mounts its commands see; without one, those of the machine.
+    mounts: Option<u32>,
     /// Its IPv4 address, on interface `eth0`.
     pub v4: IpAddr,
     /// Its IPv6 address, on interface `eth0`.
@@ -60,13 +65,16 @@ impl Testbed {
         let name =
             format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let host = |part: &str, number| Host::new(format!("{name}-{part}"), number);
-        let (lan, middle, wan) = (host("lan", 1), host("mid", 3), host("wan", 2));
+        let (lan, mut middle, wan) = (host("lan", 1), host("mid", 3), host("wan", 2));
         if let Err(reason) = try_ip(&format!("netns add {}", lan.namespace)) {
             skip(&reason);
             return None;
         }
+        ip(&format!("netns add {}", middle.namespace));
+        ip(&format!("netns add {}", wan.namespace));
+        let keeper = middle.keep_mounts();
         let folder = env::temp_dir().join(&name);
-        let bed = Self { lan, middle, wan, folder, _turn: turn };
+        let bed = Self { lan, middle, wan, folder, _keeper: keeper, _turn: turn };
         fs::create_dir_all(&bed.folder)
             .unwrap_or_else(|error| panic!("{}: {error}", bed.folder.display()));
         bed.connect();
@@ -75,8 +83,6 @@ impl Testbed {
 
     fn connect(&self) {
         let middle = &self.middle.namespace;
-        ip(&format!("netns add {middle}"));
-        ip(&format!("netns add {}", self.wan.namespace));
         self.middle.set("net/ipv6/conf/all/disable_ipv6", "1");
         self.middle.set("net/ipv6/conf/default/disable_ipv6", "1");
         for (host, port) in [(&self.lan, "lan"), (&self.wan, "wan")] {
@@ -130,17 +136,33 @@ impl Host {
     fn new(namespace: String, number: u8) -> Self {
         Self {
             namespace,
+            mounts: None,
             v4: Ipv4Addr::new(10, 83, 0, number).into(),
             v6: Ipv6Addr::new(0xfd83, 0, 0, 0, 0, 0, 0, number.into()).into(),
             mac: [0x02, 0, 0, 0, 0, number],
         }
     }
 
-    /// A command that runs `program` on this host.
+    /// Gives this host mounts of its own: an empty `/run`, and the `/sys` of its interfaces.
+    ///
+    /// What is pinned and mounted there goes with it.
+    fn keep_mounts(&mut self) -> Process {
+        let mounts =
+            "mount -t tmpfs none /run && mount -t sysfs none /sys && echo kept && exec sleep 86400";
+        let mut command = self.command("unshare");
+        let keeper = Process::start(command.args(["--mount", "sh", "-c", mounts]));
+        until("mounts of its own", COMMAND_LIMIT, || keeper.lines().pop());
+        self.mounts = Some(keeper.id());
+        keeper
+    }
+
+    /// A command that runs `program` on this host. It is the process itself, not its parent.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace]).arg(program.as_ref());
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.namespace));
+        command.args(self.mounts.map(|pid| format!("--mount=/proc/{pid}/ns/mnt")));
+        command.arg("--").arg(program.as_ref());
         command
     }
 
@@ -163,8 +185,11 @@ impl Host {
     /// If there is no such interface.
     #[must_use]
     pub fn received_bytes(&self, interface: &str) -> u64 {
-        let text = self.run(&format!("cat /sys/class/net/{interface}/statistics/rx_bytes"));
-        text.trim().parse().unwrap_or_else(|_| panic!("{interface} has received `{text}` bytes"))
+        let text = self.run("cat /proc/net/dev");
+        let start = format!("{interface}:");
+        let row = text.lines().find_map(|line| line.trim_start().strip_prefix(&start));
+        let bytes = row.and_then(|row| row.split_whitespace().next()?.parse().ok());
+        bytes.unwrap_or_else(|| panic!("no {interface} in\n{text}"))
     }
 
     /// A counter of the TCP stack by its name in `/proc/net/snmp`, such as `RetransSegs`.
