@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod frames;
 mod process;
 mod testbed;
 mod traffic;
 mod wait;
 
+pub use frames::{Datagram, Recorder, datagram, hex, send, unhex};
 pub use process::{Finished, Process, run};
 pub use testbed::{Host, Testbed, program};
 pub use traffic::{Fetch, Outcome, Server};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tidegate_e2e::{Process, Server, Testbed, now};
+use tidegate_e2e::{Datagram, Process, Recorder, Server, Testbed, datagram, now, send};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -31,6 +31,22 @@ fn nothing_crosses_where_nobody_forwards() {
     let server = Server::start(&bed.wan, 7000, "reno");
     let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--time", "1 s"]);
     assert!(catch_unwind(AssertUnwindSafe(|| fetch.finish(LIMIT))).is_err());
+}
+
+#[test]
+fn frames_arrive_byte_for_byte_with_their_vlan_tags() {
+    let Some(bed) = Testbed::new() else { return };
+    bed.bridge();
+    let recorder = Recorder::start(&bed.wan);
+    for (v6, vlans) in [(false, &[][..]), (true, &[]), (false, &[7]), (true, &[7, 8])] {
+        let payload = [b"frame "[..].to_vec(), vec![vlans.len().try_into().unwrap(); 40]].concat();
+        let it =
+            Datagram { from: &bed.lan, to: &bed.wan, v6, ports: (1, 9), vlans, payload: &payload };
+        send(&bed.lan, &[it.frame()]);
+        let ours = |frame: &[u8]| datagram(frame, 9).is_some_and(|(bytes, _)| bytes == payload);
+        let same = |frame: &[u8]| ours(frame) && frame == it.frame();
+        assert_eq!(recorder.frames(1, LIMIT, same).len(), 1);
+    }
 }
 
 #[test]
