@@ -16,6 +16,7 @@ pub mod flow;
 pub mod gateway;
 pub mod link;
 pub mod machine;
+pub mod meter;
 pub mod packet;
 pub mod policy;
 pub mod qdisc;
@@ -24,6 +25,7 @@ mod registry;
 pub mod report;
 pub mod time;
 pub mod units;
+pub mod wheel;
 
 pub use cx::{Cx, Drops, Reason};
 pub use machine::{Machine, PortId};
