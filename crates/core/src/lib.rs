@@ -16,7 +16,6 @@ pub mod flow;
 pub mod gateway;
 pub mod link;
 pub mod machine;
-pub mod meter;
 pub mod packet;
 pub mod policy;
 pub mod qdisc;
@@ -25,7 +24,6 @@ mod registry;
 pub mod report;
 pub mod time;
 pub mod units;
-pub mod wheel;
 
 pub use cx::{Cx, Drops, Reason};
 pub use machine::{Machine, PortId};

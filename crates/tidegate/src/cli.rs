@@ -30,6 +30,20 @@ enum Command {
     Init(commands::init::Args),
     /// Say what is wrong with a policy file, and what to write instead
     Check(commands::check::Args),
+    /// Show how a policy file differs from what runs
+    Plan(commands::plan::Args),
+    /// Run the gateway between its two ports
+    Run(commands::run::Args),
+    /// Put a policy file in force without losing a packet
+    Apply(commands::apply::Args),
+    /// Keep what `apply --confirm` put in force
+    Confirm,
+    /// Show the state of the running gateway
+    Status,
+    /// Show the busiest flows and what limits them
+    Flows(commands::status::FlowsArgs),
+    /// Say which policy a packet belongs to and why, what limits a live flow, or what an error means
+    Explain(commands::explain::Args),
     /// Build a test network in namespaces, with an emulated Internet between its hosts
     Lab(commands::lab::Args),
     /// Show in a minute what Tidegate does, on real TCP connections
@@ -50,6 +64,13 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Init(args) => commands::init::run(&args, &context),
         Command::Check(args) => commands::check::run(&args, &context),
+        Command::Plan(args) => commands::plan::run(&args, &context),
+        Command::Run(args) => commands::run::run(&args, &context),
+        Command::Apply(args) => commands::apply::run(&args, &context),
+        Command::Confirm => commands::apply::confirm(&context),
+        Command::Status => commands::status::run(&context),
+        Command::Flows(args) => commands::status::flows(&args, &context),
+        Command::Explain(args) => commands::explain::run(&args, &context),
         Command::Lab(args) => commands::lab::run(&args, &context),
         Command::Demo(args) => commands::demo::run(&args, &context),
         Command::Schema => commands::schema::run(&context),

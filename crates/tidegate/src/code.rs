@@ -36,99 +36,99 @@ macro_rules! catalogue {
 catalogue! {
     // What is written in a policy file.
     Syntax = "TG0001", "not TOML",
-        "Mend the marked place; strings stand in quotes, tables in [brackets].";
+        "mend the marked place; strings stand in quotes, tables in [brackets]";
     UnknownField = "TG0002", "unknown field or table",
-        "Correct the name; the message lists those there are. Unknown fields are refused so that a misspelt limit cannot go unnoticed.";
+        "correct the name; the message lists those there are. Unknown fields are refused so that a misspelt limit cannot go unnoticed";
     MissingField = "TG0003", "a field is missing",
-        "Add it.";
+        "add it; `tidegate init` writes a whole file to start from";
     WrongType = "TG0004", "a value of the wrong type",
-        "Write the type the message names; quantities and names are strings in quotes.";
+        "write the type the message names; quantities and names are strings in quotes";
     NoUnit = "TG0005", "a quantity without a unit",
-        "Add the unit: \"20 Mbit/s\", \"64 KiB\", \"50 ms\".";
+        "add the unit: \"20 Mbit/s\", \"64 KiB\", \"50 ms\"";
     UnknownUnit = "TG0006", "an unknown unit",
-        "Use bit/s kbit/s Mbit/s Gbit/s, B kB KiB MB MiB, or ns us ms s. `kbps` and `KB` are refused because they are read in two ways.";
+        "use bit/s kbit/s Mbit/s Gbit/s, B kB KiB MB MiB, or ns us ms s. `kbps` and `KB` are refused because they are read in two ways";
     NotAQuantity = "TG0007", "not a quantity",
-        "Write a number that is not negative, and its unit.";
+        "write a number that is not negative, and its unit";
     UnknownName = "TG0008", "a name that stands for nothing",
-        "Use one of the names the message lists.";
+        "use one of the names the message lists";
     OutOfRange = "TG0009", "a number out of range",
-        "Stay within the range the message gives.";
+        "stay within the range the message gives";
     BadAddress = "TG0010", "not an address, prefix or range of addresses",
-        "Write an address (10.0.0.1), a prefix (10.0.0.0/8, 2001:db8::/32) or a range (10.0.0.1-10.0.0.9).";
+        "write an address (10.0.0.1), a prefix (10.0.0.0/8, 2001:db8::/32) or a range (10.0.0.1-10.0.0.9)";
     HostBits = "TG0011", "a prefix with host bits",
-        "Clear the bits beyond the prefix length, or write the single address without a length.";
+        "clear the bits beyond the prefix length, or write the single address without a length";
     BadPort = "TG0012", "not a port or range of ports",
-        "Write a port from 0 to 65535, or a range such as \"8000-8999\".";
+        "write a port from 1 to 65535, or a range such as \"8000-8999\"";
     BadProtocol = "TG0013", "not an IP protocol",
-        "Write a name such as \"tcp\", or a number from 0 to 255.";
+        "write a name such as \"tcp\", or a number from 1 to 255";
     BadDscp = "TG0014", "not a DS codepoint",
-        "Write a name such as \"EF\" or \"AF11\", or a number from 0 to 63.";
+        "write a name such as \"EF\" or \"AF11\", or a number from 0 to 63";
     BadVlan = "TG0015", "not a VLAN identifier",
-        "Write a number from 1 to 4094, a range, or \"none\" for untagged frames.";
+        "write a number from 1 to 4094, a range, or \"none\" for untagged frames";
     EmptyList = "TG0016", "an empty list",
-        "An empty list would match nothing: list what is meant, or leave the field out to match anything.";
+        "an empty list would match nothing: list what is meant, or leave the field out to match anything";
     BadName = "TG0017", "not a usable name",
-        "Names are 1 to 64 letters, digits, dots, dashes and underscores, so that metrics and commands can carry them.";
+        "names are 1 to 64 letters, digits, dots, dashes and underscores, so that metrics and commands can carry them";
     DuplicateName = "TG0018", "a name used twice",
-        "Give each policy a name of its own.";
+        "give each policy a name of its own";
     SamePort = "TG0019", "lan and wan are the same interface",
-        "Name two interfaces: the one towards the users and the one towards the Internet.";
+        "name two interfaces: the one towards the users and the one towards the Internet";
     BurstBelowPacket = "TG0020", "a burst below the MTU",
-        "Raise the burst to at least one full-size packet, which could otherwise never leave.";
+        "raise the burst to at least one full-size packet, which could otherwise never leave";
     PeakBelowMean = "TG0021", "a peak rate below the mean rate",
-        "Raise the peak, or leave it out to let bursts go as fast as the port.";
+        "raise the peak, or leave it out to let bursts go as fast as the port";
     ZeroRate = "TG0022", "a rate of zero",
-        "Give a rate; to block traffic, use a firewall.";
+        "give a rate; to block traffic, use a firewall";
     BurstTooLarge = "TG0023", "a burst larger than a bucket holds",
-        "Lower the burst.";
+        "lower the burst";
     PortsWithoutProtocol = "TG0024", "ports on a protocol that has none",
-        "Leave the ports out, or match tcp, udp, dccp, sctp or udp-lite.";
+        "leave the ports out, or match tcp and udp only";
     ZeroWeight = "TG0025", "a weight of zero",
-        "The least weight is 1; to keep flows out, match them by a policy of their own.";
+        "the least weight is 1; to keep flows out, match them by a policy of their own";
     NoOutDscp = "TG0026", "police-mark without a codepoint for what is out of profile",
-        "Say how the two are told apart: mark = { in = \"AF11\", out = \"AF12\" }.";
+        "say how the two are told apart: mark = { in = \"AF11\", out = \"AF12\" }";
     NotOfThisAction = "TG0027", "a field that does not belong to the action",
-        "Leave the field out, or choose the action that uses it.";
+        "leave the field out, or choose the action that uses it";
     NeverMatches = "TG0028", "a policy that can never match",
-        "A policy that takes precedence matches everything this one does: raise its priority, narrow the other, or remove it.";
+        "a policy that takes precedence matches everything this one does: raise its priority, narrow the other, or remove it";
     BadRange = "TG0029", "a range that ends before it begins",
-        "Write the lower end first.";
+        "write the lower end first";
     BadMechanism = "TG0030", "a mechanism with wrong parameters",
-        "Correct the parameter the message names.";
+        "correct the parameter the message names";
 
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read",
-        "Check the path and its permissions; policy files are UTF-8.";
+        "check the path and its permissions; policy files are UTF-8";
     NoInterface = "TG0102", "there is no such interface",
-        "Name an interface of this host; `ip link` lists them.";
+        "name an interface of this host; `ip link` lists them";
     NoPrivilege = "TG0103", "not allowed to open the ports",
-        "Run as root or give the program CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF; without them it runs in a user namespace on AF_PACKET.";
+        "run as root or give the program CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF; without them it runs in a user namespace on AF_PACKET";
     NoBackend = "TG0104", "the ports cannot be opened this way",
-        "Leave `backend` at \"auto\", or see `tidegate doctor` for what this host can do.";
+        "leave `backend` at \"auto\", or see `tidegate doctor` for what this host can do";
     FileExists = "TG0105", "the file exists",
-        "Choose another name or remove it first; nothing is overwritten.";
+        "choose another name or remove it first; nothing is overwritten";
     BadRate = "TG0106", "not a rate",
-        "Write a rate such as \"100 Mbit/s\".";
+        "write a rate such as \"100 Mbit/s\"";
     NoPorts = "TG0107", "the ports cannot be guessed",
-        "Name them: --lan eth1 --wan eth0.";
+        "name them: --lan eth1 --wan eth0";
 
     // The running gateway.
     NoGateway = "TG0201", "no gateway answers",
-        "Start one with `tidegate run FILE`, or name its socket with --socket.";
+        "start one with `tidegate run FILE`, or name its socket with --socket";
     AlreadyRuns = "TG0202", "a gateway runs already",
-        "Change it with `tidegate apply FILE`, stop it first, or give this one another --socket.";
+        "change it with `tidegate apply FILE`, stop it first, or give this one another --socket";
     NeedsRestart = "TG0203", "a setting that cannot change while the gateway runs",
-        "Leave [gateway] as it runs, or restart: `tidegate run FILE` takes over without cutting the link.";
+        "leave [gateway] as it runs, or restart: `tidegate run FILE` takes over without cutting the link";
     NothingToConfirm = "TG0204", "nothing waits to be confirmed",
-        "It was confirmed before, or the time was over and the policies before it run again: see `tidegate status`.";
+        "it was confirmed before, or the time was over and the policies before it run again: see `tidegate status`";
     UnexpectedAnswer = "TG0205", "the gateway's answer cannot be used",
-        "Use a `tidegate` of the version that runs.";
+        "use a `tidegate` of the version that runs";
     BadPacket = "TG0206", "a packet that cannot be explained",
-        "Give addresses of one family, and ports only with a protocol that has them.";
+        "give addresses of one family, and ports only with a protocol that has them";
     Unconfirmed = "TG0207", "an earlier change waits to be confirmed",
-        "Confirm it with `tidegate confirm`, or wait until it is rolled back.";
+        "confirm it with `tidegate confirm`, or wait until it is rolled back";
     NoSocket = "TG0208", "the control socket cannot be opened",
-        "Choose a path with --socket in a directory that exists and that you may write to.";
+        "choose a path with --socket in a directory that exists and that you may write to";
 }
 
 impl Code {

@@ -1,11 +1,16 @@
 //! The commands: one file each, with its arguments and what it does.
 
+pub(crate) mod apply;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod lab;
+pub(crate) mod plan;
+pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod status;
 pub(crate) mod traffic;
 
 use std::path::PathBuf;

@@ -2,13 +2,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod api;
 mod cli;
+mod client;
 pub mod code;
 mod commands;
 #[cfg(test)]
 mod committed;
 pub mod config;
+mod daemon;
 pub mod demo;
+pub mod describe;
 pub mod host;
 pub mod lab;
 mod output;

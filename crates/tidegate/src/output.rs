@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::code::Code;
 
 /// The version of everything `--json` prints; it grows when a field changes its meaning.
-pub(crate) const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 1;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -89,10 +89,15 @@ pub struct Output {
 
 /// Data as `--json` prints it.
 #[derive(Serialize)]
-struct Versioned<'a, T> {
+pub(crate) struct Versioned<'a, T> {
     schema_version: u32,
     #[serde(flatten)]
     data: &'a T,
+}
+
+/// `data`, which must serialise as a map, with the version of its schema.
+pub(crate) const fn versioned<T: Serialize>(data: &T) -> Versioned<'_, T> {
+    Versioned { schema_version: SCHEMA_VERSION, data }
 }
 
 impl Output {
@@ -133,7 +138,7 @@ impl Output {
     /// If stdout takes no more.
     pub fn json<T: Serialize>(self, data: &T) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, &Versioned { schema_version: SCHEMA_VERSION, data })?;
+        serde_json::to_writer(&mut out, &versioned(data))?;
         writeln!(out)
     }
 }

@@ -78,6 +78,21 @@ impl Filter {
         }
     }
 
+    /// Whether it matches every packet that `other` matches.
+    ///
+    /// May say no where only several values together show it: never yes where one packet differs.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.direction.is_none_or(|only| other.direction == Some(only))
+            && contains(&self.src, &other.src)
+            && contains(&self.dst, &other.dst)
+            && contains(&self.src_port, &other.src_port)
+            && contains(&self.dst_port, &other.dst_port)
+            && contains(&self.dscp, &other.dscp)
+            && contains(&self.vlan, &other.vlan)
+            && (0..=u8::MAX).map(Protocol).all(|it| self.accepts(it) || !other.accepts(it))
+    }
+
     /// How narrow it is; the greater is the more specific.
     #[must_use]
     pub fn specificity(&self) -> Specificity {
@@ -123,6 +138,23 @@ impl Specificity {
 
 fn within<T: Copy + PartialOrd>(ranges: &[Range<T>], value: T) -> bool {
     ranges.is_empty() || ranges.iter().any(|range| range.first <= value && value <= range.last)
+}
+
+/// Whether every value of `narrow` is one of `wide`.
+fn contains<T: Copy + Ord + Into<u128>>(wide: &[Range<T>], narrow: &[Range<T>]) -> bool {
+    if wide.is_empty() {
+        return true;
+    }
+    // Most pairs end here, without the work below.
+    let Some(one) = narrow.first() else { return false };
+    if !within(wide, one.first) {
+        return false;
+    }
+    let wide = merged(wide);
+    let inside = |range: &Range<u128>| {
+        wide.iter().any(|wide| wide.first <= range.first && range.last <= wide.last)
+    };
+    merged(narrow).iter().all(inside)
 }
 
 /// The values of `ranges`, ascending, as ranges that do not touch.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::policy::{
-    Action, Conditioning, Exceed, Filter, FlowWeight, Policy, Profile, ProfileError,
+    Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
 use super::diagnostic::{Diagnostic, Findings, Span};
-use super::read::{Number, Token, one_of};
+use super::read::{Number, one_of};
 use super::{Config, filter, number, raw};
 use crate::code::Code;
 use crate::host::Host;
@@ -34,6 +34,7 @@ pub(super) fn compile(
     let ports = ports(gateway, host, found);
     let settings = settings(gateway, found);
     let heartbeat = heartbeat(gateway, found);
+    can_match(written, &policies, found);
     let (lan, wan) = ports?;
     Some(Config {
         lan,
@@ -174,6 +175,26 @@ fn names_differ(policies: &[Spanned<raw::Policy>], found: &mut Findings) {
     }
 }
 
+/// Warns of policies that others leave nothing to.
+fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut Findings) {
+    // Policies of one name have been complained of.
+    let Ok(set) = PolicySet::new(policies.to_vec()) else { return };
+    let names = written.iter().filter_map(|policy| policy.get_ref().name.get());
+    let places: HashMap<_, _> = names.map(|name| (name.get_ref(), name.span())).collect();
+    for (at, hidden) in set.policies().iter().enumerate() {
+        let first = &set.policies()[..at];
+        let Some(by) = first.iter().find(|it| it.filter.covers(&hidden.filter)) else { continue };
+        let (Some(place), Some(other)) = (places.get(&hidden.name), places.get(&by.name)) else {
+            continue;
+        };
+        let message = format!("policy `{}` can never match", hidden.name);
+        found.push(
+            Diagnostic::warning(Code::NeverMatches, place.clone(), message)
+                .other(other.clone(), "takes precedence, and matches everything that one does"),
+        );
+    }
+}
+
 fn policy(raw: &Spanned<raw::Policy>, longest: Bytes, found: &mut Findings) -> Option<Policy> {
     let place = raw.span();
     let raw = raw.get_ref();
@@ -256,21 +277,11 @@ fn mark(raw: &raw::Policy, action: Span, found: &mut Findings) -> Option<Exceed>
         return None;
     };
     let in_profile = match mark.and_then(|mark| mark.in_profile.as_ref()) {
-        Some(token) => codepoint(token, found).map(Some),
+        Some(token) => filter::codepoint(token, found).map(Some),
         None => Some(None),
     };
-    let out_of_profile = codepoint(out, found);
+    let out_of_profile = filter::codepoint(out, found);
     Some(Exceed::Mark { in_profile: in_profile?, out_of_profile: out_of_profile? })
-}
-
-fn codepoint(token: &Spanned<Token>, found: &mut Findings) -> Option<u8> {
-    match filter::dscp(&token.get_ref().0) {
-        Ok(range) => Some(range.first),
-        Err(wrong) => {
-            found.push(wrong.at(token));
-            None
-        }
-    }
 }
 
 fn conditioning(
@@ -336,10 +347,7 @@ fn profile(raw: &raw::Profile, longest: Bytes, found: &mut Findings) -> Option<P
         }
         _ => (Code::ZeroRate, written.span()),
     };
-    let text = wrong.to_string();
-    // The core's messages end with what to do: "what is wrong; what to do".
-    let (message, help) = text.split_once("; ").unwrap_or((&text, code.repair()));
-    let mut diagnostic = Diagnostic::error(code, span, message).help(help);
+    let mut diagnostic = Diagnostic::worded(code, span, &wrong.to_string());
     if code == Code::PeakBelowMean {
         diagnostic = diagnostic.other(written.span(), "the mean rate");
     }

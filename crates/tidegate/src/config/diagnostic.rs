@@ -31,8 +31,8 @@ pub struct Diagnostic {
     pub message: String,
     /// What to write instead.
     pub help: String,
-    /// Where, and what to say there.
-    place: (Span, String),
+    /// Where.
+    place: Span,
     /// Another place that has to do with it.
     other: Option<(Span, String)>,
 }
@@ -45,20 +45,22 @@ impl Diagnostic {
             severity: Severity::Error,
             message: message.into(),
             help: code.repair().to_owned(),
-            place: (span, String::new()),
+            place: span,
             other: None,
+        }
+    }
+
+    /// An error at `span` whose words end with what to do: "what is wrong; what to do".
+    pub(crate) fn worded(code: Code, span: Span, words: &str) -> Self {
+        match words.split_once("; ") {
+            Some((message, help)) => Self::error(code, span, message).help(help),
+            None => Self::error(code, span, words),
         }
     }
 
     /// A warning at `span`.
     pub(crate) fn warning(code: Code, span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(code, span, message) }
-    }
-
-    /// With words at its place.
-    pub(crate) fn label(mut self, text: impl Into<String>) -> Self {
-        self.place.1 = text.into();
-        self
     }
 
     /// With another place that has to do with it.
@@ -111,7 +113,7 @@ impl Findings {
 
     /// All of them, in the order of the file.
     pub(crate) fn sort(&mut self) {
-        self.list.sort_by_key(|found| (found.place.0.start, found.code.name()));
+        self.list.sort_by_key(|found| (found.place.start, found.code.name()));
     }
 
     /// Each of them.
@@ -140,14 +142,12 @@ impl Findings {
     }
 
     fn show(&self, renderer: &Renderer, found: &Diagnostic) -> String {
-        let mark = |kind: AnnotationKind, (span, text): &(Span, String)| {
-            let label = (!text.is_empty()).then(|| text.clone());
-            kind.span(self.whole(span)).label(label)
-        };
-        let other = found.other.iter().map(|place| mark(AnnotationKind::Context, place));
+        let other = found.other.iter().map(|(span, text)| {
+            AnnotationKind::Context.span(self.whole(span)).label(text.as_str())
+        });
         let snippet = Snippet::source(self.text.as_str())
             .path(self.path.as_str())
-            .annotation(mark(AnnotationKind::Primary, &found.place))
+            .annotation(AnnotationKind::Primary.span(self.whole(&found.place)))
             .annotations(other);
         let level = match found.severity {
             Severity::Error => Level::ERROR,
@@ -162,7 +162,7 @@ impl Findings {
     }
 
     fn locate<'a>(&'a self, found: &'a Diagnostic) -> Located<'a> {
-        let span = self.whole(&found.place.0);
+        let span = self.whole(&found.place);
         let before = &self.text[..span.start];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         Located {

@@ -207,7 +207,7 @@ fn quantity<T>(
             UnitError::Unit { .. } => Code::UnknownUnit,
             _ => Code::NotAQuantity,
         };
-        found.push(Diagnostic::error(code, node.span(), error.to_string()));
+        found.push(Diagnostic::worded(code, node.span(), &error.to_string()));
     };
     parse(text).map_err(wrong).ok()
 }

@@ -315,7 +315,7 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
         _ => Some(node),
     };
     let Some(kind) = kind else {
-        let message = format!("`kind` is missing: which {what} it is");
+        let message = format!("`kind` is missing in the table of {what}");
         let help = format!("add kind = \"...\", one of: {}", names.join(", "));
         found.push(Diagnostic::error(Code::MissingField, node.span(), message).help(help));
         return None;

@@ -1,21 +1,200 @@
 //! What becomes of policy files, good and bad.
 
+mod fields;
+mod values;
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use tidegate_core::Rate;
+use tidegate_core::policy::{Action, Exceed};
+
 use super::*;
+use crate::host::{Host, Interface};
+
+/// Tests of what is said of a file, word for word; an error keeps it from being used.
+macro_rules! said {
+    ($($name:ident: $text:literal => $said:literal;)+) => {
+        $(#[test]
+        fn $name() {
+            let (config, found) = crate::config::parse("office.toml", $text, None);
+            assert_eq!(format!("\n{}", found.render(false)), $said);
+            assert_eq!(config.is_none(), found.has_errors());
+        })+
+    };
+}
+use said;
+
+const PORTS: &str = "[gateway]\nlan = \"eth1\"\nwan = \"eth0\"\n";
+
+fn parsed(text: &str) -> Config {
+    let (config, found) = parse("test.toml", text, None);
+    config.unwrap_or_else(|| panic!("{}", found.render(false)))
+}
+
+/// Each example's name and text.
+fn examples() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let policies = files.filter(|path| path.extension().is_some_and(|it| it == "toml"));
+    let read = |path: std::path::PathBuf| {
+        (path.file_stem().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap())
+    };
+    policies.map(read).collect()
+}
 
 #[test]
-fn show() {
-    for text in [
-        "[gateway]\nlan = \"eth1\"\nwan = \"eth1\"\nrate = { up = 100, down = \"5 kbps\" }\n[[policy]]\nname=\"web\"\naction = \"shap\"\nmatch = { srcc = 1, src_port = [], vlan = 5000, dst = \"10.0.0.1/8\", protocol = [\"tcp\", \"esp\"], dst_port = 80 }\nprofile = { mean = \"5 Mbit/s\", peak = \"1 Mbit/s\", burst = \"100 B\"}",
-        "[gateway]\nlan = \"eth1\"\nwan = \"eth0\"\n\n[[policy]]\nname = \"web\"\naction = \"shape\"\n\n[[policy]]\nname = \"web\"\naction = \"police-mark\"\nqueue = \"per-flo\"\nallocation = { kind = \"drr\", a = 3 }\nprofile = { mean = \"5 Mbit/s\", peak = \"1 Mbit/s\" }\nweights = [{match={direction=\"upp\"}, weight=0}]\n",
-        "[gateway\nlan = 5 5\nlan = 3",
-        "",
-    ] {
-        let (config, found) = parse("office.toml", text, None);
-        println!(
-            "{}\n{}\n----",
-            found.render(false),
-            serde_json::to_string(&found.data()).unwrap()
-        );
-        assert!(config.is_none());
+fn every_example_is_accepted_without_a_word() {
+    let examples = examples();
+    let names: Vec<_> = examples.iter().map(|(name, _)| name.as_str()).collect();
+    for name in ["table1", "office", "isp"] {
+        assert!(names.contains(&name), "{name} is gone");
+    }
+    for (name, text) in examples {
+        let (config, found) = parse(&name, &text, None);
+        assert!(config.is_some() && found.iter().next().is_none(), "{}", found.render(false));
+    }
+}
+
+/// Ledger of `aggregates`, section 2.
+#[test]
+fn table_1_says_what_the_paper_prints() {
+    let (_, text) = examples().into_iter().find(|(name, _)| name == "table1").unwrap();
+    let config = parsed(&text);
+    let profile = |action: &Action| match action {
+        Action::Shape { conditioning, .. } | Action::Police { conditioning, .. } => {
+            conditioning.profile.to_string()
+        }
+        Action::Pass => String::new(),
+    };
+    let rows: Vec<_> = config.policies.iter().map(|it| profile(&it.action)).collect();
+    assert_eq!(
+        rows,
+        [
+            "mean 100 kbit/s, peak 100 kbit/s, burst 10 kB",
+            "mean 1 Mbit/s, peak 2 Mbit/s, burst 20 kB",
+            "mean 100 kbit/s, peak 300 kbit/s, burst 30 kB",
+        ]
+    );
+    let Action::Police { exceed, .. } = &config.policies[0].action else { panic!("row 1 polices") };
+    assert_eq!(*exceed, Exceed::Mark { in_profile: Some(10), out_of_profile: 0 });
+}
+
+#[test]
+fn defaults_are_those_the_schema_states() {
+    let config = parsed(&format!(
+        "{PORTS}[[policy]]\nname = \"web\"\naction = \"shape\"\nprofile = {{ mean = \"8 Mbit/s\" }}\n"
+    ));
+    let gateway = &config.gateway;
+    assert_eq!((gateway.packets, gateway.flows), (16_384, 131_072));
+    assert_eq!((gateway.rate, gateway.overhead), ([None, None], Default::default()));
+    assert_eq!(config.heartbeat, Duration::from_millis(50));
+    let Action::Shape { conditioning, queue } = &config.policies[0].action else { panic!("shape") };
+    assert_eq!((conditioning.allocation.name(), queue.name()), ("logical-partitions", "per-flow"));
+    assert_eq!(conditioning.profile.burst(), Bytes(100_000)); // 8 Mbit/s for 100 ms
+    assert_eq!(conditioning.profile.mean(), Rate::from_mbps(8));
+}
+
+fn host(mtu: u64) -> Host {
+    let interface = |name: &str| Interface {
+        name: name.to_owned(),
+        mtu: Some(mtu),
+        is_device: true,
+        has_default_route: false,
+    };
+    Host { interfaces: vec![interface("eth0"), interface("eth1")] }
+}
+
+#[test]
+fn an_interface_this_host_does_not_have_is_named_with_those_it_has() {
+    let text = PORTS.replace("eth1", "etth1");
+    let (config, found) = parse("office.toml", &text, Some(&host(1_500)));
+    assert!(config.is_none());
+    assert_eq!(
+        found.render(false),
+        "error[TG0102]: this host has no interface `etth1`
+ --> office.toml:2:7
+  |
+2 | lan = \"etth1\"
+  |       ^^^^^^^
+  |
+  = help: did you mean `eth1`? there are: eth0, eth1"
+    );
+}
+
+/// Kills the mutant that takes the usual MTU on every host.
+#[test]
+fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
+    let text = format!(
+        "{PORTS}overhead = \"docsis\"\n[[policy]]\nname = \"web\"\naction = \"shape\"\n\
+         profile = {{ mean = \"5 Mbit/s\", burst = \"9 kB\" }}\n"
+    );
+    assert!(parse("office.toml", &text, Some(&host(1_500))).0.is_some());
+    let (config, found) = parse("office.toml", &text, Some(&host(9_000)));
+    let found: Vec<_> = found.iter().map(|it| (it.code, it.help.clone())).collect();
+    assert!(config.is_none());
+    // 9,000 bytes of IP, and 18 of DOCSIS.
+    assert_eq!(found, [(Code::BurstBelowPacket, "make it at least 9018 B".to_owned())]);
+}
+
+#[test]
+fn a_file_for_programs_gives_the_same_findings_with_line_and_column() {
+    let text = format!("{PORTS}# höher\nheartbeet = \"50 ms\"\n");
+    let (_, found) = parse("office.toml", &text, None);
+    let data = serde_json::to_value(found.data()).unwrap();
+    assert_eq!((&data[0]["line"], &data[0]["column"]), (&json!(5), &json!(1)));
+    assert_eq!((&data[0]["code"], &data[0]["source"]), (&json!("TG0002"), &json!("heartbeet")));
+}
+
+#[test]
+fn the_schema_names_every_field_with_what_it_is() {
+    let schema = schema();
+    let policy = &schema["properties"]["policy"]["items"];
+    assert_eq!(policy["required"], json!(["name", "action"]));
+    assert_eq!(policy["additionalProperties"], json!(false));
+    for table in [&schema, policy, &schema["properties"]["gateway"]] {
+        for (name, field) in table["properties"].as_object().unwrap() {
+            assert!(field["description"].as_str().is_some_and(|it| it.ends_with('.')), "{name}");
+        }
+    }
+}
+
+/// An example with some bytes replaced by others: nearly right, where most paths are.
+fn damaged() -> impl Strategy<Value = String> {
+    let examples: Vec<String> = examples().into_iter().map(|(_, text)| text).collect();
+    let junk = prop_oneof![
+        "[\\PC]{0,8}",
+        prop::sample::select(vec!["\"", "[", "]", "{", "}", "=", "\n", "0", "-", "é", "'''"])
+            .prop_map(str::to_owned),
+    ];
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, junk), 1..6);
+    (prop::sample::select(examples), edits).prop_map(|(mut text, edits)| {
+        for (at, length, junk) in edits {
+            let start = text.floor_char_boundary(at.index(text.len() + 1));
+            let end = text.ceil_char_boundary((start + length).min(text.len()));
+            text.replace_range(start..end, &junk);
+        }
+        text
+    })
+}
+
+/// Reads `text`, says everything there is to say of it, and whether there is an answer.
+fn survives(text: &str) -> bool {
+    let (config, found) = parse("fuzz.toml", text, None);
+    let said = (found.render(false), found.render(true), serde_json::to_string(&found.data()));
+    said.2.is_ok() && config.is_none() == found.has_errors()
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "\\PC*") {
+        prop_assert!(survives(&text));
+    }
+
+    /// Kills the mutant that hands out a configuration in which an error was found.
+    #[test]
+    fn no_damage_to_a_file_makes_the_parser_panic(text in damaged()) {
+        prop_assert!(survives(&text));
     }
 }

@@ -1,0 +1,249 @@
+//! What the control socket says and is told: one shape for the daemon, the commands and `--json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::describe::Change;
+
+/// The state of the running gateway.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Status {
+    /// The version of the program that runs.
+    pub version: String,
+    /// Milliseconds since it started.
+    pub uptime_ms: u64,
+    /// The file its policies came from.
+    pub file: String,
+    /// How its ports are open.
+    pub ports: Ports,
+    /// Which policy set runs: counts the sets installed.
+    pub generation: u64,
+    /// Milliseconds until the policies before these come back, unless confirmed.
+    pub unconfirmed_ms: Option<u64>,
+    /// What needs attention; something here makes the state "degraded".
+    pub alarms: Vec<String>,
+    /// From the LAN to the WAN.
+    pub up: Way,
+    /// From the WAN to the LAN.
+    pub down: Way,
+    /// Packets inside.
+    pub held: u32,
+    /// Packets dropped, by reason; only reasons that occurred.
+    pub drops: BTreeMap<String, u64>,
+    /// Flows in the table.
+    pub flows: u32,
+    /// Flows that found the table full.
+    pub untracked: u64,
+    /// How often the loop came back so late that what had arrived was too old to send.
+    pub hangs: u64,
+    /// One for each policy and direction that has seen a packet, in the order of precedence.
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// How the ports are open.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Ports {
+    /// Interface towards the users.
+    pub lan: String,
+    /// Interface towards the Internet.
+    pub wan: String,
+    /// "af-xdp" or "af-packet", and how.
+    pub backend: String,
+    /// Whether the kernel passes frames straight across while the gateway is away.
+    pub fail_to_wire: bool,
+    /// What there is to know about the choice.
+    pub notes: Vec<String>,
+}
+
+/// One direction of the link.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Way {
+    /// What came in.
+    pub received: Count,
+    /// What went out.
+    pub transmitted: Count,
+    /// What waits for the access link.
+    pub waiting: Count,
+    /// What the port that takes it in has seen; absent where there is no port.
+    pub port: Option<PortCount>,
+}
+
+/// Packets and their bytes as frames.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What a port had to leave out.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PortCount {
+    /// Frames the kernel dropped for lack of room in the ring.
+    pub ring_overflows: u64,
+    /// Frames that could not be received, or times the interface went away.
+    pub receive_errors: u64,
+    /// Times the interface refused to send for now, or frames it refused for good.
+    pub send_errors: u64,
+}
+
+/// The state of an aggregate: a policy in one direction.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Aggregate {
+    /// Its policy.
+    pub policy: String,
+    /// "up" or "down".
+    pub direction: String,
+    /// Mean rate of its profile, in bits per second.
+    pub mean_bps: Option<u64>,
+    /// Flows that are members now.
+    pub flows: u32,
+    /// What came in.
+    pub offered: Count,
+    /// What left, in profile where there is a profile.
+    pub conforming: Count,
+    /// What left out of profile.
+    pub exceeding: Count,
+    /// What waits.
+    pub waiting: Count,
+    /// Most bytes that ever waited.
+    pub peak_waiting_bytes: u64,
+    /// Microseconds a packet that left had waited, on average.
+    pub mean_wait_us: u64,
+    /// Nanoseconds that packets which have left had waited, in total.
+    pub waited_ns: u64,
+    /// Packets dropped, by reason; only reasons that occurred.
+    pub drops: BTreeMap<String, u64>,
+    /// How often each trigger looked whether it may send.
+    pub triggers: BTreeMap<String, u64>,
+}
+
+/// The state of a flow, as seen in one direction.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Flow {
+    /// Sender, as address and port.
+    pub src: String,
+    /// Receiver, as address and port.
+    pub dst: String,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// "up" or "down".
+    pub direction: String,
+    /// The policy it belongs to, if any.
+    pub policy: Option<String>,
+    /// Its weight there.
+    pub weight: u32,
+    /// What came in.
+    pub offered: Count,
+    /// Packets of it that wait now.
+    pub waiting: u32,
+    /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
+    pub rtt_lan_us: Option<u64>,
+    /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
+    pub rtt_wan_us: Option<u64>,
+    /// Segments seen again.
+    pub retransmissions: u64,
+    /// How well it is known: "full", "no-window-scale", "queue-only".
+    pub tracking: String,
+    /// Milliseconds since its last packet.
+    pub idle_ms: u64,
+    /// What limits it now.
+    pub limit: String,
+}
+
+/// Flows.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Flows {
+    /// Each of them.
+    pub flows: Vec<Flow>,
+}
+
+/// A policy file on its way to the gateway.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Proposal {
+    /// Where it came from.
+    pub file: String,
+    /// What it says.
+    pub text: String,
+    /// Milliseconds within which it must be confirmed.
+    #[serde(default)]
+    pub confirm_ms: Option<u64>,
+}
+
+/// The difference between a policy file and what runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Plan {
+    /// What would change.
+    pub changes: Vec<Change>,
+}
+
+/// What `apply` did.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Applied {
+    /// The policy set that runs now.
+    pub generation: u64,
+    /// What changed.
+    pub changes: Vec<Change>,
+    /// Milliseconds within which it must be confirmed.
+    pub confirm_ms: Option<u64>,
+}
+
+/// A packet to explain.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, clap::Args)]
+pub struct Question {
+    /// Source address
+    #[arg(long)]
+    pub src: Option<String>,
+    /// Destination address
+    #[arg(long)]
+    pub dst: Option<String>,
+    /// IP protocol, by name or number
+    #[arg(long, default_value = "tcp")]
+    pub protocol: String,
+    /// Source port
+    #[arg(long, value_name = "PORT")]
+    pub src_port: Option<u16>,
+    /// Destination port
+    #[arg(long, value_name = "PORT")]
+    pub dst_port: Option<u16>,
+    /// DS codepoint, by name or number
+    #[arg(long, default_value = "DF")]
+    pub dscp: String,
+    /// VLAN identifier [default: untagged]
+    #[arg(long)]
+    pub vlan: Option<u16>,
+    /// "up" from the LAN to the WAN, or "down"
+    #[arg(long, default_value = "up")]
+    pub direction: String,
+}
+
+/// Why a packet belongs to the policy it belongs to.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Explanation {
+    /// The policy it belongs to; none if it passes unmanaged.
+    pub policy: Option<String>,
+    /// What is done with it.
+    pub action: String,
+    /// Why that policy.
+    pub why: String,
+    /// Every policy, in the order of precedence.
+    pub policies: Vec<Candidate>,
+    /// Live flows between these endpoints, if a gateway was asked.
+    #[serde(default)]
+    pub flows: Vec<Flow>,
+}
+
+/// A policy that may have matched.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Candidate {
+    /// Its name.
+    pub policy: String,
+    /// Its priority.
+    pub priority: i32,
+    /// Whether it matches.
+    pub matches: bool,
+    /// The first field that does not match.
+    pub differs_in: Option<String>,
+}

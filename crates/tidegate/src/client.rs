@@ -1,0 +1,82 @@
+//! Talking to the running gateway over its control socket.
+
+use std::io;
+use std::path::Path;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+use crate::code::Code;
+use crate::output::Failure;
+
+/// Asks for `path`.
+pub(crate) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
+    call(socket, Method::GET, path, Vec::new())
+}
+
+/// Sends `body` to `path`.
+pub(crate) fn post<T: DeserializeOwned>(
+    socket: &Path,
+    path: &str,
+    body: &impl Serialize,
+) -> anyhow::Result<T> {
+    call(socket, Method::POST, path, serde_json::to_vec(body)?)
+}
+
+fn call<T: DeserializeOwned>(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(exchange(socket, method, path, body))?;
+    let unexpected = |error: serde_json::Error| {
+        Failure::new(Code::UnexpectedAnswer, format!("cannot use the answer: {error}"))
+    };
+    let answer: Value = serde_json::from_slice(&answer).map_err(unexpected)?;
+    if let Some(error) = answer.get("error") {
+        return Err(refusal(error).into());
+    }
+    Ok(serde_json::from_value(answer).map_err(unexpected)?)
+}
+
+/// What the gateway refused, as our own failure.
+fn refusal(error: &Value) -> Failure {
+    let text = |field: &str| error[field].as_str().unwrap_or_default().to_owned();
+    let code = Code::named(&text("code")).unwrap_or(Code::UnexpectedAnswer);
+    let help = text("help");
+    let failure = Failure::input(code, text("message"));
+    if help.is_empty() { failure } else { Failure { help, ..failure } }
+}
+
+async fn exchange(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> anyhow::Result<Bytes> {
+    let stream = UnixStream::connect(socket).await.map_err(|error| unreachable(socket, &error))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "tidegate")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body)))?;
+    let response = sender.send_request(request).await?;
+    Ok(response.into_body().collect().await?.to_bytes())
+}
+
+fn unreachable(socket: &Path, error: &io::Error) -> Failure {
+    let message = format!("no gateway answers at {}: {error}", socket.display());
+    Failure::new(Code::NoGateway, message)
+}

@@ -1,0 +1,63 @@
+//! `tidegate apply FILE` and `tidegate confirm`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_core::units::duration;
+
+use super::{Context, plan};
+use crate::api::{Applied, Proposal};
+use crate::client;
+use crate::output::Exit;
+
+/// What `apply` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The policy file
+    file: PathBuf,
+
+    /// Roll back by itself unless `tidegate confirm` comes within this time, such as 60s
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    confirm: Option<Duration>,
+}
+
+/// At least a second, for nobody is faster.
+fn span(text: &str) -> Result<Duration, String> {
+    let span = duration::parse(text).map_err(|error| error.to_string())?;
+    if span < Duration::from_secs(1) { Err("give at least 1s".to_owned()) } else { Ok(span) }
+}
+
+/// Puts the file in force.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let proposal = match plan::propose(&args.file, context)? {
+        Ok(proposal) => proposal,
+        Err(exit) => return Ok(exit),
+    };
+    let confirm_ms = args.confirm.map(|span| u64::try_from(span.as_millis())).transpose()?;
+    let proposal = Proposal { confirm_ms, ..proposal };
+    let applied: Applied = client::post(&context.socket, "/v1/apply", &proposal)?;
+    if context.output.is_json() {
+        context.output.json(&applied)?;
+        return Ok(Exit::Done);
+    }
+    context.output.text(plan::list(&applied.changes))?;
+    match args.confirm {
+        Some(span) => eprintln!(
+            "in force; `tidegate confirm` keeps it, else it is rolled back in {}",
+            duration::show(span)
+        ),
+        None => eprintln!("in force"),
+    }
+    Ok(Exit::Done)
+}
+
+/// Keeps what was applied.
+pub(crate) fn confirm(context: &Context) -> anyhow::Result<Exit> {
+    let applied: Applied = client::post(&context.socket, "/v1/confirm", &serde_json::json!({}))?;
+    if context.output.is_json() {
+        context.output.json(&applied)?;
+    } else {
+        context.output.text(format!("generation {} is kept", applied.generation))?;
+    }
+    Ok(Exit::Done)
+}

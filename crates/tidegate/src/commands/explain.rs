@@ -1,0 +1,75 @@
+//! `tidegate explain`: a packet, a live flow, or an error code.
+
+use std::fmt::Write;
+
+use super::status::columns;
+use super::{Context, check};
+use crate::api::{Candidate, Explanation, Question};
+use crate::client;
+use crate::code::Code;
+use crate::daemon;
+use crate::output::Exit;
+
+/// What `explain` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A policy file, or an error code such as TG0020 [default: the running gateway]
+    subject: Option<String>,
+
+    #[command(flatten)]
+    question: Question,
+}
+
+/// Explains it.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    if let Some(code) = args.subject.as_deref().and_then(Code::named) {
+        return error(code, context);
+    }
+    let explanation: Explanation = match &args.subject {
+        Some(file) => match check::load(file.as_ref(), None, context)? {
+            Ok((_, config)) => daemon::explain(&config, &args.question)?,
+            Err(exit) => return Ok(exit),
+        },
+        None => client::post(&context.socket, "/v1/explain", &args.question)?,
+    };
+    if context.output.is_json() {
+        context.output.json(&explanation)?;
+    } else {
+        context.output.text(show(&explanation).trim_end())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn error(code: Code, context: &Context) -> anyhow::Result<Exit> {
+    let (name, title, repair) = (code.name(), code.title(), code.repair());
+    if context.output.is_json() {
+        let data = serde_json::json!({ "code": name, "message": title, "help": repair });
+        context.output.json(&data)?;
+    } else {
+        context.output.text(format!("{name}: {title}\n{repair}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn show(it: &Explanation) -> String {
+    let policy = it.policy.as_deref().unwrap_or("none");
+    let mut text = format!("policy  {policy}\naction  {}\nwhy     {}\n", it.action, it.why);
+    if !it.policies.is_empty() {
+        let mut rows = vec![["policy", "priority", "matches"].map(str::to_owned)];
+        rows.extend(it.policies.iter().map(row));
+        text += &format!("\n{}", columns(&rows));
+    }
+    for flow in &it.flows {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "\nflow    {} to {}, limited by {}", flow.src, flow.dst, flow.limit);
+    }
+    text
+}
+
+fn row(it: &Candidate) -> [String; 3] {
+    let matches = match &it.differs_in {
+        Some(field) => format!("no: {field} differs"),
+        None => "yes".to_owned(),
+    };
+    [it.policy.clone(), it.priority.to_string(), matches]
+}

@@ -1,0 +1,55 @@
+//! `tidegate plan FILE`.
+
+use std::path::{Path, PathBuf};
+
+use super::{Context, check};
+use crate::api::{Plan, Proposal};
+use crate::client;
+use crate::describe::{self, Change};
+use crate::output::Exit;
+
+/// What `plan` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The policy file
+    file: PathBuf,
+}
+
+/// Prints how the file differs from what runs.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let proposal = match propose(&args.file, context)? {
+        Ok(proposal) => proposal,
+        Err(exit) => return Ok(exit),
+    };
+    let plan: Plan = client::post(&context.socket, "/v1/plan", &proposal)?;
+    let pending = !plan.changes.is_empty();
+    if context.output.is_json() {
+        context.output.json(&plan)?;
+    } else {
+        context.output.text(list(&plan.changes))?;
+    }
+    Ok(if pending { Exit::ChangesPending } else { Exit::Done })
+}
+
+/// The file as it is sent to the gateway, if nothing is wrong with it.
+pub(super) fn propose(file: &Path, context: &Context) -> anyhow::Result<Result<Proposal, Exit>> {
+    let (text, _) = match check::load(file, None, context)? {
+        Ok(loaded) => loaded,
+        Err(exit) => return Ok(Err(exit)),
+    };
+    let file = std::path::absolute(file)?.display().to_string();
+    Ok(Ok(Proposal { file, text, confirm_ms: None }))
+}
+
+/// `changes`, one a line.
+pub(super) fn list(changes: &[Change]) -> String {
+    if changes.is_empty() {
+        return "no changes: this is what runs".to_owned();
+    }
+    let fixed = describe::need_restart(changes);
+    let line = |change: &Change| match fixed.contains(&change) {
+        true => format!("{change} (needs a restart)"),
+        false => change.to_string(),
+    };
+    changes.iter().map(line).collect::<Vec<_>>().join("\n")
+}

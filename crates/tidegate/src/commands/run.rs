@@ -1,0 +1,121 @@
+//! `tidegate run FILE`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Context, check};
+use crate::config::Config;
+use crate::daemon::{self, Daemon, Plane, Socket};
+use crate::host::Host;
+use crate::output::Exit;
+
+/// What `run` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The policy file
+    file: PathBuf,
+
+    /// Serve Prometheus metrics here too, on loopback only, such as 127.0.0.1:9123
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+
+    /// Log more
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// Runs the gateway until told to stop.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    log(args.verbose);
+    let config = match check::load(&args.file, Some(&Host::look()), context)? {
+        Ok((_, config)) => config,
+        Err(exit) => return Ok(exit),
+    };
+    // What applies later may come from another directory.
+    let file = std::path::absolute(&args.file)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(control(args, context, file, config))
+}
+
+fn log(verbose: bool) {
+    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
+    let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
+    // A second subscriber in one process, as in a test, changes nothing.
+    let _ = logs.with_target(false).try_init();
+}
+
+async fn control(
+    args: &Args,
+    context: &Context,
+    file: PathBuf,
+    config: Config,
+) -> anyhow::Result<Exit> {
+    let socket = Socket::open(&context.socket)?;
+    let metrics = match args.metrics {
+        Some(address) => Some(daemon::listen(address).await?),
+        None => None,
+    };
+    let signals = Signals::new()?;
+    let plane = Plane::start(&config, daemon::open, daemon::gateway)?;
+    announce(&plane, &config);
+    let daemon = Daemon::new(plane, &file, config, true);
+    let ended = tokio::select! {
+        ended = daemon::serve(daemon.clone(), socket, metrics) => ended.map(|()| Exit::Failed),
+        exit = attend(&daemon, signals) => Ok(exit),
+    };
+    daemon.stop();
+    tracing::info!("stopped; the link is left passing");
+    Ok(ended?)
+}
+
+fn announce(plane: &Plane, config: &Config) {
+    let ports = plane.ports();
+    let policies = config.policies.len();
+    tracing::info!("{} to {} on {}, {policies} policies", ports.lan, ports.wan, ports.backend);
+    for note in &ports.notes {
+        tracing::info!("{note}");
+    }
+    if !ports.fail_to_wire {
+        tracing::warn!("no fail-to-wire: without this process the link passes nothing");
+    }
+}
+
+/// The signals that mean something.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
+/// How often to see whether the data plane still runs.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// Re-reads the file at a hang-up; returns when told to stop, or when the data plane has ended.
+async fn attend(daemon: &Arc<Daemon>, mut signals: Signals) -> Exit {
+    let mut watch = tokio::time::interval(WATCH);
+    loop {
+        tokio::select! {
+            _ = signals.hangup.recv() => daemon.reload().await,
+            _ = signals.terminate.recv() => return Exit::Done,
+            _ = signals.interrupt.recv() => return Exit::Done,
+            _ = watch.tick() => if daemon.has_ended() {
+                tracing::error!("the data plane has ended by itself");
+                return Exit::Failed;
+            },
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `tidegate status` and `tidegate flows`.
+
+use std::fmt::Write;
+
+use tidegate_core::Rate;
+
+use super::Context;
+use crate::api::{Aggregate, Flow, Flows, Status, Way};
+use crate::client;
+use crate::output::Exit;
+
+/// What `flows` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FlowsArgs {
+    /// How many, the busiest first
+    #[arg(long, default_value_t = 20)]
+    most: usize,
+}
+
+/// Prints the state of the running gateway.
+pub(crate) fn run(context: &Context) -> anyhow::Result<Exit> {
+    let status: Status = client::get(&context.socket, "/v1/status")?;
+    let degraded = !status.alarms.is_empty();
+    if context.output.is_json() {
+        context.output.json(&status)?;
+    } else {
+        context.output.text(show(&status).trim_end())?;
+    }
+    Ok(if degraded { Exit::Degraded } else { Exit::Done })
+}
+
+/// Prints the busiest flows.
+pub(crate) fn flows(args: &FlowsArgs, context: &Context) -> anyhow::Result<Exit> {
+    let flows: Flows = client::get(&context.socket, &format!("/v1/flows?most={}", args.most))?;
+    if context.output.is_json() {
+        context.output.json(&flows)?;
+    } else {
+        context.output.text(show_flows(&flows.flows).trim_end())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn show(status: &Status) -> String {
+    let ports = &status.ports;
+    let mut text = String::new();
+    let mut line = |label: &str, value: &str| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{label:<12} {value}");
+    };
+    let state = if status.alarms.is_empty() { "running" } else { "DEGRADED" };
+    let uptime = seconds(status.uptime_ms);
+    line("state", &format!("{state} for {uptime}, version {}", status.version));
+    status.alarms.iter().for_each(|alarm| line("alarm", alarm));
+    line("policies", &format!("generation {} from {}", status.generation, status.file));
+    if let Some(left) = status.unconfirmed_ms {
+        line("unconfirmed", &format!("rolled back in {} unless `tidegate confirm`", seconds(left)));
+    }
+    line(
+        "ports",
+        &format!("{} (users) to {} (Internet) on {}", ports.lan, ports.wan, ports.backend),
+    );
+    let wire = if ports.fail_to_wire { "on" } else { "none: without the gateway nothing passes" };
+    line("fail-to-wire", wire);
+    ports.notes.iter().for_each(|note| line("", note));
+    line("up", &way(&status.up));
+    line("down", &way(&status.down));
+    let held = status.held;
+    line(
+        "flows",
+        &format!("{}, {} without room; {held} packets inside", status.flows, status.untracked),
+    );
+    line("drops", &listed(&status.drops));
+    if status.hangs > 0 {
+        line("hangs", &status.hangs.to_string());
+    }
+    text + &table(&status.aggregates)
+}
+
+fn way(way: &Way) -> String {
+    let waiting = way.waiting.packets;
+    let (received, sent) = (way.received, way.transmitted);
+    format!(
+        "{} packets ({}) in, {} ({}) out, {waiting} wait for the link",
+        received.packets,
+        size(received.bytes),
+        sent.packets,
+        size(sent.bytes)
+    )
+}
+
+fn listed(drops: &std::collections::BTreeMap<String, u64>) -> String {
+    let drops: Vec<_> = drops.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }
+}
+
+fn table(aggregates: &[Aggregate]) -> String {
+    let mut rows = vec![
+        ["policy", "way", "mean", "flows", "in", "out", "waiting", "wait", "drops"]
+            .map(str::to_owned),
+    ];
+    rows.extend(aggregates.iter().map(|it| {
+        [
+            it.policy.clone(),
+            it.direction.clone(),
+            it.mean_bps.map_or_else(|| "-".to_owned(), |bps| Rate::from_bps(bps).to_string()),
+            it.flows.to_string(),
+            size(it.offered.bytes),
+            size(it.conforming.bytes + it.exceeding.bytes),
+            size(it.waiting.bytes),
+            format!("{} us", it.mean_wait_us),
+            it.drops.values().sum::<u64>().to_string(),
+        ]
+    }));
+    if aggregates.is_empty() { String::new() } else { format!("\n{}", columns(&rows)) }
+}
+
+fn show_flows(flows: &[Flow]) -> String {
+    let mut rows =
+        vec![["from", "to", "policy", "in", "rtt lan+wan", "limited by"].map(str::to_owned)];
+    rows.extend(flows.iter().map(|it| {
+        [
+            it.src.clone(),
+            it.dst.clone(),
+            it.policy.clone().unwrap_or_else(|| "-".to_owned()),
+            size(it.offered.bytes),
+            format!("{}+{}", rtt(it.rtt_lan_us), rtt(it.rtt_wan_us)),
+            it.limit.clone(),
+        ]
+    }));
+    columns(&rows)
+}
+
+fn rtt(us: Option<u64>) -> String {
+    us.map_or_else(|| "?".to_owned(), |us| format!("{}.{} ms", us / 1_000, us % 1_000 / 100))
+}
+
+/// `rows` with their columns aligned.
+pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<_> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
+}
+
+/// `bytes` in the largest decimal unit that leaves a whole number, with one decimal.
+fn size(bytes: u64) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    match units.iter().find(|(size, _)| bytes >= *size) {
+        Some((size, unit)) => format!("{}.{} {unit}", bytes / size, bytes % size / (size / 10)),
+        None => format!("{bytes} B"),
+    }
+}

@@ -1,0 +1,271 @@
+//! The daemon: a gateway in a thread of its own, and the control socket.
+
+mod explain;
+mod metrics;
+mod plane;
+mod ports;
+mod report;
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::policy::PolicySet;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+pub(crate) use explain::explain;
+pub(crate) use plane::{Plane, gateway};
+pub(crate) use ports::open;
+pub(crate) use server::{Socket, listen, serve};
+
+use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status};
+use crate::code::Code;
+use crate::config::{self, Config, Findings};
+use crate::describe::{self, Change};
+use crate::host::Host;
+use crate::output::Failure;
+
+/// What runs, and the ways to change it.
+pub(crate) struct Daemon {
+    plane: Plane,
+    started: Instant,
+    /// Whether files must fit this host; not where there are no real ports.
+    fits_host: bool,
+    state: Mutex<State>,
+}
+
+/// What was last put in force.
+struct State {
+    installed: Installed,
+    pending: Option<Pending>,
+    /// Why the last attempt to re-read the file, or a rollback, needs attention.
+    alarm: Option<String>,
+}
+
+/// A configuration in force.
+#[derive(Clone)]
+struct Installed {
+    file: PathBuf,
+    config: Config,
+    generation: u64,
+}
+
+/// A change that is rolled back unless confirmed.
+struct Pending {
+    before: Installed,
+    deadline: Instant,
+}
+
+/// Why a change was refused.
+pub(crate) enum Refusal {
+    /// The file is wrong.
+    Findings(Findings),
+    /// Another reason.
+    Failure(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+/// Most live flows an explanation lists.
+const LIVE: usize = 20;
+
+impl Daemon {
+    /// A daemon for what `plane` runs: `config`, read from `file`.
+    pub(crate) fn new(plane: Plane, file: &Path, config: Config, fits_host: bool) -> Arc<Self> {
+        let installed = Installed { file: file.to_owned(), config, generation: 1 };
+        Arc::new(Self {
+            plane,
+            started: Instant::now(),
+            fits_host,
+            state: Mutex::new(State { installed, pending: None, alarm: None }),
+        })
+    }
+
+    /// How `proposal` differs from what runs.
+    pub(crate) async fn plan(&self, proposal: &Proposal) -> Result<Plan, Refusal> {
+        let config = self.parse(proposal)?;
+        let state = self.state.lock().await;
+        Ok(Plan { changes: describe::changes(&state.installed.config, &config) })
+    }
+
+    /// Puts `proposal` in force; rolls back by itself if that is asked for and nobody confirms.
+    pub(crate) async fn apply(self: &Arc<Self>, proposal: &Proposal) -> Result<Applied, Refusal> {
+        let config = self.parse(proposal)?;
+        let mut state = self.state.lock().await;
+        if state.pending.is_some() {
+            let message = "the change before this one is not confirmed yet";
+            return Err(Failure::new(Code::Unconfirmed, message).into());
+        }
+        let changes = describe::changes(&state.installed.config, &config);
+        can_change(&changes)?;
+        let before = state.installed.clone();
+        let file = PathBuf::from(&proposal.file);
+        self.install(&mut state, file, config).await?;
+        let generation = state.installed.generation;
+        let confirm = proposal.confirm_ms.map(Duration::from_millis);
+        if let Some(confirm) = confirm {
+            state.pending = Some(Pending { before, deadline: Instant::now() + confirm });
+            self.roll_back_after(confirm, generation);
+        }
+        tracing::info!(generation, changes = changes.len(), "policies changed");
+        Ok(Applied { generation, changes, confirm_ms: proposal.confirm_ms })
+    }
+
+    /// Keeps the change that waits to be confirmed.
+    pub(crate) async fn confirm(&self) -> Result<Applied, Refusal> {
+        let mut state = self.state.lock().await;
+        if state.pending.take().is_none() {
+            let message = "no change waits to be confirmed";
+            return Err(Failure::new(Code::NothingToConfirm, message).into());
+        }
+        let generation = state.installed.generation;
+        tracing::info!(generation, "policies confirmed");
+        Ok(Applied { generation, changes: Vec::new(), confirm_ms: None })
+    }
+
+    /// Reads the file again; a broken one leaves what runs, and raises an alarm.
+    pub(crate) async fn reload(self: &Arc<Self>) {
+        let file = self.state.lock().await.installed.file.clone();
+        let refused = match std::fs::read_to_string(&file) {
+            Ok(text) => {
+                let file = file.display().to_string();
+                self.apply(&Proposal { file, text, confirm_ms: None }).await.err()
+            }
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", file.display());
+                Some(Failure::new(Code::NoSuchFile, message).into())
+            }
+        };
+        let alarm =
+            refused.map(|refusal| format!("the file was not taken over: {}", refusal.text()));
+        if let Some(alarm) = &alarm {
+            tracing::error!("{alarm}");
+        }
+        self.state.lock().await.alarm = alarm;
+    }
+
+    /// What runs, as it is now.
+    pub(crate) async fn status(&self) -> Result<Status, Failure> {
+        let seen = self.plane.look().await?;
+        let state = self.state.lock().await;
+        let now = Instant::now();
+        let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
+        Ok(Status {
+            file: state.installed.file.display().to_string(),
+            ports: self.plane.ports().clone(),
+            uptime_ms: millis(now.saturating_duration_since(self.started)),
+            unconfirmed_ms: state.pending.as_ref().map(left),
+            alarms: state.alarm.iter().cloned().collect(),
+            ..report::status(&seen)
+        })
+    }
+
+    /// The busiest flows, at most `most`.
+    pub(crate) async fn flows(&self, most: usize) -> Result<Flows, Failure> {
+        let flows = self.plane.ask(move |live| live.machine.0.flows(live.now, most)).await?;
+        let state = self.state.lock().await;
+        let flow = |flow| report::flow(flow, &state.installed.config);
+        Ok(Flows { flows: flows.into_iter().map(flow).collect() })
+    }
+
+    /// Which policy the packet of `question` belongs to, and the flows it may be of.
+    pub(crate) async fn explain(&self, question: &Question) -> Result<Explanation, Refusal> {
+        let explanation = explain(&self.state.lock().await.installed.config, question)?;
+        let all = self.flows(usize::MAX).await?.flows;
+        let flows =
+            all.into_iter().filter(|flow| report::is_of(flow, question)).take(LIVE).collect();
+        Ok(Explanation { flows, ..explanation })
+    }
+
+    /// Releases what is held, and ends; the link is left passing.
+    pub(crate) fn stop(&self) {
+        self.plane.stop();
+    }
+
+    /// Whether the data plane has ended without being told to.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.plane.has_ended()
+    }
+
+    fn parse(&self, proposal: &Proposal) -> Result<Config, Refusal> {
+        let host = self.fits_host.then(Host::look);
+        let (config, found) = config::parse(&proposal.file, &proposal.text, host.as_ref());
+        config.ok_or(Refusal::Findings(found))
+    }
+
+    async fn install(
+        &self,
+        state: &mut State,
+        file: PathBuf,
+        config: Config,
+    ) -> Result<(), Failure> {
+        let policies = policy_set(&config)?;
+        let settings = config.gateway.clone();
+        let change = self.plane.ask(move |live| {
+            live.machine.0.install(live.now, &settings, policies);
+            live.machine.0.report().generation
+        });
+        let generation = change.await?;
+        state.installed = Installed { file, config, generation };
+        Ok(())
+    }
+
+    fn roll_back_after(self: &Arc<Self>, wait: Duration, generation: u64) {
+        let daemon = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            daemon.roll_back(generation).await;
+        });
+    }
+
+    /// Puts what was before `generation` in force again, if that still waits to be confirmed.
+    async fn roll_back(&self, generation: u64) {
+        let mut state = self.state.lock().await;
+        if state.installed.generation != generation {
+            return;
+        }
+        let Some(Pending { before, .. }) = state.pending.take() else { return };
+        let alarm = match self.install(&mut state, before.file, before.config).await {
+            Ok(()) => format!("generation {generation} was not confirmed and is rolled back"),
+            Err(failure) => format!("generation {generation} cannot be rolled back: {failure}"),
+        };
+        tracing::warn!("{alarm}");
+        state.alarm = Some(alarm);
+    }
+}
+
+impl Refusal {
+    /// What is wrong, in words.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Findings(found) => found.render(false),
+            Self::Failure(failure) => failure.to_string(),
+        }
+    }
+}
+
+/// The policies of `config` in their order.
+pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
+    PolicySet::new(config.policies.clone())
+        .map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
+}
+
+fn can_change(changes: &[Change]) -> Result<(), Failure> {
+    let fixed = describe::need_restart(changes);
+    if fixed.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<_> = fixed.iter().map(ToString::to_string).collect();
+    let message = format!("this needs a restart: {}", list.join("; "));
+    Err(Failure::input(Code::NeedsRestart, message))
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

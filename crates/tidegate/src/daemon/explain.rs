@@ -1,0 +1,151 @@
+//! Which policy a packet belongs to, and why.
+
+use std::net::IpAddr;
+
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, NO_VLAN, Network, Packet, Protocol};
+use tidegate_core::policy::{Filter, Mode, Policy, PolicySet, parse};
+
+use super::policy_set;
+use crate::api::{Candidate, Explanation, Question};
+use crate::code::Code;
+use crate::config::Config;
+use crate::describe;
+use crate::output::Failure;
+
+/// What `config` does with the packet of `question`, and why.
+pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanation, Failure> {
+    let set = policy_set(config)?;
+    let (packet, direction) = packet(question)?;
+    let matching: Vec<_> = set.matching(&packet, direction).filter_map(|it| set.get(it)).collect();
+    let winner = matching.first().copied();
+    Ok(Explanation {
+        policy: winner.map(|policy| policy.name.clone()),
+        action: winner.map_or_else(|| "pass: no policy is for it".to_owned(), action),
+        why: why(&matching),
+        policies: candidates(&set, &packet, direction),
+        flows: Vec::new(),
+    })
+}
+
+fn action(policy: &Policy) -> String {
+    let action = describe::action(&policy.action);
+    match policy.mode {
+        Mode::Enforce => action,
+        Mode::Observe => format!("nothing, it only observes; if it acted: {action}"),
+    }
+}
+
+/// Why the first of `matching` wins over the second.
+fn why(matching: &[&Policy]) -> String {
+    let (winner, other) = match matching {
+        [] => return "no policy matches".to_owned(),
+        [only] => return format!("only {} matches", only.name),
+        [winner, other, ..] => (winner, other),
+    };
+    let (w, o) = (&winner.name, &other.name);
+    if winner.priority != other.priority {
+        return format!(
+            "{w} has the higher priority: {} over {} of {o}",
+            winner.priority, other.priority
+        );
+    }
+    let (narrow, wide) = (winner.filter.specificity(), other.filter.specificity());
+    if narrow != wide {
+        let more = match (narrow.bits(), wide.bits()) {
+            (narrow, wide) if narrow != wide => {
+                format!("it pins {narrow} bits of the header, {o} {wide}")
+            }
+            _ => format!("it lists fewer values than {o}"),
+        };
+        return format!("{w} and {o} have the same priority, and {w} is more specific: {more}");
+    }
+    format!("{w} and {o} are equally specific, and {w} comes first in the alphabet")
+}
+
+fn candidates(set: &PolicySet, packet: &Packet, direction: Direction) -> Vec<Candidate> {
+    let candidate = |policy: &Policy| Candidate {
+        policy: policy.name.clone(),
+        priority: policy.priority,
+        matches: policy.filter.matches(packet, direction),
+        differs_in: differs_in(&policy.filter, packet, direction),
+    };
+    set.policies().iter().map(candidate).collect()
+}
+
+/// The first field of `filter` that keeps it from matching.
+fn differs_in(filter: &Filter, packet: &Packet, direction: Direction) -> Option<String> {
+    if filter.matches(packet, direction) {
+        return None;
+    }
+    let any = Filter::default;
+    let alone = [
+        ("direction", Filter { direction: filter.direction, ..any() }),
+        ("protocol", Filter { protocol: filter.protocol.clone(), ..any() }),
+        ("src", Filter { src: filter.src.clone(), ..any() }),
+        ("dst", Filter { dst: filter.dst.clone(), ..any() }),
+        ("src_port", Filter { src_port: filter.src_port.clone(), ..any() }),
+        ("dst_port", Filter { dst_port: filter.dst_port.clone(), ..any() }),
+        ("dscp", Filter { dscp: filter.dscp.clone(), ..any() }),
+        ("vlan", Filter { vlan: filter.vlan.clone(), ..any() }),
+    ];
+    let differs = alone.iter().find(|(_, filter)| !filter.matches(packet, direction));
+    differs.map(|(name, _)| (*name).to_owned())
+}
+
+/// The packet that is asked about.
+fn packet(question: &Question) -> Result<(Packet, Direction), Failure> {
+    let bad = |message: String| Failure::input(Code::BadPacket, message);
+    let field = |text: &str, error: parse::FieldError| bad(format!("`{text}`: {error}"));
+    let protocol =
+        parse::protocol(&question.protocol).map_err(|it| field(&question.protocol, it))?;
+    let dscp = parse::dscp(&question.dscp).map_err(|it| field(&question.dscp, it))?;
+    let [src, dst] = addresses(question)?;
+    let key = FlowKey {
+        src: endpoint(src, question.src_port),
+        dst: endpoint(dst, question.dst_port),
+        protocol: Protocol(protocol.first),
+    };
+    let has_ports = [Protocol::TCP, Protocol::UDP].contains(&key.protocol);
+    if !has_ports && question.src_port.or(question.dst_port).is_some() {
+        return Err(bad(format!("`{}` has no ports", question.protocol)));
+    }
+    let direction = Direction::BOTH.into_iter().find(|it| it.name() == question.direction);
+    let direction = direction
+        .ok_or_else(|| bad(format!("`{}` is not a direction: up or down", question.direction)))?;
+    let network = if dst.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
+    let vlan = question.vlan.unwrap_or(NO_VLAN);
+    Ok((Packet { key, network, vlan, dscp: dscp.first, ..Packet::default() }, direction))
+}
+
+/// Both addresses; one that is not given is the unspecified one of the other's family.
+fn addresses(question: &Question) -> Result<[IpAddr; 2], Failure> {
+    let bad = |message: String| Failure::input(Code::BadPacket, message);
+    let read = |text: &Option<String>| match text {
+        Some(text) => {
+            text.parse::<IpAddr>().map(Some).map_err(|_| bad(format!("`{text}` is not an address")))
+        }
+        None => Ok(None),
+    };
+    let unspecified = |other: IpAddr| match other {
+        IpAddr::V4(_) => IpAddr::from([0; 4]),
+        IpAddr::V6(_) => IpAddr::from([0; 16]),
+    };
+    let both = match (read(&question.src)?, read(&question.dst)?) {
+        (Some(src), Some(dst)) => [src, dst],
+        (Some(src), None) => [src, unspecified(src)],
+        (None, Some(dst)) => [unspecified(dst), dst],
+        (None, None) => return Err(bad("say at least --src or --dst".to_owned())),
+    };
+    if both[0].is_ipv4() != both[1].is_ipv4() {
+        return Err(bad(format!("{} and {} are of different families", both[0], both[1])));
+    }
+    Ok(both)
+}
+
+fn endpoint(address: IpAddr, port: Option<u16>) -> Endpoint {
+    let port = port.unwrap_or(0);
+    match address {
+        IpAddr::V4(address) => Endpoint::v4(address.octets(), port),
+        IpAddr::V6(address) => Endpoint::v6(address.octets(), port),
+    }
+}

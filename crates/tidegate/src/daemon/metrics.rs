@@ -1,0 +1,156 @@
+//! Metrics in the Prometheus text format: base units, and labels that do not grow with traffic.
+
+use std::fmt::Write;
+
+use crate::api::{Aggregate, Status, Way};
+
+/// Metrics being written.
+struct Page(String);
+
+impl Page {
+    /// A metric of the samples given as labels and value.
+    fn metric(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels, f64)>,
+    ) {
+        let samples: Vec<_> = samples.into_iter().collect();
+        if samples.is_empty() {
+            return;
+        }
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for (labels, value) in samples {
+            let _ = writeln!(self.0, "{name}{} {value}", labels.0);
+        }
+    }
+}
+
+/// Labels as they are written.
+struct Labels(String);
+
+/// `pairs` of a label and its value.
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    if pairs.is_empty() {
+        return Labels(String::new());
+    }
+    let escape = |text: &str| text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+    let pairs: Vec<_> =
+        pairs.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+    Labels(format!("{{{}}}", pairs.join(",")))
+}
+
+/// `status` as metrics.
+pub(super) fn page(status: &Status) -> String {
+    let mut page = Page(String::new());
+    gateway(status, &mut page);
+    link(status, &mut page);
+    aggregates(&status.aggregates, &mut page);
+    page.0
+}
+
+fn gateway(status: &Status, page: &mut Page) {
+    let one = |value| [(labels(&[]), value)];
+    let ports = &status.ports;
+    let info = labels(&[
+        ("version", &status.version),
+        ("backend", &ports.backend),
+        ("lan", &ports.lan),
+        ("wan", &ports.wan),
+    ]);
+    page.metric("tidegate_build_info", "gauge", "Which program runs, and how.", [(info, 1.0)]);
+    let uptime = float(status.uptime_ms) / 1e3;
+    page.metric("tidegate_uptime_seconds", "gauge", "Time since the start.", one(uptime));
+    let help = "Policy sets installed since the start.";
+    page.metric("tidegate_policy_generation", "gauge", help, one(float(status.generation)));
+    let help = "Whether the kernel passes frames straight across while the gateway is away.";
+    let wire = f64::from(u8::from(ports.fail_to_wire));
+    page.metric("tidegate_fail_to_wire_enabled", "gauge", help, one(wire));
+    let alarms = f64::from(u8::from(!status.alarms.is_empty()));
+    page.metric(
+        "tidegate_alarm_active",
+        "gauge",
+        "Whether something needs attention.",
+        one(alarms),
+    );
+    page.metric("tidegate_flows", "gauge", "Flows told apart.", one(f64::from(status.flows)));
+    let help = "Flows that found the table full.";
+    page.metric("tidegate_untracked_flows_total", "counter", help, one(float(status.untracked)));
+    page.metric("tidegate_held_packets", "gauge", "Packets inside.", one(f64::from(status.held)));
+    let help = "Times the loop came back so late that what had arrived was too old to send.";
+    page.metric("tidegate_hangs_total", "counter", help, one(float(status.hangs)));
+    let drops = status.drops.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
+    page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
+}
+
+fn link(status: &Status, page: &mut Page) {
+    let ways = [("up", &status.up), ("down", &status.down)];
+    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Way) -> u64| {
+        let sample = |(direction, way)| (labels(&[("direction", direction)]), float(value(way)));
+        page.metric(name, kind, help, ways.map(sample));
+    };
+    metric("tidegate_received_bytes_total", "counter", "Bytes taken in.", |it| it.received.bytes);
+    metric("tidegate_received_packets_total", "counter", "Packets taken in.", |it| {
+        it.received.packets
+    });
+    metric("tidegate_transmitted_bytes_total", "counter", "Bytes sent.", |it| it.transmitted.bytes);
+    metric("tidegate_transmitted_packets_total", "counter", "Packets sent.", |it| {
+        it.transmitted.packets
+    });
+    metric("tidegate_link_waiting_bytes", "gauge", "Bytes that wait for the access link.", |it| {
+        it.waiting.bytes
+    });
+    let ports = [(&status.ports.lan, status.up.port), (&status.ports.wan, status.down.port)];
+    let ports =
+        || ports.iter().filter_map(|(name, port)| Some((labels(&[("port", name)]), (*port)?)));
+    let overflows = ports().map(|(port, count)| (port, float(count.ring_overflows)));
+    let help = "Frames the kernel dropped for lack of room in the ring.";
+    page.metric("tidegate_port_overflowed_frames_total", "counter", help, overflows);
+    let errors = ports().map(|(port, count)| (port, float(count.receive_errors)));
+    let help = "Frames that could not be received, or times the interface went away.";
+    page.metric("tidegate_port_receive_errors_total", "counter", help, errors);
+    let errors = ports().map(|(port, count)| (port, float(count.send_errors)));
+    let help = "Times the interface refused to send.";
+    page.metric("tidegate_port_send_errors_total", "counter", help, errors);
+}
+
+fn aggregates(all: &[Aggregate], page: &mut Page) {
+    let pair = |it: &Aggregate| labels(&[("policy", &it.policy), ("direction", &it.direction)]);
+    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Aggregate) -> f64| {
+        page.metric(name, kind, help, all.iter().map(|it| (pair(it), value(it))));
+    };
+    let help = "Bytes that came in for the policy.";
+    metric("tidegate_policy_offered_bytes_total", "counter", help, |it| float(it.offered.bytes));
+    let help = "Bytes of the policy that left, in profile where there is one.";
+    metric("tidegate_policy_conforming_bytes_total", "counter", help, |it| {
+        float(it.conforming.bytes)
+    });
+    let help = "Bytes of the policy that left out of profile.";
+    metric("tidegate_policy_exceeding_bytes_total", "counter", help, |it| {
+        float(it.exceeding.bytes)
+    });
+    let help = "Packets of the policy that left.";
+    metric("tidegate_policy_transmitted_packets_total", "counter", help, |it| {
+        float(it.conforming.packets + it.exceeding.packets)
+    });
+    let help = "Time that packets of the policy which have left had waited.";
+    metric("tidegate_policy_wait_seconds_total", "counter", help, |it| float(it.waited_ns) / 1e9);
+    let help = "Bytes of the policy that wait.";
+    metric("tidegate_policy_waiting_bytes", "gauge", help, |it| float(it.waiting.bytes));
+    metric("tidegate_policy_flows", "gauge", "Flows of the policy.", |it| f64::from(it.flows));
+    let drops = all.iter().flat_map(|it| {
+        let labels = |reason| {
+            labels(&[("policy", &it.policy), ("direction", &it.direction), ("reason", reason)])
+        };
+        it.drops.iter().map(move |(reason, n)| (labels(reason), float(*n)))
+    });
+    let help = "Packets of the policy that were dropped.";
+    page.metric("tidegate_policy_dropped_packets_total", "counter", help, drops);
+}
+
+#[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
+const fn float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,255 @@
+//! The data plane as the control thread sees it.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::policy::PolicySet;
+use tidegate_core::report::{FlowReport, Report};
+use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
+use tidegate_dataplane::{
+    Clock, Driver, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters, Remote, Stopped,
+    Wish, inbox, keep_time,
+};
+use tokio::sync::oneshot;
+
+use crate::api::Ports;
+use crate::code::Code;
+use crate::config::Config;
+use crate::output::Failure;
+
+/// What the control thread asks of a gateway.
+pub(crate) trait Managed: Machine {
+    /// Puts settings and policies in force.
+    fn install(&mut self, now: Time, settings: &GatewayConfig, policies: PolicySet);
+
+    /// Lets go of everything that waits for its tokens.
+    fn release_all(&mut self, now: Time);
+
+    /// Its state.
+    fn report(&self) -> Report;
+
+    /// Its busiest flows.
+    fn flows(&self, now: Time, most: usize) -> Vec<FlowReport>;
+}
+
+/// What the loop drives.
+pub(crate) struct Running(pub(crate) Box<dyn Managed>);
+
+impl Machine for Running {
+    fn pool(&mut self) -> &mut PacketPool {
+        self.0.pool()
+    }
+
+    fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId) {
+        self.0.handle_packet(now, port, packet);
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
+        self.0.poll_transmit(now, port)
+    }
+
+    fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        self.0.poll_timeout(now)
+    }
+}
+
+/// A gateway that runs in a thread of its own.
+pub(crate) struct Plane {
+    remote: Remote<Running, Wire>,
+    ports: Ports,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Everything the data plane shows of itself at one instant.
+pub(crate) struct Seen {
+    /// The gateway.
+    pub(crate) report: Report,
+    /// Its ports, LAN first; none in a test.
+    pub(crate) ports: Vec<PortCounters>,
+    /// How often the loop came back too late.
+    pub(crate) hangs: u64,
+}
+
+/// Ports that are open, in the thread that drives them.
+pub(crate) struct Opened {
+    /// LAN, then WAN; none in a test.
+    pub(crate) ports: Vec<Box<dyn Port>>,
+    /// What passes frames straight across while the gateway is away.
+    pub(crate) wire: Wire,
+    /// What to say about them.
+    pub(crate) about: Ports,
+}
+
+/// What passes frames straight across while the gateway is away, if anything does.
+#[derive(Default)]
+pub(crate) struct Wire(pub(crate) Option<Box<dyn Heartbeat>>);
+
+impl Heartbeat for Wire {
+    fn timeout(&self) -> Option<Duration> {
+        self.0.as_ref()?.timeout()
+    }
+
+    fn beat(&mut self, now: Time) {
+        if let Some(wire) = &mut self.0 {
+            wire.beat(now);
+        }
+    }
+
+    fn set_passing(&mut self, passing: bool) {
+        if let Some(wire) = &mut self.0 {
+            wire.set_passing(passing);
+        }
+    }
+
+    fn passing(&self) -> bool {
+        self.0.as_ref().is_some_and(|wire| wire.passing())
+    }
+}
+
+impl Plane {
+    /// Starts a gateway for `config` between the ports that `open` opens.
+    pub(crate) fn start(
+        config: &Config,
+        open: impl FnOnce(&Config, &Monotonic) -> Result<Opened, Failure> + Send + 'static,
+        build: impl FnOnce(&Config, Time) -> Running + Send + 'static,
+    ) -> Result<Self, Failure> {
+        let failed = |error| Failure::new(Code::NoBackend, format!("cannot start: {error}"));
+        let (remote, inbox) = inbox().map_err(failed)?;
+        let (sender, opened) = mpsc::channel();
+        let config = config.clone();
+        let drive = move || drive(&config, open, build, inbox, &sender);
+        let thread = thread::Builder::new().name("data plane".to_owned()).spawn(drive);
+        let thread = thread.map_err(failed)?;
+        let ports = opened.recv().map_err(|_| stopped(Stopped))??;
+        Ok(Self { remote, ports, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// How the ports are open.
+    pub(crate) const fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// What `question` finds, between two turns of the loop.
+    pub(crate) async fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Live<'_, Running, Wire>) -> R + Send + 'static,
+    ) -> Result<R, Failure> {
+        let (sender, answer) = oneshot::channel();
+        let post = self.remote.post(move |live| drop(sender.send(question(live))));
+        post.map_err(stopped)?;
+        answer.await.map_err(|_| stopped(Stopped))
+    }
+
+    /// Everything there is to see.
+    pub(crate) async fn look(&self) -> Result<Seen, Failure> {
+        self.ask(|live| Seen {
+            report: live.machine.0.report(),
+            ports: live.ports.iter().map(|port| port.counters()).collect(),
+            hangs: live.hangs,
+        })
+        .await
+    }
+
+    /// Sends what is held, lets frames pass without us, and waits until that is done.
+    pub(crate) fn stop(&self) {
+        // Whoever has stopped already needs not be told.
+        let _ = self.remote.post(|live| live.machine.0.release_all(live.now));
+        let _ = self.remote.stop();
+        let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the data plane ended by a panic");
+        }
+    }
+
+    /// Whether the loop has ended without being told to.
+    pub(crate) fn has_ended(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
+/// The data plane's thread: opens the ports, says how that went, and runs.
+fn drive(
+    config: &Config,
+    open: impl FnOnce(&Config, &Monotonic) -> Result<Opened, Failure>,
+    build: impl FnOnce(&Config, Time) -> Running,
+    inbox: Inbox<Running, Wire>,
+    sender: &Sender<Result<Ports, Failure>>,
+) {
+    let mut clock = Monotonic::start();
+    let opened = match open(config, &clock) {
+        Ok(opened) => opened,
+        Err(failure) => return drop(sender.send(Err(failure))),
+    };
+    let Opened { ports, wire, mut about } = opened;
+    if !ports.is_empty() {
+        about.notes.push(keep_time(Wish::default()).to_string());
+    }
+    let machine = build(config, clock.now());
+    drop(sender.send(Ok(about)));
+    Driver::new(machine, ports, wire, inbox, Options::default()).run(&mut clock);
+}
+
+fn stopped(error: Stopped) -> Failure {
+    Failure::new(Code::NoGateway, error.to_string())
+}
+
+/// A gateway for `config` at `now`.
+pub(crate) fn gateway(config: &Config, _now: Time) -> Running {
+    let pool = PacketPool::with_capacity(config.gateway.packets);
+    Running(Box::new(Relay { pool, out: [Default::default(), Default::default()], generation: 1 }))
+}
+
+/// Passes everything: stands in until the gateway is there.
+struct Relay {
+    pool: PacketPool,
+    out: [std::collections::VecDeque<PacketId>; 2],
+    generation: u64,
+}
+
+impl Machine for Relay {
+    fn pool(&mut self) -> &mut PacketPool {
+        &mut self.pool
+    }
+
+    fn handle_packet(&mut self, _now: Time, port: PortId, packet: PacketId) {
+        self.out[usize::from(port.0 ^ 1)].push_back(packet);
+    }
+
+    fn poll_transmit(&mut self, _now: Time, port: PortId) -> Option<PacketId> {
+        self.out[usize::from(port.0)].pop_front()
+    }
+
+    fn poll_timeout(&mut self, _now: Time) -> Option<Time> {
+        None
+    }
+}
+
+impl Managed for Relay {
+    fn install(&mut self, _now: Time, _settings: &GatewayConfig, _policies: PolicySet) {
+        self.generation += 1;
+    }
+
+    fn release_all(&mut self, _now: Time) {}
+
+    fn report(&self) -> Report {
+        Report {
+            generation: self.generation,
+            received: Default::default(),
+            transmitted: Default::default(),
+            held: 0,
+            link: Default::default(),
+            drops: Default::default(),
+            flows: 0,
+            untracked: 0,
+            aggregates: Vec::new(),
+        }
+    }
+
+    fn flows(&self, _now: Time, _most: usize) -> Vec<FlowReport> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,189 @@
+//! The HTTP API on the control socket, and the metrics on loopback if asked for.
+
+use std::fs::{self, File, Permissions, TryLockError};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Serialize;
+use serde_json::json;
+use tokio::net::{TcpListener, UnixListener};
+
+use super::{Daemon, Refusal, metrics};
+use crate::api::{Proposal, Question};
+use crate::code::Code;
+use crate::output::{Failure, versioned};
+
+/// The control socket, held by this process alone.
+pub(crate) struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Held as long as the process lives: who holds it runs the gateway.
+    _lock: File,
+}
+
+impl Socket {
+    /// Opens the socket at `path`; one that a dead process left there is replaced.
+    ///
+    /// Must run within the runtime.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            let message = format!("cannot open the control socket {}: {error}", path.display());
+            Failure::new(Code::NoSocket, message)
+        };
+        let lock = File::create(lock_path(path)).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("a gateway runs already, with {}", path.display());
+                return Err(Failure::new(Code::AlreadyRuns, message));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(failed)?;
+        Ok(Self { listener, path: path.to_owned(), _lock: lock })
+    }
+}
+
+fn lock_path(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
+}
+
+/// Answers on `socket`, and on `metrics` if given, until dropped.
+pub(crate) async fn serve(
+    daemon: Arc<Daemon>,
+    socket: Socket,
+    metrics: Option<TcpListener>,
+) -> io::Result<()> {
+    let Socket { listener, path, _lock } = socket;
+    let _remove = RemoveOnDrop(path);
+    let scraped = async {
+        match metrics {
+            Some(listener) => axum::serve(listener, metrics_routes(daemon.clone())).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = axum::serve(listener, routes(daemon.clone())).into_future() => ended,
+        ended = scraped => ended,
+    }
+}
+
+/// A listener for metrics, on loopback only.
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    if !address.ip().is_loopback() {
+        let message = format!("{address} is not on loopback, and metrics have no protection");
+        return Err(Failure::input(Code::NoSocket, message));
+    }
+    let failed =
+        |error| Failure::new(Code::NoSocket, format!("cannot listen on {address}: {error}"));
+    TcpListener::bind(address).await.map_err(failed)
+}
+
+struct RemoveOnDrop(PathBuf);
+
+impl Drop for RemoveOnDrop {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn routes(daemon: Arc<Daemon>) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/flows", get(flows))
+        .route("/v1/plan", post(plan))
+        .route("/v1/apply", post(apply))
+        .route("/v1/confirm", post(confirm))
+        .route("/v1/explain", post(explain))
+        .route("/metrics", get(scrape))
+        .with_state(daemon)
+}
+
+fn metrics_routes(daemon: Arc<Daemon>) -> Router {
+    Router::new().route("/metrics", get(scrape)).with_state(daemon)
+}
+
+type Shared = State<Arc<Daemon>>;
+
+async fn status(State(daemon): Shared) -> Response {
+    answer(daemon.status().await.map_err(Refusal::from))
+}
+
+/// Flows listed unless `?most=N` says otherwise.
+const FLOWS: usize = 100;
+
+async fn flows(State(daemon): Shared, RawQuery(query): RawQuery) -> Response {
+    let query = query.unwrap_or_default();
+    let most = query.split('&').find_map(|pair| pair.strip_prefix("most=")?.parse().ok());
+    answer(daemon.flows(most.unwrap_or(FLOWS)).await.map_err(Refusal::from))
+}
+
+async fn plan(State(daemon): Shared, Json(proposal): Json<Proposal>) -> Response {
+    answer(daemon.plan(&proposal).await)
+}
+
+async fn apply(State(daemon): Shared, Json(proposal): Json<Proposal>) -> Response {
+    answer(daemon.apply(&proposal).await)
+}
+
+async fn confirm(State(daemon): Shared) -> Response {
+    answer(daemon.confirm().await)
+}
+
+async fn explain(State(daemon): Shared, Json(question): Json<Question>) -> Response {
+    answer(daemon.explain(&question).await)
+}
+
+async fn scrape(State(daemon): Shared) -> Response {
+    match daemon.status().await {
+        Ok(status) => {
+            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+            (kind, metrics::page(&status)).into_response()
+        }
+        Err(failure) => refuse(&failure.into()),
+    }
+}
+
+fn answer<T: Serialize>(result: Result<T, Refusal>) -> Response {
+    match result {
+        Ok(data) => Json(versioned(&data)).into_response(),
+        Err(refusal) => refuse(&refusal),
+    }
+}
+
+fn refuse(refusal: &Refusal) -> Response {
+    let (status, body) = match refusal {
+        Refusal::Findings(found) => {
+            let first = found.iter().next();
+            let code = first.map_or(Code::Syntax, |it| it.code).name();
+            let error = json!({ "code": code, "message": found.render(false), "help": "" });
+            (StatusCode::UNPROCESSABLE_ENTITY, json!({ "error": error, "findings": found.data() }))
+        }
+        Refusal::Failure(failure) => {
+            let status = match failure.code {
+                Code::NoGateway => StatusCode::SERVICE_UNAVAILABLE,
+                Code::Unconfirmed | Code::NothingToConfirm | Code::NeedsRestart => {
+                    StatusCode::CONFLICT
+                }
+                _ => StatusCode::UNPROCESSABLE_ENTITY,
+            };
+            (status, json!({ "error": failure }))
+        }
+    };
+    (status, Json(versioned(&body))).into_response()
+}

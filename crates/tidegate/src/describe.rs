@@ -1,0 +1,269 @@
+//! What a configuration says, field by field in words, and how two of them differ.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+use serde::{Deserialize, Serialize};
+use tidegate_core::Rate;
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::Overhead;
+use tidegate_core::packet::NO_VLAN;
+use tidegate_core::policy::{Action, Conditioning, Exceed, Filter, Mode, Policy, Range};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::units::duration;
+
+use crate::config::{Backend, Config};
+
+/// One difference.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Change {
+    /// "gateway" or "policy NAME".
+    pub what: String,
+    /// The field; none if the whole policy comes or goes.
+    pub field: Option<String>,
+    /// What runs; none if it is not there.
+    pub from: Option<String>,
+    /// What is asked for; none if it goes.
+    pub to: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let field = self.field.as_ref().map(|field| format!(" {field}")).unwrap_or_default();
+        match (&self.from, &self.to) {
+            (None, Some(to)) => write!(f, "+ {}{field}: {to}", self.what),
+            (Some(from), None) => write!(f, "- {}{field}: {from}", self.what),
+            (from, to) => {
+                let show = |side: &Option<String>| side.clone().unwrap_or_default();
+                write!(f, "~ {}{field}: {} -> {}", self.what, show(from), show(to))
+            }
+        }
+    }
+}
+
+/// Fields of one thing with what they say.
+type Fields = BTreeMap<&'static str, String>;
+
+/// How `next` differs from `running`.
+#[must_use]
+pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
+    let mut all = compare("gateway", &settings(running), &settings(next));
+    let by_name = |config: &Config| -> BTreeMap<String, Fields> {
+        config.policies.iter().map(|it| (it.name.clone(), policy_fields(it))).collect()
+    };
+    let (before, after) = (by_name(running), by_name(next));
+    for (name, fields) in &before {
+        match after.get(name) {
+            Some(new) => all.extend(compare(&format!("policy {name}"), fields, new)),
+            None => all.push(whole(name, Some(fields), None)),
+        }
+    }
+    all.extend(
+        after
+            .iter()
+            .filter(|(name, _)| !before.contains_key(*name))
+            .map(|(name, fields)| whole(name, None, Some(fields))),
+    );
+    all
+}
+
+/// What of `changes` cannot be made while the gateway runs.
+#[must_use]
+pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
+    const FIXED: [&str; 7] = ["lan", "wan", "backend", "heartbeat", "packets", "flows", "queue"];
+    let fixed = |change: &&Change| {
+        change.what == "gateway" && change.field.as_deref().is_some_and(|it| FIXED.contains(&it))
+    };
+    changes.iter().filter(fixed).collect()
+}
+
+fn whole(name: &str, from: Option<&Fields>, to: Option<&Fields>) -> Change {
+    let show = |fields: &Fields| {
+        let pairs: Vec<_> =
+            fields.iter().map(|(field, value)| format!("{field} {value}")).collect();
+        pairs.join("; ")
+    };
+    Change { what: format!("policy {name}"), field: None, from: from.map(show), to: to.map(show) }
+}
+
+fn compare(what: &str, before: &Fields, after: &Fields) -> Vec<Change> {
+    let mut fields: Vec<_> = before.keys().chain(after.keys()).collect();
+    fields.sort_unstable();
+    fields.dedup();
+    let change = |field: &&'static str| {
+        let (from, to) = (before.get(field).cloned(), after.get(field).cloned());
+        let field = Some((*field).to_owned());
+        (from != to).then(|| Change { what: what.to_owned(), field, from, to })
+    };
+    fields.into_iter().filter_map(change).collect()
+}
+
+fn settings(config: &Config) -> Fields {
+    let gateway = &config.gateway;
+    let rate =
+        |rate: Option<Rate>| rate.map_or_else(|| "not limited".to_owned(), |it| it.to_string());
+    let backend = match config.backend {
+        Backend::Auto => "auto",
+        Backend::AfXdp => "af-xdp",
+        Backend::AfPacket => "af-packet",
+    };
+    BTreeMap::from([
+        ("lan", config.lan.clone()),
+        ("wan", config.wan.clone()),
+        ("rate up", rate(gateway.rate[0])),
+        ("rate down", rate(gateway.rate[1])),
+        ("overhead", overhead(gateway.overhead)),
+        ("queue", queue_name(&gateway.queue)),
+        ("shaping_interval", duration::show(gateway.shaping_interval)),
+        ("heartbeat", duration::show(config.heartbeat)),
+        ("packets", gateway.packets.to_string()),
+        ("flows", gateway.flows.to_string()),
+        ("backend", backend.to_owned()),
+    ])
+}
+
+fn overhead(it: Overhead) -> String {
+    let cells = if it.atm { ", in ATM cells" } else { "" };
+    format!("{:+} B for each frame, at least {} B{cells}", it.per_packet, it.min)
+}
+
+fn policy_fields(policy: &Policy) -> Fields {
+    let mut fields = Fields::from([("priority", policy.priority.to_string())]);
+    let filter: Vec<_> =
+        filter(&policy.filter).into_iter().map(|(name, text)| format!("{name} {text}")).collect();
+    let any = || "any packet".to_owned();
+    fields.insert("match", if filter.is_empty() { any() } else { filter.join(", ") });
+    fields.insert("action", action_name(&policy.action).to_owned());
+    fields.insert(
+        "mode",
+        if policy.mode == Mode::Observe { "observe" } else { "enforce" }.to_owned(),
+    );
+    match &policy.action {
+        Action::Pass => {}
+        Action::Shape { conditioning, queue } => {
+            fields.insert("queue", queue_name(queue));
+            shared(conditioning, &mut fields);
+        }
+        Action::Police { conditioning, exceed } => {
+            shared(conditioning, &mut fields);
+            if let Exceed::Mark { in_profile, out_of_profile } = exceed {
+                let kept = in_profile.map_or_else(|| "as it came".to_owned(), |it| it.to_string());
+                fields.insert("mark", format!("in {kept}, out {out_of_profile}"));
+            }
+        }
+    }
+    fields
+}
+
+/// The name of an action in policy files.
+#[must_use]
+pub fn action_name(action: &Action) -> &'static str {
+    match action {
+        Action::Pass => "pass",
+        Action::Shape { .. } => "shape",
+        Action::Police { exceed: Exceed::Drop, .. } => "police-drop",
+        Action::Police { exceed: Exceed::Mark { .. }, .. } => "police-mark",
+    }
+}
+
+/// What an action does, in words.
+#[must_use]
+pub fn action(action: &Action) -> String {
+    match action {
+        Action::Pass => "pass: it is counted and goes on".to_owned(),
+        Action::Shape { conditioning, .. } => {
+            format!("shape: it waits until it conforms to {}", conditioning.profile)
+        }
+        Action::Police { conditioning, exceed: Exceed::Drop } => {
+            format!("police-drop: it goes on or is dropped by {}", conditioning.profile)
+        }
+        Action::Police { conditioning, exceed: Exceed::Mark { .. } } => {
+            format!("police-mark: it is coloured by {}", conditioning.profile)
+        }
+    }
+}
+
+fn shared(it: &Conditioning, fields: &mut Fields) {
+    fields.insert("profile", it.profile.to_string());
+    fields.insert("allocation", allocation(&it.allocation));
+    if !it.weights.is_empty() {
+        let weight = |it: &tidegate_core::policy::FlowWeight| {
+            let filter = filter(&it.filter);
+            let filter: Vec<_> =
+                filter.iter().map(|(name, text)| format!("{name} {text}")).collect();
+            format!("{} for {}", it.weight, filter.join(", "))
+        };
+        let weights: Vec<_> = it.weights.iter().map(weight).collect();
+        fields.insert("weights", weights.join(" | "));
+    }
+}
+
+/// A mechanism's name; with its parameters, unless they are the usual ones.
+fn mechanism<T>(spec: &T, name: &str) -> String
+where
+    T: for<'de> Deserialize<'de> + PartialEq + fmt::Debug,
+{
+    let named: StrDeserializer<'_, Error> = name.into_deserializer();
+    match T::deserialize(named) {
+        Ok(usual) if usual == *spec => name.to_owned(),
+        _ => format!("{spec:?}"),
+    }
+}
+
+fn queue_name(spec: &QdiscSpec) -> String {
+    mechanism(spec, spec.name())
+}
+
+fn allocation(spec: &AllocationSpec) -> String {
+    mechanism(spec, spec.name())
+}
+
+/// The fields a filter asks for, in words.
+#[must_use]
+pub fn filter(filter: &Filter) -> Vec<(&'static str, String)> {
+    let number = |range: &Range<u16>| span(range, u16::to_string);
+    let vlan = |range: &Range<u16>| {
+        if range.first == NO_VLAN { "none".to_owned() } else { number(range) }
+    };
+    let small = |range: &Range<u8>| span(range, u8::to_string);
+    let mut fields = vec![
+        ("src", list(&filter.src, addresses)),
+        ("dst", list(&filter.dst, addresses)),
+        ("src_port", list(&filter.src_port, number)),
+        ("dst_port", list(&filter.dst_port, number)),
+        ("protocol", list(&filter.protocol, small)),
+        ("dscp", list(&filter.dscp, small)),
+        ("vlan", list(&filter.vlan, vlan)),
+    ];
+    fields.retain(|(_, text)| !text.is_empty());
+    fields.extend(filter.direction.map(|direction| ("direction", direction.name().to_owned())));
+    fields
+}
+
+fn list<T>(ranges: &[Range<T>], show: impl Fn(&Range<T>) -> String) -> String {
+    ranges.iter().map(show).collect::<Vec<_>>().join(" or ")
+}
+
+fn span<T: PartialEq>(range: &Range<T>, show: impl Fn(&T) -> String) -> String {
+    if range.first == range.last {
+        return show(&range.first);
+    }
+    format!("{}-{}", show(&range.first), show(&range.last))
+}
+
+/// A range of addresses: as a prefix where it is one.
+fn addresses(range: &Range<u128>) -> String {
+    let address = |number: &u128| Ipv6Addr::from_bits(*number).to_canonical();
+    let host_bits = range.first ^ range.last;
+    let is_prefix = host_bits & host_bits.wrapping_add(1) == 0 && range.first & host_bits == 0;
+    if !is_prefix || host_bits == 0 {
+        return span(range, |number| address(number).to_string());
+    }
+    let first = address(&range.first);
+    let length = host_bits.leading_zeros();
+    let length = if matches!(first, IpAddr::V4(_)) { length - 96 } else { length };
+    format!("{first}/{length}")
+}
