@@ -6,12 +6,18 @@
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct VnetHeader {
-    flags: u8,
-    gso_type: u8,
-    hdr_len: u16,
-    gso_size: u16,
-    csum_start: u16,
-    csum_offset: u16,
+    /// `VIRTIO_NET_HDR_F_NEEDS_CSUM` (1): complete the checksum.
+    pub flags: u8,
+    /// `VIRTIO_NET_HDR_GSO_*`: none (0), TCP over IPv4 (1) or IPv6 (4), UDP (5).
+    pub gso_type: u8,
+    /// Bytes of headers, as far as the kernel says.
+    pub hdr_len: u16,
+    /// Payload bytes of each frame.
+    pub gso_size: u16,
+    /// Where the sum begins.
+    pub csum_start: u16,
+    /// Where it is written, from there on.
+    pub csum_offset: u16,
 }
 
 const NEEDS_CSUM: u8 = 1;
@@ -42,13 +48,6 @@ impl VnetHeader {
         if self.gso_type == GSO_NONE { None } else { Some(self.gso_size) }
     }
 
-    /// The header of a TCP super-packet over IPv4, in frames of `size` bytes of payload.
-    #[cfg(test)]
-    pub(crate) const fn for_tcp(size: u16) -> Self {
-        let flags = NEEDS_CSUM;
-        Self { flags, gso_type: 1, hdr_len: 66, gso_size: size, csum_start: 34, csum_offset: 16 }
-    }
-
     /// The header after `bytes` more were put in front of the network header.
     #[must_use]
     pub(crate) const fn moved_by(self, bytes: u16) -> Self {
@@ -74,7 +73,8 @@ mod tests {
         let plain = VnetHeader { flags: 2, ..VnetHeader::default() };
         assert_eq!(plain.moved_by(4), plain);
         assert_eq!(plain.to_send(), VnetHeader::default());
-        let partial = VnetHeader::for_tcp(1_448);
+        let tcp = VnetHeader { gso_type: 1, hdr_len: 66, gso_size: 1_448, ..plain };
+        let partial = VnetHeader { flags: NEEDS_CSUM, csum_start: 34, csum_offset: 16, ..tcp };
         assert_eq!(partial.moved_by(4).checksum_span(), Some((38, 54)));
         assert_eq!((partial.moved_by(4).hdr_len, partial.segment_size()), (70, Some(1_448)));
     }

@@ -13,7 +13,9 @@ use std::time::Duration;
 use common::{Network, SERVER};
 use tidegate_core::packet::Packet;
 use tidegate_core::{PacketPool, Reason, Time};
-use tidegate_dataplane::{AfPacket, Frame, Interface, Offload, PacketMemory, Port, PortCounters};
+use tidegate_dataplane::{
+    AfPacket, Frame, Interface, Offload, PacketMemory, Port, PortCounters, VnetHeader,
+};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -150,10 +152,10 @@ impl Raw {
         Self { pool: PacketPool::with_capacity(64), memory, port }
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8], vnet: VnetHeader) {
         let len = u32::try_from(bytes.len()).unwrap();
         let packet = self.pool.insert(Packet { len, ..Packet::default() }).unwrap();
-        self.memory.set_frame(&packet, Frame::default());
+        self.memory.set_frame(&packet, Frame { offset: 0, vnet });
         self.memory.bytes_mut(&packet, len).copy_from_slice(bytes);
         self.port.send(&mut self.pool, packet);
         self.port.flush(&mut self.pool);
@@ -161,7 +163,7 @@ impl Raw {
     }
 
     /// Waits for the frame that ends like `bytes`.
-    fn receive(&mut self, bytes: &[u8]) -> Vec<u8> {
+    fn receive(&mut self, bytes: &[u8]) -> (Vec<u8>, VnetHeader) {
         let start = std::time::Instant::now();
         while start.elapsed() < LIMIT {
             let Some(packet) = self.port.receive(&mut self.pool, Time::ZERO) else {
@@ -169,42 +171,76 @@ impl Raw {
                 continue;
             };
             let found = self.memory.bytes(&packet, self.pool[&packet].len).to_vec();
+            let vnet = self.memory.frame(&packet).vnet;
             self.pool.release(packet);
             if found.ends_with(&bytes[bytes.len() - 32..]) {
-                return found;
+                return (found, vnet);
             }
         }
         panic!("no such frame");
     }
 }
 
+/// Sends a crafted frame from the client, and gives what then reaches the server.
+fn carry(network: &Network, frame: &[u8], vnet: VnetHeader) -> (Vec<u8>, VnetHeader) {
+    let (ready, opened) = std::sync::mpsc::channel();
+    let expected = frame.to_vec();
+    let server = network.server.spawn(move || {
+        let mut raw = Raw::open("s0");
+        ready.send(()).unwrap();
+        raw.receive(&expected)
+    });
+    opened.recv().unwrap();
+    let frame = frame.to_vec();
+    network.client.run(move || Raw::open("c0").send(&frame, vnet));
+    server.join().unwrap()
+}
+
+/// A frame to everyone, with the given tags and what follows them.
+fn tagged(tags: &[u32], rest: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 1]);
+    tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
+    frame.extend(rest);
+    frame
+}
+
 #[test]
 fn a_vlan_tag_the_kernel_took_out_of_the_frame_is_back_in_its_place() {
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
+    let rest = [&[0x88, 0xb5][..], &pattern(100)].concat();
     // 802.1Q with priority, 802.1ad, and one tag in another.
-    for tags in [&[0x8100_a064_u32][..], &[0x88a8_0065], &[0x88a8_0065, 0x8100_0066]] {
-        let mut frame = vec![0xff; 6];
-        frame.extend([2, 0, 0, 0, 0, 1]);
-        tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
-        frame.extend([0x88, 0xb5]);
-        frame.extend(pattern(100));
-        let expected = frame.clone();
-        let open = || Raw::open("s0");
-        let server = network.server.run(move || {
-            let (ready, opened) = std::sync::mpsc::channel();
-            let wait = std::thread::spawn(move || {
-                let mut raw = open();
-                ready.send(()).unwrap();
-                raw.receive(&expected)
-            });
-            opened.recv().unwrap();
-            wait
-        });
-        let sent = frame.clone();
-        network.client.run(move || Raw::open("c0").send(&sent));
-        assert_eq!(server.join().unwrap(), frame, "{tags:x?}");
+    for tags in [&[0x8100_a064][..], &[0x88a8_0065], &[0x88a8_0065, 0x8100_0066]] {
+        let frame = tagged(tags, &rest);
+        assert_eq!(carry(&network, &frame, VnetHeader::default()).0, frame, "{tags:x?}");
     }
+}
+
+#[test]
+fn a_tagged_super_packet_stays_one_and_its_checksum_is_left_to_the_last() {
+    let Some(network) = Network::new(1_500) else { return };
+    let forwarding = network.forward();
+    let payload = pattern(3 * 1_000);
+    let mut ip = vec![0x45, 0, 0x0b, 0xe0, 0, 1, 0, 0, 64, 6, 0, 0, 10, 7, 0, 1, 10, 7, 0, 2];
+    assert_eq!(ip.len() + 20 + payload.len(), 0x0be0);
+    let sum: u32 = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    let tcp = [0, 7, 0, 7, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0];
+    let frame = tagged(&[0x8100_0064], &[&[8, 0][..], &ip, &tcp, &payload].concat());
+    let vnet = VnetHeader {
+        flags: 1,
+        gso_type: 1,
+        hdr_len: 58,
+        gso_size: 1_000,
+        csum_start: 38,
+        csum_offset: 16,
+    };
+    let (received, its) = carry(&network, &frame, vnet);
+    assert_eq!(received, frame);
+    assert_eq!((its.checksum_span(), its.segment_size()), (Some((38, 54)), Some(1_000)));
+    assert_eq!(forwarding.remote.ask(|live| live.machine.most_segments).unwrap(), 3);
 }
 
 /// The same in a user namespace, where nothing is allowed outside of it.

@@ -1,0 +1,106 @@
+//! Reaching a loop that runs on the host's clock.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::{Machine, Packet, Time};
+use tidegate_dataplane::{Bare, Clock, Driver, Monotonic, Options, Remote, Stopped, inbox};
+
+/// The host's clock, and how often it was waited on.
+struct Counting(Monotonic, u32);
+
+impl Clock for Counting {
+    fn now(&mut self) -> Time {
+        self.0.now()
+    }
+
+    fn wait(
+        &mut self,
+        until: Option<Time>,
+        ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
+        inbox: BorrowedFd<'_>,
+    ) -> bool {
+        self.1 += 1;
+        self.0.wait(until, ports, inbox)
+    }
+}
+
+/// A loop without ports; its thread says how often it waited.
+fn start() -> (Remote<Bare>, thread::JoinHandle<u32>) {
+    let (remote, inbox) = inbox().unwrap();
+    let thread = thread::spawn(move || {
+        let mut clock = Counting(Monotonic::start(), 0);
+        Driver::new(Bare::new(8), Vec::new(), (), inbox, Options::default()).run(&mut clock);
+        clock.1
+    });
+    (remote, thread)
+}
+
+#[test]
+fn a_loop_answers_questions_and_sleeps_in_between() {
+    let (remote, thread) = start();
+    let sent = remote.ask(|live| live.machine.pool().insert(Packet::default()).is_some()).unwrap();
+    assert!(sent);
+    let held = remote.ask(|live| {
+        let packet = live.machine.pool().take_back(0).unwrap();
+        live.machine.pool().release(packet);
+        (live.machine.pool().in_use(), live.ports.len(), live.hangs)
+    });
+    assert_eq!(held, Ok((0, 0, 0)));
+    remote.stop().unwrap();
+    let waits = thread.join().unwrap();
+    assert!(waits <= 4, "waited {waits} times for three messages");
+}
+
+#[test]
+fn commands_from_several_threads_all_run_in_the_order_of_each() {
+    let (remote, thread) = start();
+    let (sender, seen) = mpsc::channel();
+    let askers: Vec<_> = (0..4)
+        .map(|asker| {
+            let (remote, sender) = (remote.clone(), sender.clone());
+            thread::spawn(move || {
+                for n in 0..100 {
+                    let sender = sender.clone();
+                    remote.post(move |_| sender.send((asker, n)).unwrap()).unwrap();
+                }
+            })
+        })
+        .collect();
+    askers.into_iter().for_each(|asker| asker.join().unwrap());
+    remote.stop().unwrap();
+    thread.join().unwrap();
+    drop(sender);
+    let seen: Vec<(u32, u32)> = seen.iter().collect();
+    for asker in 0..4 {
+        let its = seen.iter().filter(|(from, _)| *from == asker).map(|(_, n)| *n);
+        assert!(its.eq(0..100));
+    }
+}
+
+#[test]
+fn a_loop_that_has_ended_says_so() {
+    let (remote, thread) = start();
+    remote.stop().unwrap();
+    thread.join().unwrap();
+    assert_eq!(remote.ask(|_| ()), Err(Stopped));
+    assert_eq!(remote.stop(), Err(Stopped));
+}
+
+#[test]
+fn the_clock_wakes_when_it_is_told_to_and_says_whose_doing_it_was() {
+    let mut clock = Monotonic::start();
+    let (remote, _thread) = start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let until = clock.now() + Duration::from_millis(2);
+    let inbox = std::os::fd::AsFd::as_fd(&reader);
+    assert!(!clock.wait(Some(until), &mut std::iter::empty(), inbox));
+    assert!(clock.now() >= until);
+    std::io::Write::write_all(&mut &writer, b"x").unwrap();
+    assert!(clock.wait(None, &mut std::iter::empty(), inbox));
+    remote.stop().unwrap();
+}
