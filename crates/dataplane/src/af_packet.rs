@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
+use tidegate_wire::VlanTag;
 
 use self::socket::{Arrival, PacketSocket, Socket};
 use crate::frame;
@@ -89,19 +90,14 @@ impl Port for AfPacket {
 
 /// Puts the VLAN tag the kernel took out of a frame back, and says where the frame now is.
 fn place(memory: &PacketMemory, packet: &PacketId, arrival: Arrival) -> (Frame, u32) {
-    /// The two hardware addresses, which stand before the tag.
-    const ADDRESSES: usize = 12;
-    const TAG: usize = 4;
-    let offset = |at| u32::try_from(at).unwrap_or(0);
-    let Some([protocol, control]) = arrival.tag else {
-        return (Frame { offset: offset(HEADROOM), vnet: arrival.vnet }, arrival.len);
-    };
-    let start = HEADROOM - TAG;
-    let mut buffer = memory.buffer_mut(packet);
-    buffer.copy_within(HEADROOM..HEADROOM + ADDRESSES, start);
-    buffer[start + ADDRESSES..][..2].copy_from_slice(&protocol.to_be_bytes());
-    buffer[start + ADDRESSES + 2..][..2].copy_from_slice(&control.to_be_bytes());
-    (Frame { offset: offset(start), vnet: arrival.vnet.moved_by(4) }, arrival.len + 4)
+    const TAGGED: usize = HEADROOM - VlanTag::LEN;
+    let placed = |offset| u32::try_from(offset).unwrap_or(0);
+    if let Some(tag) = arrival.tag
+        && tag.push(&mut memory.buffer_mut(packet)[TAGGED..])
+    {
+        return (Frame { offset: placed(TAGGED), vnet: arrival.vnet.moved_by(4) }, arrival.len + 4);
+    }
+    (Frame { offset: placed(HEADROOM), vnet: arrival.vnet }, arrival.len)
 }
 
 /// The port, over any [`Socket`].
@@ -173,9 +169,7 @@ impl<S: Socket> PacketPort<S> {
             }
             let (frame, len) = place(&self.memory, &packet, arrival);
             self.memory.set_frame(&packet, frame);
-            pool[&packet] = frame::describe(&self.memory, &packet, len, now);
-            self.counters.received += 1;
-            self.counters.received_bytes += u64::from(len);
+            frame::arrive(&self.memory, pool, &packet, len, now, &mut self.counters);
             self.arrived.push_back(packet);
         }
     }

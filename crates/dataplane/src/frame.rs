@@ -1,19 +1,30 @@
 //! Between the bytes of a frame and its description, for every kind of port.
 
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
+use tidegate_wire::{Checksum, describe, rewrite};
 
 use crate::memory::PacketMemory;
+use crate::port::PortCounters;
 
-/// Describes the frame of `packet`: `len` bytes from where the memory says it is.
-pub(crate) fn describe(memory: &PacketMemory, packet: &PacketId, len: u32, now: Time) -> Packet {
-    let mut described = Packet { len, ..Packet::default() };
+/// Describes, in its slot, a frame that arrived: `len` bytes from where the memory says it is.
+pub(crate) fn arrive(
+    memory: &PacketMemory,
+    pool: &mut PacketPool,
+    packet: &PacketId,
+    len: u32,
+    now: Time,
+    counters: &mut PortCounters,
+) {
+    let described = &mut pool[packet];
+    if let Some(oddity) = describe(&memory.bytes(packet, len), len, described) {
+        counters.oddities.count(oddity);
+    }
     described.arrived = now;
-    described.cost = len;
-    described.segments = match memory.frame(packet).vnet.segment_size() {
-        Some(size) => segments(&described, size),
-        None => 1,
-    };
-    described
+    if let Some(size) = memory.frame(packet).vnet.segment_size() {
+        described.segments = segments(described, size);
+    }
+    counters.received += 1;
+    counters.received_bytes += u64::from(len);
 }
 
 /// Frames of `size` bytes of payload each that a super-packet stands for.
@@ -30,8 +41,14 @@ fn segments(packet: &Packet, size: u16) -> u16 {
 }
 
 /// Writes back into the frame what was rewritten in the description of `packet`.
-pub(crate) fn write_back(_memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId) {
-    pool[packet].rewritten = false;
+pub(crate) fn write_back(memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId) {
+    let described = &mut pool[packet];
+    if described.rewritten {
+        let partial = memory.frame(packet).vnet.partial_checksum();
+        let checksum = if partial { Checksum::Partial } else { Checksum::Finished };
+        rewrite(&mut memory.bytes_mut(packet, described.len), described, checksum);
+        described.rewritten = false;
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use tidegate_core::{Drops, PacketId, PacketPool, Time};
+use tidegate_wire::Oddities;
 
 /// A network interface: AF_XDP, AF_PACKET, or a test's two vectors.
 ///
@@ -55,4 +56,6 @@ pub struct PortCounters {
     pub send_errors: u64,
     /// Frames dropped here, by reason.
     pub drops: Drops,
+    /// Frames received that were odd, by what was odd about them.
+    pub oddities: Oddities,
 }

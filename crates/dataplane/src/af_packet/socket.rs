@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use tidegate_core::PacketId;
+use tidegate_wire::VlanTag;
 
 use super::BATCH;
 use crate::interface::{check, open};
@@ -21,8 +22,8 @@ pub(super) struct Arrival {
     pub(super) truncated: bool,
     /// What is still to be done to it.
     pub(super) vnet: VnetHeader,
-    /// The VLAN tag the kernel took out of it: protocol and control information.
-    pub(super) tag: Option<[u16; 2]>,
+    /// The VLAN tag the kernel took out of it.
+    pub(super) tag: Option<VlanTag>,
 }
 
 /// What the port needs of a socket; a fake one in tests.
@@ -257,7 +258,7 @@ impl Batch {
 }
 
 /// The VLAN tag in the control messages of `message`.
-fn tag(message: &libc::msghdr) -> Option<[u16; 2]> {
+fn tag(message: &libc::msghdr) -> Option<VlanTag> {
     // SAFETY: the kernel filled in the control buffer that `message` points at, and its length.
     let control = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
     if (control.cmsg_level, control.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
@@ -268,7 +269,6 @@ fn tag(message: &libc::msghdr) -> Option<[u16; 2]> {
     let auxdata: libc::tpacket_auxdata =
         unsafe { libc::CMSG_DATA(data).cast::<libc::tpacket_auxdata>().read_unaligned() };
     let valid = |bit| auxdata.tp_status & bit != 0;
-    let protocol =
-        if valid(libc::TP_STATUS_VLAN_TPID_VALID) { auxdata.tp_vlan_tpid } else { 0x8100 };
-    valid(libc::TP_STATUS_VLAN_VALID).then_some([protocol, auxdata.tp_vlan_tci])
+    let tpid = if valid(libc::TP_STATUS_VLAN_TPID_VALID) { auxdata.tp_vlan_tpid } else { 0x8100 };
+    valid(libc::TP_STATUS_VLAN_VALID).then_some(VlanTag { tpid, tci: auxdata.tp_vlan_tci })
 }

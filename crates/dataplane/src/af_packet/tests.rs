@@ -6,6 +6,7 @@ use std::io;
 
 use proptest::prelude::*;
 use tidegate_core::{Packet, PacketId, PacketPool, Reason, Time};
+use tidegate_wire::VlanTag;
 
 use super::socket::{Arrival, Socket};
 use super::{ATTEMPTS, BATCH, PacketPort};
@@ -135,7 +136,7 @@ fn a_frame_longer_than_the_way_out_is_dropped_and_the_next_is_sent() {
 #[test]
 fn a_tag_beside_the_frame_is_put_back_behind_the_addresses() {
     let mut bench = Bench::new(8);
-    let tag = Arrival { tag: Some([0x88a8, 0xa064]), ..Arrival::default() };
+    let tag = Arrival { tag: Some(VlanTag { tpid: 0x88a8, tci: 0xa064 }), ..Arrival::default() };
     bench.arriving([Ok(vec![tag, Arrival::default()])]);
     let tagged = bench.receive().unwrap();
     let mut expected: Vec<u8> = (0..60).collect();
@@ -215,7 +216,11 @@ fn overflows_of_the_socket_add_up() {
 fn what_is_to_be_done_to_a_frame_goes_with_it() {
     let mut bench = Bench::new(8);
     let vnet = VnetHeader { flags: 1, csum_start: 34, csum_offset: 16, ..VnetHeader::default() };
-    bench.arriving([Ok(vec![Arrival { vnet, tag: Some([0x8100, 1]), ..Arrival::default() }])]);
+    bench.arriving([Ok(vec![Arrival {
+        vnet,
+        tag: Some(VlanTag { tpid: 0x8100, tci: 1 }),
+        ..Arrival::default()
+    }])]);
     let packet = bench.receive().unwrap();
     assert_eq!(bench.port.memory.frame(&packet).vnet, vnet.moved_by(4));
     bench.pool.release(packet);
