@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod frames;
+mod gateway;
 mod process;
 mod testbed;
 mod traffic;
 mod wait;
 
-pub use frames::{Datagram, Recorder, datagram, hex, send, unhex};
+pub use frames::{Recorder, hex, send, unhex};
+pub use gateway::Gateway;
 pub use process::{Finished, Process, run};
 pub use testbed::{Host, Testbed, program};
 pub use traffic::{Fetch, Outcome, Server};

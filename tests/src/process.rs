@@ -90,6 +90,13 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Kills it; returns when it is gone.
+    pub fn end(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// What it has said, for messages.
     #[must_use]
     pub fn said(&self) -> String {
@@ -115,9 +122,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 

@@ -1,13 +1,15 @@
 //! Two hosts and what is between them, each in a network namespace of its own.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{env, fs};
+
+use tidegate_wire::build::Frame;
 
 use crate::process::{Process, run};
 use crate::wait::until;
@@ -133,6 +135,18 @@ impl Drop for Testbed {
 }
 
 impl Host {
+    /// A UDP datagram from this host to `to`, over IPv4 or IPv6, as a frame to be.
+    #[must_use]
+    pub fn datagram(&self, to: &Self, v6: bool, ports: (u16, u16), payload: &[u8]) -> Frame {
+        let at = |host: &Self, port| SocketAddr::new(if v6 { host.v6 } else { host.v4 }, port);
+        Frame {
+            source: self.mac,
+            destination: to.mac,
+            payload: payload.to_vec(),
+            ..Frame::udp(at(self, ports.0), at(to, ports.1))
+        }
+    }
+
     fn new(namespace: String, number: u8) -> Self {
         Self {
             namespace,

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tidegate_e2e::{Datagram, Process, Recorder, Server, Testbed, datagram, now, send};
+use tidegate_e2e::{Process, Recorder, Server, Testbed, now, send};
+use tidegate_wire::build::Link;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -39,12 +40,11 @@ fn frames_arrive_byte_for_byte_with_their_vlan_tags() {
     bed.bridge();
     let recorder = Recorder::start(&bed.wan);
     for (v6, vlans) in [(false, &[][..]), (true, &[]), (false, &[7]), (true, &[7, 8])] {
-        let payload = [b"frame "[..].to_vec(), vec![vlans.len().try_into().unwrap(); 40]].concat();
-        let it =
-            Datagram { from: &bed.lan, to: &bed.wan, v6, ports: (1, 9), vlans, payload: &payload };
-        send(&bed.lan, &[it.frame()]);
-        let ours = |frame: &[u8]| datagram(frame, 9).is_some_and(|(bytes, _)| bytes == payload);
-        let same = |frame: &[u8]| ours(frame) && frame == it.frame();
+        let mut frame =
+            bed.lan.datagram(&bed.wan, v6, (1, 9), &[vlans.len().try_into().unwrap(); 40]);
+        frame.link.extend(vlans.iter().map(|id| Link::vlan(*id)));
+        send(&bed.lan, &[frame.bytes()]);
+        let same = |arrived: &[u8]| arrived == frame.bytes();
         assert_eq!(recorder.frames(1, LIMIT, same).len(), 1);
     }
 }

@@ -1,0 +1,112 @@
+//! The gateway in the middle of a test bed: started, told, hurt, and asked.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::process::{Process, run};
+use crate::testbed::{Testbed, program};
+use crate::wait::until;
+
+/// How long a gateway may take to start.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a command may take to be answered.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// `tidegate run` in the middle of a test bed.
+#[derive(Debug)]
+pub struct Gateway<'a> {
+    bed: &'a Testbed,
+    file: PathBuf,
+    process: Process,
+}
+
+impl Testbed {
+    /// Starts the gateway with these `policies`, on `backend` as a policy file names it; ready when
+    /// it answers.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer within [`START_LIMIT`].
+    #[must_use]
+    pub fn gateway(&self, backend: &str, policies: &str) -> Gateway<'_> {
+        let file = self.file("policies.toml", &file(backend, policies));
+        let process = start(self, &file);
+        Gateway { bed: self, file, process }
+    }
+
+    fn tidegate(&self, words: &[&str]) -> Command {
+        let mut command = self.middle.command(program());
+        command.args(words);
+        command
+    }
+}
+
+/// A policy file for the middle of a test bed.
+fn file(backend: &str, policies: &str) -> String {
+    format!("[gateway]\nlan = \"lan\"\nwan = \"wan\"\nbackend = \"{backend}\"\n\n{policies}")
+}
+
+fn start(bed: &Testbed, file: &PathBuf) -> Process {
+    let mut process = Process::start(bed.tidegate(&["run"]).arg(file));
+    until("the gateway to answer", START_LIMIT, || {
+        assert!(process.runs(), "{}", process.said());
+        let answer = Process::start(&mut bed.tidegate(&["status", "--json"])).finish(ANSWER_LIMIT);
+        answer.status.success().then_some(())
+    });
+    process
+}
+
+impl Gateway<'_> {
+    /// What `tidegate status --json` says.
+    ///
+    /// # Panics
+    ///
+    /// If the gateway does not answer.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        let text = run(&mut self.bed.tidegate(&["status", "--json"]), ANSWER_LIMIT);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+    }
+
+    /// Puts other policies in force with `tidegate apply`.
+    pub fn apply(&self, backend: &str, policies: &str) {
+        let file = self.bed.file("next.toml", &file(backend, policies));
+        run(self.bed.tidegate(&["apply"]).arg(file), ANSWER_LIMIT);
+    }
+
+    /// Sends it a signal, such as `STOP`.
+    pub fn signal(&self, signal: &str) {
+        self.process.signal(signal);
+    }
+
+    /// Ends it as abruptly as a crash; returns when it is gone.
+    pub fn crash(&mut self) {
+        self.process.end();
+    }
+
+    /// Ends it as an operator would, and waits until it has.
+    ///
+    /// # Panics
+    ///
+    /// If it does not end, or ends with an error.
+    pub fn stop(&mut self) {
+        self.process.signal("TERM");
+        let name = format!("the end of {}", self.process.said());
+        until(&name, ANSWER_LIMIT, || (!self.process.runs()).then_some(()));
+    }
+
+    /// Starts it again with the same file, in place of one that has ended.
+    pub fn start_again(&mut self) {
+        self.process = start(self.bed, &self.file);
+    }
+
+    /// What it has said, for messages.
+    #[must_use]
+    pub fn said(&self) -> String {
+        self.process.said()
+    }
+}
