@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use tidegate_core::flow::{FlowTable, Handle, IDLE_LIMIT};
-use tidegate_core::packet::{Direction, Endpoint, FlowId, FlowKey, Member, Protocol};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowId, FlowKey, Member, Protocol, TcpFlags, TcpSegment,
+};
 use tidegate_core::{Packet, Time};
 
 /// A UDP packet from LAN port `n` to a server.
@@ -102,4 +106,71 @@ fn a_packet_does_not_belong_to_the_flow_that_took_its_place() {
     assert_eq!(insert(&mut table, Time::ZERO, 2), id);
     assert!(table.of_packet(&old, Direction::Up).is_none());
     assert!(table.of_packet(&packet(1), Direction::Up).is_none());
+}
+
+#[test]
+fn a_closed_or_unanswered_flow_makes_room_before_one_that_is_idle_longer() {
+    for flags in [TcpFlags::SYN, TcpFlags::RST] {
+        let mut table = FlowTable::new(2, 1);
+        insert(&mut table, Time::ZERO, 1);
+        let spent = insert(&mut table, Time::from_secs(9), 2);
+        let tcp = TcpSegment { flags: TcpFlags(flags), ..TcpSegment::default() };
+        let mut segment = Packet { tcp: Some(tcp), ..packet(2) };
+        table[spent].on_arrival(Time::from_secs(9), &mut segment, Direction::Up);
+        assert_eq!(insert(&mut table, Time::from_secs(10), 3), spent);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Packet { port: u16, after: u64 },
+    Sweep { budget: usize },
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let packet = (1u16..12, prop_oneof![5 => 0u64..2_000, 1 => 30_000u64..70_000])
+        .prop_map(|(port, after)| Operation::Packet { port, after });
+    let sweep = (1usize..8).prop_map(|budget| Operation::Sweep { budget });
+    prop::collection::vec(prop_oneof![4 => packet, 1 => sweep], 1..200)
+}
+
+proptest! {
+    /// The table knows exactly the flows that were inserted and neither evicted nor expired.
+    ///
+    /// Fewer places than flows, so that places are given on. Kills: a free place handed out twice;
+    /// an evicted flow left in the index; a sweep that forgets flows of 59 s.
+    #[test]
+    fn it_holds_what_was_inserted_and_has_not_gone(operations in operations()) {
+        let mut table = FlowTable::new(6, 3);
+        let mut model: BTreeMap<u16, (FlowId, u64)> = BTreeMap::new();
+        let mut now = 0;
+        for operation in operations {
+            match operation {
+                Operation::Packet { port, after } => {
+                    now += after;
+                    let id = table.find(&packet(port), Direction::Up).unwrap_or_else(|| {
+                        let at = Time::from_millis(now);
+                        let new = table.insert(at, &packet(port), Direction::Up, |_, _| false).unwrap();
+                        if let Some(flow) = new.evicted {
+                            model.remove(&flow.key(Direction::Up).src.port).unwrap();
+                        }
+                        new.id
+                    });
+                    table[id].on_arrival(Time::from_millis(now), &mut packet(port), Direction::Up);
+                    model.insert(port, (id, now));
+                }
+                Operation::Sweep { budget } => {
+                    table.sweep(Time::from_millis(now), budget, |_, _| false, |id, flow| {
+                        let (known, seen) = model.remove(&flow.key(Direction::Up).src.port).unwrap();
+                        assert!(known == id && now - seen >= 59_990, "{}", now - seen);
+                    });
+                }
+            }
+            prop_assert!(table.len() == model.len() && model.len() <= 6);
+            for port in 1..12 {
+                let expected = model.get(&port).map(|(id, _)| *id);
+                prop_assert_eq!(table.find(&packet(port), Direction::Up), expected);
+            }
+        }
+    }
 }

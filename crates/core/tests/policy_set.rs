@@ -152,6 +152,20 @@ fn ranges<T: Copy + Ord + std::fmt::Debug + 'static>(
     prop_oneof![1 => Just(Vec::new()), 1 => prop::collection::vec(range, 1..4)]
 }
 
+/// What lies in `wide` and in `mask`; `wide` itself if nothing does.
+fn both<T: Copy + Ord>(wide: &[Range<T>], mask: &[Range<T>]) -> Vec<Range<T>> {
+    let (Some(_), Some(_)) = (wide.first(), mask.first()) else {
+        return [wide, mask].concat();
+    };
+    let cut = |a: &Range<T>, b: &Range<T>| Range {
+        first: a.first.max(b.first),
+        last: a.last.min(b.last),
+    };
+    let pairs = wide.iter().flat_map(|a| mask.iter().map(move |b| cut(a, b)));
+    let both: Vec<_> = pairs.filter(|range| range.first <= range.last).collect();
+    if both.is_empty() { wide.to_vec() } else { both }
+}
+
 /// The ends of the space, of IPv4 within it, and some between.
 const ADDRESSES: &[u128] = &[
     0,
@@ -193,7 +207,7 @@ fn packets() -> impl Strategy<Value = Packet> {
     (endpoint(), endpoint(), octet(), octet(), prop::sample::select(PORTS)).prop_map(
         |(src, dst, protocol, dscp, vlan)| {
             let key = FlowKey { src, dst, protocol: Protocol(protocol) };
-            Packet { key, dscp, vlan, ..Packet::default() }
+            Packet { key, dscp: dscp % 64, vlan, ..Packet::default() }
         },
     )
 }
@@ -204,8 +218,8 @@ proptest! {
     /// However many policies there are, the index finds what a look at each of them finds.
     ///
     /// More than 512 of them, most with a field in which they match nothing: several blocks. Kills:
-    /// `best.min` as plain assignment; `filters[0] <= best` as `<`'s opposite; intervals that end at `last`
-    /// instead of after it; `merged` without merging what overlaps; `filters` laid out unsorted.
+    /// the last match for the first (`best = filters[bit]`); intervals that end at `last`; overlapping
+    /// ranges not merged; bits laid out against the order of precedence; `<` for `<=` among starts.
     #[test]
     fn the_index_finds_what_a_look_at_each_policy_finds(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),
@@ -226,4 +240,54 @@ proptest! {
             }
         }
     }
+
+    /// A filter that asks for less in some fields, and for nothing more in any, is more specific.
+    ///
+    /// Kills: `max` for `min` over the address families; the second key, `others`, left out.
+    #[test]
+    fn a_filter_within_another_is_the_more_specific(
+        wide in filters(),
+        mask in filters(),
+        packets in prop::collection::vec(packets(), 50),
+    ) {
+        let narrow = Filter {
+            src: both(&wide.src, &mask.src),
+            dst: both(&wide.dst, &mask.dst),
+            src_port: both(&wide.src_port, &mask.src_port),
+            dst_port: both(&wide.dst_port, &mask.dst_port),
+            protocol: both(&wide.protocol, &mask.protocol),
+            dscp: both(&wide.dscp, &mask.dscp),
+            vlan: both(&wide.vlan, &mask.vlan),
+            direction: wide.direction.or(mask.direction),
+        };
+        let (narrows, widens) = (narrow.specificity(), wide.specificity());
+        prop_assert!(narrows >= widens);
+        for (packet, direction) in packets.iter().flat_map(|packet| Direction::BOTH.map(|way| (packet, way))) {
+            let (in_narrow, in_wide) = (narrow.matches(packet, direction), wide.matches(packet, direction));
+            prop_assert!(in_wide || !in_narrow);
+            prop_assert!(in_narrow == in_wide || narrows > widens);
+        }
+    }
+}
+
+#[test]
+fn a_policy_is_found_behind_more_than_a_summary_word_of_others() {
+    let vlan = |id| Filter { vlan: vec![Range { first: id, last: id }], ..Filter::default() };
+    let others = (0..33_000).map(|n| policy(&format!("{n:05}"), 0, vlan(7)));
+    let set = PolicySet::new(others.chain([policy("wanted", -1, vlan(9))]).collect()).unwrap();
+    assert_eq!(winner(&set, &Packet { vlan: 9, ..Packet::default() }), Some("wanted"));
+    assert_eq!(winner(&set, &Packet { vlan: 7, ..Packet::default() }), Some("00000"));
+    assert_eq!(winner(&set, &Packet { vlan: 8, ..Packet::default() }), None);
+}
+
+#[test]
+fn specificity_counts_the_bits_a_filter_pins_down() {
+    let bits = |filter: Filter| filter.specificity().bits();
+    let port = |text| Filter { dst_port: vec![parse::ports(text).unwrap()], ..Filter::default() };
+    assert_eq!((bits(from("10.0.0.0/8")), bits(from("10.0.0.1"))), (8, 32));
+    assert_eq!((bits(from("2001:db8::/32")), bits(from("::/0"))), (32, 0));
+    assert_eq!((bits(port("443")), bits(port("1000-1999")), bits(port("1-65535"))), (16, 6, 0));
+    let mixed = [from("10.0.0.0/8").src, from("2001:db8::/32").src].concat();
+    assert_eq!(bits(Filter { src: mixed, ..port("443") }), 8 + 16);
+    assert!(from("0.0.0.0/0").specificity() > Filter::default().specificity());
 }

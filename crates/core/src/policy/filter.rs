@@ -104,7 +104,7 @@ impl Filter {
             breadth(&self.protocol, 8),
             breadth(&self.dscp, 6),
             breadth(&self.vlan, 12),
-            self.direction.map_or((0, 1), |_| (1, 0)),
+            self.direction.map_or(ANY, |_| (1, 0)),
         ];
         Specificity {
             pinned: fields.iter().map(|(pinned, _)| pinned).sum(),
@@ -178,21 +178,23 @@ pub(super) fn merged<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>]) -> Vec<Ran
 /// The bits that `ranges` pin down of `width`, and how many values they hold beyond the first.
 fn breadth<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>], width: u32) -> (u32, u128) {
     if ranges.is_empty() {
-        return (0, u128::MAX >> (128 - width));
+        return ANY;
     }
     let others = others(&merged(ranges));
     (width.saturating_sub(bits(others)), others)
 }
 
 fn address_breadth(ranges: &[Range<u128>]) -> (u32, u128) {
-    let any = [Range { first: 0, last: u128::MAX }];
-    let merged = merged(if ranges.is_empty() { &any } else { ranges });
+    if ranges.is_empty() {
+        return ANY;
+    }
+    let merged = merged(ranges);
     let within = |from: Range<u128>| -> Vec<Range<u128>> {
-        let cut = merged.iter().map(|range| Range {
+        let cut = |range: &Range<u128>| Range {
             first: range.first.max(from.first),
             last: range.last.min(from.last),
-        });
-        cut.filter(|range| range.first <= range.last).collect()
+        };
+        merged.iter().map(cut).filter(|range| range.first <= range.last).collect()
     };
     let pins = |ranges: &[Range<u128>], width: u32| {
         (!ranges.is_empty()).then(|| width.saturating_sub(bits(others(ranges))))
@@ -200,8 +202,11 @@ fn address_breadth(ranges: &[Range<u128>]) -> (u32, u128) {
     let mut ipv6 = within(Range { first: 0, last: IPV4.first - 1 });
     ipv6.extend(within(Range { first: IPV4.last + 1, last: u128::MAX }));
     let pinned = [pins(&within(IPV4), 32), pins(&ipv6, 128)].into_iter().flatten().min();
-    (pinned.unwrap_or(0), others(&merged))
+    (pinned.unwrap_or(0), others(&merged).min(u128::MAX - 1))
 }
+
+/// The breadth of a field not mentioned: not even its presence is asked for.
+const ANY: (u32, u128) = (0, u128::MAX);
 
 /// How many values separate `ranges` hold beyond the first.
 fn others(ranges: &[Range<u128>]) -> u128 {
