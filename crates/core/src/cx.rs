@@ -92,6 +92,11 @@ impl Drops {
         self.0[reason.index()] += 1;
     }
 
+    /// Counts what `other` has counted, too.
+    pub fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, other)| *count += other);
+    }
+
     /// Packets dropped for `reason`.
     #[must_use]
     pub const fn of(&self, reason: Reason) -> u64 {

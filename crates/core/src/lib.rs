@@ -6,13 +6,15 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `flow` · `allocation` · `qdisc` ·
-//! `policy` · `report` · `aggregate` · `link` · `gateway`.
+//! `policy` · `report` · `aggregate` · `link` · `gateway` ·
+//! `emulator`.
 
 #![forbid(unsafe_code)]
 
 pub mod allocation;
 pub mod cx;
 pub mod flow;
+pub mod emulator;
 pub mod gateway;
 pub mod link;
 pub mod machine;
@@ -24,6 +26,7 @@ mod registry;
 pub mod report;
 pub mod time;
 pub mod units;
+pub mod wheel;
 
 pub use cx::{Cx, Drops, Reason};
 pub use machine::{Machine, PortId};
