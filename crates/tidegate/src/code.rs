@@ -96,6 +96,12 @@ catalogue! {
     BadMechanism = "TG0030", "a mechanism with wrong parameters",
         "correct the parameter the message names";
 
+    // What is written in a topology file.
+    BadGateway = "TG0041", "a gateway that cannot work",
+        "Give it one policy file, and hosts behind it.";
+    NoWay = "TG0042", "hosts that cannot reach each other",
+        "Add a route between them.";
+
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read",
         "check the path and its permissions; policy files are UTF-8";

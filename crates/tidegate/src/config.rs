@@ -1,11 +1,11 @@
 //! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
 
 mod compile;
-mod diagnostic;
+pub(crate) mod diagnostic;
 mod filter;
 mod overhead;
-mod raw;
-mod read;
+pub(crate) mod raw;
+pub(crate) mod read;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

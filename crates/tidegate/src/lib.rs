@@ -16,6 +16,7 @@ pub mod describe;
 pub mod host;
 pub mod lab;
 mod output;
+pub mod topology;
 pub mod traffic;
 
 pub use cli::main;

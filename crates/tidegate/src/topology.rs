@@ -1,0 +1,159 @@
+//! Topology files: hosts, gateways, and the network between them.
+
+mod compile;
+mod raw;
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use tidegate_core::emulator::{EmulatorConfig, Route};
+use tidegate_core::link::LinkConfig;
+use toml::de::DeTable;
+
+use crate::code::Code;
+use crate::config::Findings;
+use crate::config::diagnostic::Diagnostic;
+use crate::config::read::Read;
+
+/// What a topology file says, with every default filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Topology {
+    /// Name of the lab, if the file gives one.
+    pub name: Option<String>,
+    /// What the interfaces of hosts do to frames.
+    pub offloads: Offloads,
+    /// What seeds jitter and losses.
+    pub seed: u64,
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// The gateways, each before at least one host.
+    pub gateways: Vec<Gateway>,
+    /// The ways through the network, by host number.
+    pub routes: Vec<Way>,
+}
+
+/// A host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Its addresses, at least one.
+    pub addresses: Vec<IpAddr>,
+    /// Number of the gateway it is behind.
+    pub gateway: Option<usize>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Gateway {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub policy: PolicyFile,
+}
+
+/// Where the policy file of a gateway is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PolicyFile {
+    /// At this path, from where the topology file is.
+    Path(String),
+    /// In the topology file.
+    Inline(String),
+}
+
+/// A one-way route through the network.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Way {
+    /// Numbers of the hosts whose packets take it; empty for any.
+    pub from: Vec<usize>,
+    /// Numbers of the hosts they go to; empty for any.
+    pub to: Vec<usize>,
+    /// What it is like.
+    pub link: LinkConfig,
+}
+
+/// What interfaces do to frames.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Offloads {
+    /// Nothing: frames look as on a real wire.
+    #[default]
+    Wire,
+    /// What the kernel does between namespaces: super-packets, and checksums left to others.
+    Default,
+}
+
+/// What is attached to a port of the network: a host, or a gateway with hosts behind it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Attached {
+    /// The host of this number.
+    Host(usize),
+    /// The gateway of this number.
+    Gateway(usize),
+}
+
+/// Most packets the network holds at once.
+const PACKETS: u32 = 16_384;
+
+/// Reads a topology file. `path` is only what messages call it.
+#[must_use]
+pub fn parse(path: &str, text: &str) -> (Option<Topology>, Findings) {
+    let mut found = Findings::new(path, text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let span = error.span().unwrap_or(0..0);
+        found.push(Diagnostic::error(Code::Syntax, span, format!("not TOML: {}", error.message())));
+    }
+    // After a syntax error, what else seems wrong may only follow from it.
+    let file = errors.is_empty().then(|| raw::File::from_document(document.get_ref(), &mut found));
+    let topology = file.map(|file| compile::compile(&file, &mut found));
+    found.sort();
+    (topology.filter(|_| !found.has_errors()), found)
+}
+
+/// The JSON Schema of topology files.
+#[must_use]
+pub fn schema() -> Value {
+    let mut schema = raw::File::schema();
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("Tidegate topology file");
+    schema
+}
+
+impl Topology {
+    /// What is attached to the network, port by port.
+    #[must_use]
+    pub fn ports(&self) -> Vec<Attached> {
+        let alone = |(number, host): (usize, &Host)| {
+            host.gateway.is_none().then_some(Attached::Host(number))
+        };
+        let hosts = self.hosts.iter().enumerate().filter_map(alone);
+        hosts.chain((0..self.gateways.len()).map(Attached::Gateway)).collect()
+    }
+
+    /// The hosts behind a gateway.
+    pub fn behind(&self, gateway: usize) -> impl Iterator<Item = usize> {
+        (0..self.hosts.len()).filter(move |host| self.hosts[*host].gateway == Some(gateway))
+    }
+
+    /// The network, for the emulator.
+    #[must_use]
+    pub fn network(&self) -> EmulatorConfig {
+        let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
+        let all = |hosts: &[usize]| hosts.iter().flat_map(|host| nets(*host)).collect();
+        let port = |attached| match attached {
+            Attached::Host(host) => nets(host).collect(),
+            Attached::Gateway(gateway) => self.behind(gateway).flat_map(nets).collect(),
+        };
+        let route =
+            |way: &Way| Route { from: all(&way.from), to: all(&way.to), link: way.link.clone() };
+        EmulatorConfig {
+            ports: self.ports().into_iter().map(port).collect(),
+            routes: self.routes.iter().map(route).collect(),
+            packets: PACKETS,
+            seed: self.seed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

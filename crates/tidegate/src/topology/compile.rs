@@ -1,0 +1,230 @@
+//! From what is written to what is built: defaults, and what only shows when tables are seen
+//! together.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tidegate_core::link::LinkConfig;
+use toml::Spanned;
+
+use super::{Gateway, Host, PolicyFile, Topology, Way, raw};
+use crate::code::Code;
+use crate::config::diagnostic::{Diagnostic, Findings, Span};
+use crate::config::read::{List, one_of};
+
+/// `file` as what is built; what is wrong goes to `found`.
+pub(super) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
+    let raw_hosts = file.hosts.get().map_or(&[][..], |it| &it.get_ref().0);
+    let raw_gateways = file.gateways.as_ref().map_or(&[][..], |it| &it.get_ref().0);
+    let raw_routes = file.routes.as_ref().map_or(&[][..], |it| &it.get_ref().0);
+    let names = raw_hosts.iter().filter_map(|it| it.get_ref().name.get());
+    let names = names.chain(raw_gateways.iter().filter_map(|it| it.get_ref().name.get()));
+    names_differ(names.chain(file.name.as_ref()), found);
+    let gateways: Vec<_> = raw_gateways.iter().map(|it| gateway(it, found)).collect();
+    let hosts = hosts(raw_hosts, &gateways, found);
+    attached(raw_gateways, &hosts, found);
+    let routes: Vec<_> = raw_routes.iter().map(|it| way(it.get_ref(), &hosts, found)).collect();
+    if !found.has_errors() {
+        unreachable(raw_routes, &routes, &hosts, found);
+    }
+    Topology {
+        name: file.name.as_ref().map(|it| it.get_ref().clone()),
+        offloads: value(file.offload.as_ref()),
+        seed: file.seed.as_ref().map_or(0, |it| it.get_ref().0.unsigned_abs()),
+        hosts,
+        gateways,
+        routes,
+    }
+}
+
+fn value<T: Copy + Default>(field: Option<&Spanned<T>>) -> T {
+    field.map(|it| *it.get_ref()).unwrap_or_default()
+}
+
+/// Longest name: it becomes part of the name of a network namespace.
+const LONGEST_NAME: usize = 32;
+
+fn names_differ<'a>(names: impl Iterator<Item = &'a Spanned<String>>, found: &mut Findings) {
+    let mut seen: HashMap<&str, Span> = HashMap::new();
+    for name in names {
+        let text = name.get_ref();
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if !(1..=LONGEST_NAME).contains(&text.len()) || !text.chars().all(good) || text == ANY {
+            let message = format!("`{}` cannot be a name here", text.escape_debug());
+            let help = "names have 1 to 32 letters, digits, dashes and underscores; `any` is taken";
+            found.push(Diagnostic::error(Code::BadName, name.span(), message).help(help));
+        }
+        if let Some(first) = seen.insert(text, name.span()) {
+            let message = format!("`{text}` is used twice");
+            let twice = Diagnostic::error(Code::DuplicateName, name.span(), message);
+            found.push(twice.other(first, "first here").help("give each a name of its own"));
+        }
+    }
+}
+
+fn gateway(raw: &Spanned<raw::Gateway>, found: &mut Findings) -> Gateway {
+    let it = raw.get_ref();
+    let policy = match (&it.policy, &it.inline) {
+        (Some(path), None) => PolicyFile::Path(path.get_ref().clone()),
+        (None, Some(text)) => PolicyFile::Inline(text.get_ref().clone()),
+        (Some(path), Some(_)) => {
+            let message = "the policy file is given twice, as `policy` and as `inline`";
+            let help = "keep the path or the text";
+            found.push(Diagnostic::error(Code::BadGateway, path.span(), message).help(help));
+            PolicyFile::Path(String::new())
+        }
+        (None, None) => {
+            let message = "a gateway needs a policy file";
+            let help = "add policy = \"FILE\", or the file itself as inline = '''...'''";
+            found.push(Diagnostic::error(Code::BadGateway, raw.span(), message).help(help));
+            PolicyFile::Path(String::new())
+        }
+    };
+    Gateway { name: text(it.name.get()), policy }
+}
+
+fn text(name: Option<&Spanned<String>>) -> String {
+    name.map(|it| it.get_ref().clone()).unwrap_or_default()
+}
+
+fn attached(raw: &[Spanned<raw::Gateway>], hosts: &[Host], found: &mut Findings) {
+    for (number, gateway) in raw.iter().enumerate() {
+        if !hosts.iter().any(|host| host.gateway == Some(number)) {
+            let message = "no host is behind this gateway";
+            let help = "add gateway = \"NAME\" to a host, or remove it";
+            found.push(Diagnostic::error(Code::BadGateway, gateway.span(), message).help(help));
+        }
+    }
+}
+
+/// Most hosts there can be: their numbers end the addresses they get by default.
+const MOST_HOSTS: usize = 250;
+
+fn hosts(raw: &[Spanned<raw::Host>], gateways: &[Gateway], found: &mut Findings) -> Vec<Host> {
+    if let Some(host) = raw.get(MOST_HOSTS) {
+        let message = format!("there are {} hosts", raw.len());
+        let help = format!("a lab has at most {MOST_HOSTS}");
+        found.push(Diagnostic::error(Code::OutOfRange, host.span(), message).help(help));
+    }
+    let mut seen: HashMap<IpAddr, Span> = HashMap::new();
+    let host = |(number, raw): (u8, &Spanned<raw::Host>)| {
+        let it = raw.get_ref();
+        let written = it.addresses.as_ref().map(|list| &list.get_ref().0);
+        let addresses: Vec<_> = match written {
+            Some(list) => list.iter().filter_map(|text| address(text, &mut seen, found)).collect(),
+            None => default_addresses(number).to_vec(),
+        };
+        let names: Vec<_> = gateways.iter().map(|it| it.name.as_str()).collect();
+        let gateway = it.gateway.as_ref().and_then(|name| named(name, &names, "gateway", found));
+        Host { name: text(it.name.get()), addresses, gateway }
+    };
+    (1..=u8::MAX).zip(raw).map(host).collect()
+}
+
+fn default_addresses(number: u8) -> [IpAddr; 2] {
+    let v6 = Ipv6Addr::new(0xfd73, 0, 0, 0, 0, 0, 0, number.into());
+    [Ipv4Addr::new(10, 73, 0, number).into(), v6.into()]
+}
+
+fn address(
+    text: &Spanned<String>,
+    seen: &mut HashMap<IpAddr, Span>,
+    found: &mut Findings,
+) -> Option<IpAddr> {
+    let address = text.get_ref().parse::<IpAddr>().ok();
+    let usable = |it: &IpAddr| !it.is_multicast() && !it.is_loopback() && !it.is_unspecified();
+    let Some(address) = address.filter(usable) else {
+        let message =
+            format!("`{}` cannot be the address of a host", text.get_ref().escape_debug());
+        let help = "write one unicast address without a length, such as 192.0.2.1 or 2001:db8::1";
+        found.push(Diagnostic::error(Code::BadAddress, text.span(), message).help(help));
+        return None;
+    };
+    if let Some(first) = seen.insert(address, text.span()) {
+        let message = format!("{address} is used twice");
+        let twice = Diagnostic::error(Code::BadAddress, text.span(), message);
+        found.push(twice.other(first, "first here").help("give each host addresses of its own"));
+    }
+    Some(address)
+}
+
+/// The number of what is called `name`.
+fn named(
+    name: &Spanned<String>,
+    names: &[&str],
+    what: &str,
+    found: &mut Findings,
+) -> Option<usize> {
+    let number = names.iter().position(|it| it == name.get_ref());
+    if number.is_none() {
+        let message = format!("there is no {what} `{}`", name.get_ref().escape_debug());
+        let help = one_of(name.get_ref(), names);
+        found.push(Diagnostic::error(Code::UnknownName, name.span(), message).help(help));
+    }
+    number
+}
+
+/// What stands for every host.
+const ANY: &str = "any";
+
+fn way(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Way {
+    let names: Vec<_> = hosts.iter().map(|it| it.name.as_str()).collect();
+    let mut ends = |list: Option<&Spanned<List<String>>>| -> Vec<usize> {
+        let list = list.map_or(&[][..], |it| &it.get_ref().0);
+        if list.iter().any(|name| name.get_ref() == ANY) {
+            return Vec::new();
+        }
+        list.iter().filter_map(|name| named(name, &names, "host", found)).collect()
+    };
+    let (from, to) = (ends(raw.from.as_ref()), ends(raw.to.as_ref()));
+    let defaults = LinkConfig::default();
+    if let Some(rate) = raw.rate.as_ref().filter(|rate| rate.get_ref().bps() == 0) {
+        let message = "a route of rate zero would hold every packet forever";
+        let help = "give a rate, or loss = \"100 %\"";
+        found.push(Diagnostic::error(Code::ZeroRate, rate.span(), message).help(help));
+    }
+    if let (Some(queue), None) = (&raw.queue, &raw.rate) {
+        let message = "nothing ever waits for a route without a rate";
+        let help = "add a rate, or leave the queue out";
+        found.push(Diagnostic::warning(Code::NeverMatches, queue.span(), message).help(help));
+    }
+    let link = LinkConfig {
+        delay: raw.delay.as_ref().map_or(defaults.delay, |it| it.get_ref().0),
+        jitter: value(raw.jitter.as_ref()),
+        reorder: raw.reorder.as_ref().is_some_and(|it| it.get_ref().0),
+        loss: value(raw.loss.as_ref()),
+        rate: raw.rate.as_ref().map(|it| *it.get_ref()),
+        queue: raw.queue.as_ref().map_or(defaults.queue, |it| it.get_ref().clone()),
+    };
+    Way { from, to, link }
+}
+
+/// Warns of routes that no packet can ever take, and of pairs of hosts without a route.
+fn unreachable(raw: &[Spanned<raw::Route>], routes: &[Way], hosts: &[Host], found: &mut Findings) {
+    let fits = |ends: &[usize], host: usize| ends.is_empty() || ends.contains(&host);
+    let apart = |a: usize, b: usize| {
+        a != b && (hosts[a].gateway.is_none() || hosts[a].gateway != hosts[b].gateway)
+    };
+    let mut used = vec![false; routes.len()];
+    let mut cut_off = None;
+    for (a, b) in (0..hosts.len()).flat_map(|a| (0..hosts.len()).map(move |b| (a, b))) {
+        if !apart(a, b) {
+            continue;
+        }
+        match routes.iter().position(|way| fits(&way.from, a) && fits(&way.to, b)) {
+            Some(route) => used[route] = true,
+            None => cut_off = cut_off.or(Some((a, b))),
+        }
+    }
+    for (route, _) in raw.iter().zip(used).filter(|(_, used)| !used) {
+        let message = "no packet ever takes this route: those above it fit first";
+        let help = "move it up, or remove it";
+        found.push(Diagnostic::warning(Code::NeverMatches, route.span(), message).help(help));
+    }
+    if let Some((a, b)) = cut_off {
+        let (a, b) = (&hosts[a].name, &hosts[b].name);
+        let message = format!("no route leads from `{a}` to `{b}`: their packets will be dropped");
+        let help = "add a [[route]]; one without `from` and `to` serves everybody else";
+        found.push(Diagnostic::warning(Code::NoWay, 0..0, message).help(help));
+    }
+}

@@ -1,0 +1,106 @@
+//! What becomes of topology files, good and bad.
+
+use std::time::Duration;
+
+use tidegate_core::Rate;
+
+use super::*;
+
+const SITE: &str = r#"
+    name = "site"
+    seed = 7
+
+    [[host]]
+    name = "server"
+    address = ["192.0.2.1", "2001:db8::1"]
+
+    [[host]]
+    name = "alice"
+    gateway = "edge"
+
+    [[host]]
+    name = "bob"
+    gateway = "edge"
+
+    [[gateway]]
+    name = "edge"
+    policy = "edge.toml"
+
+    [[route]]
+    from = "server"
+    to = ["alice", "bob"]
+    delay = "25 ms"
+    jitter = { normal = "1 ms" }
+    loss = { p = "1 %", r = "30 %" }
+    rate = "8 Mbit/s"
+    queue = { kind = "drop-tail", limit = "64 KiB" }
+
+    [[route]]
+    delay = "5 ms"
+"#;
+
+#[test]
+fn a_site_behind_a_gateway_is_one_port_of_the_network() {
+    let (topology, found) = parse("site.toml", SITE);
+    let topology = topology.unwrap();
+    assert_eq!(found.iter().count(), 0, "{}", found.render(false));
+    assert_eq!(topology.ports(), [Attached::Host(0), Attached::Gateway(0)]);
+    assert_eq!(topology.behind(0).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(topology.hosts[1].addresses[0], IpAddr::from([10, 73, 0, 2]));
+    let network = topology.network();
+    assert_eq!((network.seed, network.ports[0].len(), network.ports[1].len()), (7, 2, 4));
+    let [slow, rest] = network.routes.as_slice() else { panic!() };
+    assert_eq!((slow.from.len(), slow.to.len(), rest.from.len(), rest.to.len()), (2, 4, 0, 0));
+    assert_eq!(slow.link.rate, Some(Rate::from_mbps(8)));
+    assert_eq!(
+        (slow.link.delay, rest.link.delay),
+        (Duration::from_millis(25), Duration::from_millis(5))
+    );
+}
+
+/// Each mistake, the code of what is said about it, and the words that are marked.
+#[test]
+fn mistakes_are_found_where_they_are() {
+    let change = |from: &str, to: &str| SITE.replacen(from, to, 1);
+    let cases = [
+        (change("name = \"bob\"", "name = \"alice\""), Code::DuplicateName, "\"alice\""),
+        (change("\"bob\"", "\"any\""), Code::BadName, "\"any\""),
+        (change("name = \"bob\"", "nam = \"bob\""), Code::UnknownField, "nam"),
+        (change("192.0.2.1", "192.0.2.1/24"), Code::BadAddress, "\"192.0.2.1/24\""),
+        (change("192.0.2.1", "224.0.0.1"), Code::BadAddress, "\"224.0.0.1\""),
+        (change("2001:db8::1", "192.0.2.1"), Code::BadAddress, "\"192.0.2.1\""),
+        (change("gateway = \"edge\"", "gateway = \"egde\""), Code::UnknownName, "\"egde\""),
+        (change("\"alice\", \"bob\"]", "\"alicee\"]"), Code::UnknownName, "\"alicee\""),
+        (change("\"25 ms\"", "25"), Code::NoUnit, "25"),
+        (change("normal", "pareto"), Code::BadMechanism, "pareto"),
+        (change("r = \"30 %\"", "q = 3"), Code::BadMechanism, "q"),
+        (change("\"8 Mbit/s\"", "\"0 bit/s\""), Code::ZeroRate, "\"0 bit/s\""),
+        (change("drop-tail", "drop-tial"), Code::UnknownName, "\"drop-tial\""),
+        (change("policy = \"edge.toml\"", ""), Code::BadGateway, "[[gateway]]"),
+        (change("policy =", "inline = '''x'''\npolicy ="), Code::BadGateway, "\"edge.toml\""),
+        (SITE.replace("gateway = \"edge\"", ""), Code::BadGateway, "[[gateway]]"),
+        (
+            change("rate = \"8 Mbit/s\"", ""),
+            Code::NeverMatches,
+            "{ kind = \"drop-tail\", limit = \"64 KiB\" }",
+        ),
+        (
+            change("from = \"server\"\n    to = [\"alice\", \"bob\"]", ""),
+            Code::NeverMatches,
+            "[[route]]",
+        ),
+        (change("[[route]]\n    delay = \"5 ms\"", ""), Code::NoWay, ""),
+        (change("[[host]]", "[[host]"), Code::Syntax, ""),
+        ("seed = 3".to_owned(), Code::MissingField, ""),
+    ];
+    for (text, code, marked) in cases {
+        let (topology, found) = parse("site.toml", &text);
+        let data = found.data();
+        let data = serde_json::to_value(&data).unwrap();
+        let hit = data.as_array().unwrap().iter().any(|it| {
+            it["code"] == code.name() && it["source"].as_str().unwrap().starts_with(marked)
+        });
+        assert!(hit, "{} at {marked}: {}", code.name(), found.render(false));
+        assert_eq!(topology.is_none(), found.has_errors());
+    }
+}
