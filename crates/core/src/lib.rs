@@ -6,15 +6,14 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `flow` · `allocation` · `qdisc` ·
-//! `policy` · `report` · `aggregate` · `link` · `gateway` ·
-//! `emulator`.
+//! `policy` · `report` · `aggregate` · `link` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
 pub mod allocation;
 pub mod cx;
-pub mod flow;
 pub mod emulator;
+pub mod flow;
 pub mod gateway;
 pub mod link;
 pub mod machine;
