@@ -17,6 +17,7 @@ pub mod flow;
 pub mod gateway;
 pub mod link;
 pub mod machine;
+pub mod meter;
 pub mod packet;
 pub mod policy;
 pub mod qdisc;

@@ -1,0 +1,96 @@
+//! The peak rate: what lies between two packets of an aggregate.
+
+use std::time::Duration;
+
+use crate::meter::nanobits;
+use crate::{Bytes, Rate, Time};
+
+/// Keeps the packets of an aggregate apart by the time each takes at the peak rate.
+///
+/// Bytes taken between any two instants `s <= t` never exceed `rate * (t - s + tolerance)` and the
+/// last packet. The fraction of a nanosecond by which a packet goes late is carried over, so that
+/// packets back to back keep the rate exactly.
+///
+/// Source: aggregates, sections 3 and 7.4 of the ledger; ITU-T I.371, annex A (virtual scheduling).
+/// Differs: there is a tolerance, since what is looked at only every so often could otherwise send
+/// no more than one packet each time, and stay below even its mean rate.
+#[derive(Clone, Debug)]
+pub struct PeakSpacing {
+    rate: Rate,
+    tolerance: Duration,
+    /// When the next packet is due: whole nanoseconds, rounded up.
+    due: Time,
+    /// By how much `due` was rounded up, in `bits/s * ns`; less than `rate`.
+    early: u64,
+}
+
+impl PeakSpacing {
+    /// Lets the first packet go at any time. Packets may make up for lateness of up to `tolerance`.
+    #[must_use]
+    pub const fn new(rate: Rate, tolerance: Duration) -> Self {
+        Self { rate, tolerance, due: Time::ZERO, early: 0 }
+    }
+
+    /// Changes the rate for the packets after the last one taken.
+    pub const fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+        self.early = 0;
+    }
+
+    /// The earliest time at which the next packet may go, whatever its length.
+    #[must_use]
+    pub fn ready_at(&self) -> Time {
+        let tolerance = Time::ZERO + self.tolerance;
+        Time::ZERO + self.due.since(tolerance)
+    }
+
+    /// Takes the time of a packet of `len` bytes, if one may go at `now`.
+    pub fn try_take(&mut self, now: Time, len: Bytes) -> bool {
+        if now < self.ready_at() {
+            return false;
+        }
+        let rate = self.rate.bps();
+        if rate == 0 {
+            self.due = Time::MAX;
+            return true;
+        }
+        let span = nanobits(len).cast_unsigned().saturating_sub(self.early);
+        let lasts = span.div_ceil(rate);
+        self.early = lasts.saturating_mul(rate).saturating_sub(span);
+        self.due = self.due.max(now) + Duration::from_nanos(lasts);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_keep_their_distance_and_a_pause_earns_nothing() {
+        let mut peak = PeakSpacing::new(Rate::from_mbps(8), Duration::ZERO);
+        let at = Time::from_millis(5);
+        assert!(peak.try_take(at, Bytes(1_000)));
+        assert_eq!(peak.ready_at(), Time::from_millis(6));
+        assert!(!peak.try_take(Time::from_micros(5_999), Bytes(1)));
+        assert!(peak.try_take(Time::from_millis(90), Bytes(1_000)));
+        assert!(!peak.try_take(Time::from_millis(90), Bytes(1_000)));
+    }
+
+    #[test]
+    fn back_to_back_packets_keep_the_rate_exactly() {
+        let mut peak = PeakSpacing::new(Rate::from_bps(3_000_000_000), Duration::ZERO);
+        for _ in 0..3_000 {
+            assert!(peak.try_take(peak.ready_at(), Bytes(1))); // 2.67 ns each
+        }
+        assert_eq!(peak.ready_at(), Time::from_micros(8));
+    }
+
+    #[test]
+    fn lateness_within_the_tolerance_is_made_up_for() {
+        let mut peak = PeakSpacing::new(Rate::from_mbps(8), Duration::from_millis(2));
+        let tick = |n: u64| Time::from_millis(100 + 2 * n);
+        let sent = (0..50).map(|n| (0..9).filter(|_| peak.try_take(tick(n), Bytes(1_000))).count());
+        assert_eq!(sent.sum::<usize>(), 3 + 49 * 2); // 1 ms each
+    }
+}

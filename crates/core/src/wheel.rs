@@ -1,0 +1,260 @@
+//! A hierarchical timing wheel: many timers, each set, cancelled and fired in constant time.
+//!
+//! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
+
+use crate::Time;
+use crate::packet::slot as index;
+
+/// Timers, each with a number of the caller's choosing and a deadline to the nanosecond.
+///
+/// Numbers are indices: dense from zero, at most one timer each. Several kinds of timer share a
+/// wheel by dividing the numbers among themselves. Timers fire in the order of their deadlines, and
+/// those of one deadline in the order in which they were set; a deadline that has passed when it is
+/// set counts as the last time the wheel was asked. Memory grows with the largest number and the
+/// furthest deadline, and is then kept.
+///
+/// ```
+/// # use tidegate_core::{Time, wheel::TimerWheel};
+/// let mut wheel = TimerWheel::new();
+/// wheel.set(7, Time::from_micros(30));
+/// wheel.set(3, Time::from_micros(20));
+/// wheel.cancel(7);
+/// assert_eq!(wheel.pop(Time::from_micros(19)), None);
+/// assert_eq!(wheel.pop(Time::from_micros(20)), Some(3));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TimerWheel {
+    timers: Vec<Timer>,
+    /// [`SLOTS`] for each level that was ever needed.
+    slots: Vec<Slot>,
+    /// Which slots of a level hold timers.
+    occupied: [u64; LEVELS],
+    /// Which levels hold timers.
+    levels: u32,
+    /// How far the wheel has turned: no timer is due before. A timer's level is that of the highest
+    /// digit in which its deadline differs from this.
+    reached: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    deadline: u64,
+    next: u32,
+    previous: u32,
+    /// Where it is filed; [`UNSET`] if it is not set.
+    slot: u16,
+}
+
+/// A list of timers whose deadlines agree in all digits from their level on.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    first: u32,
+    last: u32,
+    /// No timer here is due before; exact until one is cancelled.
+    earliest: u64,
+}
+
+const DIGIT: u32 = 6;
+const SLOTS: usize = 1 << DIGIT;
+const LEVELS: usize = 11; // digits in 64 bits
+const UNSET: u16 = u16::MAX;
+const NIL: u32 = u32::MAX;
+
+impl TimerWheel {
+    /// A wheel without timers, at the beginning of the run.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Timer `number` fires at `deadline`, and not when it was to fire before.
+    pub fn set(&mut self, number: u32, deadline: Time) {
+        let place = index(number);
+        if place >= self.timers.len() {
+            let unset = Timer { deadline: 0, next: NIL, previous: NIL, slot: UNSET };
+            self.timers.resize(place + 1, unset);
+        }
+        self.cancel(number);
+        self.timers[place].deadline = deadline.nanos().max(self.reached);
+        self.file(number);
+    }
+
+    /// Timer `number` does not fire; says whether it was set.
+    pub fn cancel(&mut self, number: u32) -> bool {
+        let Some(timer) = self.timers.get(index(number)).filter(|timer| timer.slot != UNSET) else {
+            return false;
+        };
+        let Timer { next, previous, slot, .. } = *timer;
+        self.timers[index(number)].slot = UNSET;
+        self.join(previous, next, usize::from(slot));
+        true
+    }
+
+    /// When timer `number` fires.
+    #[must_use]
+    pub fn deadline(&self, number: u32) -> Option<Time> {
+        let timer = self.timers.get(index(number)).filter(|timer| timer.slot != UNSET)?;
+        Some(Time::from_nanos(timer.deadline))
+    }
+
+    /// A time at or before the next deadline, and after `now` once [`pop`](Self::pop) has found
+    /// nothing at `now`; `None` if no timer is set.
+    ///
+    /// It is the deadline itself unless a timer near it was cancelled.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let (_, slot) = self.first_slot()?;
+        Some(Time::from_nanos(self.slots[slot].earliest))
+    }
+
+    /// Fires the next timer due at `now`; call until `None`.
+    pub fn pop(&mut self, now: Time) -> Option<u32> {
+        let now = now.nanos();
+        loop {
+            let Some((level, at)) = self.first_slot() else {
+                self.reached = self.reached.max(now);
+                return None;
+            };
+            let Slot { first, last, earliest } = self.slots[at];
+            if earliest > now {
+                self.turn(level, earliest, now);
+                return None;
+            }
+            // A list of one needs no sorting into finer slots.
+            if level > 0 && first != last {
+                self.cascade(at, earliest);
+                continue;
+            }
+            let deadline = self.timers[index(first)].deadline;
+            if deadline > now {
+                self.slots[at].earliest = deadline;
+                continue;
+            }
+            self.reached = deadline;
+            self.cancel(first);
+            return Some(first);
+        }
+    }
+
+    /// Turns to `now`, unless that lies within the next slot to be emptied, whose timers would then
+    /// belong to finer ones.
+    fn turn(&mut self, level: usize, earliest: u64, now: u64) {
+        let span = DIGIT * u32::try_from(level).unwrap_or(0);
+        if now >> span < earliest >> span {
+            self.reached = self.reached.max(now);
+        }
+    }
+
+    /// Files the timers of a slot anew, each at a lower level; `earliest` lies in that slot.
+    fn cascade(&mut self, slot: usize, earliest: u64) {
+        let mut number = self.slots[slot].first;
+        self.join(NIL, NIL, slot);
+        self.reached = earliest;
+        while number != NIL {
+            let next = self.timers[index(number)].next;
+            self.file(number);
+            number = next;
+        }
+    }
+
+    /// Appends a timer to the list of the slot its deadline belongs to.
+    fn file(&mut self, number: u32) {
+        let deadline = self.timers[index(number)].deadline;
+        let (level, digit) = digit(deadline, self.reached);
+        let at = level * SLOTS + digit;
+        if at >= self.slots.len() {
+            self.slots.resize((level + 1) * SLOTS, Slot { first: NIL, last: NIL, earliest: 0 });
+        }
+        let slot = &mut self.slots[at];
+        let previous = slot.last;
+        slot.last = number;
+        if previous == NIL {
+            slot.first = number;
+            slot.earliest = deadline;
+            self.occupied[level] |= 1 << digit;
+            self.levels |= 1 << level;
+        } else {
+            slot.earliest = slot.earliest.min(deadline);
+            self.timers[index(previous)].next = number;
+        }
+        let timer = &mut self.timers[index(number)];
+        (timer.next, timer.previous) = (NIL, previous);
+        timer.slot = u16::try_from(at).unwrap_or(UNSET);
+    }
+
+    /// Makes `previous` and `next` neighbours in the list of `slot`; `NIL` stands for its ends.
+    fn join(&mut self, previous: u32, next: u32, slot: usize) {
+        match previous {
+            NIL => self.slots[slot].first = next,
+            _ => self.timers[index(previous)].next = next,
+        }
+        match next {
+            NIL => self.slots[slot].last = previous,
+            _ => self.timers[index(next)].previous = previous,
+        }
+        if (previous, next) == (NIL, NIL) {
+            let level = slot / SLOTS;
+            self.occupied[level] &= !(1 << (slot % SLOTS));
+            if self.occupied[level] == 0 {
+                self.levels &= !(1 << level);
+            }
+        }
+    }
+
+    /// The slot that holds the next timer, and its level: the first of the finest level, whose
+    /// timers agree with `reached` in every higher digit.
+    fn first_slot(&self) -> Option<(usize, usize)> {
+        if self.levels == 0 {
+            return None;
+        }
+        let level = index(self.levels.trailing_zeros());
+        Some((level, level * SLOTS + index(self.occupied[level].trailing_zeros())))
+    }
+}
+
+/// The highest digit in which `deadline` differs from `reached`: its position, and its value in
+/// `deadline`.
+fn digit(deadline: u64, reached: u64) -> (usize, usize) {
+    let level = (deadline ^ reached).checked_ilog2().unwrap_or(0) / DIGIT;
+    let digit = (deadline >> (DIGIT * level)) & (SLOTS as u64 - 1);
+    (index(level), usize::try_from(digit).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fires_in_the_order_of_deadlines_whatever_their_distance() {
+        let mut wheel = TimerWheel::new();
+        let deadlines = [u64::MAX, 1 << 40, 5_000, 4_999, 64, 63, 0];
+        for (number, deadline) in (0..).zip(deadlines) {
+            wheel.set(number, Time::from_nanos(deadline));
+        }
+        assert_eq!(wheel.next_deadline(), Some(Time::ZERO));
+        for number in (0..7).rev() {
+            assert_eq!(wheel.pop(Time::MAX), Some(number));
+        }
+        assert_eq!((wheel.pop(Time::MAX), wheel.next_deadline()), (None, None));
+    }
+
+    #[test]
+    fn a_timer_set_again_fires_once_at_its_new_deadline() {
+        let mut wheel = TimerWheel::new();
+        wheel.set(0, Time::from_nanos(100));
+        wheel.set(0, Time::from_nanos(200));
+        assert_eq!(wheel.pop(Time::from_nanos(199)), None);
+        assert_eq!(wheel.deadline(0), Some(Time::from_nanos(200)));
+        assert_eq!(wheel.pop(Time::from_nanos(200)), Some(0));
+        assert!(!wheel.cancel(0) && !wheel.cancel(99));
+    }
+
+    #[test]
+    fn a_deadline_in_the_past_is_now() {
+        let mut wheel = TimerWheel::new();
+        assert_eq!(wheel.pop(Time::from_secs(1)), None);
+        wheel.set(0, Time::ZERO);
+        assert_eq!(wheel.deadline(0), Some(Time::from_secs(1)));
+        assert_eq!(wheel.pop(Time::from_secs(1)), Some(0));
+    }
+}
