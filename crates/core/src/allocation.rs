@@ -3,15 +3,20 @@
 //! To add a scheme: write `allocation/<name>.rs` with a `Config` and its `build`, then add its
 //! `mod` line and its line in `allocations!` below. Policies know it from then on by its name.
 
+mod bits;
+mod common;
 mod drr;
 mod fcfs;
 mod logical_partitions;
 mod lru;
 mod partitioned;
 mod sequential;
+#[cfg(test)]
+mod testing;
 
 use std::time::Duration;
 
+use crate::meter::Profile;
 use crate::packet::Member;
 use crate::registry::registry;
 use crate::{Bytes, Time};
@@ -21,6 +26,9 @@ use crate::{Bytes, Time};
 /// It owns the aggregate's bucket (mean rate and burst; the peak rate is the conditioner's). A flow
 /// [`join`](Self::join)s before anything else is said of it, and [`leave`](Self::leave)s last.
 pub trait Allocation: Send {
+    /// Changes the profile; the tokens there are stay, as far as there is room.
+    fn set_profile(&mut self, now: Time, profile: &Profile);
+
     /// A flow that will ask for tokens.
     fn join(&mut self, now: Time, member: Member, share: Share);
 
@@ -94,4 +102,20 @@ registry! {
     LogicalPartitions => logical_partitions, "logical-partitions";
     /// One bucket; byte for byte in turn.
     Drr => drr, "drr";
+}
+
+impl AllocationSpec {
+    /// The allocation, with a full bucket and without members.
+    #[must_use]
+    pub fn build(&self, profile: &Profile, now: Time) -> Box<dyn Allocation> {
+        match self {
+            Self::Sequential(config) => Box::new(config.build(profile, now)),
+            Self::Fcfs(config) => Box::new(config.build(profile, now)),
+            Self::Lru(config) => Box::new(config.build(profile, now)),
+            Self::Drr(config) => Box::new(config.build(profile, now)),
+            Self::Partitioned(_) | Self::LogicalPartitions(_) => {
+                Box::new(drr::Config {}.build(profile, now))
+            }
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! What the world hands a mechanism for the duration of one call.
 
+use std::ops::AddAssign;
+
 use crate::{PacketId, PacketPool, Time};
 
 /// The time, the packets, and somewhere to report to.
@@ -112,6 +114,12 @@ impl Drops {
     /// Every reason with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> {
         Reason::ALL.into_iter().map(|reason| (reason, self.of(reason)))
+    }
+}
+
+impl AddAssign for Drops {
+    fn add_assign(&mut self, more: Self) {
+        self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);
     }
 }
 

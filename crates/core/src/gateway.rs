@@ -1,6 +1,172 @@
 //! The gateway: packets in, packets out, and when to be called next.
+//!
+//! A packet's way is one stage after the other, each in its own file: [`classify`] finds its flow
+//! and aggregate, [`track`] learns from its headers, its aggregate conditions it, and its [`link`]
+//! sends it. [`install`] swaps the policies under live traffic.
 
+mod aggregates;
+mod classify;
 mod config;
+mod install;
+mod link;
+mod status;
+mod timers;
+mod track;
 
-pub use crate::report::{AggregateReport, Count, FlowReport, Report, Triggers};
+use aggregates::Aggregates;
 pub use config::{GatewayConfig, Overhead};
+use link::Link;
+use timers::Timers;
+
+use crate::aggregate::Trigger;
+use crate::flow::{FlowTable, Handle};
+use crate::machine::{Machine, PortId};
+use crate::packet::{Direction, Fifo};
+use crate::policy::PolicySet;
+use crate::report::Count;
+use crate::{Cx, Drops, PacketId, PacketPool, Time};
+
+/// A bump in the wire between a LAN and a WAN port.
+pub struct Gateway {
+    pool: PacketPool,
+    config: GatewayConfig,
+    policies: PolicySet,
+    /// How many policy sets have been installed; what [`Handle`](crate::flow::Handle)s were made in.
+    generation: u32,
+    flows: FlowTable,
+    aggregates: Aggregates,
+    timers: Timers,
+    links: [Link; 2],
+    counts: Counts,
+}
+
+/// What the gateway counts of itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    received: [Count; 2],
+    transmitted: [Count; 2],
+    /// Drops at the links, and of aggregates that are no more.
+    drops: Drops,
+}
+
+impl Gateway {
+    /// The port towards the hosts it serves.
+    pub const LAN: PortId = PortId(0);
+    /// The port towards the Internet.
+    pub const WAN: PortId = PortId(1);
+
+    /// A gateway without traffic.
+    #[must_use]
+    pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
+        let links = Direction::BOTH.map(|way| Link::new(config, config.rate[way.index()], now));
+        Self {
+            pool: PacketPool::with_capacity(config.packets),
+            config: config.clone(),
+            aggregates: Aggregates::default(),
+            policies,
+            generation: 1,
+            flows: FlowTable::new(config.flows, config.seed),
+            timers: Timers::new(config.shaping_interval, now),
+            links,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Whether it changes nothing about the traffic: then a driver may let packets pass without it.
+    #[must_use]
+    pub fn is_transparent(&self) -> bool {
+        self.policies.policies().is_empty()
+            && self.config.rate == [None, None]
+            && self.pool.in_use() == 0
+    }
+
+    /// The policies that are in force.
+    #[must_use]
+    pub const fn policies(&self) -> &PolicySet {
+        &self.policies
+    }
+
+    /// What it was told beside the policies.
+    #[must_use]
+    pub const fn config(&self) -> &GatewayConfig {
+        &self.config
+    }
+
+    /// The third stage: the aggregate in `slot` decides about `id`; without one it goes on.
+    fn condition(&mut self, now: Time, direction: Direction, slot: u32, id: PacketId) {
+        let mut out = Fifo::new();
+        if let Some(aggregate) = self.aggregates.get_mut(slot) {
+            aggregate.offer(now, &mut self.pool, id, &mut out);
+            self.timers.arm(slot, aggregate.ready_at());
+        } else {
+            out.push(&mut self.pool, id);
+        }
+        self.send(now, direction, out);
+    }
+
+    /// Hands what may leave to the link of `direction`.
+    fn send(&mut self, now: Time, direction: Direction, mut out: Fifo) {
+        while let Some(packet) = out.pop(&self.pool) {
+            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+            self.links[direction.index()].push(&mut cx, packet);
+        }
+    }
+
+    /// Lets the aggregate in `slot` look whether it may send.
+    fn trigger(&mut self, now: Time, slot: u32, why: Trigger) {
+        let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
+        let mut out = Fifo::new();
+        aggregate.trigger(now, &mut self.pool, why, &mut out);
+        let direction = aggregate.direction();
+        self.timers.arm(slot, aggregate.ready_at());
+        self.send(now, direction, out);
+    }
+
+    /// Does what is due: aggregates whose packets conform by now, and flows that have expired.
+    fn advance(&mut self, now: Time) {
+        while let Some(slot) = self.timers.due(now) {
+            self.trigger(now, slot, Trigger::Timer);
+        }
+        if self.timers.sweep_due(now) {
+            self.sweep(now);
+        }
+    }
+}
+
+impl Machine for Gateway {
+    fn pool(&mut self) -> &mut PacketPool {
+        &mut self.pool
+    }
+
+    fn handle_packet(&mut self, now: Time, port: PortId, id: PacketId) {
+        let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
+        let packet = &mut self.pool[&id];
+        packet.arrived = now;
+        packet.cost = self.config.overhead.charge(packet);
+        self.counts.received[direction.index()].add(packet.len);
+
+        let slot = self.classify(now, direction, &id);
+        self.track(now, direction, &id);
+        self.condition(now, direction, slot.unwrap_or(Handle::NO_AGGREGATE), id);
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
+        self.advance(now);
+        let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
+        let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+        let packet = self.links[direction.index()].pop(&mut cx)?;
+        self.counts.transmitted[direction.index()].add(self.pool[&packet].len);
+        if let Some(flow) = self.flows.of_packet(&self.pool[&packet], direction) {
+            flow.on_departure(now, &self.pool[&packet], direction);
+        }
+        Some(packet)
+    }
+
+    fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        let [up, down] = Direction::BOTH.map(|direction| {
+            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+            self.links[direction.index()].ready_at(&mut cx)
+        });
+        [up, down, self.timers.next()].into_iter().flatten().min()
+    }
+}

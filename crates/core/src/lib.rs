@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
 pub mod allocation;
 pub mod cx;
 pub mod emulator;

@@ -1,13 +1,14 @@
 //! Meters: how much may be sent by now, and when the rest may.
 
+mod profile;
 mod spacing;
 mod token_bucket;
 
+pub use profile::{Profile, ProfileError};
 pub use spacing::PeakSpacing;
 pub use token_bucket::TokenBucket;
 
 use crate::Bytes;
-use crate::policy::Profile;
 use crate::units::NANOBITS_PER_BYTE;
 
 /// Tokens in the unit in which nothing is lost to rounding: `bits/s * ns`; negative for a debt.

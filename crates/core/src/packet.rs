@@ -8,11 +8,13 @@ mod fifo;
 mod flow_fifo;
 mod key;
 mod pool;
+mod ring;
 
 pub use fifo::Fifo;
 pub use flow_fifo::FlowFifo;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use pool::{PacketId, PacketPool};
+pub(crate) use ring::Ring;
 
 use crate::{Bytes, Time};
 
@@ -65,6 +67,8 @@ pub struct FlowId(pub u32);
 impl FlowId {
     /// In no flow table.
     pub const NONE: Self = Self(u32::MAX);
+    /// All flows the table has no room for.
+    pub const UNTRACKED: Self = Self(u32::MAX - 1);
 }
 
 impl Default for FlowId {
@@ -220,6 +224,16 @@ impl Packet {
 #[expect(clippy::as_conversions, reason = "u32 fits in usize on every target we build for")]
 pub(crate) const fn slot(index: u32) -> usize {
     index as usize
+}
+
+/// The reverse of [`slot`].
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "indices come from numbers of 32 bits"
+)]
+pub(crate) const fn number(index: usize) -> u32 {
+    index as u32
 }
 
 // Two cache lines hold a descriptor.

@@ -3,11 +3,10 @@
 mod filter;
 mod index;
 pub mod parse;
-mod profile;
 mod set;
 
+pub use crate::meter::{Profile, ProfileError};
 pub use filter::{Filter, Range, Specificity};
-pub use profile::{Profile, ProfileError};
 pub use set::{PolicyIndex, PolicySet, PolicySetError};
 
 use crate::allocation::AllocationSpec;
@@ -100,5 +99,18 @@ impl Conditioning {
     pub fn weight_of(&self, packet: &Packet, direction: Direction) -> u32 {
         let matching = self.weights.iter().find(|each| each.filter.matches(packet, direction));
         matching.map_or(1, |each| each.weight.max(1))
+    }
+}
+
+impl Action {
+    /// How much conforms and how that is shared, unless everything does.
+    #[must_use]
+    pub const fn conditioning(&self) -> Option<&Conditioning> {
+        match self {
+            Self::Pass => None,
+            Self::Shape { conditioning, .. } | Self::Police { conditioning, .. } => {
+                Some(conditioning)
+            }
+        }
     }
 }

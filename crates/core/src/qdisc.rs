@@ -7,7 +7,6 @@
 mod drop_tail;
 mod longest;
 mod per_flow;
-mod ring;
 #[cfg(test)]
 mod testing;
 
@@ -35,6 +34,9 @@ pub trait Qdisc: Send {
 
     /// What waits here.
     fn backlog(&self) -> Backlog;
+
+    /// Bytes of `member` that wait here, as frames.
+    fn bytes_of(&self, member: Member) -> Bytes;
 }
 
 /// What waits in a queue.

@@ -1,5 +1,7 @@
 //! What a gateway tells about itself: always what runs, never what was meant to run.
 
+use std::ops::AddAssign;
+
 use serde::Serialize;
 
 use crate::packet::Direction;
@@ -43,6 +45,13 @@ impl Count {
     pub fn add(&mut self, bytes: u32) {
         self.packets += 1;
         self.bytes += u64::from(bytes);
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, more: Self) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
     }
 }
 
@@ -109,8 +118,8 @@ pub struct FlowReport {
     pub weight: u32,
     /// What came in.
     pub offered: Count,
-    /// Packets of it that wait now.
-    pub waiting: u32,
+    /// Bytes of it that wait now, as frames.
+    pub waiting_bytes: u64,
     /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
     pub rtt_lan_us: Option<u64>,
     /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.

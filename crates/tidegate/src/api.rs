@@ -137,8 +137,8 @@ pub struct Flow {
     pub weight: u32,
     /// What came in.
     pub offered: Count,
-    /// Packets of it that wait now.
-    pub waiting: u32,
+    /// Bytes of it that wait now, as frames.
+    pub waiting_bytes: u64,
     /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
     pub rtt_lan_us: Option<u64>,
     /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.

@@ -1,8 +1,155 @@
 //! Least recently used: one bucket, the flow that was given a token least recently goes first.
+//!
+//! Source: `aggregates`, section 4.3 (ledger 7.2).
 
 use serde::Deserialize;
+
+use super::bits::Bits;
+use super::common::{CommonBucket, Order};
+use super::{Allocation, Share};
+use crate::meter::Profile;
+use crate::packet::{Member, Ring};
+use crate::{Bytes, Time};
 
 /// No parameters.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}
+
+impl Config {
+    pub(super) fn build(&self, profile: &Profile, now: Time) -> impl Allocation + use<> {
+        CommonBucket::new(profile, Lru::default(), now)
+    }
+}
+
+/// Members in the order in which they were last served: each has a place, and the next to be served
+/// gets the place after the last. When places run out, those in use are numbered anew.
+#[derive(Default)]
+struct Lru {
+    /// Who has which place; a place may be empty.
+    places: Vec<Option<Member>>,
+    /// The place of each member; `None` before it was ever served.
+    place_of: Vec<Option<usize>>,
+    /// Places of those that wait.
+    waiting: Bits,
+    /// Those that wait and were never served.
+    fresh: Ring,
+}
+
+impl Lru {
+    fn known(&mut self, member: Member) -> Option<usize> {
+        if member.index() >= self.place_of.len() {
+            self.place_of.resize(member.index() + 1, None);
+        }
+        self.place_of[member.index()]
+    }
+
+    /// Closes the gaps between places; done once for as many places as there are members, so that
+    /// its cost for each is constant.
+    fn renumber(&mut self) {
+        let mut waiting = Bits::default();
+        let mut places = Vec::with_capacity(self.place_of.len() * 2 + SPARE);
+        for (old, member) in self.places.iter().enumerate() {
+            let Some(member) = member else { continue };
+            if self.waiting.contains(old) {
+                waiting.insert(places.len());
+            }
+            self.place_of[member.index()] = Some(places.len());
+            places.push(Some(*member));
+        }
+        (self.places, self.waiting) = (places, waiting);
+    }
+}
+
+/// Places beyond twice the members, so that a few members are not numbered anew all the time.
+const SPARE: usize = 64;
+
+impl Order for Lru {
+    /// A number used again means somebody who was never served.
+    fn join(&mut self, member: Member, _share: Share) {
+        self.known(member);
+    }
+
+    fn wait(&mut self, member: Member) {
+        match self.known(member) {
+            Some(place) => self.waiting.insert(place),
+            None => {
+                self.fresh.push(member);
+            }
+        }
+    }
+
+    fn first(&mut self) -> Option<Member> {
+        self.fresh.first().or_else(|| self.places[self.waiting.first()?])
+    }
+
+    fn served(&mut self, member: Member, _len: Bytes) {
+        let mut waits = false;
+        if let Some(place) = self.known(member) {
+            waits = self.waiting.contains(place);
+            self.waiting.remove(place);
+            self.places[place] = None;
+        } else if self.fresh.first() == Some(member) {
+            self.fresh.pop();
+            waits = true;
+        }
+        if self.places.len() >= self.place_of.len() * 2 + SPARE {
+            self.renumber();
+        }
+        self.place_of[member.index()] = Some(self.places.len());
+        if waits {
+            self.waiting.insert(self.places.len());
+        }
+        self.places.push(Some(member));
+    }
+
+    fn done(&mut self, member: Member) {
+        match self.known(member) {
+            Some(place) => self.waiting.remove(place),
+            None => self.fresh.pop(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Kills: not moving the place when served without waiting; renumbering without the waiting.
+        #[test]
+        fn whoever_was_served_longest_ago_is_first(
+            steps in prop::collection::vec((0u32..3, 0u32..6), 1..600),
+        ) {
+            let mut lru = Lru::default();
+            // Last served at; never is before all, in the order of waiting.
+            let (mut served, mut waits) = ([0usize; 6], Vec::<u32>::new());
+            for (step, (what, member)) in (1..).zip(steps) {
+                match what {
+                    0 => {
+                        lru.wait(Member(member));
+                        if !waits.contains(&member) { waits.push(member) }
+                    }
+                    1 if !waits.contains(&member) && served[Member(member).index()] > 0 => {
+                        lru.served(Member(member), Bytes(1));
+                        served[Member(member).index()] = step;
+                    }
+                    _ => {
+                        let expected = waits.iter().min_by_key(|it| served[Member(**it).index()]).copied();
+                        prop_assert_eq!(lru.first(), expected.map(Member));
+                        let Some(first) = expected else { continue };
+                        if member < 3 {
+                            lru.served(Member(first), Bytes(1));
+                            served[Member(first).index()] = step;
+                        } else {
+                            lru.done(Member(first));
+                            waits.retain(|it| *it != first);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

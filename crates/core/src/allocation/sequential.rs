@@ -1,8 +1,71 @@
-//! Sequential: one bucket, flows served in the order they joined.
+//! Sequential: one bucket, flows served in the order of their list.
+//!
+//! The first flow with packets waiting is served until it has none; the others get what it leaves.
+//!
+//! Source: `aggregates`, section 4.3 (ledger 7.2). Differs: a new flow takes the place in the list
+//! of one that has ended, if there is one; the paper does not say where it goes.
 
 use serde::Deserialize;
+
+use super::bits::Bits;
+use super::common::{CommonBucket, Order};
+use super::{Allocation, Share};
+use crate::meter::Profile;
+use crate::packet::{Member, number};
+use crate::{Bytes, Time};
 
 /// No parameters.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}
+
+impl Config {
+    pub(super) fn build(&self, profile: &Profile, now: Time) -> impl Allocation + use<> {
+        CommonBucket::new(profile, Sequential::default(), now)
+    }
+}
+
+/// Who waits, by number.
+#[derive(Default)]
+struct Sequential(Bits);
+
+impl Order for Sequential {
+    fn join(&mut self, _member: Member, _share: Share) {}
+
+    fn wait(&mut self, member: Member) {
+        self.0.insert(member.index());
+    }
+
+    fn first(&mut self) -> Option<Member> {
+        self.0.first().map(number).map(Member)
+    }
+
+    fn served(&mut self, _member: Member, _len: Bytes) {}
+
+    fn done(&mut self, member: Member) {
+        self.0.remove(member.index());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{AllWait, shares};
+    use super::*;
+
+    #[test]
+    fn the_first_of_the_list_takes_all_it_can() {
+        let mut all = AllWait::new([1_000; 4]);
+        let sent = shares(|profile| Config {}.build(profile, Time::ZERO), &mut all, [1; 4]);
+        assert_eq!(sent[1..], [0, 0, 0]);
+    }
+
+    #[test]
+    fn who_comes_back_is_served_before_those_after_it() {
+        let mut order = Sequential::default();
+        [2, 1].into_iter().for_each(|member| order.wait(Member(member)));
+        assert_eq!(order.first(), Some(Member(1)));
+        order.done(Member(1));
+        order.wait(Member(0));
+        assert_eq!(order.first(), Some(Member(0)));
+    }
+}

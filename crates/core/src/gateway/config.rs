@@ -24,6 +24,14 @@ pub struct GatewayConfig {
     pub seed: u64,
 }
 
+impl GatewayConfig {
+    /// Whether `other` differs in what a running gateway cannot change.
+    #[must_use]
+    pub fn needs_restart(&self, other: &Self) -> bool {
+        self.packets != other.packets || self.flows != other.flows || self.queue != other.queue
+    }
+}
+
 /// What a link adds to a frame, beyond what the gateway sees of it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Overhead {

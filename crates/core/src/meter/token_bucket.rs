@@ -32,7 +32,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket. A depth beyond [`Profile::MAX_BURST`](crate::policy::Profile::MAX_BURST) is
+    /// A full bucket. A depth beyond [`Profile::MAX_BURST`](crate::meter::Profile::MAX_BURST) is
     /// cut to that.
     #[must_use]
     pub fn new(rate: Rate, depth: Bytes, now: Time) -> Self {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_fastest_and_deepest_bucket_is_exact_and_a_stopped_one_never_ready() {
-        let deepest = crate::policy::Profile::MAX_BURST;
+        let deepest = crate::meter::Profile::MAX_BURST;
         let mut bucket = TokenBucket::new(Rate::from_mbps(100_000), deepest, Time::ZERO);
         assert!(bucket.try_take(Time::ZERO, deepest));
         assert_eq!(bucket.ready_at(Bytes(1_500)), Time::from_nanos(120));

@@ -88,6 +88,13 @@ impl PolicySet {
         self.policies.get(index.index())
     }
 
+    /// The weight of the flow of `packet` under the policy at `index`.
+    #[must_use]
+    pub fn weight_of(&self, index: PolicyIndex, packet: &Packet, direction: Direction) -> u32 {
+        let conditioning = self.get(index).and_then(|policy| policy.action.conditioning());
+        conditioning.map_or(1, |conditioning| conditioning.weight_of(packet, direction))
+    }
+
     /// The place of the policy called `name`.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<PolicyIndex> {

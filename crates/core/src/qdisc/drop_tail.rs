@@ -58,6 +58,10 @@ impl Qdisc for DropTail {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
     }
+
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.line.bytes_of(member)
+    }
 }
 
 #[cfg(test)]

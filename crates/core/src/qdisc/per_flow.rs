@@ -8,9 +8,8 @@
 use serde::Deserialize;
 
 use super::longest::Longest;
-use super::ring::Ring;
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{FlowFifo, Member, Ring};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason};
 
 /// How much may wait.
@@ -115,6 +114,10 @@ impl Qdisc for PerFlow {
 
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.lines.packets(), bytes: self.lines.bytes() }
+    }
+
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.lines.bytes_of(member)
     }
 }
 

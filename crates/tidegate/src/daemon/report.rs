@@ -109,7 +109,7 @@ pub(super) fn flow(flow: FlowReport, config: &Config) -> api::Flow {
         policy: flow.policy,
         weight: flow.weight,
         offered: count(flow.offered),
-        waiting: flow.waiting,
+        waiting_bytes: flow.waiting_bytes,
         rtt_lan_us: flow.rtt_lan_us,
         rtt_wan_us: flow.rtt_wan_us,
         retransmissions: flow.retransmissions,
@@ -126,9 +126,9 @@ fn limit(flow: &FlowReport, config: &Config) -> String {
     let policy = flow.policy.as_ref();
     let policy = policy.and_then(|name| config.policies.iter().find(|it| it.name == **name));
     let Some(policy) = policy else {
-        return match flow.waiting {
+        return match flow.waiting_bytes {
             0 => "nothing here: no policy matches it".to_owned(),
-            n => format!("the access link: {n} packets wait for it"),
+            n => format!("the access link: {n} bytes wait for it"),
         };
     };
     let name = &policy.name;
@@ -138,9 +138,9 @@ fn limit(flow: &FlowReport, config: &Config) -> String {
     match &policy.action {
         Action::Pass => format!("nothing here: policy {name} lets it pass"),
         _ if flow.idle_ms > IDLE_MS => "itself: it sends nothing".to_owned(),
-        Action::Shape { conditioning, .. } if flow.waiting > 0 => {
-            let n = flow.waiting;
-            format!("policy {name} ({}): {n} packets wait", conditioning.profile)
+        Action::Shape { conditioning, .. } if flow.waiting_bytes > 0 => {
+            let n = flow.waiting_bytes;
+            format!("policy {name} ({}): {n} bytes wait", conditioning.profile)
         }
         Action::Shape { .. } => {
             format!("not policy {name}: nothing of it waits; its hosts or another link")

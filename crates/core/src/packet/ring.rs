@@ -2,18 +2,18 @@
 
 use std::collections::VecDeque;
 
-use crate::packet::Member;
+use super::Member;
 
 /// Members in the order of their turns, each at most once.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     order: VecDeque<Member>,
     inside: Vec<bool>,
 }
 
 impl Ring {
     /// Appends `member` unless it is inside; says whether it was not.
-    pub(super) fn push(&mut self, member: Member) -> bool {
+    pub(crate) fn push(&mut self, member: Member) -> bool {
         if member.index() >= self.inside.len() {
             self.inside.resize(member.index() + 1, false);
         }
@@ -25,19 +25,19 @@ impl Ring {
     }
 
     /// Whose turn it is.
-    pub(super) fn first(&self) -> Option<Member> {
+    pub(crate) fn first(&self) -> Option<Member> {
         self.order.front().copied()
     }
 
     /// Ends the turn of the first; it has nothing more.
-    pub(super) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         if let Some(member) = self.order.pop_front() {
             self.inside[member.index()] = false;
         }
     }
 
     /// Ends the turn of the first; it has more.
-    pub(super) fn rotate(&mut self) {
+    pub(crate) fn rotate(&mut self) {
         if let Some(member) = self.order.pop_front() {
             self.order.push_back(member);
         }

@@ -1,0 +1,227 @@
+//! An aggregate: the flows of one policy in one direction, held to its profile together.
+//!
+//! Its conditioner is a shaper, a policer or nothing (RFC 2475, section 2.3.3). Whatever may have
+//! made a waiting packet conform is a [`Trigger`]; each looks at the aggregate in constant time.
+
+mod conditioner;
+mod members;
+mod peak;
+mod policer;
+mod shaper;
+
+pub use conditioner::Trigger;
+use conditioner::{Conditioner, Progress};
+use members::Members;
+
+use crate::allocation::Share;
+use crate::packet::{Direction, Fifo, FlowId, Member};
+use crate::policy::Policy;
+use crate::qdisc::Backlog;
+use crate::report::{AggregateReport, Count, Triggers};
+use crate::{Bytes, Cx, Drops, PacketId, PacketPool, Time};
+
+/// The flows of one policy in one direction.
+pub struct Aggregate {
+    policy: String,
+    direction: Direction,
+    conditioner: Conditioner,
+    members: Members,
+    untracked: Option<Member>,
+    counts: Counts,
+    drops: Drops,
+}
+
+/// What an aggregate counts of itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    offered: Count,
+    progress: Progress,
+    peak_backlog: u64,
+    triggers: Triggers,
+}
+
+impl Aggregate {
+    /// The aggregate of `policy` in `direction`, without members.
+    #[must_use]
+    pub fn new(policy: &Policy, direction: Direction, now: Time) -> Self {
+        Self {
+            policy: policy.name.clone(),
+            direction,
+            conditioner: Conditioner::new(policy, now),
+            members: Members::default(),
+            untracked: None,
+            counts: Counts::default(),
+            drops: Drops::default(),
+        }
+    }
+
+    /// The policy it belongs to.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// The way its packets go.
+    #[must_use]
+    pub const fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Makes `flow` a member.
+    pub fn join(&mut self, now: Time, flow: FlowId, share: Share) -> Member {
+        let member = self.members.join(flow, share);
+        if let Some(allocation) = self.conditioner.allocation() {
+            allocation.join(now, member, share);
+        }
+        member
+    }
+
+    /// The member that stands for all flows the flow table has no room for.
+    pub fn untracked(&mut self, now: Time) -> Member {
+        if let Some(member) = self.untracked {
+            return member;
+        }
+        let member = self.join(now, FlowId::UNTRACKED, Share { weight: 1, rtt: None });
+        self.untracked = Some(member);
+        member
+    }
+
+    /// Ends a membership; nothing of the member may wait here.
+    pub fn leave(&mut self, now: Time, member: Member) {
+        if let Some(allocation) = self.conditioner.allocation() {
+            allocation.leave(now, member);
+        }
+        self.members.leave(member);
+    }
+
+    /// Tells what is now known of a member; changes too small to matter are not passed on.
+    pub fn update(&mut self, now: Time, member: Member, share: Share) {
+        if self.members.update(member, share)
+            && let Some(allocation) = self.conditioner.allocation()
+        {
+            allocation.update(now, member, share);
+        }
+    }
+
+    /// Takes in a packet of one of its members; what may leave by now is appended to `out`.
+    pub fn offer(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
+        self.counts.offered.add(pool[&packet].len);
+        self.counts.triggers.arrival += 1;
+        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        self.counts.progress += self.conditioner.offer(&mut cx, packet, out);
+        let backlog = self.conditioner.backlog().bytes.0;
+        self.counts.peak_backlog = self.counts.peak_backlog.max(backlog);
+    }
+
+    /// Looks whether packets may leave now, for the reason given; appends them to `out`.
+    pub fn trigger(&mut self, now: Time, pool: &mut PacketPool, why: Trigger, out: &mut Fifo) {
+        why.count(&mut self.counts.triggers);
+        if self.ready_at().is_none_or(|ready_at| ready_at > now) {
+            return;
+        }
+        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        self.counts.progress += self.conditioner.serve(&mut cx, out);
+    }
+
+    /// When the next packet conforms, if one waits and nothing else happens.
+    #[must_use]
+    pub const fn ready_at(&self) -> Option<Time> {
+        self.conditioner.ready_at()
+    }
+
+    /// Bytes of `member` that wait, as frames.
+    #[must_use]
+    pub fn waiting(&self, member: Member) -> Bytes {
+        self.conditioner.waiting(member)
+    }
+
+    /// Takes out the oldest packet of `member`, conforming or not: it goes to another aggregate.
+    pub fn withdraw(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        member: Member,
+    ) -> Option<PacketId> {
+        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        self.conditioner.withdraw(&mut cx, member)
+    }
+
+    /// Appends all that waits to `out`, conforming or not.
+    pub fn flush(&mut self, now: Time, pool: &mut PacketPool, out: &mut Fifo) {
+        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        self.counts.progress += self.conditioner.flush(&mut cx, out);
+    }
+
+    /// Lets `policy` take over: members, counters, tokens and waiting packets stay.
+    pub fn reconfigure(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        policy: &Policy,
+        out: &mut Fifo,
+    ) {
+        if !self.conditioner.adopt(policy, now) {
+            let old = std::mem::replace(&mut self.conditioner, Conditioner::new(policy, now));
+            if let Some(allocation) = self.conditioner.allocation() {
+                self.members.iter().for_each(|(member, share)| allocation.join(now, member, share));
+            }
+            self.move_waiting(now, pool, old, out);
+        }
+        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        self.counts.progress += self.conditioner.serve(&mut cx, out);
+    }
+
+    /// Offers what waited in `old` to the new conditioner, in its order.
+    fn move_waiting(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        mut old: Conditioner,
+        out: &mut Fifo,
+    ) {
+        let mut waiting = Fifo::new();
+        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        old.flush(&mut cx, &mut waiting);
+        while let Some(packet) = waiting.pop(cx.pool) {
+            self.counts.progress += self.conditioner.offer(&mut cx, packet, out);
+        }
+    }
+
+    /// What waits.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        self.conditioner.backlog()
+    }
+
+    /// Packets dropped, by reason.
+    #[must_use]
+    pub const fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// What is known of `member`.
+    #[must_use]
+    pub fn share(&self, member: Member) -> Share {
+        self.members.share(member)
+    }
+
+    /// Its state now.
+    #[must_use]
+    pub fn report(&self) -> AggregateReport {
+        let Counts { offered, progress, peak_backlog, triggers } = self.counts;
+        AggregateReport {
+            policy: self.policy.clone(),
+            direction: self.direction,
+            flows: self.members.count(),
+            offered,
+            conforming: progress.conforming,
+            exceeding: progress.exceeding,
+            drops: self.drops,
+            backlog: self.conditioner.backlog(),
+            peak_backlog,
+            waited_ns: progress.waited_ns,
+            triggers,
+            mean: self.conditioner.profile().map(|profile| profile.mean()),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What an aggregate does with its packets: nothing, police, or shape.
+
+use std::ops::AddAssign;
+
+use super::policer::Policer;
+use super::shaper::Shaper;
+use crate::allocation::Allocation;
+use crate::packet::{Fifo, Member};
+use crate::policy::{Action, Mode, Policy, Profile};
+use crate::qdisc::Backlog;
+use crate::report::{Count, Triggers};
+use crate::{Bytes, Cx, Packet, PacketId, Time};
+
+/// What made an aggregate look whether it may send.
+///
+/// Source: `aggregates`, section 6, R000-10. Differs: an arriving packet takes the place of the
+/// application's send, which a gateway does not see.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Trigger {
+    /// The shaping timer.
+    Timer,
+    /// An ACK that opens the window of a flow with packets waiting.
+    Ack,
+    /// An ACK of a flow that has nothing to send.
+    IdleAck,
+    /// A duplicate ACK.
+    DuplicateAck,
+    /// A new connection of the same policy.
+    Connection,
+}
+
+impl Trigger {
+    pub(super) const fn count(self, triggers: &mut Triggers) {
+        *match self {
+            Self::Timer => &mut triggers.timer,
+            Self::Ack => &mut triggers.ack,
+            Self::IdleAck => &mut triggers.idle_ack,
+            Self::DuplicateAck => &mut triggers.duplicate_ack,
+            Self::Connection => &mut triggers.connection,
+        } += 1;
+    }
+}
+
+/// What left within one call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) conforming: Count,
+    pub(super) exceeding: Count,
+    pub(super) waited_ns: u64,
+}
+
+impl Progress {
+    /// `packet` leaves at `now`, in profile.
+    pub(super) fn conforms(&mut self, packet: &Packet, now: Time) {
+        self.conforming.add(packet.len);
+        let waited = now.since(packet.arrived).as_nanos();
+        self.waited_ns += u64::try_from(waited).unwrap_or(u64::MAX);
+    }
+}
+
+impl AddAssign for Progress {
+    fn add_assign(&mut self, more: Self) {
+        self.conforming += more.conforming;
+        self.exceeding += more.exceeding;
+        self.waited_ns += more.waited_ns;
+    }
+}
+
+/// What an aggregate does with its packets.
+pub(super) enum Conditioner {
+    Pass,
+    Police(Policer),
+    Shape(Shaper),
+}
+
+impl Conditioner {
+    pub(super) fn new(policy: &Policy, now: Time) -> Self {
+        match (&policy.action, policy.mode) {
+            (Action::Pass, _) => Self::Pass,
+            (Action::Police { conditioning, exceed }, Mode::Enforce) => {
+                Self::Police(Policer::new(conditioning, Some(*exceed), now))
+            }
+            (
+                Action::Police { conditioning, .. } | Action::Shape { conditioning, .. },
+                Mode::Observe,
+            ) => Self::Police(Policer::new(conditioning, None, now)),
+            (Action::Shape { conditioning, queue }, Mode::Enforce) => {
+                Self::Shape(Shaper::new(conditioning, queue, now))
+            }
+        }
+    }
+
+    /// Takes over what `policy` changes without losing state; says whether that was possible.
+    pub(super) fn adopt(&mut self, policy: &Policy, now: Time) -> bool {
+        match (self, &policy.action, policy.mode) {
+            (Self::Pass, Action::Pass, _) => true,
+            (Self::Police(policer), Action::Police { conditioning, exceed }, Mode::Enforce) => {
+                policer.adopt(conditioning, Some(*exceed), now)
+            }
+            (
+                Self::Police(policer),
+                Action::Police { conditioning, .. } | Action::Shape { conditioning, .. },
+                Mode::Observe,
+            ) => policer.adopt(conditioning, None, now),
+            (Self::Shape(shaper), Action::Shape { conditioning, queue }, Mode::Enforce) => {
+                shaper.adopt(conditioning, queue, now)
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {
+        match self {
+            Self::Pass => {
+                let mut progress = Progress::default();
+                progress.conforms(&cx.pool[&packet], cx.now);
+                out.push(cx.pool, packet);
+                progress
+            }
+            Self::Police(policer) => policer.offer(cx, packet, out),
+            Self::Shape(shaper) => shaper.offer(cx, packet, out),
+        }
+    }
+
+    /// Sends what conforms by now.
+    pub(super) fn serve(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Progress {
+        match self {
+            Self::Shape(shaper) => shaper.serve(cx, out),
+            Self::Pass | Self::Police(_) => Progress::default(),
+        }
+    }
+
+    /// Sends all that waits.
+    pub(super) fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Progress {
+        match self {
+            Self::Shape(shaper) => shaper.flush(cx, out),
+            Self::Pass | Self::Police(_) => Progress::default(),
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        self.shaper_mut()?.withdraw(cx, member)
+    }
+
+    pub(super) const fn ready_at(&self) -> Option<Time> {
+        match self {
+            Self::Shape(shaper) => shaper.ready_at(),
+            Self::Pass | Self::Police(_) => None,
+        }
+    }
+
+    pub(super) fn waiting(&self, member: Member) -> Bytes {
+        self.shaper().map_or(Bytes::ZERO, |shaper| shaper.waiting(member))
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        self.shaper().map(Shaper::backlog).unwrap_or_default()
+    }
+
+    pub(super) fn allocation(&mut self) -> Option<&mut dyn Allocation> {
+        match self {
+            Self::Pass => None,
+            Self::Police(policer) => Some(policer.allocation()),
+            Self::Shape(shaper) => Some(shaper.allocation()),
+        }
+    }
+
+    pub(super) const fn profile(&self) -> Option<&Profile> {
+        match self {
+            Self::Pass => None,
+            Self::Police(policer) => Some(policer.profile()),
+            Self::Shape(shaper) => Some(shaper.profile()),
+        }
+    }
+
+    const fn shaper(&self) -> Option<&Shaper> {
+        match self {
+            Self::Shape(shaper) => Some(shaper),
+            Self::Pass | Self::Police(_) => None,
+        }
+    }
+
+    const fn shaper_mut(&mut self) -> Option<&mut Shaper> {
+        match self {
+            Self::Shape(shaper) => Some(shaper),
+            Self::Pass | Self::Police(_) => None,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The flows that are members of an aggregate, numbered densely.
+
+use std::time::Duration;
+
+use crate::allocation::Share;
+use crate::packet::{FlowId, Member};
+
+/// Members and what is known of them; numbers are used again.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    known: Vec<Known>,
+    free: Vec<Member>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// [`FlowId::NONE`] for a number that is free.
+    flow: FlowId,
+    weight: u32,
+    /// Zero while not measured; an hour is as good as forever.
+    rtt_micros: u32,
+}
+
+impl Members {
+    pub(super) fn join(&mut self, flow: FlowId, share: Share) -> Member {
+        let known = Known { flow, weight: share.weight, rtt_micros: micros(share.rtt) };
+        if let Some(member) = self.free.pop() {
+            self.known[member.index()] = known;
+            return member;
+        }
+        self.known.push(known);
+        Member(u32::try_from(self.known.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn leave(&mut self, member: Member) {
+        self.known[member.index()].flow = FlowId::NONE;
+        self.free.push(member);
+    }
+
+    /// Remembers `share`; says whether it differs enough to matter: another weight, or a round-trip
+    /// time that moved by an eighth.
+    pub(super) fn update(&mut self, member: Member, share: Share) -> bool {
+        let known = &mut self.known[member.index()];
+        let rtt = micros(share.rtt);
+        let matters =
+            share.weight != known.weight || rtt.abs_diff(known.rtt_micros) > known.rtt_micros / 8;
+        if matters {
+            known.weight = share.weight;
+            known.rtt_micros = rtt;
+        }
+        matters
+    }
+
+    pub(super) fn share(&self, member: Member) -> Share {
+        let Known { weight, rtt_micros, .. } = self.known[member.index()];
+        let rtt = (rtt_micros > 0).then(|| Duration::from_micros(rtt_micros.into()));
+        Share { weight, rtt }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Member, Share)> {
+        let members = (0..).map(Member).zip(&self.known);
+        members
+            .filter(|(_, known)| known.flow != FlowId::NONE)
+            .map(|(member, _)| (member, self.share(member)))
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.known.len() - self.free.len()).unwrap_or(u32::MAX)
+    }
+}
+
+fn micros(rtt: Option<Duration>) -> u32 {
+    rtt.map_or(0, |rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_and_stay_dense() {
+        let share = Share { weight: 1, rtt: None };
+        let mut members = Members::default();
+        let all: Vec<_> = (0..3).map(|flow| members.join(FlowId(flow), share)).collect();
+        members.leave(all[1]);
+        assert_eq!(members.iter().map(|(member, _)| member).collect::<Vec<_>>(), [all[0], all[2]]);
+        assert_eq!(members.join(FlowId(9), share), all[1]);
+        assert_eq!(members.count(), 3);
+    }
+
+    #[test]
+    fn only_changes_that_matter_are_passed_on() {
+        let share = |ms| Share { weight: 1, rtt: Some(Duration::from_millis(ms)) };
+        let mut members = Members::default();
+        let member = members.join(FlowId(0), Share { weight: 1, rtt: None });
+        assert!(members.update(member, share(80)));
+        assert!(!members.update(member, share(85)));
+        assert!(members.update(member, share(95)));
+        assert!(members.update(member, Share { weight: 2, ..share(95) }));
+    }
+}

@@ -1,0 +1,32 @@
+//! The peak rate of a profile, if it has one.
+
+use std::time::Duration;
+
+use crate::meter::PeakSpacing;
+use crate::{Bytes, Rate, Time};
+
+/// Keeps the packets of an aggregate apart.
+///
+/// Source: `aggregates`, ledger section 7.4: the peak rate is the aggregate's, not a flow's.
+pub(super) struct Peak(Option<PeakSpacing>);
+
+impl Peak {
+    pub(super) fn new(rate: Option<Rate>) -> Self {
+        Self(rate.map(|rate| PeakSpacing::new(rate, LATENESS)))
+    }
+
+    /// The earliest time at which a packet may go.
+    pub(super) fn ready_at(&self) -> Time {
+        self.0.as_ref().map_or(Time::ZERO, PeakSpacing::ready_at)
+    }
+
+    /// A packet of `len` goes, which might do so.
+    pub(super) fn take(&mut self, now: Time, len: Bytes) {
+        if let Some(spacing) = &mut self.0 {
+            spacing.try_take(now, len);
+        }
+    }
+}
+
+/// What a driver's loop may be late without the rate falling below the peak.
+const LATENESS: Duration = Duration::from_millis(2);

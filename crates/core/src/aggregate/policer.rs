@@ -1,0 +1,81 @@
+//! Policing: packets never wait; those out of profile are coloured or dropped.
+
+use super::conditioner::Progress;
+use super::peak::Peak;
+use crate::allocation::{Allocation, AllocationSpec};
+use crate::packet::Fifo;
+use crate::policy::{Conditioning, Exceed, Profile};
+use crate::{Cx, PacketId, Reason, Time};
+
+/// A meter, and what becomes of packets out of profile.
+pub(super) struct Policer {
+    profile: Profile,
+    allocation: Box<dyn Allocation>,
+    peak: Peak,
+    /// `None` to meter and count only.
+    exceed: Option<Exceed>,
+    allocation_spec: AllocationSpec,
+}
+
+impl Policer {
+    pub(super) fn new(conditioning: &Conditioning, exceed: Option<Exceed>, now: Time) -> Self {
+        let Conditioning { profile, allocation, .. } = conditioning;
+        Self {
+            profile: *profile,
+            allocation: allocation.build(profile, now),
+            peak: Peak::new(profile.peak()),
+            exceed,
+            allocation_spec: allocation.clone(),
+        }
+    }
+
+    pub(super) fn adopt(&mut self, to: &Conditioning, exceed: Option<Exceed>, now: Time) -> bool {
+        let same = self.allocation_spec == to.allocation;
+        if same {
+            self.exceed = exceed;
+            if self.profile != to.profile {
+                self.profile = to.profile;
+                self.allocation.set_profile(now, &self.profile);
+                self.peak = Peak::new(self.profile.peak());
+            }
+        }
+        same
+    }
+
+    pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {
+        let mut progress = Progress::default();
+        let arrived = &mut cx.pool[&packet];
+        let len = arrived.charged();
+        let conforms =
+            self.peak.ready_at() <= cx.now && self.allocation.try_take(cx.now, arrived.member, len);
+        if conforms {
+            self.peak.take(cx.now, len);
+        }
+        match self.exceed {
+            Some(Exceed::Drop) if !conforms => {
+                cx.drop(packet, Reason::OutOfProfile);
+                return progress;
+            }
+            Some(Exceed::Mark { in_profile: Some(dscp), .. }) if conforms => arrived.set_dscp(dscp),
+            Some(Exceed::Mark { out_of_profile, .. }) if !conforms => {
+                arrived.set_dscp(out_of_profile)
+            }
+            _ => {}
+        }
+        if conforms {
+            progress.conforms(arrived, cx.now);
+        } else {
+            progress.exceeding.add(arrived.len);
+        }
+        out.push(cx.pool, packet);
+        progress
+    }
+
+    pub(super) fn allocation(&mut self) -> &mut dyn Allocation {
+        &mut *self.allocation
+    }
+
+    pub(super) const fn profile(&self) -> &Profile {
+        &self.profile
+    }
+}

@@ -1,0 +1,83 @@
+//! The common bucket: one for all flows, and an order in which they are served from it.
+//!
+//! Source: `aggregates`, section 4.3 (ledger 7.2).
+
+use super::{Allocation, Grant, Heads, Share, Turn};
+use crate::meter::Profile;
+use crate::meter::TokenBucket;
+use crate::packet::Member;
+use crate::{Bytes, Time};
+
+/// In which order waiting members are served.
+pub(super) trait Order: Send {
+    /// A member that may wait.
+    fn join(&mut self, member: Member, share: Share);
+
+    /// `member` has packets waiting. Saying so again changes nothing.
+    fn wait(&mut self, member: Member);
+
+    /// Who is next.
+    fn first(&mut self) -> Option<Member>;
+
+    /// The first was given `len`, and may have more.
+    fn served(&mut self, member: Member, len: Bytes);
+
+    /// The first has nothing more.
+    fn done(&mut self, member: Member);
+}
+
+/// One bucket, and an order.
+pub(super) struct CommonBucket<O> {
+    bucket: TokenBucket,
+    order: O,
+}
+
+impl<O: Order> CommonBucket<O> {
+    pub(super) fn new(profile: &Profile, order: O, now: Time) -> Self {
+        Self { bucket: TokenBucket::new(profile.mean(), profile.burst(), now), order }
+    }
+}
+
+impl<O: Order> Allocation for CommonBucket<O> {
+    fn set_profile(&mut self, now: Time, profile: &Profile) {
+        self.bucket.set(now, profile.mean(), profile.burst());
+    }
+
+    fn join(&mut self, _now: Time, member: Member, share: Share) {
+        self.order.join(member, share);
+    }
+
+    fn update(&mut self, _now: Time, member: Member, share: Share) {
+        self.order.join(member, share);
+    }
+
+    /// What the order still says of it ends when its turn comes.
+    fn leave(&mut self, _now: Time, _member: Member) {}
+
+    fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool {
+        let taken = self.bucket.try_take(now, len);
+        if taken {
+            self.order.served(member, len);
+        }
+        taken
+    }
+
+    fn wait(&mut self, _now: Time, member: Member) {
+        self.order.wait(member);
+    }
+
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+        while let Some(member) = self.order.first() {
+            let Some(bytes) = heads.head(member) else {
+                self.order.done(member);
+                continue;
+            };
+            if !self.bucket.try_take(now, bytes) {
+                return Turn::At(self.bucket.ready_at(bytes));
+            }
+            self.order.served(member, bytes);
+            return Turn::Grant(Grant { member, bytes });
+        }
+        Turn::Idle
+    }
+}

@@ -1,0 +1,47 @@
+//! An allocation on the bench.
+
+use super::{Allocation, Grant, Heads, Share, Turn};
+use crate::meter::Profile;
+use crate::packet::Member;
+use crate::{Bytes, Rate, Time};
+
+/// Members that always have packets waiting, each of its own length.
+pub(super) struct AllWait<const N: usize>([u64; N]);
+
+impl<const N: usize> AllWait<N> {
+    pub(super) const fn new(lens: [u64; N]) -> Self {
+        Self(lens)
+    }
+}
+
+impl<const N: usize> Heads for AllWait<N> {
+    fn head(&self, member: Member) -> Option<Bytes> {
+        Some(Bytes(self.0[member.index()]))
+    }
+}
+
+/// Bytes each member is granted within 2 s at 8 Mbit/s when all of them wait all the time.
+pub(super) fn shares<A: Allocation, const N: usize>(
+    build: impl FnOnce(&Profile) -> A,
+    heads: &mut AllWait<N>,
+    weights: [u32; N],
+) -> [u64; N] {
+    let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();
+    let mut allocation = build(&profile);
+    for (member, weight) in (0..).map(Member).zip(weights) {
+        allocation.join(Time::ZERO, member, Share { weight, rtt: None });
+        allocation.wait(Time::ZERO, member);
+    }
+    let mut sent = [0; N];
+    let mut now = Time::ZERO;
+    while now < Time::from_secs(2) {
+        match allocation.grant(now, heads) {
+            Turn::Grant(Grant { member, bytes }) => sent[member.index()] += bytes.0,
+            Turn::At(at) => now = at,
+            Turn::Idle => unreachable!("all wait"),
+        }
+    }
+    let total: u64 = sent.iter().sum();
+    assert!(total.abs_diff(2_000_000 + 3_000) < 3_000, "{total}");
+    sent
+}

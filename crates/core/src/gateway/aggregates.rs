@@ -1,0 +1,126 @@
+//! The aggregates there are, and which belongs to which policy.
+
+use crate::aggregate::Aggregate;
+use crate::flow::{Flow, Handle};
+use crate::packet::{Direction, Member};
+use crate::policy::{PolicyIndex, PolicySet};
+use crate::{Bytes, Time};
+
+/// The aggregates, each in a numbered slot.
+#[derive(Default)]
+pub(super) struct Aggregates {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// For each policy of the set and each direction, its slot once it has seen a packet.
+    of_policy: Vec<[Option<u32>; 2]>,
+}
+
+/// A place for an aggregate.
+struct Slot {
+    /// The generation its occupant came in with: older handles mean somebody else.
+    since: u32,
+    aggregate: Option<Aggregate>,
+}
+
+impl Aggregates {
+    /// The slot of a policy's aggregate, which is made if this is its first packet.
+    pub(super) fn of(
+        &mut self,
+        policies: &PolicySet,
+        policy: PolicyIndex,
+        direction: Direction,
+        generation: u32,
+        now: Time,
+    ) -> u32 {
+        if policy.index() >= self.of_policy.len() {
+            self.of_policy.resize(policies.policies().len(), [None; 2]);
+        }
+        if let Some(slot) = self.of_policy[policy.index()][direction.index()] {
+            return slot;
+        }
+        let aggregate = policies.get(policy).map(|policy| Aggregate::new(policy, direction, now));
+        let new = Slot { since: generation, aggregate };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[index(slot)] = new;
+                slot
+            }
+            None => {
+                self.slots.push(new);
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.of_policy[policy.index()][direction.index()] = Some(slot);
+        slot
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Aggregate> {
+        self.slots.get_mut(index(slot))?.aggregate.as_mut()
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<&Aggregate> {
+        self.slots.get(index(slot))?.aggregate.as_ref()
+    }
+
+    /// The aggregate `handle` meant, if that is still there.
+    pub(super) fn meant(&mut self, handle: Handle) -> Option<&mut Aggregate> {
+        let slot = self.slots.get_mut(index(handle.aggregate))?;
+        if slot.since <= handle.generation { slot.aggregate.as_mut() } else { None }
+    }
+
+    /// The aggregate `handle` means, if that is still there, to look at.
+    pub(super) fn now(&self, handle: Handle) -> Option<&Aggregate> {
+        let slot = self.slots.get(index(handle.aggregate))?;
+        if slot.since <= handle.generation { slot.aggregate.as_ref() } else { None }
+    }
+
+    /// Whether packets of `flow` wait in one of them.
+    pub(super) fn has_waiting(&self, flow: &Flow) -> bool {
+        Direction::BOTH.into_iter().map(|way| flow.handle(way)).any(|handle| {
+            let aggregate = self.now(handle);
+            aggregate.is_some_and(|aggregate| aggregate.waiting(handle.member) > Bytes::ZERO)
+        })
+    }
+
+    /// Ends the memberships of `flow`, which is no more and has nothing waiting.
+    pub(super) fn part(&mut self, now: Time, flow: &Flow) {
+        for handle in Direction::BOTH.map(|way| flow.handle(way)) {
+            if let Some(aggregate) = self.meant(handle) {
+                aggregate.leave(now, handle.member);
+            }
+        }
+    }
+
+    /// Forgets which policy owns which aggregate: a new set is being installed.
+    pub(super) fn disown(&mut self, policies: usize) {
+        self.of_policy.clear();
+        self.of_policy.resize(policies, [None; 2]);
+    }
+
+    /// The aggregate in `slot` belongs to `policy` of the set being installed.
+    pub(super) fn assign(&mut self, slot: u32, policy: PolicyIndex, direction: Direction) {
+        self.of_policy[policy.index()][direction.index()] = Some(slot);
+    }
+
+    /// Takes out the aggregate in `slot`; the slot is used again.
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Aggregate> {
+        let aggregate = self.slots.get_mut(index(slot))?.aggregate.take()?;
+        self.free.push(slot);
+        Some(aggregate)
+    }
+
+    /// The slots in use.
+    pub(super) fn slots(&self) -> Vec<u32> {
+        let used = (0..).zip(&self.slots).filter(|(_, slot)| slot.aggregate.is_some());
+        used.map(|(slot, _)| slot).collect()
+    }
+
+    /// The aggregates that have seen a packet, in the order of their policies.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &Aggregate> {
+        self.of_policy.iter().flatten().filter_map(|slot| self.get((*slot)?))
+    }
+}
+
+const fn index(slot: u32) -> usize {
+    Member(slot).index()
+}

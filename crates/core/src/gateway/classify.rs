@@ -1,0 +1,134 @@
+//! The first stage: which flow a packet is of, and which aggregate that belongs to.
+//!
+//! Source: `aggregates`, section 6.1: a flow's handle makes this one look-up. Differs: when policies
+//! change, handles of an older generation are renewed with the flow's next packet; the AIX original
+//! scans all sockets.
+
+use super::Gateway;
+use crate::aggregate::Aggregate;
+use crate::allocation::Share;
+use crate::flow::{Flow, Handle};
+use crate::packet::{Direction, Fifo, FlowId, Member};
+use crate::policy::PolicyIndex;
+use crate::{PacketId, PacketPool, Time};
+
+impl Gateway {
+    /// Finds the flow of `id` and its aggregate; notes both, and the member it is there.
+    pub(super) fn classify(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        id: &PacketId,
+    ) -> Option<u32> {
+        let Some(flow) = self.flow_of(now, direction, id) else {
+            return self.classify_untracked(now, direction, id);
+        };
+        self.pool[id].flow = flow;
+        let mut handle = self.flows[flow].handle(direction);
+        if handle.generation != self.generation {
+            handle = self.renew(now, direction, id, handle);
+            self.flows[flow].set_handle(direction, handle);
+        }
+        self.pool[id].member = handle.member;
+        (handle.aggregate != Handle::NO_AGGREGATE).then_some(handle.aggregate)
+    }
+
+    /// The flow of `id`, which is made if this is its first packet; `None` if there is no room.
+    fn flow_of(&mut self, now: Time, direction: Direction, id: &PacketId) -> Option<FlowId> {
+        let packet = &self.pool[id];
+        if let Some(flow) = self.flows.find(packet, direction) {
+            return Some(flow);
+        }
+        let aggregates = &self.aggregates;
+        let keep = |_, flow: &Flow| aggregates.has_waiting(flow);
+        let inserted = self.flows.insert(now, packet, direction, keep)?;
+        if let Some(evicted) = inserted.evicted {
+            self.aggregates.part(now, &evicted);
+        }
+        Some(inserted.id)
+    }
+
+    /// A packet of a flow there is no room for: matched on its own, and one member with all such.
+    fn classify_untracked(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        id: &PacketId,
+    ) -> Option<u32> {
+        let policy = self.policies.lookup(&self.pool[id], direction)?;
+        let slot = self.slot_of(now, policy, direction);
+        let member = self.aggregates.get_mut(slot)?.untracked(now);
+        self.pool[id].member = member;
+        Some(slot)
+    }
+
+    /// The handle of a flow in the generation in force; what `old` had waiting moves with it.
+    fn renew(&mut self, now: Time, direction: Direction, id: &PacketId, old: Handle) -> Handle {
+        let packet = self.pool[id];
+        let policy = self.policies.lookup(&packet, direction);
+        let slot = policy.map(|policy| self.slot_of(now, policy, direction));
+        let weight = policy.map_or(1, |policy| self.policies.weight_of(policy, &packet, direction));
+        let rtt = self.flows[packet.flow].rtt().end_to_end();
+        let share = Share { weight, rtt };
+
+        let generation = self.generation;
+        let before = self.aggregates.meant(old);
+        if slot == Some(old.aggregate)
+            && let Some(aggregate) = before
+        {
+            aggregate.update(now, old.member, share);
+            return Handle { generation, ..old };
+        }
+        let mut waiting = Fifo::new();
+        if let Some(aggregate) = before {
+            withdraw_all(aggregate, now, &mut self.pool, old.member, &mut waiting);
+            aggregate.leave(now, old.member);
+        }
+        let handle = match slot.and_then(|slot| Some((slot, self.aggregates.get_mut(slot)?))) {
+            Some((slot, aggregate)) => {
+                let member = aggregate.join(now, packet.flow, share);
+                Handle { aggregate: slot, generation, member }
+            }
+            None => Handle { generation, ..Handle::NONE },
+        };
+        self.move_to(now, direction, handle, waiting);
+        handle
+    }
+
+    /// Hands what a flow had waiting to the aggregate it now belongs to.
+    fn move_to(&mut self, now: Time, direction: Direction, to: Handle, mut waiting: Fifo) {
+        while let Some(id) = waiting.pop(&self.pool) {
+            self.pool[&id].member = to.member;
+            self.condition(now, direction, to.aggregate, id);
+        }
+    }
+
+    fn slot_of(&mut self, now: Time, policy: PolicyIndex, direction: Direction) -> u32 {
+        self.aggregates.of(&self.policies, policy, direction, self.generation, now)
+    }
+
+    /// Forgets flows that have been idle for long: a part of the table each time.
+    pub(super) fn sweep(&mut self, now: Time) {
+        let budget = self.flows.len().div_ceil(SWEEPS_PER_ROUND).max(64);
+        let aggregates = &self.aggregates;
+        let mut gone: Vec<Flow> = Vec::new();
+        let keep = |_, flow: &Flow| aggregates.has_waiting(flow);
+        self.flows.sweep(now, budget, keep, |_, flow| gone.push(flow));
+        gone.iter().for_each(|flow| self.aggregates.part(now, flow));
+    }
+}
+
+/// A round over the whole table takes about ten seconds.
+const SWEEPS_PER_ROUND: usize = 100;
+
+fn withdraw_all(
+    aggregate: &mut Aggregate,
+    now: Time,
+    pool: &mut PacketPool,
+    member: Member,
+    waiting: &mut Fifo,
+) {
+    while let Some(packet) = aggregate.withdraw(now, pool, member) {
+        waiting.push(pool, packet);
+    }
+}

@@ -1,0 +1,99 @@
+//! The way out of the gateway in one direction: the access link's rate, and where packets wait for it.
+
+use std::time::Duration;
+
+use crate::meter::TokenBucket;
+use crate::packet::{Fifo, Member};
+use crate::qdisc::{Backlog, Qdisc};
+use crate::{Bytes, Cx, PacketId, Rate, Time};
+
+use super::GatewayConfig;
+
+/// One direction's way out.
+pub(super) struct Link {
+    /// What may leave, if the link's rate is to be kept.
+    bucket: Option<TokenBucket>,
+    queue: Box<dyn Qdisc>,
+    /// What leaves next: with a rate, at most one packet; else all there is.
+    next: Fifo,
+}
+
+impl Link {
+    pub(super) fn new(config: &GatewayConfig, rate: Option<Rate>, now: Time) -> Self {
+        let bucket = rate.map(|rate| TokenBucket::new(rate, burst(rate), now));
+        Self { bucket, queue: config.queue.build(), next: Fifo::new() }
+    }
+
+    /// Takes in a packet that may leave as far as its policy is concerned.
+    pub(super) fn push(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        if self.bucket.is_none() {
+            self.next.push(cx.pool, packet);
+            return;
+        }
+        let flow = cx.pool[&packet].flow;
+        cx.pool[&packet].member = Member(flow.0.wrapping_add(1));
+        self.queue.enqueue(cx, packet);
+    }
+
+    /// A packet that leaves now.
+    pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.stage(cx);
+        let len = self.next.peek(cx.pool)?.charged();
+        if let Some(bucket) = &mut self.bucket
+            && !bucket.try_take(cx.now, len)
+        {
+            return None;
+        }
+        self.next.pop(cx.pool)
+    }
+
+    /// When [`pop`](Self::pop) has a packet; `None` if nothing waits.
+    pub(super) fn ready_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
+        self.stage(cx);
+        let len = self.next.peek(cx.pool)?.charged();
+        Some(self.bucket.as_ref().map_or(cx.now, |bucket| bucket.ready_at(len)))
+    }
+
+    /// Changes the rate; what waits stays.
+    pub(super) fn set_rate(&mut self, cx: &mut Cx<'_>, rate: Option<Rate>) {
+        match (&mut self.bucket, rate) {
+            (Some(bucket), Some(rate)) => bucket.set(cx.now, rate, burst(rate)),
+            (None, Some(rate)) => self.bucket = Some(TokenBucket::new(rate, burst(rate), cx.now)),
+            (_, None) => self.open(cx),
+        }
+    }
+
+    /// Lets all that waits leave at once, and all that comes.
+    pub(super) fn open(&mut self, cx: &mut Cx<'_>) {
+        self.bucket = None;
+        while let Some(packet) = self.queue.dequeue(cx) {
+            self.next.push(cx.pool, packet);
+        }
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        let queue = self.queue.backlog();
+        Backlog {
+            packets: queue.packets + self.next.packets(),
+            bytes: queue.bytes + self.next.bytes(),
+        }
+    }
+
+    /// Takes the next packet out of the queue, to see how long it is.
+    fn stage(&mut self, cx: &mut Cx<'_>) {
+        if self.next.packets() == 0
+            && let Some(packet) = self.queue.dequeue(cx)
+        {
+            self.next.push(cx.pool, packet);
+        }
+    }
+}
+
+/// What may leave the link back to back: what it carries while a loop may sensibly be late, and two
+/// full-size frames at least.
+fn burst(rate: Rate) -> Bytes {
+    rate.bytes_in(CATCH_UP).max(TWO_FRAMES)
+}
+
+const CATCH_UP: Duration = Duration::from_millis(2);
+const TWO_FRAMES: Bytes = Bytes(2 * 1_538);

@@ -1,0 +1,77 @@
+//! What the gateway tells about itself: always what runs, never what was meant to run.
+
+use std::time::Duration;
+
+use super::Gateway;
+use crate::Time;
+use crate::flow::Flow;
+use crate::packet::{Direction, Endpoint};
+use crate::report::{Count, FlowReport, Report};
+
+impl Gateway {
+    /// Its state now.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let aggregates: Vec<_> = self.aggregates.in_order().map(|it| it.report()).collect();
+        let mut drops = self.counts.drops;
+        aggregates.iter().for_each(|aggregate| drops += aggregate.drops);
+        Report {
+            generation: self.generation.into(),
+            received: self.counts.received,
+            transmitted: self.counts.transmitted,
+            held: self.held(),
+            link: Direction::BOTH.map(|direction| self.links[direction.index()].backlog()),
+            drops,
+            flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
+            untracked: self.flows.untracked(),
+            aggregates,
+        }
+    }
+
+    /// Up to `most` flows, each in the directions it has packets in, those with most bytes first.
+    #[must_use]
+    pub fn flows(&self, now: Time, most: usize) -> Vec<FlowReport> {
+        let both = self.flows.iter().flat_map(|flow| Direction::BOTH.map(|way| (flow, way)));
+        let mut all: Vec<_> = both.filter(|((_, flow), way)| flow.packets(*way) > 0).collect();
+        all.sort_by_key(|((id, flow), way)| (u64::MAX - flow.bytes(*way).0, id.0, way.index()));
+        all.truncate(most);
+        all.into_iter().map(|((_, flow), way)| self.flow_report(now, flow, way)).collect()
+    }
+
+    /// Packets taken in and not yet handed out.
+    fn held(&self) -> u32 {
+        let aggregates = self.aggregates.in_order().map(|aggregate| aggregate.backlog().packets);
+        let links = self.links.iter().map(|link| link.backlog().packets);
+        aggregates.chain(links).sum()
+    }
+
+    fn flow_report(&self, now: Time, flow: &Flow, direction: Direction) -> FlowReport {
+        let key = flow.key(direction);
+        let handle = flow.handle(direction);
+        let aggregate = self.aggregates.now(handle);
+        let rtt = flow.rtt();
+        FlowReport {
+            src: show(key.src),
+            dst: show(key.dst),
+            protocol: key.protocol.0,
+            direction: direction.name(),
+            policy: aggregate.map(|aggregate| aggregate.policy().to_owned()),
+            weight: aggregate.map_or(1, |aggregate| aggregate.share(handle.member).weight),
+            offered: Count { packets: flow.packets(direction), bytes: flow.bytes(direction).0 },
+            waiting_bytes: aggregate.map_or(0, |aggregate| aggregate.waiting(handle.member).0),
+            rtt_lan_us: micros(rtt.near),
+            rtt_wan_us: micros(rtt.far),
+            retransmissions: flow.retransmissions(direction).into(),
+            tracking: flow.tracking().name(),
+            idle_ms: u64::try_from(flow.idle(now).as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+fn show(endpoint: Endpoint) -> String {
+    std::net::SocketAddr::new(endpoint.address(), endpoint.port).to_string()
+}
+
+fn micros(span: Option<Duration>) -> Option<u64> {
+    span.and_then(|span| u64::try_from(span.as_micros()).ok())
+}

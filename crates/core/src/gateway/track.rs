@@ -1,0 +1,54 @@
+//! The second stage: what a packet's headers tell of its connection, and whom that concerns.
+
+use super::Gateway;
+use crate::aggregate::Trigger;
+use crate::allocation::Share;
+use crate::flow::{AckKind, Arrival, Handle};
+use crate::packet::{Direction, Network};
+use crate::{Bytes, PacketId, Time};
+
+impl Gateway {
+    /// Learns from the headers of `id`, and lets the aggregates look that may send because of it.
+    pub(super) fn track(&mut self, now: Time, direction: Direction, id: &PacketId) {
+        let packet = &mut self.pool[id];
+        if packet.network == Network::Opaque {
+            return;
+        }
+        let Some(flow) = self.flows.of_packet(packet, direction) else { return };
+        let arrival = flow.on_arrival(now, packet, direction);
+        if packet.tcp.is_none() {
+            return;
+        }
+        let rtt = flow.rtt().end_to_end();
+        let handles = Direction::BOTH.map(|way| flow.handle(way));
+        for handle in handles {
+            if let Some(aggregate) = self.aggregates.meant(handle) {
+                let weight = aggregate.share(handle.member).weight;
+                aggregate.update(now, handle.member, Share { weight, rtt });
+            }
+        }
+        self.trigger_by(now, direction, handles, arrival);
+    }
+
+    fn trigger_by(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        handles: [Handle; 2],
+        arrival: Arrival,
+    ) {
+        if arrival.connection {
+            self.trigger(now, handles[direction.index()].aggregate, Trigger::Connection);
+        }
+        let acknowledged = handles[direction.reverse().index()];
+        let Some(aggregate) = self.aggregates.meant(acknowledged) else { return };
+        let has_more = aggregate.waiting(acknowledged.member) > Bytes::ZERO;
+        let why = match arrival.ack {
+            AckKind::OpensWindow if has_more => Trigger::Ack,
+            AckKind::OpensWindow => Trigger::IdleAck,
+            AckKind::Duplicate => Trigger::DuplicateAck,
+            AckKind::Other => return,
+        };
+        self.trigger(now, acknowledged.aggregate, why);
+    }
+}

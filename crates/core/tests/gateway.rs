@@ -1,0 +1,438 @@
+//! What must hold for a gateway as a whole, under a clock that jumps from one event to the next.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
+};
+use tidegate_core::policy::{
+    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::report::Report;
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Reason, Time};
+
+/// What left: when, by which port, of whom, the how manyth, and with which DS codepoint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Left {
+    at: Time,
+    port: PortId,
+    host: u8,
+    number: u32,
+    dscp: u8,
+}
+
+/// A gateway, its clock, and what has gone in and come out.
+struct Run {
+    gateway: Gateway,
+    now: Time,
+    left: Vec<Left>,
+    offered: u64,
+}
+
+impl Run {
+    fn new(config: &GatewayConfig, policies: Vec<Policy>) -> Self {
+        let policies = PolicySet::new(policies).unwrap();
+        let gateway = Gateway::new(config, policies, Time::ZERO);
+        Self { gateway, now: Time::ZERO, left: Vec::new(), offered: 0 }
+    }
+
+    /// A packet of `len` from LAN host `host`, which counts its packets with `number`.
+    fn offer(&mut self, host: u8, number: u32, len: u32) {
+        self.offer_packet(Gateway::LAN, packet(host, number, len));
+    }
+
+    fn offer_packet(&mut self, port: PortId, packet: Packet) {
+        self.offered += 1;
+        if let Some(id) = self.gateway.pool().insert(packet) {
+            self.gateway.handle_packet(self.now, port, id);
+        } else {
+            self.offered -= 1;
+        }
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        for port in [Gateway::LAN, Gateway::WAN] {
+            while let Some(id) = self.gateway.poll_transmit(self.now, port) {
+                let packet = self.gateway.pool()[&id];
+                let number = packet.tcp.map_or(0, |tcp| tcp.seq);
+                let host = packet.key.src.number().to_be_bytes()[15];
+                self.left.push(Left { at: self.now, port, host, number, dscp: packet.dscp });
+                self.gateway.pool().release(id);
+            }
+        }
+    }
+
+    /// Lets time pass until `end`, waking only when the gateway asks to be.
+    fn until(&mut self, end: Time) {
+        while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
+            assert!(at > self.now || self.gateway.poll_timeout(self.now) == Some(at));
+            self.now = self.now.max(at);
+            self.drain();
+        }
+        self.now = end;
+        self.drain();
+    }
+
+    /// Ends the run: all that went in came out, was dropped, or is still inside.
+    fn end(mut self) -> (Vec<Left>, Report) {
+        let report = self.gateway.report();
+        let out = u64::try_from(self.left.len()).unwrap();
+        assert_eq!(self.offered, out + report.drops.total() + u64::from(report.held));
+        assert_eq!(self.gateway.pool().in_use(), report.held);
+        (self.left, report)
+    }
+}
+
+fn config() -> GatewayConfig {
+    GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: queue("per-flow"),
+        packets: 4_096,
+        flows: 64,
+        shaping_interval: Duration::ZERO,
+        seed: 1,
+    }
+}
+
+fn queue(name: &str) -> QdiscSpec {
+    toml::from_str::<toml::Table>(&format!("it = {name:?}")).unwrap()["it"]
+        .clone()
+        .try_into()
+        .unwrap()
+}
+
+fn allocation(name: &str) -> AllocationSpec {
+    toml::from_str::<toml::Table>(&format!("it = {name:?}")).unwrap()["it"]
+        .clone()
+        .try_into()
+        .unwrap()
+}
+
+fn packet(host: u8, number: u32, len: u32) -> Packet {
+    let src = Endpoint::v4([10, 0, 0, host], 1_000);
+    let key = FlowKey { src, dst: Endpoint::v4([192, 0, 2, 1], 80), protocol: Protocol::TCP };
+    let flags = TcpFlags(TcpFlags::ACK);
+    let tcp = TcpSegment { seq: number, payload: 1, flags, ..TcpSegment::default() };
+    Packet { len, key, tcp: Some(tcp), network: Network::Ipv4, segments: 1, ..Packet::default() }
+}
+
+fn from(host: u8) -> Filter {
+    let number = Endpoint::v4([10, 0, 0, host], 0).number();
+    let range = tidegate_core::policy::Range { first: number, last: number };
+    Filter { src: vec![range], ..Filter::default() }
+}
+
+const MEAN: Rate = Rate::from_mbps(8);
+const BURST: Bytes = Bytes(3_000);
+
+fn conditioning() -> Conditioning {
+    let profile = Profile::new(MEAN, None, BURST, Bytes(1_514)).unwrap();
+    Conditioning { profile, allocation: allocation("fcfs"), weights: Vec::new() }
+}
+
+fn policy(name: &str, filter: Filter, action: Action) -> Policy {
+    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce }
+}
+
+fn shape() -> Action {
+    Action::Shape { conditioning: conditioning(), queue: queue("per-flow") }
+}
+
+/// Of every host, the packets left in the order of their numbers.
+fn assert_in_order(left: &[Left]) {
+    for host in 0..=255 {
+        let numbers: Vec<_> =
+            left.iter().filter(|it| it.host == host).map(|it| it.number).collect();
+        assert!(numbers.is_sorted(), "host {host}: {numbers:?}");
+    }
+}
+
+#[test]
+fn what_no_policy_wants_goes_straight_across() {
+    let mut run = Run::new(&config(), vec![policy("other", from(9), shape())]);
+    (0..50).for_each(|number| run.offer(1, number, 1_500));
+    let (left, report) = run.end();
+    assert_eq!(left.len(), 50);
+    assert!(left.iter().all(|it| it.at == Time::ZERO && it.port == Gateway::WAN));
+    assert!(report.aggregates.is_empty());
+}
+
+#[test]
+fn an_aggregate_keeps_to_its_profile_to_the_byte() {
+    let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
+    (0..100).for_each(|number| run.offer(1, number, 1_000));
+    run.until(Time::from_secs(1));
+    let (left, report) = run.end();
+    // A burst of 3,000 B at once, then 1,000 B every millisecond.
+    for (nth, it) in (0u64..).zip(&left) {
+        assert_eq!(it.at, Time::from_millis(nth.saturating_sub(2)));
+    }
+    assert_eq!(report.aggregates[0].conforming.bytes, 100_000);
+    assert_eq!(report.aggregates[0].peak_backlog, 97_000);
+}
+
+#[test]
+fn both_directions_have_a_bucket_of_their_own() {
+    let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
+    for number in 0..3 {
+        run.offer(1, number, 1_000);
+        let mut back = packet(1, number, 1_000);
+        back.key = back.key.reverse();
+        run.offer_packet(Gateway::WAN, back);
+    }
+    let (left, report) = run.end();
+    assert!(left.len() == 6 && left.iter().all(|it| it.at == Time::ZERO));
+    assert_eq!((report.flows, report.aggregates.len()), (1, 2));
+}
+
+#[test]
+fn policing_colours_or_drops_what_exceeds_the_profile_and_delays_nothing() {
+    let exceed = Exceed::Mark { in_profile: Some(10), out_of_profile: 14 };
+    let mark = Action::Police { conditioning: conditioning(), exceed };
+    let drop = Action::Police { conditioning: conditioning(), exceed: Exceed::Drop };
+    let policies = vec![policy("mark", from(1), mark), policy("drop", from(2), drop)];
+    let mut run = Run::new(&config(), policies);
+    for number in 0..10 {
+        run.offer(1, number, 1_000);
+        run.offer(2, number, 1_000);
+    }
+    let (left, report) = run.end();
+    assert!(left.iter().all(|it| it.at == Time::ZERO));
+    let colours: Vec<_> = left.iter().filter(|it| it.host == 1).map(|it| it.dscp).collect();
+    assert_eq!(colours, [10, 10, 10, 14, 14, 14, 14, 14, 14, 14]);
+    assert_eq!(left.iter().filter(|it| it.host == 2).count(), 3);
+    assert_eq!(report.drops.of(Reason::OutOfProfile), 7);
+}
+
+#[test]
+fn an_observing_policy_counts_and_changes_nothing() {
+    let watched = Policy { mode: Mode::Observe, ..policy("all", Filter::default(), shape()) };
+    let mut run = Run::new(&config(), vec![watched]);
+    (0..10).for_each(|number| run.offer(1, number, 1_000));
+    let (left, report) = run.end();
+    assert!(left.len() == 10 && left.iter().all(|it| it.at == Time::ZERO && it.dscp == 0));
+    assert_eq!(report.aggregates[0].conforming.packets, 3);
+    assert_eq!(report.aggregates[0].exceeding.packets, 7);
+}
+
+#[test]
+fn the_access_link_is_not_exceeded_and_charges_its_overhead() {
+    let overhead = Overhead { per_packet: 250, min: 0, atm: false };
+    let rate = [Some(Rate::from_mbps(10)), None];
+    let config = GatewayConfig { rate, overhead, ..config() };
+    let mut run = Run::new(&config, Vec::new());
+    (0..100).for_each(|number| run.offer(1, number, 1_000));
+    run.until(Time::from_millis(50));
+    let at_once = run.left.iter().filter(|it| it.at == Time::ZERO).count();
+    let (left, _) = run.end();
+    assert_eq!(at_once, 2); // 3,076 B at most, 1,250 B each
+    assert_eq!(left.len(), 2 + 50); // and one every millisecond, the remainder of the burst apart
+}
+
+#[test]
+fn a_super_packet_longer_than_the_burst_leaves_and_is_paid_off() {
+    for name in AllocationSpec::NAMES {
+        let mut conditioning = conditioning();
+        conditioning.allocation = allocation(name);
+        let action = Action::Shape { conditioning, queue: queue("per-flow") };
+        let mut run = Run::new(&config(), vec![policy("all", Filter::default(), action)]);
+        for number in 0..10 {
+            run.offer(1, number, 10_000);
+        }
+        run.until(Time::from_millis(200));
+        let (left, _) = run.end();
+        assert_eq!(left.len(), 10, "{name}");
+        let span = left[9].at.since(left[0].at);
+        assert!(span >= Duration::from_millis(87), "{name}: {span:?}"); // 90,000 B less the burst
+    }
+}
+
+#[test]
+fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
+    let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
+    (0..20).for_each(|number| run.offer(1, number, 1_000));
+    run.until(Time::from_millis(5));
+    let mut faster = conditioning();
+    faster.profile = Profile::new(Rate::from_mbps(80), None, BURST, Bytes(1_514)).unwrap();
+    let faster = Action::Shape { conditioning: faster, queue: queue("per-flow") };
+    let policies = PolicySet::new(vec![policy("all", Filter::default(), faster)]).unwrap();
+    run.gateway.install(run.now, policies);
+    run.drain();
+    assert_eq!(run.left.len(), 8); // no new burst
+    run.until(Time::from_millis(7));
+    let (left, report) = run.end();
+    assert_eq!(left.len(), 20);
+    assert_eq!(report.generation, 2);
+    assert_in_order(&left);
+}
+
+#[test]
+fn what_waits_moves_with_its_flow_or_is_sent_on_and_keeps_its_order() {
+    for (filter, name) in [(from(1), "new"), (from(2), "new"), (from(1), "old")] {
+        let mut run = Run::new(&config(), vec![policy("old", from(1), shape())]);
+        (0..50).for_each(|number| run.offer(1, number, 1_000));
+        let policies = PolicySet::new(vec![policy(name, filter, shape())]).unwrap();
+        run.gateway.install(run.now, policies);
+        (50..60).for_each(|number| run.offer(1, number, 1_000));
+        run.until(Time::from_secs(1));
+        let (left, report) = run.end();
+        assert_eq!((left.len(), report.held), (60, 0));
+        assert_in_order(&left);
+    }
+}
+
+#[test]
+fn a_flow_that_changes_hands_takes_what_waits_with_it() {
+    let both = vec![policy("a", from(1), shape()), policy("b", from(2), shape())];
+    let mut run = Run::new(&config(), both);
+    (0..30).for_each(|number| run.offer(1, number, 1_000));
+    // Now "b" is for host 1 as well, and "a", still there, for nobody who sends.
+    let mut wider = from(1);
+    wider.src.extend(from(2).src);
+    let swapped = vec![policy("a", from(3), shape()), policy("b", wider, shape())];
+    run.gateway.install(run.now, PolicySet::new(swapped).unwrap());
+    run.offer(1, 30, 1_000);
+    let report = run.gateway.report();
+    let of = |name: &str| report.aggregates.iter().find(|it| it.policy == name).unwrap();
+    assert_eq!((of("a").flows, of("a").backlog.packets), (0, 0));
+    assert_eq!(of("b").flows, 1);
+    run.until(Time::from_secs(1));
+    let (left, _) = run.end();
+    assert_eq!(left.len(), 31);
+    assert_in_order(&left);
+}
+
+#[test]
+fn a_full_flow_table_costs_nobody_a_packet() {
+    let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
+    (0..4).for_each(|number| (0..=255).for_each(|host| run.offer(host, number, 100)));
+    run.until(Time::from_secs(1));
+    let (left, report) = run.end();
+    assert_eq!(left.len(), 1_024);
+    assert!(report.untracked > 0 && report.flows == 64);
+    assert_in_order(&left);
+}
+
+#[test]
+fn idle_flows_are_forgotten_and_leave_their_aggregates() {
+    let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
+    (0..32).for_each(|host| run.offer(host, 0, 100));
+    assert_eq!(run.gateway.report().aggregates[0].flows, 32);
+    for second in 1..130 {
+        run.until(Time::from_secs(second));
+        run.offer(99, u32::try_from(second).unwrap(), 100);
+    }
+    let (_, report) = run.end();
+    assert_eq!((report.flows, report.aggregates[0].flows), (1, 1));
+}
+
+#[test]
+fn a_coarse_timer_is_helped_by_acknowledgements() {
+    let config = GatewayConfig { shaping_interval: Duration::from_millis(15), ..config() };
+    let start = |run: &mut Run| {
+        (0..10).for_each(|number| run.offer(1, number, 1_000));
+        run.until(Time::from_millis(4));
+    };
+    let down = Filter { direction: Some(Direction::Up), ..Filter::default() };
+    let mut alone = Run::new(&config, vec![policy("all", down.clone(), shape())]);
+    start(&mut alone);
+    assert_eq!(alone.left.len(), 3); // the timer first looks at 15 ms
+    let mut helped = Run::new(&config, vec![policy("all", down, shape())]);
+    start(&mut helped);
+    let mut ack = packet(1, 1, 60);
+    ack.key = ack.key.reverse();
+    let flags = TcpFlags(TcpFlags::ACK);
+    ack.tcp = Some(TcpSegment { ack: 1, flags, ..TcpSegment::default() });
+    helped.offer_packet(Gateway::WAN, ack);
+    let released = helped.left.iter().filter(|it| it.port == Gateway::WAN).count();
+    assert_eq!(released, 3 + 3); // what the bucket holds
+    let triggers = helped.gateway.report().aggregates[0].triggers;
+    assert_eq!((triggers.ack, triggers.timer), (1, 0));
+}
+
+#[test]
+fn a_gateway_about_to_stop_lets_everything_go() {
+    let rate = [Some(Rate::from_mbps(1)); 2];
+    let mut run =
+        Run::new(&GatewayConfig { rate, ..config() }, vec![policy("1", from(1), shape())]);
+    (0..20).for_each(|number| (1..3).for_each(|host| run.offer(host, number, 1_000)));
+    run.gateway.release_all(run.now);
+    run.drain();
+    let (left, report) = run.end();
+    assert_eq!((left.len(), report.held), (40, 0));
+    assert_in_order(&left);
+}
+
+/// What happens to a gateway in a run.
+#[derive(Clone, Debug)]
+enum Step {
+    Offer { host: u8, len: u32 },
+    Wait { micros: u64 },
+    Install { policies: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        12 => (1u8..5, 60u32..1_514).prop_map(|(host, len)| Step::Offer { host, len }),
+        3 => (0u64..4_000).prop_map(|micros| Step::Wait { micros }),
+        1 => (0usize..4).prop_map(|policies| Step::Install { policies }),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+fn sets(allocation_name: &str, queue_name: &str, which: usize) -> Vec<Policy> {
+    let mut conditioning = conditioning();
+    conditioning.allocation = allocation(allocation_name);
+    let shape = Action::Shape { conditioning: conditioning.clone(), queue: queue(queue_name) };
+    let police = Action::Police { conditioning, exceed: Exceed::Drop };
+    match which {
+        0 => vec![policy("all", Filter::default(), shape)],
+        1 => vec![policy("one", from(1), shape.clone()), policy("all", Filter::default(), shape)],
+        2 => vec![policy("all", from(2), police), policy("two", from(1), shape)],
+        _ => Vec::new(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever happens, nothing is lost without a count, no flow is reordered, and all that waits
+    /// leaves in the end.
+    ///
+    /// Kills: not moving what waits when a flow changes hands; not re-arming the timer after an
+    /// installation; forgetting what was dropped in an aggregate that went.
+    #[test]
+    fn every_packet_leaves_in_order_or_is_counted(
+        steps in steps(),
+        scheme in 0..AllocationSpec::NAMES.len(),
+        discipline in 0..QdiscSpec::NAMES.len(),
+        link in prop::option::of(1u64..20),
+    ) {
+        let names = (AllocationSpec::NAMES[scheme], QdiscSpec::NAMES[discipline]);
+        let rate = [link.map(Rate::from_mbps), None];
+        let mut run = Run::new(&GatewayConfig { rate, ..config() }, sets(names.0, names.1, 0));
+        for (number, step) in (0u32..).zip(steps) {
+            match step {
+                Step::Offer { host, len } => run.offer(host, number, len),
+                Step::Wait { micros } => run.until(run.now + Duration::from_micros(micros)),
+                Step::Install { policies } => {
+                    let policies = PolicySet::new(sets(names.0, names.1, policies)).unwrap();
+                    run.gateway.install(run.now, policies);
+                    run.drain();
+                }
+            }
+        }
+        run.until(run.now + Duration::from_secs(10));
+        let (left, report) = run.end();
+        prop_assert_eq!(report.held, 0);
+        assert_in_order(&left);
+    }
+}
