@@ -91,6 +91,36 @@ fn tcp_without_offloads_passes_intact_also_in_jumbo_frames() {
     assert_eq!(counters[1].received, counters[0].sent, "{counters:?}");
 }
 
+/// A counter of the server's stack, from the two lines of `file` that begin with `group`.
+fn statistic(network: &Network, file: &'static str, group: &'static str, name: &str) -> u64 {
+    let path = format!("/proc/thread-self/net/{file}");
+    let text = network.server.run(move || std::fs::read_to_string(path).unwrap());
+    let mut lines = text.lines().filter(|line| line.starts_with(group));
+    let names = lines.next().unwrap().split(' ');
+    let found = names.zip(lines.next().unwrap().split(' ')).find(|(n, _)| *n == name);
+    found.unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn rewritten_headers_have_checksums_the_stack_accepts_finished_by_it_or_not() {
+    let Some(network) = Network::new(1_500) else { return };
+    for host in [&network.client, &network.server] {
+        host.run(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap());
+    }
+    let forwarding = network.forward();
+    forwarding.remote.ask(|live| live.machine.rewrite = true).unwrap();
+    for on in [true, false] {
+        set_offloads(&network, on);
+        for address in SERVER {
+            assert!(echo(&network, address, 200_000));
+        }
+    }
+    assert!(forwarding.remote.ask(|live| live.machine.rewritten).unwrap() > 100);
+    assert_eq!(statistic(&network, "snmp", "Tcp:", "InCsumErrors"), 0);
+    assert_eq!(statistic(&network, "snmp", "Ip:", "InHdrErrors"), 0);
+    assert!(statistic(&network, "netstat", "IpExt:", "InCEPkts") > 0);
+}
+
 #[test]
 fn datagrams_arrive_once_and_in_order() {
     const WINDOW: u32 = 32;
