@@ -31,6 +31,7 @@ fn echo(network: &Network, address: &str, len: usize) -> bool {
     let server = network.server.spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_write_timeout(Some(LIMIT)).unwrap();
         let mut received = Vec::new();
         stream.read_to_end(&mut received).unwrap();
         stream.write_all(&received).unwrap();
@@ -39,6 +40,7 @@ fn echo(network: &Network, address: &str, len: usize) -> bool {
     let client = network.client.spawn(move || {
         let mut stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_write_timeout(Some(LIMIT)).unwrap();
         stream.write_all(&pattern(len)).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut received = Vec::new();
