@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_e2e::{Recorder, Testbed, on_each_backend, pause, send};
+use tidegate_e2e::{Recorder, Testbed, hex, on_each_backend, pause, send};
 use tidegate_wire::build::{Frame, Link};
 
 on_each_backend! {
@@ -38,7 +38,7 @@ fn crosses(bed: &Testbed, frames: &[Frame], expected: &[Frame], context: &str) {
     let arrived = recorder.frames(expected.len(), LIMIT, ours);
     assert_eq!(arrived.len(), expected.len(), "{context}");
     for (arrived, expected) in arrived.iter().zip(bytes(expected)) {
-        assert_eq!(*arrived, expected, "{context}");
+        assert_eq!(hex(arrived), hex(&expected), "{context}");
     }
 }
 
