@@ -9,6 +9,7 @@ pub mod build;
 mod checksum;
 mod describe;
 mod ethertype;
+pub mod pcap;
 mod rewrite;
 mod vlan;
 

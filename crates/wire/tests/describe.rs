@@ -9,7 +9,7 @@ use frames::frames;
 use proptest::prelude::*;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, NO_VLAN, Network, TcpFlags, TcpSegment};
-use tidegate_wire::build::{Frame, Link};
+use tidegate_wire::build::{Frame, Link, Transport};
 use tidegate_wire::{Oddity, describe};
 
 fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
@@ -140,5 +140,204 @@ proptest! {
         if let Some(tcp) = packet.tcp {
             prop_assert!(offsets[1] + 20 + usize::try_from(tcp.payload).unwrap() <= bytes.len());
         }
+    }
+}
+
+fn tcp(src: &str, dst: &str) -> Frame {
+    let mut frame = Frame::tcp(src.parse().unwrap(), dst.parse().unwrap());
+    frame.payload = vec![0; 32];
+    frame
+}
+
+fn ipv4() -> Frame {
+    tcp("10.0.0.1:1000", "10.9.0.1:80")
+}
+
+fn ipv6() -> Frame {
+    tcp("[fd00::1]:1000", "[fd00::2]:80")
+}
+
+#[test]
+fn all_fragments_of_a_datagram_are_one_flow_without_ports() {
+    for frame in [ipv4(), ipv6()] {
+        let fragments = [(0, true), (4, true), (8, false)].map(|fragment| {
+            let mut frame = frame.clone();
+            frame.ip_mut().unwrap().fragment = Some(fragment);
+            described(&frame.bytes()).0
+        });
+        let first = fragments[0];
+        assert_eq!((first.key.src.port, first.key.protocol.0), (0, 6));
+        assert!(fragments.iter().all(|packet| packet.fragment && packet.tcp.is_none()));
+        assert!(fragments.iter().all(|packet| packet.key == first.key));
+    }
+}
+
+#[test]
+fn a_fragment_header_on_a_whole_datagram_hides_nothing() {
+    let mut frame = ipv6();
+    frame.ip_mut().unwrap().fragment = Some((0, false));
+    let (packet, _) = described(&frame.bytes());
+    assert!(!packet.fragment && packet.tcp.is_some_and(|tcp| tcp.payload == 32));
+}
+
+#[test]
+fn request_and_reply_of_an_echo_are_one_flow() {
+    for (host, peer, reply) in [("10.0.0.1", "10.9.0.1", 0), ("fd00::1", "fd00::2", 129)] {
+        let (host, peer) = (host.parse().unwrap(), peer.parse().unwrap());
+        let (request, _) = described(&Frame::echo(host, peer, 77).bytes());
+        let answer = Frame::ip(peer, host, Transport::Icmp(reply, 0, [0, 77, 0, 1]));
+        let (answer, _) = described(&answer.bytes());
+        assert_eq!(request.key.reverse(), answer.key);
+        assert_eq!(answer.key.src.port, 77);
+    }
+}
+
+#[test]
+fn frames_without_ip_are_one_flow_per_ethertype_both_ways() {
+    let key = |ethertype| described(&Frame::opaque(ethertype, vec![0; 46]).bytes()).0.key;
+    let arp = key(0x0806);
+    assert_eq!((arp.src.port, arp), (0x0806, arp.reverse()));
+    assert_ne!(arp, key(0x88cc));
+    assert_eq!(key(46), key(120)); // lengths, not ethertypes
+}
+
+#[test]
+fn an_extension_header_that_hides_the_rest_ends_the_walk() {
+    for (kind, protocol) in [(50, 50), (59, 59), (135, 135)] {
+        let mut frame = ipv6();
+        frame.ip_mut().unwrap().extensions = vec![(60, vec![0; 8]), (kind, vec![0; 8])];
+        let (packet, oddity) = described(&frame.bytes());
+        assert_eq!((packet.key.protocol.0, packet.key.src.port, oddity), (protocol, 0, None));
+    }
+}
+
+#[test]
+fn behind_an_authentication_header_there_are_ports_but_nothing_to_rewrite() {
+    let mut frame = ipv6();
+    frame.ip_mut().unwrap().extensions = vec![(51, [&[0, 4][..], &[0; 22]].concat())];
+    let (packet, oddity) = described(&frame.bytes());
+    assert_eq!((packet.key.src.port, packet.tcp.is_none(), oddity), (1000, true, None));
+}
+
+#[test]
+fn a_long_chain_of_extension_headers_still_has_its_addresses() {
+    let mut frame = ipv6();
+    frame.ip_mut().unwrap().extensions = vec![(60, vec![0; 8]); 9];
+    let (packet, oddity) = described(&frame.bytes());
+    assert_eq!((packet.network, oddity), (Network::Ipv6, Some(Oddity::Depth)));
+    assert_eq!(
+        packet.key.src,
+        Endpoint::v6("fd00::1".parse::<std::net::Ipv6Addr>().unwrap().octets(), 0)
+    );
+}
+
+#[test]
+fn headers_that_contradict_themselves_are_opaque_and_counted() {
+    // Each: what is changed at which byte, and what is said of it.
+    let cases = [
+        (14, 0x44, Oddity::Ipv4), // header length 16
+        (14, 0x4f, Oddity::Ipv4), // header length 60, in a total length of 59
+        (14, 0x65, Oddity::Ipv4), // version 6 under the ethertype of 4
+        (17, 0xff, Oddity::Ipv4), // total length beyond the frame
+        (17, 0x13, Oddity::Ipv4), // total length 19
+    ];
+    for (at, value, expected) in cases {
+        let mut bytes = ipv4().bytes();
+        bytes[at] = value;
+        if value == 0x4f {
+            bytes[17] = 59;
+        }
+        let (packet, oddity) = described(&bytes);
+        assert_eq!((packet.network, oddity), (Network::Opaque, Some(expected)), "{at} {value:#x}");
+        assert_eq!((packet.key.src.port, packet.network_offset), (0x0800, 0));
+    }
+}
+
+#[test]
+fn a_frame_cut_anywhere_in_its_ip_packet_is_opaque() {
+    for frame in [ipv4(), ipv6()] {
+        let bytes = frame.bytes();
+        for len in 0..bytes.len() {
+            let (packet, oddity) = described(&bytes[..len]);
+            assert_eq!(packet.network, Network::Opaque, "{len}");
+            assert!(oddity.is_some(), "{len}");
+        }
+    }
+}
+
+#[test]
+fn a_tcp_header_that_contradicts_itself_leaves_the_ports() {
+    // A header of 16 bytes, and one of 60 in a segment of 52.
+    for offset in [0x40, 0xf0] {
+        let mut bytes = ipv4().bytes();
+        bytes[14 + 20 + 12] = offset;
+        let (packet, oddity) = described(&bytes);
+        assert_eq!((packet.tcp, oddity), (None, Some(Oddity::Transport)));
+        assert_eq!((packet.key.src.port, packet.transport_offset), (1000, 0));
+    }
+}
+
+#[test]
+fn options_before_a_malformed_one_count_and_those_after_it_do_not() {
+    let good = [2, 4, 5, 180];
+    for bad in [[3, 0, 1, 1], [3, 1, 1, 1], [3, 4, 1, 1], [9, 40, 1, 1], [1, 1, 1, 8]] {
+        let mut frame = ipv4();
+        let header = frame.tcp_mut().unwrap();
+        header.flags = TcpFlags(TcpFlags::SYN);
+        header.options = [good, bad, [4, 2, 1, 1]].concat();
+        if bad[3] == 8 {
+            header.options.truncate(8);
+        }
+        let (packet, oddity) = described(&frame.bytes());
+        let segment = packet.tcp.unwrap();
+        assert_eq!((segment.mss, segment.sack_permitted), (1460, false), "{bad:?}");
+        assert_eq!(oddity, Some(Oddity::TcpOptions), "{bad:?}");
+    }
+}
+
+#[test]
+fn unknown_options_are_passed_and_too_large_a_shift_counts_as_fourteen() {
+    let mut frame = ipv4();
+    let header = frame.tcp_mut().unwrap();
+    header.flags = TcpFlags(TcpFlags::SYN);
+    header.options = vec![254, 5, 1, 2, 3, 3, 3, 200];
+    let (packet, oddity) = described(&frame.bytes());
+    assert_eq!((packet.tcp.unwrap().window_scale, oddity), (Some(14), None));
+}
+
+#[test]
+fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
+    for mut frame in [ipv4(), ipv6()] {
+        frame.payload = vec![0; 100_000];
+        let bytes = frame.bytes();
+        let (packet, oddity) = described(&bytes);
+        assert_eq!((packet.tcp.unwrap().payload, oddity), (100_000, None));
+        // Only the first part of the frame may be at hand.
+        let mut from_head = Packet::default();
+        describe(&bytes[..256], packet.len, &mut from_head);
+        assert_eq!((from_head.tcp, from_head.key), (packet.tcp, packet.key));
+    }
+}
+
+#[test]
+fn a_pseudowire_that_looks_like_ip_is_left_alone() {
+    let mut frame = Frame::opaque(0x0800, vec![0; 60]);
+    frame.link.push(Link::Mpls(16));
+    // A MAC address that begins with 4, and one with 6, right behind the label.
+    for first in [0x45, 0x60] {
+        let mut bytes = frame.bytes();
+        bytes[18] = first;
+        bytes[23] = 9;
+        assert_eq!(described(&bytes).0.network, Network::Opaque);
+    }
+}
+
+#[test]
+fn stacked_headers_without_end_are_not_followed() {
+    for link in [Link::vlan(1), Link::Mpls(3)] {
+        let mut frame = ipv4();
+        frame.link = vec![link; 9];
+        let (packet, oddity) = described(&frame.bytes());
+        assert_eq!((packet.network, oddity), (Network::Opaque, Some(Oddity::Depth)));
     }
 }

@@ -8,7 +8,8 @@ use frames::{ecns, frames, segment_sum, slow_sum};
 use proptest::prelude::*;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol};
-use tidegate_wire::{Checksum, complete_checksum, describe, rewrite};
+use tidegate_wire::build::Frame;
+use tidegate_wire::{Checksum, VlanTag, complete_checksum, describe, rewrite};
 
 fn described(frame: &[u8]) -> Packet {
     let mut packet = Packet::default();
@@ -110,4 +111,46 @@ proptest! {
         prop_assert_eq!(segment_sum(&bytes[..end], network, at, packet.key.protocol.0), 0xffff);
         prop_assert_ne!(&bytes[at + field..at + field + 2], if field == 6 { &[0, 0] } else { &[0xff, 0xff] });
     }
+}
+
+#[test]
+fn a_udp_checksum_that_comes_out_as_zero_is_sent_as_all_ones() {
+    let mut frame = Frame::udp("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
+    frame.payload = vec![0; 2];
+    let checksum = frame.bytes()[40..42].to_vec();
+    frame.payload = checksum;
+    let finished = frame.bytes();
+    assert_eq!(finished[40..42], [0xff, 0xff]);
+
+    let mut partial = finished.clone();
+    let pseudo = slow_sum(&[&partial[26..34], &[0, 17, 0, 10]]);
+    partial[40..42].copy_from_slice(&pseudo.to_be_bytes());
+    let packet = described(&partial);
+    assert!(complete_checksum(&mut partial, &packet));
+    assert_eq!(partial, finished);
+    assert!(!complete_checksum(&mut partial, &packet), "it is finished already");
+}
+
+#[test]
+fn fragments_keep_the_checksum_they_have() {
+    let mut frame = Frame::udp("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
+    frame.ip_mut().unwrap().fragment = Some((0, true));
+    let mut bytes = frame.bytes();
+    let pseudo = slow_sum(&[&bytes[26..34], &[0, 17, 0, 8]]);
+    bytes[40..42].copy_from_slice(&pseudo.to_be_bytes());
+    let packet = described(&bytes);
+    assert!(!complete_checksum(&mut bytes, &packet));
+}
+
+#[test]
+fn a_tag_from_metadata_stands_where_the_wire_had_it() {
+    let mut frame = Frame::echo("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 1);
+    let mut buffer = [vec![0; VlanTag::LEN], frame.bytes()].concat();
+    let tag = VlanTag { tpid: 0x88a8, tci: 0x6007 };
+    assert_eq!(VlanTag::of(&frame.bytes()), None);
+    assert!(tag.push(&mut buffer));
+    frame.link.push(tidegate_wire::build::Link::Vlan(tag));
+    assert_eq!(buffer, frame.bytes());
+    assert_eq!(VlanTag::of(&buffer), Some(tag));
+    assert!(!tag.push(&mut [0; 17]));
 }

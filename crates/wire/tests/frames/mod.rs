@@ -54,7 +54,7 @@ struct Fields {
 
 fn ip_fields() -> impl Strategy<Value = Fields> {
     let extensions = prop::sample::subsequence(
-        vec![(0, vec![0, 0, 1, 4, 0, 0, 0, 0]), (43, vec![0; 8]), (60, vec![0, 1].repeat(8))],
+        vec![(0, vec![0, 0, 1, 4, 0, 0, 0, 0]), (43, vec![0; 8]), (60, [0, 1].repeat(8))],
         0..=3,
     );
     (any::<u32>(), any::<u32>(), 0u8..64, ecns(), 0usize..3, extensions).prop_map(
