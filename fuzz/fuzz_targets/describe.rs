@@ -1,0 +1,8 @@
+//! From the wire: any bytes are described.
+
+#![no_main]
+
+#[path = "../src/checks.rs"]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| checks::describe_any(bytes));

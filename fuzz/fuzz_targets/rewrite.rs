@@ -1,0 +1,8 @@
+//! To the wire: any values are written into any frame.
+
+#![no_main]
+
+#[path = "../src/checks.rs"]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| checks::rewrite_any(bytes));

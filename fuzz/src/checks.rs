@@ -1,0 +1,104 @@
+//! What must hold for any bytes; also held against the corpus by an ordinary test of the crate.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each target uses its part, and fails by panicking"
+)]
+
+use tidegate_core::Packet;
+use tidegate_core::packet::{Ecn, Network};
+use tidegate_wire::{Checksum, complete_checksum, describe, rewrite};
+
+fn described(frame: &[u8]) -> Packet {
+    let mut packet = Packet::default();
+    describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet);
+    packet
+}
+
+/// Offsets and lengths lie inside the frame, and writing back what was read changes no byte.
+pub(crate) fn describe_any(bytes: &[u8]) {
+    let packet = described(bytes);
+    let (network, transport) =
+        (usize::from(packet.network_offset), usize::from(packet.transport_offset));
+    assert_eq!(packet.network == Network::Opaque, network == 0);
+    assert!(transport <= bytes.len() && (transport == 0 || transport >= network + 20));
+    if let Some(tcp) = packet.tcp {
+        let header = usize::from(bytes[transport + 12] >> 4) * 4;
+        assert!(transport + header + usize::try_from(tcp.payload).unwrap() <= bytes.len());
+    }
+
+    let mut copy = bytes.to_vec();
+    rewrite(&mut copy, &packet, Checksum::Finished);
+    assert_eq!(copy, bytes);
+    if complete_checksum(&mut copy, &packet) {
+        assert_eq!(described(&copy).key, packet.key);
+    }
+
+    // The same frame with only its beginning at hand, and with more behind it.
+    let half = &bytes[..bytes.len() / 2];
+    let mut short = Packet::default();
+    describe(half, packet.len, &mut short);
+    assert_eq!((short.len, usize::from(short.network_offset) > half.len()), (packet.len, false));
+    describe(bytes, packet.len.saturating_add(70_000), &mut short);
+}
+
+/// The first [`VALUES`] bytes are new values, the rest is a frame. After rewriting, these values are
+/// read, nothing else is different, and every checksum is as right or as wrong as before.
+pub(crate) fn rewrite_any(bytes: &[u8]) {
+    let Some((values, frame)) = bytes.split_first_chunk::<VALUES>() else { return };
+    let before = described(frame);
+    let mut wanted = before;
+    if before.network != Network::Opaque {
+        wanted.dscp = values[0] >> 2;
+        wanted.ecn = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(values[0] & 3)];
+    }
+    if let Some(tcp) = &mut wanted.tcp {
+        tcp.ack = u32::from_be_bytes([values[1], values[2], values[3], values[4]]);
+        tcp.window = u16::from_be_bytes([values[5], values[6]]);
+    }
+    let mut finished = frame.to_vec();
+    rewrite(&mut finished, &wanted, Checksum::Finished);
+    let after = described(&finished);
+    // An IPv4 header under MPLS is recognised by its checksum, so none of this turns it opaque.
+    assert_eq!((after.dscp, after.ecn, after.tcp), (wanted.dscp, wanted.ecn, wanted.tcp));
+    assert_eq!((after.key, after.network), (before.key, before.network));
+    assert_eq!(header_sum(&finished, &after), header_sum(frame, &before));
+    assert_eq!(segment_sum(&finished, &after), segment_sum(frame, &before));
+
+    let mut partial = frame.to_vec();
+    rewrite(&mut partial, &wanted, Checksum::Partial);
+    if before.tcp.is_some() {
+        let field = usize::from(before.transport_offset) + 16;
+        assert_eq!(partial[field..field + 2], frame[field..field + 2]);
+        finished[field..field + 2].copy_from_slice(&frame[field..field + 2]);
+    }
+    assert_eq!(partial, finished);
+}
+
+/// What the IPv4 header sums up to.
+fn header_sum(frame: &[u8], packet: &Packet) -> u32 {
+    if packet.network != Network::Ipv4 {
+        return 0;
+    }
+    let at = usize::from(packet.network_offset);
+    slow_sum(&frame[at..at + usize::from(frame[at] & 0xf) * 4])
+}
+
+/// What the TCP segment sums up to; nothing in the pseudo header is ever changed.
+fn segment_sum(frame: &[u8], packet: &Packet) -> u32 {
+    let Some(tcp) = packet.tcp else { return 0 };
+    let at = usize::from(packet.transport_offset);
+    let header = usize::from(frame[at + 12] >> 4) * 4;
+    slow_sum(&frame[at..at + header + usize::try_from(tcp.payload).unwrap()])
+}
+
+/// The sum of all 16-bit words modulo 0xffff, which is what one's complement adds in.
+fn slow_sum(bytes: &[u8]) -> u32 {
+    let word =
+        |word: &[u8]| u32::from(word[0]) * 256 + word.get(1).map_or(0, |low| u32::from(*low));
+    bytes.chunks(2).fold(0, |sum, bytes| (sum + word(bytes)) % 0xffff)
+}
+
+/// DSCP and ECN, ACK number, window.
+pub(crate) const VALUES: usize = 7;
