@@ -35,7 +35,8 @@ pub enum Reason {
     Stale,
     /// Longer than the port it should leave by can send.
     TooLong,
-    /// It arrived when every packet buffer was in use.
+    /// It arrived when every packet buffer was in use; or it would have had to wait when so many
+    /// were that the rest is for packets that need not.
     NoBuffer,
     /// The port it should leave by refused it.
     Refused,

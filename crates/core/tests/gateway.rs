@@ -371,6 +371,20 @@ fn a_gateway_about_to_stop_lets_everything_go() {
     assert_in_order(&left);
 }
 
+#[test]
+fn an_aggregate_that_holds_most_buffers_leaves_some_for_the_others() {
+    let config = GatewayConfig { packets: 256, ..config() };
+    let mut run = Run::new(&config, vec![policy("1", from(1), shape())]);
+    for number in 0..1_000 {
+        run.offer(1, number, 60);
+        run.offer(2, number, 60);
+    }
+    let through = run.left.iter().filter(|it| it.host == 2).count();
+    let (_, report) = run.end();
+    assert_eq!(through, 1_000);
+    assert!(report.drops.of(Reason::NoBuffer) > 0 && report.held == 224);
+}
+
 /// What happens to a gateway in a run.
 #[derive(Clone, Debug)]
 enum Step {

@@ -101,6 +101,12 @@ impl PacketPool {
         self.in_use
     }
 
+    /// Whether seven of eight slots are in use: what would wait had better be dropped now.
+    #[must_use]
+    pub fn is_scarce(&self) -> bool {
+        slot(self.in_use) > self.slots.len() / 8 * 7
+    }
+
     /// Packets there can be.
     #[must_use]
     pub const fn capacity(&self) -> usize {
