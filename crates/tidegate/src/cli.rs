@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -44,6 +45,8 @@ enum Command {
     Flows(commands::status::FlowsArgs),
     /// Say which policy a packet belongs to and why, what limits a live flow, or what an error means
     Explain(commands::explain::Args),
+    /// Say what of this host keeps a gateway from working well, and what to do
+    Doctor(commands::doctor::Args),
     /// Build a test network in namespaces, with an emulated Internet between its hosts
     Lab(commands::lab::Args),
     /// Show in a minute what Tidegate does, on real TCP connections
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
         Command::Status => commands::status::run(&context),
         Command::Flows(args) => commands::status::flows(&args, &context),
         Command::Explain(args) => commands::explain::run(&args, &context),
+        Command::Doctor(args) => commands::doctor::run(&args, &context),
         Command::Lab(args) => commands::lab::run(&args, &context),
         Command::Demo(args) => commands::demo::run(&args, &context),
         Command::Schema => commands::schema::run(&context),
@@ -82,6 +86,11 @@ pub fn main() -> ExitCode {
 
 /// Says why a command failed.
 fn report(error: &anyhow::Error, context: &Context) -> Exit {
+    let io = error.downcast_ref::<io::Error>();
+    if io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        // Whoever read our data has seen enough.
+        return Exit::Done;
+    }
     let failure = error.downcast_ref::<Failure>();
     match failure {
         Some(failure) => eprintln!("{failure}"),

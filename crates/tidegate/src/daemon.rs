@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 pub(crate) use explain::explain;
-pub(crate) use plane::{Plane, gateway};
+pub(crate) use plane::Plane;
 pub(crate) use ports::open;
 pub(crate) use server::{Socket, listen, serve};
 
@@ -168,7 +168,7 @@ impl Daemon {
 
     /// The busiest flows, at most `most`.
     pub(crate) async fn flows(&self, most: usize) -> Result<Flows, Failure> {
-        let flows = self.plane.ask(move |live| live.machine.0.flows(live.now, most)).await?;
+        let flows = self.plane.ask(move |live| live.machine.flows(live.now, most)).await?;
         let state = self.state.lock().await;
         let flow = |flow| report::flow(flow, &state.installed.config);
         Ok(Flows { flows: flows.into_iter().map(flow).collect() })
@@ -208,8 +208,9 @@ impl Daemon {
         let policies = policy_set(&config)?;
         let settings = config.gateway.clone();
         let change = self.plane.ask(move |live| {
-            live.machine.0.install(live.now, &settings, policies);
-            live.machine.0.report().generation
+            live.machine.reconfigure(live.now, &settings);
+            live.machine.install(live.now, policies);
+            live.machine.report().generation
         });
         let generation = change.await?;
         state.installed = Installed { file, config, generation };
@@ -269,3 +270,6 @@ fn can_change(changes: &[Change]) -> Result<(), Failure> {
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! `tidegate run FILE`.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ fn log(verbose: bool) {
     let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
     let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
     // A second subscriber in one process, as in a test, changes nothing.
-    let _ = logs.with_target(false).try_init();
+    let _ = logs.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init();
 }
 
 async fn control(
@@ -60,7 +61,7 @@ async fn control(
         None => None,
     };
     let signals = Signals::new()?;
-    let plane = Plane::start(&config, daemon::open, daemon::gateway)?;
+    let plane = Plane::start(&config, daemon::open)?;
     announce(&plane, &config);
     let daemon = Daemon::new(plane, &file, config, true);
     let ended = tokio::select! {
@@ -68,7 +69,7 @@ async fn control(
         exit = attend(&daemon, signals) => Ok(exit),
     };
     daemon.stop();
-    tracing::info!("stopped; the link is left passing");
+    tracing::info!("stopped");
     Ok(ended?)
 }
 

@@ -154,3 +154,130 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
 const fn float(count: u64) -> f64 {
     count as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashSet};
+    use std::io::{ErrorKind, Write};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::api::{Count, PortCount, Ports};
+
+    fn status() -> Status {
+        let count = Count { packets: 3, bytes: 4_500 };
+        let port = Some(PortCount { ring_overflows: 1, receive_errors: 0, send_errors: 2 });
+        let way = Way { received: count, transmitted: count, waiting: count, port };
+        let drops = BTreeMap::from([("queue-full".to_owned(), 7)]);
+        let aggregate = |direction: &str| Aggregate {
+            policy: "web \"2\"".to_owned(),
+            direction: direction.to_owned(),
+            mean_bps: Some(1_000_000),
+            flows: 2,
+            offered: count,
+            conforming: count,
+            exceeding: count,
+            waiting: count,
+            peak_waiting_bytes: 9_000,
+            mean_wait_us: 1,
+            waited_ns: 1_500_000_000,
+            drops: drops.clone(),
+            triggers: BTreeMap::new(),
+        };
+        let ports = Ports { lan: "eth1".to_owned(), wan: "eth0".to_owned(), ..Ports::default() };
+        Status {
+            version: "0.1.0".to_owned(),
+            uptime_ms: 1_500,
+            file: "office.toml".to_owned(),
+            ports,
+            generation: 2,
+            unconfirmed_ms: None,
+            alarms: Vec::new(),
+            up: way,
+            down: way,
+            held: 3,
+            drops: drops.clone(),
+            flows: 4,
+            untracked: 0,
+            hangs: 0,
+            aggregates: vec![aggregate("up"), aggregate("down")],
+        }
+    }
+
+    /// What `promtool check metrics` also looks for, in words; empty if all is well.
+    ///
+    /// Source: Prometheus, "Metric and label naming", and the lint of promtool.
+    fn lint(page: &str) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let (mut kinds, mut seen) = (BTreeMap::new(), HashSet::new());
+        let mut helped = HashSet::new();
+        for line in page.lines() {
+            let mut words = line.split(' ');
+            match (words.next(), words.next()) {
+                (Some("#"), Some("HELP")) => drop(helped.insert(words.next().unwrap())),
+                (Some("#"), Some("TYPE")) => {
+                    let name = words.next().unwrap();
+                    if kinds.insert(name, words.next().unwrap()).is_some() {
+                        wrong.push(format!("{name} is declared twice"));
+                    }
+                }
+                _ => {
+                    let (series, value) = line.rsplit_once(' ').unwrap();
+                    let name = series.split('{').next().unwrap();
+                    if !seen.insert(series) {
+                        wrong.push(format!("{series} twice"));
+                    }
+                    if value.parse::<f64>().is_err() || !helped.contains(name) {
+                        wrong.push(format!("{line}: no number, or no help"));
+                    }
+                    let total = name.ends_with("_total");
+                    if total != (kinds.get(name) == Some(&"counter")) {
+                        wrong.push(format!("{name}: _total is for counters"));
+                    }
+                    if !name.starts_with("tidegate_") || name.contains("_ms") {
+                        wrong.push(format!("{name}: prefix or unit"));
+                    }
+                }
+            }
+        }
+        wrong
+    }
+
+    #[test]
+    fn metrics_pass_our_own_lint() {
+        let page = page(&status());
+        assert_eq!(lint(&page), [""; 0], "{page}");
+        assert!(page.contains("tidegate_policy_wait_seconds_total{policy=\"web \\\"2\\\"\""));
+        assert!(page.contains("tidegate_dropped_packets_total{reason=\"queue-full\"} 7\n"));
+    }
+
+    #[test]
+    fn our_lint_sees_what_is_wrong() {
+        let head = "# HELP tidegate_a x\n# TYPE tidegate_a counter\n";
+        assert!(!lint(&format!("{head}tidegate_a 1\n")).is_empty());
+        assert!(!lint("tidegate_b 1\n").is_empty());
+        let gauge = head.replace("counter", "gauge");
+        assert!(!lint(&format!("{gauge}tidegate_a 1\ntidegate_a 2\n")).is_empty());
+        assert!(lint(&format!("{gauge}tidegate_a 1\n")).is_empty());
+    }
+
+    #[test]
+    fn metrics_pass_promtool_where_it_is_installed() {
+        let promtool = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut promtool = match promtool {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                eprintln!("skipped: no promtool here (Debian package prometheus); our lint ran");
+                return;
+            }
+            promtool => promtool.unwrap(),
+        };
+        promtool.stdin.take().unwrap().write_all(page(&status()).as_bytes()).unwrap();
+        let output = promtool.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}

@@ -1,64 +1,30 @@
 //! The data plane as the control thread sees it.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::Time;
+use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::policy::PolicySet;
-use tidegate_core::report::{FlowReport, Report};
-use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
+use tidegate_core::report::Report;
 use tidegate_dataplane::{
     Clock, Driver, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters, Remote, Stopped,
     Wish, inbox, keep_time,
 };
 use tokio::sync::oneshot;
 
+use super::policy_set;
 use crate::api::Ports;
 use crate::code::Code;
 use crate::config::Config;
 use crate::output::Failure;
 
-/// What the control thread asks of a gateway.
-pub(crate) trait Managed: Machine {
-    /// Puts settings and policies in force.
-    fn install(&mut self, now: Time, settings: &GatewayConfig, policies: PolicySet);
-
-    /// Lets go of everything that waits for its tokens.
-    fn release_all(&mut self, now: Time);
-
-    /// Its state.
-    fn report(&self) -> Report;
-
-    /// Its busiest flows.
-    fn flows(&self, now: Time, most: usize) -> Vec<FlowReport>;
-}
-
-/// What the loop drives.
-pub(crate) struct Running(pub(crate) Box<dyn Managed>);
-
-impl Machine for Running {
-    fn pool(&mut self) -> &mut PacketPool {
-        self.0.pool()
-    }
-
-    fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId) {
-        self.0.handle_packet(now, port, packet);
-    }
-
-    fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
-        self.0.poll_transmit(now, port)
-    }
-
-    fn poll_timeout(&mut self, now: Time) -> Option<Time> {
-        self.0.poll_timeout(now)
-    }
-}
-
 /// A gateway that runs in a thread of its own.
 pub(crate) struct Plane {
-    remote: Remote<Running, Wire>,
+    remote: Remote<Gateway, Wire>,
     ports: Ports,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -74,6 +40,7 @@ pub(crate) struct Seen {
 }
 
 /// Ports that are open, in the thread that drives them.
+#[derive(Default)]
 pub(crate) struct Opened {
     /// LAN, then WAN; none in a test.
     pub(crate) ports: Vec<Box<dyn Port>>,
@@ -114,13 +81,13 @@ impl Plane {
     pub(crate) fn start(
         config: &Config,
         open: impl FnOnce(&Config, &Monotonic) -> Result<Opened, Failure> + Send + 'static,
-        build: impl FnOnce(&Config, Time) -> Running + Send + 'static,
     ) -> Result<Self, Failure> {
         let failed = |error| Failure::new(Code::NoBackend, format!("cannot start: {error}"));
         let (remote, inbox) = inbox().map_err(failed)?;
         let (sender, opened) = mpsc::channel();
+        let policies = policy_set(config)?;
         let config = config.clone();
-        let drive = move || drive(&config, open, build, inbox, &sender);
+        let drive = move || drive(&config, policies, open, inbox, &sender);
         let thread = thread::Builder::new().name("data plane".to_owned()).spawn(drive);
         let thread = thread.map_err(failed)?;
         let ports = opened.recv().map_err(|_| stopped(Stopped))??;
@@ -135,7 +102,7 @@ impl Plane {
     /// What `question` finds, between two turns of the loop.
     pub(crate) async fn ask<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Live<'_, Running, Wire>) -> R + Send + 'static,
+        question: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,
     ) -> Result<R, Failure> {
         let (sender, answer) = oneshot::channel();
         let post = self.remote.post(move |live| drop(sender.send(question(live))));
@@ -146,7 +113,7 @@ impl Plane {
     /// Everything there is to see.
     pub(crate) async fn look(&self) -> Result<Seen, Failure> {
         self.ask(|live| Seen {
-            report: live.machine.0.report(),
+            report: live.machine.report(),
             ports: live.ports.iter().map(|port| port.counters()).collect(),
             hangs: live.hangs,
         })
@@ -156,7 +123,7 @@ impl Plane {
     /// Sends what is held, lets frames pass without us, and waits until that is done.
     pub(crate) fn stop(&self) {
         // Whoever has stopped already needs not be told.
-        let _ = self.remote.post(|live| live.machine.0.release_all(live.now));
+        let _ = self.remote.post(|live| live.machine.release_all(live.now));
         let _ = self.remote.stop();
         let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
@@ -174,9 +141,9 @@ impl Plane {
 /// The data plane's thread: opens the ports, says how that went, and runs.
 fn drive(
     config: &Config,
+    policies: PolicySet,
     open: impl FnOnce(&Config, &Monotonic) -> Result<Opened, Failure>,
-    build: impl FnOnce(&Config, Time) -> Running,
-    inbox: Inbox<Running, Wire>,
+    inbox: Inbox<Gateway, Wire>,
     sender: &Sender<Result<Ports, Failure>>,
 ) {
     let mut clock = Monotonic::start();
@@ -188,7 +155,8 @@ fn drive(
     if !ports.is_empty() {
         about.notes.push(keep_time(Wish::default()).to_string());
     }
-    let machine = build(config, clock.now());
+    let settings = GatewayConfig { seed: seed(), ..config.gateway.clone() };
+    let machine = Gateway::new(&settings, policies, clock.now());
     drop(sender.send(Ok(about)));
     Driver::new(machine, ports, wire, inbox, Options::default()).run(&mut clock);
 }
@@ -197,59 +165,8 @@ fn stopped(error: Stopped) -> Failure {
     Failure::new(Code::NoGateway, error.to_string())
 }
 
-/// A gateway for `config` at `now`.
-pub(crate) fn gateway(config: &Config, _now: Time) -> Running {
-    let pool = PacketPool::with_capacity(config.gateway.packets);
-    Running(Box::new(Relay { pool, out: [Default::default(), Default::default()], generation: 1 }))
-}
-
-/// Passes everything: stands in until the gateway is there.
-struct Relay {
-    pool: PacketPool,
-    out: [std::collections::VecDeque<PacketId>; 2],
-    generation: u64,
-}
-
-impl Machine for Relay {
-    fn pool(&mut self) -> &mut PacketPool {
-        &mut self.pool
-    }
-
-    fn handle_packet(&mut self, _now: Time, port: PortId, packet: PacketId) {
-        self.out[usize::from(port.0 ^ 1)].push_back(packet);
-    }
-
-    fn poll_transmit(&mut self, _now: Time, port: PortId) -> Option<PacketId> {
-        self.out[usize::from(port.0)].pop_front()
-    }
-
-    fn poll_timeout(&mut self, _now: Time) -> Option<Time> {
-        None
-    }
-}
-
-impl Managed for Relay {
-    fn install(&mut self, _now: Time, _settings: &GatewayConfig, _policies: PolicySet) {
-        self.generation += 1;
-    }
-
-    fn release_all(&mut self, _now: Time) {}
-
-    fn report(&self) -> Report {
-        Report {
-            generation: self.generation,
-            received: Default::default(),
-            transmitted: Default::default(),
-            held: 0,
-            link: Default::default(),
-            drops: Default::default(),
-            flows: 0,
-            untracked: 0,
-            aggregates: Vec::new(),
-        }
-    }
-
-    fn flows(&self, _now: Time, _most: usize) -> Vec<FlowReport> {
-        Vec::new()
-    }
+/// Who comes with which flows must not be able to choose where they are kept.
+fn seed() -> u64 {
+    // Keys of the standard library's hash maps are random in each process.
+    RandomState::new().build_hasher().finish()
 }

@@ -1,0 +1,246 @@
+//! `tidegate doctor`: what of this host keeps a gateway from working well, and what to do.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tidegate_dataplane::{Interface, Offload};
+
+use super::{Context, check};
+use crate::host::Host;
+use crate::output::Exit;
+
+/// What `doctor` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The policy file, for its ports
+    file: Option<PathBuf>,
+
+    /// Interface towards the users [default: guessed]
+    #[arg(long, value_name = "INTERFACE")]
+    lan: Option<String>,
+
+    /// Interface towards the Internet [default: guessed]
+    #[arg(long, value_name = "INTERFACE")]
+    wan: Option<String>,
+}
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Health {
+    Good,
+    /// It works, but not as well as it could.
+    Lacking,
+    /// A gateway cannot run.
+    Bad,
+}
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: String,
+    health: Health,
+    seen: String,
+    /// What to do about it.
+    remedy: Option<String>,
+}
+
+/// Looks at this host.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let ports = match ports(args, context)? {
+        Ok(ports) => ports,
+        Err(exit) => return Ok(exit),
+    };
+    let mut findings = privileges(&status_field("CapEff"));
+    findings.extend(kernel(&read("/proc/sys/kernel/osrelease")));
+    match &ports {
+        Some(names) => findings.extend(look_at(names)),
+        None => findings.push(lacking(
+            "ports",
+            "cannot be guessed",
+            "name them: tidegate doctor --lan eth1 --wan eth0",
+        )),
+    }
+    let worst = findings.iter().map(|it| it.health).max();
+    if context.output.is_json() {
+        context.output.json(&serde_json::json!({ "findings": findings }))?;
+    } else {
+        context.output.text(show(&findings).trim_end())?;
+    }
+    Ok(match worst {
+        Some(Health::Bad) => Exit::Failed,
+        Some(Health::Lacking) => Exit::Degraded,
+        _ => Exit::Done,
+    })
+}
+
+/// LAN and WAN: from the file, from the arguments, or guessed.
+fn ports(args: &Args, context: &Context) -> anyhow::Result<Result<Option<[String; 2]>, Exit>> {
+    if let Some(file) = &args.file {
+        let loaded = check::load(file, None, context)?;
+        return Ok(loaded.map(|(_, config)| Some([config.lan, config.wan])));
+    }
+    if let (Some(lan), Some(wan)) = (&args.lan, &args.wan) {
+        return Ok(Ok(Some([lan.clone(), wan.clone()])));
+    }
+    let host = Host::look();
+    let guess = host.guess_ports().map(|(lan, wan)| [lan.name.clone(), wan.name.clone()]);
+    Ok(Ok(guess))
+}
+
+fn good(what: &str, seen: impl Into<String>) -> Finding {
+    Finding { what: what.to_owned(), health: Health::Good, seen: seen.into(), remedy: None }
+}
+
+fn lacking(what: &str, seen: impl Into<String>, remedy: &str) -> Finding {
+    Finding { health: Health::Lacking, remedy: Some(remedy.to_owned()), ..good(what, seen) }
+}
+
+fn bad(what: &str, seen: impl Into<String>, remedy: &str) -> Finding {
+    Finding { health: Health::Bad, ..lacking(what, seen, remedy) }
+}
+
+/// What the capabilities in the hexadecimal set `effective` allow.
+///
+/// Source: Linux `include/uapi/linux/capability.h`.
+fn privileges(effective: &str) -> Vec<Finding> {
+    let set = u64::from_str_radix(effective, 16).unwrap_or(0);
+    let need = |bit: u32, name: &str, use_: &str, otherwise: fn(&str, String, &str) -> Finding| {
+        if set & (1 << bit) != 0 {
+            return good(name, format!("there, for {use_}"));
+        }
+        let remedy = format!("run as root or with {name}");
+        otherwise(name, format!("missing: {use_}"), &remedy)
+    };
+    vec![
+        need(13, "CAP_NET_RAW", "opening the ports", |what, seen, remedy| {
+            let remedy = format!("{remedy}, or try it under `unshare -Urn`");
+            bad(what, seen, &remedy)
+        }),
+        need(12, "CAP_NET_ADMIN", "AF_XDP and fail-to-wire", lacking),
+        need(39, "CAP_BPF", "AF_XDP and fail-to-wire", lacking),
+        need(23, "CAP_SYS_NICE", "exact pacing on a busy host", lacking),
+    ]
+}
+
+/// What the kernel `release` can do.
+///
+/// Source: Linux 5.18 (multi-buffer XDP) and 6.6 (multi-buffer AF_XDP).
+fn kernel(release: &str) -> Vec<Finding> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|it| it.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let shown = format!("{}.{}", version.0, version.1);
+    vec![if version >= (6, 6) {
+        good("kernel", shown)
+    } else if version >= (5, 18) {
+        let remedy = "Linux 6.6 or later takes jumbo frames through AF_XDP; use AF_PACKET for them";
+        lacking("kernel", shown, remedy)
+    } else {
+        lacking("kernel", shown, "Linux 5.18 or later is needed for AF_XDP; AF_PACKET works")
+    }]
+}
+
+fn look_at(names: &[String; 2]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut mtus = Vec::new();
+    for name in names {
+        match Interface::find(name) {
+            Ok(interface) => {
+                findings.extend(interface_findings(&interface));
+                mtus.extend(interface.mtu().ok());
+            }
+            Err(error) => {
+                findings.push(bad(name, error.to_string(), "name an interface of this host"))
+            }
+        }
+    }
+    if let [lan, wan] = mtus[..] {
+        findings.push(if lan == wan {
+            good("MTU", lan.to_string())
+        } else {
+            let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");
+            lacking("MTU", seen, "give both ports the same MTU: ip link set PORT mtu N")
+        });
+    }
+    findings
+}
+
+fn interface_findings(interface: &Interface) -> Vec<Finding> {
+    let name = interface.name();
+    let driver = interface.driver().unwrap_or_else(|_| "unknown driver".to_owned());
+    let mut findings = vec![match interface.is_up() {
+        Ok(true) => good(name, format!("up, {driver}")),
+        Ok(false) => bad(name, format!("down, {driver}"), &format!("ip link set {name} up")),
+        Err(error) => bad(name, error.to_string(), "see `ip link`"),
+    }];
+    let on = |offload| interface.offload(offload).unwrap_or(false);
+    if on(Offload::Lro) {
+        let seen = "LRO joins frames in a way that cannot be undone";
+        findings.push(lacking(name, seen, &format!("ethtool -K {name} lro off")));
+    }
+    if on(Offload::RxVlan) && !interface.is_veth() {
+        let seen = "the VLAN tag is taken out of frames, where AF_XDP does not see it";
+        findings.push(lacking(name, seen, &format!("ethtool -K {name} rxvlan off")));
+    }
+    if interface.is_veth() {
+        let seen = "veth: frames of its peer may come with checksums not yet complete";
+        let remedy = "for AF_XDP: `ethtool -K PEER tx off` in the namespace of the peer";
+        findings.push(lacking(name, seen, remedy));
+    }
+    if Path::new("/sys/class/net").join(name).join("master").exists() {
+        let seen = "it is part of a bridge or bond, which forwards past the gateway";
+        findings.push(bad(name, seen, &format!("ip link set {name} nomaster")));
+    }
+    findings
+}
+
+fn show(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for it in findings {
+        let mark = match it.health {
+            Health::Good => "ok  ",
+            Health::Lacking => "warn",
+            Health::Bad => "FAIL",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{mark}  {}: {}", it.what, it.seen);
+        if let Some(remedy) = &it.remedy {
+            let _ = writeln!(text, "      -> {remedy}");
+        }
+    }
+    text
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// The value of `name` in what the kernel says of this process.
+fn status_field(name: &str) -> String {
+    let status = read("/proc/self/status");
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_privileges_every_missing_one_has_a_remedy() {
+        let findings = privileges("0000000000000000");
+        assert_eq!(findings[0].health, Health::Bad);
+        assert!(findings.iter().all(|it| it.remedy.is_some()));
+        assert!(privileges("000001ffffffffff").iter().all(|it| it.health == Health::Good));
+    }
+
+    #[test]
+    fn kernels_are_known_by_their_release() {
+        let health = |release| kernel(release)[0].health;
+        assert_eq!(health("6.18.2-amd64"), Health::Good);
+        assert_eq!(health("6.1.0"), Health::Lacking);
+        assert_eq!(health("4.19.0-26"), Health::Lacking);
+    }
+}

@@ -1,0 +1,251 @@
+//! The daemon over its socket, around a gateway that has no ports.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::plane::Opened;
+use super::*;
+use crate::client;
+
+const NOTHING: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
+
+/// `NOTHING` and a policy of `mean`.
+fn web(mean: &str) -> String {
+    format!(
+        "{NOTHING}[[policy]]\nname = \"web\"\naction = \"shape\"\nmatch = {{ dst = \"10.0.0.0/8\" }}\n\
+         profile = {{ mean = \"{mean}\", burst = \"64 KiB\" }}\n"
+    )
+}
+
+/// A daemon that answers on a socket in a folder of its own.
+struct Fixture {
+    daemon: Arc<Daemon>,
+    folder: PathBuf,
+    server: JoinHandle<()>,
+}
+
+impl Fixture {
+    /// One that runs `text`, read from the file it also finds at a reload.
+    async fn new(text: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = env::temp_dir().join(format!("tidegate-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("policy.toml");
+        fs::write(&file, text).unwrap();
+        let (config, _) = config::parse("policy.toml", text, None);
+        let config = config.unwrap();
+        let plane = Plane::start(&config, |_, _| Ok(Opened::default())).unwrap();
+        let daemon = Daemon::new(plane, &file, config, false);
+        let socket = Socket::open(&folder.join("socket")).unwrap();
+        let serving = serve(daemon.clone(), socket, None);
+        let server = tokio::spawn(async move { serving.await.unwrap() });
+        Self { daemon, folder, server }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("policy.toml")
+    }
+
+    async fn get<T: DeserializeOwned + Send + 'static>(&self, path: &'static str) -> T {
+        let socket = self.socket();
+        tokio::task::spawn_blocking(move || client::get(&socket, path)).await.unwrap().unwrap()
+    }
+
+    async fn post<T: DeserializeOwned + Send + 'static>(
+        &self,
+        path: &'static str,
+        body: impl Serialize + Send + 'static,
+    ) -> anyhow::Result<T> {
+        let socket = self.socket();
+        tokio::task::spawn_blocking(move || client::post(&socket, path, &body)).await.unwrap()
+    }
+
+    async fn apply(&self, text: &str, confirm_ms: Option<u64>) -> anyhow::Result<Applied> {
+        let proposal = Proposal { file: "new.toml".to_owned(), text: text.to_owned(), confirm_ms };
+        self.post("/v1/apply", proposal).await
+    }
+
+    async fn plan(&self, text: &str) -> Vec<String> {
+        let proposal =
+            Proposal { file: "new.toml".to_owned(), text: text.to_owned(), confirm_ms: None };
+        let plan: Plan = self.post("/v1/plan", proposal).await.unwrap();
+        plan.changes.iter().map(ToString::to_string).collect()
+    }
+
+    /// Waits until the state is one that `wanted` accepts.
+    async fn until(&self, wanted: impl Fn(&Status) -> bool) -> Status {
+        for _ in 0..1_000 {
+            let status: Status = self.get("/v1/status").await;
+            if wanted(&status) {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("it never came to that")
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.server.abort();
+        self.daemon.stop();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The code an answer was refused with.
+fn code<T>(answer: anyhow::Result<T>) -> Code {
+    let Err(error) = answer else { panic!("it was not refused") };
+    error.downcast::<Failure>().unwrap().code
+}
+
+#[tokio::test]
+async fn plan_says_what_apply_then_does() {
+    let fixture = Fixture::new(&web("5 Mbit/s")).await;
+    let text = web("8 Mbit/s");
+    let change = "~ policy web profile: mean 5 Mbit/s, burst 64 KiB -> mean 8 Mbit/s, burst 64 KiB";
+    assert_eq!(fixture.plan(&text).await, [change]);
+    let applied = fixture.apply(&text, None).await.unwrap();
+    assert_eq!(applied.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), [change]);
+    assert_eq!(fixture.plan(&text).await, [""; 0]);
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!((status.generation, status.file.as_str()), (applied.generation, "new.toml"));
+    assert_eq!(
+        fixture.plan(NOTHING).await,
+        ["- policy web: action shape; allocation logical-partitions; match dst 10.0.0.0/8; mode \
+          enforce; priority 0; profile mean 8 Mbit/s, burst 64 KiB; queue per-flow"]
+    );
+}
+
+#[tokio::test]
+async fn a_change_nobody_confirms_is_rolled_back() {
+    let fixture = Fixture::new(NOTHING).await;
+    let applied = fixture.apply(&web("5 Mbit/s"), Some(100)).await.unwrap();
+    assert_eq!(code(fixture.apply(NOTHING, None).await), Code::Unconfirmed);
+    let status = fixture.until(|status| status.unconfirmed_ms.is_none()).await;
+    assert_eq!(fixture.plan(NOTHING).await, [""; 0]);
+    assert!(status.generation > applied.generation && status.alarms.len() == 1);
+    assert_eq!(
+        code(fixture.post::<Applied>("/v1/confirm", json!({})).await),
+        Code::NothingToConfirm
+    );
+}
+
+#[tokio::test]
+async fn a_change_that_is_confirmed_stays() {
+    let fixture = Fixture::new(NOTHING).await;
+    let text = web("5 Mbit/s");
+    fixture.apply(&text, Some(200)).await.unwrap();
+    fixture.post::<Applied>("/v1/confirm", json!({})).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(fixture.plan(&text).await, [""; 0]);
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms.is_empty() && status.unconfirmed_ms.is_none());
+}
+
+#[tokio::test]
+async fn a_wrong_file_is_refused_and_changes_nothing() {
+    let fixture = Fixture::new(&web("5 Mbit/s")).await;
+    let before: Status = fixture.get("/v1/status").await;
+    assert_eq!(code(fixture.apply(&web("5 Mbps"), None).await), Code::UnknownUnit);
+    let larger = NOTHING.to_owned() + "packets = 1000\n";
+    assert_eq!(code(fixture.apply(&larger, None).await), Code::NeedsRestart);
+    let after: Status = fixture.get("/v1/status").await;
+    assert_eq!(before.generation, after.generation);
+    assert_eq!(fixture.plan(&web("5 Mbit/s")).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_rate_of_the_access_link_changes_while_running() {
+    let fixture = Fixture::new(NOTHING).await;
+    let limited = NOTHING.to_owned() + "rate = { up = \"8 Mbit/s\" }\n";
+    let applied = fixture.apply(&limited, None).await.unwrap();
+    let changes: Vec<_> = applied.changes.iter().map(ToString::to_string).collect();
+    assert_eq!(changes, ["~ gateway rate up: not limited -> 8 Mbit/s"]);
+}
+
+#[tokio::test]
+async fn a_reload_takes_a_good_file_and_leaves_a_broken_one_alone() {
+    let fixture = Fixture::new(NOTHING).await;
+    fs::write(fixture.file(), web("5 Mbit/s")).unwrap();
+    fixture.daemon.reload().await;
+    assert_eq!(fixture.plan(&web("5 Mbit/s")).await, [""; 0]);
+    fs::write(fixture.file(), "broken").unwrap();
+    fixture.daemon.reload().await;
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms[0].contains("TG0001"), "{:?}", status.alarms);
+    assert_eq!(fixture.plan(&web("5 Mbit/s")).await, [""; 0]);
+    fs::write(fixture.file(), NOTHING).unwrap();
+    fixture.daemon.reload().await;
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms.is_empty());
+}
+
+#[tokio::test]
+async fn one_socket_has_one_gateway_and_a_dead_ones_socket_is_replaced() {
+    let fixture = Fixture::new(NOTHING).await;
+    let refused = Socket::open(&fixture.socket()).err().map(|failure| failure.code);
+    assert_eq!(refused, Some(Code::AlreadyRuns));
+    let stale = fixture.folder.join("stale");
+    drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+    assert!(stale.exists() && Socket::open(&stale).is_ok());
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_version_of_its_schema() {
+    let fixture = Fixture::new(NOTHING).await;
+    for path in ["/v1/status", "/v1/flows?most=3"] {
+        let answer: Value = fixture.get(path).await;
+        assert_eq!(answer["schema_version"], 1, "{path}");
+    }
+    let answer: Value = fixture
+        .post(
+            "/v1/explain",
+            json!({ "dst": "10.0.0.1", "protocol": "tcp",
+        "dscp": "DF", "direction": "up" }),
+        )
+        .await
+        .unwrap();
+    assert_eq!((&answer["schema_version"], &answer["policy"]), (&json!(1), &Value::Null));
+}
+
+#[test]
+fn in_table_1_row_3_beats_row_1_for_its_destination() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/table1.toml");
+    let text = fs::read_to_string(path).unwrap();
+    let config = config::parse("table1.toml", &text, None).0.unwrap();
+    let ask = |dst: &str| {
+        let question = Question {
+            src: Some("128.34.16.4".to_owned()),
+            dst: Some(dst.to_owned()),
+            protocol: "tcp".to_owned(),
+            dscp: "DF".to_owned(),
+            direction: "up".to_owned(),
+            ..Question::default()
+        };
+        explain(&config, &question).unwrap()
+    };
+    let explained = ask("141.213.8.108");
+    assert_eq!(explained.policy.as_deref(), Some("row3"));
+    assert_eq!(
+        explained.why,
+        "row3 and row1 have the same priority, and row3 is more specific: it pins 64 bits of the \
+         header, row1 32"
+    );
+    let row2 = explained.policies.iter().find(|it| it.policy == "row2").unwrap();
+    assert_eq!(row2.differs_in.as_deref(), Some("src"));
+    assert_eq!(ask("141.213.8.109").policy.as_deref(), Some("row1"));
+}
