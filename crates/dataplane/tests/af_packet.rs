@@ -14,7 +14,8 @@ use common::{Network, SERVER};
 use tidegate_core::packet::Packet;
 use tidegate_core::{PacketPool, Reason, Time};
 use tidegate_dataplane::{
-    AfPacket, Frame, Interface, Offload, PacketMemory, Port, PortCounters, VnetHeader,
+    AfPacket, Frame, Interface, InterfaceError, Offload, PacketMemory, Port, PortCounters,
+    VnetHeader,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -241,6 +242,102 @@ fn a_tagged_super_packet_stays_one_and_its_checksum_is_left_to_the_last() {
     assert_eq!(received, frame);
     assert_eq!((its.checksum_span(), its.segment_size()), (Some((38, 54)), Some(1_000)));
     assert_eq!(forwarding.remote.ask(|live| live.machine.most_segments).unwrap(), 3);
+}
+
+#[test]
+fn a_super_packet_of_datagrams_arrives_as_its_datagrams() {
+    let Some(network) = Network::new(1_500) else { return };
+    let forwarding = network.forward();
+    let socket = network.server.run(|| UdpSocket::bind((SERVER[0], 9)).unwrap());
+    network.client.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let size: libc::c_int = 1_000;
+        let (fd, len) = (std::os::fd::AsRawFd::as_raw_fd(&socket), 4);
+        let value = std::ptr::from_ref(&size).cast();
+        // SAFETY: `value` points at the four bytes of `size`.
+        let set = unsafe { libc::setsockopt(fd, libc::SOL_UDP, libc::UDP_SEGMENT, value, len) };
+        assert_eq!(set, 0);
+        socket.send_to(&pattern(9_500), (SERVER[0], 9)).unwrap();
+    });
+    let received = network.server.run(move || {
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut buffer = [0; 2_000];
+        let datagrams = (0..10).map(|_| {
+            let len = socket.recv(&mut buffer).unwrap();
+            buffer[..len].to_vec()
+        });
+        datagrams.collect::<Vec<_>>()
+    });
+    assert!(received[..9].iter().all(|datagram| datagram.len() == 1_000));
+    assert_eq!(received.concat(), pattern(9_500));
+    assert_eq!(forwarding.remote.ask(|live| live.machine.most_segments).unwrap(), 10);
+}
+
+#[test]
+fn a_port_that_goes_down_and_comes_back_goes_on() {
+    let Some(network) = Network::new(1_500) else { return };
+    let forwarding = network.forward();
+    assert!(echo(&network, SERVER[0], 1_000));
+    network.gateway.ip("link set p1 down");
+    network.client.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.send_to(&[0; 100], (SERVER[0], 9)).unwrap();
+    });
+    network.gateway.ip("link set p1 up");
+    network.gateway.wait_for("p1");
+    network.server.wait_for("s0");
+    assert!(echo(&network, SERVER[0], 1_000));
+    let counters = forwarding.remote.ask(|live| live.ports[1].counters()).unwrap();
+    assert!((1..=2).contains(&counters.receive_errors), "{counters:?}");
+    assert_eq!(counters.drops.of(Reason::Refused), counters.send_errors);
+}
+
+#[test]
+fn what_waits_in_the_socket_is_dropped_and_counted_and_what_others_send_is_not_received() {
+    const FRAMES: u64 = 70;
+    let Some(network) = Network::new(1_500) else { return };
+    let (command, todo) = std::sync::mpsc::channel();
+    let (sender, opened) = std::sync::mpsc::channel();
+    let gateway = network.gateway.spawn(move || {
+        let mut raw = Raw::open("p0");
+        sender.send(()).unwrap();
+        todo.recv().unwrap();
+        (raw.port.drop_arrived(&mut raw.pool), raw.port.counters().drops.of(Reason::Stale))
+    });
+    opened.recv().unwrap();
+    let frame = tagged(&[], &[&[0x88, 0xb5][..], &pattern(100)].concat());
+    for (host, name) in [(&network.client, "c0"), (&network.gateway, "p0")] {
+        let frame = frame.clone();
+        host.run(move || {
+            (0..FRAMES).for_each(|_| Raw::open(name).send(&frame, VnetHeader::default()));
+        });
+    }
+    command.send(()).unwrap();
+    let (dropped, stale) = gateway.join().unwrap();
+    assert_eq!(dropped, stale);
+    // The stack of the client may have said something as well.
+    assert!((FRAMES..FRAMES + 10).contains(&dropped), "{dropped}");
+}
+
+#[test]
+fn without_the_privilege_the_error_says_which() {
+    let Some(network) = Network::new(1_500) else { return };
+    let error = network.gateway.run(|| {
+        let thread = std::thread::spawn(|| {
+            // SAFETY: takes no pointers; made directly, it concerns this thread alone.
+            let result = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+            let interface = Interface::find("p0").unwrap();
+            let memory = PacketMemory::new(8, AfPacket::BUFFER).unwrap();
+            let down = interface.set_up(false).unwrap_err();
+            (result == 0).then(|| [AfPacket::open(&interface, &memory).unwrap_err(), down])
+        });
+        thread.join().unwrap()
+    });
+    let Some(errors) = error else { return eprintln!("skipped: there is nobody to become") };
+    for error in errors {
+        assert!(matches!(error, InterfaceError::NoPrivilege { .. }), "{error}");
+        assert!(error.to_string().contains("CAP_NET_RAW"));
+    }
 }
 
 /// The same in a user namespace, where nothing is allowed outside of it.

@@ -64,7 +64,7 @@ impl Host {
     }
 
     /// Waits until `interface` carries frames: the kernel silently loses those sent before.
-    fn wait_for(&self, interface: &str) {
+    pub(crate) fn wait_for(&self, interface: &str) {
         for _ in 0..1_000 {
             if self.ip(&format!("-o link show {interface}")).contains("state UP") {
                 return;
