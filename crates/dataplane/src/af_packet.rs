@@ -39,7 +39,7 @@ const ATTEMPTS: u32 = 64;
 pub struct AfPacket(PacketPort<PacketSocket>);
 
 impl AfPacket {
-    /// Buffers this long hold the longest super-packet, and [`HEADROOM`] before it.
+    /// Buffers this long hold the longest super-packet, and a tag before it.
     pub const BUFFER: u32 = 17 * 4_096;
 
     /// A port on `interface`, with its frames in `memory`.
