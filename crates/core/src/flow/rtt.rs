@@ -28,13 +28,12 @@ impl Rtt {
 /// One at a time is measured: it begins when a segment leaves the gateway, so that no queue of ours
 /// is in it, and ends when what acknowledges it arrives. The handshake is the first of them.
 ///
-/// Source: RFC 6298, sections 2 and 3 (smoothing; Karn's algorithm); RFC 7323, section 4.
+/// Source: RFC 6298, sections 2 and 3 (smoothing; Karn's algorithm). Differs: no variance is kept,
+/// for nothing here times out by it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Half {
     /// Smoothed round-trip time, in eighths of a microsecond; zero before the first.
     smoothed: u32,
-    /// Its mean deviation, in quarters of a microsecond.
-    deviation: u32,
     /// The shortest, in microseconds.
     shortest: u32,
     /// The sequence number, or timestamp, that ends the one under way.
@@ -119,11 +118,9 @@ impl Half {
             return;
         }
         if self.smoothed == 0 {
-            (self.smoothed, self.deviation, self.shortest) = (span * 8, span * 2, span);
+            (self.smoothed, self.shortest) = (span * 8, span);
             return;
         }
-        let error = span.abs_diff(self.smoothed / 8);
-        self.deviation = self.deviation - self.deviation / 4 + error;
         self.smoothed = self.smoothed - self.smoothed / 8 + span;
         self.shortest = self.shortest.min(span);
     }

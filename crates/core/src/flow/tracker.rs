@@ -7,14 +7,12 @@ use crate::packet::{Direction, TcpFlags, TcpSegment};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracker {
     ends: [End; 2],
-    state: State,
 }
 
 /// How far a connection has come.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// Only SYNs were seen, or nothing.
-    #[default]
     Opening,
     /// Seen at work.
     Open,
@@ -54,6 +52,10 @@ const FIN: u8 = 8;
 const SACK: u8 = 16;
 /// It offered timestamps.
 const TIMESTAMPS: u8 = 32;
+/// It sent something beyond its SYN.
+const AT_WORK: u8 = 64;
+/// It sent an RST that counts.
+const RESET: u8 = 128;
 
 impl Default for End {
     fn default() -> Self {
@@ -111,25 +113,22 @@ impl Tracker {
         }
         if flags.any(TcpFlags::SYN) {
             // In a connection at work a SYN is stray (RFC 9293, section 3.10.7.4).
-            if self.state != State::Opening {
+            if self.state() != State::Opening {
                 return Arrival::PLAIN;
             }
             self.ends[direction.index()].offer(segment);
-        } else if self.state == State::Opening {
-            self.state = State::Open;
+        } else {
+            self.ends[direction.index()].marks |= AT_WORK;
         }
         let ack = self.acknowledge(segment, direction);
         let seen_before = self.ends[direction.index()].send(segment);
-        if self.ends.iter().all(|end| end.has(FIN)) {
-            self.state = State::Closed;
-        }
         Arrival { ack, connection, seen_before }
     }
 
     /// Whether a SYN without ACK begins a connection: it is no repetition, and no other is at work.
     fn begins(&self, syn: &TcpSegment, direction: Direction) -> bool {
         let end = &self.ends[direction.index()];
-        match self.state {
+        match self.state() {
             State::Closed => true,
             // It had said goodbye; the other end's FIN may have passed elsewhere.
             State::Open => end.has(FIN),
@@ -149,7 +148,7 @@ impl Tracker {
         let in_sequence = (end.has(SENT) && segment.seq == end.next)
             || (other.has(ACKED) && segment.seq == other.ack);
         if refuses || in_sequence || !(end.has(SENT) || other.has(ACKED | SENT)) {
-            self.state = State::Closed;
+            self.ends[direction.index()].marks |= RESET;
         }
     }
 
@@ -179,6 +178,17 @@ impl Tracker {
         }
     }
 
+    fn state(&self) -> State {
+        let [one, other] = &self.ends;
+        if one.has(RESET) || other.has(RESET) || (one.has(FIN) && other.has(FIN)) {
+            State::Closed
+        } else if one.has(AT_WORK) || other.has(AT_WORK) {
+            State::Open
+        } else {
+            State::Opening
+        }
+    }
+
     /// How well the connection is known.
     #[must_use]
     pub const fn tracking(&self) -> Tracking {
@@ -195,13 +205,13 @@ impl Tracker {
     /// Both ends have said goodbye, or one has broken it off.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state() == State::Closed
     }
 
     /// Nothing but SYNs was seen of it.
     #[must_use]
     pub fn is_half_open(&self) -> bool {
-        self.state == State::Opening && self.ends.iter().any(|end| end.has(SYN))
+        self.state() == State::Opening && self.ends.iter().any(|end| end.has(SYN))
     }
 
     /// Segments going in `direction` of which some was seen before.
@@ -229,7 +239,7 @@ impl Tracker {
     pub fn window(&self, direction: Direction) -> Option<u32> {
         let (end, other) = (&self.ends[direction.index()], &self.ends[direction.reverse().index()]);
         let scaled =
-            self.state != State::Opening && end.scale != NO_SCALE && other.scale != NO_SCALE;
+            self.state() != State::Opening && end.scale != NO_SCALE && other.scale != NO_SCALE;
         let scale = if scaled { end.scale } else { 0 };
         (self.tracking() == Tracking::Full).then(|| u32::from(end.window) << scale)
     }
