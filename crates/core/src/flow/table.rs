@@ -5,9 +5,8 @@ use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 
-use super::Flow;
+use super::{Flow, low_half};
 use crate::Time;
 use crate::packet::{Direction, FlowId, FlowKey, Packet, slot};
 
@@ -24,10 +23,15 @@ const SAMPLE: usize = 8;
 /// When it is full, a new flow takes the place of one of the next [`SAMPLE`] in turn that its owner
 /// does not keep: of one that is closed or never got an answer if there is one, else of the one
 /// idle for longest. If all of those are kept, the new flow is not tracked.
+///
+/// All its memory is asked for at the beginning. Flows whose hashes share a place are a list, as in
+/// the connection table of the kernel: nothing is ever rehashed, so no packet pays for many.
 #[derive(Debug)]
 pub struct FlowTable {
-    index: HashTable<u32>,
+    /// The first flow of each list: as many lists as flows, rounded up to a power of two.
+    heads: Vec<u32>,
     slots: Vec<Slot>,
+    flows: usize,
     seed: FixedState,
     capacity: usize,
     free: u32,
@@ -40,7 +44,8 @@ pub struct FlowTable {
 enum Slot {
     /// Free, and the next that is.
     Free(u32),
-    Used(Flow),
+    /// A flow, and the next of its list.
+    Used(Flow, u32),
 }
 
 const NIL: u32 = u32::MAX;
@@ -50,8 +55,9 @@ impl FlowTable {
     #[must_use]
     pub fn new(capacity: u32, seed: u64) -> Self {
         Self {
-            index: HashTable::with_capacity(slot(capacity)),
+            heads: vec![NIL; slot(capacity).next_power_of_two()],
             slots: Vec::with_capacity(slot(capacity)),
+            flows: 0,
             seed: FixedState::with_seed(seed),
             capacity: slot(capacity),
             free: NIL,
@@ -64,8 +70,14 @@ impl FlowTable {
     #[must_use]
     pub fn find(&self, packet: &Packet, direction: Direction) -> Option<FlowId> {
         let key = upward(packet, direction);
-        let is_it = |&at: &u32| self.slots[slot(at)].flow().is_some_and(|flow| flow.key == key);
-        self.index.find(hash(&self.seed, &key), is_it).copied().map(FlowId)
+        let mut at = self.heads[self.list_of(&key)];
+        while let Some(Slot::Used(flow, next)) = self.slots.get(slot(at)) {
+            if flow.key == key {
+                return Some(FlowId(at));
+            }
+            at = *next;
+        }
+        None
     }
 
     /// Makes a flow for `packet`, which [`find`](Self::find) did not find, and says which had to go
@@ -79,7 +91,7 @@ impl FlowTable {
         direction: Direction,
         keep: impl Fn(FlowId, &Flow) -> bool,
     ) -> Option<Inserted> {
-        let evicted = if self.index.len() < self.capacity {
+        let evicted = if self.flows < self.capacity {
             None
         } else if let Some(victim) = self.victim(now, keep) {
             Some(self.remove(victim)?)
@@ -87,11 +99,7 @@ impl FlowTable {
             self.untracked += 1;
             return None;
         };
-        let key = upward(packet, direction);
-        let id = self.place(Flow::new(now, key));
-        let (slots, seed) = (&self.slots, &self.seed);
-        let rehash = |&at: &u32| slots[slot(at)].flow().map_or(0, |flow| hash(seed, &flow.key));
-        self.index.insert_unique(hash(seed, &key), id.0, rehash);
+        let id = self.place(Flow::new(now, upward(packet, direction)));
         Some(Inserted { id, evicted })
     }
 
@@ -124,7 +132,7 @@ impl FlowTable {
     /// place was given to another.
     pub fn of_packet(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
         match self.slots.get_mut(slot(packet.flow.0))? {
-            Slot::Used(flow) if flow.key == upward(packet, direction) => Some(flow),
+            Slot::Used(flow, _) if flow.key == upward(packet, direction) => Some(flow),
             _ => None,
         }
     }
@@ -136,14 +144,14 @@ impl FlowTable {
 
     /// Flows in it.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.index.len()
+    pub const fn len(&self) -> usize {
+        self.flows
     }
 
     /// Whether there are none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.flows == 0
     }
 
     /// How often there was no room for a new flow.
@@ -168,27 +176,53 @@ impl FlowTable {
         FlowId(u32::try_from(self.hand).unwrap_or(NIL))
     }
 
+    /// Puts `flow` into a free place and at the head of its list.
     fn place(&mut self, flow: Flow) -> FlowId {
-        let at = self.free;
-        let Some(place) = self.slots.get_mut(slot(at)) else {
-            self.slots.push(Slot::Used(flow));
-            return FlowId(u32::try_from(self.slots.len() - 1).unwrap_or(NIL));
-        };
-        if let Slot::Free(next) = std::mem::replace(place, Slot::Used(flow)) {
-            self.free = next;
+        let list = self.list_of(&flow.key);
+        let used = Slot::Used(flow, self.heads[list]);
+        let mut at = self.free;
+        if let Some(place) = self.slots.get_mut(slot(at)) {
+            if let Slot::Free(next) = std::mem::replace(place, used) {
+                self.free = next;
+            }
+        } else {
+            at = u32::try_from(self.slots.len()).unwrap_or(NIL);
+            self.slots.push(used);
         }
+        self.heads[list] = at;
+        self.flows += 1;
         FlowId(at)
     }
 
+    /// Frees the place of the flow `id`, and takes it out of its list.
     fn remove(&mut self, id: FlowId) -> Option<Flow> {
-        let hash = hash(&self.seed, &self.get(id)?.key);
-        self.index.find_entry(hash, |&at| at == id.0).ok()?.remove();
+        let list = self.list_of(&self.get(id)?.key);
         let freed = std::mem::replace(&mut self.slots[slot(id.0)], Slot::Free(self.free));
-        self.free = id.0;
-        match freed {
-            Slot::Used(flow) => Some(flow),
-            Slot::Free(_) => None,
+        let Slot::Used(flow, after) = freed else { return None };
+        (self.free, self.flows) = (id.0, self.flows - 1);
+        if self.heads[list] == id.0 {
+            self.heads[list] = after;
+            return Some(flow);
         }
+        let mut at = self.heads[list];
+        while let Some(Slot::Used(_, next)) = self.slots.get_mut(slot(at)) {
+            if *next == id.0 {
+                *next = after;
+                break;
+            }
+            at = *next;
+        }
+        Some(flow)
+    }
+
+    fn list_of(&self, key: &FlowKey) -> usize {
+        let mut hasher = self.seed.build_hasher();
+        hasher.write_u128(key.src.number());
+        hasher.write_u128(key.dst.number());
+        hasher.write_u16(key.src.port);
+        hasher.write_u16(key.dst.port);
+        hasher.write_u8(key.protocol.0);
+        slot(low_half(hasher.finish())) & (self.heads.len() - 1)
     }
 }
 
@@ -204,7 +238,7 @@ pub struct Inserted {
 impl Slot {
     const fn flow(&self) -> Option<&Flow> {
         match self {
-            Self::Used(flow) => Some(flow),
+            Self::Used(flow, _) => Some(flow),
             Self::Free(_) => None,
         }
     }
@@ -216,7 +250,7 @@ impl Index<FlowId> for FlowTable {
     /// Panics if there is no such flow: ask [`get`](FlowTable::get) where it may have gone.
     fn index(&self, id: FlowId) -> &Flow {
         match &self.slots[slot(id.0)] {
-            Slot::Used(flow) => flow,
+            Slot::Used(flow, _) => flow,
             Slot::Free(_) => panic!("{id:?} is no flow"),
         }
     }
@@ -225,7 +259,7 @@ impl Index<FlowId> for FlowTable {
 impl IndexMut<FlowId> for FlowTable {
     fn index_mut(&mut self, id: FlowId) -> &mut Flow {
         match &mut self.slots[slot(id.0)] {
-            Slot::Used(flow) => flow,
+            Slot::Used(flow, _) => flow,
             Slot::Free(_) => panic!("{id:?} is no flow"),
         }
     }
@@ -239,15 +273,5 @@ const fn upward(packet: &Packet, direction: Direction) -> FlowKey {
     }
 }
 
-fn hash(seed: &FixedState, key: &FlowKey) -> u64 {
-    let mut hasher = seed.build_hasher();
-    hasher.write_u128(key.src.number());
-    hasher.write_u128(key.dst.number());
-    hasher.write_u16(key.src.port);
-    hasher.write_u16(key.dst.port);
-    hasher.write_u8(key.protocol.0);
-    hasher.finish()
-}
-
-// With a place in the index (5 bytes, at worst 48 % used) a flow takes 175 bytes.
-const _: () = assert!(size_of::<Slot>() <= 164);
+// With the head of a list, of which there are at most two, a flow takes 172 to 176 bytes.
+const _: () = assert!(size_of::<Slot>() <= 168);
