@@ -21,12 +21,21 @@ pub(crate) struct Args {
     file: PathBuf,
 
     /// Serve Prometheus metrics here too, on loopback only, such as 127.0.0.1:9123
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     metrics: Option<SocketAddr>,
 
     /// Log more
     #[arg(long, short)]
     verbose: bool,
+}
+
+/// An address that only this host reaches, for metrics have no protection.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "write for example 127.0.0.1:9123")?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err("not on loopback, and metrics have no protection".to_owned()),
+    }
 }
 
 /// Runs the gateway until told to stop.

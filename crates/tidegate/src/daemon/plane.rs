@@ -6,10 +6,10 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tidegate_core::Time;
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::policy::PolicySet;
 use tidegate_core::report::Report;
+use tidegate_core::{Machine, PacketPool, Time};
 use tidegate_dataplane::{
     Clock, Driver, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters, Remote, Stopped,
     Wish, inbox, keep_time,
@@ -80,7 +80,9 @@ impl Plane {
     /// Starts a gateway for `config` between the ports that `open` opens.
     pub(crate) fn start(
         config: &Config,
-        open: impl FnOnce(&Config, &Monotonic) -> Result<Opened, Failure> + Send + 'static,
+        open: impl FnOnce(&Config, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>
+        + Send
+        + 'static,
     ) -> Result<Self, Failure> {
         let failed = |error| Failure::new(Code::NoBackend, format!("cannot start: {error}"));
         let (remote, inbox) = inbox().map_err(failed)?;
@@ -142,12 +144,14 @@ impl Plane {
 fn drive(
     config: &Config,
     policies: PolicySet,
-    open: impl FnOnce(&Config, &Monotonic) -> Result<Opened, Failure>,
+    open: impl FnOnce(&Config, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>,
     inbox: Inbox<Gateway, Wire>,
     sender: &Sender<Result<Ports, Failure>>,
 ) {
     let mut clock = Monotonic::start();
-    let opened = match open(config, &clock) {
+    let settings = GatewayConfig { seed: seed(), ..config.gateway.clone() };
+    let mut gateway = Gateway::new(&settings, policies, clock.now());
+    let opened = match open(config, &clock, gateway.pool()) {
         Ok(opened) => opened,
         Err(failure) => return drop(sender.send(Err(failure))),
     };
@@ -155,10 +159,8 @@ fn drive(
     if !ports.is_empty() {
         about.notes.push(keep_time(Wish::default()).to_string());
     }
-    let settings = GatewayConfig { seed: seed(), ..config.gateway.clone() };
-    let machine = Gateway::new(&settings, policies, clock.now());
     drop(sender.send(Ok(about)));
-    Driver::new(machine, ports, wire, inbox, Options::default()).run(&mut clock);
+    Driver::new(gateway, ports, wire, inbox, Options::default()).run(&mut clock);
 }
 
 fn stopped(error: Stopped) -> Failure {

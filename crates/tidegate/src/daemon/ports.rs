@@ -1,5 +1,6 @@
 //! Opening the ports: which backend, and what that means.
 
+use tidegate_core::PacketPool;
 use tidegate_dataplane::{AfPacket, Interface, InterfaceError, Monotonic, PacketMemory, Port};
 
 use super::plane::{Opened, Wire};
@@ -9,7 +10,11 @@ use crate::config::{Backend, Config};
 use crate::output::Failure;
 
 /// Opens the ports that `config` names.
-pub(crate) fn open(config: &Config, _clock: &Monotonic) -> Result<Opened, Failure> {
+pub(crate) fn open(
+    config: &Config,
+    _clock: &Monotonic,
+    _pool: &mut PacketPool,
+) -> Result<Opened, Failure> {
     let [lan, wan] = [&config.lan, &config.wan].map(|name| Interface::find(name));
     let (lan, wan) = (lan.map_err(failure)?, wan.map_err(failure)?);
     if config.backend == Backend::AfXdp {
@@ -44,4 +49,19 @@ fn failure(error: InterfaceError) -> Failure {
         _ => Code::NoBackend,
     };
     Failure::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_port_from_opening_has_its_own_code_and_says_what_to_do() {
+        let name = "eth1".to_owned();
+        let no_privilege = InterfaceError::NoPrivilege { name: name.clone(), doing: "open" };
+        let refused = failure(no_privilege);
+        assert_eq!(refused.code, Code::NoPrivilege);
+        assert!(refused.help.contains("CAP_NET_ADMIN"));
+        assert_eq!(failure(InterfaceError::NotFound { name }).code, Code::NoInterface);
+    }
 }

@@ -43,7 +43,7 @@ impl Fixture {
         fs::write(&file, text).unwrap();
         let (config, _) = config::parse("policy.toml", text, None);
         let config = config.unwrap();
-        let plane = Plane::start(&config, |_, _| Ok(Opened::default())).unwrap();
+        let plane = Plane::start(&config, |_, _, _| Ok(Opened::default())).unwrap();
         let daemon = Daemon::new(plane, &file, config, false);
         let socket = Socket::open(&folder.join("socket")).unwrap();
         let serving = serve(daemon.clone(), socket, None);

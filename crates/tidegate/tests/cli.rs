@@ -1,0 +1,240 @@
+//! The program as its users call it: what it prints, and how it ends.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A folder for the files of one test, gone when it ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = env::temp_dir().join(format!("tidegate-cli-{}-{test}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tidegate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tidegate")).args(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+const GOOD: &str = "[gateway]\nlan = \"no-such-lan\"\nwan = \"no-such-wan\"\n";
+
+#[test]
+fn check_accepts_table_1_of_the_paper() {
+    let output = tidegate(&["check", &example("table1.toml")]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).ends_with("3 policies between lan and wan, nothing wrong\n"));
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn check_refuses_a_wrong_file_with_2_and_points_at_the_place() {
+    let folder = Folder::new("wrong");
+    let file = folder.file("wrong.toml", &GOOD.replace("wan =", "wann ="));
+    let output = tidegate(&["check", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("wrong.toml:3:1\n"), "{output:?}");
+    assert!(output.stdout.is_empty());
+    let output = tidegate(&["check", "--json", &file]);
+    let data = json(&output);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!((&data["schema_version"], &data["ok"]), (&Value::from(1), &Value::from(false)));
+    let codes: Vec<_> =
+        data["findings"].as_array().unwrap().iter().map(|it| it["code"].clone()).collect();
+    assert_eq!(codes, ["TG0003", "TG0002"]);
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_text_is_an_error_of_its_own() {
+    let folder = Folder::new("missing");
+    fs::write(folder.path("binary.toml"), [0xff, 0xfe, 0x00]).unwrap();
+    for name in ["missing.toml", "binary.toml"] {
+        let output = tidegate(&["check", "--json", &folder.path(name)]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(json(&output)["error"]["code"], "TG0101");
+        assert!(stderr(&output).contains("TG0101"));
+    }
+}
+
+#[test]
+fn run_and_check_miss_the_interfaces_of_another_host() {
+    let folder = Folder::new("host");
+    let file = folder.file("host.toml", GOOD);
+    let socket = folder.path("socket");
+    for arguments in [&["check", "--host", &file][..], &["--socket", &socket, "run", &file]] {
+        let output = tidegate(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains("this host has no interface `no-such-lan`"), "{output:?}");
+    }
+    assert!(!Path::new(&socket).exists());
+}
+
+#[test]
+fn init_writes_a_file_that_check_accepts_and_never_overwrites_one() {
+    let folder = Folder::new("init");
+    let file = folder.path("new.toml");
+    let ports = ["--lan", "eth1", "--wan", "eth0"];
+    let rates = ["--down", "100 Mbit/s", "--up", "20 Mbit/s", "--yes"];
+    let arguments = [&["init", file.as_str()][..], &ports, &rates].concat();
+    let output = tidegate(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(tidegate(&["check", &file]).status.code(), Some(0));
+    let written = fs::read_to_string(&file).unwrap();
+    // The policy in the comments is right as well.
+    let policy = written.split_once("# [[policy]]").unwrap().1;
+    let policy = format!("[[policy]]{}", policy.replace("\n# ", "\n"));
+    let file_with_policy = folder.file("policy.toml", &format!("{GOOD}{policy}"));
+    let output = tidegate(&["check", &file_with_policy]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+
+    let again = tidegate(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(again.status.code(), Some(2));
+    assert_eq!(json(&again)["error"]["code"], "TG0105");
+    assert_eq!(fs::read_to_string(&file).unwrap(), written);
+}
+
+#[test]
+fn init_asks_nobody_when_nobody_can_answer() {
+    let folder = Folder::new("ask");
+    let file = folder.path("new.toml");
+    let arguments = ["init", &file, "--lan", "eth1", "--wan", "eth0", "--yes", "--json"];
+    let output = tidegate(&arguments);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(json(&output)["error"]["code"], "TG0106");
+    let bad = [&arguments[..], &["--down", "100"]].concat();
+    assert!(stderr(&tidegate(&bad)).contains("`100` has no unit"));
+    assert!(!Path::new(&file).exists());
+}
+
+#[test]
+fn explain_shows_row_3_beating_row_1_for_its_destination() {
+    let packet = ["--src", "128.34.16.4", "--dst", "141.213.8.108"];
+    let table1 = example("table1.toml");
+    let arguments = [&["explain", table1.as_str()][..], &packet].concat();
+    let output = tidegate(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(
+        stdout(&output),
+        "policy  row3
+action  shape: it waits until it conforms to mean 100 kbit/s, peak 300 kbit/s, burst 30 kB
+why     row3 and row1 have the same priority, and row3 is more specific: it pins 64 bits of the \
+header, row1 32
+
+policy  priority  matches
+row3    0         yes
+row2    0         no: src differs
+row1    0         yes
+"
+    );
+    let output = tidegate(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(json(&output)["policy"], "row3");
+}
+
+#[test]
+fn explain_refuses_packets_that_cannot_be() {
+    let table1 = example("table1.toml");
+    let code = |packet: &[&str]| {
+        let output = tidegate(&[&["explain", "--json", table1.as_str()][..], packet].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        json(&output)["error"]["code"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(code(&[]), "TG0206");
+    assert_eq!(code(&["--src", "10.0.0.1", "--dst", "2001:db8::1"]), "TG0206");
+    assert_eq!(code(&["--src", "10.0.0.1", "--protocol", "esp", "--dst-port", "1"]), "TG0206");
+    assert_eq!(code(&["--src", "10.0.0.1", "--direction", "sideways"]), "TG0206");
+}
+
+#[test]
+fn explain_knows_every_code_it_prints() {
+    let output = tidegate(&["explain", "tg0020"]);
+    assert!(stdout(&output).starts_with("TG0020: a burst below the MTU\n"));
+}
+
+#[test]
+fn without_a_gateway_the_live_commands_say_how_to_start_one() {
+    let folder = Folder::new("none");
+    let socket = folder.path("socket");
+    let file = folder.file("good.toml", GOOD);
+    let file = file.as_str();
+    for command in [&["status"][..], &["flows"], &["plan", file], &["apply", file], &["confirm"]] {
+        let output = tidegate(&[&["--socket", socket.as_str(), "--json"][..], command].concat());
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+        let error = &json(&output)["error"];
+        assert_eq!(error["code"], "TG0201");
+        assert!(error["help"].as_str().unwrap().contains("tidegate run FILE"));
+    }
+}
+
+#[test]
+fn doctor_says_what_is_missing_and_what_to_do() {
+    let output = tidegate(&["doctor", "--json", "--lan", "no-such-lan", "--wan", "no-such-wan"]);
+    assert_eq!(output.status.code(), Some(1));
+    let data = json(&output);
+    let findings = data["findings"].as_array().unwrap();
+    let lan = findings.iter().find(|it| it["what"] == "no-such-lan").unwrap();
+    assert_eq!((&lan["health"], lan["remedy"].is_string()), (&Value::from("bad"), true));
+}
+
+#[test]
+fn the_schema_is_json_and_completions_know_the_commands() {
+    let schema: Value = json(&tidegate(&["schema"]));
+    assert_eq!(schema["required"], serde_json::json!(["gateway"]));
+    let completions = stdout(&tidegate(&["completions", "bash"]));
+    for command in ["init", "check", "plan", "run", "apply", "status", "explain", "doctor", "demo"]
+    {
+        assert!(completions.contains(command), "{command}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    assert_eq!(tidegate(&["chekc"]).status.code(), Some(2));
+    assert_eq!(tidegate(&["apply", "x.toml", "--confirm", "60"]).status.code(), Some(2));
+}
+
+#[test]
+fn metrics_are_served_on_loopback_only() {
+    let output = tidegate(&["run", "office.toml", "--metrics", "0.0.0.0:9123"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("not on loopback"));
+}
