@@ -19,3 +19,25 @@ pub use process::{Finished, Process, run};
 pub use testbed::{Host, Testbed, program};
 pub use traffic::{Fetch, Outcome, Server};
 pub use wait::{now, pause, until};
+
+/// Makes a test of each of these functions on each backend: `af_packet::<name>`, `af_xdp::<name>`.
+///
+/// The functions take a test bed and the backend as a policy file names it.
+#[macro_export]
+macro_rules! on_each_backend {
+    ($($name:ident)+) => {
+        mod af_packet {
+            $(#[test]
+            fn $name() {
+                $crate::Testbed::new().iter().for_each(|bed| super::$name(bed, "af-packet"));
+            })+
+        }
+
+        mod af_xdp {
+            $(#[test]
+            fn $name() {
+                $crate::Testbed::new().iter().for_each(|bed| super::$name(bed, "af-xdp"));
+            })+
+        }
+    };
+}

@@ -1,0 +1,157 @@
+//! Aggregates at their rate, fairly shared: real TCP through a live gateway.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tidegate_e2e::{Fetch, Outcome, Server, Testbed, now, on_each_backend, pause};
+
+on_each_backend! {
+    an_aggregate_keeps_its_rate_and_its_flows_share_it
+    weights_are_kept_within_an_aggregate
+    each_direction_has_its_rate
+    the_link_keeps_its_rate_without_a_policy
+    bytes_are_intact_at_full_speed
+}
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Before connections have found their rate, nothing is measured.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// How long is measured.
+const MEASURED: Duration = Duration::from_secs(5);
+
+/// Bits per second that reach `eth0` of the LAN host, as frames, and the bytes each fetch gained.
+fn measure(bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
+    pause(WARM_UP);
+    let gained = || fetches.iter().map(Fetch::bytes).collect::<Vec<_>>();
+    let (start, frames, before) = (now(), bed.lan.received_bytes("eth0"), gained());
+    pause(MEASURED);
+    let bytes = bed.lan.received_bytes("eth0") - frames;
+    let rate = float(bytes) * 8.0 / start.elapsed().as_secs_f64();
+    let each = gained().iter().zip(before).map(|(after, before)| float(after - before)).collect();
+    (rate, each)
+}
+
+#[expect(clippy::as_conversions, reason = "for reports: exact up to 2^53")]
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+/// (sum x)^2 / (n sum x^2): 1 if all are equal.
+fn jain(each: &[f64]) -> f64 {
+    let (sum, squares) =
+        each.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    sum * sum / (squares * each.iter().map(|_| 1.0).sum::<f64>())
+}
+
+fn all_intact(fetches: Vec<Fetch>) {
+    let outcomes: Vec<Outcome> = fetches.into_iter().map(|fetch| fetch.finish(LIMIT)).collect();
+    assert!(outcomes.iter().all(|outcome| outcome.intact), "{outcomes:?}");
+}
+
+fn an_aggregate_keeps_its_rate_and_its_flows_share_it(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(
+        backend,
+        r#"
+[[policy]]
+name = "web"
+match = { src_port = 7000, direction = "down" }
+profile = { mean = "10 Mbit/s", burst = "32 KiB" }
+action = "shape"
+allocation = "logical-partitions"
+"#,
+    );
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let addresses = [bed.wan.v4, bed.wan.v6, bed.wan.v4, bed.wan.v6];
+    let fetch = |address: IpAddr| server.fetch(address, &bed.lan, &["--time", "9 s"]);
+    let fetches: Vec<Fetch> = addresses.into_iter().map(fetch).collect();
+    let (rate, each) = measure(bed, &fetches);
+    assert!((rate / 10e6 - 1.0).abs() < 0.02, "{rate} bit/s, {}", gateway.status());
+    assert!(jain(&each) >= 0.98, "{each:?}, {}", gateway.status());
+    all_intact(fetches);
+}
+
+fn weights_are_kept_within_an_aggregate(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(
+        backend,
+        r#"
+[[policy]]
+name = "weighted"
+match = { direction = "down" }
+profile = { mean = "10 Mbit/s", burst = "64 KiB" }
+action = "shape"
+allocation = "logical-partitions"
+weights = [{ match = { src_port = 7001 }, weight = 3 }]
+"#,
+    );
+    let (one, three) =
+        (Server::start(&bed.wan, 7000, "reno"), Server::start(&bed.wan, 7001, "reno"));
+    let fetch = |server: &Server| server.fetch(bed.wan.v4, &bed.lan, &["--time", "9 s"]);
+    let fetches = vec![fetch(&one), fetch(&three)];
+    let (_, each) = measure(bed, &fetches);
+    let ratio = each[1] / each[0];
+    assert!((ratio / 3.0 - 1.0).abs() < 0.1, "{each:?}, {}", gateway.status());
+    all_intact(fetches);
+}
+
+fn each_direction_has_its_rate(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(
+        backend,
+        r#"
+[[policy]]
+name = "both-ways"
+profile = { mean = "8 Mbit/s", burst = "32 KiB" }
+action = "shape"
+"#,
+    );
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let words = ["--time", "9 s"];
+    let down = server.fetch(bed.wan.v4, &bed.lan, &words);
+    let up = server.fetch(
+        bed.wan.v6,
+        &bed.lan,
+        &[&words[..], &["--upload", "--congestion", "reno"]].concat(),
+    );
+    pause(WARM_UP);
+    let bytes = || (bed.lan.received_bytes("eth0"), bed.wan.received_bytes("eth0"));
+    let (start, before) = (now(), bytes());
+    pause(MEASURED);
+    let after = bytes();
+    let seconds = start.elapsed().as_secs_f64();
+    for gained in [after.0 - before.0, after.1 - before.1] {
+        let rate = float(gained) * 8.0 / seconds;
+        assert!((rate / 8e6 - 1.0).abs() < 0.02, "{rate} bit/s, {}", gateway.status());
+    }
+    all_intact(vec![down, up]);
+}
+
+fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, "rate = { down = \"12 Mbit/s\" }\n");
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let fetch = || server.fetch(bed.wan.v4, &bed.lan, &["--time", "9 s"]);
+    let fetches = vec![fetch(), fetch()];
+    let (rate, each) = measure(bed, &fetches);
+    assert!((rate / 12e6 - 1.0).abs() < 0.02, "{rate} bit/s, {}", gateway.status());
+    assert!(jain(&each) >= 0.95, "{each:?}, {}", gateway.status());
+    all_intact(fetches);
+}
+
+fn bytes_are_intact_at_full_speed(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(
+        backend,
+        r#"
+[[policy]]
+name = "counted"
+action = "pass"
+"#,
+    );
+    let server = Server::start(&bed.wan, 7000, "reno");
+    for (address, way) in [(bed.wan.v4, &[][..]), (bed.wan.v6, &["--upload"])] {
+        let words = [&["--bytes", "50 MB"], way].concat();
+        let outcome = server.fetch(address, &bed.lan, &words).finish(LIMIT);
+        assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+    }
+    let counted = &gateway.status()["aggregates"];
+    assert!(counted.as_array().is_some_and(|rows| rows.len() == 2), "{counted}");
+}

@@ -1,0 +1,92 @@
+//! The link outlives the gateway: killed, hung, stopped, restarted, under load.
+
+use std::time::Duration;
+
+use tidegate_e2e::{Fetch, Gateway, Server, Testbed, now, on_each_backend, pause};
+
+on_each_backend! {
+    a_transfer_goes_on_when_the_gateway_is_killed
+    a_transfer_goes_on_when_the_gateway_hangs
+    a_transfer_goes_on_across_a_restart
+    a_gateway_that_is_told_to_stop_leaves_the_link_passing
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Within this a transfer must have gone on.
+const GOES_ON: Duration = Duration::from_secs(1);
+
+const SHAPED: &str = r#"
+[[policy]]
+name = "all"
+match = { direction = "down" }
+profile = { mean = "20 Mbit/s", burst = "64 KiB" }
+action = "shape"
+"#;
+
+/// A gateway under load: its transfer has just moved a megabyte.
+fn loaded<'a>(
+    bed: &'a Testbed,
+    backend: &str,
+    server: &Server,
+    bytes: &str,
+) -> (Gateway<'a>, Fetch) {
+    let gateway = bed.gateway(backend, SHAPED);
+    assert_eq!(gateway.status()["ports"]["fail_to_wire"], true, "{}", gateway.said());
+    let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--bytes", bytes]);
+    fetch.moves_on(1_000_000, LIMIT);
+    (gateway, fetch)
+}
+
+fn intact(fetch: Fetch, gateway: &Gateway<'_>) {
+    let outcome = fetch.finish(LIMIT);
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+}
+
+fn a_transfer_goes_on_when_the_gateway_is_killed(bed: &Testbed, backend: &str) {
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let (mut gateway, fetch) = loaded(bed, backend, &server, "200 MB");
+    gateway.crash();
+    fetch.moves_on(1, GOES_ON);
+    intact(fetch, &gateway);
+    let again = server.fetch(bed.wan.v6, &bed.lan, &["--bytes", "1 MB"]);
+    intact(again, &gateway);
+}
+
+fn a_transfer_goes_on_when_the_gateway_hangs(bed: &Testbed, backend: &str) {
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let (gateway, fetch) = loaded(bed, backend, &server, "200 MB");
+    gateway.signal("STOP");
+    fetch.moves_on(1, GOES_ON);
+    pause(Duration::from_secs(1));
+    gateway.signal("CONT");
+    intact(fetch, &gateway);
+    assert!(gateway.status()["hangs"].as_u64() >= Some(1), "{}", gateway.status());
+    // It holds its rate again: 5 MB at 20 Mbit/s take two seconds.
+    let start = now();
+    intact(server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "5 MB"]), &gateway);
+    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.said());
+}
+
+fn a_transfer_goes_on_across_a_restart(bed: &Testbed, backend: &str) {
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let (mut gateway, fetch) = loaded(bed, backend, &server, "30 MB");
+    gateway.crash();
+    gateway.start_again();
+    fetch.moves_on(1, GOES_ON);
+    gateway.stop();
+    gateway.start_again();
+    fetch.moves_on(1, GOES_ON);
+    intact(fetch, &gateway);
+    let start = now();
+    intact(server.fetch(bed.wan.v6, &bed.lan, &["--bytes", "5 MB"]), &gateway);
+    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.said());
+}
+
+fn a_gateway_that_is_told_to_stop_leaves_the_link_passing(bed: &Testbed, backend: &str) {
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let (mut gateway, fetch) = loaded(bed, backend, &server, "200 MB");
+    gateway.stop();
+    fetch.moves_on(1, GOES_ON);
+    intact(fetch, &gateway);
+}

@@ -1,0 +1,50 @@
+//! Policies change under traffic, without a packet lost and without a gap.
+
+use std::time::Duration;
+
+use tidegate_e2e::{Server, Testbed, on_each_backend};
+
+on_each_backend! {
+    a_policy_swap_under_load_causes_no_retransmission
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn policy(rate: &str, allocation: &str, queue: &str) -> String {
+    format!(
+        r#"
+[[policy]]
+name = "all"
+match = {{ direction = "down" }}
+profile = {{ mean = "{rate}", burst = "64 KiB" }}
+action = "shape"
+allocation = "{allocation}"
+queue = "{queue}"
+"#
+    )
+}
+
+fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &str) {
+    // With this window no queue is ever full: whatever is retransmitted, a swap is the cause.
+    bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
+    let gateway = bed.gateway(backend, &policy("20 Mbit/s", "logical-partitions", "per-flow"));
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "20 MB"]);
+    fetch.moves_on(1_000_000, LIMIT);
+    let before = bed.wan.tcp_counter("RetransSegs");
+    let swaps = [
+        policy("10 Mbit/s", "fcfs", "drop-tail"),
+        policy("30 Mbit/s", "drr", "per-flow"),
+        String::new(),
+        policy("20 Mbit/s", "sequential", "drop-tail").replace("\"all\"", "\"other\""),
+        policy("20 Mbit/s", "logical-partitions", "per-flow"),
+    ];
+    for (generation, next) in (2..).zip(&swaps) {
+        gateway.apply(backend, next);
+        assert_eq!(gateway.status()["generation"], generation, "{}", gateway.status());
+        fetch.moves_on(1_000_000, LIMIT);
+    }
+    let outcome = fetch.finish(LIMIT);
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+    assert_eq!(bed.wan.tcp_counter("RetransSegs"), before, "{}", gateway.status());
+}
