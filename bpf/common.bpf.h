@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Is the gateway alive? And the count of frames that went straight across. */
+
+#ifndef TIDEGATE_COMMON_BPF_H
+#define TIDEGATE_COMMON_BPF_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "wire.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct life);
+} life SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BYPASS_REASONS);
+	__type(key, __u32);
+	__type(value, __u64);
+} bypassed SEC(".maps");
+
+enum { GATEWAY_ALIVE = -1 };
+
+/* GATEWAY_ALIVE, or why frames are to go straight across. */
+static __always_inline int bypass_reason(void)
+{
+	const __u32 only = 0;
+	const struct life *gateway = bpf_map_lookup_elem(&life, &only);
+
+	if (!gateway || gateway->alive_until == TOLD_TO_PASS)
+		return BYPASS_TOLD;
+	if (bpf_ktime_get_ns() >= gateway->alive_until)
+		return BYPASS_SILENT;
+	return GATEWAY_ALIVE;
+}
+
+static __always_inline void count_bypassed(__u32 reason)
+{
+	__u64 *count = bpf_map_lookup_elem(&bypassed, &reason);
+
+	if (count)
+		*count += 1;
+}
+
+#endif
