@@ -184,7 +184,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         loop {
             let now = clock.now();
             let turn = send_due(&mut self.machine, &mut self.ports, now);
-            if self.machine.pool().in_use() == 0 || now >= deadline {
+            let receiving: u32 = self.ports.iter().map(|port| port.receiving()).sum();
+            if self.machine.pool().in_use() <= receiving || now >= deadline {
                 return;
             }
             let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait));

@@ -27,6 +27,11 @@ pub trait Port {
         false
     }
 
+    /// Packets of the pool it keeps for frames to come.
+    fn receiving(&self) -> u32 {
+        0
+    }
+
     /// Throws away what arrived and was not yet received, as stale; says how much that was.
     fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64;
 
