@@ -3,12 +3,15 @@
 //! The only crate with `unsafe` code.
 
 mod af_packet;
+pub mod af_xdp;
 mod bare;
 mod clock;
 mod driver;
+pub mod fail_to_wire;
 mod frame;
 mod inbox;
 mod interface;
+mod mapping;
 mod memory;
 mod offload;
 mod port;
@@ -18,9 +21,11 @@ mod turn;
 mod vnet;
 
 pub use af_packet::AfPacket;
+pub use af_xdp::AfXdp;
 pub use bare::Bare;
 pub use clock::{Clock, Monotonic};
 pub use driver::{Driver, Heartbeat, Options};
+pub use fail_to_wire::FailToWire;
 pub use inbox::{Inbox, Live, Remote, Stopped, inbox};
 pub use interface::{Interface, InterfaceError};
 pub use memory::{Frame, PacketMemory};

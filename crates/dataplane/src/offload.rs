@@ -98,6 +98,16 @@ impl Interface {
         self.driver().is_ok_and(|driver| driver == "veth")
     }
 
+    /// Queues it receives on; one if its driver does not say.
+    #[must_use]
+    pub fn receive_queues(&self) -> u32 {
+        let mut channels = Channels { command: 0x3c, ..Channels::default() };
+        match self.ethtool("read the queues of", &mut channels) {
+            Ok(()) => (channels.receive + channels.combined).max(1),
+            Err(_) => 1,
+        }
+    }
+
     fn value(&self, command: u32, doing: &'static str, data: u32) -> Result<u32, InterfaceError> {
         let mut value = Value { command, data };
         self.ethtool(doing, &mut value)?;
@@ -116,6 +126,7 @@ impl Interface {
 trait Request {}
 impl Request for Value {}
 impl Request for DriverInfo {}
+impl Request for Channels {}
 
 /// `struct ethtool_value`.
 #[repr(C)]
@@ -133,3 +144,15 @@ struct DriverInfo {
 }
 
 const _: () = assert!(size_of::<DriverInfo>() == 196);
+
+/// `struct ethtool_channels`: the most there can be, then what there is.
+#[derive(Default)]
+#[repr(C)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}

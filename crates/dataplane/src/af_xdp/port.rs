@@ -1,0 +1,252 @@
+//! A port on AF_XDP sockets, one for each receive queue of its interface.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use tidegate_core::{PacketId, PacketPool, Reason, Time};
+use tidegate_wire::complete_checksum;
+
+use super::ring::Consumer;
+use super::socket::{Copying, Socket};
+use crate::frame;
+use crate::interface::check;
+use crate::memory::{Frame, PacketMemory};
+use crate::port::{Port, PortCounters};
+use crate::vnet::VnetHeader;
+
+/// A port on AF_XDP sockets.
+///
+/// Frames are received on every queue, in the order of the queue, and all sent on the first, in the
+/// order they are handed over: what a scheduler put in order stays so.
+#[derive(Debug)]
+pub struct AfXdp {
+    /// By receive queue; never empty. The first one sends.
+    sockets: Vec<Socket>,
+    /// All of them to poll for, where there are several.
+    any: Option<OwnedFd>,
+    memory: PacketMemory,
+    chunks: Chunks,
+    /// Frames may come whose checksum was left to the hardware, and nothing says of which.
+    unfinished: bool,
+    /// The queue whose turn it is.
+    turn: usize,
+    /// Buffers the kernel has, to receive into.
+    receiving: u32,
+    counters: PortCounters,
+}
+
+impl AfXdp {
+    /// `unfinished` says that the other end may leave checksums to the hardware.
+    pub(super) fn new(
+        sockets: Vec<Socket>,
+        memory: PacketMemory,
+        unfinished: bool,
+    ) -> io::Result<Self> {
+        let any = if sockets.len() > 1 { Some(poll_any(&sockets)?) } else { None };
+        let chunks = Chunks::of(&memory);
+        Ok(Self {
+            sockets,
+            any,
+            memory,
+            chunks,
+            unfinished,
+            turn: 0,
+            receiving: 0,
+            counters: PortCounters::default(),
+        })
+    }
+
+    /// How frames get between the interface and the memory.
+    #[must_use]
+    pub fn copying(&self) -> Copying {
+        self.sockets[0].copying()
+    }
+
+    /// The socket of each receive queue, in their order.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = &impl AsFd> {
+        self.sockets.iter()
+    }
+
+    /// Lends free buffers to the kernel, to receive into.
+    pub(super) fn refill(&mut self, pool: &mut PacketPool) {
+        for socket in &mut self.sockets {
+            while socket.fill.room() > 0
+                && let Some(packet) = pool.reserve()
+            {
+                socket.fill.push(self.chunks.address(pool.lend(packet), 0));
+                self.receiving += 1;
+            }
+            socket.fill.publish();
+            if socket.fill.needs_wakeup() {
+                socket.kick_rx();
+            }
+        }
+    }
+
+    /// The next frame of any queue, and the packet whose buffer it is in.
+    fn arrival(&mut self, pool: &PacketPool) -> Option<(PacketId, libc::xdp_desc)> {
+        let queues = self.sockets.len();
+        for _ in 0..queues {
+            let socket = &mut self.sockets[self.turn];
+            self.turn = (self.turn + 1) % queues;
+            while let Some(arrived) = socket.rx.pop() {
+                if let Some(packet) = self.chunks.packet(pool, arrived.addr) {
+                    self.receiving -= 1;
+                    return Some((packet, arrived));
+                }
+                self.counters.receive_errors += 1;
+            }
+            socket.rx.release();
+        }
+        None
+    }
+
+    /// Sends until the ring is empty or the interface takes no more for now.
+    ///
+    /// The kernel takes 32 frames a system call in copy mode unless told otherwise.
+    fn transmit(&mut self, pool: &mut PacketPool) {
+        let Some(socket) = self.sockets.first_mut() else { return };
+        let Some(tx) = &socket.tx else { return };
+        tx.publish();
+        let mut pending = tx.pending();
+        while pending > 0 && tx.needs_wakeup() {
+            if let Err(error) = socket.kick_tx()
+                && error.raw_os_error() != Some(libc::EAGAIN)
+            {
+                self.counters.send_errors += 1;
+            }
+            reap(&mut socket.completion, self.chunks, pool);
+            let before = std::mem::replace(&mut pending, tx.pending());
+            if pending == before {
+                break;
+            }
+        }
+        reap(&mut socket.completion, self.chunks, pool);
+    }
+}
+
+impl Port for AfXdp {
+    fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
+        let (packet, arrived) = self.arrival(pool)?;
+        let offset = self.chunks.offset(arrived.addr);
+        self.memory.set_frame(&packet, Frame { offset, vnet: VnetHeader::default() });
+        frame::arrive(&self.memory, pool, &packet, arrived.len, now, &mut self.counters);
+        if self.unfinished {
+            let frame = &mut self.memory.bytes_mut(&packet, arrived.len);
+            complete_checksum(frame, &pool[&packet]);
+        }
+        Some(packet)
+    }
+
+    fn can_send(&self) -> bool {
+        self.sockets[0].tx.as_ref().is_some_and(|tx| tx.room() > 0)
+    }
+
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        if !self.can_send() {
+            self.transmit(pool);
+        }
+        if !self.can_send() {
+            self.counters.drops.count(Reason::Refused);
+            return pool.release(packet);
+        }
+        frame::write_back(&self.memory, pool, &packet);
+        let (len, offset) = (pool[&packet].len, self.memory.frame(&packet).offset);
+        let addr = self.chunks.address(pool.lend(packet), offset);
+        if let Some(tx) = &mut self.sockets[0].tx {
+            tx.push(libc::xdp_desc { addr, len, options: 0 });
+        }
+        self.counters.sent += 1;
+        self.counters.sent_bytes += u64::from(len);
+    }
+
+    fn flush(&mut self, pool: &mut PacketPool) {
+        self.transmit(pool);
+        self.sockets.iter().for_each(|socket| socket.rx.release());
+        self.refill(pool);
+    }
+
+    fn unsent(&self) -> bool {
+        self.sockets[0].tx.as_ref().is_some_and(|tx| tx.needs_wakeup() && tx.pending() > 0)
+    }
+
+    fn receiving(&self) -> u32 {
+        self.receiving
+    }
+
+    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64 {
+        let mut dropped = 0;
+        while let Some((packet, _)) = self.arrival(pool) {
+            pool.release(packet);
+            self.counters.drops.count(Reason::Stale);
+            dropped += 1;
+        }
+        dropped
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.any.as_ref().map_or_else(|| self.sockets[0].as_fd(), AsFd::as_fd))
+    }
+
+    fn counters(&self) -> PortCounters {
+        let ring_overflows = self.sockets.iter().map(Socket::overflows).sum();
+        PortCounters { ring_overflows, ..self.counters }
+    }
+}
+
+/// How the kernel tells buffers: by the address of a byte in them, from where the first begins.
+#[derive(Clone, Copy, Debug)]
+struct Chunks {
+    /// Binary logarithm of the size of one.
+    shift: u32,
+    count: u32,
+}
+
+impl Chunks {
+    fn of(memory: &PacketMemory) -> Self {
+        let count = u32::try_from(memory.buffers()).unwrap_or(u32::MAX);
+        Self { shift: memory.size().trailing_zeros(), count }
+    }
+
+    fn address(self, number: u32, offset: u32) -> u64 {
+        (u64::from(number) << self.shift) + u64::from(offset)
+    }
+
+    fn offset(self, address: u64) -> u32 {
+        u32::try_from(address & ((1 << self.shift) - 1)).unwrap_or(0)
+    }
+
+    /// The packet that was lent with the buffer `address` is in.
+    fn packet(self, pool: &PacketPool, address: u64) -> Option<PacketId> {
+        let number = u32::try_from(address >> self.shift).ok()?;
+        if number < self.count { pool.take_back(number) } else { None }
+    }
+}
+
+/// Frees the buffers of what has been sent.
+fn reap(completion: &mut Consumer<u64>, chunks: Chunks, pool: &mut PacketPool) {
+    while let Some(sent) = completion.pop() {
+        if let Some(packet) = chunks.packet(pool, sent) {
+            pool.release(packet);
+        }
+    }
+    completion.release();
+}
+
+/// Something to poll that is ready when any of `sockets` is.
+fn poll_any(sockets: &[Socket]) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    let any = unsafe { OwnedFd::from_raw_fd(fd) };
+    for socket in sockets {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: 0 };
+        let socket = socket.as_fd().as_raw_fd();
+        // SAFETY: `event` is a whole event, read during the call only.
+        let added = unsafe {
+            libc::epoll_ctl(any.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, &raw mut event)
+        };
+        check(added)?;
+    }
+    Ok(any)
+}

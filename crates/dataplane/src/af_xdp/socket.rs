@@ -1,0 +1,230 @@
+//! An AF_XDP socket of one receive queue: system calls, and nothing that decides.
+//!
+//! Source: Linux `Documentation/networking/af_xdp.rst`, `include/uapi/linux/if_xdp.h`.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::rc::Rc;
+
+use super::ring::{Consumer, Producer, Ring};
+use crate::interface::{check, open};
+use crate::mapping::Mapping;
+use crate::memory::{PacketMemory, index};
+
+/// Most frames the kernel sends in one system call, where it lets us choose (Linux 6.17).
+const TX_BUDGET: u32 = 1_024;
+
+/// Not in `libc` yet.
+const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+
+/// Bytes the kernel may hold for us on the way out; the default is about 100 frames.
+const SEND_BUFFER: libc::c_int = 1 << 24;
+
+/// A bound socket and its rings, over the memory all sockets of a machine share.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    /// What arrived.
+    pub(super) rx: Consumer<libc::xdp_desc>,
+    /// What to send, on the one queue of a port that sends.
+    pub(super) tx: Option<Producer<libc::xdp_desc>>,
+    /// Buffers to receive into, by their address.
+    pub(super) fill: Producer<u64>,
+    /// Buffers that have been sent.
+    pub(super) completion: Consumer<u64>,
+}
+
+/// How frames get between the interface and the memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Copying {
+    /// The interface reads and writes the memory itself.
+    ZeroCopy,
+    /// The kernel copies.
+    Copy,
+}
+
+/// Which memory a socket uses.
+#[derive(Clone, Copy)]
+pub(super) enum Umem<'a> {
+    /// This one, which it registers.
+    Register(&'a PacketMemory, Copying),
+    /// That of another socket.
+    Share(BorrowedFd<'a>),
+}
+
+/// Where a socket belongs, and how much its rings hold.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) interface: u32,
+    pub(super) queue: u32,
+    pub(super) ring: u32,
+    pub(super) sends: bool,
+}
+
+impl Socket {
+    /// A socket bound to its queue. Frames reach it once an XDP program sends them here.
+    pub(super) fn bind(place: Place, umem: Umem<'_>) -> io::Result<Self> {
+        let fd = open(libc::AF_XDP, libc::SOCK_RAW, 0)?;
+        if let Umem::Register(memory, _) = umem {
+            register(fd.as_fd(), memory)?;
+        }
+        let size = place.ring;
+        set(fd.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, &size)?;
+        set(fd.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &size)?;
+        set(fd.as_fd(), libc::SOL_XDP, libc::XDP_RX_RING, &size)?;
+        if place.sends {
+            set(fd.as_fd(), libc::SOL_XDP, libc::XDP_TX_RING, &size)?;
+        }
+        let at = offsets(fd.as_fd())?;
+        let rx = ring(fd.as_fd(), libc::XDP_PGOFF_RX_RING, &at.rx, size)?;
+        let tx = ring(fd.as_fd(), libc::XDP_PGOFF_TX_RING, &at.tx, size);
+        let fill = ring(fd.as_fd(), page(libc::XDP_UMEM_PGOFF_FILL_RING)?, &at.fr, size)?;
+        let done = ring(fd.as_fd(), page(libc::XDP_UMEM_PGOFF_COMPLETION_RING)?, &at.cr, size)?;
+        // Neither is needed: without them more system calls are.
+        let _ = set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
+        let _ = set(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &TX_BUDGET);
+        bind(fd.as_fd(), place, umem)?;
+        Ok(Self {
+            rx: Consumer::new(rx),
+            tx: if place.sends { Some(Producer::new(tx?)) } else { None },
+            fill: Producer::new(fill),
+            completion: Consumer::new(done),
+            fd,
+        })
+    }
+
+    /// Asks the kernel to send what is in the ring; it may take some and ask to be asked again.
+    pub(super) fn kick_tx(&self) -> io::Result<()> {
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: sends no bytes from here, so the null pointers are not followed.
+        let sent = unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Tells an interface that ran out of buffers that there are some again.
+    pub(super) fn kick_rx(&self) {
+        let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
+        // SAFETY: receives no bytes here, so the null pointers are not followed.
+        unsafe {
+            libc::recvfrom(fd, ptr::null_mut(), 0, flags, ptr::null_mut(), ptr::null_mut());
+        }
+    }
+
+    /// Whether the interface reads and writes the memory itself.
+    pub(super) fn copying(&self) -> Copying {
+        let mut options = libc::xdp_options { flags: 0 };
+        match get(self.fd.as_fd(), libc::XDP_OPTIONS, &mut options) {
+            Ok(()) if options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0 => Copying::ZeroCopy,
+            _ => Copying::Copy,
+        }
+    }
+
+    /// Frames the kernel had for this socket and had to drop.
+    pub(super) fn overflows(&self) -> u64 {
+        let mut seen = libc::xdp_statistics {
+            rx_dropped: 0,
+            rx_invalid_descs: 0,
+            tx_invalid_descs: 0,
+            rx_ring_full: 0,
+            rx_fill_ring_empty_descs: 0,
+            tx_ring_empty_descs: 0,
+        };
+        match get(self.fd.as_fd(), libc::XDP_STATISTICS, &mut seen) {
+            Ok(()) => seen.rx_dropped + seen.rx_ring_full,
+            Err(_) => 0,
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn register(fd: BorrowedFd<'_>, memory: &PacketMemory) -> io::Result<()> {
+    let number = |n: usize| u64::try_from(n).map_err(io::Error::other);
+    let umem = libc::xdp_umem_reg {
+        addr: number(memory.base().as_ptr().expose_provenance())?,
+        len: number(memory.buffers() * memory.size())?,
+        chunk_size: u32::try_from(memory.size()).map_err(io::Error::other)?,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem)
+}
+
+fn bind(fd: BorrowedFd<'_>, place: Place, umem: Umem<'_>) -> io::Result<()> {
+    let (flags, shared) = match umem {
+        // Neither flag: zero-copy if the driver can, else copying.
+        Umem::Register(_, Copying::ZeroCopy) => (libc::XDP_USE_NEED_WAKEUP, 0),
+        Umem::Register(_, Copying::Copy) => (libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY, 0),
+        Umem::Share(other) => (libc::XDP_SHARED_UMEM, other.as_raw_fd().unsigned_abs()),
+    };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: u16::try_from(libc::AF_XDP).map_err(io::Error::other)?,
+        sxdp_flags: flags,
+        sxdp_ifindex: place.interface,
+        sxdp_queue_id: place.queue,
+        sxdp_shared_umem_fd: shared,
+    };
+    // SAFETY: `address` is a whole address of the family it names.
+    let bound = unsafe {
+        libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len_of::<libc::sockaddr_xdp>())
+    };
+    check(bound).map(drop)
+}
+
+/// Maps one ring of `size` entries; `entry` says of what.
+fn ring<T: Copy>(
+    fd: BorrowedFd<'_>,
+    page: libc::off_t,
+    offsets: &libc::xdp_ring_offset,
+    size: u32,
+) -> io::Result<Ring<T>> {
+    let start = usize::try_from(offsets.desc).map_err(io::Error::other)?;
+    let mapping = Mapping::of(fd, page, start + index(size) * size_of::<T>())?;
+    Ring::new(Rc::new(mapping), offsets, size)
+}
+
+fn page(offset: libc::c_ulonglong) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(offset).map_err(io::Error::other)
+}
+
+fn offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
+    const NONE: libc::xdp_ring_offset =
+        libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
+    let mut offsets = libc::xdp_mmap_offsets { rx: NONE, tx: NONE, fr: NONE, cr: NONE };
+    get(fd, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+    Ok(offsets)
+}
+
+/// Plain data the kernel knows by the name of an option.
+trait Plain {}
+impl Plain for u32 {}
+impl Plain for libc::c_int {}
+impl Plain for libc::xdp_umem_reg {}
+impl Plain for libc::xdp_mmap_offsets {}
+impl Plain for libc::xdp_options {}
+impl Plain for libc::xdp_statistics {}
+
+fn set<T: Plain>(fd: BorrowedFd<'_>, level: i32, option: i32, value: &T) -> io::Result<()> {
+    let (fd, value) = (fd.as_raw_fd(), (&raw const *value).cast());
+    // SAFETY: `value` points to a whole, plain T, and the kernel is told its length.
+    check(unsafe { libc::setsockopt(fd, level, option, value, len_of::<T>()) }).map(drop)
+}
+
+fn get<T: Plain>(fd: BorrowedFd<'_>, option: i32, value: &mut T) -> io::Result<()> {
+    let (mut len, value) = (len_of::<T>(), (&raw mut *value).cast());
+    // SAFETY: `value` points to a whole, plain T; the kernel writes at most its length, and any bits
+    // make a T.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, value, &raw mut len) })
+        .map(drop)
+}
+
+#[expect(clippy::as_conversions, reason = "a C structure of a few bytes; `try_from` is not const")]
+const fn len_of<T>() -> libc::socklen_t {
+    size_of::<T>() as libc::socklen_t
+}

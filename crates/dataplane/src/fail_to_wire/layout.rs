@@ -1,0 +1,76 @@
+//! What the programs and the gateway agree on: `bpf/wire.h`, in Rust.
+
+/// Most receive queues of one interface.
+pub(crate) const MAX_QUEUES: u32 = 64;
+
+/// What the gateway's word of life is when frames are to go straight across.
+pub(super) const TOLD_TO_PASS: u64 = 0;
+
+/// Frames of one port that went straight across since its wire was first laid, by reason.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Bypassed {
+    /// The gateway said so, as it does while it starts and ends and with nothing to manage.
+    pub told: u64,
+    /// There was no sign of life from the gateway in time.
+    pub silent: u64,
+    /// The gateway has no socket for the receive queue, or has gone.
+    pub no_socket: u64,
+}
+
+impl Bypassed {
+    /// Reasons there are.
+    pub(super) const REASONS: u32 = 3;
+
+    /// The count whose index in the map is `reason`.
+    pub(super) const fn of(&mut self, reason: u32) -> Option<&mut u64> {
+        match reason {
+            0 => Some(&mut self.told),
+            1 => Some(&mut self.silent),
+            2 => Some(&mut self.no_socket),
+            _ => None,
+        }
+    }
+
+    /// Frames that went straight across for any reason.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.told + self.silent + self.no_socket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_says_the_same() {
+        let header = include_str!("../../../../bpf/wire.h");
+        let numbers: Vec<(&str, u64)> = header
+            .lines()
+            .filter_map(|line| line.strip_prefix("#define "))
+            .filter_map(|define| {
+                let mut words = define.split_whitespace();
+                Some((words.next()?, words.next()?.parse().ok()?))
+            })
+            .collect();
+        assert_eq!(
+            numbers,
+            [
+                ("MAX_QUEUES", u64::from(MAX_QUEUES)),
+                ("TOLD_TO_PASS", TOLD_TO_PASS),
+                ("BYPASS_TOLD", 0),
+                ("BYPASS_SILENT", 1),
+                ("BYPASS_NO_SOCKET", 2),
+                ("BYPASS_REASONS", u64::from(Bypassed::REASONS)),
+            ]
+        );
+    }
+
+    #[test]
+    fn every_reason_has_a_count_of_its_own() {
+        let mut bypassed = Bypassed::default();
+        (0..Bypassed::REASONS).for_each(|reason| *bypassed.of(reason).unwrap() += 1);
+        assert_eq!(bypassed, Bypassed { told: 1, silent: 1, no_socket: 1 });
+        assert!(bypassed.of(Bypassed::REASONS).is_none() && bypassed.total() == 3);
+    }
+}

@@ -1,0 +1,206 @@
+//! The BPF programs of one port: loading, and putting them in the place of what is there.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use aya::maps::{DevMap, Map, MapData, PerCpuArray, XskMap};
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
+use aya::programs::xdp::XdpLink;
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+
+use super::layout::Bypassed;
+use super::life::Life;
+use super::pins::{Pin, Pins};
+use super::{Mode, WireError, os_error};
+use crate::interface::Interface;
+
+static WIRE: &[u8] = include_bytes_aligned!("../../../../bpf/wire.bpf.o");
+static SWALLOW: &[u8] = include_bytes_aligned!("../../../../bpf/swallow.bpf.o");
+
+/// A loaded object with the maps both programs have.
+pub(super) struct Object {
+    object: Ebpf,
+    program: &'static str,
+    pub(super) life: Life,
+    pub(super) bypassed: PerCpuArray<MapData, u64>,
+}
+
+impl Object {
+    /// The XDP program. Its counts go on from those pinned at `counts`.
+    pub(super) fn wire(counts: &Path) -> Result<Self, WireError> {
+        forget_if_unlike(counts);
+        let mut loader = EbpfLoader::new();
+        loader.btf(None).map_pin_path("bypassed", counts);
+        let mut object = loader.load(WIRE)?;
+        program::<Xdp>(&mut object, "wire")?.load()?;
+        Self::of(object, "wire")
+    }
+
+    /// The tc program that sends frames across to `peer`. Its counts go on from those pinned at
+    /// `counts`, if anywhere.
+    pub(super) fn swallow(peer: &Interface, counts: Option<&Path>) -> Result<Self, WireError> {
+        let index = peer.index();
+        let mut loader = EbpfLoader::new();
+        loader.btf(None).override_global("peer", &index, true);
+        if let Some(counts) = counts {
+            forget_if_unlike(counts);
+            loader.map_pin_path("bypassed", counts);
+        }
+        let mut object = loader.load(SWALLOW)?;
+        program::<SchedClassifier>(&mut object, "swallow")?.load()?;
+        Self::of(object, "swallow")
+    }
+
+    /// A program that is loaded holds the maps it uses; before that, whoever takes one holds it.
+    fn of(mut object: Ebpf, program: &'static str) -> Result<Self, WireError> {
+        let Some(Map::Array(life)) = object.take_map("life") else { return Err(WireError::Object) };
+        let life = Life::of(&life).map_err(|source| WireError::Kernel { source: source.into() })?;
+        let bypassed = PerCpuArray::try_from(take(&mut object, "bypassed")?)?;
+        Ok(Self { object, program, life, bypassed })
+    }
+
+    /// Sends what arrives on receive queue `n` to the `n`-th of `sockets`.
+    pub(super) fn set_sockets<'f>(
+        &mut self,
+        sockets: impl Iterator<Item = BorrowedFd<'f>>,
+    ) -> Result<(), WireError> {
+        let mut map = XskMap::try_from(take(&mut self.object, "sockets")?)?;
+        for (queue, socket) in (0..).zip(sockets) {
+            use std::os::fd::AsRawFd;
+            map.set(queue, socket.as_raw_fd(), 0)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the XDP program itself send frames across to `peer`.
+    pub(super) fn set_peer(&mut self, peer: &Interface) -> Result<(), WireError> {
+        let mut map = DevMap::try_from(take(&mut self.object, "peer")?)?;
+        map.set(0, peer.index(), None, 0)
+            .map_err(|source| WireError::Kernel { source: Box::new(source) })
+    }
+
+    /// Puts the XDP program on `interface`.
+    pub(super) fn attach_xdp(
+        &mut self,
+        interface: &Interface,
+        mode: Mode,
+        pins: &Pins,
+    ) -> Result<Attached, WireError> {
+        let program = program::<Xdp>(&mut self.object, self.program)?;
+        put(&mut InMode { program, mode }, interface, &pins.path(interface, mode.pin()))
+    }
+
+    /// Puts the tc program on `interface`.
+    pub(super) fn attach_tc(
+        &mut self,
+        interface: &Interface,
+        pins: &Pins,
+    ) -> Result<Attached, WireError> {
+        put(
+            program::<SchedClassifier>(&mut self.object, self.program)?,
+            interface,
+            &pins.path(interface, Pin::Tc),
+        )
+    }
+}
+
+/// How a program came to be where it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Attached {
+    /// There was none of ours before.
+    New,
+    /// It took the place of ours, without a packet in between.
+    Replaced,
+}
+
+/// A program that can be linked to an interface.
+trait Program {
+    fn attach(&mut self, interface: &Interface) -> Result<FdLink, ProgramError>;
+    /// Takes the place of the program that `link` holds.
+    fn replace(&mut self, link: FdLink) -> Result<(), ProgramError>;
+}
+
+struct InMode<'p> {
+    program: &'p mut Xdp,
+    mode: Mode,
+}
+
+impl Program for InMode<'_> {
+    fn attach(&mut self, interface: &Interface) -> Result<FdLink, ProgramError> {
+        let mode = match self.mode {
+            Mode::Native => XdpMode::Driver,
+            Mode::Generic => XdpMode::Skb,
+        };
+        let id = self.program.attach_to_if_index(interface.index(), mode)?;
+        self.program.take_link(id)?.try_into().map_err(not_a_link)
+    }
+
+    fn replace(&mut self, link: FdLink) -> Result<(), ProgramError> {
+        let id = self.program.attach_to_link(XdpLink::try_from(link).map_err(not_a_link)?)?;
+        self.program.take_link(id).map(drop)
+    }
+}
+
+impl Program for SchedClassifier {
+    fn attach(&mut self, interface: &Interface) -> Result<FdLink, ProgramError> {
+        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let id = self.attach_with_options(interface.name(), TcAttachType::Ingress, options)?;
+        self.take_link(id)?.try_into().map_err(not_a_link)
+    }
+
+    fn replace(&mut self, link: FdLink) -> Result<(), ProgramError> {
+        let id = self.attach_to_link(SchedClassifierLink::try_from(link).map_err(not_a_link)?)?;
+        self.take_link(id).map(drop)
+    }
+}
+
+fn not_a_link(error: impl std::error::Error + Send + Sync + 'static) -> ProgramError {
+    ProgramError::IOError(io::Error::other(error))
+}
+
+/// Puts `program` in the place of the one whose link is pinned at `path`, or on `interface`.
+fn put(
+    program: &mut impl Program,
+    interface: &Interface,
+    path: &Path,
+) -> Result<Attached, WireError> {
+    let failed = |error: ProgramError| WireError::attach(interface, error);
+    if let Ok(link) = PinnedLink::from_pin(path) {
+        match program.replace(link.into()) {
+            Ok(()) => return Ok(Attached::Replaced),
+            // The interface of the link is gone; its number went to another.
+            Err(error) if os_error(&error) == Some(libc::ENOLINK) => {
+                std::fs::remove_file(path).map_err(|e| failed(e.into()))?;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    let link = program.attach(interface).map_err(failed)?;
+    link.pin(path).map_err(|source| WireError::Kernel { source: Box::new(source) })?;
+    Ok(Attached::New)
+}
+
+fn program<'p, P>(object: &'p mut Ebpf, name: &str) -> Result<&'p mut P, WireError>
+where
+    &'p mut P: TryFrom<&'p mut aya::programs::Program>,
+{
+    object.program_mut(name).and_then(|program| program.try_into().ok()).ok_or(WireError::Object)
+}
+
+fn take(object: &mut Ebpf, name: &str) -> Result<Map, WireError> {
+    object.take_map(name).ok_or(WireError::Object)
+}
+
+/// Unpins counts of another shape, as another version of the programs may have left them.
+fn forget_if_unlike(counts: &Path) {
+    let alike = MapData::from_pin(counts)
+        .and_then(|map| map.info())
+        .is_ok_and(|info| info.value_size() == 8 && info.max_entries() == Bypassed::REASONS);
+    if !alike {
+        // If there was nothing there, or it stays, loading says so.
+        let _ = std::fs::remove_file(counts);
+    }
+}

@@ -1,0 +1,577 @@
+//! Frames through AF_XDP ports, and straight across when nobody is there to take them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
+
+#[expect(dead_code, reason = "shared with the tests of other ports")]
+mod common;
+
+use std::fs::File;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use common::{Host, Network};
+use tidegate_core::packet::Packet;
+use tidegate_core::{PacketId, PacketPool, Reason};
+use tidegate_dataplane::af_xdp::{self, OpenError};
+use tidegate_dataplane::fail_to_wire::{self, Bypassed, Mode, WireConfig, WireError};
+use tidegate_dataplane::{
+    AfPacket, Clock, FailToWire, Frame, Heartbeat, Interface, Monotonic, Offload, PacketMemory,
+    Port,
+};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Long enough that no test is silent for so long against its will.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+const PACKETS: u32 = 2_048;
+
+/// A client, a server, and this thread in the gateway between them, with a `/mnt` of its own.
+struct Bench {
+    network: Network,
+    client: Raw,
+    server: Raw,
+}
+
+impl Bench {
+    /// `across` says whether the hosts take frames that XDP programs redirect to them.
+    fn new(mtu: u32, across: Across) -> Option<Self> {
+        let network = Network::new(mtu)?;
+        for (host, name) in [(&network.client, "c0"), (&network.server, "s0")] {
+            let gro = across == Across::Xdp;
+            host.run(move || {
+                Interface::find(name).unwrap().set_offload(Offload::Gro, gro).unwrap()
+            });
+        }
+        if let Err(error) = private_mounts() {
+            eprintln!("skipped: no mount namespaces here ({error}); run as root");
+            return None;
+        }
+        enter(&network.client);
+        let client = Raw::open("c0");
+        enter(&network.server);
+        let server = Raw::open("s0");
+        enter(&network.gateway);
+        Some(Self { network, client, server })
+    }
+
+    /// Sends `frames` in both directions; says which then arrived, by direction, as soon as it is
+    /// as many, or nothing has come for a while.
+    fn exchange(&mut self, frames: &[Vec<u8>], gate: &mut Gate) -> [Vec<Vec<u8>>; 2] {
+        frames.iter().for_each(|frame| self.client.send(frame));
+        frames.iter().for_each(|frame| self.server.send(frame));
+        let mut arrived = [Vec::new(), Vec::new()];
+        let mut last = Instant::now();
+        while last.elapsed() < Duration::from_millis(300) {
+            let before = arrived.each_ref().map(Vec::len);
+            gate.forward();
+            self.server.receive_into(&mut arrived[0]);
+            self.client.receive_into(&mut arrived[1]);
+            if arrived.each_ref().map(Vec::len) != before {
+                last = Instant::now();
+            }
+        }
+        arrived
+    }
+
+    /// Sends `frames` in both directions, where each must arrive once, in order and unchanged.
+    fn crosses(&mut self, frames: &[Vec<u8>], gate: &mut Gate, how: &str) {
+        let arrived = self.exchange(frames, gate);
+        let heads = |frames: &[Vec<u8>]| -> Vec<(usize, String)> {
+            frames.iter().map(|f| (f.len(), format!("{:02x?}", &f[12..f.len().min(24)]))).collect()
+        };
+        for (arrived, way) in arrived.iter().zip(["up", "down"]) {
+            let (found, expected) = (heads(arrived), heads(frames));
+            assert!(arrived == frames, "{how}, {way}: {found:#?} instead of {expected:#?}");
+        }
+    }
+
+    /// How often a frame sent by the client reaches the server.
+    fn passes(&mut self, gate: &mut Gate) -> usize {
+        let frame = ethernet(&[], 0x88b5, &[7; 100]);
+        let [up, down] = self.exchange(std::slice::from_ref(&frame), gate);
+        assert!(up.iter().chain(&down).all(|arrived| *arrived == frame));
+        assert_eq!(up.len(), down.len());
+        up.len()
+    }
+}
+
+/// How frames get straight across.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Across {
+    /// By the XDP program itself.
+    Xdp,
+    /// By the tc program beneath it.
+    Tc,
+}
+
+/// Makes `host` the host of this thread.
+fn enter(host: &Host) {
+    let namespace = host.run(|| File::open("/proc/thread-self/ns/net").unwrap());
+    // SAFETY: takes no pointers; only this thread changes its namespace.
+    assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+}
+
+/// What this thread mounts from now on goes with it.
+fn private_mounts() -> std::io::Result<()> {
+    let (nothing, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+    // SAFETY: takes no pointers; only this thread changes its namespace.
+    let mut result = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    if result == 0 {
+        // SAFETY: the path ends in a zero, and the null pointers stand for nothing.
+        result =
+            unsafe { libc::mount(c"none".as_ptr(), c"/".as_ptr(), nothing, flags, nothing.cast()) };
+    }
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// An end of the cable, for frames made by hand.
+struct Raw {
+    pool: PacketPool,
+    memory: PacketMemory,
+    port: AfPacket,
+}
+
+impl Raw {
+    fn open(name: &str) -> Self {
+        let memory = PacketMemory::new(512, AfPacket::BUFFER).unwrap();
+        let port = AfPacket::open(&Interface::find(name).unwrap(), &memory).unwrap();
+        Self { pool: PacketPool::with_capacity(512), memory, port }
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        let len = u32::try_from(frame.len()).unwrap();
+        let packet = self.pool.insert(Packet { len, ..Packet::default() }).unwrap();
+        self.memory.set_frame(&packet, Frame::default());
+        self.memory.bytes_mut(&packet, len).copy_from_slice(frame);
+        let before = self.port.counters().sent;
+        self.port.send(&mut self.pool, packet);
+        self.port.flush(&mut self.pool);
+        assert_eq!(self.port.counters().sent, before + 1);
+    }
+
+    /// Adds the frames of ours that are there, those with our source address.
+    fn receive_into(&mut self, frames: &mut Vec<Vec<u8>>) {
+        while let Some(packet) = self.port.receive(&mut self.pool, tidegate_core::Time::ZERO) {
+            let frame = self.memory.bytes(&packet, self.pool[&packet].len).to_vec();
+            self.pool.release(packet);
+            if frame[6..12] == OURS {
+                frames.push(frame);
+            }
+        }
+    }
+}
+
+const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+/// A frame to everyone.
+fn ethernet(tags: &[u32], kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [[0xff; 6], OURS].concat();
+    tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
+    frame.extend(kind.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+fn interfaces() -> [Interface; 2] {
+    ["p0", "p1"].map(|name| Interface::find(name).unwrap())
+}
+
+fn wire_config(clock: &Monotonic) -> WireConfig {
+    WireConfig { directory: PathBuf::from("/mnt"), timeout: TIMEOUT, epoch: clock.origin() }
+}
+
+/// A gateway that forwards when it is told to.
+struct Gate {
+    clock: Monotonic,
+    memory: PacketMemory,
+    pool: PacketPool,
+    ports: Vec<Box<dyn Port>>,
+    wire: Option<FailToWire>,
+    forwarded: u64,
+}
+
+impl Gate {
+    /// None at all.
+    fn absent() -> Self {
+        let memory = PacketMemory::new(PACKETS, 2_048).unwrap();
+        Self {
+            clock: Monotonic::start(),
+            pool: PacketPool::with_capacity(PACKETS),
+            memory,
+            ports: Vec::new(),
+            wire: None,
+            forwarded: 0,
+        }
+    }
+
+    fn open(mode: Option<Mode>) -> Self {
+        Self::open_with(mode, 2_048, TIMEOUT).unwrap()
+    }
+
+    fn open_with(mode: Option<Mode>, buffer: u32, timeout: Duration) -> Result<Self, OpenError> {
+        let mut gate = Self::absent();
+        gate.memory = PacketMemory::new(PACKETS, buffer).unwrap();
+        let config = WireConfig { timeout, ..wire_config(&gate.clock) };
+        let [lan, wan] = interfaces();
+        let opened = af_xdp::open([&lan, &wan], mode, &config, &gate.memory, &mut gate.pool)?;
+        opened.ports.into_iter().for_each(|port| gate.ports.push(Box::new(port)));
+        gate.wire = Some(opened.wire);
+        Ok(gate)
+    }
+
+    fn beat(&mut self) {
+        let now = self.clock.now();
+        self.wire.as_mut().unwrap().beat(now);
+    }
+
+    fn arrived(&mut self, port: usize) -> Vec<PacketId> {
+        let now = self.clock.now();
+        let Some(port) = self.ports.get_mut(port) else { return Vec::new() };
+        std::iter::from_fn(|| port.receive(&mut self.pool, now)).collect()
+    }
+
+    fn forward(&mut self) {
+        for from in 0..self.ports.len() {
+            for packet in self.arrived(from) {
+                let frame = self.memory.bytes(&packet, self.pool[&packet].len);
+                self.forwarded += u64::from(frame[6..12] == OURS);
+                drop(frame);
+                self.ports[1 - from].send(&mut self.pool, packet);
+            }
+        }
+        self.ports.iter_mut().for_each(|port| port.flush(&mut self.pool));
+    }
+
+    fn bypassed(&self) -> Bypassed {
+        self.wire.as_ref().unwrap().bypassed()[0]
+    }
+}
+
+/// Every kind of frame a wire carries.
+fn frames() -> Vec<Vec<u8>> {
+    let fill = |len| (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect::<Vec<u8>>();
+    let v4 = [
+        &[0x45, 0, 0, 120, 0, 1, 0, 0, 64, 17, 0x66, 0x6f, 10, 7, 0, 1, 10, 7, 0, 2][..],
+        &fill(100),
+    ];
+    let v6 = [&[0x60, 0, 0, 0, 0, 100, 17, 64][..], &[0xfd; 16], &[0xfe; 16], &fill(100)];
+    vec![
+        ethernet(&[], 0x0800, &v4.concat()),
+        ethernet(&[], 0x86dd, &v6.concat()),
+        ethernet(&[0x8100_a064], 0x0800, &v4.concat()),
+        ethernet(&[0x88a8_0065, 0x8100_0066], 0x86dd, &v6.concat()),
+        ethernet(&[], 0x88b5, &fill(46)),
+        ethernet(&[], 0x88b5, &fill(1_500)),
+        ethernet(&[0x8100_0001], 0x88b5, &fill(1_500)),
+    ]
+}
+
+#[test]
+fn frames_of_every_kind_cross_both_ways_unchanged() {
+    for across in [Across::Xdp, Across::Tc] {
+        let Some(mut bench) = Bench::new(1_500, across) else { return };
+        for mode in [Mode::Native, Mode::Generic] {
+            let mut gate = Gate::open(Some(mode));
+            assert_eq!(gate.wire.as_ref().unwrap().modes(), [Some(mode); 2]);
+            // Straight across, through the gateway, straight across again.
+            bench.crosses(&frames(), &mut gate, &format!("{across:?} {mode:?}"));
+            assert_eq!(gate.forwarded, 0);
+            gate.beat();
+            bench.crosses(&frames(), &mut gate, &format!("alive {mode:?}"));
+            assert_eq!(gate.forwarded, 14);
+            assert!(gate.ports.iter().all(|port| port.counters().drops.total() == 0));
+            drop(gate);
+            bench.crosses(&frames(), &mut Gate::absent(), &format!("{across:?} {mode:?}, ended"));
+        }
+    }
+}
+
+#[test]
+fn more_frames_than_one_system_call_sends_leave_in_one_flush() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    for mode in [Mode::Native, Mode::Generic] {
+        let mut gate = Gate::open(Some(mode));
+        gate.beat();
+        let frames: Vec<_> = (0..200).map(|n| ethernet(&[], 0x88b5, &[n; 60])).collect();
+        frames.iter().for_each(|frame| bench.client.send(frame));
+        let mut packets = Vec::new();
+        let start = Instant::now();
+        while packets.len() < frames.len() && start.elapsed() < LIMIT {
+            packets.extend(gate.arrived(0));
+        }
+        for packet in packets {
+            gate.ports[1].send(&mut gate.pool, packet);
+        }
+        gate.ports[1].flush(&mut gate.pool);
+        assert!(!gate.ports[1].unsent(), "{mode:?}");
+        let mut arrived = Vec::new();
+        bench.server.receive_into(&mut arrived);
+        assert!(arrived == frames, "{mode:?}: {} of {}", arrived.len(), frames.len());
+        let lent: u32 = gate.ports.iter().map(|port| port.receiving()).sum();
+        assert_eq!(gate.pool.in_use(), lent, "a buffer was forgotten");
+    }
+}
+
+#[test]
+fn a_gateway_that_hangs_is_passed_by_and_finds_only_stale_frames() {
+    const SHORT: Duration = Duration::from_millis(200);
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    let mut gate = Gate::open_with(None, 2_048, SHORT).unwrap();
+    let frame = ethernet(&[], 0x88b5, &[7; 100]);
+    gate.beat();
+    let begun = Instant::now();
+    (0..5).for_each(|_| bench.client.send(&frame));
+    if begun.elapsed() >= SHORT {
+        return eprintln!("skipped: this machine is too slow to send five frames in {SHORT:?}");
+    }
+    std::thread::sleep(2 * SHORT);
+    let before = gate.bypassed().silent;
+    bench.client.send(&frame);
+    assert_eq!(gate.bypassed().silent, before + 1);
+    assert!(gate.ports[0].drop_arrived(&mut gate.pool) >= 5);
+    assert!(gate.ports[0].counters().drops.of(Reason::Stale) >= 5);
+    let mut arrived = Vec::new();
+    bench.server.receive_into(&mut arrived);
+    assert_eq!(arrived, [frame], "only what came after the timeout");
+    assert!(gate.arrived(0).is_empty());
+}
+
+#[test]
+fn a_gateway_that_is_killed_is_passed_by_without_waiting_for_the_timeout() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    for mode in [Mode::Native, Mode::Generic] {
+        let mut gate = Gate::open(Some(mode));
+        gate.beat();
+        assert_eq!((bench.passes(&mut gate), gate.forwarded), (1, 2), "{mode:?}");
+        // The sockets close, as the kernel does it; the last beat counts for a long time yet.
+        gate.ports.clear();
+        let before = gate.bypassed();
+        assert_eq!((bench.passes(&mut gate), gate.forwarded), (1, 2), "{mode:?}, killed");
+        assert!(gate.bypassed().no_socket > before.no_socket, "{:?}", gate.bypassed());
+        assert_eq!(gate.bypassed().silent, before.silent);
+    }
+}
+
+#[test]
+fn a_gateway_started_again_takes_over_without_a_frame_lost() {
+    let Some(mut bench) = Bench::new(1_500, Across::Xdp) else { return };
+    let mut gate = Gate::open(None);
+    let numbered = |n: u16| ethernet(&[], 0x88b5, &[&n.to_be_bytes()[..], &[0; 60]].concat());
+    let mut arrived = Vec::new();
+    let mut programs = Vec::new();
+    for n in 0..1_500_u16 {
+        match n % 300 {
+            0 => {
+                gate.beat();
+                programs.push(bench.network.gateway.ip("-o link show p0"));
+            }
+            200 => {
+                gate.wire.as_mut().unwrap().set_passing(true);
+                gate.forward();
+                drop(std::mem::replace(&mut gate, Gate::absent()));
+            }
+            250 => gate = Gate::open(None),
+            _ => {}
+        }
+        bench.client.send(&numbered(n));
+        gate.forward();
+        bench.server.receive_into(&mut arrived);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    bench.server.receive_into(&mut arrived);
+    let all: Vec<_> = (0..1_500).map(numbered).collect();
+    assert!(arrived == all, "{} of {} arrived", arrived.len(), all.len());
+    let number = |shown: &String| shown.split("prog/xdp id ").nth(1).map(|id| id[..4].to_owned());
+    let first = number(&programs[0]);
+    assert!(programs[1..].iter().all(|shown| number(shown) != first), "{programs:?}");
+}
+
+#[test]
+fn told_to_pass_it_stands_aside_until_told_otherwise() {
+    let Some(mut bench) = Bench::new(1_500, Across::Xdp) else { return };
+    let mut gate = Gate::open(None);
+    gate.beat();
+    let wire = |gate: &mut Gate, passing| gate.wire.as_mut().unwrap().set_passing(passing);
+    wire(&mut gate, true);
+    let before = gate.bypassed().told;
+    assert_eq!((bench.passes(&mut gate), gate.forwarded), (1, 0));
+    assert!(gate.bypassed().told > before);
+    wire(&mut gate, false);
+    gate.beat();
+    assert_eq!((bench.passes(&mut gate), gate.forwarded), (1, 2));
+}
+
+#[test]
+fn the_counts_of_what_passed_go_on_over_a_restart() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    drop(Gate::open(None));
+    assert_eq!(bench.passes(&mut Gate::absent()), 1);
+    let gate = Gate::open(None);
+    assert!(gate.bypassed().told > 0, "{:?}", gate.bypassed());
+}
+
+#[test]
+fn only_detaching_cuts_the_wire() {
+    for across in [Across::Xdp, Across::Tc] {
+        let Some(mut bench) = Bench::new(1_500, across) else { return };
+        drop(Gate::open(None));
+        assert_eq!(bench.passes(&mut Gate::absent()), 1);
+        for interface in interfaces() {
+            assert!(fail_to_wire::detach(Path::new("/mnt"), &interface).unwrap());
+            assert!(!fail_to_wire::detach(Path::new("/mnt"), &interface).unwrap());
+        }
+        assert_eq!(bench.passes(&mut Gate::absent()), 0);
+        assert!(!bench.network.gateway.ip("-o link show p0").contains("xdp"));
+        let left: Vec<_> = std::fs::read_dir("/mnt").unwrap().map(|e| e.unwrap().path()).collect();
+        let own = |path: &PathBuf| path.extension().is_none_or(|end| end != "debug");
+        assert!(!left.iter().any(own), "{left:?}");
+    }
+}
+
+#[test]
+fn the_mode_of_a_wire_can_be_changed_and_is_else_kept() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    for (chosen, got) in [
+        (None, Mode::Native),
+        (Some(Mode::Generic), Mode::Generic),
+        (None, Mode::Generic),
+        (Some(Mode::Native), Mode::Native),
+    ] {
+        let mut gate = Gate::open(chosen);
+        assert_eq!(gate.wire.as_ref().unwrap().modes(), [Some(got); 2], "{chosen:?}");
+        gate.beat();
+        assert_eq!(bench.passes(&mut gate), 1);
+    }
+}
+
+#[test]
+fn an_interface_with_two_receive_queues_is_served_on_both() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    let ethtool = |host: &Host, arguments: &'static str| {
+        host.run(move || std::process::Command::new("ethtool").args(arguments.split(' ')).output())
+    };
+    let set = [
+        ethtool(&bench.network.client, "-L c0 tx 2"),
+        ethtool(&bench.network.gateway, "-L p0 rx 2"),
+    ];
+    if !set.iter().all(|output| output.as_ref().is_ok_and(|output| output.status.success())) {
+        return eprintln!("skipped: cannot set queues: {set:?}");
+    }
+    let mut gate = Gate::open(None);
+    assert_eq!(interfaces()[0].receive_queues(), 2);
+    gate.beat();
+    // UDP from many ports: the sender spreads flows over its queues.
+    let mut frames = Vec::new();
+    for port in 0..64 {
+        let ip = [0x45, 0, 0, 128, 0, 1, 0, 0, 64, 17, 0x66, 0x67, 10, 7, 0, 1, 10, 7, 0, 2];
+        let udp = [10, port, 0, 9, 0, 108, 0, 0];
+        frames.push(ethernet(&[], 0x0800, &[&ip[..], &udp, &[port; 100]].concat()));
+    }
+    let [mut up, down] = bench.exchange(&frames, &mut gate);
+    up.sort_unstable();
+    assert!(up == frames && down == frames, "{} and {}", up.len(), down.len());
+    let statistics = ethtool(&bench.network.gateway, "-S p0").unwrap().stdout;
+    let statistics = String::from_utf8(statistics).unwrap();
+    let used = |queue: u32| {
+        let name = format!("rx_queue_{queue}_xdp_packets: ");
+        let count = statistics.lines().find_map(|line| line.trim().strip_prefix(&name));
+        count.is_some_and(|count| count != "0")
+    };
+    assert!(used(0) && used(1), "{statistics}");
+    assert_eq!(gate.forwarded, 128);
+}
+
+#[test]
+fn a_frame_that_no_buffer_holds_is_refused_before_it_comes() {
+    let Some(bench) = Bench::new(9_000, Across::Tc) else { return };
+    let error = Gate::open_with(None, 4_096, TIMEOUT).err().unwrap();
+    let OpenError::Mtu { mtu: 9_000, most: 3_840, .. } = &error else { panic!("{error}") };
+    assert!(error.to_string().contains("ip link set p0 mtu 3818"), "{error}");
+    assert!(!fail_to_wire::detach(Path::new("/mnt"), &interfaces()[0]).unwrap());
+    drop(bench);
+    let Some(mut bench) = Bench::new(3_000, Across::Tc) else { return };
+    let mut gate = Gate::open_with(Some(Mode::Native), 4_096, TIMEOUT).unwrap();
+    gate.beat();
+    let frames = [ethernet(&[0x8100_0001], 0x88b5, &[7; 3_000])];
+    bench.crosses(&frames, &mut gate, "3000 bytes");
+    assert_eq!(gate.forwarded, 2);
+}
+
+#[test]
+fn a_queue_or_an_interface_that_is_taken_is_said_to_be() {
+    let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
+    let gate = Gate::open(None);
+    let error = Gate::open_with(None, 2_048, TIMEOUT).err().unwrap();
+    assert!(matches!(&error, OpenError::Busy { queue: 0, .. }), "{error}");
+    // Somebody else's program: what is pinned elsewhere is not ours to replace.
+    drop(gate);
+    let elsewhere = WireConfig { directory: "/opt".into(), ..wire_config(&Monotonic::start()) };
+    let mut gate = Gate::absent();
+    let [lan, wan] = interfaces();
+    let mode = Some(Mode::Native);
+    let opened = af_xdp::open([&lan, &wan], mode, &elsewhere, &gate.memory, &mut gate.pool);
+    let error = opened.err().unwrap();
+    let OpenError::Wire(WireError::Occupied { .. }) = &error else { panic!("{error}") };
+    drop(bench);
+}
+
+#[test]
+fn beneath_packet_sockets_a_frame_arrives_once_alive_or_not() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    // What an earlier run on AF_XDP left gives way.
+    drop(Gate::open(None));
+    let mut gate = Gate::absent();
+    gate.memory = PacketMemory::new(PACKETS, AfPacket::BUFFER).unwrap();
+    let [lan, wan] = interfaces();
+    for interface in [&lan, &wan] {
+        gate.ports.push(Box::new(AfPacket::open(interface, &gate.memory).unwrap()));
+    }
+    let config = wire_config(&gate.clock);
+    gate.wire = Some(FailToWire::beneath_packet_sockets(&config, [&lan, &wan]).unwrap());
+    gate.beat();
+    bench.crosses(&frames(), &mut gate, "alive");
+    assert_eq!(gate.forwarded, 14);
+    drop(gate);
+    bench.crosses(&frames(), &mut Gate::absent(), "ended");
+    // And AF_XDP takes over from there.
+    let mut gate = Gate::open(None);
+    gate.beat();
+    assert_eq!((bench.passes(&mut gate), gate.forwarded), (1, 2));
+}
+
+#[test]
+fn checksums_that_hosts_left_to_the_hardware_are_completed() {
+    let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
+    let mut gate = Gate::open(None);
+    gate.beat();
+    for address in common::SERVER {
+        let address = SocketAddr::new(address.parse().unwrap(), 9);
+        let socket = bench.network.server.run(move || UdpSocket::bind(address).unwrap());
+        let server = bench.network.server.spawn(move || {
+            socket.set_read_timeout(Some(LIMIT)).unwrap();
+            let mut buffer = [0; 2_000];
+            let (len, from) = socket.recv_from(&mut buffer).unwrap();
+            socket.send_to(&buffer[..len], from).unwrap();
+        });
+        let client = bench.network.client.spawn(move || {
+            let offload = Interface::find("c0").unwrap().offload(Offload::TxChecksum);
+            assert!(offload.unwrap(), "nothing would be left to complete");
+            let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let socket = UdpSocket::bind(any).unwrap();
+            socket.set_read_timeout(Some(LIMIT)).unwrap();
+            socket.send_to(&[7; 1_001], address).unwrap();
+            let mut buffer = [0; 2_000];
+            assert_eq!(socket.recv(&mut buffer).unwrap(), 1_001);
+            assert_eq!(buffer[..1_001], [7; 1_001]);
+        });
+        while !client.is_finished() {
+            gate.forward();
+        }
+        client.join().unwrap();
+        server.join().unwrap();
+    }
+}
