@@ -135,6 +135,16 @@ catalogue! {
         "confirm it with `tidegate confirm`, or wait until it is rolled back";
     NoSocket = "TG0208", "the control socket cannot be opened",
         "choose a path with --socket in a directory that exists and that you may write to";
+
+    // The lab.
+    NoLab = "TG0301", "no such lab or host",
+        "build one with `tidegate lab up FILE`";
+    LabIsUp = "TG0302", "a lab of that name is up",
+        "take it down first: `tidegate lab down`";
+    LabFailed = "TG0303", "the lab cannot be built",
+        "see `tidegate doctor` for what this host can do";
+    NoTool = "TG0304", "a program is missing",
+        "install it: `apt-get install iproute2 util-linux`";
 }
 
 impl Code {

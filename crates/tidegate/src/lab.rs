@@ -1,32 +1,246 @@
-//! The lab: hosts in network namespaces, and an emulated network between them.
+//! The lab: hosts in network namespaces, gateways before some of them, and an emulated network
+//! between.
+//!
+//! Everything a lab has lives in namespaces of its own, and is written down before it is made: what a
+//! crash leaves behind is removed when the next lab is built.
 
-use std::path::Path;
+mod build;
+mod emulate;
+mod prepare;
+mod process;
+mod rootless;
+mod state;
 
-use crate::{Exit, Output};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// Builds the network that the topology in `file` describes.
-///
-/// # Errors
-///
-/// If the file is wrong or the host does not let us.
-pub fn up(_file: &Path, _output: Output) -> anyhow::Result<Exit> {
-    anyhow::bail!("not in this build")
+pub use emulate::{Emulated, emulate};
+pub use prepare::prepare;
+pub use process::{Clock, Process};
+pub use rootless::{Place, inside};
+
+use self::state::State;
+use crate::code::Code;
+use crate::output::Failure;
+use crate::topology::{PolicyFile, Topology};
+
+/// A lab that is up.
+#[derive(Debug)]
+pub struct Lab {
+    folder: PathBuf,
+    state: State,
 }
 
-/// Runs `command` on `host`, and ends as it ends.
-///
-/// # Errors
-///
-/// If there is no such host or the command cannot be started.
-pub fn exec(_host: &str, _command: &[String]) -> anyhow::Result<Exit> {
-    anyhow::bail!("not in this build")
+impl Lab {
+    /// Builds `topology`, whose file has the text `text` and lies in `home`, as a lab called `name`.
+    ///
+    /// What labs of dead owners left behind is removed first. If `owned`, the lab is this process's
+    /// and ends with it; else it stays until [`down`](Self::down).
+    ///
+    /// # Errors
+    ///
+    /// If a lab of that name is up, or the host does not let us; then nothing is left behind.
+    pub fn up(
+        place: &Place,
+        name: &str,
+        topology: &Topology,
+        text: &str,
+        home: &Path,
+        owned: bool,
+    ) -> anyhow::Result<Self> {
+        Self::sweep(place)?;
+        let folder = place.folder(name)?;
+        let mut lab = Self { folder, state: State::new(name, topology) };
+        lab.write()?;
+        match lab.build(topology, text, home, owned) {
+            Ok(()) => Ok(lab),
+            Err(error) => {
+                lab.down()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The lab called `name`; without a name, the only one there is.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or the choice is not clear.
+    pub fn find(place: &Place, name: Option<&str>) -> anyhow::Result<Self> {
+        let mut labs = Self::all(place)?;
+        labs.retain(|lab| name.is_none_or(|name| name == lab.state.name));
+        let names: Vec<_> = labs.iter().map(|lab| lab.state.name.clone()).collect();
+        match (labs.pop(), names.as_slice()) {
+            (Some(lab), [_]) => Ok(lab),
+            (None, _) => {
+                let name = name.map_or_else(String::new, |name| format!(" called `{name}`"));
+                Err(Failure::new(Code::NoLab, format!("no lab{name} is up")).into())
+            }
+            _ => {
+                let message = format!("several labs are up: {}", names.join(", "));
+                let failure = Failure::input(Code::NoLab, message);
+                Err(Failure { help: "name one with --lab".to_owned(), ..failure }.into())
+            }
+        }
+    }
+
+    /// A command on one of its hosts, or on its network (`"net"`).
+    ///
+    /// # Errors
+    ///
+    /// If there is no such host.
+    pub fn command(&self, host: &str, program: impl AsRef<Path>) -> Result<Command, Failure> {
+        let Some(namespace) = self.state.namespace(host) else {
+            let message = format!("the lab `{}` has no host `{host}`", self.state.name);
+            let help = format!("there are: {}", self.state.hosts().join(", "));
+            return Err(Failure { help, ..Failure::input(Code::NoLab, message) });
+        };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &namespace]).arg(program.as_ref());
+        Ok(command)
+    }
+
+    /// Becomes `command` on `host`; returns only if that fails.
+    pub fn exec(&self, host: &str, command: &[String]) -> anyhow::Error {
+        let Some((program, args)) = command.split_first() else {
+            return Failure::input(Code::NoLab, "no command to run").into();
+        };
+        let inner = match self.command(host, program) {
+            Ok(inner) => inner,
+            Err(failure) => return failure.into(),
+        };
+        // Without root the lab lives in the namespaces of its owner: enter those first.
+        let mut outer = match &self.state.holder {
+            Some(holder) => holder.enter(&inner),
+            None => inner,
+        };
+        outer.args(args).exec().into()
+    }
+
+    /// What goes on in its network.
+    ///
+    /// # Errors
+    ///
+    /// If the emulator does not answer.
+    pub fn network(&self) -> anyhow::Result<Emulated> {
+        emulate::ask(&self.folder.join(EMULATOR_SOCKET))
+    }
+
+    /// The control socket of one of its gateways.
+    #[must_use]
+    pub fn socket(&self, gateway: &str) -> PathBuf {
+        self.folder.join(format!("{gateway}.sock"))
+    }
+
+    /// Ends its processes and removes its namespaces; fine if some are gone already.
+    ///
+    /// # Errors
+    ///
+    /// If something of it cannot be removed.
+    pub fn down(self) -> anyhow::Result<()> {
+        process::end(&self.state.processes);
+        build::remove(&self.state.namespaces)?;
+        fs::remove_dir_all(&self.folder)?;
+        Ok(())
+    }
+
+    /// Removes what the labs of dead owners left behind.
+    fn sweep(place: &Place) -> anyhow::Result<()> {
+        for lab in Self::all(place)? {
+            if !lab.state.owner.is_alive() {
+                lab.down()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn all(place: &Place) -> anyhow::Result<Vec<Self>> {
+        let mut labs = Vec::new();
+        for folder in place.folders()? {
+            // A folder without a state was left before anything else was made.
+            match State::read(&folder) {
+                Ok(state) => labs.push(Self { folder, state }),
+                Err(_) => fs::remove_dir_all(&folder)?,
+            }
+        }
+        Ok(labs)
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
+        self.state.write(&self.folder)
+    }
+
+    fn build(
+        &mut self,
+        topology: &Topology,
+        text: &str,
+        home: &Path,
+        owned: bool,
+    ) -> anyhow::Result<()> {
+        let policies = self.policies(topology, home)?;
+        let file = self.folder.join("topology.toml");
+        fs::write(&file, text)?;
+        build::network(topology, &self.state, &policies)?;
+        self.start_emulator(topology, &file, owned)?;
+        for (gateway, policy) in topology.gateways.iter().zip(policies) {
+            self.start_gateway(&gateway.name, &policy.file)?;
+        }
+        Ok(())
+    }
+
+    /// The policy file of each gateway, and the names of its ports there.
+    fn policies(&self, topology: &Topology, home: &Path) -> anyhow::Result<Vec<build::Policy>> {
+        let read = |gateway: &crate::topology::Gateway| -> anyhow::Result<build::Policy> {
+            let file = match &gateway.policy {
+                PolicyFile::Path(path) => home.join(path),
+                PolicyFile::Inline(text) => {
+                    let file = self.folder.join(format!("{}.toml", gateway.name));
+                    fs::write(&file, text)?;
+                    file
+                }
+            };
+            build::Policy::read(&gateway.name, std::path::absolute(file)?)
+        };
+        topology.gateways.iter().map(read).collect()
+    }
+
+    fn start_emulator(
+        &mut self,
+        topology: &Topology,
+        file: &Path,
+        owned: bool,
+    ) -> anyhow::Result<()> {
+        let mut command = self.command(state::NETWORK, process::this_program()?)?;
+        command.args(["lab", "emulate"]).arg(file).arg(self.folder.join(EMULATOR_SOCKET));
+        let ports = topology.ports().len();
+        command.args((0..ports).map(build::port));
+        let emulator = process::start(&mut command, &self.log("emulator"))?;
+        if !owned {
+            self.state.owner = emulator;
+        }
+        self.state.holder = rootless::is_inside().then_some(emulator);
+        self.state.processes.push(emulator);
+        self.write()?;
+        let ready = || emulate::ask(&self.folder.join(EMULATOR_SOCKET)).is_ok();
+        process::wait_for("the emulator", emulator, &self.log("emulator"), ready)
+    }
+
+    fn start_gateway(&mut self, name: &str, policy: &Path) -> anyhow::Result<()> {
+        let socket = self.socket(name);
+        let mut command = self.command(name, process::this_program()?)?;
+        command.arg("--socket").arg(&socket).arg("run").arg(policy);
+        let gateway = process::start(&mut command, &self.log(name))?;
+        self.state.processes.push(gateway);
+        self.write()?;
+        let ready = || crate::client::get::<crate::api::Status>(&socket, "/v1/status").is_ok();
+        process::wait_for("the gateway", gateway, &self.log(name), ready)
+    }
+
+    fn log(&self, of: &str) -> PathBuf {
+        self.folder.join(format!("{of}.log"))
+    }
 }
 
-/// Takes the network down.
-///
-/// # Errors
-///
-/// If something of it cannot be removed.
-pub fn down(_output: Output) -> anyhow::Result<Exit> {
-    anyhow::bail!("not in this build")
-}
+const EMULATOR_SOCKET: &str = "emulator.sock";

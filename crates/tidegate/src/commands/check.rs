@@ -81,7 +81,7 @@ pub(crate) fn load(
 }
 
 /// Shows what was found to whoever is watching.
-fn complain(found: &Findings) {
+pub(crate) fn complain(found: &Findings) {
     if found.iter().next().is_some() {
         eprintln!("{}\n", found.render(std::io::stderr().is_terminal()));
     }

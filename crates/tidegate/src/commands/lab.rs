@@ -1,10 +1,13 @@
 //! `tidegate lab up|exec|down`.
 
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 
-use super::Context;
-use crate::lab;
-use crate::output::Exit;
+use super::{Context, check};
+use crate::code::Code;
+use crate::lab::{self, Lab, Place};
+use crate::output::{Exit, Failure};
+use crate::topology;
 
 /// What `lab` is told.
 #[derive(Debug, clap::Args)]
@@ -20,23 +23,92 @@ enum Command {
         /// The topology, in TOML
         file: PathBuf,
     },
-    /// Run a command on a host of the lab
+    /// Run a command on a host of the lab, or on a gateway
     Exec {
+        /// Name of the lab, if several are up
+        #[arg(long)]
+        lab: Option<String>,
         /// Name of the host
         host: String,
         /// The command and its arguments
-        #[arg(trailing_var_arg = true, required = true)]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
     },
     /// Take the network down, also after a crash
-    Down,
+    Down {
+        /// Name of the lab, if several are up
+        #[arg(long)]
+        lab: Option<String>,
+    },
+    /// Say what goes on in the network of the lab, in JSON
+    Network {
+        /// Name of the lab, if several are up
+        #[arg(long)]
+        lab: Option<String>,
+    },
+    /// Be the network of a lab
+    #[command(hide = true)]
+    Emulate { file: PathBuf, answer: PathBuf, ports: Vec<String> },
+    /// Prepare a namespace of a lab
+    #[command(hide = true)]
+    Prepare {
+        #[arg(long)]
+        silent: bool,
+        wire: Vec<String>,
+    },
 }
 
 /// Does it.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let output = context.output;
     match &args.command {
-        Command::Up { file } => lab::up(file, context.output),
-        Command::Exec { host, command } => lab::exec(host, command),
-        Command::Down => lab::down(context.output),
+        Command::Up { file } => return up(file, context),
+        Command::Exec { lab, host, command } => {
+            return Err(Lab::find(&Place::open()?, lab.as_deref())?.exec(host, command));
+        }
+        Command::Down { lab } => down(lab.as_deref())?,
+        Command::Network { lab } => {
+            output.json(&Lab::find(&Place::open()?, lab.as_deref())?.network()?)?;
+        }
+        Command::Emulate { file, answer, ports } => lab::emulate(file, answer, ports)?,
+        Command::Prepare { silent, wire } => lab::prepare(*silent, wire)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn up(file: &Path, context: &Context) -> anyhow::Result<Exit> {
+    let text = check::read(file)?;
+    let (topology, found) = topology::parse(&check::name(file), &text);
+    check::complain(&found);
+    let Some(topology) = topology else { return Ok(Exit::WrongInput) };
+    if let Some(mut command) = lab::inside()? {
+        return Err(command.exec().into());
+    }
+    let stem = file.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
+    let name = topology.name.clone().unwrap_or(stem);
+    let home = file.parent().unwrap_or_else(|| Path::new("."));
+    Lab::up(&Place::open()?, &name, &topology, &text, home, false)?;
+    let hosts: Vec<_> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
+    if context.output.is_json() {
+        context.output.json(&serde_json::json!({ "lab": name, "hosts": hosts }))?;
+    } else {
+        let hosts = hosts.join(", ");
+        context.output.text(format!(
+            "lab `{name}` is up: {hosts}\nnext: tidegate lab exec {} COMMAND, tidegate lab down",
+            topology.hosts[0].name
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Nothing to take down is as good as taken down, but a lab that was named must be there.
+fn down(name: Option<&str>) -> anyhow::Result<()> {
+    match Lab::find(&Place::open()?, name) {
+        Ok(lab) => lab.down(),
+        Err(error) => {
+            let none = error.downcast_ref::<Failure>();
+            let none = none.is_some_and(|it| it.code == Code::NoLab && it.exit == Exit::Failed);
+            if none { Ok(()) } else { Err(error) }
+        }
     }
 }

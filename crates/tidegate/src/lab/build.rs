@@ -1,0 +1,209 @@
+//! Namespaces, cables and addresses: what `ip` is told.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::process;
+use super::state::{NETWORK, State};
+use crate::code::Code;
+use crate::config;
+use crate::output::Failure;
+use crate::topology::{Attached, Offloads, Topology};
+
+/// The policy file of a gateway, and what it calls its ports.
+pub(super) struct Policy {
+    pub(super) file: PathBuf,
+    lan: String,
+    wan: String,
+}
+
+impl Policy {
+    pub(super) fn read(gateway: &str, file: PathBuf) -> anyhow::Result<Self> {
+        let shown = file.display().to_string();
+        let text = std::fs::read_to_string(&file).map_err(|error| {
+            let message = format!("gateway `{gateway}`: cannot read {shown}: {error}");
+            Failure::input(Code::NoSuchFile, message)
+        })?;
+        let (config, found) = config::parse(&shown, &text, None);
+        let Some(config) = config else {
+            let message = format!("gateway `{gateway}`:\n{}", found.render(false));
+            return Err(Failure::input(Code::BadGateway, message).into());
+        };
+        Ok(Self { file, lan: config.lan, wan: config.wan })
+    }
+}
+
+/// The interface of a host.
+const HOST_PORT: &str = "eth0";
+
+/// Ends of the cables between the bridge of a gateway and its hosts and LAN port.
+const BRIDGE: &str = "tg-bridge";
+
+/// The interface of the network at port `number`.
+pub(super) fn port(number: usize) -> String {
+    format!("p{number}")
+}
+
+/// Builds what `topology` needs besides processes.
+pub(super) fn network(
+    topology: &Topology,
+    state: &State,
+    policies: &[Policy],
+) -> anyhow::Result<()> {
+    let of = |name: &str| {
+        let missing = || Failure::new(Code::LabFailed, format!("no namespace for `{name}`"));
+        state.namespace(name).ok_or_else(missing)
+    };
+    let mut all = String::new();
+    for namespace in &state.namespaces {
+        writeln!(all, "netns add {namespace}")?;
+    }
+    let net = of(NETWORK)?;
+    let mut inner: Vec<(String, String)> = Vec::new();
+    let mut ports = String::new();
+    for (number, attached) in topology.ports().into_iter().enumerate() {
+        let port = port(number);
+        writeln!(ports, "link set {port} up")?;
+        match attached {
+            Attached::Host(host) => {
+                cable(&mut all, (&of(&topology.hosts[host].name)?, HOST_PORT), (&net, &port))?;
+            }
+            Attached::Gateway(gateway) => {
+                let (here, policy) = (of(&topology.gateways[gateway].name)?, &policies[gateway]);
+                cable(&mut all, (&here, &policy.wan), (&net, &port))?;
+                let hosts = topology.behind(gateway).map(|host| of(&topology.hosts[host].name));
+                let hosts = hosts.collect::<Result<Vec<_>, _>>()?;
+                let commands = lan(&mut all, &here, policy, &hosts)?;
+                inner.push((here, commands));
+            }
+        }
+    }
+    inner.push((net, ports));
+    for (number, host) in topology.hosts.iter().enumerate() {
+        inner.push((of(&host.name)?, addresses(topology, number)?));
+    }
+    ip(&[], &all)?;
+    for (namespace, commands) in &inner {
+        ip(&["-n", namespace], commands)?;
+    }
+    for (namespace, _) in &inner {
+        let is_host = topology.hosts.iter().any(|it| of(&it.name).is_ok_and(|it| it == *namespace));
+        prepare(namespace, is_host, topology.offloads)?;
+    }
+    Ok(())
+}
+
+/// A cable between two interfaces, each made in its namespace and never outside.
+fn cable(commands: &mut String, a: (&str, &str), b: (&str, &str)) -> std::fmt::Result {
+    let ((a_in, a), (b_in, b)) = (a, b);
+    writeln!(commands, "link add {a} netns {a_in} type veth peer name {b} netns {b_in}")
+}
+
+/// Connects the LAN port of a gateway to its only host, or to all its hosts by a bridge.
+fn lan(
+    all: &mut String,
+    here: &str,
+    policy: &Policy,
+    hosts: &[String],
+) -> Result<String, std::fmt::Error> {
+    let Policy { lan, wan, .. } = policy;
+    let mut commands = format!("link set {lan} up\nlink set {wan} up\n");
+    if let [host] = hosts {
+        cable(all, (here, lan), (host, HOST_PORT))?;
+        return Ok(commands);
+    }
+    let ends = (0..=hosts.len()).map(|number| format!("tg-{number}"));
+    let ends: Vec<_> = ends.collect();
+    cable(all, (here, lan), (here, &ends[0]))?;
+    for (host, end) in hosts.iter().zip(&ends[1..]) {
+        cable(all, (here, end), (host, HOST_PORT))?;
+    }
+    writeln!(commands, "link add {BRIDGE} type bridge forward_delay 0 mcast_snooping 0")?;
+    for end in &ends {
+        writeln!(commands, "link set {end} master {BRIDGE}\nlink set {end} up")?;
+    }
+    writeln!(commands, "link set {BRIDGE} up")?;
+    Ok(commands)
+}
+
+/// The hardware address of host `number`: locally administered, the same in every lab.
+fn mac(number: usize) -> String {
+    format!("02:74:67:00:00:{number:02x}")
+}
+
+/// Addresses of host `number`, and where it finds the others: no question ever needs to be asked.
+fn addresses(topology: &Topology, number: usize) -> Result<String, std::fmt::Error> {
+    let mut commands = format!("link set lo up\nlink set {HOST_PORT} address {}\n", mac(number));
+    writeln!(commands, "link set {HOST_PORT} addrgenmode none")?;
+    for address in &topology.hosts[number].addresses {
+        match address {
+            IpAddr::V4(it) => writeln!(commands, "address add {it}/32 dev {HOST_PORT}")?,
+            IpAddr::V6(it) => writeln!(commands, "address add {it}/128 dev {HOST_PORT} nodad")?,
+        }
+    }
+    writeln!(commands, "link set {HOST_PORT} up")?;
+    for (other, host) in topology.hosts.iter().enumerate().filter(|(other, _)| *other != number) {
+        for address in &host.addresses {
+            writeln!(commands, "route add {address} dev {HOST_PORT}")?;
+            writeln!(
+                commands,
+                "neighbour add {address} lladdr {} dev {HOST_PORT} nud permanent",
+                mac(other)
+            )?;
+        }
+    }
+    Ok(commands)
+}
+
+fn prepare(namespace: &str, is_host: bool, offloads: Offloads) -> anyhow::Result<()> {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace]).arg(process::this_program()?);
+    command.args(["lab", "prepare"]);
+    match (is_host, offloads) {
+        (true, Offloads::Wire) => command.arg(HOST_PORT),
+        (true, Offloads::Default) => &mut command,
+        (false, _) => command.arg("--silent"),
+    };
+    run(&mut command, "")
+}
+
+/// Removes `namespaces`, and with them every cable that ends there.
+pub(super) fn remove(namespaces: &[String]) -> anyhow::Result<()> {
+    let there = std::fs::read_dir("/run/netns").map(|entries| {
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.collect::<Vec<_>>()
+    });
+    let there = there.unwrap_or_default();
+    let ours: String = namespaces
+        .iter()
+        .filter(|name| there.contains(name))
+        .map(|name| format!("netns delete {name}\n"))
+        .collect();
+    if ours.is_empty() { Ok(()) } else { ip(&[], &ours) }
+}
+
+/// Has `ip` do all `commands`.
+fn ip(args: &[&str], commands: &str) -> anyhow::Result<()> {
+    let mut command = Command::new("ip");
+    command.args(args).args(["-batch", "-"]);
+    run(&mut command, commands)
+}
+
+fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| process::missing(command, &error))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If it does not want to hear all, it says why on stderr.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let message = format!("`{command:?}` failed: {}", said.trim());
+        return Err(Failure::new(Code::LabFailed, message).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The process that is the network of a lab.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::emulator::{Emulator, EmulatorReport};
+use tidegate_dataplane::{
+    AfPacket, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, Wish, inbox,
+    keep_time,
+};
+
+use crate::code::Code;
+use crate::output::Failure;
+use crate::topology;
+
+/// What goes on in the network of a lab.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Emulated {
+    /// Its routes, in the order of the file.
+    pub routes: Vec<EmulatedRoute>,
+    /// Packets dropped anywhere, by reason; those with none are left out.
+    pub drops: Vec<(String, u64)>,
+}
+
+/// What goes on in one route.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct EmulatedRoute {
+    /// Packets sent into it.
+    pub offered: u64,
+    /// Packets that came out of it.
+    pub delivered: u64,
+    /// Packets it dropped.
+    pub drops: u64,
+    /// Packets that wait for it.
+    pub waiting: u32,
+}
+
+impl From<EmulatorReport> for Emulated {
+    fn from(report: EmulatorReport) -> Self {
+        let drops = report.drops.iter().filter(|(_, count)| *count > 0);
+        let routes = report.routes.iter().map(|route| EmulatedRoute {
+            offered: route.offered.packets,
+            delivered: route.delivered.packets,
+            drops: route.drops.total(),
+            waiting: route.backlog.packets,
+        });
+        Self {
+            routes: routes.collect(),
+            drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
+        }
+    }
+}
+
+/// Is the network of the topology in `file` between the interfaces `ports`, until the process ends;
+/// tells whoever connects to `socket` what goes on.
+///
+/// # Errors
+///
+/// If the file is wrong or a port cannot be opened.
+pub fn emulate(file: &Path, socket: &Path, ports: &[String]) -> anyhow::Result<()> {
+    let (topology, found) =
+        topology::parse(&file.display().to_string(), &fs::read_to_string(file)?);
+    let Some(topology) = topology else {
+        return Err(Failure::input(Code::LabFailed, found.render(false)).into());
+    };
+    let config = topology.network();
+    let memory = PacketMemory::new(config.packets, AfPacket::BUFFER)?;
+    let open = |name: &String| -> anyhow::Result<Box<dyn Port>> {
+        Ok(Box::new(AfPacket::open(&Interface::find(name)?, &memory)?))
+    };
+    let ports = ports.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let (remote, inbox) = inbox()?;
+    let listener = UnixListener::bind(socket)?;
+    thread::spawn(move || tell(&listener, &remote));
+    let granted = keep_time(Wish::default());
+    eprintln!("{} ports, {} routes, {granted}", ports.len(), config.routes.len());
+    let driver = Driver::new(Emulator::new(&config), ports, (), inbox, Options::default());
+    driver.run(&mut Monotonic::start());
+    Ok(())
+}
+
+fn tell(listener: &UnixListener, remote: &Remote<Emulator, ()>) {
+    while let Ok((mut who, _)) = listener.accept() {
+        let Ok(report) = remote.ask(|live| live.machine.report()) else { return };
+        // Whoever went away does not want to know.
+        let _ = serde_json::to_vec(&Emulated::from(report)).map(|text| who.write_all(&text));
+    }
+}
+
+/// Asks the emulator behind `socket`.
+pub(super) fn ask(socket: &Path) -> anyhow::Result<Emulated> {
+    let mut connection = UnixStream::connect(socket)?;
+    connection.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let mut text = Vec::new();
+    connection.read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}

@@ -1,0 +1,184 @@
+//! Processes of a lab: started, waited for, and ended only if they are still the ones we started.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::code::Code;
+use crate::output::Failure;
+
+/// A process, told apart from a later one of the same number by when it began.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Process {
+    pid: u32,
+    /// In clock ticks since the system began.
+    started: u64,
+}
+
+impl Process {
+    /// The process of that number, if there is one that has not ended.
+    fn find(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in parentheses, may hold anything; fields count from after it.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let ended = matches!(fields.next()?, "Z" | "X");
+        let started = fields.nth(18)?.parse().ok()?;
+        (!ended).then_some(Self { pid, started })
+    }
+
+    /// This process.
+    #[must_use]
+    pub fn this() -> Self {
+        let pid = std::process::id();
+        Self::find(pid).unwrap_or(Self { pid, started: 0 })
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        Self::find(self.pid) == Some(self)
+    }
+
+    /// `command` with the user, mount and network namespaces of this process entered first.
+    pub(super) fn enter(self, command: &Command) -> Command {
+        let mut entered = Command::new("nsenter");
+        entered.arg("-t").arg(self.pid.to_string());
+        entered.args(["-U", "-m", "-n", "--preserve-credentials", "--"]);
+        entered.arg(command.get_program()).args(command.get_args());
+        entered
+    }
+
+    fn signal(self, name: &str) {
+        if self.is_alive() {
+            // It may end in between; then there is nothing left to tell it.
+            let _ = Command::new("sh")
+                .args(["-c", "kill -\"$0\" \"$1\" 2>/dev/null", name])
+                .arg(self.pid.to_string())
+                .status();
+        }
+    }
+}
+
+/// This program, to be started once more.
+pub(crate) fn this_program() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+/// Starts `command` so that it lives on without us, its words going to `log`.
+pub(super) fn start(command: &mut Command, log: &Path) -> anyhow::Result<Process> {
+    let log = File::create(log)?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+    let child = command.spawn().map_err(|error| missing(command, &error))?;
+    let pid = child.id();
+    Ok(Process::find(pid).unwrap_or(Process { pid, started: 0 }))
+}
+
+/// That `command` could not be started, and what to do about it.
+pub(super) fn missing(command: &Command, error: &io::Error) -> anyhow::Error {
+    let program = command.get_program().to_string_lossy().into_owned();
+    Failure::new(Code::NoTool, format!("cannot run `{program}`: {error}")).into()
+}
+
+/// How long a process may take until it is ready, and until it has ended.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits until `ready`; fails when the process ends before, with the last it said.
+pub(super) fn wait_for(
+    what: &str,
+    process: Process,
+    log: &Path,
+    mut ready: impl FnMut() -> bool,
+) -> anyhow::Result<()> {
+    let mut is_ready = false;
+    wait_until(PATIENCE, || {
+        is_ready = ready();
+        is_ready || !process.is_alive()
+    });
+    if is_ready {
+        return Ok(());
+    }
+    let said = fs::read_to_string(log).unwrap_or_default();
+    let last: Vec<_> = said.lines().rev().take(8).collect();
+    let last: Vec<_> = last.into_iter().rev().collect();
+    let message = format!("{what} did not start:\n{}", last.join("\n"));
+    Err(Failure::new(Code::LabFailed, message).into())
+}
+
+/// Ends `processes`, first kindly.
+pub(super) fn end(processes: &[Process]) {
+    let gone = || processes.iter().all(|it| !it.is_alive());
+    for signal in ["TERM", "KILL"] {
+        processes.iter().for_each(|it| it.signal(signal));
+        if wait_until(PATIENCE / 2, gone) {
+            return;
+        }
+    }
+}
+
+/// Waits until `done`, or for `patience`; says whether it was done.
+pub(crate) fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let clock = Clock::start();
+    loop {
+        if done() {
+            return true;
+        }
+        if clock.elapsed() > patience {
+            return false;
+        }
+        Clock::rest(Duration::from_millis(20));
+    }
+}
+
+/// The clock of those who wait for processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(Instant);
+
+impl Clock {
+    /// A clock at zero.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "processes live in real time")]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// How long ago that was.
+    #[must_use]
+    pub fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// Lets `span` go by.
+    #[expect(clippy::disallowed_methods, reason = "processes live in real time")]
+    pub fn rest(span: Duration) {
+        std::thread::sleep(span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_used_again_is_another_process() {
+        let this = Process::this();
+        assert!(this.is_alive());
+        assert!(!Process { started: this.started + 1, ..this }.is_alive());
+    }
+
+    #[test]
+    fn only_what_was_started_is_ended() {
+        let log = std::env::temp_dir().join(format!("tidegate-log-{}", std::process::id()));
+        let sleeper = start(Command::new("sleep").arg("60"), &log).unwrap();
+        let other = Process { started: sleeper.started + 1, ..sleeper };
+        other.signal("KILL");
+        assert!(sleeper.is_alive());
+        end(&[sleeper, other]);
+        assert!(!sleeper.is_alive());
+        fs::remove_file(log).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! What is written down of a lab, so that whatever happens it can be found and removed.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::process::Process;
+use crate::topology::Topology;
+
+/// What a lab consists of.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct State {
+    pub(super) name: String,
+    /// When it is gone, so should be the lab.
+    pub(super) owner: Process,
+    /// Whose user and mount namespaces the lab lives in, without root.
+    pub(super) holder: Option<Process>,
+    pub(super) namespaces: Vec<String>,
+    pub(super) processes: Vec<Process>,
+}
+
+/// What the network is called among the hosts; longer than any name a host can have.
+pub(super) const NETWORK: &str = "the-network-between-all-the-hosts";
+
+const FILE: &str = "state.json";
+
+impl State {
+    /// A lab of `topology`, of which nothing is there yet.
+    pub(super) fn new(name: &str, topology: &Topology) -> Self {
+        let hosts = topology.hosts.iter().map(|host| host.name.as_str());
+        let gateways = topology.gateways.iter().map(|gateway| gateway.name.as_str());
+        let all = hosts.chain(gateways).chain([NETWORK]);
+        Self {
+            name: name.to_owned(),
+            owner: Process::this(),
+            holder: None,
+            namespaces: all.map(|host| namespace(name, host)).collect(),
+            processes: Vec::new(),
+        }
+    }
+
+    /// The namespace of `host`.
+    pub(super) fn namespace(&self, host: &str) -> Option<String> {
+        let wanted = namespace(&self.name, host);
+        self.namespaces.iter().find(|it| **it == wanted).cloned()
+    }
+
+    /// The names of hosts and gateways.
+    pub(super) fn hosts(&self) -> Vec<&str> {
+        let prefix = namespace(&self.name, "").len();
+        let names = self.namespaces.iter().filter_map(|it| it.get(prefix..));
+        names.filter(|name| *name != NETWORK).collect()
+    }
+
+    pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
+        Ok(serde_json::from_slice(&fs::read(folder.join(FILE))?)?)
+    }
+
+    /// Writes it so that a reader finds the old or the new one, and never half of it.
+    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        let new = folder.join("state.new");
+        fs::write(&new, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(new, folder.join(FILE))?;
+        Ok(())
+    }
+}
+
+fn namespace(lab: &str, host: &str) -> String {
+    format!("tidegate-{lab}-{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_found_again() {
+        let text = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[route]]";
+        let (topology, _) = crate::topology::parse("x", text);
+        let state = State::new("lab-1", &topology.unwrap());
+        let folder = std::env::temp_dir().join(format!("tidegate-state-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        state.write(&folder).unwrap();
+        let again = State::read(&folder).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(again.hosts(), ["a", "b"]);
+        assert_eq!(again.namespace("b").as_deref(), Some("tidegate-lab-1-b"));
+        assert_eq!(again.namespace("c"), None);
+        assert!(again.owner.is_alive());
+    }
+}
