@@ -138,7 +138,7 @@ proptest! {
     /// The table knows exactly the flows that were inserted and neither evicted nor expired.
     ///
     /// Fewer places than flows, so that places are given on. Kills: a free place handed out twice;
-    /// an evicted flow left in the index; a sweep that forgets flows of 59 s.
+    /// an evicted flow left in its list; a sweep that forgets flows of 59 s.
     #[test]
     fn it_holds_what_was_inserted_and_has_not_gone(operations in operations()) {
         let mut table = FlowTable::new(6, 3);

@@ -341,4 +341,44 @@ proptest! {
         prop_assert!((smoothed - expected.unwrap()).abs() <= 2.0, "{smoothed} {expected:?}");
         prop_assert_eq!(wire.flow().min_rtt().near, ms(*delays.iter().min().unwrap()));
     }
+
+    /// No header overflows anything, nor makes a round trip of more than a minute.
+    ///
+    /// Kills: `LONGEST` not looked at.
+    #[test]
+    fn headers_may_say_anything(
+        packets in prop::collection::vec((any_segment(), any::<bool>(), 0u64..200_000, any::<bool>()), 1..100),
+    ) {
+        let mut wire = Wire::new();
+        let mut now = 0;
+        for (segment, up, after, held) in packets {
+            now += after;
+            wire.passes(now, u64::from(held), if up { Up } else { Down }, segment);
+            let (rtt, minute) = (wire.flow().rtt(), Some(Duration::from_secs(60)));
+            prop_assert!(rtt.near <= minute && rtt.far <= minute);
+        }
+    }
+}
+
+/// Headers whose numbers often meet, and are else anything.
+fn any_segment() -> impl Strategy<Value = TcpSegment> {
+    let number = || prop_oneof![4 => 0u32..4, 1 => any::<u32>()];
+    let timestamps = prop::option::of((number(), number()));
+    let scale = prop::option::of(any::<u8>());
+    (number(), number(), number(), timestamps, scale, any::<(u16, u16, u8, bool)>()).prop_map(
+        |(seq, ack, payload, timestamps, window_scale, (window, mss, flags, has_sack))| {
+            TcpSegment {
+                seq,
+                ack,
+                payload,
+                timestamps,
+                window,
+                mss,
+                flags: TcpFlags(flags & !TcpFlags::RST),
+                window_scale,
+                sack_permitted: has_sack,
+                has_sack,
+            }
+        },
+    )
 }
