@@ -251,7 +251,7 @@ impl FailToWire {
     /// Frames of each port that went straight across, earlier runs included.
     #[must_use]
     pub fn bypassed(&self) -> Vec<Bypassed> {
-        self.wires.iter().map(Wire::bypassed).collect()
+        self.wires.iter().map(|wire| count(&wire.bypassed)).collect()
     }
 
     /// Whether the wire stays when the process ends; not if its BPF file system is mounted where
@@ -303,17 +303,17 @@ impl Wire {
         let Object { life, bypassed, .. } = object;
         Self { mode, life, bypassed }
     }
+}
 
-    fn bypassed(&self) -> Bypassed {
-        let mut bypassed = Bypassed::default();
-        for reason in 0..Bypassed::REASONS {
-            if let (Some(count), Ok(values)) = (bypassed.of(reason), self.bypassed.get(&reason, 0))
-            {
-                *count = values.iter().sum();
-            }
+/// The counts of a program, over all processors.
+fn count(map: &PerCpuArray<MapData, u64>) -> Bypassed {
+    let mut bypassed = Bypassed::default();
+    for reason in 0..Bypassed::REASONS {
+        if let (Some(count), Ok(values)) = (bypassed.of(reason), map.get(&reason, 0)) {
+            *count = values.iter().sum();
         }
-        bypassed
     }
+    bypassed
 }
 
 /// Takes the wire off `interface`, whoever laid it; says whether there was one.
