@@ -194,6 +194,7 @@ pub struct FailToWire {
     wires: Vec<Wire>,
     timeout: Duration,
     epoch: u64,
+    stays: bool,
     /// Frames have been told to go straight across.
     passing: bool,
 }
@@ -255,10 +256,10 @@ impl FailToWire {
     }
 
     /// Whether the wire stays when the process ends; not if its BPF file system is mounted where
-    /// only this process sees it.
+    /// only this process sees it, as under `ip netns exec`.
     #[must_use]
-    pub fn outlives_the_process(&self) -> bool {
-        !pins::mounts_are_private()
+    pub const fn outlives_the_process(&self) -> bool {
+        self.stays
     }
 }
 
@@ -405,7 +406,7 @@ impl<'p> Laying<'p> {
         self.new.clear();
         let WireConfig { timeout, epoch, .. } = *config;
         let wires = std::mem::take(&mut self.wires);
-        FailToWire { wires, timeout, epoch, passing: false }
+        FailToWire { wires, timeout, epoch, stays: self.pins.stay(), passing: false }
     }
 }
 
