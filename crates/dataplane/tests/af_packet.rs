@@ -8,6 +8,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{Network, SERVER};
@@ -290,6 +291,20 @@ fn a_port_that_goes_down_and_comes_back_goes_on() {
     let counters = forwarding.remote.ask(|live| live.ports[1].counters()).unwrap();
     assert!((1..=2).contains(&counters.receive_errors), "{counters:?}");
     assert_eq!(counters.drops.of(Reason::Refused), counters.send_errors);
+}
+
+#[test]
+fn a_port_that_is_gone_or_has_nothing_to_do_lets_the_loop_sleep() {
+    let Some(network) = Network::new(1_500) else { return };
+    let forwarding = network.forward();
+    assert!(echo(&network, SERVER[0], 1_000));
+    network.gateway.ip("link del p1");
+    std::thread::sleep(Duration::from_millis(50));
+    let before = forwarding.waits.load(Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(200));
+    let waits = forwarding.waits.load(Ordering::Relaxed) - before;
+    assert!(waits < 20, "{waits} waits in 200 ms");
+    assert!(forwarding.remote.ask(|live| live.ports[1].counters().receive_errors).unwrap() > 0);
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! Hosts on virtual cables: each a thread in a network namespace of its own, gone when it ends.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
 use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
 use tidegate_dataplane::{
-    AfPacket, Bare, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, inbox,
+    AfPacket, Bare, Clock, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, inbox,
 };
 
 /// A host.
@@ -113,6 +116,8 @@ impl Network {
     /// Forwards between the ports until the answer is dropped.
     pub(crate) fn forward(&self) -> Forwarding {
         let (sender, ready) = mpsc::channel();
+        let waits = Arc::new(AtomicU32::new(0));
+        let counted = waits.clone();
         let thread = self.gateway.spawn(move || {
             let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER).unwrap();
             let open = |name| -> Box<dyn Port> {
@@ -122,18 +127,39 @@ impl Network {
             let (remote, inbox) = inbox().unwrap();
             let driver = Driver::new(Watch::new(), ports, (), inbox, Options::default());
             sender.send(remote).unwrap();
-            let (mut machine, ..) = driver.run(&mut Monotonic::start());
+            let (mut machine, ..) = driver.run(&mut Counting(Monotonic::start(), counted));
             assert_eq!(machine.pool().in_use(), 0, "a packet was forgotten");
         });
-        Forwarding { remote: ready.recv().unwrap(), thread: Some(thread) }
+        Forwarding { remote: ready.recv().unwrap(), waits, thread: Some(thread) }
     }
 }
 
 const PACKETS: u32 = 1_024;
 
+/// The host's clock, and how often it was waited on.
+struct Counting(Monotonic, Arc<AtomicU32>);
+
+impl Clock for Counting {
+    fn now(&mut self) -> Time {
+        self.0.now()
+    }
+
+    fn wait(
+        &mut self,
+        until: Option<Time>,
+        ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
+        inbox: BorrowedFd<'_>,
+    ) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.wait(until, ports, inbox)
+    }
+}
+
 /// A running forwarder.
 pub(crate) struct Forwarding {
     pub(crate) remote: Remote<Watch>,
+    /// How often the loop has gone to sleep.
+    pub(crate) waits: Arc<AtomicU32>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
