@@ -33,6 +33,7 @@ fn echo(network: &Network, address: &str, len: usize) -> bool {
     let server = network.server.spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_write_timeout(Some(LIMIT)).unwrap();
         let mut received = Vec::new();
         stream.read_to_end(&mut received).unwrap();
         stream.write_all(&received).unwrap();
@@ -41,6 +42,7 @@ fn echo(network: &Network, address: &str, len: usize) -> bool {
     let client = network.client.spawn(move || {
         let mut stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_write_timeout(Some(LIMIT)).unwrap();
         stream.write_all(&pattern(len)).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut received = Vec::new();
@@ -91,6 +93,36 @@ fn tcp_without_offloads_passes_intact_also_in_jumbo_frames() {
     // What leaves one port never comes in again at it: both directions would be counted twice.
     assert_eq!(counters[0].received, counters[1].sent, "{counters:?}");
     assert_eq!(counters[1].received, counters[0].sent, "{counters:?}");
+}
+
+/// A counter of the server's stack, from the two lines of `file` that begin with `group`.
+fn statistic(network: &Network, file: &'static str, group: &'static str, name: &str) -> u64 {
+    let path = format!("/proc/thread-self/net/{file}");
+    let text = network.server.run(move || std::fs::read_to_string(path).unwrap());
+    let mut lines = text.lines().filter(|line| line.starts_with(group));
+    let names = lines.next().unwrap().split(' ');
+    let found = names.zip(lines.next().unwrap().split(' ')).find(|(n, _)| *n == name);
+    found.unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn rewritten_headers_have_checksums_the_stack_accepts_finished_by_it_or_not() {
+    let Some(network) = Network::new(1_500) else { return };
+    for host in [&network.client, &network.server] {
+        host.run(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap());
+    }
+    let forwarding = network.forward();
+    forwarding.remote.ask(|live| live.machine.rewrite = true).unwrap();
+    for on in [true, false] {
+        set_offloads(&network, on);
+        for address in SERVER {
+            assert!(echo(&network, address, 200_000));
+        }
+    }
+    assert!(forwarding.remote.ask(|live| live.machine.rewritten).unwrap() > 100);
+    assert_eq!(statistic(&network, "snmp", "Tcp:", "InCsumErrors"), 0);
+    assert_eq!(statistic(&network, "snmp", "Ip:", "InHdrErrors"), 0);
+    assert!(statistic(&network, "netstat", "IpExt:", "InCEPkts") > 0);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
+use tidegate_core::packet::TcpFlags;
+use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Time};
 use tidegate_dataplane::{
     AfPacket, Bare, Clock, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, inbox,
 };
@@ -176,11 +177,20 @@ pub(crate) struct Watch {
     bare: Bare,
     pub(crate) longest: u32,
     pub(crate) most_segments: u16,
+    /// Mark congestion on every packet that can be, and halve every window.
+    pub(crate) rewrite: bool,
+    pub(crate) rewritten: u32,
 }
 
 impl Watch {
     fn new() -> Self {
-        Self { bare: Bare::new(PACKETS), longest: 0, most_segments: 0 }
+        Self {
+            bare: Bare::new(PACKETS),
+            longest: 0,
+            most_segments: 0,
+            rewrite: false,
+            rewritten: 0,
+        }
     }
 }
 
@@ -190,10 +200,14 @@ impl Machine for Watch {
     }
 
     fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId) {
-        let seen = &self.bare.pool()[&packet];
-        let (len, segments) = (seen.len, seen.segments);
+        let seen = &mut self.bare.pool()[&packet];
+        if self.rewrite {
+            rewrite(seen);
+        }
+        let (len, segments, rewritten) = (seen.len, seen.segments, seen.rewritten);
         self.longest = self.longest.max(len);
         self.most_segments = self.most_segments.max(segments);
+        self.rewritten += u32::from(rewritten);
         self.bare.handle_packet(now, port, packet);
     }
 
@@ -203,5 +217,15 @@ impl Machine for Watch {
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         self.bare.poll_timeout(now)
+    }
+}
+
+fn rewrite(packet: &mut Packet) {
+    packet.mark_congestion();
+    if let Some(tcp) = &mut packet.tcp
+        && !tcp.flags.any(TcpFlags::SYN)
+    {
+        tcp.window /= 2;
+        packet.rewritten = true;
     }
 }
