@@ -16,7 +16,7 @@ use tidegate_core::packet::Packet;
 use tidegate_core::{PacketPool, Reason, Time};
 use tidegate_dataplane::{
     AfPacket, Frame, Interface, InterfaceError, Offload, PacketMemory, Port, PortCounters,
-    VnetHeader,
+    VnetHeader, Wish, keep_time,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -130,6 +130,12 @@ fn datagrams_arrive_once_and_in_order() {
     const WINDOW: u32 = 32;
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
+    // The client itself must keep the order: what waits for its first ARP answer is sent by
+    // another, and what a thread sends before it moves to another processor may come later.
+    assert!(echo(&network, SERVER[0], 1));
+    network.client.run(|| {
+        assert!(keep_time(Wish { realtime: None, ..Wish::default() }).cpu.is_some());
+    });
     let socket = network.server.run(|| UdpSocket::bind((SERVER[0], 9)).unwrap());
     let server = network.server.spawn(move || {
         socket.set_read_timeout(Some(LIMIT)).unwrap();

@@ -12,7 +12,8 @@ use std::time::Duration;
 use tidegate_core::packet::TcpFlags;
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Time};
 use tidegate_dataplane::{
-    AfPacket, Bare, Clock, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, inbox,
+    AfPacket, Bare, Clock, Driver, Interface, Monotonic, Options, PacketMemory, Port, PortCounters,
+    Remote, Wish, inbox, keep_time,
 };
 
 /// A host.
@@ -120,6 +121,8 @@ impl Network {
         let waits = Arc::new(AtomicU32::new(0));
         let counted = waits.clone();
         let thread = self.gateway.spawn(move || {
+            // Not ahead of the tests that run at the same time, but in order.
+            assert!(keep_time(Wish { realtime: None, ..Wish::default() }).cpu.is_some());
             let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER).unwrap();
             let open = |name| -> Box<dyn Port> {
                 Box::new(AfPacket::open(&Interface::find(name).unwrap(), &memory).unwrap())
@@ -166,6 +169,12 @@ pub(crate) struct Forwarding {
 
 impl Drop for Forwarding {
     fn drop(&mut self) {
+        if thread::panicking() {
+            let counters = self.remote.ask(|live| {
+                live.ports.iter().map(|port| port.counters()).collect::<Vec<PortCounters>>()
+            });
+            eprintln!("{counters:#?}");
+        }
         let _ = self.remote.stop();
         let result = self.thread.take().unwrap().join();
         assert!(result.is_ok() || thread::panicking());
