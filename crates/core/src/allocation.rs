@@ -11,6 +11,7 @@ mod logical_partitions;
 mod lru;
 mod partitioned;
 mod sequential;
+mod shares;
 #[cfg(test)]
 mod testing;
 
@@ -113,9 +114,8 @@ impl AllocationSpec {
             Self::Fcfs(config) => Box::new(config.build(profile, now)),
             Self::Lru(config) => Box::new(config.build(profile, now)),
             Self::Drr(config) => Box::new(config.build(profile, now)),
-            Self::Partitioned(_) | Self::LogicalPartitions(_) => {
-                Box::new(drr::Config {}.build(profile, now))
-            }
+            Self::LogicalPartitions(config) => Box::new(config.build(profile, now)),
+            Self::Partitioned(_) => Box::new(drr::Config {}.build(profile, now)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A hierarchical timing wheel: many timers, each set, cancelled and fired in constant time.
 //!
-//! Source: "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
+//! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
 
 use crate::Time;
 use crate::packet::slot as index;
@@ -216,7 +216,7 @@ impl TimerWheel {
 /// `deadline`.
 fn digit(deadline: u64, reached: u64) -> (usize, usize) {
     let level = (deadline ^ reached).checked_ilog2().unwrap_or(0) / DIGIT;
-    let digit = (deadline >> (DIGIT * level)) & (SLOTS as u64 - 1);
+    let digit = (deadline >> (DIGIT * level)) % (1 << DIGIT);
     (index(level), usize::try_from(digit).unwrap_or(0))
 }
 

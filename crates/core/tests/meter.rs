@@ -17,7 +17,7 @@ fn schedules() -> impl Strategy<Value = (Rate, Bytes, Vec<(u64, u64)>)> {
         let rate = Rate::from_bps(rate);
         let gap = |(percent, n)| {
             let nanos = rate.time_for(Bytes(n)).as_nanos() * percent / 100;
-            (u64::try_from(nanos).unwrap(), n)
+            (u64::try_from(nanos).unwrap_or(u64::MAX), n)
         };
         (rate, Bytes(depth), requests.into_iter().map(gap).collect())
     })

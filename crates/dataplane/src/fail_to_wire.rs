@@ -194,7 +194,6 @@ pub struct FailToWire {
     wires: Vec<Wire>,
     timeout: Duration,
     epoch: u64,
-    stays: bool,
     /// Frames have been told to go straight across.
     passing: bool,
 }
@@ -252,14 +251,14 @@ impl FailToWire {
     /// Frames of each port that went straight across, earlier runs included.
     #[must_use]
     pub fn bypassed(&self) -> Vec<Bypassed> {
-        self.wires.iter().map(|wire| count(&wire.bypassed)).collect()
+        self.wires.iter().map(Wire::bypassed).collect()
     }
 
     /// Whether the wire stays when the process ends; not if its BPF file system is mounted where
-    /// only this process sees it, as under `ip netns exec`.
+    /// only this process sees it.
     #[must_use]
-    pub const fn outlives_the_process(&self) -> bool {
-        self.stays
+    pub fn outlives_the_process(&self) -> bool {
+        !pins::mounts_are_private()
     }
 }
 
@@ -304,17 +303,17 @@ impl Wire {
         let Object { life, bypassed, .. } = object;
         Self { mode, life, bypassed }
     }
-}
 
-/// The counts of a program, over all processors.
-fn count(map: &PerCpuArray<MapData, u64>) -> Bypassed {
-    let mut bypassed = Bypassed::default();
-    for reason in 0..Bypassed::REASONS {
-        if let (Some(count), Ok(values)) = (bypassed.of(reason), map.get(&reason, 0)) {
-            *count = values.iter().sum();
+    fn bypassed(&self) -> Bypassed {
+        let mut bypassed = Bypassed::default();
+        for reason in 0..Bypassed::REASONS {
+            if let (Some(count), Ok(values)) = (bypassed.of(reason), self.bypassed.get(&reason, 0))
+            {
+                *count = values.iter().sum();
+            }
         }
+        bypassed
     }
-    bypassed
 }
 
 /// Takes the wire off `interface`, whoever laid it; says whether there was one.
@@ -406,7 +405,7 @@ impl<'p> Laying<'p> {
         self.new.clear();
         let WireConfig { timeout, epoch, .. } = *config;
         let wires = std::mem::take(&mut self.wires);
-        FailToWire { wires, timeout, epoch, stays: self.pins.stay(), passing: false }
+        FailToWire { wires, timeout, epoch, passing: false }
     }
 }
 

@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(packet.vlan, outermost);
     }
 
-    /// Kills: the IPv4 header taken by index instead of `get`.
+    /// Kills: any index instead of `get`, an offset that is set before the header is known whole.
     #[test]
     fn whatever_arrives_is_described_within_its_bounds(
         frame in frames(),

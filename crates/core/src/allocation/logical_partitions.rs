@@ -1,8 +1,474 @@
 //! Logical partitions: one bucket with a part for each flow; what is unused is shared.
+//!
+//! A member that has nothing waiting saves its share of what is earned, up to its part of the
+//! burst. What it earns beyond that, and what members with packets waiting earn, is the excess. A
+//! member sends from its own savings first; when they are used up, it takes turns with the others
+//! that wait, by deficit round robin on the excess. Savings it enters the round with are its first
+//! deficit.
+//!
+//! Source: aggregates, section 7.3 of the ledger; Shreedhar and Varghese, "Efficient fair queuing
+//! using deficit round robin" (SIGCOMM 1995).
+//! Differs: the excess is the content of the bucket less all savings, so it cannot be given out
+//! twice (the printed estimate can). Who waits puts its share into the round instead of saving for
+//! a packet of its own: the round gives it back by the same weights, and a packet's worth of tokens
+//! never lies idle while somebody waits. A packet longer than what others leave goes when the
+//! bucket is full. When nobody waits ([`try_take`](Allocation::try_take)), the excess goes to who
+//! asks first.
+
+use std::time::Duration;
 
 use serde::Deserialize;
+
+use super::shares::{Part, Shares};
+use super::{Allocation, Grant, Heads, Share, Turn};
+use crate::meter::{Nanobits, Profile, TokenBucket, nanobits};
+use crate::packet::{Member, Ring};
+use crate::wheel::TimerWheel;
+use crate::{Bytes, Time};
 
 /// No parameters.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}
+
+impl Config {
+    pub(super) fn build(&self, profile: &Profile, now: Time) -> LogicalPartitions {
+        LogicalPartitions::new(profile, now)
+    }
+}
+
+/// Everything takes constant time, amortised, in the number of members.
+#[derive(Clone, Debug)]
+pub(super) struct LogicalPartitions {
+    /// All tokens: savings and excess.
+    bucket: TokenBucket,
+    shares: Shares,
+    savings: Savings,
+    accounts: Vec<Account>,
+    /// Who waits and may have savings for it.
+    ready: Ring,
+    /// Who waits and takes turns on the excess.
+    round: Ring,
+    /// Who has had its quantum for this turn.
+    turn: Option<Member>,
+    /// The longest packet seen: what a turn is worth, so that each turn sends one.
+    quantum: Nanobits,
+    /// By members: when a saving one may be full, in steps of `shares`; never late.
+    full: TimerWheel,
+    /// By members: when one may have been idle long enough not to count; never late.
+    idle: TimerWheel,
+}
+
+/// What all members save.
+#[derive(Clone, Copy, Debug, Default)]
+struct Savings {
+    /// Their sum when so many steps were earned.
+    sum: i128,
+    earned: u64,
+    /// Weight of those who are not full.
+    weight: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// Savings when so many steps were earned, or the deficit in the round.
+    tokens: Nanobits,
+    earned: u64,
+    /// Most it saves.
+    depth: Nanobits,
+    /// When it last sent or waited.
+    active: Time,
+    part: Part,
+    /// Of the shares `depth` follows.
+    generation: u32,
+    state: State,
+    /// It saves, and is not full.
+    filling: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum State {
+    /// No member.
+    #[default]
+    Absent,
+    /// It has done nothing for long and does not count.
+    Idle,
+    /// Nothing of it waits, and it saves.
+    Saving,
+    /// It waits for its turn to use its savings, and saves on.
+    Ready,
+    /// It waits for the excess, and what it earns goes there.
+    Round,
+}
+
+/// How long a member may do nothing and still count: that, or two round-trip times.
+const IDLE: Duration = Duration::from_secs(1);
+
+impl LogicalPartitions {
+    fn new(profile: &Profile, now: Time) -> Self {
+        Self {
+            bucket: TokenBucket::new(profile.mean(), profile.burst(), now),
+            shares: Shares::new(profile, now),
+            savings: Savings::default(),
+            accounts: Vec::new(),
+            ready: Ring::default(),
+            round: Ring::default(),
+            turn: None,
+            quantum: 0,
+            full: TimerWheel::new(),
+            idle: TimerWheel::new(),
+        }
+    }
+
+    /// Brings everything but the members' savings to `now`, whatever happened in between in its
+    /// order.
+    fn advance(&mut self, now: Time) {
+        while let Some(at) = self.idle.next_deadline().filter(|at| *at <= now) {
+            self.pass(at);
+            if let Some(number) = self.idle.pop(at) {
+                self.check_idle(at, Member(number));
+            }
+        }
+        self.pass(now);
+    }
+
+    fn pass(&mut self, now: Time) {
+        self.shares.advance(now);
+        self.bucket.refill(now);
+        while let Some(number) = self.full.pop(Time::from_nanos(self.shares.earned())) {
+            self.settle(Member(number));
+        }
+    }
+
+    /// What nobody has saved.
+    fn excess(&self) -> i128 {
+        let savings = self.savings.at(&self.shares);
+        i128::from(self.bucket.content()) - savings - i128::from(self.shares.carry())
+    }
+
+    /// Whether the excess allows `len`. A full bucket allows anything: to wait would waste tokens.
+    fn allows(&self, len: Nanobits) -> bool {
+        self.excess() >= i128::from(len) || self.bucket.content() >= self.bucket.depth()
+    }
+
+    /// When the excess may allow `len`, if it does not.
+    fn allows_at(&self, len: Nanobits) -> Time {
+        let earned = self.shares.earned();
+        let missing = u64::try_from(i128::from(len) - self.excess()).unwrap_or(u64::MAX);
+        // Of what everyone earns, those who save and are not full keep their share.
+        let left = (self.shares.weight() - self.savings.weight).max(1);
+        let steps = earned.saturating_add(self.shares.steps(missing, left));
+        let full = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
+        let at = self.shares.when(steps.min(full)).min(self.bucket.reaches(self.bucket.depth()));
+        self.idle.next_deadline().map_or(at, |idle| at.min(idle))
+    }
+
+    /// Brings a member's savings, and what it may save, up to date.
+    fn settle(&mut self, member: Member) {
+        if let State::Saving | State::Ready = self.accounts[member.index()].state {
+            self.withdraw(member);
+            self.deposit(member);
+        }
+    }
+
+    /// Takes a member's savings out of the sum.
+    fn withdraw(&mut self, member: Member) {
+        let account = &mut self.accounts[member.index()];
+        self.savings.advance(&self.shares);
+        if account.filling {
+            let weight = account.part.weight();
+            let earned = u128::from(self.shares.earned() - account.earned)
+                * u128::from(self.shares.tokens(weight));
+            let saved = earned.saturating_add_signed(account.tokens.into());
+            self.savings.sum -= saved.cast_signed();
+            self.savings.weight -= weight;
+            account.tokens = Nanobits::try_from(saved).unwrap_or(Nanobits::MAX);
+            account.filling = false;
+        } else {
+            self.savings.sum -= i128::from(account.tokens);
+        }
+    }
+
+    /// Puts a member's savings into the sum, as far as it may save so much.
+    fn deposit(&mut self, member: Member) {
+        let account = &mut self.accounts[member.index()];
+        if account.generation != self.shares.generation() {
+            account.generation = self.shares.generation();
+            let depth = self.shares.depth(account.part);
+            if depth < account.depth {
+                self.full.cancel(member.0); // it would be late
+            }
+            account.depth = depth;
+        }
+        account.tokens = account.tokens.min(account.depth);
+        account.earned = self.shares.earned();
+        self.savings.sum += i128::from(account.tokens);
+        self.fill(member);
+    }
+
+    /// Lets a settled member save on, if there is room.
+    fn fill(&mut self, member: Member) {
+        let account = &mut self.accounts[member.index()];
+        if !account.filling && account.tokens < account.depth {
+            account.filling = true;
+            self.savings.weight += account.part.weight();
+            self.expect_full(member);
+        }
+    }
+
+    /// Sets the time at which a member that is filling may be full, unless an earlier one is set.
+    fn expect_full(&mut self, member: Member) {
+        let account = &self.accounts[member.index()];
+        if account.filling && self.full.deadline(member.0).is_none() {
+            let missing = (account.depth - account.tokens).unsigned_abs();
+            let steps = self.shares.steps(missing, account.part.weight());
+            self.full.set(member.0, Time::from_nanos(account.earned.saturating_add(steps)));
+        }
+    }
+
+    /// Takes `len` from the savings of a settled member.
+    fn spend(&mut self, member: Member, len: Nanobits) {
+        self.accounts[member.index()].tokens -= len;
+        self.savings.sum -= i128::from(len);
+        self.fill(member);
+    }
+
+    /// Notes that a member sends or waits; says whether it is one.
+    fn touch(&mut self, now: Time, member: Member) -> bool {
+        let Some(account) = self.accounts.get_mut(member.index()) else { return false };
+        account.active = now;
+        match account.state {
+            State::Absent => return false,
+            State::Idle => self.begin(now, member),
+            State::Saving | State::Ready | State::Round => {}
+        }
+        true
+    }
+
+    /// Counts a member that has nothing yet.
+    fn begin(&mut self, now: Time, member: Member) {
+        let account = &mut self.accounts[member.index()];
+        account.state = State::Saving;
+        account.tokens = 0;
+        self.savings.advance(&self.shares);
+        self.shares.count(account.part);
+        self.idle.set(member.0, now + patience(account.part));
+        self.deposit(member);
+    }
+
+    /// Ends what [`begin`](Self::begin) began; what it saved is excess now.
+    fn end(&mut self, member: Member, state: State) {
+        self.full.cancel(member.0);
+        self.idle.cancel(member.0);
+        self.ready.remove(member);
+        self.round.remove(member);
+        self.turn = self.turn.filter(|turn| *turn != member);
+        if let State::Saving | State::Ready = self.accounts[member.index()].state {
+            self.withdraw(member);
+        }
+        let account = &mut self.accounts[member.index()];
+        if !matches!(account.state, State::Idle | State::Absent) {
+            self.savings.advance(&self.shares);
+            self.shares.discount(account.part);
+        }
+        account.state = state;
+    }
+
+    fn check_idle(&mut self, now: Time, member: Member) {
+        let account = &self.accounts[member.index()];
+        let (since, state) = (account.active, account.state);
+        let until = since + patience(account.part);
+        if matches!(state, State::Ready | State::Round) {
+            self.idle.set(member.0, now + patience(account.part));
+        } else if until > now {
+            self.idle.set(member.0, until);
+            self.settle(member);
+        } else {
+            self.end(member, State::Idle);
+        }
+    }
+
+    /// A grant to the first of those with savings; `None` if there is none.
+    fn grant_from_savings(&mut self, now: Time, heads: &dyn Heads) -> Option<Turn> {
+        while let Some(member) = self.ready.first() {
+            self.settle(member);
+            let Some(bytes) = heads.head(member) else {
+                self.ready.remove(member);
+                self.accounts[member.index()].state = State::Saving;
+                continue;
+            };
+            let len = nanobits(bytes);
+            if self.accounts[member.index()].tokens < len {
+                self.ready.remove(member);
+                self.withdraw(member);
+                self.accounts[member.index()].state = State::Round;
+                self.round.push(member);
+                continue;
+            }
+            if !self.bucket.try_take(now, bytes) {
+                return Some(Turn::At(self.bucket.ready_at(bytes)));
+            }
+            self.spend(member, len);
+            self.accounts[member.index()].active = now;
+            self.ready.rotate();
+            return Some(Turn::Grant(Grant { member, bytes }));
+        }
+        None
+    }
+
+    /// A grant to the one whose turn it is in the round.
+    fn grant_from_excess(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+        while let Some(member) = self.round.first() {
+            let Some(bytes) = heads.head(member) else {
+                self.leave_round(member);
+                continue;
+            };
+            let len = nanobits(bytes);
+            self.quantum = self.quantum.max(len);
+            let account = &mut self.accounts[member.index()];
+            if account.tokens < len && self.turn != Some(member) {
+                self.turn = Some(member);
+                let weight = Nanobits::from(account.part.weight().cast_signed());
+                account.tokens = account.tokens.saturating_add(self.quantum.saturating_mul(weight));
+            }
+            if account.tokens < len {
+                self.turn = None;
+                self.round.rotate();
+                continue;
+            }
+            if !self.allows(len) {
+                return Turn::At(self.allows_at(len));
+            }
+            let account = &mut self.accounts[member.index()];
+            account.tokens -= len;
+            account.active = now;
+            self.bucket.charge(len);
+            return Turn::Grant(Grant { member, bytes });
+        }
+        Turn::Idle
+    }
+
+    /// A member that has nothing more saves again: what it has left of its turn, if that is there.
+    fn leave_round(&mut self, member: Member) {
+        self.round.remove(member);
+        self.turn = self.turn.filter(|turn| *turn != member);
+        self.savings.advance(&self.shares);
+        let there = Nanobits::try_from(self.excess().max(0)).unwrap_or(Nanobits::MAX);
+        let account = &mut self.accounts[member.index()];
+        account.tokens = account.tokens.min(there);
+        account.state = State::Saving;
+        self.deposit(member);
+    }
+}
+
+impl Savings {
+    /// Their sum now.
+    fn at(&self, shares: &Shares) -> i128 {
+        let steps = u128::from(shares.earned() - self.earned);
+        self.sum.saturating_add_unsigned(steps * u128::from(shares.tokens(self.weight)))
+    }
+
+    fn advance(&mut self, shares: &Shares) {
+        self.sum = self.at(shares);
+        self.earned = shares.earned();
+    }
+}
+
+/// How long a member may do nothing and still count.
+fn patience(part: Part) -> Duration {
+    IDLE.max(part.rtt() * 2)
+}
+
+impl Allocation for LogicalPartitions {
+    fn join(&mut self, now: Time, member: Member, share: Share) {
+        self.advance(now);
+        if member.index() >= self.accounts.len() {
+            self.accounts.resize(member.index() + 1, Account::default());
+        }
+        let account = &mut self.accounts[member.index()];
+        if account.state == State::Absent {
+            account.part = Part::of(share);
+            account.active = now;
+            self.begin(now, member);
+        }
+    }
+
+    fn update(&mut self, now: Time, member: Member, share: Share) {
+        self.advance(now);
+        let part = Part::of(share);
+        let Some(account) = self.accounts.get_mut(member.index()) else { return };
+        let (old, state) = (account.part, account.state);
+        if old.resembles(part) {
+            return;
+        }
+        let saves = matches!(state, State::Saving | State::Ready);
+        if saves {
+            self.full.cancel(member.0);
+            self.withdraw(member);
+        }
+        self.accounts[member.index()].part = part;
+        if saves || state == State::Round {
+            self.savings.advance(&self.shares);
+            self.shares.count(part);
+            self.shares.discount(old);
+        }
+        if saves {
+            self.savings.advance(&self.shares);
+            self.deposit(member);
+        }
+    }
+
+    fn leave(&mut self, now: Time, member: Member) {
+        self.advance(now);
+        if member.index() < self.accounts.len() {
+            self.end(member, State::Absent);
+        }
+    }
+
+    fn set_profile(&mut self, now: Time, profile: &Profile) {
+        self.advance(now);
+        self.bucket.set(now, profile.mean(), profile.burst());
+        self.shares.set_profile(profile);
+    }
+
+    fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool {
+        self.advance(now);
+        if !self.touch(now, member) {
+            return false;
+        }
+        self.settle(member);
+        let all = nanobits(len);
+        let account = &self.accounts[member.index()];
+        let own = account.tokens.min(all);
+        if account.state == State::Round {
+            return false;
+        }
+        if own == all {
+            if !self.bucket.try_take(now, len) {
+                return false;
+            }
+        } else {
+            let waits = self.ready.first().or_else(|| self.round.first());
+            if waits.is_some() || !self.allows(all - own) {
+                return false;
+            }
+            self.bucket.charge(all);
+        }
+        self.spend(member, own);
+        true
+    }
+
+    fn wait(&mut self, now: Time, member: Member) {
+        self.advance(now);
+        if self.touch(now, member) && self.accounts[member.index()].state == State::Saving {
+            self.accounts[member.index()].state = State::Ready;
+            self.ready.push(member);
+        }
+    }
+
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+        self.advance(now);
+        let own = self.grant_from_savings(now, heads);
+        own.unwrap_or_else(|| self.grant_from_excess(now, heads))
+    }
+}

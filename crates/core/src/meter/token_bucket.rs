@@ -70,9 +70,8 @@ impl TokenBucket {
         self.reaches(nanobits(len).min(self.depth))
     }
 
-    /// What is in the bucket at `now`.
-    pub(crate) fn tokens(&mut self, now: Time) -> Nanobits {
-        self.refill(now);
+    /// What was in it when it was last asked for.
+    pub(crate) const fn content(&self) -> Nanobits {
         self.tokens
     }
 
@@ -96,8 +95,9 @@ impl TokenBucket {
         }
     }
 
-    /// Saturation loses nothing: what would overflow is more than a bucket holds.
-    fn refill(&mut self, now: Time) {
+    /// Lets time pass.
+    // Saturation loses nothing: what would overflow is more than a bucket holds.
+    pub(crate) fn refill(&mut self, now: Time) {
         let elapsed = now.nanos().saturating_sub(self.updated.nanos());
         self.updated = self.updated.max(now);
         let earned = self.rate.bps().saturating_mul(elapsed);

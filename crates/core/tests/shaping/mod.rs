@@ -1,0 +1,239 @@
+//! An aggregate around an allocation: packets come, wait, and leave when they are granted.
+
+#![expect(clippy::as_conversions, reason = "the model computes in real numbers")]
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
+use tidegate_core::meter::Profile;
+use tidegate_core::packet::Member;
+use tidegate_core::{Bytes, Rate, Time};
+
+/// A packet that comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) at: Time,
+    pub(crate) member: Member,
+    pub(crate) bytes: u64,
+}
+
+/// A packet that leaves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Departure {
+    pub(crate) at: Time,
+    pub(crate) member: Member,
+    pub(crate) bytes: u64,
+}
+
+/// An aggregate that shapes.
+pub(crate) struct Shaping {
+    pub(crate) allocation: Box<dyn Allocation>,
+    pub(crate) queues: Queues,
+    pub(crate) departures: Vec<Departure>,
+}
+
+/// Lengths of what waits, by member.
+#[derive(Default)]
+pub(crate) struct Queues(Vec<VecDeque<u64>>);
+
+impl Queues {
+    pub(crate) fn clear(&mut self) {
+        self.0.iter_mut().for_each(VecDeque::clear);
+    }
+
+    fn push(&mut self, member: Member, bytes: u64) {
+        if member.index() >= self.0.len() {
+            self.0.resize(member.index() + 1, VecDeque::new());
+        }
+        self.0[member.index()].push_back(bytes);
+    }
+}
+
+impl Heads for Queues {
+    fn head(&self, member: Member) -> Option<Bytes> {
+        self.0.get(member.index())?.front().copied().map(Bytes)
+    }
+}
+
+impl Shaping {
+    pub(crate) fn new(allocation: Box<dyn Allocation>) -> Self {
+        Self { allocation, queues: Queues::default(), departures: Vec::new() }
+    }
+
+    /// Lets `arrivals` come and leave until `end`; asks when told to, and every `looks`.
+    pub(crate) fn run(&mut self, arrivals: &[Arrival], looks: Option<Duration>, end: Time) {
+        let mut arrivals = arrivals.iter().peekable();
+        let mut look = looks.map(|every| Time::ZERO + every);
+        let mut told = None;
+        loop {
+            let next = arrivals.peek().map(|arrival| arrival.at);
+            let now = [next, told, look].into_iter().flatten().min();
+            let Some(now) = now.filter(|now| *now < end) else { return };
+            look = looks.map(|every| (now + Duration::from_nanos(1)).round_up_to(every));
+            while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= now) {
+                self.queues.push(arrival.member, arrival.bytes);
+                self.allocation.wait(now, arrival.member);
+            }
+            told = self.serve(now);
+            assert!(told.is_none_or(|at| at > now), "told to come back at once");
+        }
+    }
+
+    /// Lets go what is granted; says when to ask again.
+    fn serve(&mut self, now: Time) -> Option<Time> {
+        loop {
+            match self.allocation.grant(now, &self.queues) {
+                Turn::Grant(Grant { member, bytes }) => {
+                    let head = self.queues.0[member.index()].pop_front();
+                    assert_eq!(head, Some(bytes.0));
+                    self.departures.push(Departure { at: now, member, bytes: bytes.0 });
+                }
+                Turn::At(at) => return Some(at),
+                Turn::Idle => {
+                    assert!(self.queues.0.iter().all(VecDeque::is_empty), "idle while some wait");
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Packets of `len` bytes at `rate`, from `from` until `to`.
+pub(crate) fn constant(member: Member, len: u64, rate: Rate, from: Time, to: Time) -> Vec<Arrival> {
+    let mut arrivals = Vec::new();
+    let mut at = from;
+    while rate.bps() > 0 && at < to {
+        arrivals.push(Arrival { at, member, bytes: len });
+        at += rate.time_for(Bytes(len));
+    }
+    arrivals
+}
+
+/// Bytes of `member` that left from `from` until `to`.
+pub(crate) fn served(departures: &[Departure], member: Member, from: Time, to: Time) -> u64 {
+    let within = |it: &&Departure| it.member == member && from <= it.at && it.at < to;
+    departures.iter().filter(within).map(|it| it.bytes).sum()
+}
+
+/// Bytes each member has sent by `end`, by the recurrence of section 7.3 of the ledger.
+///
+/// Everything is recomputed for every member every 200 us, in real numbers.
+pub(crate) fn recurrence(
+    profile: &Profile,
+    shares: &[Share],
+    arrivals: &[Arrival],
+    end: Time,
+) -> Vec<u64> {
+    let mut model = Recurrence::new(profile, shares);
+    let mut arrivals = arrivals.iter().peekable();
+    let step = Duration::from_micros(200);
+    let mut now = Time::ZERO;
+    while now < end {
+        while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= now) {
+            model.members[arrival.member.index()].queue.push_back(arrival.bytes as f64);
+        }
+        model.serve(now);
+        model.advance(now, step);
+        now += step;
+    }
+    model.members.iter().map(|member| member.sent as u64).collect()
+}
+
+struct Recurrence {
+    rate: f64,
+    burst: f64,
+    excess: f64,
+    members: Vec<Modelled>,
+}
+
+struct Modelled {
+    weight: f64,
+    rtt: f64,
+    tokens: f64,
+    /// Excess it was given; the one with the least per weight is next.
+    given: f64,
+    active: Time,
+    queue: VecDeque<f64>,
+    sent: f64,
+}
+
+impl Modelled {
+    fn counts(&self, now: Time) -> bool {
+        !self.queue.is_empty() || now.since(self.active).as_secs_f64() < (2.0 * self.rtt).max(1.0)
+    }
+}
+
+impl Recurrence {
+    fn new(profile: &Profile, shares: &[Share]) -> Self {
+        let known = || shares.iter().filter_map(|share| Some((share.weight, share.rtt?)));
+        let weight: f64 = known().map(|(weight, _)| f64::from(weight)).sum();
+        let sum: f64 = known().map(|(weight, rtt)| f64::from(weight) * rtt.as_secs_f64()).sum();
+        let mean = if weight > 0.0 { sum / weight } else { 1.0 };
+        let member = |share: &Share| Modelled {
+            weight: share.weight.into(),
+            rtt: share.rtt.map_or(mean, |rtt| rtt.as_secs_f64()),
+            tokens: 0.0,
+            given: 0.0,
+            active: Time::ZERO,
+            queue: VecDeque::new(),
+            sent: 0.0,
+        };
+        let burst = profile.burst().0 as f64;
+        let members = shares.iter().map(member).collect();
+        Self { rate: profile.mean().bps() as f64 / 8.0, burst, excess: burst, members }
+    }
+
+    fn advance(&mut self, now: Time, step: Duration) {
+        let counting = || self.members.iter().filter(|it| it.counts(now));
+        let weights: f64 = counting().map(|it| it.weight).sum();
+        let reach: f64 = counting().map(|it| it.weight * it.rtt).sum();
+        let earned = self.rate * step.as_secs_f64();
+        let mut spill = if weights == 0.0 { earned } else { 0.0 };
+        for it in &mut self.members {
+            if !it.counts(now) {
+                spill += std::mem::take(&mut it.tokens);
+                continue;
+            }
+            let tokens = it.tokens + earned * it.weight / weights;
+            // The ledger assumes that a part holds a packet; otherwise who waits could save none.
+            let head = it.queue.front().copied().unwrap_or(0.0);
+            let depth = (self.burst * it.weight * it.rtt / reach).max(head);
+            spill += (tokens - depth).max(0.0);
+            it.tokens = tokens.min(depth);
+        }
+        let saved: f64 = self.members.iter().map(|it| it.tokens).sum();
+        self.excess = (self.excess + spill).min(self.burst - saved).max(0.0);
+    }
+
+    fn serve(&mut self, now: Time) {
+        loop {
+            let waiting = self.members.iter().filter(|it| !it.queue.is_empty());
+            let level = waiting.map(|it| it.given / it.weight).min_by(f64::total_cmp);
+            let Some(level) = level else { return };
+            for it in &mut self.members {
+                match it.queue.front() {
+                    Some(_) => it.active = now,
+                    None => it.given = it.given.max(level * it.weight),
+                }
+            }
+            let next = self.members.iter_mut().filter(|it| !it.queue.is_empty()).min_by(|a, b| {
+                (need(a) > 0.0)
+                    .cmp(&(need(b) > 0.0))
+                    .then((a.given / a.weight).total_cmp(&(b.given / b.weight)))
+            });
+            let Some(it) = next.filter(|it| need(it) <= self.excess) else { return };
+            let need = need(it);
+            let len = it.queue.pop_front().unwrap_or(0.0);
+            it.sent += len;
+            it.tokens -= len - need;
+            it.given += need;
+            self.excess -= need;
+        }
+    }
+}
+
+/// What the oldest packet lacks in tokens of its own.
+fn need(it: &Modelled) -> f64 {
+    it.queue.front().map_or(0.0, |len| (len - it.tokens).max(0.0))
+}
