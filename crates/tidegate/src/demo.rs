@@ -1,12 +1,64 @@
-//! The demonstration.
+//! The demonstration: four real downloads share a link, unmanaged and then managed.
 
-use crate::{Exit, Output};
+mod figures;
+mod phase;
+mod stage;
+mod view;
 
-/// Runs it.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::lab::Place;
+use crate::output::{Exit, Output};
+
+use self::figures::Demo;
+use self::phase::PHASES;
+use self::view::View;
+
+/// Runs it, each phase for `length`.
 ///
 /// # Errors
 ///
-/// If the lab cannot be built here.
-pub fn run(_output: Output) -> anyhow::Result<Exit> {
-    anyhow::bail!("not in this build")
+/// If the lab cannot be built here, or something in it fails.
+pub fn run(length: Duration, output: Output) -> anyhow::Result<Exit> {
+    let stop = stop_on_signals()?;
+    let place = Place::open()?;
+    let mut view = View::new();
+    view.introduce(length);
+    let mut demo = Demo { phases: Vec::new() };
+    for phase in PHASES {
+        let figures = stage::play(&place, phase, length, &mut view, &stop)?;
+        let Some(figures) = figures else {
+            eprintln!("stopped; everything is cleaned up");
+            return Ok(Exit::Failed);
+        };
+        view.finish(&figures);
+        demo.phases.push(figures);
+    }
+    output.data(&demo)?;
+    Ok(Exit::Done)
+}
+
+/// What becomes true when the demonstration is told to stop; it then cleans up by itself.
+fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        use tokio::signal::unix::{SignalKind, signal};
+        let _inside = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        told.store(true, Ordering::Relaxed);
+    });
+    Ok(stop)
 }

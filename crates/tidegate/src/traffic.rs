@@ -6,12 +6,15 @@ mod ping;
 mod request;
 mod server;
 mod stream;
+mod watch;
 
 use std::io;
 
 pub use client::{Outcome, Progress, Transfer, Way, transfer};
+pub(crate) use ping::percentile;
 pub use ping::{Echo, Ping, Pings, ping};
 pub use server::Server;
+pub use watch::{Seen, watch};
 
 /// Has `socket`, and all it accepts, use the congestion control called `name`.
 fn pin_congestion_control(socket: &socket2::Socket, name: Option<&str>) -> io::Result<()> {

@@ -1,14 +1,37 @@
 //! `tidegate demo`.
 
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+use tidegate_core::units::duration;
+
 use super::Context;
 use crate::demo;
+use crate::lab;
 use crate::output::Exit;
 
 /// What `demo` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// How long each of the four phases lasts, of which the first third is not counted
+    #[arg(long, default_value = "15 s", value_parser = seconds)]
+    seconds: Duration,
+}
+
+/// A time with its unit, or a number of seconds as the name of the option promises.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => duration::parse(text).map_err(|error| error.to_string())?,
+    };
+    let range = Duration::from_secs(3)..=Duration::from_secs(600);
+    if range.contains(&time) { Ok(time) } else { Err("give 3 to 600 seconds".to_owned()) }
+}
 
 /// Runs it.
-pub(crate) fn run(_args: &Args, context: &Context) -> anyhow::Result<Exit> {
-    demo::run(context.output)
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    if let Some(mut command) = lab::inside()? {
+        return Err(command.exec().into());
+    }
+    demo::run(args.seconds, context.output)
 }

@@ -8,7 +8,7 @@ use tidegate_core::units::duration;
 
 use super::Context;
 use crate::output::Exit;
-use crate::traffic::{Ping, Server, Transfer, Way, ping, transfer};
+use crate::traffic::{Ping, Server, Transfer, Way, ping, transfer, watch};
 
 /// What `traffic` is told.
 #[derive(Debug, clap::Args)]
@@ -27,6 +27,14 @@ enum Command {
         /// Congestion control to send with, such as `reno`
         #[arg(long)]
         congestion: Option<String>,
+    },
+    /// Count what arrives at an interface; a line of JSON per interval
+    Watch {
+        /// The interface
+        interface: String,
+        /// How often to report
+        #[arg(long, default_value = "500 ms", value_parser = duration::parse)]
+        interval: Duration,
     },
     /// Make one transfer; a line of JSON per interval
     Fetch(Fetch),
@@ -78,7 +86,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let output = context.output;
     match &args.command {
         Command::Serve { address, congestion } => {
-            Server::bind(*address, congestion.as_deref())?.run()?;
+            let server = Server::bind(*address, congestion.as_deref())?;
+            // Whoever started it waits for this line.
+            output.json(&serde_json::json!({ "address": server.address()? }))?;
+            server.run()?;
+            Ok(Exit::Done)
+        }
+        Command::Watch { interface, interval } => {
+            watch(interface, *interval, |seen| output.json(&seen).is_ok())?;
             Ok(Exit::Done)
         }
         Command::Fetch(fetch) => {

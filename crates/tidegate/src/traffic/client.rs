@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 use super::clock::Clock;
 use super::pin_congestion_control;
 use super::request::{Receipt, Request};
-use super::server::{receive, send};
+use super::server::{is_timeout, receive, send};
 
 /// The way the data goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -110,7 +110,15 @@ pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outco
     let mut reporter = Reporter { clock, interval: it.interval, next: it.interval, report };
     let in_time = || it.time.is_none_or(|time| clock.elapsed() < time);
     let bytes = it.bytes.unwrap_or(u64::MAX);
-    let mut connection = it.connect()?;
+    let mut connection = match it.connect() {
+        Ok(connection) => connection,
+        // The time is over, and nothing came across.
+        Err(error) if it.time.is_some() && is_timeout(&error) => {
+            let complete = it.bytes.is_none_or(|bytes| bytes == 0);
+            return Ok(Outcome { end: reporter.update(0), complete, intact: true });
+        }
+        Err(error) => return Err(error),
+    };
     Request { way: it.way, bytes }.write(&mut connection)?;
     let receipt = match it.way {
         Way::Down => receive(&mut connection, bytes, |so_far| {

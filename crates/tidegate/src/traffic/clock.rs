@@ -12,6 +12,11 @@ impl Clock {
         Self(Instant::now())
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a generator of real traffic lives in real time")]
+    pub(super) fn rest(span: Duration) {
+        std::thread::sleep(span);
+    }
+
     pub(super) fn elapsed(self) -> Duration {
         self.0.elapsed()
     }

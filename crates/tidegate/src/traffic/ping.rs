@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
 use super::server::is_timeout;
@@ -38,7 +38,7 @@ pub struct Pings {
 }
 
 /// One echo that came back.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Echo {
     /// When it was asked for, in milliseconds since the beginning.
     pub at_ms: u64,
@@ -104,7 +104,7 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// The time that `percent` of the `sorted` ones took at most, in milliseconds.
-fn percentile(sorted: &[Duration], percent: usize) -> Option<f64> {
+pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Option<f64> {
     let at = (sorted.len() * percent).div_ceil(100).max(1) - 1;
     sorted.get(at).map(|rtt| rtt.as_secs_f64() * 1e3)
 }

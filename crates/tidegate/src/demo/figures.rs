@@ -1,0 +1,153 @@
+//! What came out of the demonstration.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::phase::{RATE, RTTS};
+use crate::traffic::{Echo, Seen, percentile};
+
+/// The figures of all phases.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Demo {
+    pub(super) phases: Vec<Figures>,
+}
+
+/// The figures of a phase, of bytes on the wire where they reach the client.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Figures {
+    pub(super) name: &'static str,
+    pub(super) parameters: String,
+    /// Seconds that were counted, after the first ones.
+    pub(super) seconds: f64,
+    /// Jain's index of the rates of the downloads: 1 if all are equal.
+    pub(super) jain: f64,
+    /// What all traffic together took, in bits per second.
+    pub(super) rate_bps: f64,
+    /// What it should have taken.
+    pub(super) profile_bps: u64,
+    pub(super) flows: Vec<FlowFigures>,
+    pub(super) ping_ms: PingFigures,
+    /// Packets dropped, from the beginning of the phase.
+    pub(super) drops: u64,
+}
+
+/// One download.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct FlowFigures {
+    pub(super) rtt_ms: u64,
+    pub(super) rate_bps: f64,
+}
+
+/// Somebody else's round trips at the same time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct PingFigures {
+    pub(super) p50: Option<f64>,
+    pub(super) p99: Option<f64>,
+    /// What the median is above the path's own round-trip time.
+    pub(super) added: Option<f64>,
+}
+
+/// Bits per second of each download, and of everything, between two looks.
+pub(super) fn rates(from: &Seen, to: &Seen, servers: &[std::net::IpAddr]) -> (Vec<f64>, f64) {
+    let span = Duration::from_millis(to.at_ms.saturating_sub(from.at_ms)).as_secs_f64().max(1e-3);
+    let bps = |from: u64, to: u64| {
+        8.0 * f64::from(u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX)) / span
+    };
+    let of = |seen: &Seen, server| seen.tcp.get(server).copied().unwrap_or(0);
+    let flows = servers.iter().map(|server| bps(of(from, server), of(to, server))).collect();
+    (flows, bps(from.bytes, to.bytes))
+}
+
+/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)`; 1 for nothing at all.
+///
+/// Source: `aggregates`, section 4.
+pub(super) fn jain(rates: &[f64]) -> f64 {
+    let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    let count = rates.iter().map(|_| 1.0).sum::<f64>();
+    if squares > 0.0 { sum * sum / (count * squares) } else { 1.0 }
+}
+
+/// The round trips of `echoes` asked for at or after `from_ms`.
+pub(super) fn pings(echoes: &[Echo], from_ms: u64) -> PingFigures {
+    let counted = echoes.iter().filter(|echo| echo.at_ms >= from_ms);
+    let mut rtts: Vec<_> =
+        counted.map(|echo| Duration::from_secs_f64(echo.rtt_ms.max(0.0) / 1e3)).collect();
+    rtts.sort_unstable();
+    let p50 = percentile(&rtts, 50);
+    let added = p50.map(|ms| (ms - RTTS[0].as_secs_f64() * 1e3).max(0.0));
+    PingFigures { p50, p99: percentile(&rtts, 99), added }
+}
+
+impl fmt::Display for Demo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Mbit/s on the wire, after the first seconds of each phase:")?;
+        write!(f, "{:<20}", "")?;
+        for rtt in RTTS {
+            write!(f, "{:>8}", format!("{} ms", rtt.as_millis()))?;
+        }
+        writeln!(
+            f,
+            "{:>8}{:>8}{:>14}{:>10}{:>7}",
+            "sum", "Jain", "ping p50/p99", "added", "drops"
+        )?;
+        for phase in &self.phases {
+            write!(f, "{:<20}", phase.name)?;
+            for flow in &phase.flows {
+                write!(f, "{:>8.2}", flow.rate_bps / 1e6)?;
+            }
+            let ms =
+                |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0}"));
+            let ping = &phase.ping_ms;
+            let both = format!("{}/{} ms", ms(ping.p50), ms(ping.p99));
+            let added = format!("{} ms", ms(ping.added));
+            let (sum, jain, drops) = (phase.rate_bps / 1e6, phase.jain, phase.drops);
+            writeln!(f, "{sum:>8.2}{jain:>8.3}{both:>14}{added:>10}{drops:>7}")?;
+        }
+        self.conclude(f)
+    }
+}
+
+impl Demo {
+    fn conclude(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(first), Some(last)) = (self.phases.first(), self.phases.last()) else {
+            return Ok(());
+        };
+        let (slowest, fastest) =
+            first.flows.iter().fold((f64::MAX, 0.0f64), |(low, high), flow| {
+                (low.min(flow.rate_bps), high.max(flow.rate_bps))
+            });
+        write!(
+            f,
+            "\nThe same four downloads over the same paths: unmanaged, one got {:.1} times as much as \
+             another; with `{}` the gateway held them at {:.2} of {RATE} and shared it with a Jain \
+             index of {:.3}.\nNext: `tidegate init` writes a policy file for this host, and \
+             `tidegate check` explains what it would do.",
+            fastest / slowest.max(1.0),
+            last.name,
+            last.rate_bps / 1e6,
+            last.jain,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_is_one_for_equal_rates_and_one_in_n_for_one_that_has_all() {
+        assert!((jain(&[2.0; 4]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[8.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
+        assert!((jain(&[0.0; 4]) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_two_looks() {
+        let server = std::net::IpAddr::from([10, 0, 0, 1]);
+        let look = |at_ms, bytes| Seen { at_ms, bytes: bytes + 100, tcp: [(server, bytes)].into() };
+        let (flows, all) = rates(&look(1_000, 500), &look(3_000, 2_500), &[server]);
+        assert_eq!((flows, all), (vec![8_000.0], 8_000.0));
+    }
+}

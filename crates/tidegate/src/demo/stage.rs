@@ -1,0 +1,241 @@
+//! One phase on real sockets, from the first namespace to the last figure.
+
+use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::figures::{Figures, FlowFigures, jain, pings, rates};
+use super::phase::{CLIENT, GATEWAY, Phase, RATE, RTTS, server};
+use super::view::View;
+use crate::code::Code;
+use crate::lab::{Clock, Lab, Place};
+use crate::output::Failure;
+use crate::topology::{self, Topology};
+use crate::traffic::{Echo, Seen};
+
+/// A process of the phase; it ends when this is dropped.
+struct Actor(Child);
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the actors say.
+enum Said {
+    Seen(Seen),
+    Echo(Echo),
+}
+
+/// How often the view is brought up to date.
+const LOOK: &str = "250 ms";
+
+/// How often somebody else's round trip is measured.
+const PING: &str = "50 ms";
+
+/// How long a quiet path may take to show that it works.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Plays `phase` for `length`; `None` if it was told to stop.
+pub(super) fn play(
+    place: &Place,
+    phase: Phase,
+    length: Duration,
+    view: &mut View,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<Figures>> {
+    let text = phase.topology();
+    let (topology, found) = topology::parse(phase.name, &text);
+    let Some(topology) = topology else {
+        return Err(Failure::new(Code::LabFailed, found.render(false)).into());
+    };
+    view.begin(&phase);
+    let name = format!("demo-{}", std::process::id());
+    let lab = Lab::up(place, &name, &topology, &text, Path::new("/"), true)?;
+    let figures = perform(&lab, &topology, phase, length, view, stop);
+    let down = lab.down();
+    let figures = figures?;
+    down?;
+    Ok(figures)
+}
+
+fn perform(
+    lab: &Lab,
+    topology: &Topology,
+    phase: Phase,
+    length: Duration,
+    view: &mut View,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<Figures>> {
+    let address = |host: usize| topology.hosts[host].addresses[0];
+    let servers: Vec<_> = (1..=RTTS.len()).map(address).collect();
+    let mut actors = Vec::new();
+    for number in 0..RTTS.len() {
+        actors.push(serve(lab, &server(number))?);
+    }
+    let (sender, said) = channel();
+    // The traffic outlasts the watching.
+    let time = format!("{} ms", (length + PATIENCE).as_millis());
+    let mut watch = actor(lab, CLIENT)?;
+    watch.args(["watch", "eth0", "--interval", LOOK]);
+    actors.push(listen(watch, sender.clone(), Said::Seen)?);
+    let mut ping = actor(lab, CLIENT)?;
+    ping.args(["ping", &format!("{}:7000", servers[0]), "--every", PING, "--time", &time]);
+    actors.push(listen(ping, sender, Said::Echo)?);
+    // Where the order of joining decides, the ping is the first in every run.
+    await_echo(&said)?;
+    for server in &servers {
+        let mut fetch = actor(lab, CLIENT)?;
+        fetch.args(["fetch", &format!("{server}:7000"), "--time", &time]);
+        actors.push(Actor(fetch.stdout(Stdio::null()).spawn()?));
+    }
+    let Some((seen, echoes)) = observe(&said, length, &servers, view, stop)? else {
+        return Ok(None);
+    };
+    let drops = drops(lab, phase)?;
+    Ok(Some(figures(phase, length, &servers, &seen, &echoes, drops)))
+}
+
+/// A traffic generator on `host`.
+fn actor(lab: &Lab, host: &str) -> anyhow::Result<Command> {
+    let mut command = lab.command(host, std::env::current_exe()?)?;
+    command.arg("traffic").stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Starts a server, and waits until it listens.
+fn serve(lab: &Lab, host: &str) -> anyhow::Result<Actor> {
+    let mut command = actor(lab, host)?;
+    command.args(["serve", "--congestion", "reno"]).stdout(Stdio::piped());
+    let mut server = Actor(command.spawn()?);
+    let mut line = String::new();
+    if let Some(stdout) = server.0.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line)?;
+    }
+    if line.is_empty() {
+        let message = format!("the server on `{host}` did not start");
+        return Err(Failure::new(Code::LabFailed, message).into());
+    }
+    Ok(server)
+}
+
+/// Starts `command`, and passes on what it says.
+fn listen<T: DeserializeOwned + Send + 'static>(
+    mut command: Command,
+    to: Sender<Said>,
+    wrap: fn(T) -> Said,
+) -> anyhow::Result<Actor> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take();
+    thread::spawn(move || pass_on(stdout, &to, wrap));
+    Ok(Actor(child))
+}
+
+fn pass_on<T: DeserializeOwned>(from: Option<ChildStdout>, to: &Sender<Said>, wrap: fn(T) -> Said) {
+    for line in from.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+        let Ok(line) = line else { return };
+        // A line of another kind is the last one, a summary.
+        let Ok(said) = serde_json::from_str(&line) else { continue };
+        if to.send(wrap(said)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for the first echo.
+fn await_echo(said: &Receiver<Said>) -> anyhow::Result<()> {
+    loop {
+        match said.recv_timeout(PATIENCE) {
+            Ok(Said::Echo(_)) => return Ok(()),
+            Ok(Said::Seen(_)) => {}
+            Err(_) => {
+                let message = "nothing comes through to the client";
+                return Err(Failure::new(Code::LabFailed, message).into());
+            }
+        }
+    }
+}
+
+/// Listens for `length`; everything that was said, or `None` if told to stop.
+fn observe(
+    said: &Receiver<Said>,
+    length: Duration,
+    servers: &[IpAddr],
+    view: &mut View,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<(Vec<Seen>, Vec<Echo>)>> {
+    let (clock, mut seen, mut echoes) = (Clock::start(), Vec::<Seen>::new(), Vec::new());
+    while clock.elapsed() < length {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match said.recv_timeout(Duration::from_millis(100)) {
+            Ok(Said::Seen(now)) => {
+                // The last second: a look a quarter of it ago is too short for few large frames.
+                let ago = now.at_ms.saturating_sub(1_000);
+                if let Some(before) = seen.iter().find(|it| it.at_ms >= ago) {
+                    let (flows, all) = rates(before, &now, servers);
+                    let ping = echoes.last().map(|echo: &Echo| echo.rtt_ms);
+                    view.update(clock.elapsed(), length, &flows, all, ping);
+                }
+                seen.push(now);
+            }
+            Ok(Said::Echo(echo)) => echoes.push(echo),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = "the traffic of the demonstration ended early";
+                return Err(Failure::new(Code::LabFailed, message).into());
+            }
+        }
+    }
+    Ok(Some((seen, echoes)))
+}
+
+/// Packets dropped so far: by the gateway if there is one, else by the bottleneck.
+fn drops(lab: &Lab, phase: Phase) -> anyhow::Result<u64> {
+    if phase.allocation.is_none() {
+        return Ok(lab.network()?.routes.iter().map(|route| route.drops).sum());
+    }
+    let status: crate::api::Status = crate::client::get(&lab.socket(GATEWAY), "/v1/status")?;
+    Ok(status.drops.values().sum())
+}
+
+fn figures(
+    phase: Phase,
+    length: Duration,
+    servers: &[IpAddr],
+    seen: &[Seen],
+    echoes: &[Echo],
+    drops: u64,
+) -> Figures {
+    let warm = u64::try_from(length.as_millis() / 3).unwrap_or(u64::MAX);
+    let nothing = Seen::default();
+    let from = seen.iter().find(|it| it.at_ms >= warm).unwrap_or(&nothing);
+    let to = seen.last().unwrap_or(&nothing);
+    let (flows, rate_bps) = rates(from, to, servers);
+    let flow = |(rtt, rate_bps): (&Duration, &f64)| FlowFigures {
+        rtt_ms: u64::try_from(rtt.as_millis()).unwrap_or(u64::MAX),
+        rate_bps: *rate_bps,
+    };
+    Figures {
+        name: phase.name,
+        parameters: phase.parameters(),
+        seconds: Duration::from_millis(to.at_ms.saturating_sub(from.at_ms)).as_secs_f64(),
+        jain: jain(&flows),
+        rate_bps,
+        profile_bps: RATE.bps(),
+        flows: RTTS.iter().zip(&flows).map(flow).collect(),
+        ping_ms: pings(echoes, warm),
+        drops,
+    }
+}

@@ -1,0 +1,140 @@
+//! What is seen while the demonstration runs.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr};
+use std::time::Duration;
+
+use super::figures::{Figures, jain};
+use super::phase::{Phase, RATE, RTTS};
+
+/// Bars on a terminal, redrawn in place; lines elsewhere. Always on stderr: stdout is for figures.
+pub(super) struct View {
+    live: bool,
+    colour: bool,
+    /// Lines on the terminal that the next drawing replaces.
+    drawn: usize,
+    /// When the last line was written, where there is no terminal.
+    line: Duration,
+}
+
+/// Between two lines, where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+
+/// Width of a bar that has the whole rate.
+const WIDTH: usize = 48;
+
+impl View {
+    pub(super) fn new() -> Self {
+        let live = stderr().is_terminal();
+        let colour = live && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        Self { live, colour, drawn: 0, line: Duration::ZERO }
+    }
+
+    pub(super) fn introduce(&self, length: Duration) {
+        let rtts: Vec<_> = RTTS.iter().map(|rtt| rtt.as_millis().to_string()).collect();
+        say(&format!(
+            "Four real TCP downloads (Reno, round trips {} ms) share {RATE}: four phases of {} s.\n",
+            rtts.join("/"),
+            length.as_secs(),
+        ));
+    }
+
+    pub(super) fn begin(&mut self, phase: &Phase) {
+        (self.drawn, self.line) = (0, Duration::ZERO);
+        say(&format!("{}: {} ({})\n", self.bold(phase.name), phase.title, phase.parameters()));
+    }
+
+    pub(super) fn update(
+        &mut self,
+        at: Duration,
+        length: Duration,
+        flows: &[f64],
+        all: f64,
+        ping: Option<f64>,
+    ) {
+        let ping = ping.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0}"));
+        let summary = format!(
+            "{:>3} of {} s   {:.2} Mbit/s   Jain {:.3}   ping {ping} ms",
+            at.as_secs(),
+            length.as_secs(),
+            all / 1e6,
+            jain(flows),
+        );
+        if self.live {
+            self.draw(flows, &summary);
+        } else if at >= self.line + LINES {
+            self.line = at;
+            let rates: Vec<_> = flows.iter().map(|bps| format!("{:.2}", bps / 1e6)).collect();
+            say(&format!("  {summary}   flows {}\n", rates.join(" ")));
+        }
+    }
+
+    pub(super) fn finish(&mut self, figures: &Figures) {
+        let rates: Vec<_> =
+            figures.flows.iter().map(|flow| format!("{:.2}", flow.rate_bps / 1e6)).collect();
+        let (jain, all) = (figures.jain, figures.rate_bps / 1e6);
+        if self.live {
+            self.rewind();
+        }
+        say(&format!("  flows {} Mbit/s, together {all:.2}, Jain {jain:.3}\n\n", rates.join(" ")));
+    }
+
+    fn draw(&mut self, flows: &[f64], summary: &str) {
+        self.rewind();
+        let mut text = String::new();
+        for (rtt, bps) in RTTS.iter().zip(flows) {
+            let bar = self.green(&bar(*bps));
+            let rate = bps / 1e6;
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {:>4} ms {rate:>6.2} Mbit/s {bar}", rtt.as_millis());
+        }
+        let _ = writeln!(text, "  {summary}");
+        self.drawn = flows.len() + 1;
+        say(&text);
+    }
+
+    /// Back to the first line drawn, with everything from there on erased.
+    fn rewind(&mut self) {
+        if self.drawn > 0 {
+            say(&format!("\x1b[{}A\x1b[J", self.drawn));
+            self.drawn = 0;
+        }
+    }
+
+    fn bold(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn green(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[32m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// A bar as long as `bps` is of the whole rate.
+fn bar(bps: f64) -> String {
+    let whole = f64::from(u32::try_from(RATE.bps()).unwrap_or(u32::MAX));
+    let parts = (1..=WIDTH).scan(0.0, |reached, _| {
+        *reached += whole / WIDTH_F64;
+        Some(*reached)
+    });
+    parts.take_while(|reached| *reached <= bps).map(|_| '█').collect()
+}
+
+const WIDTH_F64: f64 = 48.0;
+
+fn say(text: &str) {
+    // Without anybody to read it, the demonstration still has its figures.
+    let _ = stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_part_of_the_rate() {
+        assert_eq!(bar(0.0).chars().count(), 0);
+        assert_eq!(bar(4_000_001.0).chars().count(), WIDTH / 2);
+        assert_eq!(bar(20e6).chars().count(), WIDTH);
+    }
+}

@@ -1,0 +1,108 @@
+//! The demonstration runs, prints its figures, and leaves nothing behind: also without root, and
+//! when it is interrupted.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// Only root can become nobody.
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0"));
+    if !root {
+        eprintln!("SKIPPED: needs root");
+    }
+    root
+}
+
+fn namespaces(of: u32) -> usize {
+    let names = Command::new("ip").arg("netns").output().unwrap();
+    String::from_utf8(names.stdout).unwrap().matches(&format!("tidegate-demo-{of}-")).count()
+}
+
+fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// That all figures are there, and make sense; the targets themselves need longer phases.
+fn check(figures: &Value) {
+    let phases = figures["phases"].as_array().unwrap();
+    let names: Vec<_> = phases.iter().map(|phase| phase["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["unmanaged", "sequential", "fcfs", "logical-partitions"]);
+    for phase in phases {
+        let jain = phase["jain"].as_f64().unwrap();
+        assert!((0.25..=1.0).contains(&jain), "{phase}");
+        assert!(phase["rate_bps"].as_f64().unwrap() > 4e6, "{phase}");
+        assert_eq!(phase["flows"].as_array().unwrap().len(), 4);
+        assert!(phase["ping_ms"]["p50"].as_f64().unwrap() >= 50.0, "{phase}");
+        assert!(phase["drops"].is_u64());
+    }
+    let jain = |number: usize| phases[number]["jain"].as_f64().unwrap();
+    assert!(jain(1) < jain(3), "{figures}");
+}
+
+#[test]
+fn it_prints_its_figures_and_leaves_nothing_behind() {
+    if !is_root() {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let child = start(command.args(["demo", "--json", "--seconds", "6"]));
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    check(&serde_json::from_slice(&output.stdout).unwrap());
+    assert!(said.contains("mean 8 Mbit/s") && !said.contains('\x1b'), "{said}");
+    assert_eq!(namespaces(pid), 0);
+}
+
+#[test]
+fn without_root_it_runs_in_a_user_namespace() {
+    if !is_root() {
+        return;
+    }
+    // Where nobody can reach it.
+    let program = std::env::temp_dir().join(format!("tidegate-{}", std::process::id()));
+    fs::copy(env!("CARGO_BIN_EXE_tidegate"), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+    let output = start(command.args(["demo", "--json", "--seconds", "6"])).wait_with_output();
+    let output = output.unwrap();
+    fs::remove_file(&program).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("unshare failed") {
+        eprintln!("SKIPPED: this kernel has no user namespaces for ordinary users");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    check(&serde_json::from_slice(&output.stdout).unwrap());
+}
+
+#[test]
+fn interrupted_it_cleans_up() {
+    if !is_root() {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let mut child = start(command.args(["demo", "--seconds", "60"]));
+    let pid = child.id();
+    // It is in the middle of a phase when it has something to show.
+    let (mut said, mut piece) = (String::new(), [0; 256]);
+    let stderr = child.stderr.as_mut().unwrap();
+    while !said.contains("of 60 s") {
+        let read = stderr.read(&mut piece).unwrap();
+        assert!(read > 0, "{said}");
+        said += &String::from_utf8_lossy(&piece[..read]);
+    }
+    assert!(namespaces(pid) > 0);
+    assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(namespaces(pid), 0);
+}
