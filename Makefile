@@ -17,6 +17,8 @@ check: ## what needs no test to run: form, lints, documentation, licences
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	python3 .ci/deny.py
+	@if command -v clang-14 >/dev/null; then $(MAKE) --no-print-directory -C bpf check; \
+	else echo "skipped: whether bpf/*.o are what their sources give (apt-get install clang-14 llvm-14 libbpf-dev)"; fi
 
 build: ## target/release/tidegate
 	cargo build --release --locked --package tidegate

@@ -19,8 +19,7 @@ use rtt::Half;
 /// It is told of every packet twice: when it reaches the gateway, and when it leaves.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// In the direction up: the LAN host is the source.
-    key: FlowKey,
+    key: Key,
     handles: [Handle; 2],
     tally: [Tally; 2],
     tracker: Tracker,
@@ -28,6 +27,25 @@ pub struct Flow {
     halves: [Half; 2],
     /// When its last packet arrived, in [`ticks`].
     seen: u32,
+}
+
+/// What tells flows apart: the same addresses on another VLAN are other hosts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Key {
+    /// In the direction up: the LAN host is the source.
+    ends: FlowKey,
+    vlan: u16,
+}
+
+impl Key {
+    /// The key that both directions share.
+    const fn of(packet: &Packet, direction: Direction) -> Self {
+        let ends = match direction {
+            Direction::Up => packet.key,
+            Direction::Down => packet.key.reverse(),
+        };
+        Self { ends, vlan: packet.vlan }
+    }
 }
 
 /// Where a flow belongs, in one direction: what a packet needs instead of matching the policies.
@@ -68,7 +86,7 @@ impl Arrival {
 }
 
 impl Flow {
-    fn new(now: Time, key: FlowKey) -> Self {
+    fn new(now: Time, key: Key) -> Self {
         Self {
             key,
             handles: [Handle::NONE; 2],
@@ -110,8 +128,8 @@ impl Flow {
     #[must_use]
     pub const fn key(&self, direction: Direction) -> FlowKey {
         match direction {
-            Direction::Up => self.key,
-            Direction::Down => self.key.reverse(),
+            Direction::Up => self.key.ends,
+            Direction::Down => self.key.ends.reverse(),
         }
     }
 

@@ -75,9 +75,7 @@ impl Gateway {
     /// Whether it changes nothing about the traffic: then a driver may let packets pass without it.
     #[must_use]
     pub fn is_transparent(&self) -> bool {
-        self.policies.policies().is_empty()
-            && self.config.rate == [None, None]
-            && self.pool.in_use() == 0
+        self.policies.policies().is_empty() && self.config.rate == [None, None] && self.held() == 0
     }
 
     /// The policies that are in force.

@@ -1,6 +1,6 @@
 //! A hierarchical timing wheel: many timers, each set, cancelled and fired in constant time.
 //!
-//! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
+//! Source: "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
 
 use crate::Time;
 use crate::packet::slot as index;

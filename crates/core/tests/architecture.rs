@@ -58,8 +58,21 @@ const NOT_IN_CORE: &[(&str, &str)] = &[
 const PAPERS: &[&str] = &["aggregates", "postack", "itcp", "trunking", "marking"];
 
 /// What else is a source that a reader can find, or repeat.
-const STANDARDS: &[&str] =
-    &["RFC ", "Linux", "IEEE ", "IANA", "virtio ", "SIGCOMM ", "doi 10.", "measured"];
+const STANDARDS: &[&str] = &[
+    "RFC ",
+    "draft-ietf-",
+    "IEEE ",
+    "IANA",
+    "ITU-T ",
+    "Linux",
+    "virtio ",
+    "Prometheus",
+    "SIGCOMM ",
+    "SOSP ",
+    "doi 10.",
+    "tc-cake(8)",
+    "measured",
+];
 
 /// A file of the workspace, or of a test's sample.
 struct File {

@@ -38,6 +38,18 @@ fn both_directions_are_one_flow_and_the_way_is_part_of_it() {
     assert_eq!(table[id].key(Direction::Down), answer(1).key);
 }
 
+/// Kills: a key without the VLAN.
+#[test]
+fn the_same_addresses_on_another_vlan_are_another_flow() {
+    let mut table = FlowTable::new(10, 1);
+    let id = insert(&mut table, Time::ZERO, 1);
+    let tagged = Packet { vlan: 7, ..packet(1) };
+    assert_eq!(table.find(&tagged, Direction::Up), None);
+    let other = table.insert(Time::ZERO, &tagged, Direction::Up, |_, _| false).unwrap().id;
+    assert_eq!(table.find(&tagged, Direction::Up), Some(other));
+    assert_eq!(table.find(&packet(1), Direction::Up), Some(id));
+}
+
 #[test]
 fn handles_and_counts_are_kept_for_each_direction() {
     let mut table = FlowTable::new(10, 1);

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::time::Duration;
 
 use tidegate_core::Time;
 
@@ -21,17 +22,32 @@ pub trait Clock {
 }
 
 /// The host's `CLOCK_MONOTONIC`, counted from when this was made.
+///
+/// One thread waits on it, and gets at most 15/16 of a core: under `SCHED_FIFO`, the kernel would
+/// stop a busier thread for some 50 ms in every second, which is worse than a short rest.
 #[derive(Debug)]
 pub struct Monotonic {
     origin: u64,
     polled: Vec<libc::pollfd>,
+    /// When the use of the processor was last looked at.
+    looked: u64,
+    /// Processor time of the thread then; the greatest number before the first time, because who
+    /// starts the clock need not be who waits on it.
+    used: u64,
 }
+
+/// How often the use of the processor is looked at.
+const LOOK: u64 = 10_000_000;
+
+/// The longest rest.
+const REST: u64 = 1_000_000;
 
 impl Monotonic {
     /// A clock that is at [`Time::ZERO`] now.
     #[must_use]
     pub fn start() -> Self {
-        Self { origin: reading(), polled: Vec::new() }
+        let origin = reading(libc::CLOCK_MONOTONIC);
+        Self { origin, polled: Vec::new(), looked: origin, used: u64::MAX }
     }
 
     /// What `CLOCK_MONOTONIC` reads at [`Time::ZERO`], in nanoseconds: for those who share that
@@ -40,11 +56,27 @@ impl Monotonic {
     pub const fn origin(&self) -> u64 {
         self.origin
     }
+
+    /// Rests if the thread has taken more than its share since this last looked.
+    fn rest(&mut self) {
+        let now = reading(libc::CLOCK_MONOTONIC);
+        let elapsed = now.saturating_sub(self.looked);
+        if elapsed < LOOK {
+            return;
+        }
+        let used = reading(libc::CLOCK_THREAD_CPUTIME_ID);
+        let busy = used.saturating_sub(self.used);
+        let owed = (busy + busy / 15).saturating_sub(elapsed).min(REST);
+        if owed > 0 {
+            poll(&mut [], Some(Duration::from_nanos(owed)));
+        }
+        (self.looked, self.used) = (now + owed, used);
+    }
 }
 
 impl Clock for Monotonic {
     fn now(&mut self) -> Time {
-        Time::from_nanos(reading().saturating_sub(self.origin))
+        Time::from_nanos(reading(libc::CLOCK_MONOTONIC).saturating_sub(self.origin))
     }
 
     fn wait(
@@ -58,29 +90,67 @@ impl Clock for Monotonic {
             events: libc::POLLIN,
             revents: 0,
         };
+        self.rest();
         self.polled.clear();
         self.polled.push(polled(inbox));
         self.polled.extend(ports.map(polled));
-        let left = until.map(|until| timespec(until.since(self.now())));
-        let timeout = left.as_ref().map_or(ptr::null(), ptr::from_ref);
-        let count = libc::nfds_t::try_from(self.polled.len()).unwrap_or(0);
-        // SAFETY: `polled` holds `count` entries, whose descriptors are borrowed for the call, and
-        // `timeout` is null or points at `left`.
-        let ready = unsafe { libc::ppoll(self.polled.as_mut_ptr(), count, timeout, ptr::null()) };
-        ready > 0 && self.polled[0].revents != 0
+        let left = until.map(|until| until.since(self.now()));
+        poll(&mut self.polled, left) && self.polled[0].revents != 0
     }
 }
 
-fn reading() -> u64 {
+/// Waits until one of `polled` is ready, or for `timeout`; says whether any is.
+fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> bool {
+    let timeout = timeout.map(timespec);
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let count = libc::nfds_t::try_from(polled.len()).unwrap_or(0);
+    // SAFETY: `polled` holds `count` entries, and `timeout` is null or points at a timespec that
+    // lives until the end of this function. A descriptor that is no longer open is reported.
+    unsafe { libc::ppoll(polled.as_mut_ptr(), count, timeout, ptr::null()) > 0 }
+}
+
+/// What `clock` reads, in nanoseconds.
+fn reading(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a whole timespec. The call cannot fail: every Linux has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: `now` is a whole timespec. The call cannot fail: every Linux has these clocks.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-fn timespec(span: std::time::Duration) -> libc::timespec {
+fn timespec(span: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: libc::time_t::try_from(span.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: span.subsec_nanos().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_never_sleeps_leaves_a_part_of_the_core_to_others() {
+        let mut clock = Monotonic::start();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let used = reading(libc::CLOCK_THREAD_CPUTIME_ID);
+        while clock.now() < Time::from_millis(200) {
+            clock.wait(Some(Time::ZERO), &mut std::iter::empty(), reader.as_fd());
+        }
+        let used = reading(libc::CLOCK_THREAD_CPUTIME_ID) - used;
+        let elapsed = clock.now().nanos();
+        assert!(used * 100 < elapsed * 97, "{used} of {elapsed} ns");
+    }
+
+    #[test]
+    fn waiting_ends_when_told_or_when_there_is_something_to_read() {
+        let mut clock = Monotonic::start();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let until = clock.now() + Duration::from_millis(2);
+        assert!(!clock.wait(Some(until), &mut std::iter::empty(), reader.as_fd()));
+        assert!(clock.now() >= until);
+        std::io::Write::write_all(&mut &writer, b"x").unwrap();
+        assert!(clock.wait(None, &mut std::iter::empty(), reader.as_fd()));
     }
 }

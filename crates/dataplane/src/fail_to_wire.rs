@@ -194,6 +194,7 @@ pub struct FailToWire {
     wires: Vec<Wire>,
     timeout: Duration,
     epoch: u64,
+    stays: bool,
     /// Frames have been told to go straight across.
     passing: bool,
 }
@@ -251,14 +252,14 @@ impl FailToWire {
     /// Frames of each port that went straight across, earlier runs included.
     #[must_use]
     pub fn bypassed(&self) -> Vec<Bypassed> {
-        self.wires.iter().map(Wire::bypassed).collect()
+        self.wires.iter().map(|wire| count(&wire.bypassed)).collect()
     }
 
     /// Whether the wire stays when the process ends; not if its BPF file system is mounted where
-    /// only this process sees it.
+    /// only this process sees it, as under `ip netns exec`.
     #[must_use]
-    pub fn outlives_the_process(&self) -> bool {
-        !pins::mounts_are_private()
+    pub const fn outlives_the_process(&self) -> bool {
+        self.stays
     }
 }
 
@@ -303,17 +304,17 @@ impl Wire {
         let Object { life, bypassed, .. } = object;
         Self { mode, life, bypassed }
     }
+}
 
-    fn bypassed(&self) -> Bypassed {
-        let mut bypassed = Bypassed::default();
-        for reason in 0..Bypassed::REASONS {
-            if let (Some(count), Ok(values)) = (bypassed.of(reason), self.bypassed.get(&reason, 0))
-            {
-                *count = values.iter().sum();
-            }
+/// The counts of a program, over all processors.
+fn count(map: &PerCpuArray<MapData, u64>) -> Bypassed {
+    let mut bypassed = Bypassed::default();
+    for reason in 0..Bypassed::REASONS {
+        if let (Some(count), Ok(values)) = (bypassed.of(reason), map.get(&reason, 0)) {
+            *count = values.iter().sum();
         }
-        bypassed
     }
+    bypassed
 }
 
 /// Takes the wire off `interface`, whoever laid it; says whether there was one.
@@ -405,7 +406,7 @@ impl<'p> Laying<'p> {
         self.new.clear();
         let WireConfig { timeout, epoch, .. } = *config;
         let wires = std::mem::take(&mut self.wires);
-        FailToWire { wires, timeout, epoch, passing: false }
+        FailToWire { wires, timeout, epoch, stays: self.pins.stay(), passing: false }
     }
 }
 

@@ -13,11 +13,14 @@ pub struct Wish {
     pub realtime: Option<u8>,
     /// Keep the memory of the process from being paged out.
     pub lock_memory: bool,
+    /// Stay on one processor. A virtual interface queues what it is given by the processor that
+    /// gives it, so frames of a thread that moves overtake each other.
+    pub one_cpu: bool,
 }
 
 impl Default for Wish {
     fn default() -> Self {
-        Self { realtime: Some(10), lock_memory: false }
+        Self { realtime: Some(10), lock_memory: false, one_cpu: true }
     }
 }
 
@@ -30,6 +33,8 @@ pub struct Granted {
     pub realtime: Option<u8>,
     /// Memory stays where it is.
     pub locked_memory: bool,
+    /// The processor it stays on.
+    pub cpu: Option<usize>,
 }
 
 /// Asks for what the calling thread needs to keep time; without privileges it gets less.
@@ -39,6 +44,7 @@ pub fn keep_time(wish: Wish) -> Granted {
         exact_timers: exact_timers().is_ok(),
         realtime: wish.realtime.filter(|&priority| realtime(priority).is_ok()),
         locked_memory: wish.lock_memory && lock_memory().is_ok(),
+        cpu: if wish.one_cpu { stay().ok() } else { None },
     }
 }
 
@@ -65,6 +71,23 @@ fn lock_memory() -> io::Result<()> {
     Ok(())
 }
 
+/// Keeps the calling thread on the processor it is on, and says which.
+fn stay() -> io::Result<usize> {
+    // SAFETY: takes nothing.
+    let cpu = check(unsafe { libc::sched_getcpu() })?;
+    let cpu = usize::try_from(cpu).unwrap_or(0);
+    // SAFETY: a cpu_set_t is plain data, and all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= 8 * size_of_val(&set) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    // SAFETY: `cpu` is within the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: `set` is whole and only read; 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })?;
+    Ok(cpu)
+}
+
 impl fmt::Display for Granted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.realtime {
@@ -72,6 +95,9 @@ impl fmt::Display for Granted {
             None => write!(f, "ordinary priority (CAP_SYS_NICE is needed for exact pacing)")?,
         }
         write!(f, ", {} timers", if self.exact_timers { "exact" } else { "slack" })?;
+        if let Some(cpu) = self.cpu {
+            write!(f, ", on processor {cpu}")?;
+        }
         if self.locked_memory { write!(f, ", memory locked") } else { Ok(()) }
     }
 }
@@ -82,12 +108,13 @@ mod tests {
 
     #[test]
     fn says_what_was_granted_and_claims_nothing_else() {
-        let wish = Wish { realtime: Some(1), lock_memory: false };
+        let wish = Wish { realtime: Some(1), ..Wish::default() };
         let granted = std::thread::spawn(move || {
             // SAFETY: takes no pointers; 0 is the calling thread.
-            (keep_time(wish), unsafe { libc::sched_getscheduler(0) })
+            (keep_time(wish), unsafe { (libc::sched_getscheduler(0), libc::sched_getcpu()) })
         });
-        let (granted, policy) = granted.join().unwrap();
+        let (granted, (policy, cpu)) = granted.join().unwrap();
+        assert_eq!(granted.cpu, usize::try_from(cpu).ok());
         assert!(granted.exact_timers && !granted.locked_memory);
         let fifo = policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO;
         assert_eq!(granted.realtime.is_some(), fifo);
@@ -96,7 +123,7 @@ mod tests {
 
     #[test]
     fn an_impossible_priority_is_not_granted() {
-        let wish = Wish { realtime: Some(200), lock_memory: false };
+        let wish = Wish { realtime: Some(200), ..Wish::default() };
         let granted = std::thread::spawn(move || keep_time(wish)).join().unwrap();
         assert_eq!(granted.realtime, None);
     }

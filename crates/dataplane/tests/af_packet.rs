@@ -8,6 +8,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{Network, SERVER};
@@ -15,7 +16,7 @@ use tidegate_core::packet::Packet;
 use tidegate_core::{PacketPool, Reason, Time};
 use tidegate_dataplane::{
     AfPacket, Frame, Interface, InterfaceError, Offload, PacketMemory, Port, PortCounters,
-    VnetHeader,
+    VnetHeader, Wish, keep_time,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -32,6 +33,7 @@ fn echo(network: &Network, address: &str, len: usize) -> bool {
     let server = network.server.spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_write_timeout(Some(LIMIT)).unwrap();
         let mut received = Vec::new();
         stream.read_to_end(&mut received).unwrap();
         stream.write_all(&received).unwrap();
@@ -40,6 +42,7 @@ fn echo(network: &Network, address: &str, len: usize) -> bool {
     let client = network.client.spawn(move || {
         let mut stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_write_timeout(Some(LIMIT)).unwrap();
         stream.write_all(&pattern(len)).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut received = Vec::new();
@@ -92,11 +95,47 @@ fn tcp_without_offloads_passes_intact_also_in_jumbo_frames() {
     assert_eq!(counters[1].received, counters[0].sent, "{counters:?}");
 }
 
+/// A counter of the server's stack, from the two lines of `file` that begin with `group`.
+fn statistic(network: &Network, file: &'static str, group: &'static str, name: &str) -> u64 {
+    let path = format!("/proc/thread-self/net/{file}");
+    let text = network.server.run(move || std::fs::read_to_string(path).unwrap());
+    let mut lines = text.lines().filter(|line| line.starts_with(group));
+    let names = lines.next().unwrap().split(' ');
+    let found = names.zip(lines.next().unwrap().split(' ')).find(|(n, _)| *n == name);
+    found.unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn rewritten_headers_have_checksums_the_stack_accepts_finished_by_it_or_not() {
+    let Some(network) = Network::new(1_500) else { return };
+    for host in [&network.client, &network.server] {
+        host.run(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap());
+    }
+    let forwarding = network.forward();
+    forwarding.remote.ask(|live| live.machine.rewrite = true).unwrap();
+    for on in [true, false] {
+        set_offloads(&network, on);
+        for address in SERVER {
+            assert!(echo(&network, address, 200_000));
+        }
+    }
+    assert!(forwarding.remote.ask(|live| live.machine.rewritten).unwrap() > 100);
+    assert_eq!(statistic(&network, "snmp", "Tcp:", "InCsumErrors"), 0);
+    assert_eq!(statistic(&network, "snmp", "Ip:", "InHdrErrors"), 0);
+    assert!(statistic(&network, "netstat", "IpExt:", "InCEPkts") > 0);
+}
+
 #[test]
 fn datagrams_arrive_once_and_in_order() {
     const WINDOW: u32 = 32;
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
+    // The client itself must keep the order: what waits for its first ARP answer is sent by
+    // another, and what a thread sends before it moves to another processor may come later.
+    assert!(echo(&network, SERVER[0], 1));
+    network.client.run(|| {
+        assert!(keep_time(Wish { realtime: None, ..Wish::default() }).cpu.is_some());
+    });
     let socket = network.server.run(|| UdpSocket::bind((SERVER[0], 9)).unwrap());
     let server = network.server.spawn(move || {
         socket.set_read_timeout(Some(LIMIT)).unwrap();
@@ -290,6 +329,20 @@ fn a_port_that_goes_down_and_comes_back_goes_on() {
     let counters = forwarding.remote.ask(|live| live.ports[1].counters()).unwrap();
     assert!((1..=2).contains(&counters.receive_errors), "{counters:?}");
     assert_eq!(counters.drops.of(Reason::Refused), counters.send_errors);
+}
+
+#[test]
+fn a_port_that_is_gone_or_has_nothing_to_do_lets_the_loop_sleep() {
+    let Some(network) = Network::new(1_500) else { return };
+    let forwarding = network.forward();
+    assert!(echo(&network, SERVER[0], 1_000));
+    network.gateway.ip("link del p1");
+    std::thread::sleep(Duration::from_millis(50));
+    let before = forwarding.waits.load(Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(200));
+    let waits = forwarding.waits.load(Ordering::Relaxed) - before;
+    assert!(waits < 20, "{waits} waits in 200 ms");
+    assert!(forwarding.remote.ask(|live| live.ports[1].counters().receive_errors).unwrap() > 0);
 }
 
 #[test]

@@ -5,7 +5,6 @@
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use tidegate_core::{Machine, Packet, Time};
 use tidegate_dataplane::{Bare, Clock, Driver, Monotonic, Options, Remote, Stopped, inbox};
@@ -89,18 +88,4 @@ fn a_loop_that_has_ended_says_so() {
     thread.join().unwrap();
     assert_eq!(remote.ask(|_| ()), Err(Stopped));
     assert_eq!(remote.stop(), Err(Stopped));
-}
-
-#[test]
-fn the_clock_wakes_when_it_is_told_to_and_says_whose_doing_it_was() {
-    let mut clock = Monotonic::start();
-    let (remote, _thread) = start();
-    let (reader, writer) = std::io::pipe().unwrap();
-    let until = clock.now() + Duration::from_millis(2);
-    let inbox = std::os::fd::AsFd::as_fd(&reader);
-    assert!(!clock.wait(Some(until), &mut std::iter::empty(), inbox));
-    assert!(clock.now() >= until);
-    std::io::Write::write_all(&mut &writer, b"x").unwrap();
-    assert!(clock.wait(None, &mut std::iter::empty(), inbox));
-    remote.stop().unwrap();
 }

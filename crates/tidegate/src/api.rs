@@ -21,6 +21,8 @@ pub struct Status {
     pub generation: u64,
     /// Milliseconds until the policies before these come back, unless confirmed.
     pub unconfirmed_ms: Option<u64>,
+    /// Whether frames go straight across because there is nothing to manage.
+    pub passing: bool,
     /// What needs attention; something here makes the state "degraded".
     pub alarms: Vec<String>,
     /// From the LAN to the WAN.
@@ -50,10 +52,35 @@ pub struct Ports {
     pub wan: String,
     /// "af-xdp" or "af-packet", and how.
     pub backend: String,
-    /// Whether the kernel passes frames straight across while the gateway is away.
-    pub fail_to_wire: bool,
+    /// When the kernel passes frames straight across in place of the gateway.
+    pub fail_to_wire: FailToWire,
     /// What there is to know about the choice.
     pub notes: Vec<String>,
+}
+
+/// When the kernel passes frames straight across in place of the gateway.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailToWire {
+    /// When it hangs, and when it has ended in whatever way.
+    Always,
+    /// When it hangs; what does that ends with the process.
+    Hang,
+    /// Never: without the gateway nothing passes.
+    #[default]
+    Never,
+}
+
+impl FailToWire {
+    /// What it means, in words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Always => "on, whether the gateway hangs or has ended",
+            Self::Hang => "on while the gateway hangs; once it has ended nothing passes",
+            Self::Never => "none: without the gateway nothing passes",
+        }
+    }
 }
 
 /// One direction of the link.
@@ -67,6 +94,19 @@ pub struct Way {
     pub waiting: Count,
     /// What the port that takes it in has seen; absent where there is no port.
     pub port: Option<PortCount>,
+    /// Frames that went straight across, by reason; absent without fail-to-wire.
+    pub bypassed: Option<Bypassed>,
+}
+
+/// Frames of one port that went straight across since it first had fail-to-wire.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Bypassed {
+    /// The gateway started or ended, or had nothing to manage.
+    pub told: u64,
+    /// There was no sign of life from the gateway in time.
+    pub silent: u64,
+    /// The gateway had gone, or has no socket for the receive queue.
+    pub no_socket: u64,
 }
 
 /// Packets and their bytes as frames.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::policy::PolicySet;
+use tidegate_dataplane::Heartbeat;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -152,8 +153,9 @@ impl Daemon {
 
     /// What runs, as it is now.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
-        let seen = self.plane.look().await?;
+        // Locked first, so that what is seen is not of before a change that is shown.
         let state = self.state.lock().await;
+        let seen = self.plane.look().await?;
         let now = Instant::now();
         let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
         Ok(Status {
@@ -188,6 +190,11 @@ impl Daemon {
         self.plane.stop();
     }
 
+    /// Lets frames go straight across while there is nothing to manage; to be called now and then.
+    pub(crate) fn settle(&self) {
+        self.plane.settle();
+    }
+
     /// Whether the data plane has ended without being told to.
     pub(crate) fn has_ended(&self) -> bool {
         self.plane.has_ended()
@@ -208,6 +215,8 @@ impl Daemon {
         let policies = policy_set(&config)?;
         let settings = config.gateway.clone();
         let change = self.plane.ask(move |live| {
+            // Frames must come here before there is something to do with them.
+            live.heartbeat.set_passing(false);
             live.machine.reconfigure(live.now, &settings);
             live.machine.install(live.now, policies);
             live.machine.report().generation

@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(packet.vlan, outermost);
     }
 
-    /// Kills: any index instead of `get`, an offset that is set before the header is known whole.
+    /// Kills: the IPv4 header taken by index instead of `get`.
     #[test]
     fn whatever_arrives_is_described_within_its_bounds(
         frame in frames(),

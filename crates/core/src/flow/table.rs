@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 
-use super::{Flow, low_half};
+use super::{Flow, Key, low_half};
 use crate::Time;
-use crate::packet::{Direction, FlowId, FlowKey, Packet, slot};
+use crate::packet::{Direction, FlowId, Packet, slot};
 
 /// A flow without a packet for this long is forgotten, whether it was closed or not.
 ///
@@ -69,7 +69,7 @@ impl FlowTable {
     /// The flow of `packet`, which goes in `direction`.
     #[must_use]
     pub fn find(&self, packet: &Packet, direction: Direction) -> Option<FlowId> {
-        let key = upward(packet, direction);
+        let key = Key::of(packet, direction);
         let mut at = self.heads[self.list_of(&key)];
         while let Some(Slot::Used(flow, next)) = self.slots.get(slot(at)) {
             if flow.key == key {
@@ -99,7 +99,7 @@ impl FlowTable {
             self.untracked += 1;
             return None;
         };
-        let id = self.place(Flow::new(now, upward(packet, direction)));
+        let id = self.place(Flow::new(now, Key::of(packet, direction)));
         Some(Inserted { id, evicted })
     }
 
@@ -132,7 +132,7 @@ impl FlowTable {
     /// place was given to another.
     pub fn of_packet(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
         match self.slots.get_mut(slot(packet.flow.0))? {
-            Slot::Used(flow, _) if flow.key == upward(packet, direction) => Some(flow),
+            Slot::Used(flow, _) if flow.key == Key::of(packet, direction) => Some(flow),
             _ => None,
         }
     }
@@ -215,12 +215,13 @@ impl FlowTable {
         Some(flow)
     }
 
-    fn list_of(&self, key: &FlowKey) -> usize {
+    fn list_of(&self, &Key { ends: key, vlan }: &Key) -> usize {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u128(key.src.number());
         hasher.write_u128(key.dst.number());
         hasher.write_u16(key.src.port);
         hasher.write_u16(key.dst.port);
+        hasher.write_u16(vlan);
         hasher.write_u8(key.protocol.0);
         slot(low_half(hasher.finish())) & (self.heads.len() - 1)
     }
@@ -262,14 +263,6 @@ impl IndexMut<FlowId> for FlowTable {
             Slot::Used(flow, _) => flow,
             Slot::Free(_) => panic!("{id:?} is no flow"),
         }
-    }
-}
-
-/// The key both directions share: the LAN host is the source.
-const fn upward(packet: &Packet, direction: Direction) -> FlowKey {
-    match direction {
-        Direction::Up => packet.key,
-        Direction::Down => packet.key.reverse(),
     }
 }
 

@@ -39,7 +39,7 @@ impl Gateway {
     }
 
     /// Packets taken in and not yet handed out.
-    fn held(&self) -> u32 {
+    pub(super) fn held(&self) -> u32 {
         let aggregates = self.aggregates.in_order().map(|aggregate| aggregate.backlog().packets);
         let links = self.links.iter().map(|link| link.backlog().packets);
         aggregates.chain(links).sum()

@@ -11,7 +11,7 @@ use crate::{Bytes, Rate, Time};
 /// last packet. The fraction of a nanosecond by which a packet goes late is carried over, so that
 /// packets back to back keep the rate exactly.
 ///
-/// Source: aggregates, sections 3 and 7.4 of the ledger; ITU-T I.371, annex A (virtual scheduling).
+/// Source: `aggregates`, sections 2.1 and 3.3; ITU-T I.371, annex A (virtual scheduling).
 /// Differs: there is a tolerance, since what is looked at only every so often could otherwise send
 /// no more than one packet each time, and stay below even its mean rate.
 #[derive(Clone, Debug)]

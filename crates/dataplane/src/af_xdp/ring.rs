@@ -226,8 +226,7 @@ mod tests {
         /// What is pushed comes out once and in order, at most `size` of it inside, across the wrap
         /// of the positions.
         ///
-        /// Kills `self.next - consumed` (panics at the wrap), `room` without `wrapping_sub` against
-        /// the released position, and a mask of `size` instead of `size - 1`.
+        /// Kills `next - consumed` for `wrapping_sub`, and a mask of `size` for `size - 1`.
         #[test]
         fn entries_come_out_once_and_in_order((size, start, bursts) in schedules()) {
             let (mut producer, mut consumer) = ends(size, start);

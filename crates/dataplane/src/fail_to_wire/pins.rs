@@ -70,6 +70,15 @@ impl Pins {
         Ok(Self { directory: directory.to_path_buf(), namespace })
     }
 
+    /// Whether what is pinned stays when this process ends: the file system is also there for the
+    /// first process of the machine, and not just mounted where only this one sees it.
+    pub(super) fn stay(&self) -> bool {
+        let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+        let Ok(directory) = self.directory.canonicalize() else { return false };
+        let Ok(below) = directory.strip_prefix("/") else { return false };
+        device(&directory) == device(&Path::new("/proc/1/root").join(below))
+    }
+
     pub(super) fn path(&self, interface: &Interface, pin: Pin) -> PathBuf {
         let name = format!("{:x}-{}-{}", self.namespace, interface.index(), pin.name());
         self.directory.join(name)
@@ -126,11 +135,4 @@ fn mount_bpf(directory: &Path) -> io::Result<()> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     // SAFETY: every string ends in a zero and outlives the call.
     check(unsafe { libc::mount(kind, path.as_ptr(), kind, flags, options.cast()) }).map(drop)
-}
-
-/// Whether what is mounted now goes when this process does: its mount namespace is not that of the
-/// machine, as under `ip netns exec`.
-pub(super) fn mounts_are_private() -> bool {
-    let namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/mnt")).map(|m| m.ino()).ok();
-    namespace("self") != namespace("1")
 }

@@ -204,3 +204,118 @@ fn forget_if_unlike(counts: &Path) {
         let _ = std::fs::remove_file(counts);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aya::{TestRun, TestRunOptions, TestRunResult};
+
+    use super::super::count;
+    use super::*;
+
+    /// Verdicts of an XDP program.
+    const PASS: u32 = 2;
+    const REDIRECT: u32 = 4;
+    /// Verdicts of a tc program.
+    const TC_SHOT: u32 = 2;
+    const TC_REDIRECT: u32 = 7;
+
+    /// Until when the gateway counts as alive.
+    const TOLD: u64 = 0;
+    const LONG_AGO: u64 = 1;
+    const STILL: u64 = u64::MAX;
+
+    /// All of [`frames`] counted for one reason.
+    const ALL_TOLD: Bypassed = Bypassed { told: 5, silent: 0, no_socket: 0 };
+    const ALL_SILENT: Bypassed = Bypassed { told: 0, silent: 5, no_socket: 0 };
+    const ALL_NO_SOCKET: Bypassed = Bypassed { told: 0, silent: 0, no_socket: 5 };
+
+    /// Frames a wire carries, by what is special about them.
+    fn frames() -> Vec<(&'static str, Vec<u8>)> {
+        let frame = |kind: &[u8], len: usize| [&[0x02; 12], kind, &vec![7; len][..]].concat();
+        vec![
+            ("as short as can be", frame(&[0x88, 0xb5], 0)),
+            ("IPv4", frame(&[8, 0, 0x45], 60)),
+            ("IPv6", frame(&[0x86, 0xdd, 0x60], 100)),
+            ("with a VLAN tag", frame(&[0x81, 0, 0, 100, 8, 0, 0x45], 60)),
+            ("as long as the MTU", frame(&[0x88, 0xb5], 1_500)),
+        ]
+    }
+
+    /// The object, or why there can be none here.
+    fn load(code: &[u8], name: &'static str) -> Option<Object> {
+        let mut loader = EbpfLoader::new();
+        let loaded = loader.btf(None).load(code).map_err(WireError::from).and_then(|mut object| {
+            match name {
+                "wire" => program::<Xdp>(&mut object, name)?.load()?,
+                _ => program::<SchedClassifier>(&mut object, name)?.load()?,
+            }
+            Object::of(object, name)
+        });
+        match loaded {
+            Err(error @ WireError::NoPrivilege) => {
+                eprintln!("skipped: {error}");
+                None
+            }
+            loaded => Some(loaded.unwrap()),
+        }
+    }
+
+    /// What the program says of `frame`, which it must leave as it is.
+    fn verdict<P>(program: &P, frame: &[u8]) -> u32
+    where
+        P: for<'o> TestRun<Opts<'o> = TestRunOptions<'o>, Result = TestRunResult>,
+    {
+        let mut left = vec![0; 2_048];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut left),
+            ..TestRunOptions::default()
+        };
+        let result = program.test_run(options).unwrap();
+        let len = usize::try_from(result.data_size_out).unwrap();
+        assert_eq!(left[..len], *frame);
+        result.return_value
+    }
+
+    #[test]
+    fn the_xdp_program_passes_frames_by_unless_the_gateway_lives_and_listens() {
+        let cases = [
+            (TOLD, false, PASS, ALL_TOLD),
+            (LONG_AGO, false, PASS, ALL_SILENT),
+            (STILL, false, PASS, ALL_NO_SOCKET),
+            (TOLD, true, REDIRECT, ALL_TOLD),
+            (LONG_AGO, true, REDIRECT, ALL_SILENT),
+            (STILL, true, REDIRECT, ALL_NO_SOCKET),
+        ];
+        for (alive_until, by_itself, expected, counted) in cases {
+            let Some(mut object) = load(WIRE, "wire") else { return };
+            object.life.until(alive_until);
+            if by_itself {
+                object.set_peer(&Interface::find("lo").unwrap()).unwrap();
+            }
+            let program = program::<Xdp>(&mut object.object, "wire").unwrap();
+            for (name, frame) in frames() {
+                assert_eq!(verdict(program, &frame), expected, "{name}, {alive_until}");
+            }
+            assert_eq!(count(&object.bypassed), counted, "{alive_until}");
+        }
+    }
+
+    #[test]
+    fn the_tc_program_swallows_frames_only_while_the_gateway_lives() {
+        let cases = [
+            (TOLD, TC_REDIRECT, ALL_TOLD),
+            (LONG_AGO, TC_REDIRECT, ALL_SILENT),
+            (STILL, TC_SHOT, Bypassed::default()),
+        ];
+        for (alive_until, expected, counted) in cases {
+            let Some(mut object) = load(SWALLOW, "swallow") else { return };
+            object.life.until(alive_until);
+            let program = program::<SchedClassifier>(&mut object.object, "swallow").unwrap();
+            for (name, frame) in frames() {
+                assert_eq!(verdict(program, &frame), expected, "{name}, {alive_until}");
+            }
+            assert_eq!(count(&object.bypassed), counted, "{alive_until}");
+        }
+    }
+}

@@ -1,14 +1,19 @@
 //! Hosts on virtual cables: each a thread in a network namespace of its own, gone when it ends.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
+use tidegate_core::packet::TcpFlags;
+use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Time};
 use tidegate_dataplane::{
-    AfPacket, Bare, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, inbox,
+    AfPacket, Bare, Clock, Driver, Interface, Monotonic, Options, PacketMemory, Port, PortCounters,
+    Remote, Wish, inbox, keep_time,
 };
 
 /// A host.
@@ -113,7 +118,11 @@ impl Network {
     /// Forwards between the ports until the answer is dropped.
     pub(crate) fn forward(&self) -> Forwarding {
         let (sender, ready) = mpsc::channel();
+        let waits = Arc::new(AtomicU32::new(0));
+        let counted = waits.clone();
         let thread = self.gateway.spawn(move || {
+            // Not ahead of the tests that run at the same time, but in order.
+            assert!(keep_time(Wish { realtime: None, ..Wish::default() }).cpu.is_some());
             let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER).unwrap();
             let open = |name| -> Box<dyn Port> {
                 Box::new(AfPacket::open(&Interface::find(name).unwrap(), &memory).unwrap())
@@ -122,23 +131,50 @@ impl Network {
             let (remote, inbox) = inbox().unwrap();
             let driver = Driver::new(Watch::new(), ports, (), inbox, Options::default());
             sender.send(remote).unwrap();
-            let (mut machine, ..) = driver.run(&mut Monotonic::start());
+            let (mut machine, ..) = driver.run(&mut Counting(Monotonic::start(), counted));
             assert_eq!(machine.pool().in_use(), 0, "a packet was forgotten");
         });
-        Forwarding { remote: ready.recv().unwrap(), thread: Some(thread) }
+        Forwarding { remote: ready.recv().unwrap(), waits, thread: Some(thread) }
     }
 }
 
 const PACKETS: u32 = 1_024;
 
+/// The host's clock, and how often it was waited on.
+struct Counting(Monotonic, Arc<AtomicU32>);
+
+impl Clock for Counting {
+    fn now(&mut self) -> Time {
+        self.0.now()
+    }
+
+    fn wait(
+        &mut self,
+        until: Option<Time>,
+        ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
+        inbox: BorrowedFd<'_>,
+    ) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.wait(until, ports, inbox)
+    }
+}
+
 /// A running forwarder.
 pub(crate) struct Forwarding {
     pub(crate) remote: Remote<Watch>,
+    /// How often the loop has gone to sleep.
+    pub(crate) waits: Arc<AtomicU32>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Drop for Forwarding {
     fn drop(&mut self) {
+        if thread::panicking() {
+            let counters = self.remote.ask(|live| {
+                live.ports.iter().map(|port| port.counters()).collect::<Vec<PortCounters>>()
+            });
+            eprintln!("{counters:#?}");
+        }
         let _ = self.remote.stop();
         let result = self.thread.take().unwrap().join();
         assert!(result.is_ok() || thread::panicking());
@@ -150,11 +186,20 @@ pub(crate) struct Watch {
     bare: Bare,
     pub(crate) longest: u32,
     pub(crate) most_segments: u16,
+    /// Mark congestion on every packet that can be, and halve every window.
+    pub(crate) rewrite: bool,
+    pub(crate) rewritten: u32,
 }
 
 impl Watch {
     fn new() -> Self {
-        Self { bare: Bare::new(PACKETS), longest: 0, most_segments: 0 }
+        Self {
+            bare: Bare::new(PACKETS),
+            longest: 0,
+            most_segments: 0,
+            rewrite: false,
+            rewritten: 0,
+        }
     }
 }
 
@@ -164,10 +209,14 @@ impl Machine for Watch {
     }
 
     fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId) {
-        let seen = &self.bare.pool()[&packet];
-        let (len, segments) = (seen.len, seen.segments);
+        let seen = &mut self.bare.pool()[&packet];
+        if self.rewrite {
+            rewrite(seen);
+        }
+        let (len, segments, rewritten) = (seen.len, seen.segments, seen.rewritten);
         self.longest = self.longest.max(len);
         self.most_segments = self.most_segments.max(segments);
+        self.rewritten += u32::from(rewritten);
         self.bare.handle_packet(now, port, packet);
     }
 
@@ -177,5 +226,15 @@ impl Machine for Watch {
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         self.bare.poll_timeout(now)
+    }
+}
+
+fn rewrite(packet: &mut Packet) {
+    packet.mark_congestion();
+    if let Some(tcp) = &mut packet.tcp
+        && !tcp.flags.any(TcpFlags::SYN)
+    {
+        tcp.window /= 2;
+        packet.rewritten = true;
     }
 }

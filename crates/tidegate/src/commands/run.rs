@@ -89,9 +89,7 @@ fn announce(plane: &Plane, config: &Config) {
     for note in &ports.notes {
         tracing::info!("{note}");
     }
-    if !ports.fail_to_wire {
-        tracing::warn!("no fail-to-wire: without this process the link passes nothing");
-    }
+    tracing::info!("fail-to-wire: {}", ports.fail_to_wire.words());
 }
 
 /// The signals that mean something.
@@ -122,10 +120,13 @@ async fn attend(daemon: &Arc<Daemon>, mut signals: Signals) -> Exit {
             _ = signals.hangup.recv() => daemon.reload().await,
             _ = signals.terminate.recv() => return Exit::Done,
             _ = signals.interrupt.recv() => return Exit::Done,
-            _ = watch.tick() => if daemon.has_ended() {
-                tracing::error!("the data plane has ended by itself");
-                return Exit::Failed;
-            },
+            _ = watch.tick() => {
+                daemon.settle();
+                if daemon.has_ended() {
+                    tracing::error!("the data plane has ended by itself");
+                    return Exit::Failed;
+                }
+            }
         }
     }
 }

@@ -47,7 +47,11 @@ fn show(status: &Status) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{label:<12} {value}");
     };
-    let state = if status.alarms.is_empty() { "running" } else { "DEGRADED" };
+    let state = match (status.alarms.is_empty(), status.passing) {
+        (false, _) => "DEGRADED",
+        (true, true) => "nothing to manage, frames go straight across,",
+        (true, false) => "running",
+    };
     let uptime = seconds(status.uptime_ms);
     line("state", &format!("{state} for {uptime}, version {}", status.version));
     status.alarms.iter().for_each(|alarm| line("alarm", alarm));
@@ -59,8 +63,7 @@ fn show(status: &Status) -> String {
         "ports",
         &format!("{} (users) to {} (Internet) on {}", ports.lan, ports.wan, ports.backend),
     );
-    let wire = if ports.fail_to_wire { "on" } else { "none: without the gateway nothing passes" };
-    line("fail-to-wire", wire);
+    line("fail-to-wire", ports.fail_to_wire.words());
     ports.notes.iter().for_each(|note| line("", note));
     line("up", &way(&status.up));
     line("down", &way(&status.down));

@@ -103,7 +103,7 @@ fn settings(raw: &raw::Gateway, found: &mut Findings) -> Option<GatewayConfig> {
         limit(rate.and_then(|it| it.up.as_ref()), found),
         limit(rate.and_then(|it| it.down.as_ref()), found),
     ];
-    let packets = bounded(raw.packets.as_ref(), "packets", 64..=1 << 20, 16_384, found);
+    let packets = bounded(raw.packets.as_ref(), "packets", 1_024..=1 << 20, 16_384, found);
     let flows = bounded(raw.flows.as_ref(), "flows", 64..=1 << 24, 131_072, found);
     Some(GatewayConfig {
         rate,

@@ -50,7 +50,8 @@ tables! {
         /// For how long the kernel waits for a sign of life before it passes frames straight across,
         /// from "5 ms" to "10 s". Default: "50 ms".
         "heartbeat" => heartbeat: Option<Spanned<Period>>,
-        /// Most packets inside at once, from 64 to 1048576; each takes 4 KiB of memory. Default: 16384.
+        /// Most packets inside at once, from 1024 to 1048576; each takes 2 KiB of memory, 4 KiB with an
+        /// MTU above 1770, and on AF_PACKET up to 68 KiB while it is inside. Default: 16384.
         "packets" => packets: Option<Spanned<Number>>,
         /// Most flows told apart at once, from 64 to 16777216; each takes at most 256 B of memory.
         /// Default: 131072.

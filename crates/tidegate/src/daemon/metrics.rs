@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::api::{Aggregate, Status, Way};
+use crate::api::{Aggregate, FailToWire, Status, Way};
 
 /// Metrics being written.
 struct Page(String);
@@ -65,8 +65,8 @@ fn gateway(status: &Status, page: &mut Page) {
     page.metric("tidegate_uptime_seconds", "gauge", "Time since the start.", one(uptime));
     let help = "Policy sets installed since the start.";
     page.metric("tidegate_policy_generation", "gauge", help, one(float(status.generation)));
-    let help = "Whether the kernel passes frames straight across while the gateway is away.";
-    let wire = f64::from(u8::from(ports.fail_to_wire));
+    let help = "Whether the kernel passes frames straight across once the gateway has ended.";
+    let wire = f64::from(u8::from(ports.fail_to_wire == FailToWire::Always));
     page.metric("tidegate_fail_to_wire_enabled", "gauge", help, one(wire));
     let alarms = f64::from(u8::from(!status.alarms.is_empty()));
     page.metric(
@@ -114,6 +114,14 @@ fn link(status: &Status, page: &mut Page) {
     let errors = ports().map(|(port, count)| (port, float(count.send_errors)));
     let help = "Times the interface refused to send.";
     page.metric("tidegate_port_send_errors_total", "counter", help, errors);
+    let ways = [(&status.ports.lan, status.up.bypassed), (&status.ports.wan, status.down.bypassed)];
+    let bypassed = ways.into_iter().filter_map(|(port, way)| Some((port, way?)));
+    let bypassed = bypassed.flat_map(|(port, way)| {
+        [("told", way.told), ("silent", way.silent), ("no-socket", way.no_socket)]
+            .map(|(reason, n)| (labels(&[("port", port), ("reason", reason)]), float(n)))
+    });
+    let help = "Frames that the kernel passed straight across.";
+    page.metric("tidegate_port_bypassed_frames_total", "counter", help, bypassed);
 }
 
 fn aggregates(all: &[Aggregate], page: &mut Page) {
@@ -162,12 +170,13 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::api::{Count, PortCount, Ports};
+    use crate::api::{Bypassed, Count, PortCount, Ports};
 
     fn status() -> Status {
         let count = Count { packets: 3, bytes: 4_500 };
         let port = Some(PortCount { ring_overflows: 1, receive_errors: 0, send_errors: 2 });
-        let way = Way { received: count, transmitted: count, waiting: count, port };
+        let bypassed = Some(Bypassed { told: 5, silent: 0, no_socket: 1 });
+        let way = Way { received: count, transmitted: count, waiting: count, port, bypassed };
         let drops = BTreeMap::from([("queue-full".to_owned(), 7)]);
         let aggregate = |direction: &str| Aggregate {
             policy: "web \"2\"".to_owned(),
@@ -192,6 +201,7 @@ mod tests {
             ports,
             generation: 2,
             unconfirmed_ms: None,
+            passing: false,
             alarms: Vec::new(),
             up: way,
             down: way,

@@ -4,15 +4,15 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::policy::PolicySet;
 use tidegate_core::report::Report;
-use tidegate_core::{Machine, PacketPool, Time};
+use tidegate_core::{Machine, PacketPool};
+use tidegate_dataplane::fail_to_wire::Bypassed;
 use tidegate_dataplane::{
-    Clock, Driver, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters, Remote, Stopped,
-    Wish, inbox, keep_time,
+    Clock, Driver, FailToWire, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters,
+    Remote, Stopped, Wish, inbox, keep_time,
 };
 use tokio::sync::oneshot;
 
@@ -37,6 +37,10 @@ pub(crate) struct Seen {
     pub(crate) ports: Vec<PortCounters>,
     /// How often the loop came back too late.
     pub(crate) hangs: u64,
+    /// Frames of each port that went straight across, where they can.
+    pub(crate) bypassed: Vec<Bypassed>,
+    /// Whether frames go straight across because there is nothing to manage.
+    pub(crate) passing: bool,
 }
 
 /// Ports that are open, in the thread that drives them.
@@ -51,30 +55,7 @@ pub(crate) struct Opened {
 }
 
 /// What passes frames straight across while the gateway is away, if anything does.
-#[derive(Default)]
-pub(crate) struct Wire(pub(crate) Option<Box<dyn Heartbeat>>);
-
-impl Heartbeat for Wire {
-    fn timeout(&self) -> Option<Duration> {
-        self.0.as_ref()?.timeout()
-    }
-
-    fn beat(&mut self, now: Time) {
-        if let Some(wire) = &mut self.0 {
-            wire.beat(now);
-        }
-    }
-
-    fn set_passing(&mut self, passing: bool) {
-        if let Some(wire) = &mut self.0 {
-            wire.set_passing(passing);
-        }
-    }
-
-    fn passing(&self) -> bool {
-        self.0.as_ref().is_some_and(|wire| wire.passing())
-    }
-}
+pub(crate) type Wire = Option<FailToWire>;
 
 impl Plane {
     /// Starts a gateway for `config` between the ports that `open` opens.
@@ -118,8 +99,20 @@ impl Plane {
             report: live.machine.report(),
             ports: live.ports.iter().map(|port| port.counters()).collect(),
             hangs: live.hangs,
+            bypassed: live.heartbeat.as_ref().map_or_else(Vec::new, FailToWire::bypassed),
+            passing: live.heartbeat.passing(),
         })
         .await
+    }
+
+    /// Lets frames go straight across while there is nothing to manage, and nothing held.
+    pub(crate) fn settle(&self) {
+        // Once the loop has ended, frames go straight across anyway.
+        let _ = self.remote.post(|live| {
+            if live.heartbeat.passing() != live.machine.is_transparent() {
+                live.heartbeat.set_passing(live.machine.is_transparent());
+            }
+        });
     }
 
     /// Sends what is held, lets frames pass without us, and waits until that is done.

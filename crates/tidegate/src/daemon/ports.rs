@@ -1,45 +1,117 @@
 //! Opening the ports: which backend, and what that means.
 
+use std::path::Path;
+
 use tidegate_core::PacketPool;
-use tidegate_dataplane::{AfPacket, Interface, InterfaceError, Monotonic, PacketMemory, Port};
+use tidegate_dataplane::af_xdp::{self, Copying, OpenError};
+use tidegate_dataplane::fail_to_wire::{Mode, WireConfig};
+use tidegate_dataplane::{
+    AfPacket, FailToWire, Interface, InterfaceError, Monotonic, PacketMemory, Port,
+};
 
 use super::plane::{Opened, Wire};
-use crate::api::Ports;
+use crate::api::{self, Ports};
 use crate::code::Code;
 use crate::config::{Backend, Config};
 use crate::output::Failure;
 
-/// Opens the ports that `config` names.
+/// Opens the ports that `config` names: AF_XDP where the host can do it, unless one is forced.
 pub(crate) fn open(
     config: &Config,
-    _clock: &Monotonic,
-    _pool: &mut PacketPool,
+    clock: &Monotonic,
+    pool: &mut PacketPool,
 ) -> Result<Opened, Failure> {
     let [lan, wan] = [&config.lan, &config.wan].map(|name| Interface::find(name));
-    let (lan, wan) = (lan.map_err(failure)?, wan.map_err(failure)?);
-    if config.backend == Backend::AfXdp {
-        return Err(Failure::new(Code::NoBackend, "AF_XDP is not in this build"));
+    let pair = [&lan.map_err(failure)?, &wan.map_err(failure)?];
+    let wire = WireConfig {
+        directory: Path::new(WireConfig::DIRECTORY).to_owned(),
+        timeout: config.heartbeat,
+        epoch: clock.origin(),
+    };
+    if config.backend == Backend::AfPacket {
+        return af_packet(config, pair, &wire, Vec::new());
     }
-    let memory = PacketMemory::new(config.gateway.packets, AfPacket::BUFFER).map_err(|error| {
-        Failure::new(
-            Code::NoBackend,
-            format!("no memory for {} packets: {error}", config.gateway.packets),
-        )
+    match xdp(config, pair, &wire, pool) {
+        Err(error) if config.backend == Backend::Auto => {
+            // Ports that came to nothing may have taken packets with them; nothing else has any.
+            *pool = PacketPool::with_capacity(config.gateway.packets);
+            af_packet(config, pair, &wire, vec![format!("AF_XDP is not possible here: {error}")])
+        }
+        opened => opened.map_err(|error| match error {
+            OpenError::NoPrivilege => Failure::new(Code::NoPrivilege, error.to_string()),
+            _ => Failure::new(Code::NoBackend, error.to_string()),
+        }),
+    }
+}
+
+/// Bytes beside a frame of the MTU in a buffer of AF_XDP: headroom, Ethernet, and two VLAN tags.
+const BESIDE_MTU: u32 = 256 + 14 + 2 * 4;
+
+fn xdp(
+    config: &Config,
+    pair: [&Interface; 2],
+    wire: &WireConfig,
+    pool: &mut PacketPool,
+) -> Result<Opened, OpenError> {
+    let mtu = pair[0].mtu()?.max(pair[1].mtu()?);
+    let size = if mtu + BESIDE_MTU <= 2_048 { 2_048 } else { 4_096 };
+    let memory = PacketMemory::new(config.gateway.packets, size)
+        .map_err(|_| OpenError::Buffers { buffer: size, page: 4_096 })?;
+    let opened = af_xdp::open(pair, None, wire, &memory, pool)?;
+    let mut modes: Vec<_> = opened.wire.modes().into_iter().flatten().map(Mode::name).collect();
+    modes.dedup();
+    let copying = match opened.ports[0].copying() {
+        Copying::ZeroCopy => "zero-copy",
+        Copying::Copy => "copying",
+    };
+    let backend = format!("af-xdp ({}, {copying})", modes.join(" and "));
+    let [lan, wan] = opened.ports;
+    let ports: Vec<Box<dyn Port>> = vec![Box::new(lan), Box::new(wan)];
+    Ok(described(config, ports, Some(opened.wire), backend, Vec::new()))
+}
+
+fn af_packet(
+    config: &Config,
+    pair: [&Interface; 2],
+    wire: &WireConfig,
+    mut notes: Vec<String>,
+) -> Result<Opened, Failure> {
+    let packets = config.gateway.packets;
+    let memory = PacketMemory::new(packets, AfPacket::BUFFER).map_err(|error| {
+        Failure::new(Code::NoBackend, format!("no memory for {packets} packets: {error}"))
     })?;
     let port = |interface: &Interface| -> Result<Box<dyn Port>, Failure> {
         Ok(Box::new(AfPacket::open(interface, &memory).map_err(failure)?))
     };
-    Ok(Opened {
-        ports: vec![port(&lan)?, port(&wan)?],
-        wire: Wire::default(),
-        about: Ports {
-            lan: config.lan.clone(),
-            wan: config.wan.clone(),
-            backend: "af-packet".to_owned(),
-            fail_to_wire: false,
-            notes: Vec::new(),
-        },
-    })
+    let ports = vec![port(pair[0])?, port(pair[1])?];
+    let wire = match FailToWire::beneath_packet_sockets(wire, pair) {
+        Ok(wire) => Some(wire),
+        Err(error) => {
+            notes.push(format!("no fail-to-wire: {error}"));
+            None
+        }
+    };
+    Ok(described(config, ports, wire, "af-packet".to_owned(), notes))
+}
+
+fn described(
+    config: &Config,
+    ports: Vec<Box<dyn Port>>,
+    wire: Wire,
+    backend: String,
+    mut notes: Vec<String>,
+) -> Opened {
+    let fail_to_wire = match &wire {
+        Some(wire) if wire.outlives_the_process() => api::FailToWire::Always,
+        Some(_) => {
+            notes.push("its BPF file system is mounted where only this process sees it".to_owned());
+            api::FailToWire::Hang
+        }
+        None => api::FailToWire::Never,
+    };
+    let about =
+        Ports { lan: config.lan.clone(), wan: config.wan.clone(), backend, fail_to_wire, notes };
+    Opened { ports, wire, about }
 }
 
 fn failure(error: InterfaceError) -> Failure {

@@ -22,6 +22,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         ports: api::Ports::default(),
         generation: report.generation,
         unconfirmed_ms: None,
+        passing: seen.passing,
         alarms: Vec::new(),
         up: way(seen, Direction::Up),
         down: way(seen, Direction::Down),
@@ -46,6 +47,11 @@ fn way(seen: &Seen, direction: Direction) -> api::Way {
         transmitted: count(seen.report.transmitted[at]),
         waiting: waiting(seen.report.link[at]),
         port,
+        bypassed: seen.bypassed.get(at).map(|it| api::Bypassed {
+            told: it.told,
+            silent: it.silent,
+            no_socket: it.no_socket,
+        }),
     }
 }
 

@@ -161,7 +161,7 @@ async fn a_wrong_file_is_refused_and_changes_nothing() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
     let before: Status = fixture.get("/v1/status").await;
     assert_eq!(code(fixture.apply(&web("5 Mbps"), None).await), Code::UnknownUnit);
-    let larger = NOTHING.to_owned() + "packets = 1000\n";
+    let larger = NOTHING.to_owned() + "packets = 2000\n";
     assert_eq!(code(fixture.apply(&larger, None).await), Code::NeedsRestart);
     let after: Status = fixture.get("/v1/status").await;
     assert_eq!(before.generation, after.generation);

@@ -307,7 +307,7 @@ error[TG0009]: 10 is out of range for `packets`
 4 | packets = 10
   |           ^^
   |
-  = help: it goes from 64 to 1048576
+  = help: it goes from 1024 to 1048576
 
 error[TG0009]: the number is too large
  --> office.toml:5:9
