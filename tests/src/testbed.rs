@@ -278,7 +278,8 @@ fn remove_abandoned() {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     for name in names.collect::<Vec<_>>() {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             remove(&name);
         }
     }

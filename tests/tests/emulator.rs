@@ -1,0 +1,123 @@
+//! The emulator of the lab: a hundred routes at once, each with its own delay and loss.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tidegate_e2e::{Process, Testbed, program, run};
+
+const ROUTES: usize = 100;
+
+/// Echo requests on each route.
+const PINGS: usize = 50;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A lab, taken down when dropped.
+struct Lab {
+    name: String,
+}
+
+impl Lab {
+    fn up(name: String, file: &Path) -> Self {
+        let lab = Self { name };
+        run(Command::new(program()).args(["lab", "up"]).arg(file), LIMIT);
+        lab
+    }
+
+    fn on(&self, host: &str) -> Command {
+        let mut command = Command::new(program());
+        command.args(["lab", "exec", "--lab", &self.name, host, "--"]);
+        command
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // It may never have come up; then there is nothing to take down.
+        let _ = Command::new(program()).args(["lab", "down", "--lab", &self.name]).status();
+    }
+}
+
+/// Milliseconds that packets of route `n` travel.
+fn delay(n: usize) -> f64 {
+    f64::from(u32::try_from(n + 1).unwrap())
+}
+
+/// Percent of the packets of route `n` that are lost.
+const fn loss(n: usize) -> usize {
+    n % 5
+}
+
+/// From one host to each of a hundred; the way back is the same for all, and takes no time.
+fn topology(name: &str) -> String {
+    let mut text = format!("name = \"{name}\"\n[[host]]\nname = \"center\"\n");
+    for n in 0..ROUTES {
+        let (delay, loss) = (n + 1, loss(n));
+        let _ = write!(
+            text,
+            "[[host]]\nname = \"h{n}\"\naddress = [\"10.74.0.{}\"]\n\
+             [[route]]\nfrom = \"center\"\nto = \"h{n}\"\ndelay = \"{delay} ms\"\nloss = \"{loss} %\"\n",
+            n + 2
+        );
+    }
+    text.replacen("name = \"center\"\n", "name = \"center\"\naddress = [\"10.74.0.1\"]\n", 1)
+        + "[[route]]\nto = \"center\"\n"
+}
+
+/// Round-trip times in milliseconds of the echoes that came back on each route.
+fn echoes(lab: &Lab) -> Vec<Vec<f64>> {
+    let ping = |n: usize| {
+        let mut command = lab.on("center");
+        command.args(["ping", "-n", "-i", "0.05", "-W", "2", "-c", &PINGS.to_string()]);
+        Process::start(command.arg(format!("10.74.0.{}", n + 2)))
+    };
+    let routes: Vec<usize> = (0..ROUTES).collect();
+    let batches = routes.chunks(20).flat_map(|batch| {
+        let pings: Vec<Process> = batch.iter().map(|n| ping(*n)).collect();
+        pings.into_iter().map(|ping| ping.finish(LIMIT).output).collect::<Vec<_>>()
+    });
+    let times = |output: String| {
+        let after = output.lines().filter_map(|line| line.split_once(" time="));
+        after.filter_map(|(_, rest)| rest.split(' ').next()?.parse().ok()).collect()
+    };
+    batches.map(times).collect()
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Whether `lost` of what was sent on these routes is what their losses say, within three standard
+/// deviations.
+fn within_three_sigma(lost: usize, routes: &[usize]) -> bool {
+    let real = |n: usize| f64::from(u32::try_from(n).unwrap());
+    let chances = || routes.iter().map(|n| real(loss(*n)) / 100.0);
+    let expected: f64 = chances().map(|p| p * real(PINGS)).sum();
+    let variance: f64 = chances().map(|p| p * (1.0 - p) * real(PINGS)).sum();
+    (real(lost) - expected).powi(2) <= 9.0 * variance
+}
+
+#[test]
+fn a_hundred_routes_keep_their_delays_and_losses() {
+    let Some(bed) = Testbed::new() else { return };
+    let name = format!("hundred{}", std::process::id());
+    let lab = Lab::up(name.clone(), &bed.file("hundred.toml", &topology(&name)));
+    let mut echoes = echoes(&lab);
+    assert_eq!(echoes.len(), ROUTES);
+
+    let error = |(n, times): (usize, &mut Vec<f64>)| (median(times) - delay(n)).abs();
+    let mut errors: Vec<f64> = echoes.iter_mut().enumerate().map(error).collect();
+    let typical = median(&mut errors);
+    assert!(typical < 1.0, "round trips are off by {typical} ms, {errors:?}");
+
+    let lost: Vec<usize> = echoes.iter().map(|times| PINGS - times.len()).collect();
+    let (none, some): (Vec<_>, Vec<_>) = (0..ROUTES).partition(|n| loss(*n) == 0);
+    assert!(none.iter().all(|n| lost[*n] == 0), "{lost:?}");
+    let total = some.iter().map(|n| lost[*n]).sum();
+    assert!(within_three_sigma(total, &some), "{total} lost: {lost:?}");
+}
