@@ -115,7 +115,7 @@ impl AllocationSpec {
             Self::Lru(config) => Box::new(config.build(profile, now)),
             Self::Drr(config) => Box::new(config.build(profile, now)),
             Self::LogicalPartitions(config) => Box::new(config.build(profile, now)),
-            Self::Partitioned(_) => Box::new(drr::Config {}.build(profile, now)),
+            Self::Partitioned(config) => Box::new(config.build(profile, now)),
         }
     }
 }

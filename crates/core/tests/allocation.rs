@@ -238,6 +238,8 @@ fn partitioned_wastes_what_a_slow_flow_leaves_and_logical_partitions_share_it() 
     let demands = [1_000, 500, 500, 100];
     let used = |name| offered(name, &demands, &shares_of_the_paper()).iter().sum::<u64>();
     let all = 800_000 / 8 * 20;
+    let partitioned = used("partitioned");
+    assert!(partitioned.abs_diff(all * 7 / 8) < all / 100, "{partitioned} of {all}");
     let logical = used("logical-partitions");
     assert!(logical.abs_diff(all) < all / 200, "{logical} of {all}");
     let each = offered("logical-partitions", &demands, &shares_of_the_paper());
