@@ -64,7 +64,7 @@ pub struct Ports {
 pub enum FailToWire {
     /// When it hangs, and when it has ended in whatever way.
     Always,
-    /// When it hangs; what does that ends with the process.
+    /// When it hangs; what does that ends with the mount namespace of the process.
     Hang,
     /// Never: without the gateway nothing passes.
     #[default]
@@ -77,7 +77,9 @@ impl FailToWire {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Always => "on, whether the gateway hangs or has ended",
-            Self::Hang => "on while the gateway hangs; once it has ended nothing passes",
+            Self::Hang => {
+                "on while the gateway hangs, and after its end if its mount namespace lives on"
+            }
             Self::Never => "none: without the gateway nothing passes",
         }
     }

@@ -216,7 +216,7 @@ mod tests {
 
     /// What `promtool check metrics` also looks for, in words; empty if all is well.
     ///
-    /// Source: Prometheus, "Metric and label naming", and the lint of promtool.
+    /// The rules are those Prometheus prints under "Metric and label naming", and of promtool.
     fn lint(page: &str) -> Vec<String> {
         let mut wrong = Vec::new();
         let (mut kinds, mut seen) = (BTreeMap::new(), HashSet::new());
