@@ -7,11 +7,13 @@ mod conditioner;
 mod members;
 mod peak;
 mod policer;
+mod progress;
 mod shaper;
 
+use conditioner::Conditioner;
 pub use conditioner::Trigger;
-use conditioner::{Conditioner, Progress};
 use members::Members;
+use progress::Progress;
 
 use crate::allocation::Share;
 use crate::packet::{Direction, Fifo, FlowId, Member};

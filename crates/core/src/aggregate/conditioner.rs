@@ -1,15 +1,14 @@
 //! What an aggregate does with its packets: nothing, police, or shape.
 
-use std::ops::AddAssign;
-
 use super::policer::Policer;
+use super::progress::Progress;
 use super::shaper::Shaper;
 use crate::allocation::Allocation;
 use crate::packet::{Fifo, Member};
 use crate::policy::{Action, Mode, Policy, Profile};
 use crate::qdisc::Backlog;
-use crate::report::{Count, Triggers};
-use crate::{Bytes, Cx, Packet, PacketId, Time};
+use crate::report::Triggers;
+use crate::{Bytes, Cx, PacketId, Time};
 
 /// What made an aggregate look whether it may send.
 ///
@@ -38,31 +37,6 @@ impl Trigger {
             Self::DuplicateAck => &mut triggers.duplicate_ack,
             Self::Connection => &mut triggers.connection,
         } += 1;
-    }
-}
-
-/// What left within one call.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress {
-    pub(super) conforming: Count,
-    pub(super) exceeding: Count,
-    pub(super) waited_ns: u64,
-}
-
-impl Progress {
-    /// `packet` leaves at `now`, in profile.
-    pub(super) fn conforms(&mut self, packet: &Packet, now: Time) {
-        self.conforming.add(packet.len);
-        let waited = now.since(packet.arrived).as_nanos();
-        self.waited_ns += u64::try_from(waited).unwrap_or(u64::MAX);
-    }
-}
-
-impl AddAssign for Progress {
-    fn add_assign(&mut self, more: Self) {
-        self.conforming += more.conforming;
-        self.exceeding += more.exceeding;
-        self.waited_ns += more.waited_ns;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Policing: packets never wait; those out of profile are coloured or dropped.
 
-use super::conditioner::Progress;
 use super::peak::Peak;
+use super::progress::Progress;
 use crate::allocation::{Allocation, AllocationSpec};
 use crate::packet::Fifo;
 use crate::policy::{Conditioning, Exceed, Profile};

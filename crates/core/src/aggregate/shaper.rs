@@ -1,7 +1,7 @@
 //! Shaping: packets wait until they conform.
 
-use super::conditioner::Progress;
 use super::peak::Peak;
+use super::progress::Progress;
 use crate::allocation::{Allocation, AllocationSpec, Heads, Turn};
 use crate::packet::{Fifo, Member};
 use crate::policy::{Conditioning, Profile};

@@ -1,0 +1,31 @@
+//! What leaves an aggregate, counted.
+
+use std::ops::AddAssign;
+
+use crate::report::Count;
+use crate::{Packet, Time};
+
+/// What left within one call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) conforming: Count,
+    pub(super) exceeding: Count,
+    pub(super) waited_ns: u64,
+}
+
+impl Progress {
+    /// `packet` leaves at `now`, in profile.
+    pub(super) fn conforms(&mut self, packet: &Packet, now: Time) {
+        self.conforming.add(packet.len);
+        let waited = now.since(packet.arrived).as_nanos();
+        self.waited_ns += u64::try_from(waited).unwrap_or(u64::MAX);
+    }
+}
+
+impl AddAssign for Progress {
+    fn add_assign(&mut self, more: Self) {
+        self.conforming += more.conforming;
+        self.exceeding += more.exceeding;
+        self.waited_ns += more.waited_ns;
+    }
+}
