@@ -66,6 +66,15 @@ impl Failure {
         Self { code, message: message.into(), help, exit: Exit::Failed }
     }
 
+    /// Something failed, in words that end with what to do: "what is wrong; what to do".
+    #[must_use]
+    pub fn worded(code: Code, words: &str) -> Self {
+        match words.split_once("; ") {
+            Some((message, help)) => Self { help: help.to_owned(), ..Self::new(code, message) },
+            None => Self::new(code, words),
+        }
+    }
+
     /// The input was wrong.
     #[must_use]
     pub fn input(code: Code, message: impl Into<String>) -> Self {

@@ -38,8 +38,8 @@ pub(crate) fn open(
             af_packet(config, pair, &wire, vec![format!("AF_XDP is not possible here: {error}")])
         }
         opened => opened.map_err(|error| match error {
-            OpenError::NoPrivilege => Failure::new(Code::NoPrivilege, error.to_string()),
-            _ => Failure::new(Code::NoBackend, error.to_string()),
+            OpenError::NoPrivilege => Failure::worded(Code::NoPrivilege, &error.to_string()),
+            _ => Failure::worded(Code::NoBackend, &error.to_string()),
         }),
     }
 }
@@ -120,7 +120,7 @@ fn failure(error: InterfaceError) -> Failure {
         InterfaceError::NoPrivilege { .. } => Code::NoPrivilege,
         _ => Code::NoBackend,
     };
-    Failure::new(code, error.to_string())
+    Failure::worded(code, &error.to_string())
 }
 
 #[cfg(test)]
