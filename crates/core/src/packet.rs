@@ -14,7 +14,7 @@ pub use fifo::Fifo;
 pub use flow_fifo::FlowFifo;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use pool::{PacketId, PacketPool};
-pub(crate) use ring::Ring;
+pub(crate) use ring::{Ring, Rings};
 
 use crate::{Bytes, Time};
 

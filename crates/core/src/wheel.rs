@@ -31,18 +31,17 @@ pub struct TimerWheel {
     occupied: [u64; LEVELS],
     /// Which levels hold timers.
     levels: u32,
-    /// How far the wheel has turned: no timer is due before. A timer's level is that of the highest
-    /// digit in which its deadline differs from this.
+    /// How far the wheel has turned: no timer is due before. A timer is always filed at the level of
+    /// the highest digit in which its deadline differs from this.
     reached: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     deadline: u64,
+    /// [`UNSET`] for a timer that is not set.
     next: u32,
     previous: u32,
-    /// Where it is filed; [`UNSET`] if it is not set.
-    slot: u16,
 }
 
 /// A list of timers whose deadlines agree in all digits from their level on.
@@ -57,8 +56,8 @@ struct Slot {
 const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 const LEVELS: usize = 11; // digits in 64 bits
-const UNSET: u16 = u16::MAX;
 const NIL: u32 = u32::MAX;
+const UNSET: u32 = u32::MAX - 1;
 
 impl TimerWheel {
     /// A wheel without timers, at the beginning of the run.
@@ -71,7 +70,7 @@ impl TimerWheel {
     pub fn set(&mut self, number: u32, deadline: Time) {
         let place = index(number);
         if place >= self.timers.len() {
-            let unset = Timer { deadline: 0, next: NIL, previous: NIL, slot: UNSET };
+            let unset = Timer { deadline: 0, next: UNSET, previous: NIL };
             self.timers.resize(place + 1, unset);
         }
         self.cancel(number);
@@ -81,19 +80,16 @@ impl TimerWheel {
 
     /// Timer `number` does not fire; says whether it was set.
     pub fn cancel(&mut self, number: u32) -> bool {
-        let Some(timer) = self.timers.get(index(number)).filter(|timer| timer.slot != UNSET) else {
-            return false;
-        };
-        let Timer { next, previous, slot, .. } = *timer;
-        self.timers[index(number)].slot = UNSET;
-        self.join(previous, next, usize::from(slot));
+        let Some(deadline) = self.deadline(number) else { return false };
+        let (level, digit) = digit(deadline.nanos(), self.reached);
+        self.unset(number, level * SLOTS + digit);
         true
     }
 
     /// When timer `number` fires.
     #[must_use]
     pub fn deadline(&self, number: u32) -> Option<Time> {
-        let timer = self.timers.get(index(number)).filter(|timer| timer.slot != UNSET)?;
+        let timer = self.timers.get(index(number)).filter(|timer| timer.next != UNSET)?;
         Some(Time::from_nanos(timer.deadline))
     }
 
@@ -130,10 +126,18 @@ impl TimerWheel {
                 self.slots[at].earliest = deadline;
                 continue;
             }
+            self.unset(first, at);
             self.reached = deadline;
-            self.cancel(first);
             return Some(first);
         }
+    }
+
+    /// Takes a timer out of the slot it is filed in.
+    fn unset(&mut self, number: u32, slot: usize) {
+        let timer = &mut self.timers[index(number)];
+        let Timer { next, previous, .. } = *timer;
+        timer.next = UNSET;
+        self.join(previous, next, slot);
     }
 
     /// Turns to `now`, unless that lies within the next slot to be emptied, whose timers would then
@@ -179,7 +183,6 @@ impl TimerWheel {
         }
         let timer = &mut self.timers[index(number)];
         (timer.next, timer.previous) = (NIL, previous);
-        timer.slot = u16::try_from(at).unwrap_or(UNSET);
     }
 
     /// Makes `previous` and `next` neighbours in the list of `slot`; `NIL` stands for its ends.

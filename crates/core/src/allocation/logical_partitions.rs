@@ -15,14 +15,12 @@
 //! bucket is full. When nobody waits ([`try_take`](Allocation::try_take)), the excess goes to who
 //! asks first.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 
 use super::shares::{Part, Shares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, TokenBucket, nanobits};
-use crate::packet::{Member, Ring};
+use crate::packet::{Member, Rings};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time};
 
@@ -45,18 +43,14 @@ pub(super) struct LogicalPartitions {
     shares: Shares,
     savings: Savings,
     accounts: Vec<Account>,
-    /// Who waits and may have savings for it.
-    ready: Ring,
-    /// Who waits and takes turns on the excess.
-    round: Ring,
+    /// Who is in which [`State`]; those who save in the order in which they are looked at.
+    rings: Rings<3>,
     /// Who has had its quantum for this turn.
     turn: Option<Member>,
     /// The longest packet seen: what a turn is worth, so that each turn sends one.
     quantum: Nanobits,
-    /// By members: when a saving one may be full, in steps of `shares`; never late.
+    /// When a member that is filling may be full, in steps of `shares`.
     full: TimerWheel,
-    /// By members: when one may have been idle long enough not to count; never late.
-    idle: TimerWheel,
 }
 
 /// What all members save.
@@ -74,17 +68,18 @@ struct Account {
     /// Savings when so many steps were earned, or the deficit in the round.
     tokens: Nanobits,
     earned: u64,
-    /// Most it saves.
-    depth: Nanobits,
-    /// When it last sent or waited.
-    active: Time,
     part: Part,
-    /// Of the shares `depth` follows.
-    generation: u32,
+    /// The tick in which it last sent or waited.
+    active: u32,
+    /// While it is saving: the tick in which to look whether it is idle.
+    look: u32,
     state: State,
     /// It saves, and is not full.
     filling: bool,
 }
+
+// With its timer and its place in a ring, a member takes one cache line.
+const _: () = assert!(size_of::<Account>() <= 40);
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum State {
@@ -101,8 +96,16 @@ enum State {
     Round,
 }
 
-/// How long a member may do nothing and still count: that, or two round-trip times.
-const IDLE: Duration = Duration::from_secs(1);
+// Indices of `rings`.
+const READY: usize = 0;
+const ROUND: usize = 1;
+const SAVING: usize = 2;
+
+/// A tick, in bits of nanoseconds: 67 ms, so that 32 bits of them are nine years.
+const TICK: u32 = 26;
+
+/// How long a member may do nothing and still count, in ticks: a second, or two round-trip times.
+const IDLE: u32 = (1_000_000_000 >> TICK) + 1;
 
 impl LogicalPartitions {
     fn new(profile: &Profile, now: Time) -> Self {
@@ -111,25 +114,28 @@ impl LogicalPartitions {
             shares: Shares::new(profile, now),
             savings: Savings::default(),
             accounts: Vec::new(),
-            ready: Ring::default(),
-            round: Ring::default(),
+            rings: Rings::default(),
             turn: None,
             quantum: 0,
             full: TimerWheel::new(),
-            idle: TimerWheel::new(),
         }
     }
 
     /// Brings everything but the members' savings to `now`, whatever happened in between in its
     /// order.
     fn advance(&mut self, now: Time) {
-        while let Some(at) = self.idle.next_deadline().filter(|at| *at <= now) {
+        while let Some((at, member)) = self.next_look().filter(|(at, _)| *at <= now) {
             self.pass(at);
-            if let Some(number) = self.idle.pop(at) {
-                self.check_idle(at, Member(number));
-            }
+            self.look(at, member);
         }
         self.pass(now);
+    }
+
+    /// When to look next whether somebody is idle, and at whom.
+    fn next_look(&self) -> Option<(Time, Member)> {
+        let member = self.rings.first_of(SAVING)?;
+        let look = u64::from(self.accounts[member.index()].look);
+        Some((Time::from_nanos(look << TICK), member))
     }
 
     fn pass(&mut self, now: Time) {
@@ -160,7 +166,7 @@ impl LogicalPartitions {
         let steps = earned.saturating_add(self.shares.steps(missing, left));
         let full = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
         let at = self.shares.when(steps.min(full)).min(self.bucket.reaches(self.bucket.depth()));
-        self.idle.next_deadline().map_or(at, |idle| at.min(idle))
+        self.next_look().map_or(at, |(look, _)| at.min(look))
     }
 
     /// Brings a member's savings, and what it may save, up to date.
@@ -192,37 +198,27 @@ impl LogicalPartitions {
     /// Puts a member's savings into the sum, as far as it may save so much.
     fn deposit(&mut self, member: Member) {
         let account = &mut self.accounts[member.index()];
-        if account.generation != self.shares.generation() {
-            account.generation = self.shares.generation();
-            let depth = self.shares.depth(account.part);
-            if depth < account.depth {
-                self.full.cancel(member.0); // it would be late
-            }
-            account.depth = depth;
-        }
-        account.tokens = account.tokens.min(account.depth);
+        account.tokens = account.tokens.min(self.shares.depth(account.part));
         account.earned = self.shares.earned();
         self.savings.sum += i128::from(account.tokens);
         self.fill(member);
     }
 
-    /// Lets a settled member save on, if there is room.
+    /// Lets a settled member save on, if there is room; never expects it to be full too late.
     fn fill(&mut self, member: Member) {
         let account = &mut self.accounts[member.index()];
-        if !account.filling && account.tokens < account.depth {
+        let room = self.shares.depth(account.part).saturating_sub(account.tokens);
+        if room <= 0 {
+            return;
+        }
+        if !account.filling {
             account.filling = true;
             self.savings.weight += account.part.weight();
-            self.expect_full(member);
         }
-    }
-
-    /// Sets the time at which a member that is filling may be full, unless an earlier one is set.
-    fn expect_full(&mut self, member: Member) {
-        let account = &self.accounts[member.index()];
-        if account.filling && self.full.deadline(member.0).is_none() {
-            let missing = (account.depth - account.tokens).unsigned_abs();
-            let steps = self.shares.steps(missing, account.part.weight());
-            self.full.set(member.0, Time::from_nanos(account.earned.saturating_add(steps)));
+        let steps = self.shares.steps(room.unsigned_abs(), account.part.weight());
+        let full = Time::from_nanos(account.earned.saturating_add(steps));
+        if self.full.deadline(member.0).is_none_or(|expected| expected > full) {
+            self.full.set(member.0, full);
         }
     }
 
@@ -236,7 +232,7 @@ impl LogicalPartitions {
     /// Notes that a member sends or waits; says whether it is one.
     fn touch(&mut self, now: Time, member: Member) -> bool {
         let Some(account) = self.accounts.get_mut(member.index()) else { return false };
-        account.active = now;
+        account.active = tick(now);
         match account.state {
             State::Absent => return false,
             State::Idle => self.begin(now, member),
@@ -247,70 +243,75 @@ impl LogicalPartitions {
 
     /// Counts a member that has nothing yet.
     fn begin(&mut self, now: Time, member: Member) {
+        self.savings.advance(&self.shares);
+        self.shares.count(self.accounts[member.index()].part);
+        self.accounts[member.index()].tokens = 0;
+        self.save(now, member);
+    }
+
+    /// A member in no ring saves from now on, beginning with its tokens.
+    fn save(&mut self, now: Time, member: Member) {
         let account = &mut self.accounts[member.index()];
         account.state = State::Saving;
-        account.tokens = 0;
-        self.savings.advance(&self.shares);
-        self.shares.count(account.part);
-        self.idle.set(member.0, now + patience(account.part));
+        account.look = tick(now).saturating_add(IDLE);
+        self.rings.push_to(SAVING, member);
         self.deposit(member);
     }
 
     /// Ends what [`begin`](Self::begin) began; what it saved is excess now.
     fn end(&mut self, member: Member, state: State) {
+        let account = &mut self.accounts[member.index()];
+        let (part, old) = (account.part, std::mem::replace(&mut account.state, state));
         self.full.cancel(member.0);
-        self.idle.cancel(member.0);
-        self.ready.remove(member);
-        self.round.remove(member);
+        match old {
+            State::Absent | State::Idle => return,
+            State::Saving => self.rings.remove_from(SAVING, member),
+            State::Ready => self.rings.remove_from(READY, member),
+            State::Round => self.rings.remove_from(ROUND, member),
+        }
         self.turn = self.turn.filter(|turn| *turn != member);
-        if let State::Saving | State::Ready = self.accounts[member.index()].state {
+        if old != State::Round {
             self.withdraw(member);
         }
-        let account = &mut self.accounts[member.index()];
-        if !matches!(account.state, State::Idle | State::Absent) {
-            self.savings.advance(&self.shares);
-            self.shares.discount(account.part);
-        }
-        account.state = state;
+        self.savings.advance(&self.shares);
+        self.shares.discount(part);
     }
 
-    fn check_idle(&mut self, now: Time, member: Member) {
-        let account = &self.accounts[member.index()];
-        let (since, state) = (account.active, account.state);
-        let until = since + patience(account.part);
-        if matches!(state, State::Ready | State::Round) {
-            self.idle.set(member.0, now + patience(account.part));
-        } else if until > now {
-            self.idle.set(member.0, until);
-            self.settle(member);
-        } else {
+    /// Looks whether the first of those who save is idle.
+    fn look(&mut self, now: Time, member: Member) {
+        let account = &mut self.accounts[member.index()];
+        if tick(now).saturating_sub(account.active) >= patience(account.part) {
             self.end(member, State::Idle);
+            return;
         }
+        account.look = tick(now).saturating_add(IDLE);
+        self.rings.move_to(SAVING, member);
+        self.settle(member);
     }
 
     /// A grant to the first of those with savings; `None` if there is none.
     fn grant_from_savings(&mut self, now: Time, heads: &dyn Heads) -> Option<Turn> {
-        while let Some(member) = self.ready.first() {
+        while let Some(member) = self.rings.first_of(READY) {
             self.settle(member);
-            let Some(bytes) = heads.head(member) else {
-                self.ready.remove(member);
-                self.accounts[member.index()].state = State::Saving;
+            let head = heads.head(member);
+            let len = head.map_or(0, nanobits);
+            let Some(bytes) = head.filter(|_| len <= self.accounts[member.index()].tokens) else {
+                self.rings.remove_from(READY, member);
+                self.withdraw(member);
+                if head.is_none() {
+                    self.save(now, member);
+                } else {
+                    self.accounts[member.index()].state = State::Round;
+                    self.rings.push_to(ROUND, member);
+                }
                 continue;
             };
-            let len = nanobits(bytes);
-            if self.accounts[member.index()].tokens < len {
-                self.ready.remove(member);
-                self.withdraw(member);
-                self.accounts[member.index()].state = State::Round;
-                self.round.push(member);
-                continue;
-            }
             if !self.bucket.try_take(now, bytes) {
                 return Some(Turn::At(self.bucket.ready_at(bytes)));
             }
             self.spend(member, len);
-            self.accounts[member.index()].active = now;
-            self.ready.rotate();
+            self.accounts[member.index()].active = tick(now);
+            self.rings.move_to(READY, member);
             return Some(Turn::Grant(Grant { member, bytes }));
         }
         None
@@ -318,9 +319,9 @@ impl LogicalPartitions {
 
     /// A grant to the one whose turn it is in the round.
     fn grant_from_excess(&mut self, now: Time, heads: &dyn Heads) -> Turn {
-        while let Some(member) = self.round.first() {
+        while let Some(member) = self.rings.first_of(ROUND) {
             let Some(bytes) = heads.head(member) else {
-                self.leave_round(member);
+                self.leave_round(now, member);
                 continue;
             };
             let len = nanobits(bytes);
@@ -333,7 +334,7 @@ impl LogicalPartitions {
             }
             if account.tokens < len {
                 self.turn = None;
-                self.round.rotate();
+                self.rings.move_to(ROUND, member);
                 continue;
             }
             if !self.allows(len) {
@@ -341,7 +342,7 @@ impl LogicalPartitions {
             }
             let account = &mut self.accounts[member.index()];
             account.tokens -= len;
-            account.active = now;
+            account.active = tick(now);
             self.bucket.charge(len);
             return Turn::Grant(Grant { member, bytes });
         }
@@ -349,15 +350,14 @@ impl LogicalPartitions {
     }
 
     /// A member that has nothing more saves again: what it has left of its turn, if that is there.
-    fn leave_round(&mut self, member: Member) {
-        self.round.remove(member);
+    fn leave_round(&mut self, now: Time, member: Member) {
+        self.rings.remove_from(ROUND, member);
         self.turn = self.turn.filter(|turn| *turn != member);
         self.savings.advance(&self.shares);
         let there = Nanobits::try_from(self.excess().max(0)).unwrap_or(Nanobits::MAX);
         let account = &mut self.accounts[member.index()];
         account.tokens = account.tokens.min(there);
-        account.state = State::Saving;
-        self.deposit(member);
+        self.save(now, member);
     }
 }
 
@@ -374,9 +374,13 @@ impl Savings {
     }
 }
 
-/// How long a member may do nothing and still count.
-fn patience(part: Part) -> Duration {
-    IDLE.max(part.rtt() * 2)
+/// How many ticks a member may do nothing and still count.
+fn patience(part: Part) -> u32 {
+    IDLE.max(tick(Time::ZERO + part.rtt() * 2) + 1)
+}
+
+fn tick(now: Time) -> u32 {
+    u32::try_from(now.nanos() >> TICK).unwrap_or(u32::MAX)
 }
 
 impl Allocation for LogicalPartitions {
@@ -388,7 +392,7 @@ impl Allocation for LogicalPartitions {
         let account = &mut self.accounts[member.index()];
         if account.state == State::Absent {
             account.part = Part::of(share);
-            account.active = now;
+            account.active = tick(now);
             self.begin(now, member);
         }
     }
@@ -448,7 +452,7 @@ impl Allocation for LogicalPartitions {
                 return false;
             }
         } else {
-            let waits = self.ready.first().or_else(|| self.round.first());
+            let waits = self.rings.first_of(READY).or_else(|| self.rings.first_of(ROUND));
             if waits.is_some() || !self.allows(all - own) {
                 return false;
             }
@@ -462,7 +466,8 @@ impl Allocation for LogicalPartitions {
         self.advance(now);
         if self.touch(now, member) && self.accounts[member.index()].state == State::Saving {
             self.accounts[member.index()].state = State::Ready;
-            self.ready.push(member);
+            self.rings.remove_from(SAVING, member);
+            self.rings.push_to(READY, member);
         }
     }
 

@@ -26,9 +26,12 @@ pub(super) struct Shares {
     known: u64,
     /// Sum of weight times round-trip time, in microseconds, of those.
     reach: u64,
-    /// Counts the changes of what a member may keep.
-    generation: u32,
+    /// What one of weight 1 may keep, and one of weight 1 and a round-trip time of 1 us, in
+    /// fractions of [`FRACTION`] bits.
+    depths: [u128; 2],
 }
+
+const FRACTION: u32 = 24;
 
 /// A member's part, within bounds in which no sum overflows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -81,7 +84,7 @@ impl Shares {
             weight: 0,
             known: 0,
             reach: 0,
-            generation: 0,
+            depths: [0; 2],
         }
     }
 
@@ -89,7 +92,7 @@ impl Shares {
     pub(super) fn set_profile(&mut self, profile: &Profile) {
         self.rate = profile.mean().bps();
         self.burst = nanobits(profile.burst());
-        self.generation = self.generation.wrapping_add(1);
+        self.divide();
     }
 
     /// Lets time pass.
@@ -128,11 +131,6 @@ impl Shares {
         self.weight
     }
 
-    /// Counts the changes of what a member may keep.
-    pub(super) const fn generation(&self) -> u32 {
-        self.generation
-    }
-
     /// What one step brings to members of that weight.
     pub(super) const fn tokens(&self, weight: u64) -> u64 {
         weight << self.scale
@@ -159,7 +157,7 @@ impl Shares {
             self.known += part.weight();
             self.reach += part.weight() * u64::from(part.rtt);
         }
-        self.generation = self.generation.wrapping_add(1);
+        self.divide();
     }
 
     /// Counts one member less.
@@ -169,7 +167,7 @@ impl Shares {
             self.known -= part.weight();
             self.reach -= part.weight() * u64::from(part.rtt);
         }
-        self.generation = self.generation.wrapping_add(1);
+        self.divide();
         self.advance(self.updated); // what was no full step may be one for fewer
     }
 
@@ -180,20 +178,24 @@ impl Shares {
         if part.rtt == 0 {
             return self.equal_depth(part);
         }
-        let of_known = fraction(self.burst, self.known, self.weight);
-        fraction(of_known, part.weight() * u64::from(part.rtt), self.reach)
+        self.part_of_burst(self.depths[1], part.weight() * u64::from(part.rtt))
     }
 
     /// What one of those who count may keep if round-trip times do not matter.
     pub(super) fn equal_depth(&self, part: Part) -> Nanobits {
-        fraction(self.burst, part.weight(), self.weight)
+        self.part_of_burst(self.depths[0], part.weight())
     }
-}
 
-/// `part` out of `all` of `whole`; all of it if that is nothing.
-fn fraction(whole: Nanobits, part: u64, all: u64) -> Nanobits {
-    let part = u128::from(whole.unsigned_abs()) * u128::from(part) / u128::from(all.max(1));
-    Nanobits::try_from(part).unwrap_or(whole)
+    fn part_of_burst(&self, unit: u128, units: u64) -> Nanobits {
+        Nanobits::try_from((unit * u128::from(units)) >> FRACTION).unwrap_or(self.burst)
+    }
+
+    /// Divides the burst among those who count.
+    fn divide(&mut self) {
+        let burst = u128::from(self.burst.unsigned_abs()) << FRACTION;
+        let each = burst / u128::from(self.weight.max(1));
+        self.depths = [each, each * u128::from(self.known) / u128::from(self.reach.max(1))];
+    }
 }
 
 #[cfg(test)]
@@ -214,8 +216,10 @@ mod tests {
         let parts = [part(1, 50), part(1, 300), part(2, 325), part(1, 0)];
         parts.iter().for_each(|part| shares.count(*part));
         // The mean is 250 ms, so the sum is 50 + 300 + 650 + 250 = 1,250 ms.
-        let depths = parts.map(|part| shares.depth(part) / nanobits(Bytes(1)));
-        assert_eq!(depths, [1_280, 7_680, 16_640, 6_400]);
+        for (part, bytes) in parts.into_iter().zip([1_280, 7_680, 16_640, 6_400]) {
+            let rounded_off = nanobits(Bytes(bytes)) - shares.depth(part);
+            assert!((0..10).contains(&rounded_off), "{bytes} B less {rounded_off}");
+        }
     }
 
     #[test]
