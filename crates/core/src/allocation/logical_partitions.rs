@@ -134,8 +134,8 @@ impl LogicalPartitions {
     /// When to look next whether somebody is idle, and at whom.
     fn next_look(&self) -> Option<(Time, Member)> {
         let member = self.rings.first_of(SAVING)?;
-        let look = u64::from(self.accounts[member.index()].look);
-        Some((Time::from_nanos(look << TICK), member))
+        let look = self.accounts[member.index()].look;
+        (look < u32::MAX).then(|| (Time::from_nanos(u64::from(look) << TICK), member))
     }
 
     fn pass(&mut self, now: Time) {
