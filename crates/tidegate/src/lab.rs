@@ -51,9 +51,9 @@ impl Lab {
         owned: bool,
     ) -> anyhow::Result<Self> {
         Self::sweep(place)?;
-        let folder = place.folder(name)?;
-        let mut lab = Self { folder, state: State::new(name, topology) };
-        lab.write()?;
+        let state = State::new(name, topology);
+        let folder = place.folder(name, |folder| state.write(folder))?;
+        let mut lab = Self { folder, state };
         match lab.build(topology, text, home, owned) {
             Ok(()) => Ok(lab),
             Err(error) => {
@@ -159,10 +159,9 @@ impl Lab {
     fn all(place: &Place) -> anyhow::Result<Vec<Self>> {
         let mut labs = Vec::new();
         for folder in place.folders()? {
-            // A folder without a state was left before anything else was made.
-            match State::read(&folder) {
-                Ok(state) => labs.push(Self { folder, state }),
-                Err(_) => fs::remove_dir_all(&folder)?,
+            // One that is being taken down may be gone by now.
+            if let Ok(state) = State::read(&folder) {
+                labs.push(Self { folder, state });
             }
         }
         Ok(labs)

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::process;
@@ -42,16 +43,28 @@ impl Place {
         Ok(Self(path))
     }
 
-    /// Makes the folder of the lab called `name`.
-    pub(super) fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
+    /// Makes the folder of the lab called `name`, with what `fill` writes there: whoever looks finds
+    /// all of that, or no folder.
+    pub(super) fn folder(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<PathBuf> {
+        let new = self.0.join(format!("new-{}-{name}", std::process::id()));
         let folder = self.0.join(format!("{PREFIX}{name}"));
-        match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => Ok(folder),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(Failure::new(Code::LabIsUp, format!("a lab called `{name}` is up")).into())
-            }
-            Err(error) => Err(error.into()),
+        DirBuilder::new().mode(0o700).create(&new)?;
+        let filled = fill(&new).and_then(|()| {
+            fs::rename(&new, &folder).map_err(|error| match error.kind() {
+                ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => {
+                    Failure::new(Code::LabIsUp, format!("a lab called `{name}` is up")).into()
+                }
+                _ => error.into(),
+            })
+        });
+        if filled.is_err() {
+            fs::remove_dir_all(&new)?;
         }
+        filled.map(|()| folder)
     }
 
     /// The folders of all labs.
