@@ -21,7 +21,7 @@ pub(super) struct Figures {
     pub(super) parameters: String,
     /// Seconds that were counted, after the first ones.
     pub(super) seconds: f64,
-    /// Jain's index of the rates of the downloads, to three digits: 1 if all are equal. What lies
+    /// Jain's index of the rates of the downloads, to four digits: 1 if all are equal. What lies
     /// beyond differs from run to run by single packets.
     pub(super) jain: f64,
     /// What all traffic together took, in bits per second.

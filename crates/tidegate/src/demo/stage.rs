@@ -231,7 +231,7 @@ fn figures(
         name: phase.name,
         parameters: phase.parameters(),
         seconds: Duration::from_millis(to.at_ms.saturating_sub(from.at_ms)).as_secs_f64(),
-        jain: (jain(&flows) * 1e3).round() / 1e3,
+        jain: (jain(&flows) * 1e4).round() / 1e4,
         rate_bps,
         profile_bps: RATE.bps(),
         flows: RTTS.iter().zip(&flows).map(flow).collect(),
