@@ -30,7 +30,7 @@ impl Testbed {
     ///
     /// # Panics
     ///
-    /// If it does not answer within [`START_LIMIT`].
+    /// If it does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway(&self, backend: &str, policies: &str) -> Gateway<'_> {
         let file = self.file("policies.toml", &file(backend, policies));

@@ -1,8 +1,8 @@
 //! The gateway: packets in, packets out, and when to be called next.
 //!
-//! A packet's way is one stage after the other, each in its own file: [`classify`] finds its flow
-//! and aggregate, [`track`] learns from its headers, its aggregate conditions it, and its [`link`]
-//! sends it. [`install`] swaps the policies under live traffic.
+//! A packet's way is one stage after the other, each in its own file: `classify` finds its flow
+//! and aggregate, `track` learns from its headers, its aggregate conditions it, and its `link`
+//! sends it. `install` swaps the policies under live traffic.
 
 mod aggregates;
 mod classify;
@@ -31,7 +31,7 @@ pub struct Gateway {
     pool: PacketPool,
     config: GatewayConfig,
     policies: PolicySet,
-    /// How many policy sets have been installed; what [`Handle`](crate::flow::Handle)s were made in.
+    /// How many policy sets have been installed; what [`Handle`]s were made in.
     generation: u32,
     flows: FlowTable,
     aggregates: Aggregates,

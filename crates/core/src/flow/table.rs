@@ -20,7 +20,7 @@ const SAMPLE: usize = 8;
 
 /// Every flow that crosses the gateway, up to a number.
 ///
-/// When it is full, a new flow takes the place of one of the next [`SAMPLE`] in turn that its owner
+/// When it is full, a new flow takes the place of one of the next `SAMPLE` in turn that its owner
 /// does not keep: of one that is closed or never got an answer if there is one, else of the one
 /// idle for longest. If all of those are kept, the new flow is not tracked.
 ///
