@@ -121,6 +121,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             let turn = if self.keep_alive(now) {
                 turn(&mut self.machine, &mut self.ports, now)
             } else {
+                take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
                 send_due(&mut self.machine, &mut self.ports, now)
             };
             self.grid.count(now, turn.sent, &self.options);
@@ -148,8 +149,9 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         })
     }
 
-    /// Beats when it is time; says whether what arrives is ours to forward. What arrived while
-    /// frames went straight across is dropped: it has been sent, or what came after it has.
+    /// Beats when it is time; says whether all that arrives is ours to forward. Copies of what went
+    /// straight across are dropped, and after a hang everything that arrived: what came after it has
+    /// been sent.
     fn keep_alive(&mut self, now: Time) -> bool {
         let Some(timeout) = self.heartbeat.timeout() else { return true };
         let passing = self.heartbeat.passing();
@@ -157,7 +159,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         let hung = silence.is_some_and(|silence| silence >= timeout);
         if passing || hung || self.beat.is_none() {
             self.hangs += u64::from(hung);
-            for port in &mut self.ports {
+            for port in self.ports.iter_mut().filter(|port| hung || !port.takes_frames()) {
                 port.drop_arrived(self.machine.pool());
             }
             self.beat = None;
@@ -176,11 +178,12 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     /// Sends frames straight across, takes in those that came before, and sends what is held.
     fn close(&mut self, clock: &mut dyn Clock) {
         let deadline = clock.now() + self.options.drain;
+        let now = clock.now();
         if !self.heartbeat.passing() {
-            self.take_in_all(clock.now());
+            take_in_all(&mut self.machine, &mut self.ports, now);
             self.heartbeat.set_passing(true);
-            take_in(&mut self.machine, &mut self.ports, clock.now());
         }
+        take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
         loop {
             let now = clock.now();
             let turn = send_due(&mut self.machine, &mut self.ports, now);
@@ -194,18 +197,29 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             }
         }
     }
+}
 
-    fn take_in_all(&mut self, now: Time) {
-        for _ in 0..LAST_BURSTS {
-            let (more, _) = take_in(&mut self.machine, &mut self.ports, now);
-            if !more {
-                break;
-            }
+impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
+    /// Sends frames straight across from now on, after those that have come, or through the loop
+    /// again.
+    pub fn set_passing(&mut self, passing: bool) {
+        if passing && !self.heartbeat.passing() {
+            take_in_all(self.machine, self.ports, self.now);
+        }
+        self.heartbeat.set_passing(passing);
+    }
+}
+
+fn take_in_all(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) {
+    for _ in 0..LAST_BURSTS {
+        let (more, _) = take_in(machine, ports, now, |_| true);
+        if !more {
+            break;
         }
     }
 }
 
-/// Bursts taken in from each port when told to stop: more than a port holds.
+/// Bursts taken in from each port before frames go straight across: more than a port holds.
 const LAST_BURSTS: u32 = 256;
 
 /// Whether the loop sends so much that it wakes on a grid.

@@ -32,6 +32,12 @@ pub trait Port {
         0
     }
 
+    /// Whether a frame that arrives here comes nowhere else; if not, it is a copy, and while the
+    /// kernel passes frames straight across, the frame itself has gone.
+    fn takes_frames(&self) -> bool {
+        false
+    }
+
     /// Throws away what arrived and was not yet received, as stale; says how much that was.
     fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64;
 

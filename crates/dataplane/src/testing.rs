@@ -43,6 +43,8 @@ pub struct Script {
     pub hang: Option<Range<Time>>,
     /// When it is told to stop.
     pub end: Time,
+    /// Frames come nowhere but to the ports, as on AF_XDP; else they are copies.
+    pub takes_frames: bool,
 }
 
 /// Runs the loop with `machine` through `script`, on a clock that jumps from event to event.
@@ -65,6 +67,7 @@ pub fn play<M: Machine, H: Heartbeat>(
             now: clock.now.clone(),
             arrivals: arrivals.into(),
             departures: departures.clone(),
+            takes_frames: script.takes_frames,
             counters: PortCounters::default(),
         }));
     }
@@ -132,6 +135,7 @@ struct ScriptedPort {
     now: Rc<Cell<Time>>,
     arrivals: VecDeque<(Time, Packet)>,
     departures: Departures,
+    takes_frames: bool,
     counters: PortCounters,
 }
 
@@ -168,6 +172,10 @@ impl Port for ScriptedPort {
     }
 
     fn flush(&mut self, _pool: &mut PacketPool) {}
+
+    fn takes_frames(&self) -> bool {
+        self.takes_frames
+    }
 
     fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
         let now = self.now.get();

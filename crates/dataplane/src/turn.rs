@@ -32,7 +32,7 @@ pub struct Turn {
 /// back in time.
 pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
     let due = drain(machine, ports, now);
-    let (more, taken) = take_in(machine, ports, now);
+    let (more, taken) = take_in(machine, ports, now, |_| true);
     let turn = send_due(machine, ports, now);
     let wait = if more { Some(Duration::ZERO) } else { turn.wait };
     Turn { wait, sent: due + taken + turn.sent }
@@ -49,14 +49,19 @@ pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], n
     Turn { wait: if stuck { Some(RETRY) } else { due }, sent }
 }
 
-/// Hands in a burst from each port; says whether there may be more, and what left meanwhile.
+/// Hands in a burst from each port that `wanted` picks; says whether there may be more, and what
+/// left meanwhile.
 pub(crate) fn take_in(
     machine: &mut dyn Machine,
     ports: &mut [Box<dyn Port>],
     now: Time,
+    wanted: impl Fn(&dyn Port) -> bool,
 ) -> (bool, u32) {
     let (mut more, mut sent) = (false, 0);
     for index in 0..ports.len() {
+        if !wanted(&*ports[index]) {
+            continue;
+        }
         let mut burst = 0;
         while burst < BURST {
             let Some(packet) = ports[index].receive(machine.pool(), now) else { break };

@@ -70,7 +70,7 @@ fn run<M: Machine>(machine: M, arrivals: [Vec<(Time, Packet)>; 2]) -> Played<M> 
 }
 
 fn script(arrivals: [Vec<(Time, Packet)>; 2]) -> Script {
-    Script { arrivals: arrivals.into(), hang: None, end: END }
+    Script { arrivals: arrivals.into(), end: END, ..Script::default() }
 }
 
 fn times(departures: &[Departure]) -> Vec<(Time, u32)> {
@@ -209,6 +209,18 @@ fn while_frames_go_straight_across_nothing_is_forwarded_a_second_time() {
     assert_eq!(forwarded, (6..10).map(|n| (Time::from_millis(n), 60)).collect::<Vec<_>>());
     assert_eq!(played.counters[0].drops.of(Reason::Stale), 6);
     assert_eq!(heartbeat.beats.borrow()[0], Time::from_millis(5));
+}
+
+/// Kills the mutant that drops what arrived at every port while passing.
+#[test]
+fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_across() {
+    let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
+    let arrivals = (0..10).map(|n| packet(Time::from_millis(n), 60)).collect();
+    let script = Script { takes_frames: true, ..script([arrivals, vec![]]) };
+    let played = play(Bare::new(8), script, heartbeat, EXACT).unwrap();
+    let forwarded = times(&played.departures[1]);
+    assert_eq!(forwarded, (0..10).map(|n| (Time::from_millis(n), 60)).collect::<Vec<_>>());
+    assert_eq!(played.counters[0].drops.total(), 0);
 }
 
 #[test]

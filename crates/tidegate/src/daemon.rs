@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::policy::PolicySet;
-use tidegate_dataplane::Heartbeat;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -216,7 +215,7 @@ impl Daemon {
         let settings = config.gateway.clone();
         let change = self.plane.ask(move |live| {
             // Frames must come here before there is something to do with them.
-            live.heartbeat.set_passing(false);
+            live.set_passing(false);
             live.machine.reconfigure(live.now, &settings);
             live.machine.install(live.now, policies);
             live.machine.report().generation

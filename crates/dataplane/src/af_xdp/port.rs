@@ -170,6 +170,10 @@ impl Port for AfXdp {
         self.sockets[0].tx.as_ref().is_some_and(|tx| tx.needs_wakeup() && tx.pending() > 0)
     }
 
+    fn takes_frames(&self) -> bool {
+        true
+    }
+
     fn receiving(&self) -> u32 {
         self.receiving
     }

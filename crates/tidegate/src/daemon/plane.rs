@@ -110,7 +110,7 @@ impl Plane {
         // Once the loop has ended, frames go straight across anyway.
         let _ = self.remote.post(|live| {
             if live.heartbeat.passing() != live.machine.is_transparent() {
-                live.heartbeat.set_passing(live.machine.is_transparent());
+                live.set_passing(live.machine.is_transparent());
             }
         });
     }
