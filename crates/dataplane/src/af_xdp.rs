@@ -176,7 +176,24 @@ pub fn open(
         wire,
         [lan.port(interfaces[0], &ports[0]), wan.port(interfaces[1], &ports[1])],
     );
-    Ok(Opened { wire: laid?, ports })
+    let wire = laid?;
+    for (interface, mode) in interfaces.into_iter().zip(wire.modes()) {
+        if mode == Some(Mode::Generic) {
+            keep_frames_apart(interface);
+        }
+    }
+    Ok(Opened { wire, ports })
+}
+
+/// Bytes of a buffer that holds every frame of `interfaces`, or of the largest there can be.
+///
+/// # Errors
+///
+/// When one of them is gone.
+pub fn buffer_size(interfaces: [&Interface; 2]) -> Result<u32, InterfaceError> {
+    let mtu = interfaces[0].mtu()?.max(interfaces[1].mtu()?);
+    let least = mtu.saturating_add(HEADROOM + LINK_HEADER).min(page_size());
+    Ok(least.next_power_of_two().max(PacketMemory::SMALLEST))
 }
 
 /// What there is to try on an interface.
@@ -194,6 +211,8 @@ impl Candidate {
         let modes = match (chosen, fail_to_wire::laid(&wire.directory, interface)) {
             (Some(mode), _) => vec![mode],
             (None, Some(Mode::Generic)) => vec![Mode::Generic, Mode::Native],
+            // Only a native program has the other end of a veth cut its super-packets.
+            (None, _) if interface.is_veth() => vec![Mode::Native],
             (None, Some(Mode::Native)) => vec![Mode::Native, Mode::Generic],
             (None, None) if can => vec![Mode::Native, Mode::Generic],
             (None, None) => vec![Mode::Generic],
@@ -312,6 +331,18 @@ fn keep_vlan_tags(interface: &Interface) {
         && let Err(error) = interface.set_offload(Offload::RxVlan, false)
     {
         tracing::warn!(%error, "VLAN tags of received frames may get lost");
+    }
+}
+
+/// Has `interface` not join frames before its generic program sees them: joined, no buffer holds
+/// them.
+fn keep_frames_apart(interface: &Interface) {
+    for offload in [Offload::Gro, Offload::Lro] {
+        if interface.offload(offload).unwrap_or(false)
+            && let Err(error) = interface.set_offload(offload, false)
+        {
+            tracing::warn!(%error, "frames that are joined on arrival will be lost");
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! the place of the old ones without a packet in between; until its first [`beat`](Heartbeat::beat) they
 //! too let frames pass straight across. Only [`detach`] takes them away.
 
+mod filter;
 mod layout;
 mod life;
 mod pins;
@@ -40,6 +41,18 @@ pub struct WireConfig {
     pub timeout: Duration,
     /// What `CLOCK_MONOTONIC` showed at [`Time::ZERO`], in nanoseconds.
     pub epoch: u64,
+    /// How tc programs are attached.
+    pub tc: Tc,
+}
+
+/// How a tc program is attached to an interface.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Tc {
+    /// By a link, where the kernel has such (Linux 6.6), else as a filter.
+    #[default]
+    Link,
+    /// As a filter of the `clsact` discipline.
+    Filter,
 }
 
 impl WireConfig {
@@ -212,17 +225,17 @@ impl FailToWire {
     ///
     /// # Errors
     ///
-    /// Without the privileges, or on a kernel before 6.6.
+    /// Without the privileges, or on a kernel before 5.18.
     pub fn beneath_packet_sockets(
         config: &WireConfig,
         ports: [&Interface; 2],
     ) -> Result<Self, WireError> {
         let pins = Pins::open(&config.directory)?;
-        let mut laying = Laying::new(&pins);
+        let mut laying = Laying::new(&pins, config.tc);
         for (port, peer) in [(ports[0], ports[1]), (ports[1], ports[0])] {
             let counts = pins.path(port, Pin::Bypassed);
             let mut object = Object::swallow(peer, Some(&counts))?;
-            laying.attached(port, Pin::Tc, object.attach_tc(port, &pins)?);
+            laying.attached(port, Pin::Tc, object.attach_tc(port, &pins, config.tc)?);
             // An XDP wire left by an earlier run would take the frames before the sockets see them.
             pins.forget(port, &[Pin::Native, Pin::Generic])?;
             laying.wires.push(Wire::new(object, None));
@@ -236,7 +249,7 @@ impl FailToWire {
         ports: [XdpPort<'_>; 2],
     ) -> Result<Self, WireError> {
         let pins = Pins::open(&config.directory)?;
-        let mut laying = Laying::new(&pins);
+        let mut laying = Laying::new(&pins, config.tc);
         for (port, peer) in [(&ports[0], &ports[1]), (&ports[1], &ports[0])] {
             laying.xdp(port, peer)?;
         }
@@ -342,13 +355,14 @@ pub(crate) struct XdpPort<'a> {
 /// A wire half laid: what is new of it is taken away again unless it is finished.
 struct Laying<'p> {
     pins: &'p Pins,
+    tc: Tc,
     wires: Vec<Wire>,
     new: Vec<(Interface, Pin)>,
 }
 
 impl<'p> Laying<'p> {
-    const fn new(pins: &'p Pins) -> Self {
-        Self { pins, wires: Vec::new(), new: Vec::new() }
+    const fn new(pins: &'p Pins, tc: Tc) -> Self {
+        Self { pins, tc, wires: Vec::new(), new: Vec::new() }
     }
 
     /// Puts an XDP program on `port` in the first mode that goes.
@@ -386,7 +400,7 @@ impl<'p> Laying<'p> {
             object.set_peer(peer.interface)?;
         } else {
             let mut beneath = Object::swallow(peer.interface, None)?;
-            self.attached(interface, Pin::Tc, beneath.attach_tc(interface, pins)?);
+            self.attached(interface, Pin::Tc, beneath.attach_tc(interface, pins, self.tc)?);
         }
         pins.forget(interface, &[mode.other().pin()])?;
         self.attached(interface, mode.pin(), object.attach_xdp(interface, mode, pins)?);

@@ -3,279 +3,28 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
 
+#[path = "common/bench.rs"]
+mod bench;
 #[expect(dead_code, reason = "shared with the tests of other ports")]
 mod common;
 
-use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{Host, Network};
-use tidegate_core::packet::Packet;
-use tidegate_core::{PacketId, PacketPool, Reason};
-use tidegate_dataplane::af_xdp::{self, OpenError};
-use tidegate_dataplane::fail_to_wire::{self, Bypassed, Mode, WireConfig, WireError};
-use tidegate_dataplane::{
-    AfPacket, Clock, FailToWire, Frame, Heartbeat, Interface, Monotonic, Offload, PacketMemory,
-    Port,
+use bench::{
+    Across, Bench, Gate, TIMEOUT, ethernet, frames, interfaces, on_packet_sockets, wire_config,
 };
+use common::Host;
+use tidegate_core::Reason;
+use tidegate_dataplane::af_xdp::{self, OpenError};
+use tidegate_dataplane::fail_to_wire::{self, Mode, Tc, WireConfig, WireError};
+use tidegate_dataplane::{Heartbeat, Interface, Monotonic, Offload};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Long enough that no test is silent for so long against its will.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 /// In both directions.
 const ONCE: [usize; 2] = [1, 1];
-
-const PACKETS: u32 = 2_048;
-
-/// A client, a server, and this thread in the gateway between them, with a `/mnt` of its own.
-struct Bench {
-    network: Network,
-    client: Raw,
-    server: Raw,
-}
-
-impl Bench {
-    /// `across` says whether the hosts take frames that XDP programs redirect to them.
-    fn new(mtu: u32, across: Across) -> Option<Self> {
-        let network = Network::new(mtu)?;
-        for (host, name) in [(&network.client, "c0"), (&network.server, "s0")] {
-            let gro = across == Across::Xdp;
-            host.run(move || {
-                Interface::find(name).unwrap().set_offload(Offload::Gro, gro).unwrap()
-            });
-        }
-        if let Err(error) = private_mounts() {
-            eprintln!("skipped: no mount namespaces here ({error}); run as root");
-            return None;
-        }
-        enter(&network.client);
-        let client = Raw::open("c0");
-        enter(&network.server);
-        let server = Raw::open("s0");
-        enter(&network.gateway);
-        Some(Self { network, client, server })
-    }
-
-    /// Sends `frames` in both directions; says which then arrived, by direction, when as many have
-    /// and no more come, or nothing has for a while.
-    fn exchange(&mut self, frames: &[Vec<u8>], gate: &mut Gate) -> [Vec<Vec<u8>>; 2] {
-        const MORE: Duration = Duration::from_millis(50);
-        const ANY: Duration = Duration::from_secs(2);
-        frames.iter().for_each(|frame| self.client.send(frame));
-        frames.iter().for_each(|frame| self.server.send(frame));
-        let mut arrived = [Vec::new(), Vec::new()];
-        let mut last = Instant::now();
-        loop {
-            let before = arrived.each_ref().map(Vec::len);
-            let all = before.iter().all(|count| *count >= frames.len());
-            if last.elapsed() > if all { MORE } else { ANY } {
-                return arrived;
-            }
-            gate.forward();
-            self.server.receive_into(&mut arrived[0]);
-            self.client.receive_into(&mut arrived[1]);
-            if arrived.each_ref().map(Vec::len) != before {
-                last = Instant::now();
-            }
-        }
-    }
-
-    /// Sends `frames` in both directions, where each must arrive once, in order and unchanged.
-    fn crosses(&mut self, frames: &[Vec<u8>], gate: &mut Gate, how: &str) {
-        let arrived = self.exchange(frames, gate);
-        let heads = |frames: &[Vec<u8>]| -> Vec<(usize, String)> {
-            frames.iter().map(|f| (f.len(), format!("{:02x?}", &f[12..f.len().min(24)]))).collect()
-        };
-        for (arrived, way) in arrived.iter().zip(["up", "down"]) {
-            let (found, expected) = (heads(arrived), heads(frames));
-            assert!(arrived == frames, "{how}, {way}: {found:#?} instead of {expected:#?}");
-        }
-    }
-
-    /// How often a frame reaches the other side, by direction.
-    fn passes(&mut self, gate: &mut Gate) -> [usize; 2] {
-        let frame = ethernet(&[], 0x88b5, &[7; 100]);
-        let [up, down] = self.exchange(std::slice::from_ref(&frame), gate);
-        assert!(up.iter().chain(&down).all(|arrived| *arrived == frame));
-        [up.len(), down.len()]
-    }
-}
-
-/// How frames get straight across.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Across {
-    /// By the XDP program itself.
-    Xdp,
-    /// By the tc program beneath it.
-    Tc,
-}
-
-/// Makes `host` the host of this thread.
-fn enter(host: &Host) {
-    let namespace = host.run(|| File::open("/proc/thread-self/ns/net").unwrap());
-    // SAFETY: takes no pointers; only this thread changes its namespace.
-    assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
-}
-
-/// What this thread mounts from now on goes with it.
-fn private_mounts() -> std::io::Result<()> {
-    let (nothing, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
-    // SAFETY: takes no pointers; only this thread changes its namespace.
-    let mut result = unsafe { libc::unshare(libc::CLONE_NEWNS) };
-    if result == 0 {
-        // SAFETY: the path ends in a zero, and the null pointers stand for nothing.
-        result =
-            unsafe { libc::mount(c"none".as_ptr(), c"/".as_ptr(), nothing, flags, nothing.cast()) };
-    }
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-}
-
-/// An end of the cable, for frames made by hand.
-struct Raw {
-    pool: PacketPool,
-    memory: PacketMemory,
-    port: AfPacket,
-}
-
-impl Raw {
-    fn open(name: &str) -> Self {
-        let memory = PacketMemory::new(512, AfPacket::BUFFER).unwrap();
-        let port = AfPacket::open(&Interface::find(name).unwrap(), &memory).unwrap();
-        Self { pool: PacketPool::with_capacity(512), memory, port }
-    }
-
-    fn send(&mut self, frame: &[u8]) {
-        let len = u32::try_from(frame.len()).unwrap();
-        let packet = self.pool.insert(Packet { len, ..Packet::default() }).unwrap();
-        self.memory.set_frame(&packet, Frame::default());
-        self.memory.bytes_mut(&packet, len).copy_from_slice(frame);
-        let before = self.port.counters().sent;
-        self.port.send(&mut self.pool, packet);
-        self.port.flush(&mut self.pool);
-        assert_eq!(self.port.counters().sent, before + 1);
-    }
-
-    /// Adds the frames of ours that are there, those with our source address.
-    fn receive_into(&mut self, frames: &mut Vec<Vec<u8>>) {
-        while let Some(packet) = self.port.receive(&mut self.pool, tidegate_core::Time::ZERO) {
-            let frame = self.memory.bytes(&packet, self.pool[&packet].len).to_vec();
-            self.pool.release(packet);
-            if frame[6..12] == OURS {
-                frames.push(frame);
-            }
-        }
-    }
-}
-
-const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
-
-/// A frame to everyone.
-fn ethernet(tags: &[u32], kind: u16, payload: &[u8]) -> Vec<u8> {
-    let mut frame = [[0xff; 6], OURS].concat();
-    tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
-    frame.extend(kind.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
-fn interfaces() -> [Interface; 2] {
-    ["p0", "p1"].map(|name| Interface::find(name).unwrap())
-}
-
-fn wire_config(clock: &Monotonic) -> WireConfig {
-    WireConfig { directory: PathBuf::from("/mnt"), timeout: TIMEOUT, epoch: clock.origin() }
-}
-
-/// A gateway that forwards when it is told to.
-struct Gate {
-    clock: Monotonic,
-    memory: PacketMemory,
-    pool: PacketPool,
-    ports: Vec<Box<dyn Port>>,
-    wire: Option<FailToWire>,
-    forwarded: u64,
-}
-
-impl Gate {
-    /// None at all.
-    fn absent() -> Self {
-        let memory = PacketMemory::new(PACKETS, 2_048).unwrap();
-        Self {
-            clock: Monotonic::start(),
-            pool: PacketPool::with_capacity(PACKETS),
-            memory,
-            ports: Vec::new(),
-            wire: None,
-            forwarded: 0,
-        }
-    }
-
-    fn open(mode: Option<Mode>) -> Self {
-        Self::open_with(mode, 2_048, TIMEOUT).unwrap()
-    }
-
-    fn open_with(mode: Option<Mode>, buffer: u32, timeout: Duration) -> Result<Self, OpenError> {
-        let mut gate = Self::absent();
-        gate.memory = PacketMemory::new(PACKETS, buffer).unwrap();
-        let config = WireConfig { timeout, ..wire_config(&gate.clock) };
-        let [lan, wan] = interfaces();
-        let opened = af_xdp::open([&lan, &wan], mode, &config, &gate.memory, &mut gate.pool)?;
-        opened.ports.into_iter().for_each(|port| gate.ports.push(Box::new(port)));
-        gate.wire = Some(opened.wire);
-        Ok(gate)
-    }
-
-    fn beat(&mut self) {
-        let now = self.clock.now();
-        self.wire.as_mut().unwrap().beat(now);
-    }
-
-    fn arrived(&mut self, port: usize) -> Vec<PacketId> {
-        let now = self.clock.now();
-        let Some(port) = self.ports.get_mut(port) else { return Vec::new() };
-        std::iter::from_fn(|| port.receive(&mut self.pool, now)).collect()
-    }
-
-    fn forward(&mut self) {
-        for from in 0..self.ports.len() {
-            for packet in self.arrived(from) {
-                let frame = self.memory.bytes(&packet, self.pool[&packet].len);
-                self.forwarded += u64::from(frame[6..12] == OURS);
-                drop(frame);
-                self.ports[1 - from].send(&mut self.pool, packet);
-            }
-        }
-        self.ports.iter_mut().for_each(|port| port.flush(&mut self.pool));
-    }
-
-    fn bypassed(&self) -> Bypassed {
-        self.wire.as_ref().unwrap().bypassed()[0]
-    }
-}
-
-/// Every kind of frame a wire carries.
-fn frames() -> Vec<Vec<u8>> {
-    let fill = |len| (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect::<Vec<u8>>();
-    let v4 = [
-        &[0x45, 0, 0, 120, 0, 1, 0, 0, 64, 17, 0x66, 0x6f, 10, 7, 0, 1, 10, 7, 0, 2][..],
-        &fill(100),
-    ];
-    let v6 = [&[0x60, 0, 0, 0, 0, 100, 17, 64][..], &[0xfd; 16], &[0xfe; 16], &fill(100)];
-    vec![
-        ethernet(&[], 0x0800, &v4.concat()),
-        ethernet(&[], 0x86dd, &v6.concat()),
-        ethernet(&[0x8100_a064], 0x0800, &v4.concat()),
-        ethernet(&[0x88a8_0065, 0x8100_0066], 0x86dd, &v6.concat()),
-        ethernet(&[], 0x88b5, &fill(46)),
-        ethernet(&[], 0x88b5, &fill(1_500)),
-        ethernet(&[0x8100_0001], 0x88b5, &fill(1_500)),
-    ]
-}
 
 #[test]
 fn frames_of_every_kind_cross_both_ways_unchanged() {
@@ -535,26 +284,71 @@ fn a_queue_or_an_interface_that_is_taken_is_said_to_be() {
 
 #[test]
 fn beneath_packet_sockets_a_frame_arrives_once_alive_or_not() {
-    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
-    // What an earlier run on AF_XDP left gives way.
-    drop(Gate::open(None));
-    let mut gate = Gate::absent();
-    gate.memory = PacketMemory::new(PACKETS, AfPacket::BUFFER).unwrap();
-    let [lan, wan] = interfaces();
-    for interface in [&lan, &wan] {
-        gate.ports.push(Box::new(AfPacket::open(interface, &gate.memory).unwrap()));
+    for tc in [Tc::Link, Tc::Filter] {
+        let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+        // What an earlier run on AF_XDP left gives way.
+        drop(Gate::open(None));
+        let mut gate = on_packet_sockets(tc);
+        gate.beat();
+        bench.crosses(&frames(), &mut gate, "alive");
+        assert_eq!(gate.forwarded, 14, "{tc:?}");
+        drop(gate);
+        bench.crosses(&frames(), &mut Gate::absent(), &format!("{tc:?}, ended"));
+        // Started again, it takes the place of what it left.
+        let mut gate = on_packet_sockets(tc);
+        gate.beat();
+        assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{tc:?}");
+        drop(gate);
+        // And AF_XDP takes over from there.
+        let mut gate = Gate::open(None);
+        gate.beat();
+        assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{tc:?}");
     }
-    let config = wire_config(&gate.clock);
-    gate.wire = Some(FailToWire::beneath_packet_sockets(&config, [&lan, &wan]).unwrap());
-    gate.beat();
-    bench.crosses(&frames(), &mut gate, "alive");
-    assert_eq!(gate.forwarded, 14);
-    drop(gate);
-    bench.crosses(&frames(), &mut Gate::absent(), "ended");
-    // And AF_XDP takes over from there.
-    let mut gate = Gate::open(None);
-    gate.beat();
-    assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2));
+}
+
+/// What a kernel without links to tc has: the filter is there, once, until it is detached.
+#[test]
+fn a_filter_stands_where_there_are_no_links_to_tc() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    let filters = |bench: &Bench| {
+        let show = || std::process::Command::new("tc").args(SHOW).output();
+        let output = bench.network.gateway.run(show).map(|output| output.stdout);
+        output
+            .ok()
+            .map(|text| String::from_utf8(text).unwrap().matches("handle 0x74677761").count())
+    };
+    const SHOW: [&str; 5] = ["filter", "show", "dev", "p0", "ingress"];
+    for _ in 0..3 {
+        drop(on_packet_sockets(Tc::Filter));
+        assert!(filters(&bench).is_none_or(|count| count == 1));
+    }
+    assert_eq!(bench.passes(&mut Gate::absent()), ONCE);
+    for interface in interfaces() {
+        assert!(fail_to_wire::detach(Path::new("/mnt"), &interface).unwrap());
+        assert!(!fail_to_wire::detach(Path::new("/mnt"), &interface).unwrap());
+    }
+    assert!(filters(&bench).is_none_or(|count| count == 0));
+    assert_eq!(bench.passes(&mut Gate::absent()), [0, 0]);
+}
+
+/// Aggregated by the interface, frames would be longer than a buffer, and lost.
+#[test]
+fn in_generic_mode_the_port_does_not_join_what_it_receives() {
+    let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
+    interfaces().iter().for_each(|port| port.set_offload(Offload::Gro, true).unwrap());
+    drop(Gate::open(Some(Mode::Generic)));
+    assert!(interfaces().iter().all(|port| !port.offload(Offload::Gro).unwrap()));
+    drop(bench);
+}
+
+#[test]
+fn a_buffer_is_as_long_as_the_frames_of_both_ports_ask_for() {
+    for (mtu, size) in [(1_500, 2_048), (1_770, 2_048), (1_771, 4_096), (9_000, 4_096)] {
+        let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
+        bench.network.gateway.ip(&format!("link set p1 mtu {mtu}"));
+        let [lan, wan] = interfaces();
+        assert_eq!(af_xdp::buffer_size([&lan, &wan]).unwrap(), size, "{mtu}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::links::PinnedLink;
 
-use super::WireError;
+use super::{WireError, filter};
 use crate::interface::{Interface, check};
 
 /// Kinds of what is pinned for an interface.
@@ -84,9 +84,15 @@ impl Pins {
         self.directory.join(name)
     }
 
-    /// Removes `pin`, and with a link's pin the program from its interface; says whether it was
-    /// there.
+    /// Removes `pin`, and with a link's pin the program from its interface, also where a filter
+    /// stands for the link; says whether it was there.
     pub(super) fn remove(&self, interface: &Interface, pin: Pin) -> io::Result<bool> {
+        let filtered = pin == Pin::Tc && filter::remove(interface)?;
+        Ok(self.unpin(interface, pin)? || filtered)
+    }
+
+    /// Removes `pin`, and nothing that stands for it; says whether it was there.
+    pub(super) fn unpin(&self, interface: &Interface, pin: Pin) -> io::Result<bool> {
         let path = self.path(interface, pin);
         // Held open, a link ends when it is closed here, and not some time after its file went.
         let link = PinnedLink::from_pin(&path);

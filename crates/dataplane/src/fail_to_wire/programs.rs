@@ -14,7 +14,7 @@ use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use super::layout::Bypassed;
 use super::life::Life;
 use super::pins::{Pin, Pins};
-use super::{Mode, WireError, os_error};
+use super::{Mode, Tc, WireError, filter, os_error};
 use crate::interface::Interface;
 
 static WIRE: &[u8] = include_bytes_aligned!("../../../../bpf/wire.bpf.o");
@@ -93,17 +93,27 @@ impl Object {
         put(&mut InMode { program, mode }, interface, &pins.path(interface, mode.pin()))
     }
 
-    /// Puts the tc program on `interface`.
+    /// Puts the tc program on `interface`, by a link unless that is not wanted or not possible.
     pub(super) fn attach_tc(
         &mut self,
         interface: &Interface,
         pins: &Pins,
+        tc: Tc,
     ) -> Result<Attached, WireError> {
-        put(
-            program::<SchedClassifier>(&mut self.object, self.program)?,
-            interface,
-            &pins.path(interface, Pin::Tc),
-        )
+        let program = program::<SchedClassifier>(&mut self.object, self.program)?;
+        if tc == Tc::Link {
+            match put(program, interface, &pins.path(interface, Pin::Tc)) {
+                // This kernel does not know such links.
+                Err(WireError::Attach { source, .. })
+                    if os_error(&source) == Some(libc::EINVAL) => {}
+                attached => return attached,
+            }
+        }
+        let failed = |error| WireError::attach(interface, error);
+        let attached = filter::put(program, interface).map_err(failed)?;
+        // A link left by an earlier run would come before the filter.
+        pins.unpin(interface, Pin::Tc).map_err(|error| failed(error.into()))?;
+        Ok(attached)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tidegate_core::PacketPool;
 use tidegate_dataplane::af_xdp::{self, Copying, OpenError};
-use tidegate_dataplane::fail_to_wire::{Mode, WireConfig};
+use tidegate_dataplane::fail_to_wire::{Mode, Tc, WireConfig};
 use tidegate_dataplane::{
     AfPacket, FailToWire, Interface, InterfaceError, Monotonic, PacketMemory, Port,
 };
@@ -27,6 +27,7 @@ pub(crate) fn open(
         directory: Path::new(WireConfig::DIRECTORY).to_owned(),
         timeout: config.heartbeat,
         epoch: clock.origin(),
+        tc: Tc::default(),
     };
     if config.backend == Backend::AfPacket {
         return af_packet(config, pair, &wire, Vec::new());
@@ -44,17 +45,13 @@ pub(crate) fn open(
     }
 }
 
-/// Bytes beside a frame of the MTU in a buffer of AF_XDP: headroom, Ethernet, and two VLAN tags.
-const BESIDE_MTU: u32 = 256 + 14 + 2 * 4;
-
 fn xdp(
     config: &Config,
     pair: [&Interface; 2],
     wire: &WireConfig,
     pool: &mut PacketPool,
 ) -> Result<Opened, OpenError> {
-    let mtu = pair[0].mtu()?.max(pair[1].mtu()?);
-    let size = if mtu + BESIDE_MTU <= 2_048 { 2_048 } else { 4_096 };
+    let size = af_xdp::buffer_size(pair)?;
     let memory = PacketMemory::new(config.gateway.packets, size)
         .map_err(|_| OpenError::Buffers { buffer: size, page: 4_096 })?;
     let opened = af_xdp::open(pair, None, wire, &memory, pool)?;
