@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{self, Context};
 use crate::output::{Exit, Failure, Output};
@@ -79,7 +79,9 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => commands::demo::run(&args, &context),
         Command::Schema => commands::schema::run(&context),
         Command::Traffic(args) => commands::traffic::run(&args, &context),
-        Command::Completions(args) => commands::completions::run(&args, &context),
+        Command::Completions(args) => {
+            commands::completions::run(&args, &mut Cli::command(), &context)
+        }
     };
     result.unwrap_or_else(|error| report(&error, &context)).into()
 }
@@ -105,8 +107,6 @@ fn report(error: &anyhow::Error, context: &Context) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -10,15 +10,14 @@ pub(crate) mod read;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidegate_core::Bytes;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::policy::Policy;
 use toml::Spanned;
-use toml::de::DeTable;
 
 pub use diagnostic::{Diagnostic, Findings, Located, Severity};
-use read::{Number, Read};
+use read::Number;
 
 use crate::code::Code;
 use crate::host::Host;
@@ -60,13 +59,7 @@ const USUAL_FRAME: Bytes = Bytes(1_514);
 /// `path` is only what messages call it. The findings may hold warnings even when all is well.
 pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Findings) {
     let mut found = Findings::new(path, text);
-    let (document, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let span = error.span().unwrap_or(0..0);
-        found.push(Diagnostic::error(Code::Syntax, span, format!("not TOML: {}", error.message())));
-    }
-    // After a syntax error, what else seems wrong may only follow from it.
-    let file = errors.is_empty().then(|| raw::File::from_document(document.get_ref(), &mut found));
+    let file = read::document(text, raw::File::from_document, &mut found);
     let config = file.and_then(|file| compile::compile(&file, host, &mut found));
     found.sort();
     (config.filter(|_| !found.has_errors()), found)
@@ -75,10 +68,7 @@ pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Fi
 /// The JSON Schema of policy files.
 #[must_use]
 pub fn schema() -> Value {
-    let mut schema = raw::File::schema();
-    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    schema["title"] = json!("Tidegate policy file");
-    schema
+    read::file_schema::<raw::File>("Tidegate policy file")
 }
 
 /// `number` if it lies within `range`.

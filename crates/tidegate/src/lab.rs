@@ -18,7 +18,7 @@ use std::process::Command;
 
 pub use emulate::{Emulated, emulate};
 pub use prepare::prepare;
-pub use process::{Clock, Process};
+pub use process::Process;
 pub use rootless::{Place, inside};
 
 use self::state::State;

@@ -5,6 +5,7 @@
 pub mod api;
 mod cli;
 mod client;
+mod clock;
 pub mod code;
 mod commands;
 #[cfg(test)]

@@ -5,15 +5,11 @@ mod raw;
 
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidegate_core::emulator::{EmulatorConfig, Route};
 use tidegate_core::link::LinkConfig;
-use toml::de::DeTable;
 
-use crate::code::Code;
-use crate::config::Findings;
-use crate::config::diagnostic::Diagnostic;
-use crate::config::read::Read;
+use crate::config::{Findings, read};
 
 /// What a topology file says, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,13 +94,7 @@ const PACKETS: u32 = 16_384;
 #[must_use]
 pub fn parse(path: &str, text: &str) -> (Option<Topology>, Findings) {
     let mut found = Findings::new(path, text);
-    let (document, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let span = error.span().unwrap_or(0..0);
-        found.push(Diagnostic::error(Code::Syntax, span, format!("not TOML: {}", error.message())));
-    }
-    // After a syntax error, what else seems wrong may only follow from it.
-    let file = errors.is_empty().then(|| raw::File::from_document(document.get_ref(), &mut found));
+    let file = read::document(text, raw::File::from_document, &mut found);
     let topology = file.map(|file| compile::compile(&file, &mut found));
     found.sort();
     (topology.filter(|_| !found.has_errors()), found)
@@ -113,10 +103,7 @@ pub fn parse(path: &str, text: &str) -> (Option<Topology>, Findings) {
 /// The JSON Schema of topology files.
 #[must_use]
 pub fn schema() -> Value {
-    let mut schema = raw::File::schema();
-    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    schema["title"] = json!("Tidegate topology file");
-    schema
+    read::file_schema::<raw::File>("Tidegate topology file")
 }
 
 impl Topology {

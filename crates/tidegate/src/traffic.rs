@@ -1,7 +1,6 @@
 //! Generators of real traffic, on the kernel's own sockets: what the lab's and the demo's hosts run.
 
 mod client;
-mod clock;
 mod ping;
 mod request;
 mod server;
@@ -10,9 +9,10 @@ mod watch;
 
 use std::io;
 
-pub use client::{Outcome, Progress, Transfer, Way, transfer};
+pub use client::{Outcome, Progress, Transfer, transfer};
 pub(crate) use ping::percentile;
 pub use ping::{Echo, Ping, Pings, ping};
+pub use request::Way;
 pub use server::Server;
 pub use watch::{Seen, watch};
 

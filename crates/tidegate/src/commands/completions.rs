@@ -1,10 +1,8 @@
 //! `tidegate completions SHELL`.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::Context;
-use crate::cli::Cli;
 use crate::output::Exit;
 
 /// What `completions` is told.
@@ -14,10 +12,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Prints the completions.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+/// Prints the completions of the command line `cli`.
+pub(crate) fn run(args: &Args, cli: &mut clap::Command, context: &Context) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tidegate", &mut script);
+    clap_complete::generate(args.shell, cli, "tidegate", &mut script);
     context.output.text(String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }

@@ -20,6 +20,29 @@ pub(crate) trait Read: Sized {
     fn schema() -> Value;
 }
 
+/// Reads `text` as TOML, and then with `read`; not after a syntax error, for what else seems wrong
+/// may only follow from it.
+pub(crate) fn document<T>(
+    text: &str,
+    read: impl FnOnce(&DeTable<'_>, &mut Findings) -> T,
+    found: &mut Findings,
+) -> Option<T> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let span = error.span().unwrap_or(0..0);
+        found.push(Diagnostic::error(Code::Syntax, span, format!("not TOML: {}", error.message())));
+    }
+    errors.is_empty().then(|| read(document.get_ref(), found))
+}
+
+/// The JSON Schema of a whole file.
+pub(crate) fn file_schema<T: Read>(title: &str) -> Value {
+    let mut schema = T::schema();
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!(title);
+    schema
+}
+
 /// What can stand in a field of a table: something required, or an `Option`.
 ///
 /// A field that cannot be read is as good as absent, so that the others still get looked at.

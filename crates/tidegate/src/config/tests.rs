@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
+use serde_json::json;
 use tidegate_core::Rate;
 use tidegate_core::policy::{Action, Exceed};
 

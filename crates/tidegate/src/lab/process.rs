@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Clock;
 use crate::code::Code;
 use crate::output::Failure;
 
@@ -131,31 +132,6 @@ pub(crate) fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> 
             return false;
         }
         Clock::rest(Duration::from_millis(20));
-    }
-}
-
-/// The clock of those who wait for processes.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock(Instant);
-
-impl Clock {
-    /// A clock at zero.
-    #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "processes live in real time")]
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// How long ago that was.
-    #[must_use]
-    pub fn elapsed(self) -> Duration {
-        self.0.elapsed()
-    }
-
-    /// Lets `span` go by.
-    #[expect(clippy::disallowed_methods, reason = "processes live in real time")]
-    pub fn rest(span: Duration) {
-        std::thread::sleep(span);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_core::Rate;
 
 use super::*;
+use crate::code::Code;
 
 const SITE: &str = r#"
     name = "site"

@@ -7,19 +7,10 @@ use std::time::Duration;
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 
-use super::clock::Clock;
 use super::pin_congestion_control;
-use super::request::{Receipt, Request};
-use super::server::{is_timeout, receive, send};
-
-/// The way the data goes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
-    /// From the server to the client.
-    Down,
-    /// From the client to the server.
-    Up,
-}
+use super::request::{Receipt, Request, Way};
+use super::stream::{is_timeout, receive, send};
+use crate::clock::Clock;
 
 /// A transfer to make.
 #[derive(Clone, Debug)]

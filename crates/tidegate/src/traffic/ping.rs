@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::clock::Clock;
-use super::server::is_timeout;
+use super::stream::is_timeout;
+use crate::clock::Clock;
 
 /// Echoes to ask for.
 #[derive(Clone, Debug)]

@@ -2,7 +2,14 @@
 
 use std::io::{self, Read, Write};
 
-use super::client::Way;
+/// The way the data goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// From the server to the client.
+    Down,
+    /// From the client to the server.
+    Up,
+}
 
 /// A transfer of so many bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,15 +1,14 @@
 //! The server: sends and receives as it is asked to, and echoes datagrams.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
 use socket2::{Domain, Socket, Type};
 
-use super::client::Way;
 use super::pin_congestion_control;
-use super::request::{Receipt, Request};
-use super::stream::Stream;
+use super::request::{Request, Way};
+use super::stream::{receive, send};
 
 /// A server, listening.
 #[derive(Debug)]
@@ -79,54 +78,4 @@ fn answer(mut connection: TcpStream) -> io::Result<()> {
         Way::Down => send(&mut connection, request.bytes, |_| true).map(drop),
         Way::Up => receive(&mut connection, request.bytes, |_| true)?.write(&mut connection),
     }
-}
-
-/// Sends `bytes` of the stream, or until `go_on`, asked with what was sent so far, says no.
-pub(super) fn send(
-    to: &mut impl Write,
-    bytes: u64,
-    mut go_on: impl FnMut(u64) -> bool,
-) -> io::Result<u64> {
-    let (mut stream, mut sent) = (Stream::new(), 0);
-    while sent < bytes && go_on(sent) {
-        match to.write(stream.upcoming(bytes - sent)) {
-            Ok(written) => {
-                stream.advance(written);
-                sent += u64::try_from(written).unwrap_or(0);
-            }
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(sent)
-}
-
-/// Receives `bytes`, or until the other side ends or `go_on`, asked with what came so far, says no.
-pub(super) fn receive(
-    from: &mut impl Read,
-    bytes: u64,
-    mut go_on: impl FnMut(u64) -> bool,
-) -> io::Result<Receipt> {
-    let (mut stream, mut receipt) = (Stream::new(), Receipt { bytes: 0, intact: true });
-    let mut piece = vec![0; 1 << 16];
-    while receipt.bytes < bytes && go_on(receipt.bytes) {
-        match from.read(&mut piece) {
-            Ok(0) => break,
-            Ok(received) => {
-                receipt.intact &= stream.continues_with(&piece[..received]);
-                receipt.bytes += u64::try_from(received).unwrap_or(0);
-            }
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(receipt)
-}
-
-/// Whether `error` only says that nothing could be done for a while.
-pub(super) fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-    )
 }

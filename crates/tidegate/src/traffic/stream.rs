@@ -1,12 +1,16 @@
 //! The bytes of a transfer: the same for everyone, so that a receiver can tell whether they are
 //! intact.
 
+use std::io::{self, Read, Write};
+
 use tidegate_core::random::Random;
+
+use super::request::Receipt;
 
 /// A place in the stream every transfer sends.
 ///
 /// It repeats after a prime number of bytes: a piece lost, doubled or moved by a power of two shows.
-pub(super) struct Stream {
+struct Stream {
     block: Vec<u8>,
     at: usize,
 }
@@ -15,26 +19,26 @@ const PERIOD: usize = 65_521;
 
 impl Stream {
     /// The beginning.
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let mut random = Random::new(0, 0);
         let byte = |_| u8::try_from(random.below(256)).unwrap_or(0);
         Self { block: (0..PERIOD).map(byte).collect(), at: 0 }
     }
 
     /// The next bytes, at least one and at most `most` (which is not zero).
-    pub(super) fn upcoming(&self, most: u64) -> &[u8] {
+    fn upcoming(&self, most: u64) -> &[u8] {
         let rest = &self.block[self.at..];
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         &rest[..most.min(rest.len())]
     }
 
     /// Goes `bytes` on; no further than [`upcoming`](Self::upcoming) reached.
-    pub(super) const fn advance(&mut self, bytes: usize) {
+    const fn advance(&mut self, bytes: usize) {
         self.at = (self.at + bytes) % PERIOD;
     }
 
     /// Whether `received` are the next bytes; goes on by as many.
-    pub(super) fn continues_with(&mut self, mut received: &[u8]) -> bool {
+    fn continues_with(&mut self, mut received: &[u8]) -> bool {
         let mut same = true;
         while !received.is_empty() {
             let expected = self.upcoming(u64::try_from(received.len()).unwrap_or(u64::MAX));
@@ -45,6 +49,56 @@ impl Stream {
         }
         same
     }
+}
+
+/// Sends `bytes` of the stream, or until `go_on`, asked with what was sent so far, says no.
+pub(super) fn send(
+    to: &mut impl Write,
+    bytes: u64,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> io::Result<u64> {
+    let (mut stream, mut sent) = (Stream::new(), 0);
+    while sent < bytes && go_on(sent) {
+        match to.write(stream.upcoming(bytes - sent)) {
+            Ok(written) => {
+                stream.advance(written);
+                sent += u64::try_from(written).unwrap_or(0);
+            }
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// Receives `bytes`, or until the other side ends or `go_on`, asked with what came so far, says no.
+pub(super) fn receive(
+    from: &mut impl Read,
+    bytes: u64,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> io::Result<Receipt> {
+    let (mut stream, mut receipt) = (Stream::new(), Receipt { bytes: 0, intact: true });
+    let mut piece = vec![0; 1 << 16];
+    while receipt.bytes < bytes && go_on(receipt.bytes) {
+        match from.read(&mut piece) {
+            Ok(0) => break,
+            Ok(received) => {
+                receipt.intact &= stream.continues_with(&piece[..received]);
+                receipt.bytes += u64::try_from(received).unwrap_or(0);
+            }
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(receipt)
+}
+
+/// Whether `error` only says that nothing could be done for a while.
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tidegate_dataplane::{
     AfPacket, Driver, Interface, Monotonic, Options, PacketMemory, Stopped, inbox,
 };
 
-use super::clock::Clock;
+use crate::clock::Clock;
 
 /// What has arrived so far.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
