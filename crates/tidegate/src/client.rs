@@ -1,7 +1,8 @@
 //! Talking to the running gateway over its control socket.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -29,6 +30,9 @@ pub(crate) fn post<T: DeserializeOwned>(
     call(socket, Method::POST, path, serde_json::to_vec(body)?)
 }
 
+/// Longest a gateway may take to answer; one that works takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 fn call<T: DeserializeOwned>(
     socket: &Path,
     method: Method,
@@ -36,7 +40,9 @@ fn call<T: DeserializeOwned>(
     body: Vec<u8>,
 ) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(exchange(socket, method, path, body))?;
+    let asked =
+        async { tokio::time::timeout(PATIENCE, exchange(socket, method, path, body)).await };
+    let answer = runtime.block_on(asked).map_err(|_| silent(socket))??;
     let unexpected = |error: serde_json::Error| {
         Failure::new(Code::UnexpectedAnswer, format!("cannot use the answer: {error}"))
     };
@@ -52,7 +58,12 @@ fn refusal(error: &Value) -> Failure {
     let text = |field: &str| error[field].as_str().unwrap_or_default().to_owned();
     let code = Code::named(&text("code")).unwrap_or(Code::UnexpectedAnswer);
     let help = text("help");
-    let failure = Failure::input(code, text("message"));
+    let failure = match code {
+        Code::NoGateway | Code::Unconfirmed | Code::NothingToConfirm | Code::UnexpectedAnswer => {
+            Failure::new(code, text("message"))
+        }
+        _ => Failure::input(code, text("message")),
+    };
     if help.is_empty() { failure } else { Failure { help, ..failure } }
 }
 
@@ -72,11 +83,33 @@ async fn exchange(
         .header("host", "tidegate")
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(body)))?;
-    let response = sender.send_request(request).await?;
-    Ok(response.into_body().collect().await?.to_bytes())
+    let ended = |error: hyper::Error| {
+        let message = format!("the gateway at {} broke off: {error}", socket.display());
+        Failure::new(Code::NoGateway, message)
+    };
+    let response = sender.send_request(request).await.map_err(ended)?;
+    Ok(response.into_body().collect().await.map_err(ended)?.to_bytes())
 }
 
 fn unreachable(socket: &Path, error: &io::Error) -> Failure {
     let message = format!("no gateway answers at {}: {error}", socket.display());
-    Failure::new(Code::NoGateway, message)
+    let failure = Failure::new(Code::NoGateway, message);
+    match error.kind() {
+        ErrorKind::PermissionDenied => Failure {
+            help: "only the user who runs the gateway may ask it: as a rule, root".into(),
+            ..failure
+        },
+        _ => failure,
+    }
+}
+
+/// There is a gateway, but it says nothing.
+fn silent(socket: &Path) -> Failure {
+    let message = format!(
+        "the gateway at {} has not answered for {} s",
+        socket.display(),
+        PATIENCE.as_secs()
+    );
+    let help = "see whether its process is stopped, or the host overloaded; restart it if it hangs";
+    Failure { help: help.to_owned(), ..Failure::new(Code::NoGateway, message) }
 }

@@ -98,9 +98,9 @@ catalogue! {
 
     // What is written in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",
-        "Give it one policy file, and hosts behind it.";
+        "give it one policy file, and hosts behind it";
     NoWay = "TG0042", "hosts that cannot reach each other",
-        "Add a route between them.";
+        "add a [[route]] between them";
 
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read",
@@ -135,6 +135,8 @@ catalogue! {
         "confirm it with `tidegate confirm`, or wait until it is rolled back";
     NoSocket = "TG0208", "the control socket cannot be opened",
         "choose a path with --socket in a directory that exists and that you may write to";
+    BadRequest = "TG0209", "a request the gateway cannot read",
+        "send a path, method and JSON body that `docs/operate/api.md` lists";
 
     // The lab.
     NoLab = "TG0301", "no such lab or host",

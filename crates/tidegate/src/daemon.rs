@@ -107,6 +107,8 @@ impl Daemon {
         let before = state.installed.clone();
         let file = PathBuf::from(&proposal.file);
         self.install(&mut state, file, config).await?;
+        // Whatever needed attention was about what ran before.
+        state.alarm = None;
         let generation = state.installed.generation;
         let confirm = proposal.confirm_ms.map(Duration::from_millis);
         if let Some(confirm) = confirm {

@@ -78,7 +78,13 @@ impl Failure {
     /// The input was wrong.
     #[must_use]
     pub fn input(code: Code, message: impl Into<String>) -> Self {
-        Self { exit: Exit::WrongInput, ..Self::new(code, message) }
+        Self::new(code, message).of_input()
+    }
+
+    /// The same, as what the input is to blame for.
+    #[must_use]
+    pub fn of_input(self) -> Self {
+        Self { exit: Exit::WrongInput, ..self }
     }
 }
 

@@ -1,8 +1,8 @@
 //! `tidegate init`.
 
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use tidegate_core::Rate;
 
@@ -43,9 +43,17 @@ pub(crate) struct Args {
 
 /// Writes a first policy file.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    if args.file.exists() {
+        // Said before anybody answers questions in vain.
+        return Err(exists(&args.file).into());
+    }
     let (lan, wan) = ports(args, &Host::look())?;
-    let down = rate(args.down.as_deref(), "down", "From the Internet to the users", args)?;
-    let up = rate(args.up.as_deref(), "up", "From the users to the Internet", args)?;
+    let mut somebody = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
+    let mut rate = |given: &Option<String>, flag, question| {
+        rate(given.as_deref(), flag, question, somebody.as_mut())
+    };
+    let down = rate(&args.down, "down", "From the Internet to the users")?;
+    let up = rate(&args.up, "up", "From the users to the Internet")?;
     let text = file(&lan, &wan, up, down);
     let (config, found) = config::parse(&check::name(&args.file), &text, None);
     if config.is_none() {
@@ -77,45 +85,63 @@ fn ports(args: &Args, host: &Host) -> Result<(String, String), Failure> {
         let message = format!("cannot tell which interfaces are meant; there are: {there}");
         Failure::input(Code::NoPorts, message)
     })?;
-    let or =
-        |given: &Option<String>, guessed: &str| given.clone().unwrap_or_else(|| guessed.to_owned());
-    Ok((or(&args.lan, &guess.0.name), or(&args.wan, &guess.1.name)))
+    let (guessed_lan, guessed_wan) = (&guess.0.name, &guess.1.name);
+    // Where one is given that was guessed to be the other, the guess was the wrong way round.
+    let other = |given: &String, guessed: [&String; 2]| {
+        guessed.into_iter().find(|it| *it != given).cloned().unwrap_or_default()
+    };
+    Ok(match (&args.lan, &args.wan) {
+        (Some(lan), None) => (lan.clone(), other(lan, [guessed_wan, guessed_lan])),
+        (None, Some(wan)) => (other(wan, [guessed_lan, guessed_wan]), wan.clone()),
+        _ => (guessed_lan.clone(), guessed_wan.clone()),
+    })
 }
 
-/// The rate given, or asked for where somebody can answer.
-fn rate(given: Option<&str>, flag: &str, question: &str, args: &Args) -> anyhow::Result<Rate> {
+/// The rate given, or what `somebody` answers.
+fn rate(
+    given: Option<&str>,
+    flag: &str,
+    question: &str,
+    somebody: Option<&mut impl BufRead>,
+) -> anyhow::Result<Rate> {
     let parse = |text: &str| {
-        text.parse::<Rate>().map_err(|error| Failure::input(Code::BadRate, error.to_string()))
+        let rate = text.parse::<Rate>();
+        rate.map_err(|error| Failure::worded(Code::BadRate, &error.to_string()).of_input())
     };
     if let Some(given) = given {
         return Ok(parse(given)?);
     }
-    if args.yes || !io::stdin().is_terminal() {
-        let message = format!("nobody to ask for the rate: give it with --{flag} \"100 Mbit/s\"");
-        return Err(Failure::input(Code::BadRate, message).into());
-    }
-    eprintln!(
-        "{question}: what rate does the access link have? About 95 % of what a speed test shows."
-    );
+    let missing = |message: &str| {
+        let help = format!("give it with --{flag} \"100 Mbit/s\"");
+        Failure { help, ..Failure::input(Code::BadRate, message) }
+    };
+    let Some(somebody) = somebody else {
+        return Err(missing("there is nobody to ask for the rate").into());
+    };
+    eprintln!("{question}: what rate does the access link have?");
+    eprintln!("Give about 95 % of what a speed test shows.");
     loop {
         eprint!("  such as 100 Mbit/s: ");
         let mut line = String::new();
-        if io::stdin().read_line(&mut line)? == 0 {
-            return Err(Failure::input(Code::BadRate, "no answer").into());
+        if somebody.read_line(&mut line)? == 0 {
+            eprintln!();
+            return Err(missing("no answer").into());
         }
         match parse(line.trim()) {
             Ok(rate) => return Ok(rate),
-            Err(error) => eprintln!("  {}", error.message),
+            Err(error) => eprintln!("  {}; {}", error.message, error.help),
         }
     }
+}
+
+fn exists(file: &Path) -> Failure {
+    Failure::input(Code::FileExists, format!("{} exists", file.display()))
 }
 
 fn write(args: &Args, text: &str) -> anyhow::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(&args.file);
     let mut file = file.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            Failure::input(Code::FileExists, format!("{} exists", args.file.display()))
-        }
+        ErrorKind::AlreadyExists => exists(&args.file),
         _ => Failure::input(
             Code::NoSuchFile,
             format!("cannot write {}: {error}", args.file.display()),
@@ -150,4 +176,58 @@ rate = {{ up = "{up}", down = "{down}" }}
 # mode = "observe"             # only report what it would see; leave out to act
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Interface;
+
+    fn asked(answers: &str) -> anyhow::Result<Rate> {
+        rate(None, "up", "From the users to the Internet", Some(&mut answers.as_bytes()))
+    }
+
+    fn refused(result: anyhow::Result<Rate>) -> Failure {
+        result.unwrap_err().downcast().unwrap()
+    }
+
+    /// Kills the mutants that take the first answer whatever it is, and that ask without an end.
+    #[test]
+    fn a_rate_is_asked_for_until_the_answer_is_one() {
+        assert_eq!(asked("20\n20 Mbps\n\n  20 Mbit/s \n").unwrap(), Rate::from_mbps(20));
+        let refused = refused(asked("many\n"));
+        assert_eq!((refused.code, refused.exit), (Code::BadRate, Exit::WrongInput));
+        assert!(refused.help.contains("--up"));
+    }
+
+    #[test]
+    fn what_is_given_is_not_asked_for_and_where_nobody_can_answer_the_option_is_named() {
+        let nobody = None::<&mut io::Empty>;
+        assert_eq!(rate(Some("8 Mbit/s"), "up", "", nobody).unwrap(), Rate::from_mbps(8));
+        let wrong = refused(rate(Some("8 Mbps"), "up", "", None::<&mut io::Empty>));
+        assert_eq!((wrong.code, wrong.exit), (Code::BadRate, Exit::WrongInput));
+        assert!(refused(rate(None, "down", "", None::<&mut io::Empty>)).help.contains("--down"));
+    }
+
+    /// Kills the mutant that keeps a guess which is the other port that was given.
+    #[test]
+    fn a_port_that_is_given_moves_the_guess_of_the_other() {
+        let interface = |name: &str, has_default_route| Interface {
+            name: name.to_owned(),
+            mtu: None,
+            is_device: true,
+            has_default_route,
+        };
+        let host = Host { interfaces: vec![interface("eth0", true), interface("eth1", false)] };
+        let guess = |lan: Option<&str>, wan: Option<&str>| {
+            let [lan, wan] = [lan, wan].map(|it| it.map(str::to_owned));
+            let args = Args { file: PathBuf::new(), lan, wan, up: None, down: None, yes: true };
+            let (lan, wan) = ports(&args, &host).unwrap();
+            format!("{lan} {wan}")
+        };
+        assert_eq!(guess(None, None), "eth1 eth0");
+        assert_eq!(guess(Some("eth0"), None), "eth0 eth1");
+        assert_eq!(guess(None, Some("eth1")), "eth0 eth1");
+        assert_eq!(guess(Some("eth1"), Some("eth9")), "eth1 eth9");
+    }
 }

@@ -7,8 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::extract::{RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, RawQuery, Request, State};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -19,6 +20,7 @@ use tokio::net::{TcpListener, UnixListener};
 use super::{Daemon, Refusal, metrics};
 use crate::api::{Proposal, Question};
 use crate::code::Code;
+use crate::config::Severity;
 use crate::output::{Failure, versioned};
 
 /// The control socket, held by this process alone.
@@ -52,7 +54,8 @@ impl Socket {
             _ => {}
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
-        fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(failed)?;
+        // Who may write to it may change the policies: nobody but the user it runs as.
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
         Ok(Self { listener, path: path.to_owned(), _lock: lock })
     }
 }
@@ -107,7 +110,36 @@ fn routes(daemon: Arc<Daemon>) -> Router {
         .route("/v1/confirm", post(confirm))
         .route("/v1/explain", post(explain))
         .route("/metrics", get(scrape))
+        .fallback(unknown)
+        .method_not_allowed_fallback(unknown)
         .with_state(daemon)
+}
+
+/// What is at no path, or not with that method.
+async fn unknown(method: Method, uri: Uri) -> Response {
+    bad_request(StatusCode::NOT_FOUND, format!("there is no {method} {}", uri.path()))
+}
+
+fn bad_request(status: StatusCode, message: String) -> Response {
+    let error = Failure::input(Code::BadRequest, message);
+    (status, Json(versioned(&json!({ "error": error })))).into_response()
+}
+
+/// A body in JSON; what is wrong with it is said like everything else.
+struct Body<T>(T);
+
+impl<S: Sync, T> FromRequest<S> for Body<T>
+where
+    Json<T>: FromRequest<S, Rejection = JsonRejection>,
+{
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        match Json::from_request(request, state).await {
+            Ok(Json(body)) => Ok(Self(body)),
+            Err(wrong) => Err(bad_request(wrong.status(), wrong.body_text())),
+        }
+    }
 }
 
 fn metrics_routes(daemon: Arc<Daemon>) -> Router {
@@ -129,11 +161,11 @@ async fn flows(State(daemon): Shared, RawQuery(query): RawQuery) -> Response {
     answer(daemon.flows(most.unwrap_or(FLOWS)).await.map_err(Refusal::from))
 }
 
-async fn plan(State(daemon): Shared, Json(proposal): Json<Proposal>) -> Response {
+async fn plan(State(daemon): Shared, Body(proposal): Body<Proposal>) -> Response {
     answer(daemon.plan(&proposal).await)
 }
 
-async fn apply(State(daemon): Shared, Json(proposal): Json<Proposal>) -> Response {
+async fn apply(State(daemon): Shared, Body(proposal): Body<Proposal>) -> Response {
     answer(daemon.apply(&proposal).await)
 }
 
@@ -141,7 +173,7 @@ async fn confirm(State(daemon): Shared) -> Response {
     answer(daemon.confirm().await)
 }
 
-async fn explain(State(daemon): Shared, Json(question): Json<Question>) -> Response {
+async fn explain(State(daemon): Shared, Body(question): Body<Question>) -> Response {
     answer(daemon.explain(&question).await)
 }
 
@@ -165,9 +197,11 @@ fn answer<T: Serialize>(result: Result<T, Refusal>) -> Response {
 fn refuse(refusal: &Refusal) -> Response {
     let (status, body) = match refusal {
         Refusal::Findings(found) => {
-            let first = found.iter().next();
-            let code = first.map_or(Code::Syntax, |it| it.code).name();
-            let error = json!({ "code": code, "message": found.render(false), "help": "" });
+            let wrong = found.iter().find(|it| it.severity == Severity::Error);
+            let code = wrong.map_or(Code::Syntax, |it| it.code);
+            let help = wrong.map_or("", |it| &it.help);
+            let message = format!("the gateway refuses the file:\n{}", found.render(false));
+            let error = json!({ "code": code.name(), "message": message, "help": help });
             (StatusCode::UNPROCESSABLE_ENTITY, json!({ "error": error, "findings": found.data() }))
         }
         Refusal::Failure(failure) => {

@@ -2,6 +2,8 @@
 
 use std::env;
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -202,6 +204,71 @@ async fn one_socket_has_one_gateway_and_a_dead_ones_socket_is_replaced() {
     let stale = fixture.folder.join("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     assert!(stale.exists() && Socket::open(&stale).is_ok());
+}
+
+/// Kills the mutant that keeps the alarm of a rollback when something else is applied.
+#[tokio::test]
+async fn what_is_put_in_force_ends_the_alarm_about_what_was_before() {
+    let fixture = Fixture::new(NOTHING).await;
+    fixture.apply(&web("5 Mbit/s"), Some(100)).await.unwrap();
+    fixture.until(|status| !status.alarms.is_empty()).await;
+    fixture.apply(&web("6 Mbit/s"), None).await.unwrap();
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!(status.alarms, [""; 0]);
+}
+
+#[tokio::test]
+async fn only_the_user_it_runs_as_may_speak_to_the_socket() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::new(NOTHING).await;
+    let mode = fs::metadata(fixture.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// What comes back for `request`, until the connection is closed.
+async fn exchange(socket: PathBuf, request: String) -> String {
+    let exchange = move || {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        // It may be closed before it has read everything.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    tokio::task::spawn_blocking(exchange).await.unwrap()
+}
+
+/// Kills the mutants without a fallback, and with the text of a rejection instead of an error.
+#[tokio::test]
+async fn clients_that_hang_or_send_nonsense_or_too_much_disturb_nobody() {
+    let fixture = Fixture::new(&web("5 Mbit/s")).await;
+    let socket = fixture.socket();
+    let mut hanging = UnixStream::connect(&socket).unwrap();
+    hanging.write_all(b"POST /v1/apply HT").unwrap();
+    let post = |path: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+             connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let huge = "x".repeat(3 << 20);
+    let cases = [
+        ("\0\u{1}\u{2} nonsense\r\n\r\n".to_owned(), "400", ""),
+        (post("/v1/apply", "{"), "400", "TG0209"),
+        (post("/v1/apply", "{\"file\": 3}"), "422", "TG0209"),
+        (post("/v1/apply", &huge), "413", "TG0209"),
+        (post("/v1/status", "{}"), "404", "TG0209"),
+        (post("/v2/status", "{}"), "404", "TG0209"),
+    ];
+    for (request, status, code) in cases {
+        let start: String = request.chars().take(40).collect();
+        let answer = exchange(socket.clone(), request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{start}: {answer}");
+        assert!(answer.contains(code), "{start}: {answer}");
+    }
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!(status.generation, 1);
 }
 
 #[tokio::test]
