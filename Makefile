@@ -1,6 +1,6 @@
 # The commands. Each also works without make: the recipes are what they run.
 
-.PHONY: demo test check build deny setup
+.PHONY: demo test check build bench deny setup
 
 .NOTPARALLEL:
 
@@ -22,6 +22,9 @@ check: ## what needs no test to run: form, lints, documentation, licences
 
 build: ## target/release/tidegate
 	cargo build --release --locked --package tidegate
+
+bench: setup build ## what a packet costs: instructions, memory; also in target/bench.md and bench.json
+	TIDEGATE_BIN=$(abspath $(TARGET))/release/tidegate cargo run --release --locked --package tidegate-bench -- all --out $(TARGET)
 
 deny: ## the whole of deny.toml, advisories too; builds cargo-deny the first time, some minutes
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

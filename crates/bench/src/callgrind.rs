@@ -1,0 +1,126 @@
+//! Counting instructions: a case runs twice in callgrind, and what the longer run took more is its.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use anyhow::{Context, bail};
+
+use crate::number::real;
+
+/// What one operation took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// Instructions.
+    pub(crate) instructions: f64,
+    /// Misses of the last level of callgrind's cache; `None` without the model.
+    pub(crate) misses: Option<f64>,
+}
+
+/// A case, as the command line takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) operations: u64,
+    pub(crate) size: u32,
+    pub(crate) seed: u64,
+}
+
+/// A cache of 8 MiB behind 32 KiB, the same on every machine.
+const CACHE: [&str; 4] =
+    ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
+
+/// Whether there is a callgrind.
+pub(crate) fn is_there() -> bool {
+    let version = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    version.is_ok_and(|status| status.success())
+}
+
+/// What an operation of `run` takes: set-up, and what only the first operations take, cancels out.
+pub(crate) fn cost(run: Run<'_>, with_cache: bool) -> anyhow::Result<Cost> {
+    let longer = Run { operations: 2 * run.operations, ..run };
+    let (once, twice) = (count(run, with_cache)?, count(longer, with_cache)?);
+    let each = |name: &str| {
+        let of = |counts: &[(String, u64)]| {
+            counts.iter().find(|(event, _)| event == name).map(|(_, count)| real(*count))
+        };
+        Some((of(&twice)? - of(&once)?) / real(run.operations))
+    };
+    let misses = ["ILmr", "DLmr", "DLmw"].into_iter().map(each).sum();
+    let instructions = each("Ir").context("callgrind counted no instructions")?;
+    Ok(Cost { instructions, misses })
+}
+
+/// Nanoseconds of processor time an operation of `run` takes here and now, outside callgrind.
+pub(crate) fn nanos(run: Run<'_>) -> anyhow::Result<f64> {
+    let output = Command::new(env::current_exe()?).args(words(run)).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = text.split_whitespace().next().and_then(|number| number.parse().ok());
+    number.with_context(|| format!("{run:?} said: {text}{}", stderr(&output.stderr)))
+}
+
+/// The events of a run.
+fn count(run: Run<'_>, with_cache: bool) -> anyhow::Result<Vec<(String, u64)>> {
+    let file = Counts::new(run);
+    let mut command = Command::new("valgrind");
+    command.arg("--tool=callgrind");
+    command.arg(format!("--callgrind-out-file={}", file.0.display()));
+    if with_cache {
+        command.args(CACHE);
+    }
+    let output = command.arg(env::current_exe()?).args(words(run)).output()?;
+    if !output.status.success() {
+        bail!("{run:?} failed in callgrind:\n{}", stderr(&output.stderr));
+    }
+    let text = fs::read_to_string(&file.0)?;
+    totals(&text).with_context(|| format!("no totals in what callgrind wrote about {run:?}"))
+}
+
+fn words(run: Run<'_>) -> [String; 5] {
+    let Run { name, operations, size, seed } = run;
+    ["case".into(), name.into(), operations.to_string(), size.to_string(), seed.to_string()]
+}
+
+fn stderr(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The names after `events:`, each with its number after `totals:`.
+fn totals(text: &str) -> Option<Vec<(String, u64)>> {
+    let after = |start: &str| text.lines().rev().find_map(|line| line.strip_prefix(start));
+    let names = after("events:")?.split_whitespace().map(str::to_owned);
+    let numbers = after("totals:")?.split_whitespace().map_while(|number| number.parse().ok());
+    Some(names.zip(numbers).collect())
+}
+
+/// Where callgrind writes, removed afterwards.
+struct Counts(PathBuf);
+
+impl Counts {
+    fn new(run: Run<'_>) -> Self {
+        let name = run.name.replace('/', "-");
+        let Run { operations, size, seed, .. } = run;
+        let unique = format!("{}-{name}-{operations}-{size}-{seed}", std::process::id());
+        Self(env::temp_dir().join(format!("tidegate-bench-{unique}")))
+    }
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        // What is left of it is in the way of nobody.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_go_by_the_names_of_their_events() {
+        let text = "version: 1\nevents: Ir Dr ILmr\nfn=x\n1 2\ntotals: 500 20 3\n";
+        let expected = [("Ir", 500), ("Dr", 20), ("ILmr", 3)];
+        assert_eq!(totals(text).unwrap(), expected.map(|(name, count)| (name.to_owned(), count)));
+        assert_eq!(totals("events: Ir\n"), None);
+    }
+}

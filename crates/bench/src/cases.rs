@@ -1,0 +1,110 @@
+//! What is measured: each case does one operation again and again among many of its kind.
+
+mod flows;
+mod frames;
+mod gateway;
+mod meters;
+mod mixes;
+mod policies;
+mod sharing;
+mod timers;
+
+use std::fs;
+use std::hint::black_box;
+
+use anyhow::{Context, bail};
+pub(crate) use gateway::idle as idle_gateway;
+pub(crate) use mixes::MIXES;
+use tidegate_core::random::Random;
+
+use crate::number::real;
+
+/// An operation that can be repeated.
+pub(crate) trait Case {
+    /// Does it so often. What is returned depends on every one, so that none can be left out.
+    fn run(&mut self, operations: u64) -> u64;
+}
+
+/// The case called `name`, set up with `size` of its kind.
+fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
+    let random = Random::new(seed, 0);
+    Ok(match name.split_once('/').unwrap_or((name, "")) {
+        ("token-bucket", "") => Box::new(meters::Buckets::new(size, random)),
+        ("flow-look-up", "") => Box::new(flows::Lookup::new(size, seed, random)),
+        ("timer", "set-cancel") => Box::new(timers::SetCancel::new(size, random)),
+        ("timer", "set-fire") => Box::new(timers::SetFire::new(size, random)),
+        ("first-match", mix) => Box::new(policies::FirstMatch::new(mix, size, random)?),
+        ("known-flow", mix) => Box::new(gateway::known_flows(mix, size, seed)?),
+        ("gateway", "unmanaged") => Box::new(gateway::unmanaged(size, seed)?),
+        ("gateway", "shaped") => Box::new(gateway::shaped(size, seed)?),
+        ("wire", "describe") => Box::new(frames::Describe::new(size)),
+        ("wire", "rewrite") => Box::new(frames::Rewrite::new(size)),
+        (allocation, "backlog") => Box::new(sharing::Backlog::new(allocation, size, random)?),
+        (allocation, "sparse") => Box::new(sharing::Sparse::new(allocation, size, random)?),
+        _ => bail!("there is no case \"{name}\""),
+    })
+}
+
+/// Nanoseconds of processor time an operation takes.
+pub(crate) fn time(name: &str, operations: u64, size: u32, seed: u64) -> anyhow::Result<f64> {
+    let mut case = build(name, size, seed)?;
+    let before = processor_time()?;
+    black_box(case.run(operations));
+    Ok(real(processor_time()? - before) / real(operations.max(1)))
+}
+
+/// Nanoseconds this process has run.
+fn processor_time() -> anyhow::Result<u64> {
+    let text = fs::read_to_string("/proc/self/schedstat")?;
+    let number = text.split_whitespace().next().and_then(|number| number.parse().ok());
+    number.context("/proc/self/schedstat has no number")
+}
+
+/// The numbers below a bound, again and again in the same random order.
+struct Order {
+    numbers: Vec<u32>,
+    at: usize,
+}
+
+impl Order {
+    fn new(below: u32, random: &mut Random) -> Self {
+        let mut numbers: Vec<u32> = (0..below.max(1)).collect();
+        for at in (1..numbers.len()).rev() {
+            numbers.swap(at, any_index(at + 1, random));
+        }
+        Self { numbers, at: 0 }
+    }
+
+    fn next(&mut self) -> u32 {
+        self.at = if self.at + 1 < self.numbers.len() { self.at + 1 } else { 0 };
+        self.numbers[self.at]
+    }
+}
+
+fn index(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+/// A random place in a list of `len`.
+fn any_index(len: usize, random: &mut Random) -> usize {
+    index(random.below(u64::try_from(len).unwrap_or(u64::MAX)))
+}
+
+/// A random number of 16 bits.
+fn port(random: &mut Random) -> u16 {
+    u16::try_from(random.below(1 << 16)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_random_and_leaves_none_out() {
+        let mut order = Order::new(100, &mut Random::new(1, 0));
+        let mut all: Vec<u32> = (0..100).map(|_| order.next()).collect();
+        assert!(!all.is_sorted());
+        all.sort_unstable();
+        assert_eq!(all, (0..100).collect::<Vec<_>>());
+    }
+}

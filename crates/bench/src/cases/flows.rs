@@ -1,0 +1,72 @@
+//! Flows in the flow table, and packets that belong to them.
+
+use tidegate_core::Packet;
+use tidegate_core::flow::FlowTable;
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
+};
+use tidegate_core::random::Random;
+
+use super::{Case, Order, index, port};
+use crate::memory;
+
+/// The key of flow `number`, of hosts at random places; one of four is IPv6.
+pub(crate) fn key(number: u32, random: &mut Random) -> FlowKey {
+    let [_, b, c, d] = number.to_be_bytes();
+    let end = |v6: bool, random: &mut Random| {
+        let host = random.below(1 << 32).to_be_bytes();
+        let [.., p, q, r, s] = host;
+        let port = port(random);
+        if v6 {
+            let site = [0x20, 0x01, 0x0d, 0xb8, 0, b, c, d, 0, 0, 0, 0, p, q, r, s];
+            return Endpoint::v6(site, port);
+        }
+        Endpoint::v4([p, q, r, s], port)
+    };
+    let v6 = number % 4 == 3;
+    let lan = if v6 { end(true, random) } else { Endpoint::v4([10, b, c, d], port(random)) };
+    FlowKey { src: lan, dst: end(v6, random), protocol: Protocol::TCP }
+}
+
+/// A full-size data segment of the flow `key`.
+pub(crate) fn segment(key: FlowKey) -> Packet {
+    let flags = TcpFlags(TcpFlags::ACK);
+    let tcp = TcpSegment { payload: 1_448, flags, window: 500, ..TcpSegment::default() };
+    let tcp = Some(TcpSegment { timestamps: Some((1, 1)), ..tcp });
+    Packet { len: 1_514, key, tcp, network: Network::Ipv4, segments: 1, ..Packet::default() }
+}
+
+/// Packets in both directions, by the parity of their flow, which is looked up.
+pub(super) struct Lookup {
+    table: FlowTable,
+    keys: Vec<FlowKey>,
+    order: Order,
+}
+
+const fn direction(number: u32) -> Direction {
+    if number.is_multiple_of(2) { Direction::Up } else { Direction::Down }
+}
+
+impl Lookup {
+    pub(super) fn new(size: u32, seed: u64, mut random: Random) -> Self {
+        let mut table = FlowTable::new(size, seed);
+        let mut keys: Vec<FlowKey> = (0..size).map(|number| key(number, &mut random)).collect();
+        memory::fill(&mut table, &keys);
+        keys.iter_mut().skip(1).step_by(2).for_each(|key| *key = key.reverse());
+        Self { table, keys, order: Order::new(size, &mut random) }
+    }
+}
+
+impl Case for Lookup {
+    fn run(&mut self, operations: u64) -> u64 {
+        let mut sum = 0;
+        let mut packet = Packet::default();
+        for _ in 0..operations {
+            let number = self.order.next();
+            packet.key = self.keys[index(number.into())];
+            let flow = self.table.find(&packet, direction(number));
+            sum += flow.map_or(0, |flow| u64::from(flow.0));
+        }
+        sum
+    }
+}

@@ -1,0 +1,163 @@
+//! A packet's whole way through the gateway: taken in, conditioned, and handed out.
+
+use std::time::Duration;
+
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{Direction, FlowKey};
+use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+
+use super::mixes::{self, Mix};
+use super::{Case, flows, index, sharing};
+
+/// A gateway, and packets of flows it knows, which come at the rate of the profile.
+pub(super) struct Through {
+    gateway: Gateway,
+    packets: Vec<(Packet, Direction)>,
+    at: usize,
+    now: Time,
+}
+
+/// No policy, and no rate.
+pub(super) fn unmanaged(flows: u32, seed: u64) -> anyhow::Result<Through> {
+    Through::new(PolicySet::default(), data(flows, seed), seed)
+}
+
+/// One policy that shapes all traffic, per flow, in logical partitions, with a backlog.
+pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
+    let policies = PolicySet::new(vec![shaping()?])?;
+    let mut through = Through::new(policies, data(flows, seed), seed)?;
+    through.now = Time::from_secs(1);
+    for _ in 0..BACKLOG {
+        through.offer();
+    }
+    Ok(through)
+}
+
+/// A gateway that shapes, after the first packet of each of its flows has left and long after.
+pub(crate) fn idle(flows: u32) -> anyhow::Result<Gateway> {
+    let policies = PolicySet::new(vec![shaping()?])?;
+    let mut through = Through::new(policies, data(flows, 1), 1)?;
+    while let Some(at) = through.gateway.poll_timeout(through.now) {
+        through.now = at;
+        through.drain();
+    }
+    anyhow::ensure!(through.gateway.pool().in_use() == 0, "something still waits");
+    through.now += LONG;
+    through.drain();
+    Ok(through.gateway)
+}
+
+/// Policies of a mix, which let pass what they match.
+pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result<Through> {
+    let mut random = Random::new(seed, 0);
+    let policies = mixes::policies(Mix::named(mix)?, policies, &mut random)?;
+    let packets = (0..KNOWN).map(|_| mixes::packet(&policies, &mut random)).collect();
+    Through::new(policies, packets, seed)
+}
+
+/// A policy that shapes everything in logical partitions.
+fn shaping() -> anyhow::Result<Policy> {
+    let profile = sharing::profile(Rate::from_mbps(1_000), Bytes(64 << 10))?;
+    let allocation = sharing::spec("logical-partitions")?;
+    let conditioning = Conditioning { profile, allocation, weights: Vec::new() };
+    let queue = QdiscSpec::PerFlow(Default::default());
+    Ok(Policy {
+        name: "everything".to_owned(),
+        priority: 0,
+        filter: Filter::default(),
+        action: Action::Shape { conditioning, queue },
+        mode: Mode::Enforce,
+    })
+}
+
+/// Flows where the policies vary.
+const KNOWN: usize = 2_000;
+
+/// Packets that wait where a profile is exceeded.
+const BACKLOG: usize = 200;
+
+/// Longer than any round-trip time, and shorter than it takes to be forgotten.
+const LONG: Duration = Duration::from_secs(10);
+
+/// A full-size frame at 1 Gbit/s.
+const SPACING: Duration = Duration::from_nanos(12_112);
+
+/// Full-size data segments on their way up, one of each flow.
+fn data(flows: u32, seed: u64) -> Vec<(Packet, Direction)> {
+    let mut random = Random::new(seed, 1);
+    let keys: Vec<FlowKey> = (0..flows).map(|number| flows::key(number, &mut random)).collect();
+    keys.into_iter().map(|key| (flows::segment(key), Direction::Up)).collect()
+}
+
+impl Through {
+    fn new(
+        policies: PolicySet,
+        packets: Vec<(Packet, Direction)>,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let config = GatewayConfig {
+            rate: [None, None],
+            overhead: Overhead::default(),
+            queue: QdiscSpec::PerFlow(Default::default()),
+            packets: 4_096,
+            flows: u32::try_from(packets.len())?,
+            shaping_interval: Duration::ZERO,
+            seed,
+        };
+        let gateway = Gateway::new(&config, policies, Time::ZERO);
+        let mut through = Self { gateway, packets, at: 0, now: Time::ZERO };
+        // The first packet of each flow.
+        for _ in 0..through.packets.len() {
+            through.now += SPACING;
+            through.offer();
+            through.drain();
+        }
+        Ok(through)
+    }
+
+    /// The next packet arrives.
+    fn offer(&mut self) {
+        self.at = if self.at + 1 < self.packets.len() { self.at + 1 } else { 0 };
+        let (packet, direction) = &mut self.packets[self.at];
+        if let Some(tcp) = &mut packet.tcp {
+            tcp.seq = tcp.seq.wrapping_add(tcp.payload);
+        }
+        let port = if *direction == Direction::Up { Gateway::LAN } else { Gateway::WAN };
+        if let Some(id) = self.gateway.pool().insert(*packet) {
+            self.gateway.handle_packet(self.now, port, id);
+        }
+    }
+
+    /// What a driver does after each arrival.
+    fn drain(&mut self) -> u64 {
+        let mut sum = 0;
+        for port in [Gateway::LAN, Gateway::WAN] {
+            sum += self.drain_port(port);
+        }
+        sum + self.gateway.poll_timeout(self.now).map_or(0, |at| at.nanos() & 1)
+    }
+
+    fn drain_port(&mut self, port: PortId) -> u64 {
+        let mut sent = 0;
+        while let Some(id) = self.gateway.poll_transmit(self.now, port) {
+            self.gateway.pool().release(id);
+            sent += 2;
+        }
+        sent
+    }
+}
+
+impl Case for Through {
+    fn run(&mut self, operations: u64) -> u64 {
+        let mut sum = 0;
+        for _ in 0..index(operations) {
+            self.now += SPACING;
+            self.offer();
+            sum += self.drain();
+        }
+        sum
+    }
+}

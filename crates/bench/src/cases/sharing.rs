@@ -1,0 +1,127 @@
+//! Allocations: whose packet goes next, when all wait, and when one packet comes at a time.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+use tidegate_core::allocation::{Allocation, AllocationSpec, Heads, Share, Turn};
+use tidegate_core::meter::Profile;
+use tidegate_core::packet::Member;
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Rate, Time};
+
+use super::{Case, Order};
+
+const PACKET: Bytes = Bytes(1_514);
+
+/// So fast that each of a million members is served before it counts as idle.
+const RATE: Rate = Rate::from_mbps(100_000);
+
+/// The allocation called `name`.
+pub(super) fn spec(name: &str) -> anyhow::Result<AllocationSpec> {
+    let name: StrDeserializer<'_, Error> = name.into_deserializer();
+    Ok(AllocationSpec::deserialize(name)?)
+}
+
+/// A profile of this rate and burst.
+pub(super) fn profile(rate: Rate, burst: Bytes) -> anyhow::Result<Profile> {
+    Ok(Profile::new(rate, None, burst, PACKET)?)
+}
+
+/// What is known of a member: any weight to 4, and any round-trip time to 0.5 s.
+pub(super) fn share(random: &mut Random) -> Share {
+    let weight = 1 + u32::try_from(random.below(4)).unwrap_or_default();
+    Share { weight, rtt: Some(Duration::from_micros(1_000 + random.below(500_000))) }
+}
+
+/// An allocation all of whose `size` members have joined.
+fn allocation(name: &str, size: u32, random: &mut Random) -> anyhow::Result<Box<dyn Allocation>> {
+    let mut allocation = spec(name)?.build(&profile(RATE, Profile::MAX_BURST)?, Time::ZERO);
+    for member in (0..size).map(Member) {
+        allocation.join(Time::ZERO, member, share(random));
+    }
+    Ok(allocation)
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// All members always have packets waiting, and time goes as fast as tokens are used; an operation
+/// is a grant.
+pub(super) struct Backlog {
+    allocation: Box<dyn Allocation>,
+    now: Time,
+}
+
+struct AllWait;
+
+impl Heads for AllWait {
+    fn head(&self, _member: Member) -> Option<Bytes> {
+        Some(PACKET)
+    }
+}
+
+impl Backlog {
+    pub(super) fn new(name: &str, size: u32, mut random: Random) -> anyhow::Result<Self> {
+        let mut allocation = allocation(name, size, &mut random)?;
+        let mut order = Order::new(size, &mut random);
+        for _ in 0..size {
+            allocation.wait(Time::ZERO, Member(order.next()));
+        }
+        Ok(Self { allocation, now: Time::ZERO })
+    }
+}
+
+impl Case for Backlog {
+    fn run(&mut self, operations: u64) -> u64 {
+        let (mut sum, mut granted) = (0, 0);
+        let spacing = nanos(RATE.time_for(PACKET));
+        while granted < operations {
+            self.now = Time::from_nanos(self.now.nanos() + spacing);
+            if let Turn::Grant(grant) = self.allocation.grant(self.now, &AllWait) {
+                (sum, granted) = (sum + u64::from(grant.member.0), granted + 1);
+            }
+        }
+        sum
+    }
+}
+
+/// One member at a time has one packet, at half the rate; an operation is its coming and going.
+pub(super) struct Sparse {
+    allocation: Box<dyn Allocation>,
+    order: Order,
+    now: Time,
+}
+
+struct OneWaits(Member);
+
+impl Heads for OneWaits {
+    fn head(&self, member: Member) -> Option<Bytes> {
+        (member == self.0).then_some(PACKET)
+    }
+}
+
+impl Sparse {
+    pub(super) fn new(name: &str, size: u32, mut random: Random) -> anyhow::Result<Self> {
+        let allocation = allocation(name, size, &mut random)?;
+        Ok(Self { allocation, order: Order::new(size, &mut random), now: Time::ZERO })
+    }
+}
+
+impl Case for Sparse {
+    fn run(&mut self, operations: u64) -> u64 {
+        let mut sum = 0;
+        let spacing = 2 * nanos(RATE.time_for(PACKET));
+        for _ in 0..operations {
+            self.now = Time::from_nanos(self.now.nanos() + spacing);
+            let member = Member(self.order.next());
+            self.allocation.wait(self.now, member);
+            if let Turn::Grant(grant) = self.allocation.grant(self.now, &OneWaits(member)) {
+                sum += u64::from(grant.member.0);
+            }
+        }
+        sum
+    }
+}

@@ -1,0 +1,139 @@
+//! Instructions of each operation, against their limits.
+
+use crate::callgrind::{self, Cost, Run};
+use crate::cases::MIXES;
+use crate::number::median;
+use crate::report::{Line, Report};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Depth {
+    /// Everything, with misses of the cache and processor time.
+    Full,
+    /// What guards the limits, in about a minute.
+    Short,
+}
+
+/// What is done to packets one by one, and the instructions that may take. Without a limit are those
+/// that are several in one: a packet's coming and going, a timer's being set, sorted, and fired.
+const OPERATIONS: [(&str, Option<f64>); 8] = [
+    ("token-bucket", Some(MOST)),
+    ("flow-look-up", Some(MOST)),
+    ("logical-partitions/backlog", Some(MOST)),
+    ("logical-partitions/sparse", None),
+    ("drr/backlog", Some(MOST)),
+    ("drr/sparse", None),
+    ("timer/set-cancel", Some(MOST)),
+    ("timer/set-fire", None),
+];
+
+/// Instructions an operation may take.
+const MOST: f64 = 150.0;
+
+/// How much more it may take among a million than among a thousand.
+const GROWTH: f64 = 1.3;
+
+/// What a packet's way consists of, only told.
+const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "gateway/shaped"];
+
+/// How much more a packet of a known flow, and the first of a new one, may take with 10,000 policies
+/// than with 10.
+const KNOWN_FLOW: f64 = 1.05;
+const FIRST_MATCH: f64 = 3.0;
+
+impl Depth {
+    const fn seeds(self) -> &'static [u64] {
+        match self {
+            Self::Full => &[1, 2, 3],
+            Self::Short => &[1],
+        }
+    }
+
+    const fn many(self) -> u32 {
+        match self {
+            Self::Full => 1_000_000,
+            Self::Short => 100_000,
+        }
+    }
+
+    const fn operations(self) -> u64 {
+        match self {
+            Self::Full => 200_000,
+            Self::Short => 50_000,
+        }
+    }
+}
+
+/// Adds all that `depth` asks for to `report`.
+pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    report.section("Instructions of an operation (callgrind)");
+    if !callgrind::is_there() {
+        report.skip("instructions; install callgrind by `apt-get install valgrind`");
+        return Ok(());
+    }
+    for (name, most) in OPERATIONS {
+        operation(name, most, depth, report)?;
+    }
+    for name in WAYS {
+        let (cost, beside) = case(name, 1_000, depth)?;
+        report.add(instructions(name.to_owned(), cost, None, beside));
+    }
+    for (what, most) in [("known-flow", KNOWN_FLOW), ("first-match", FIRST_MATCH)] {
+        for mix in MIXES {
+            policies(&format!("{what}/{mix}"), most, depth, report)?;
+        }
+    }
+    Ok(())
+}
+
+/// An operation among a thousand, and how its cost grows.
+fn operation(
+    name: &str,
+    most: Option<f64>,
+    depth: Depth,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let (few, beside) = case(name, 1_000, depth)?;
+    report.add(instructions(format!("{name}, of 1,000"), few, most, beside));
+    let many = depth.many();
+    let (more, beside) = case(name, many, depth)?;
+    let beside = format!("{more:.1} instructions{beside}");
+    report.add(ratio(format!("{name}, of {many} to of 1,000"), more / few, GROWTH, beside));
+    Ok(())
+}
+
+/// How the cost of a case grows from 10 policies to 10,000.
+fn policies(name: &str, most: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    let (few, _) = case(name, 10, depth)?;
+    let (many, beside) = case(name, 10_000, depth)?;
+    let beside = format!("{few:.1} to {many:.1} instructions{beside}");
+    report.add(ratio(format!("{name}, 10,000 policies to 10"), many / few, most, beside));
+    Ok(())
+}
+
+/// Instructions of an operation, at the median over the seeds, and what to say beside.
+fn case(name: &str, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
+    let with_cache = depth == Depth::Full;
+    let mut costs: Vec<Cost> = Vec::new();
+    for seed in depth.seeds() {
+        let run = Run { name, operations: depth.operations(), size, seed: *seed };
+        costs.push(callgrind::cost(run, with_cache)?);
+    }
+    let mut beside = String::new();
+    if with_cache {
+        let misses = median(costs.iter().filter_map(|cost| cost.misses).collect());
+        let run = Run { name, operations: 2_000_000, size, seed: 1 };
+        let nanos = callgrind::nanos(run)?;
+        beside = format!(", {misses:.2} misses, {nanos:.0} ns");
+    }
+    Ok((median(costs.iter().map(|cost| cost.instructions).collect()), beside))
+}
+
+fn instructions(what: String, value: f64, most: Option<f64>, beside: String) -> Line {
+    let beside = beside.trim_start_matches(", ").to_owned();
+    Line { what, value, unit: "instructions", most, beside }
+}
+
+fn ratio(what: String, value: f64, most: f64, beside: String) -> Line {
+    Line { what, value, unit: "x", most: Some(most), beside }
+}
