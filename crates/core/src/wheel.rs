@@ -70,19 +70,24 @@ impl TimerWheel {
     pub fn set(&mut self, number: u32, deadline: Time) {
         let place = index(number);
         if place >= self.timers.len() {
-            let unset = Timer { deadline: 0, next: UNSET, previous: NIL };
-            self.timers.resize(place + 1, unset);
+            self.make_room(place);
         }
-        self.cancel(number);
-        self.timers[place].deadline = deadline.nanos().max(self.reached);
-        self.file(number);
+        if self.timers[place].next != UNSET {
+            self.cancel(number);
+        }
+        self.file(number, deadline.nanos().max(self.reached));
     }
 
     /// Timer `number` does not fire; says whether it was set.
     pub fn cancel(&mut self, number: u32) -> bool {
-        let Some(deadline) = self.deadline(number) else { return false };
-        let (level, digit) = digit(deadline.nanos(), self.reached);
-        self.unset(number, level * SLOTS + digit);
+        let Some(timer) = self.timers.get_mut(index(number)) else { return false };
+        let Timer { deadline, next, previous } = *timer;
+        if next == UNSET {
+            return false;
+        }
+        timer.next = UNSET;
+        let (level, digit) = digit(deadline, self.reached);
+        self.join(previous, next, level * SLOTS + digit);
         true
     }
 
@@ -126,18 +131,13 @@ impl TimerWheel {
                 self.slots[at].earliest = deadline;
                 continue;
             }
-            self.unset(first, at);
+            let timer = &mut self.timers[index(first)];
+            let Timer { next, previous, .. } = *timer;
+            timer.next = UNSET;
+            self.join(previous, next, at);
             self.reached = deadline;
             return Some(first);
         }
-    }
-
-    /// Takes a timer out of the slot it is filed in.
-    fn unset(&mut self, number: u32, slot: usize) {
-        let timer = &mut self.timers[index(number)];
-        let Timer { next, previous, .. } = *timer;
-        timer.next = UNSET;
-        self.join(previous, next, slot);
     }
 
     /// Turns to `now`, unless that lies within the next slot to be emptied, whose timers would then
@@ -155,19 +155,18 @@ impl TimerWheel {
         self.join(NIL, NIL, slot);
         self.reached = earliest;
         while number != NIL {
-            let next = self.timers[index(number)].next;
-            self.file(number);
+            let Timer { deadline, next, .. } = self.timers[index(number)];
+            self.file(number, deadline);
             number = next;
         }
     }
 
     /// Appends a timer to the list of the slot its deadline belongs to.
-    fn file(&mut self, number: u32) {
-        let deadline = self.timers[index(number)].deadline;
+    fn file(&mut self, number: u32, deadline: u64) {
         let (level, digit) = digit(deadline, self.reached);
         let at = level * SLOTS + digit;
         if at >= self.slots.len() {
-            self.slots.resize((level + 1) * SLOTS, Slot { first: NIL, last: NIL, earliest: 0 });
+            self.make_level(level);
         }
         let slot = &mut self.slots[at];
         let previous = slot.last;
@@ -181,8 +180,18 @@ impl TimerWheel {
             slot.earliest = slot.earliest.min(deadline);
             self.timers[index(previous)].next = number;
         }
-        let timer = &mut self.timers[index(number)];
-        (timer.next, timer.previous) = (NIL, previous);
+        self.timers[index(number)] = Timer { deadline, next: NIL, previous };
+    }
+
+    #[cold]
+    fn make_room(&mut self, place: usize) {
+        let unset = Timer { deadline: 0, next: UNSET, previous: NIL };
+        self.timers.resize(place + 1, unset);
+    }
+
+    #[cold]
+    fn make_level(&mut self, level: usize) {
+        self.slots.resize((level + 1) * SLOTS, Slot { first: NIL, last: NIL, earliest: 0 });
     }
 
     /// Makes `previous` and `next` neighbours in the list of `slot`; `NIL` stands for its ends.
@@ -195,7 +204,7 @@ impl TimerWheel {
             NIL => self.slots[slot].last = previous,
             _ => self.timers[index(next)].previous = previous,
         }
-        if (previous, next) == (NIL, NIL) {
+        if previous == NIL && next == NIL {
             let level = slot / SLOTS;
             self.occupied[level] &= !(1 << (slot % SLOTS));
             if self.occupied[level] == 0 {
@@ -218,7 +227,7 @@ impl TimerWheel {
 /// The highest digit in which `deadline` differs from `reached`: its position, and its value in
 /// `deadline`.
 fn digit(deadline: u64, reached: u64) -> (usize, usize) {
-    let level = (deadline ^ reached).checked_ilog2().unwrap_or(0) / DIGIT;
+    let level = ((deadline ^ reached) | 1).ilog2() / DIGIT;
     let digit = (deadline >> (DIGIT * level)) % (1 << DIGIT);
     (index(level), usize::try_from(digit).unwrap_or(0))
 }
