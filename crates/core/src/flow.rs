@@ -27,6 +27,8 @@ pub struct Flow {
     halves: [Half; 2],
     /// When its last packet arrived, in [`ticks`].
     seen: u32,
+    /// DS codepoints of the packets its handles were decided by.
+    dscp: [u8; 2],
 }
 
 /// What tells flows apart: the same addresses on another VLAN are other hosts.
@@ -94,6 +96,7 @@ impl Flow {
             tracker: Tracker::default(),
             halves: [Half::default(); 2],
             seen: ticks(now),
+            dscp: [0; 2],
         }
     }
 
@@ -139,9 +142,16 @@ impl Flow {
         self.handles[direction.index()]
     }
 
-    /// Says where it belongs, in `direction`.
-    pub const fn set_handle(&mut self, direction: Direction, handle: Handle) {
+    /// DS codepoint of the packet by which it was decided where it belongs, in `direction`.
+    #[must_use]
+    pub const fn dscp(&self, direction: Direction) -> u8 {
+        self.dscp[direction.index()]
+    }
+
+    /// Says where it belongs, in `direction`, as decided by a packet with the DS codepoint `dscp`.
+    pub const fn set_handle(&mut self, direction: Direction, handle: Handle, dscp: u8) {
         self.handles[direction.index()] = handle;
+        self.dscp[direction.index()] = dscp;
     }
 
     /// Packets that arrived, going in `direction`.

@@ -232,7 +232,7 @@ fn shares_of_the_paper() -> [Share; 4] {
     [50, 300, 300, 600].map(|rtt| share(1, rtt))
 }
 
-/// Source: aggregates, figures 5 and 10b (ledger section 9): links of 1000, 500, 500 and 100 kbit/s.
+/// Source: `aggregates`, figures 5 and 10b (ledger section 9): links of 1000, 500, 500 and 100 kbit/s.
 #[test]
 fn partitioned_wastes_what_a_slow_flow_leaves_and_logical_partitions_share_it() {
     let demands = [1_000, 500, 500, 100];

@@ -55,7 +55,7 @@ fn handles_and_counts_are_kept_for_each_direction() {
     let mut table = FlowTable::new(10, 1);
     let id = insert(&mut table, Time::ZERO, 1);
     let handle = Handle { aggregate: 3, generation: 7, member: Member(9) };
-    table[id].set_handle(Direction::Down, handle);
+    table[id].set_handle(Direction::Down, handle, 0);
     table[id].on_arrival(Time::ZERO, &mut answer(1), Direction::Down);
     assert_eq!(table[id].handle(Direction::Down), handle);
     assert_eq!(table[id].handle(Direction::Up), Handle::NONE);

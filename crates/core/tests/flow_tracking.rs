@@ -189,7 +189,7 @@ fn a_port_used_again_begins_a_new_life() {
     wire.opens(0, 100, 900);
     let id = wire.table.iter().next().unwrap().0;
     let handle = Handle { aggregate: 1, generation: 2, member: Member(3) };
-    wire.table[id].set_handle(Down, handle);
+    wire.table[id].set_handle(Down, handle, 0);
     assert!(!wire.passes(60, 0, Up, syn(5_000)).connection, "the old one is at work");
     wire.passes(100, 0, Up, with(TcpFlags::FIN, segment(101, 901, 0)));
     assert!(!wire.flow().connection().is_closed(), "the server may still send");

@@ -311,6 +311,26 @@ fn a_flow_that_changes_hands_takes_what_waits_with_it() {
 }
 
 #[test]
+fn a_flow_that_changes_its_codepoint_changes_its_policy_and_keeps_its_order() {
+    let expedited = tidegate_core::policy::Range { first: 46, last: 46 };
+    let filter = Filter { dscp: vec![expedited], ..Filter::default() };
+    let ef = Policy { priority: 1, ..policy("ef", filter, Action::Pass) };
+    let policies = vec![ef, policy("rest", from(1), shape())];
+    let mut run = Run::new(&config(), policies);
+    for number in 0..20 {
+        let dscp = if number < 10 { 0 } else { 46 };
+        run.offer_packet(Gateway::LAN, Packet { dscp, ..packet(1, number, 1_000) });
+    }
+    let (left, report) = run.end();
+    assert_eq!((left.len(), report.held), (20, 0));
+    assert_in_order(&left);
+    let of = |name: &str| report.aggregates.iter().find(|it| it.policy == name).unwrap();
+    // What waited under "rest" when the codepoint changed went on with its flow.
+    assert_eq!((of("rest").flows, of("ef").flows), (0, 1));
+    assert_eq!((of("rest").offered.packets, of("ef").offered.packets), (10, 17));
+}
+
+#[test]
 fn a_full_flow_table_costs_nobody_a_packet() {
     let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
     (0..4).for_each(|number| (0..=255).for_each(|host| run.offer(host, number, 100)));

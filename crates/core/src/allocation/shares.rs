@@ -173,7 +173,7 @@ impl Shares {
 
     /// What one of those who count may keep.
     ///
-    /// Source: aggregates, section 7.3 of the ledger: `B * rtt_i / sum(rtt_j)`, with weights.
+    /// Source: `aggregates`, section 7.3 of the ledger: `B * rtt_i / sum(rtt_j)`, with weights.
     pub(super) fn depth(&self, part: Part) -> Nanobits {
         if part.rtt == 0 {
             return self.equal_depth(part);

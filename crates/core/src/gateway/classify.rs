@@ -25,9 +25,11 @@ impl Gateway {
         };
         self.pool[id].flow = flow;
         let mut handle = self.flows[flow].handle(direction);
-        if handle.generation != self.generation {
+        let dscp = self.pool[id].dscp;
+        let recoloured = self.policies.reads_dscp() && self.flows[flow].dscp(direction) != dscp;
+        if handle.generation != self.generation || recoloured {
             handle = self.renew(now, direction, id, handle);
-            self.flows[flow].set_handle(direction, handle);
+            self.flows[flow].set_handle(direction, handle, dscp);
         }
         self.pool[id].member = handle.member;
         (handle.aggregate != Handle::NO_AGGREGATE).then_some(handle.aggregate)

@@ -21,6 +21,7 @@ pub struct PolicyIndex(pub u32);
 pub struct PolicySet {
     policies: Vec<Policy>,
     index: Index,
+    reads_dscp: bool,
 }
 
 /// Why policies do not make a set.
@@ -52,13 +53,21 @@ impl PolicySet {
         });
         let filters: Vec<&Filter> = policies.iter().map(|policy| &policy.filter).collect();
         let index = Index::new(&filters);
-        Ok(Self { policies, index })
+        let reads_dscp = policies.iter().any(reads_dscp);
+        Ok(Self { policies, index, reads_dscp })
     }
 
     /// The policy `packet` belongs to, crossing in `direction`.
     #[must_use]
     pub fn lookup(&self, packet: &Packet, direction: Direction) -> Option<PolicyIndex> {
         self.index.first(packet, direction).map(PolicyIndex)
+    }
+
+    /// Whether the DS codepoint decides anything: then packets of one flow may belong to different
+    /// policies.
+    #[must_use]
+    pub const fn reads_dscp(&self) -> bool {
+        self.reads_dscp
     }
 
     /// Every policy that matches `packet`, the one it belongs to first; looks at each of them.
@@ -111,6 +120,12 @@ impl PolicySet {
     }
 }
 
+fn reads_dscp(policy: &Policy) -> bool {
+    let weights = policy.action.conditioning().map_or(&[][..], |it| &it.weights);
+    let mut filters = weights.iter().map(|weight| &weight.filter).chain([&policy.filter]);
+    filters.any(|filter| !filter.dscp.is_empty())
+}
+
 impl PolicyIndex {
     /// As an index.
     #[must_use]
@@ -122,6 +137,6 @@ impl PolicyIndex {
 impl Default for PolicySet {
     /// No policies.
     fn default() -> Self {
-        Self { policies: Vec::new(), index: Index::new(&[]) }
+        Self { policies: Vec::new(), index: Index::new(&[]), reads_dscp: false }
     }
 }
