@@ -477,3 +477,58 @@ impl Allocation for LogicalPartitions {
         own.unwrap_or_else(|| self.grant_from_excess(now, heads))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rate;
+
+    /// Packets of 1,000 bytes that wait, by member.
+    struct Waiting([u32; 6]);
+
+    impl Heads for Waiting {
+        fn head(&self, member: Member) -> Option<Bytes> {
+            (self.0[member.index()] > 0).then_some(Bytes(1_000))
+        }
+    }
+
+    /// What each member has saved, one by one.
+    fn saved(all: &LogicalPartitions) -> i128 {
+        let saves = |it: &&Account| matches!(it.state, State::Saving | State::Ready);
+        let each = |it: &Account| {
+            let steps = if it.filling { all.shares.earned() - it.earned } else { 0 };
+            let earned = u128::from(steps) * u128::from(all.shares.tokens(it.part.weight()));
+            i128::from(it.tokens) + earned.cast_signed()
+        };
+        all.accounts.iter().filter(saves).map(each).sum()
+    }
+
+    /// Mutant it kills: `withdraw` left out when a member goes into the round.
+    #[test]
+    fn the_sum_of_savings_is_that_of_every_member_and_never_more_than_there_is() {
+        let profile = Profile::new(Rate::from_mbps(8), None, Bytes(60_000), Bytes(1_500)).unwrap();
+        let mut all = LogicalPartitions::new(&profile, Time::ZERO);
+        let mut waiting = Waiting([0; 6]);
+        for (number, weight) in (0..).zip([1, 1, 2, 3, 1, 2]) {
+            all.join(Time::ZERO, Member(number), Share { weight, rtt: None });
+        }
+        let mut random = 1u64;
+        for step in 1..20_000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let now = Time::from_micros(step * 900);
+            let member = Member(u32::try_from((random >> 33) % 6).unwrap());
+            // Bursts of other members at other times, so that all of them save, wait and idle.
+            if (step / 700 + u64::from(member.0)) % 3 > 0 {
+                waiting.0[member.index()] += 1;
+                all.wait(now, member);
+            }
+            while let Turn::Grant(grant) = all.grant(now, &waiting) {
+                waiting.0[grant.member.index()] -= 1;
+            }
+            assert_eq!(all.savings.at(&all.shares), saved(&all), "after {now:?}");
+            // Whoever joined early learns at the next look that its part is smaller by now.
+            let settled = now > Time::from_secs(2);
+            assert!(all.excess() >= 0 || !settled, "{} after {now:?}", all.excess());
+        }
+    }
+}

@@ -38,10 +38,6 @@ pub(crate) struct Shaping {
 pub(crate) struct Queues(Vec<VecDeque<u64>>);
 
 impl Queues {
-    pub(crate) fn clear(&mut self) {
-        self.0.iter_mut().for_each(VecDeque::clear);
-    }
-
     fn push(&mut self, member: Member, bytes: u64) {
         if member.index() >= self.0.len() {
             self.0.resize(member.index() + 1, VecDeque::new());
