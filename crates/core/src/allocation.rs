@@ -1,7 +1,7 @@
 //! Which flow of an aggregate goes next: how its tokens are shared.
 //!
 //! To add a scheme: write `allocation/<name>.rs` with a `Config` and its `build`, then add its
-//! `mod` line and its line in `allocations!` below. Policies know it from then on by its name.
+//! `mod` line and its line in `registry!` below. Policies know it from then on by its name.
 
 mod bits;
 mod common;
@@ -90,7 +90,7 @@ pub struct Share {
 
 registry! {
     /// An allocation as a policy names it.
-    AllocationSpec, "an allocation":
+    AllocationSpec, "an allocation", build(profile: &Profile, now: Time) -> Allocation:
     /// Every flow its own bucket, nothing shared.
     Partitioned => partitioned, "partitioned";
     /// One bucket; flows in the order they joined.
@@ -103,19 +103,4 @@ registry! {
     LogicalPartitions => logical_partitions, "logical-partitions";
     /// One bucket; byte for byte in turn.
     Drr => drr, "drr";
-}
-
-impl AllocationSpec {
-    /// The allocation, with a full bucket and without members.
-    #[must_use]
-    pub fn build(&self, profile: &Profile, now: Time) -> Box<dyn Allocation> {
-        match self {
-            Self::Sequential(config) => Box::new(config.build(profile, now)),
-            Self::Fcfs(config) => Box::new(config.build(profile, now)),
-            Self::Lru(config) => Box::new(config.build(profile, now)),
-            Self::Drr(config) => Box::new(config.build(profile, now)),
-            Self::LogicalPartitions(config) => Box::new(config.build(profile, now)),
-            Self::Partitioned(config) => Box::new(config.build(profile, now)),
-        }
-    }
 }

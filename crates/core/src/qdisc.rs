@@ -1,7 +1,7 @@
 //! Queue disciplines: where packets wait, and which are dropped for lack of room.
 //!
 //! To add one: write `qdisc/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
-//! its line in `qdiscs!` below. Policies, the simulator and the live gateway know it from then on
+//! its line in `registry!` below. Policies, the simulator and the live gateway know it from then on
 //! by its name.
 
 mod drop_tail;
@@ -50,20 +50,9 @@ pub struct Backlog {
 
 registry! {
     /// A queue discipline as a policy names it.
-    QdiscSpec, "a queue discipline":
+    QdiscSpec, "a queue discipline", build() -> Qdisc:
     /// One line, first in, first out; full means drop.
     DropTail => drop_tail, "drop-tail";
     /// A line for each flow, served in turn; who has most waiting is dropped from first.
     PerFlow => per_flow, "per-flow";
-}
-
-impl QdiscSpec {
-    /// The discipline, empty.
-    #[must_use]
-    pub fn build(&self) -> Box<dyn Qdisc> {
-        match self {
-            Self::DropTail(config) => Box::new(config.build()),
-            Self::PerFlow(config) => Box::new(config.build()),
-        }
-    }
 }

@@ -3,9 +3,29 @@
 //! A name alone means the mechanism with its defaults; a table with `kind = "<name>"` sets its
 //! parameters. Unknown names and misspelt fields are errors that list what there is.
 
-/// Makes `$spec`: one variant per mechanism, holding that mechanism's `Config`.
+/// Makes `$spec`: one variant per mechanism, holding that mechanism's `Config`, whose `build` with
+/// the arguments given here makes the `$mechanism`.
 macro_rules! registry {
-    ($(#[$doc:meta])* $spec:ident, $what:literal: $($(#[$each:meta])* $variant:ident => $module:ident, $name:literal;)+) => {
+    (
+        $(#[$doc:meta])* $spec:ident, $what:literal,
+        build($($arg:ident: $type:ty),*) -> $mechanism:ident: $($list:tt)+
+    ) => {
+        registry! { @names $(#[$doc])* $spec, $what: $($list)+ }
+
+        impl $spec {
+            /// One, new and empty.
+            #[must_use]
+            pub fn build(&self $(, $arg: $type)*) -> Box<dyn $mechanism> {
+                registry! { @build self ($($arg),*) $($list)+ }
+            }
+        }
+    };
+    (@build $self:ident $args:tt $($(#[$each:meta])* $variant:ident => $module:ident, $name:literal;)+) => {
+        match $self {
+            $(Self::$variant(config) => Box::new(config.build $args),)+
+        }
+    };
+    (@names $(#[$doc:meta])* $spec:ident, $what:literal: $($(#[$each:meta])* $variant:ident => $module:ident, $name:literal;)+) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Eq, PartialEq)]
         pub enum $spec {
