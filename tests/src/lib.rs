@@ -9,6 +9,7 @@
 mod frames;
 mod gateway;
 mod process;
+pub mod recording;
 mod testbed;
 mod traffic;
 mod wait;

@@ -25,7 +25,8 @@ pub struct Live<'a, M, H = ()> {
     pub hangs: u64,
 }
 
-type Command<M, H> = Box<dyn FnOnce(&mut Live<'_, M, H>) + Send>;
+/// What the loop is to do between two turns.
+pub type Command<M, H> = Box<dyn FnOnce(&mut Live<'_, M, H>) + Send>;
 
 /// What the loop is sent.
 enum Message<M, H> {

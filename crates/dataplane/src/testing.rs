@@ -11,6 +11,7 @@ use tidegate_core::{Machine, Packet, PacketId, PacketPool, Reason, Time};
 
 use crate::clock::Clock;
 use crate::driver::{Driver, Heartbeat, Options};
+pub use crate::inbox::Command;
 use crate::inbox::{Remote, inbox};
 use crate::port::{Port, PortCounters};
 
@@ -52,14 +53,29 @@ pub struct Script {
 /// # Errors
 ///
 /// When the process has no file descriptor left.
-pub fn play<M: Machine, H: Heartbeat>(
+pub fn play<M: Machine + 'static, H: Heartbeat + 'static>(
     machine: M,
     script: Script,
     heartbeat: H,
     options: Options,
 ) -> io::Result<Played<M>> {
+    play_with(machine, script, Vec::new(), heartbeat, options)
+}
+
+/// As [`play`], and each of `commands`, in order of time, comes through the inbox at its time.
+///
+/// # Errors
+///
+/// When the process has no file descriptor left.
+pub fn play_with<M: Machine + 'static, H: Heartbeat + 'static>(
+    machine: M,
+    script: Script,
+    commands: Vec<(Time, Command<M, H>)>,
+    heartbeat: H,
+    options: Options,
+) -> io::Result<Played<M>> {
     let (remote, inbox) = inbox()?;
-    let mut clock = JumpingClock::new(&script, remote);
+    let mut clock = JumpingClock::new(&script, commands, remote);
     let departures: Vec<Departures> = script.arrivals.iter().map(|_| Rc::default()).collect();
     let mut ports: Vec<Box<dyn Port>> = Vec::new();
     for (arrivals, departures) in script.arrivals.into_iter().zip(&departures) {
@@ -87,6 +103,7 @@ struct JumpingClock<M, H> {
     now: Rc<Cell<Time>>,
     /// Arrivals to come, latest first.
     arrivals: Vec<Time>,
+    commands: VecDeque<(Time, Command<M, H>)>,
     hang: Option<Range<Time>>,
     end: Time,
     remote: Remote<M, H>,
@@ -94,14 +111,25 @@ struct JumpingClock<M, H> {
 
 impl<M, H> JumpingClock<M, H> {
     /// A clock at zero that stops the loop at the end of `script`.
-    fn new(script: &Script, remote: Remote<M, H>) -> Self {
+    fn new(
+        script: &Script,
+        commands: Vec<(Time, Command<M, H>)>,
+        remote: Remote<M, H>,
+    ) -> Self {
         let mut arrivals: Vec<_> = script.arrivals.iter().flatten().map(|(at, _)| *at).collect();
         arrivals.sort_unstable_by(|a, b| b.cmp(a));
-        Self { now: Rc::default(), arrivals, hang: script.hang.clone(), end: script.end, remote }
+        Self {
+            now: Rc::default(),
+            arrivals,
+            commands: commands.into(),
+            hang: script.hang.clone(),
+            end: script.end,
+            remote,
+        }
     }
 }
 
-impl<M, H> Clock for JumpingClock<M, H> {
+impl<M: 'static, H: 'static> Clock for JumpingClock<M, H> {
     fn now(&mut self) -> Time {
         self.now.get()
     }
@@ -124,6 +152,10 @@ impl<M, H> Clock for JumpingClock<M, H> {
         if now < self.end && next >= self.end {
             self.now.set(self.end);
             return self.remote.stop().is_ok();
+        }
+        if let Some((at, command)) = self.commands.pop_front_if(|(at, _)| *at <= next) {
+            self.now.set(at.max(now));
+            return self.remote.post(command).is_ok();
         }
         self.now.set(next);
         false

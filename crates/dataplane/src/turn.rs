@@ -12,8 +12,8 @@ const BURST: usize = 64;
 /// How long to wait before an interface that had no room is tried again.
 const RETRY: Duration = Duration::from_micros(250);
 
-/// The shortest wait: what was due now has just been asked for.
-const SHORTEST: Duration = Duration::from_micros(1);
+/// The wait for what is due now, which has just been asked for.
+const AGAIN: Duration = Duration::from_micros(1);
 
 /// What a turn did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -44,7 +44,10 @@ pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], n
     for port in ports.iter_mut() {
         port.flush(machine.pool());
     }
-    let due = machine.poll_timeout(now).map(|at| at.since(now).max(SHORTEST));
+    let due = machine.poll_timeout(now).map(|at| match at.since(now) {
+        Duration::ZERO => AGAIN,
+        wait => wait,
+    });
     let stuck = ports.iter().any(|port| port.unsent() || !port.can_send());
     Turn { wait: if stuck { Some(RETRY) } else { due }, sent }
 }

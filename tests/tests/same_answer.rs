@@ -1,0 +1,289 @@
+//! The same frames, the same answer: whoever drives the gateway, on whatever clock.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::time::Duration;
+
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::policy::{
+    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Drops, Machine, Packet, PortId, Rate, Time};
+use tidegate_dataplane::Options;
+use tidegate_dataplane::testing::{Command, Script, play_with};
+use tidegate_e2e::recording::{MIXED, Recording};
+
+/// The end of a run; by then all that waits has left.
+const END: Time = Time::from_secs(50);
+
+/// What is done to the recorded frames.
+struct Case {
+    name: String,
+    config: GatewayConfig,
+    policies: Vec<Policy>,
+    /// Policies that are installed in the middle.
+    swap: Option<(Time, Vec<Policy>)>,
+    expect: Expect,
+}
+
+/// What must have happened for a case to say anything.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Expect {
+    Delays,
+    DelaysAndDrops,
+    Colours,
+}
+
+/// What a packet was when it left: when, by which port, and its whole description.
+type Departure = (Time, PortId, String);
+
+/// What came of a case.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    departures: Vec<Departure>,
+    drops: Drops,
+}
+
+impl Answer {
+    /// Of what leaves at the same time, each port has an order of its own.
+    fn new(mut departures: Vec<Departure>, drops: Drops) -> Self {
+        departures.sort_by_key(|(at, port, _)| (*at, *port));
+        Self { departures, drops }
+    }
+}
+
+/// Kills, in the loop: waking a nanosecond late; taking in a burst before what it lets go leaves;
+/// taking in before what was due has left.
+#[test]
+fn recorded_frames_leave_the_live_loop_as_they_leave_the_core_to_the_nanosecond() {
+    let recorded = described(&recorded());
+    // One after the other, and many at once.
+    let together = in_steps_of(Duration::from_millis(5), &recorded);
+    for (case, arrivals) in cases().iter().flat_map(|it| [(it, &recorded), (it, &together)]) {
+        let (core, live) = (core(case, arrivals), live(case, arrivals));
+        assert!(core.departures.len() > 250, "{}: {}", case.name, core.departures.len());
+        assert_eq!(happened(&core, arrivals), case.expect, "{}", case.name);
+        for (core, live) in core.departures.iter().zip(&live.departures) {
+            assert_eq!(core, live, "{}", case.name);
+        }
+        assert_eq!(core, live, "{}", case.name);
+    }
+}
+
+/// What arrived within each step arrives at its end, at one port after the other.
+fn in_steps_of(step: Duration, arrivals: &[(Time, PortId, Packet)]) -> Vec<(Time, PortId, Packet)> {
+    let late = |(at, port, packet): &(Time, PortId, Packet)| (at.round_up_to(step), *port, *packet);
+    let mut arrivals: Vec<_> = arrivals.iter().map(late).collect();
+    arrivals.sort_by_key(|(at, port, _)| (*at, *port));
+    arrivals
+}
+
+/// The gateway driven directly, in the words of the contract of a machine: one thing in, drained
+/// until there is nothing, and back at its time-out or the next arrival.
+fn core(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
+    let mut gateway = case.gateway();
+    let mut departures = Vec::new();
+    let mut arrivals = arrivals.iter().peekable();
+    let mut swap = case.swap.clone();
+    let mut timeout = None;
+    loop {
+        let arrival = arrivals.peek().map(|(at, ..)| *at);
+        let swapped = swap.as_ref().map(|(at, _)| *at);
+        let next = [arrival, swapped, timeout].into_iter().flatten().min();
+        let Some(now) = next.filter(|now| *now < END) else { break };
+        if let Some((_, policies)) = swap.take_if(|(at, _)| *at == now) {
+            gateway.install(now, set(policies));
+        }
+        drain(&mut gateway, now, &mut departures);
+        if let Some((_, port, packet)) = arrivals.next_if(|(at, ..)| *at == now) {
+            let packet = Packet { arrived: now, ..*packet };
+            let id = gateway.pool().insert(packet).expect("room for every packet");
+            gateway.handle_packet(now, *port, id);
+            drain(&mut gateway, now, &mut departures);
+        }
+        timeout = gateway.poll_timeout(now);
+    }
+    assert_eq!(gateway.pool().in_use(), 0, "{}", case.name);
+    Answer::new(departures, gateway.report().drops)
+}
+
+fn drain(gateway: &mut Gateway, now: Time, departures: &mut Vec<Departure>) {
+    for port in [Gateway::LAN, Gateway::WAN] {
+        while let Some(id) = gateway.poll_transmit(now, port) {
+            departures.push((now, port, format!("{:?}", gateway.pool()[&id])));
+            gateway.pool().release(id);
+        }
+    }
+}
+
+/// The gateway in the live loop, whose ports and clock are ours; what it is told comes through its
+/// inbox.
+fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
+    let at_port = |port| {
+        let arrivals = arrivals.iter().filter(|(_, at, _)| *at == port);
+        arrivals.map(|(at, _, packet)| (*at, *packet)).collect()
+    };
+    let arrivals = vec![at_port(Gateway::LAN), at_port(Gateway::WAN)];
+    let mut commands: Vec<(Time, Command<Gateway, ()>)> = Vec::new();
+    if let Some((at, policies)) = case.swap.clone() {
+        let install = move |live: &mut tidegate_dataplane::Live<'_, Gateway>| {
+            live.machine.install(live.now, set(policies));
+        };
+        commands.push((at, Box::new(install)));
+    }
+    let exact = Options { grid: Duration::ZERO, high_rate: u32::MAX, drain: Duration::ZERO };
+    let script = Script { arrivals, hang: None, end: END };
+    let played = play_with(case.gateway(), script, commands, (), exact).expect("a file descriptor");
+    let mut departures = Vec::new();
+    for (port, left) in (0..).map(PortId).zip(&played.departures) {
+        departures.extend(left.iter().map(|it| (it.at, port, format!("{:?}", it.packet))));
+    }
+    Answer::new(departures, played.machine.report().drops)
+}
+
+/// What was done to packets, as far as departures tell.
+fn happened(answer: &Answer, arrivals: &[(Time, PortId, Packet)]) -> Expect {
+    let arrived: Vec<Time> = arrivals.iter().map(|(at, ..)| *at).collect();
+    let delayed = answer.departures.iter().filter(|(at, ..)| !arrived.contains(at)).count();
+    let coloured = answer.departures.iter().filter(|it| it.2.contains("rewritten: true")).count();
+    match (delayed > 20, answer.drops.total() > 5, coloured > 50) {
+        (true, false, false) => Expect::Delays,
+        (true, true, false) => Expect::DelaysAndDrops,
+        (false, false, true) => Expect::Colours,
+        other => panic!("delays, drops, colours: {other:?}"),
+    }
+}
+
+fn recorded() -> Recording {
+    let file = File::open(MIXED).unwrap_or_else(|error| panic!("{MIXED}: {error}"));
+    Recording::read(BufReader::new(file)).unwrap_or_else(|error| panic!("{MIXED}: {error}"))
+}
+
+fn described(recording: &Recording) -> Vec<(Time, PortId, Packet)> {
+    let describe = |bytes: &[u8]| {
+        let mut packet = Packet::default();
+        let len = u32::try_from(bytes.len()).expect("a frame");
+        tidegate_wire::describe(bytes, len, &mut packet);
+        packet
+    };
+    recording.0.iter().map(|it| (it.at, it.port, describe(&it.bytes))).collect()
+}
+
+impl Case {
+    fn gateway(&self) -> Gateway {
+        Gateway::new(&self.config, set(self.policies.clone()), Time::ZERO)
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name: &str, policies, expect| {
+        Case { name: name.to_owned(), config: config(), policies, swap: None, expect }
+    };
+    let mut cases = Vec::new();
+    for allocation in AllocationSpec::NAMES {
+        for queue in ["drop-tail", "per-flow"] {
+            let name = format!("{allocation}, {queue}");
+            let policies = vec![shape("all", Filter::default(), allocation, &named(queue))];
+            cases.push(case(&name, policies, Expect::Delays));
+        }
+    }
+    let short = r#"{ "kind": "per-flow", "limit": "20 kB", "flow_limit": "10 kB" }"#;
+    let short = shape("all", Filter::default(), "fcfs", short);
+    cases.push(case("short queues", vec![short], Expect::DelaysAndDrops));
+    let exceed = Exceed::Mark { in_profile: Some(10), out_of_profile: 14 };
+    let conditioning = conditioning("logical-partitions");
+    let mark = policy("all", Filter::default(), Action::Police { conditioning, exceed });
+    cases.push(case("police-mark", vec![mark], Expect::Colours));
+    cases.extend([of_link(), coarse(), swapped()]);
+    cases
+}
+
+/// A slow access link with an overhead, and one policy behind it.
+fn of_link() -> Case {
+    let overhead = Overhead { per_packet: 18, min: 64, atm: true };
+    let rate = [Some(Rate::from_kbps(1_500)), Some(Rate::from_kbps(4_000))];
+    let web = shape("web", tcp(), "drr", &named("drop-tail"));
+    Case {
+        name: "link".into(),
+        config: GatewayConfig { rate, overhead, ..config() },
+        policies: vec![web],
+        swap: None,
+        expect: Expect::Delays,
+    }
+}
+
+/// A shaping timer as coarse as in the paper.
+fn coarse() -> Case {
+    let shaping_interval = Duration::from_millis(15);
+    Case {
+        name: "coarse timer".into(),
+        config: GatewayConfig { shaping_interval, ..config() },
+        policies: vec![shape("all", Filter::default(), "lru", &named("per-flow"))],
+        swap: None,
+        expect: Expect::Delays,
+    }
+}
+
+/// While much waits, one policy gets another allocation and a new one takes flows from it.
+fn swapped() -> Case {
+    let before = vec![shape("all", Filter::default(), "fcfs", &named("per-flow"))];
+    let after = vec![
+        shape("all", Filter::default(), "sequential", &named("drop-tail")),
+        shape("tcp", tcp(), "logical-partitions", &named("per-flow")),
+    ];
+    Case {
+        name: "swap".into(),
+        config: config(),
+        policies: before,
+        swap: Some((Time::from_millis(301), after)),
+        expect: Expect::Delays,
+    }
+}
+
+fn config() -> GatewayConfig {
+    GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: spec(&named("per-flow")),
+        packets: 4_096,
+        flows: 64,
+        shaping_interval: Duration::ZERO,
+        seed: 1,
+    }
+}
+
+fn named(name: &str) -> String {
+    format!("{name:?}")
+}
+
+fn spec(queue: &str) -> QdiscSpec {
+    serde_json::from_str(queue).unwrap_or_else(|error| panic!("{queue}: {error}"))
+}
+
+fn set(policies: Vec<Policy>) -> PolicySet {
+    PolicySet::new(policies).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn tcp() -> Filter {
+    Filter { protocol: vec![Range { first: 6, last: 6 }], ..Filter::default() }
+}
+
+fn policy(name: &str, filter: Filter, action: Action) -> Policy {
+    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce }
+}
+
+fn conditioning(allocation: &str) -> Conditioning {
+    let peak = Some(Rate::from_mbps(20));
+    let profile = Profile::new(Rate::from_kbps(1_800), peak, Bytes(5_000), Bytes(1_514));
+    let profile = profile.unwrap_or_else(|error| panic!("{error}"));
+    let allocation = serde_json::from_str(&named(allocation));
+    let allocation = allocation.unwrap_or_else(|error| panic!("{error}"));
+    Conditioning { profile, allocation, weights: Vec::new() }
+}
+
+fn shape(name: &str, filter: Filter, allocation: &str, queue: &str) -> Policy {
+    let action = Action::Shape { conditioning: conditioning(allocation), queue: spec(queue) };
+    policy(name, filter, action)
+}
