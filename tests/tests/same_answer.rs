@@ -178,8 +178,12 @@ impl Case {
 }
 
 fn cases() -> Vec<Case> {
-    let case = |name: &str, policies, expect| {
-        Case { name: name.to_owned(), config: config(), policies, swap: None, expect }
+    let case = |name: &str, policies, expect| Case {
+        name: name.to_owned(),
+        config: config(),
+        policies,
+        swap: None,
+        expect,
     };
     let mut cases = Vec::new();
     for allocation in AllocationSpec::NAMES {

@@ -111,11 +111,7 @@ struct JumpingClock<M, H> {
 
 impl<M, H> JumpingClock<M, H> {
     /// A clock at zero that stops the loop at the end of `script`.
-    fn new(
-        script: &Script,
-        commands: Vec<(Time, Command<M, H>)>,
-        remote: Remote<M, H>,
-    ) -> Self {
+    fn new(script: &Script, commands: Vec<(Time, Command<M, H>)>, remote: Remote<M, H>) -> Self {
         let mut arrivals: Vec<_> = script.arrivals.iter().flatten().map(|(at, _)| *at).collect();
         arrivals.sort_unstable_by(|a, b| b.cmp(a));
         Self {

@@ -65,7 +65,7 @@ fn packet(at: Time, len: u32) -> (Time, Packet) {
     (at, Packet { len, ..Packet::default() })
 }
 
-fn run<M: Machine>(machine: M, arrivals: [Vec<(Time, Packet)>; 2]) -> Played<M> {
+fn run<M: Machine + 'static>(machine: M, arrivals: [Vec<(Time, Packet)>; 2]) -> Played<M> {
     play(machine, script(arrivals), (), EXACT).unwrap()
 }
 
