@@ -24,17 +24,26 @@ pub(super) trait Order: Send {
 
     /// The first has nothing more.
     fn done(&mut self, member: Member);
+
+    /// `member`, the last that was served, has nothing more.
+    fn emptied(&mut self, _member: Member) {}
+
+    /// `member` is none any more; its number may be used again.
+    fn leave(&mut self, member: Member);
 }
 
 /// One bucket, and an order.
 pub(super) struct CommonBucket<O> {
     bucket: TokenBucket,
     order: O,
+    /// Who was granted something last.
+    last: Option<Member>,
 }
 
 impl<O: Order> CommonBucket<O> {
     pub(super) fn new(profile: &Profile, order: O, now: Time) -> Self {
-        Self { bucket: TokenBucket::new(profile.mean(), profile.burst(), now), order }
+        let bucket = TokenBucket::new(profile.mean(), profile.burst(), now);
+        Self { bucket, order, last: None }
     }
 }
 
@@ -51,8 +60,10 @@ impl<O: Order> Allocation for CommonBucket<O> {
         self.order.join(member, share);
     }
 
-    /// What the order still says of it ends when its turn comes.
-    fn leave(&mut self, _now: Time, _member: Member) {}
+    fn leave(&mut self, _now: Time, member: Member) {
+        self.last = self.last.filter(|last| *last != member);
+        self.order.leave(member);
+    }
 
     fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool {
         let taken = self.bucket.try_take(now, len);
@@ -67,6 +78,11 @@ impl<O: Order> Allocation for CommonBucket<O> {
     }
 
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+        if let Some(last) = self.last.take()
+            && heads.head(last).is_none()
+        {
+            self.order.emptied(last);
+        }
         while let Some(member) = self.order.first() {
             let Some(bytes) = heads.head(member) else {
                 self.order.done(member);
@@ -76,6 +92,7 @@ impl<O: Order> Allocation for CommonBucket<O> {
                 return Turn::At(self.bucket.ready_at(bytes));
             }
             self.order.served(member, bytes);
+            self.last = Some(member);
             return Turn::Grant(Grant { member, bytes });
         }
         Turn::Idle

@@ -75,8 +75,12 @@ impl Order for Drr {
         self.credits[member.index()].bytes -= len.0.cast_signed();
     }
 
-    fn done(&mut self, _member: Member) {
-        self.turns.pop();
+    fn done(&mut self, member: Member) {
+        self.turns.remove(member);
+    }
+
+    fn leave(&mut self, member: Member) {
+        self.turns.remove(member);
     }
 }
 

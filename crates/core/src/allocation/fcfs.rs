@@ -45,15 +45,66 @@ impl Order for Fcfs {
         }
     }
 
-    fn done(&mut self, _member: Member) {
-        self.0.pop();
+    fn done(&mut self, member: Member) {
+        self.0.remove(member);
+    }
+
+    fn emptied(&mut self, member: Member) {
+        self.0.remove(member);
+    }
+
+    fn leave(&mut self, member: Member) {
+        self.0.remove(member);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::testing::{AllWait, shares};
+    use super::super::{Grant, Heads, Turn};
     use super::*;
+    use crate::Rate;
+
+    /// Packets of 1,000 bytes each member has waiting.
+    struct Waiting([u32; 3]);
+
+    impl Heads for Waiting {
+        fn head(&self, member: Member) -> Option<Bytes> {
+            (self.0[member.index()] > 0).then_some(Bytes(1_000))
+        }
+    }
+
+    /// Kills: leaving a flow in line that has nothing more; keeping the place of one that has left.
+    #[test]
+    fn who_has_sent_all_it_had_or_has_left_comes_back_at_the_end_of_the_line() {
+        let profile = Profile::new(Rate::from_mbps(8), None, Bytes(1_000), Bytes(1_000)).unwrap();
+        let mut fcfs = Config {}.build(&profile, Time::ZERO);
+        let share = Share { weight: 1, rtt: None };
+        (0..3).for_each(|member| fcfs.join(Time::ZERO, Member(member), share));
+        for leaves in [false, true] {
+            let at = Time::from_millis(10 + u64::from(leaves) * 10);
+            let mut waiting = Waiting([1, 9, 0]);
+            [0, 1].into_iter().for_each(|member| fcfs.wait(at, Member(member)));
+            let grant = |member| Turn::Grant(Grant { member: Member(member), bytes: Bytes(1_000) });
+            assert_eq!(fcfs.grant(at, &waiting), grant(0));
+            waiting.0[0] = 0;
+            if leaves {
+                fcfs.leave(at, Member(0));
+                fcfs.join(at, Member(0), share);
+            } else {
+                assert!(matches!(fcfs.grant(at, &waiting), Turn::At(_)));
+            }
+            waiting.0 = [1, 9, 1];
+            [2, 0].into_iter().for_each(|member| fcfs.wait(at, Member(member)));
+            for (later, member) in (1..).zip([1, 2, 0]) {
+                assert_eq!(fcfs.grant(at + Duration::from_millis(later), &waiting), grant(member));
+            }
+            waiting.0 = [0; 3];
+            assert_eq!(fcfs.grant(at, &waiting), Turn::Idle);
+        }
+    }
 
     #[test]
     fn packet_for_packet_in_turn_so_that_longer_packets_get_more() {

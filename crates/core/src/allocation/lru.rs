@@ -65,7 +65,6 @@ impl Lru {
 const SPARE: usize = 64;
 
 impl Order for Lru {
-    /// A number used again means somebody who was never served.
     fn join(&mut self, member: Member, _share: Share) {
         self.known(member);
     }
@@ -90,7 +89,7 @@ impl Order for Lru {
             self.waiting.remove(place);
             self.places[place] = None;
         } else if self.fresh.first() == Some(member) {
-            self.fresh.pop();
+            self.fresh.remove(member);
             waits = true;
         }
         if self.places.len() >= self.place_of.len() * 2 + SPARE {
@@ -106,8 +105,17 @@ impl Order for Lru {
     fn done(&mut self, member: Member) {
         match self.known(member) {
             Some(place) => self.waiting.remove(place),
-            None => self.fresh.pop(),
+            None => self.fresh.remove(member),
         }
+    }
+
+    /// A number used again means somebody who was never served.
+    fn leave(&mut self, member: Member) {
+        self.done(member);
+        if let Some(place) = self.known(member) {
+            self.places[place] = None;
+        }
+        self.place_of[member.index()] = None;
     }
 }
 
@@ -116,6 +124,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn who_gets_the_number_of_one_that_left_was_never_served() {
+        let mut lru = Lru::default();
+        for member in [0, 1].map(Member) {
+            lru.wait(member);
+            lru.served(member, Bytes(1));
+        }
+        lru.leave(Member(1));
+        [0, 1].into_iter().for_each(|member| lru.wait(Member(member)));
+        assert_eq!(lru.first(), Some(Member(1)));
+    }
 
     proptest! {
         /// Kills: not moving the place when served without waiting; renumbering without the waiting.

@@ -45,6 +45,10 @@ impl Order for Sequential {
     fn done(&mut self, member: Member) {
         self.0.remove(member.index());
     }
+
+    fn leave(&mut self, member: Member) {
+        self.0.remove(member.index());
+    }
 }
 
 #[cfg(test)]
