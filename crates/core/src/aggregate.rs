@@ -20,7 +20,7 @@ use crate::packet::{Direction, Fifo, FlowId, Member};
 use crate::policy::Policy;
 use crate::qdisc::Backlog;
 use crate::report::{AggregateReport, Count, Triggers};
-use crate::{Bytes, Cx, Drops, PacketId, PacketPool, Time};
+use crate::{Bytes, Cx, Drops, PacketId, PacketPool, Reason, Time};
 
 /// The flows of one policy in one direction.
 pub struct Aggregate {
@@ -106,9 +106,35 @@ impl Aggregate {
     }
 
     /// Takes in a packet of one of its members; what may leave by now is appended to `out`.
+    ///
+    /// When buffers are scarce, a packet that would wait behind others is dropped.
     pub fn offer(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
         self.counts.offered.add(pool[&packet].len);
         self.counts.triggers.arrival += 1;
+        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        if cx.pool.is_scarce() && self.conditioner.backlog().packets > 0 {
+            cx.drop(packet, Reason::NoBuffer);
+            self.counts.progress += self.conditioner.serve(&mut cx, out);
+        } else {
+            self.condition(now, pool, packet, out);
+        }
+    }
+
+    /// Takes in what waited in another aggregate, of a flow that is now its member.
+    pub fn take_over(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        mut waiting: Fifo,
+        out: &mut Fifo,
+    ) {
+        while let Some(packet) = waiting.pop(pool) {
+            self.counts.offered.add(pool[&packet].len);
+            self.condition(now, pool, packet, out);
+        }
+    }
+
+    fn condition(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
         let mut cx = Cx { now, pool, drops: &mut self.drops };
         self.counts.progress += self.conditioner.offer(&mut cx, packet, out);
         let backlog = self.conditioner.backlog().bytes.0;
@@ -184,8 +210,8 @@ impl Aggregate {
         let mut waiting = Fifo::new();
         let mut cx = Cx { now, pool, drops: &mut self.drops };
         old.flush(&mut cx, &mut waiting);
-        while let Some(packet) = waiting.pop(cx.pool) {
-            self.counts.progress += self.conditioner.offer(&mut cx, packet, out);
+        while let Some(packet) = waiting.pop(pool) {
+            self.condition(now, pool, packet, out);
         }
     }
 

@@ -405,6 +405,90 @@ fn an_aggregate_that_holds_most_buffers_leaves_some_for_the_others() {
     assert!(report.drops.of(Reason::NoBuffer) > 0 && report.held == 224);
 }
 
+#[test]
+fn what_waits_for_a_slow_link_leaves_buffers_for_the_other_direction() {
+    let rate = [Some(Rate::from_kbps(100)), None];
+    let mut run = Run::new(&GatewayConfig { packets: 256, rate, ..config() }, Vec::new());
+    for number in 0..1_000 {
+        run.offer(1, number, 60);
+        let mut back = packet(2, number, 60);
+        back.key = back.key.reverse();
+        run.offer_packet(Gateway::WAN, back);
+    }
+    let through = run.left.iter().filter(|it| it.port == Gateway::LAN).count();
+    let (_, report) = run.end();
+    assert_eq!(through, 1_000);
+    assert!(report.drops.of(Reason::NoBuffer) > 0);
+}
+
+#[test]
+fn a_swap_loses_nothing_although_buffers_are_scarce() {
+    for (name, scheme) in [("old", "drr"), ("new", "fcfs")] {
+        let old = vec![policy("old", from(1), shape()), policy("none", from(9), shape())];
+        let mut run = Run::new(&GatewayConfig { packets: 256, ..config() }, old);
+        (0..1_000).for_each(|number| run.offer(1, number, 60));
+        let before = run.gateway.report();
+        assert!(before.held > 200);
+        let elsewhere: Vec<_> = (0..20).filter_map(|_| run.gateway.pool().reserve()).collect();
+        let mut conditioning = conditioning();
+        conditioning.allocation = allocation(scheme);
+        conditioning.profile = Profile::new(Rate::from_kbps(8), None, BURST, Bytes(1_514)).unwrap();
+        let action = Action::Shape { conditioning, queue: queue("drop-tail") };
+        // With "new", the flow changes hands while "old" stays.
+        let mut next = vec![policy(name, from(1), action)];
+        if name == "new" {
+            next.push(policy("old", from(9), shape()));
+        }
+        run.gateway.install(run.now, PolicySet::new(next).unwrap());
+        run.offer(1, 1_000, 60);
+        elsewhere.into_iter().for_each(|id| run.gateway.pool().release(id));
+        let (left, after) = run.end();
+        assert!(after.drops.total() <= before.drops.total() + 1, "{name}: {after:?}");
+        assert_in_order(&left);
+    }
+}
+
+#[test]
+fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
+    let rate = [Some(Rate::from_mbps(1)), None];
+    let mut run = Run::new(&GatewayConfig { rate, flows: 2, ..config() }, Vec::new());
+    (0..6).for_each(|number| run.offer(1, number, 1_000));
+    run.offer(2, 0, 1_000);
+    run.until(Time::from_millis(5));
+    run.offer(3, 0, 1_000); // must not take the place of 1, nor 1 then that of 2
+    (6..8).for_each(|number| run.offer(1, number, 1_000));
+    run.until(Time::from_secs(1));
+    let (left, report) = run.end();
+    assert_eq!((left.len(), report.untracked), (10, 1));
+    assert_in_order(&left);
+}
+
+#[test]
+fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
+    let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
+    for second in 0..150 {
+        run.until(Time::from_secs(second));
+        (0..4)
+            .for_each(|_| run.offer_packet(Gateway::LAN, Packet { len: 60, ..Packet::default() }));
+        let flows = run.gateway.flows(run.now, 9);
+        assert_eq!(flows.len(), 1, "second {second}");
+        assert_eq!(flows[0].offered.packets, 4 * (second + 1));
+    }
+}
+
+#[test]
+fn a_gateway_about_to_stop_does_not_squeeze_what_waits_through_the_queue_at_the_link() {
+    let rate = [Some(Rate::from_mbps(1)); 2];
+    let action = Action::Shape { conditioning: conditioning(), queue: queue("drop-tail") };
+    let mut run = Run::new(&GatewayConfig { rate, ..config() }, vec![policy("1", from(1), action)]);
+    (0..400).for_each(|number| run.offer(1, number, 1_000)); // the queue takes 256 KiB of a flow
+    run.gateway.release_all(run.now);
+    run.drain();
+    let (left, report) = run.end();
+    assert_eq!((left.len(), report.drops.total()), (400, 0));
+    assert_in_order(&left);
+}
+
 /// What happens to a gateway in a run.
 #[derive(Clone, Debug)]
 enum Step {

@@ -15,6 +15,14 @@ impl Peak {
         Self(rate.map(|rate| PeakSpacing::new(rate, LATENESS)))
     }
 
+    /// Changes the rate; the last packet keeps the distance it had.
+    pub(super) fn set(&mut self, rate: Option<Rate>) {
+        match (&mut self.0, rate) {
+            (Some(spacing), Some(rate)) => spacing.set_rate(rate),
+            _ => *self = Self::new(rate),
+        }
+    }
+
     /// The earliest time at which a packet may go.
     pub(super) fn ready_at(&self) -> Time {
         self.0.as_ref().map_or(Time::ZERO, PeakSpacing::ready_at)

@@ -36,7 +36,7 @@ impl Policer {
             if self.profile != to.profile {
                 self.profile = to.profile;
                 self.allocation.set_profile(now, &self.profile);
-                self.peak = Peak::new(self.profile.peak());
+                self.peak.set(self.profile.peak());
             }
         }
         same

@@ -6,7 +6,7 @@ use crate::allocation::{Allocation, AllocationSpec, Heads, Turn};
 use crate::packet::{Fifo, Member};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
-use crate::{Bytes, Cx, PacketId, PacketPool, Reason, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
 /// A queue, and an allocation that says whose packet leaves it when.
 pub(super) struct Shaper {
@@ -55,16 +55,12 @@ impl Shaper {
         if same && self.profile != conditioning.profile {
             self.profile = conditioning.profile;
             self.allocation.set_profile(now, &self.profile);
-            self.peak = Peak::new(self.profile.peak());
+            self.peak.set(self.profile.peak());
         }
         same
     }
 
     pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {
-        if cx.pool.is_scarce() && self.queue.backlog().packets > 0 {
-            cx.drop(packet, Reason::NoBuffer);
-            return self.serve(cx, out);
-        }
         let member = cx.pool[&packet].member;
         self.queue.enqueue(cx, packet);
         self.allocation.wait(cx.now, member);

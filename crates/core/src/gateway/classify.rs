@@ -5,6 +5,8 @@
 //! scans all sockets.
 
 use super::Gateway;
+use super::aggregates::Aggregates;
+use super::link::Link;
 use crate::aggregate::Aggregate;
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
@@ -41,8 +43,8 @@ impl Gateway {
         if let Some(flow) = self.flows.find(packet, direction) {
             return Some(flow);
         }
-        let aggregates = &self.aggregates;
-        let keep = |_, flow: &Flow| aggregates.has_waiting(flow);
+        let (aggregates, links) = (&self.aggregates, &self.links);
+        let keep = |id, flow: &Flow| has_waiting(aggregates, links, id, flow);
         let inserted = self.flows.insert(now, packet, direction, keep)?;
         if let Some(evicted) = inserted.evicted {
             self.aggregates.part(now, &evicted);
@@ -99,10 +101,18 @@ impl Gateway {
 
     /// Hands what a flow had waiting to the aggregate it now belongs to.
     fn move_to(&mut self, now: Time, direction: Direction, to: Handle, mut waiting: Fifo) {
+        let mut moved = Fifo::new();
         while let Some(id) = waiting.pop(&self.pool) {
             self.pool[&id].member = to.member;
-            self.condition(now, direction, to.aggregate, id);
+            moved.push(&mut self.pool, id);
         }
+        let Some(aggregate) = self.aggregates.get_mut(to.aggregate) else {
+            return self.send(now, direction, moved);
+        };
+        let mut out = Fifo::new();
+        aggregate.take_over(now, &mut self.pool, moved, &mut out);
+        self.timers.arm(to.aggregate, aggregate.ready_at());
+        self.send(now, direction, out);
     }
 
     fn slot_of(&mut self, now: Time, policy: PolicyIndex, direction: Direction) -> u32 {
@@ -111,17 +121,25 @@ impl Gateway {
 
     /// Forgets flows that have been idle for long: a part of the table each time.
     pub(super) fn sweep(&mut self, now: Time) {
-        let budget = self.flows.len().div_ceil(SWEEPS_PER_ROUND).max(64);
-        let aggregates = &self.aggregates;
+        let budget = self.flows.len().div_ceil(SWEEPS_PER_ROUND).max(FEWEST);
+        let (aggregates, links) = (&self.aggregates, &self.links);
         let mut gone: Vec<Flow> = Vec::new();
-        let keep = |_, flow: &Flow| aggregates.has_waiting(flow);
+        let keep = |id, flow: &Flow| has_waiting(aggregates, links, id, flow);
         self.flows.sweep(now, budget, keep, |_, flow| gone.push(flow));
         gone.iter().for_each(|flow| self.aggregates.part(now, flow));
     }
 }
 
 /// A round over the whole table takes about ten seconds.
-const SWEEPS_PER_ROUND: usize = 100;
+const SWEEPS_PER_ROUND: usize = 10_000;
+
+/// Flows that are looked at each time, however few there are.
+const FEWEST: usize = 4;
+
+/// Whether packets of a flow wait anywhere. Its number, and its memberships, must then stay its own.
+fn has_waiting(aggregates: &Aggregates, links: &[Link; 2], id: FlowId, flow: &Flow) -> bool {
+    aggregates.has_waiting(flow) || links.iter().any(|link| link.has_waiting(id))
+}
 
 fn withdraw_all(
     aggregate: &mut Aggregate,

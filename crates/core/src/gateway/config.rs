@@ -53,17 +53,30 @@ impl Overhead {
             return packet.len;
         }
         // Every frame of a super-packet repeats the headers.
-        let headers = packet.len.saturating_sub(packet.tcp.map_or(packet.len, |tcp| tcp.payload));
-        let total = packet.len + headers * (segments - 1);
+        let headers = headers(packet);
+        let total = headers.saturating_mul(segments - 1).saturating_add(packet.len);
         let (each, longer) = (total / segments, total % segments);
-        self.occupied(each) * (segments - longer) + self.occupied(each + 1) * longer
+        let shorter = self.occupied(each).saturating_mul(segments - longer);
+        self.occupied(each + 1).saturating_mul(longer).saturating_add(shorter)
     }
 
     fn occupied(&self, frame: u32) -> u32 {
         let bytes = frame.saturating_add_signed(self.per_packet).max(self.min);
-        if self.atm { bytes.div_ceil(48) * 53 } else { bytes }
+        if self.atm { bytes.div_ceil(48).saturating_mul(53) } else { bytes }
     }
 }
+
+/// Bytes of the headers of a super-packet, TCP or UDP; none of what is no such thing.
+fn headers(packet: &Packet) -> u32 {
+    match packet.tcp {
+        Some(tcp) => packet.len.saturating_sub(tcp.payload),
+        None if packet.transport_offset > 0 => u32::from(packet.transport_offset) + UDP_HEADER,
+        None => 0,
+    }
+}
+
+/// Source: RFC 768.
+const UDP_HEADER: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -90,5 +103,20 @@ mod tests {
         assert_eq!(Overhead::default().charge(&packet), 3 * 1_514);
         let overhead = Overhead { per_packet: 24, min: 0, atm: false };
         assert_eq!(overhead.charge(&packet), 3 * 1_538);
+    }
+
+    #[test]
+    fn a_super_packet_of_datagrams_is_charged_the_headers_of_each_too() {
+        let packet =
+            Packet { len: 42 + 3 * 1_000, segments: 3, transport_offset: 34, ..Packet::default() };
+        assert_eq!(Overhead::default().charge(&packet), 3 * 1_042);
+    }
+
+    #[test]
+    fn nonsense_is_charged_as_much_as_there_is() {
+        let packet =
+            Packet { len: u32::MAX, segments: u16::MAX, transport_offset: 9, ..Packet::default() };
+        let overhead = Overhead { per_packet: i32::MAX, min: 0, atm: true };
+        assert_eq!(overhead.charge(&packet), u32::MAX);
     }
 }

@@ -9,8 +9,9 @@ use crate::{Cx, Time};
 impl Gateway {
     /// Puts `policies` in force.
     ///
-    /// An aggregate whose policy keeps its name keeps its members, tokens, counters and waiting
-    /// packets; what waits in one that goes is sent on at once. Flows find their new aggregates with
+    /// An aggregate whose policy keeps its name keeps its members, counters and waiting packets, and
+    /// its tokens as well unless they are now shared in another way, or wait in another queue; what
+    /// waits in one that goes is sent on at once. Flows find their new aggregates with
     /// their next packet.
     ///
     /// Source: `aggregates`, section 6, R000-3. Differs: the AIX original scans all sockets and has
@@ -60,16 +61,16 @@ impl Gateway {
 
     /// Lets everything that waits leave now, conforming or not: the gateway is about to stop.
     pub fn release_all(&mut self, now: Time) {
+        for link in &mut self.links {
+            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+            link.open(&mut cx);
+        }
         for slot in self.aggregates.slots() {
             let mut out = Fifo::new();
             let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
             aggregate.flush(now, &mut self.pool, &mut out);
             let direction = aggregate.direction();
             self.send(now, direction, out);
-        }
-        for link in &mut self.links {
-            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
-            link.open(&mut cx);
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::meter::TokenBucket;
-use crate::packet::{Fifo, Member};
+use crate::packet::{Fifo, FlowId, Member};
 use crate::qdisc::{Backlog, Qdisc};
-use crate::{Bytes, Cx, PacketId, Rate, Time};
+use crate::{Bytes, Cx, PacketId, Rate, Reason, Time};
 
 use super::GatewayConfig;
 
@@ -25,14 +25,25 @@ impl Link {
     }
 
     /// Takes in a packet that may leave as far as its policy is concerned.
+    ///
+    /// When buffers are scarce, one that would wait behind others is dropped: the other direction
+    /// needs some.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         if self.bucket.is_none() {
             self.next.push(cx.pool, packet);
             return;
         }
-        let flow = cx.pool[&packet].flow;
-        cx.pool[&packet].member = Member(flow.0.wrapping_add(1));
+        if cx.pool.is_scarce() && self.queue.backlog().packets > 0 {
+            cx.drop(packet, Reason::NoBuffer);
+            return;
+        }
+        cx.pool[&packet].member = line(cx.pool[&packet].flow);
         self.queue.enqueue(cx, packet);
+    }
+
+    /// Whether packets of `flow` wait in the queue; what leaves next does so before anything else.
+    pub(super) fn has_waiting(&self, flow: FlowId) -> bool {
+        self.queue.bytes_of(line(flow)) > Bytes::ZERO
     }
 
     /// A packet that leaves now.
@@ -87,6 +98,11 @@ impl Link {
             self.next.push(cx.pool, packet);
         }
     }
+}
+
+/// What tells a flow from others in the queue: its number, and zero for what is in no flow.
+const fn line(flow: FlowId) -> Member {
+    Member(flow.0.wrapping_add(1))
 }
 
 /// What may leave the link back to back: what it carries while a loop may sensibly be late, and two

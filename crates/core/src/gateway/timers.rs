@@ -54,4 +54,4 @@ impl Timers {
     }
 }
 
-const SWEEP_EVERY: Duration = Duration::from_millis(100);
+const SWEEP_EVERY: Duration = Duration::from_millis(1);

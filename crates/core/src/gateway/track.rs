@@ -4,16 +4,13 @@ use super::Gateway;
 use crate::aggregate::Trigger;
 use crate::allocation::Share;
 use crate::flow::{AckKind, Arrival, Handle};
-use crate::packet::{Direction, Network};
+use crate::packet::Direction;
 use crate::{Bytes, PacketId, Time};
 
 impl Gateway {
     /// Learns from the headers of `id`, and lets the aggregates look that may send because of it.
     pub(super) fn track(&mut self, now: Time, direction: Direction, id: &PacketId) {
         let packet = &mut self.pool[id];
-        if packet.network == Network::Opaque {
-            return;
-        }
         let Some(flow) = self.flows.of_packet(packet, direction) else { return };
         let arrival = flow.on_arrival(now, packet, direction);
         if packet.tcp.is_none() {
