@@ -274,6 +274,23 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
     assert_in_order(&left);
 }
 
+/// Kills: not arming the timer anew after an installation.
+#[test]
+fn what_waits_leaves_by_the_new_rate_at_once() {
+    let of_rate = |rate| {
+        let profile = Profile::new(rate, None, BURST, Bytes(1_514)).unwrap();
+        let conditioning = Conditioning { profile, ..conditioning() };
+        let action = Action::Shape { conditioning, queue: queue("per-flow") };
+        vec![policy("all", Filter::default(), action)]
+    };
+    let mut run = Run::new(&config(), of_rate(Rate::from_kbps(8)));
+    (0..6).for_each(|number| run.offer(1, number, 1_000)); // the fourth would leave after a second
+    run.gateway.install(run.now, PolicySet::new(of_rate(MEAN)).unwrap());
+    run.until(Time::from_secs(5));
+    let times: Vec<_> = run.end().0.iter().map(|it| it.at).collect();
+    assert_eq!(times, [0, 0, 0, 1, 2, 3].map(Time::from_millis));
+}
+
 #[test]
 fn what_waits_moves_with_its_flow_or_is_sent_on_and_keeps_its_order() {
     for (filter, name) in [(from(1), "new"), (from(2), "new"), (from(1), "old")] {
@@ -525,8 +542,8 @@ proptest! {
     /// Whatever happens, nothing is lost without a count, no flow is reordered, and all that waits
     /// leaves in the end.
     ///
-    /// Kills: not moving what waits when a flow changes hands; not re-arming the timer after an
-    /// installation; forgetting what was dropped in an aggregate that went.
+    /// Kills: not moving what waits when a flow changes hands; taking an old handle for one of the
+    /// aggregate that has its slot now; forgetting what was dropped in an aggregate that went.
     #[test]
     fn every_packet_leaves_in_order_or_is_counted(
         steps in steps(),

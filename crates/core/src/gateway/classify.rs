@@ -99,7 +99,8 @@ impl Gateway {
         handle
     }
 
-    /// Hands what a flow had waiting to the aggregate it now belongs to.
+    /// Hands what a flow had waiting to the aggregate it now belongs to, whose timer the packet
+    /// behind it arms.
     fn move_to(&mut self, now: Time, direction: Direction, to: Handle, mut waiting: Fifo) {
         let mut moved = Fifo::new();
         while let Some(id) = waiting.pop(&self.pool) {
@@ -111,7 +112,6 @@ impl Gateway {
         };
         let mut out = Fifo::new();
         aggregate.take_over(now, &mut self.pool, moved, &mut out);
-        self.timers.arm(to.aggregate, aggregate.ready_at());
         self.send(now, direction, out);
     }
 

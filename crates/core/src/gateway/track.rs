@@ -3,7 +3,7 @@
 use super::Gateway;
 use crate::aggregate::Trigger;
 use crate::allocation::Share;
-use crate::flow::{AckKind, Arrival, Handle};
+use crate::flow::{AckKind, Arrival, Handle, Rtt};
 use crate::packet::Direction;
 use crate::{Bytes, PacketId, Time};
 
@@ -12,19 +12,27 @@ impl Gateway {
     pub(super) fn track(&mut self, now: Time, direction: Direction, id: &PacketId) {
         let packet = &mut self.pool[id];
         let Some(flow) = self.flows.of_packet(packet, direction) else { return };
+        let before = flow.rtt();
         let arrival = flow.on_arrival(now, packet, direction);
         if packet.tcp.is_none() {
             return;
         }
-        let rtt = flow.rtt().end_to_end();
+        let after = flow.rtt();
         let handles = Direction::BOTH.map(|way| flow.handle(way));
+        if before != after {
+            self.learned(now, handles, after);
+        }
+        self.trigger_by(now, direction, handles, arrival);
+    }
+
+    /// Tells the aggregates of a flow its round-trip time.
+    fn learned(&mut self, now: Time, handles: [Handle; 2], rtt: Rtt) {
         for handle in handles {
             if let Some(aggregate) = self.aggregates.meant(handle) {
                 let weight = aggregate.share(handle.member).weight;
-                aggregate.update(now, handle.member, Share { weight, rtt });
+                aggregate.update(now, handle.member, Share { weight, rtt: rtt.end_to_end() });
             }
         }
-        self.trigger_by(now, direction, handles, arrival);
     }
 
     fn trigger_by(
