@@ -169,8 +169,7 @@ impl Emulator {
 
     fn set_timer(&mut self, number: u32) {
         match self.lanes[slot(number)].link.ready_at() {
-            Some(at) if self.wheel.deadline(number) != Some(at) => self.wheel.set(number, at),
-            Some(_) => {}
+            Some(at) => self.wheel.set(number, at),
             None => {
                 self.wheel.cancel(number);
             }
@@ -214,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::link::Loss;
+    use crate::link::{Jitter, Loss};
     use crate::packet::{Endpoint, FlowKey, Packet};
     use crate::{Chance, Rate};
 
@@ -311,6 +310,18 @@ mod tests {
             (report.offered, report.delivered),
             (Count { packets: 20, bytes: 20_000 }, report.offered)
         );
+    }
+
+    /// Kills: setting the timer only when none is set.
+    #[test]
+    fn a_packet_that_overtakes_others_leaves_when_it_arrives_and_not_with_them() {
+        let mut way = route(&[], &[1], 20);
+        way.link.jitter = Jitter::Uniform(Duration::from_millis(10));
+        way.link.reorder = true;
+        let mut network = network(2, vec![way]);
+        (0..20).for_each(|_| send(&mut network, Time::ZERO, 0, 1));
+        let left = run(&mut network, Time::ZERO);
+        assert!(left.windows(2).all(|pair| pair[0].0 < pair[1].0), "{left:?}");
     }
 
     proptest! {
