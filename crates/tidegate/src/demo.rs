@@ -46,16 +46,18 @@ fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut interrupt, mut terminate) = {
+    let (mut interrupt, mut terminate, mut hang_up) = {
         use tokio::signal::unix::{SignalKind, signal};
         let _inside = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()];
+        (signal(interrupt)?, signal(terminate)?, signal(SignalKind::hangup())?)
     };
     thread::spawn(move || {
         runtime.block_on(async {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                _ = hang_up.recv() => {}
             }
         });
         told.store(true, Ordering::Relaxed);

@@ -29,15 +29,19 @@ use crate::topology::{PolicyFile, Topology};
 /// A lab that is up.
 #[derive(Debug)]
 pub struct Lab {
+    place: Place,
     folder: PathBuf,
     state: State,
+    /// Whether what runs in it ends with the thread that started it.
+    owned: bool,
 }
 
 impl Lab {
     /// Builds `topology`, whose file has the text `text` and lies in `home`, as a lab called `name`.
     ///
-    /// What labs of dead owners left behind is removed first. If `owned`, the lab is this process's
-    /// and ends with it; else it stays until [`down`](Self::down).
+    /// What labs of dead owners left behind is removed first. If `owned`, the lab is this process's:
+    /// whatever runs in it ends with the thread that started it, even if that is killed. Else it
+    /// stays until [`down`](Self::down).
     ///
     /// # Errors
     ///
@@ -53,8 +57,8 @@ impl Lab {
         Self::sweep(place)?;
         let state = State::new(name, topology);
         let folder = place.folder(name, |folder| state.write(folder))?;
-        let mut lab = Self { folder, state };
-        match lab.build(topology, text, home, owned) {
+        let mut lab = Self { place: place.clone(), folder, state, owned };
+        match lab.build(topology, text, home) {
             Ok(()) => Ok(lab),
             Err(error) => {
                 lab.down()?;
@@ -98,6 +102,9 @@ impl Lab {
             return Err(Failure { help, ..Failure::input(Code::NoLab, message) });
         };
         let mut command = Command::new("ip");
+        if self.owned {
+            command = process::bound(&command);
+        }
         command.args(["netns", "exec", &namespace]).arg(program.as_ref());
         Ok(command)
     }
@@ -134,13 +141,19 @@ impl Lab {
         self.folder.join(format!("{gateway}.sock"))
     }
 
-    /// Ends its processes and removes its namespaces; fine if some are gone already.
+    /// Ends whatever runs in it and removes its namespaces; fine if some are gone already.
     ///
     /// # Errors
     ///
     /// If something of it cannot be removed.
     pub fn down(self) -> anyhow::Result<()> {
-        process::end(&self.state.processes);
+        let _alone = self.place.lock()?;
+        if self.folder.exists() { self.remove() } else { Ok(()) }
+    }
+
+    fn remove(&self) -> anyhow::Result<()> {
+        let processes = &self.state.processes;
+        process::end(&[processes.as_slice(), &process::inside(&self.state.namespaces)].concat());
         build::remove(&self.state.namespaces)?;
         fs::remove_dir_all(&self.folder)?;
         Ok(())
@@ -148,9 +161,10 @@ impl Lab {
 
     /// Removes what the labs of dead owners left behind.
     fn sweep(place: &Place) -> anyhow::Result<()> {
+        let _alone = place.lock()?;
         for lab in Self::all(place)? {
             if !lab.state.owner.is_alive() {
-                lab.down()?;
+                lab.remove()?;
             }
         }
         Ok(())
@@ -161,7 +175,7 @@ impl Lab {
         for folder in place.folders()? {
             // One that is being taken down may be gone by now.
             if let Ok(state) = State::read(&folder) {
-                labs.push(Self { folder, state });
+                labs.push(Self { place: place.clone(), folder, state, owned: false });
             }
         }
         Ok(labs)
@@ -171,18 +185,12 @@ impl Lab {
         self.state.write(&self.folder)
     }
 
-    fn build(
-        &mut self,
-        topology: &Topology,
-        text: &str,
-        home: &Path,
-        owned: bool,
-    ) -> anyhow::Result<()> {
+    fn build(&mut self, topology: &Topology, text: &str, home: &Path) -> anyhow::Result<()> {
         let policies = self.policies(topology, home)?;
         let file = self.folder.join("topology.toml");
         fs::write(&file, text)?;
         build::network(topology, &self.state, &policies)?;
-        self.start_emulator(topology, &file, owned)?;
+        self.start_emulator(topology, &file)?;
         for (gateway, policy) in topology.gateways.iter().zip(policies) {
             self.start_gateway(&gateway.name, &policy.file)?;
         }
@@ -205,18 +213,13 @@ impl Lab {
         topology.gateways.iter().map(read).collect()
     }
 
-    fn start_emulator(
-        &mut self,
-        topology: &Topology,
-        file: &Path,
-        owned: bool,
-    ) -> anyhow::Result<()> {
+    fn start_emulator(&mut self, topology: &Topology, file: &Path) -> anyhow::Result<()> {
         let mut command = self.command(state::NETWORK, process::this_program()?)?;
         command.args(["lab", "emulate"]).arg(file).arg(self.folder.join(EMULATOR_SOCKET));
         let ports = topology.ports().len();
         command.args((0..ports).map(build::port));
         let emulator = process::start(&mut command, &self.log("emulator"))?;
-        if !owned {
+        if !self.owned {
             self.state.owner = emulator;
         }
         self.state.holder = rootless::is_inside().then_some(emulator);

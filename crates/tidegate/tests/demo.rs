@@ -6,7 +6,9 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -85,24 +87,87 @@ fn without_root_it_runs_in_a_user_namespace() {
     check(&serde_json::from_slice(&output.stdout).unwrap());
 }
 
-#[test]
-fn interrupted_it_cleans_up() {
-    if !is_root() {
-        return;
+/// A demonstration that does not outlive its test.
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended by now if the test went well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A demonstration in the middle of a phase: when it has something to show.
+fn in_the_middle() -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    let mut child = start(command.args(["demo", "--seconds", "60"]));
-    let pid = child.id();
-    // It is in the middle of a phase when it has something to show.
+    let mut child = Running(start(command.args(["demo", "--seconds", "60"])));
     let (mut said, mut piece) = (String::new(), [0; 256]);
-    let stderr = child.stderr.as_mut().unwrap();
-    while !said.contains("of 60 s") {
+    let stderr = child.0.stderr.as_mut().unwrap();
+    while !said.contains("Jain") {
         let read = stderr.read(&mut piece).unwrap();
         assert!(read > 0, "{said}");
         said += &String::from_utf8_lossy(&piece[..read]);
     }
-    assert!(namespaces(pid) > 0);
-    assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
-    assert!(!child.wait().unwrap().success());
+    assert!(namespaces(child.0.id()) > 0);
+    child
+}
+
+#[test]
+fn told_to_stop_it_cleans_up_and_leaves_another_one_alone() {
+    if !is_root() {
+        return;
+    }
+    let (mut first, mut second) = (in_the_middle(), in_the_middle());
+    for (name, child) in [("-INT", &mut first), ("-TERM", &mut second)] {
+        assert!(child.0.try_wait().unwrap().is_none());
+        child.signal(name);
+        assert_eq!(child.0.wait().unwrap().code(), Some(1));
+        assert_eq!(namespaces(child.0.id()), 0);
+    }
+}
+
+/// The processes of the demonstration that had the number `of`.
+fn processes(of: u32) -> Vec<String> {
+    let hosts = ["client", "server-1", "server-4", "the-network-between-all-the-hosts"];
+    let inside = |host: &str| {
+        let name = format!("tidegate-demo-{of}-{host}");
+        let pids = Command::new("ip").args(["netns", "pids", &name]).output().unwrap();
+        String::from_utf8(pids.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    hosts.into_iter().flat_map(inside).collect()
+}
+
+/// Kills: processes of the lab that are not bound to the demonstration.
+#[test]
+fn killed_it_leaves_no_process_behind_and_the_next_lab_removes_the_rest() {
+    if !is_root() {
+        return;
+    }
+    let mut child = in_the_middle();
+    let pid = child.0.id();
+    let left = processes(pid);
+    assert!(left.len() >= 4, "{left:?}");
+    child.signal("-KILL");
+    child.0.wait().unwrap();
+    let runs = |pid: &String| Path::new("/proc").join(pid).join("exe").exists();
+    for _ in 0..100 {
+        #[expect(clippy::disallowed_methods, reason = "processes live in real time")]
+        std::thread::sleep(Duration::from_millis(100));
+        if !left.iter().any(runs) {
+            break;
+        }
+    }
+    assert!(!left.iter().any(runs), "{left:?}");
+    let mut next = in_the_middle();
     assert_eq!(namespaces(pid), 0);
+    next.signal("-TERM");
+    next.0.wait().unwrap();
 }

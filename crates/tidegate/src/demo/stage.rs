@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,7 +111,8 @@ fn perform(
 /// A traffic generator on `host`.
 fn actor(lab: &Lab, host: &str) -> anyhow::Result<Command> {
     let mut command = lab.command(host, std::env::current_exe()?)?;
-    command.arg("traffic").stdin(Stdio::null());
+    // A key pressed to stop the demonstration is for the demonstration alone.
+    command.arg("traffic").stdin(Stdio::null()).process_group(0);
     Ok(command)
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -193,6 +194,8 @@ fn ip(args: &[&str], commands: &str) -> anyhow::Result<()> {
 }
 
 fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
+    // In a group of its own: a key pressed to stop us must not stop it half-way.
+    command.process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| process::missing(command, &error))?;
     if let Some(mut stdin) = child.stdin.take() {

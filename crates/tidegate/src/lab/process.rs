@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -68,6 +69,28 @@ impl Process {
 /// This program, to be started once more.
 pub(crate) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
+}
+
+/// `command`, to be told to end when the thread that starts it has ended, however that comes about.
+pub(super) fn bound(command: &Command) -> Command {
+    let mut bound = Command::new("setpriv");
+    bound.args(["--pdeathsig", "TERM", "--"]);
+    bound.arg(command.get_program()).args(command.get_args());
+    bound
+}
+
+/// The processes in the network namespaces called `namespaces`.
+pub(super) fn inside(namespaces: &[String]) -> Vec<Process> {
+    let identity = |path: String| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let ours = namespaces.iter().filter_map(|name| identity(format!("/run/netns/{name}")));
+    let ours: Vec<_> = ours.collect();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            identity(format!("/proc/{pid}/ns/net")).is_some_and(|it| ours.contains(&it))
+        })
+        .filter_map(Process::find)
+        .collect()
 }
 
 /// Starts `command` so that it lives on without us, its words going to `log`.

@@ -1,8 +1,8 @@
 //! Where labs are written down, and how one is built without root.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,6 +41,13 @@ impl Place {
             return Err(Failure::new(Code::LabFailed, message).into());
         }
         Ok(Self(path))
+    }
+
+    /// Keeps everybody else from taking labs down while what it gives is held.
+    pub(super) fn lock(&self) -> io::Result<File> {
+        let file = File::create(self.0.join("lock"))?;
+        file.lock()?;
+        Ok(file)
     }
 
     /// Makes the folder of the lab called `name`, with what `fill` writes there: whoever looks finds
