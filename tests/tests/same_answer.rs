@@ -1,5 +1,6 @@
 //! The same frames, the same answer: whoever drives the gateway, on whatever clock.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::time::Duration;
@@ -10,10 +11,16 @@ use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Bytes, Drops, Machine, Packet, PortId, Rate, Time};
+use tidegate_core::{Bytes, Drops, Machine, Packet, PortId, Rate, Reason, Time};
 use tidegate_dataplane::Options;
 use tidegate_dataplane::testing::{Command, Script, play_with};
-use tidegate_e2e::recording::{MIXED, Recording};
+use tidegate_e2e::recording::{Arrival, MIXED, Recording};
+use tidegate_e2e::{Recorder, Testbed, on_each_backend, send, until};
+use tidegate_wire::{Checksum, rewrite};
+
+on_each_backend! {
+    recorded_frames_cross_a_real_gateway_as_the_core_says
+}
 
 /// The end of a run; by then all that waits has left.
 const END: Time = Time::from_secs(50);
@@ -143,6 +150,119 @@ fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     Answer::new(departures, played.machine.report().drops)
 }
 
+/// Policies for TCP and UDP, which no host of the test bed sends by itself, by their action in a
+/// policy file and for the core. They hold to next to nothing for as long as the test lasts, so that
+/// which packets conform is no matter of time.
+fn timeless() -> Vec<(&'static str, Action)> {
+    let police = |exceed| Action::Police { conditioning: stopped(), exceed };
+    let queue = r#"{ "kind": "per-flow", "limit": "40 kB", "flow_limit": "10 kB" }"#;
+    vec![
+        (r#"action = "police-drop""#, police(Exceed::Drop)),
+        (
+            "action = \"police-mark\"\nmark = { in = \"AF11\", out = \"AF13\" }",
+            police(Exceed::Mark { in_profile: Some(10), out_of_profile: 14 }),
+        ),
+        (
+            "action = \"shape\"\nallocation = \"drr\"\n\
+             queue = { kind = \"per-flow\", limit = \"40 kB\", flow_limit = \"10 kB\" }",
+            Action::Shape { conditioning: stopped(), queue: spec(queue) },
+        ),
+    ]
+}
+
+fn stopped() -> Conditioning {
+    let profile = Profile::new(Rate::from_bps(1), None, Bytes(30_000), Bytes(1_514));
+    let profile = profile.unwrap_or_else(|error| panic!("{error}"));
+    Conditioning { profile, ..conditioning("drr") }
+}
+
+/// The frames that leave each port, in order, and how many are dropped.
+#[derive(Debug, Default, PartialEq)]
+struct Crossed {
+    left: [Vec<Vec<u8>>; 2],
+    drops: u64,
+}
+
+/// What becomes of the frames, according to the core, when all arrive at once, those of one port
+/// after those of the other, and the gateway is then stopped.
+fn crossed(action: &Action, arrivals: &[Arrival]) -> Crossed {
+    let both = Filter { protocol: [6, 17].map(|it| Range { first: it, last: it }).into(), ..tcp() };
+    let policies = vec![policy("both", both, action.clone())];
+    let mut gateway = Gateway::new(&config(), set(policies), Time::ZERO);
+    let mut frames = BTreeMap::new();
+    let mut crossed = Crossed::default();
+    let mut drain = |gateway: &mut Gateway, frames: &mut BTreeMap<usize, Vec<u8>>| {
+        for (port, left) in (0..).map(PortId).zip(&mut crossed.left) {
+            while let Some(id) = gateway.poll_transmit(Time::ZERO, port) {
+                let mut bytes = frames.remove(&id.index()).expect("a frame for every packet");
+                rewrite(&mut bytes, &gateway.pool()[&id], Checksum::Finished);
+                left.push(bytes);
+                gateway.pool().release(id);
+            }
+        }
+    };
+    for Arrival { port, bytes, .. } in arrivals {
+        let id = gateway.pool().insert(describe(bytes)).expect("room for every packet");
+        frames.insert(id.index(), bytes.clone());
+        gateway.handle_packet(Time::ZERO, *port, id);
+        drain(&mut gateway, &mut frames);
+    }
+    gateway.release_all(Time::ZERO);
+    drain(&mut gateway, &mut frames);
+    crossed.drops = gateway.report().drops.total();
+    crossed
+}
+
+/// The same bytes, the same drops, the same order within every flow; only when is not compared.
+fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend: &str) {
+    let mut arrivals = recorded().0;
+    arrivals.sort_by_key(|arrival| arrival.port);
+    for (text, action) in timeless() {
+        let expected = crossed(&action, &arrivals);
+        assert_eq!(expected.drops > 50, !text.contains("police-mark"), "{text}");
+        let policies = format!(
+            "[[policy]]\nname = \"both\"\nmatch = {{ protocol = [\"tcp\", \"udp\"] }}\n\
+             profile = {{ mean = \"1 bit/s\", burst = \"30 kB\" }}\n{text}\n"
+        );
+        let mut gateway = bed.gateway(backend, &policies);
+        let recorders = [&bed.lan, &bed.wan].map(Recorder::start);
+        for (host, way, port) in [(&bed.lan, 0, Gateway::LAN), (&bed.wan, 1, Gateway::WAN)] {
+            let frames: Vec<_> = arrivals.iter().filter(|it| it.port == port).collect();
+            send(host, &frames.iter().map(|it| it.bytes.clone()).collect::<Vec<_>>());
+            let sent = u64::try_from(frames.len()).expect("few frames");
+            until("the frames to arrive", LIMIT, || {
+                let received = &gateway.status()[["up", "down"][way]]["received"]["packets"];
+                received.as_u64().filter(|received| *received >= sent)
+            });
+        }
+        let status = gateway.status();
+        // A port that is opened drops what it finds in its ring, which is none of ours.
+        let drops = status["drops"].as_object().into_iter().flatten();
+        let drops = drops.filter(|(reason, _)| *reason != Reason::Stale.name());
+        let drops: u64 = drops.filter_map(|(_, count)| count.as_u64()).sum();
+        gateway.stop();
+        assert_eq!(drops, expected.drops, "{text}: {status}");
+        for (recorder, expected) in recorders.iter().zip(&expected.left) {
+            let sent = |frame: &[u8]| arrivals.iter().any(|it| it.bytes == frame);
+            let ours = |frame: &[u8]| sent(frame) || expected.iter().any(|it| it == frame);
+            let arrived = recorder.frames(expected.len(), LIMIT, ours);
+            assert!(of_flows(&arrived) == of_flows(expected), "{text}: {}", gateway.said());
+        }
+    }
+}
+
+/// Longest time for frames to cross.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The frames of each flow, in order.
+fn of_flows(frames: &[Vec<u8>]) -> BTreeMap<String, Vec<&[u8]>> {
+    let mut flows: BTreeMap<_, Vec<&[u8]>> = BTreeMap::new();
+    for frame in frames {
+        flows.entry(format!("{:?}", describe(frame).key)).or_default().push(frame);
+    }
+    flows
+}
+
 /// What was done to packets, as far as departures tell.
 fn happened(answer: &Answer, arrivals: &[(Time, PortId, Packet)]) -> Expect {
     let arrived: Vec<Time> = arrivals.iter().map(|(at, ..)| *at).collect();
@@ -162,13 +282,14 @@ fn recorded() -> Recording {
 }
 
 fn described(recording: &Recording) -> Vec<(Time, PortId, Packet)> {
-    let describe = |bytes: &[u8]| {
-        let mut packet = Packet::default();
-        let len = u32::try_from(bytes.len()).expect("a frame");
-        tidegate_wire::describe(bytes, len, &mut packet);
-        packet
-    };
     recording.0.iter().map(|it| (it.at, it.port, describe(&it.bytes))).collect()
+}
+
+fn describe(bytes: &[u8]) -> Packet {
+    let mut packet = Packet::default();
+    let len = u32::try_from(bytes.len()).expect("a frame");
+    tidegate_wire::describe(bytes, len, &mut packet);
+    packet
 }
 
 impl Case {
