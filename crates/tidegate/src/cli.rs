@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::code::Code;
 use crate::commands::{self, Context};
 use crate::output::{Exit, Failure, Output};
 
@@ -14,11 +15,17 @@ use crate::output::{Exit, Failure, Output};
 #[command(version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Cli {
     /// Print JSON with a schema version instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     json: bool,
 
     /// Control socket of the running gateway
-    #[arg(long, global = true, value_name = "PATH", default_value = "/run/tidegate.sock")]
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        value_name = "PATH",
+        default_value = "/run/tidegate.sock"
+    )]
     socket: PathBuf,
 
     #[command(subcommand)]
@@ -52,7 +59,7 @@ enum Command {
     /// Show in a minute what Tidegate does, on real TCP connections
     Demo(commands::demo::Args),
     /// Print the JSON Schema of policy files
-    Schema,
+    Schema(commands::schema::Args),
     /// Make traffic for the lab
     #[command(hide = true)]
     Traffic(commands::traffic::Args),
@@ -77,7 +84,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(&args, &context),
         Command::Lab(args) => commands::lab::run(&args, &context),
         Command::Demo(args) => commands::demo::run(&args, &context),
-        Command::Schema => commands::schema::run(&context),
+        Command::Schema(args) => commands::schema::run(&args, &context),
         Command::Traffic(args) => commands::traffic::run(&args, &context),
         Command::Completions(args) => {
             commands::completions::run(&args, &mut Cli::command(), &context)
@@ -94,15 +101,14 @@ fn report(error: &anyhow::Error, context: &Context) -> Exit {
         return Exit::Done;
     }
     let failure = error.downcast_ref::<Failure>();
-    match failure {
-        Some(failure) => eprintln!("{failure}"),
-        None => eprintln!("error: {error:#}"),
-    }
-    if let (true, Some(failure)) = (context.output.is_json(), failure) {
+    let other = || Failure::new(Code::System, format!("{error:#}"));
+    let failure = failure.cloned().unwrap_or_else(other);
+    eprintln!("{failure}");
+    if context.output.is_json() {
         // Whoever reads JSON finds the error there; stderr has said it already.
         let _ = context.output.json(&serde_json::json!({ "error": failure }));
     }
-    failure.map_or(Exit::Failed, |failure| failure.exit)
+    failure.exit
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ catalogue! {
         "add a [[route]] between them";
 
     // The host.
-    NoSuchFile = "TG0101", "the file cannot be read",
+    NoSuchFile = "TG0101", "the file cannot be read or written",
         "check the path and its permissions; policy files are UTF-8";
     NoInterface = "TG0102", "there is no such interface",
         "name an interface of this host; `ip link` lists them";
@@ -147,6 +147,10 @@ catalogue! {
         "see `tidegate doctor` for what this host can do";
     NoTool = "TG0304", "a program is missing",
         "install it: `apt-get install iproute2 util-linux`";
+
+    // Everything else.
+    System = "TG0901", "the system refused something",
+        "the message says what; see `tidegate doctor` for what this host can do";
 }
 
 impl Code {

@@ -254,10 +254,11 @@ impl Daemon {
 impl Refusal {
     /// What is wrong, in words.
     pub(crate) fn text(&self) -> String {
-        match self {
-            Self::Findings(found) => found.render(false),
-            Self::Failure(failure) => failure.to_string(),
-        }
+        let failure = match self {
+            Self::Findings(found) => &found.failure(),
+            Self::Failure(failure) => failure,
+        };
+        format!("{} [{}]; {}", failure.message, failure.code.name(), failure.help)
     }
 }
 

@@ -78,6 +78,25 @@ impl Host {
         let lan = others.next()?;
         others.next().is_none().then_some((lan, wan))
     }
+
+    /// The names of the ports, LAN first: those given, and the others guessed.
+    #[must_use]
+    pub fn ports(&self, lan: Option<&str>, wan: Option<&str>) -> Option<[String; 2]> {
+        let names = match (lan, wan) {
+            (Some(lan), Some(wan)) => [lan, wan],
+            _ => {
+                let guessed = self.guess_ports()?;
+                let (l, w) = (guessed.0.name.as_str(), guessed.1.name.as_str());
+                // Where one is given that was guessed to be the other, it was the wrong way round.
+                match (lan, wan) {
+                    (Some(lan), _) => [lan, if lan == w { l } else { w }],
+                    (_, Some(wan)) => [if wan == l { w } else { l }, wan],
+                    _ => [l, w],
+                }
+            }
+        };
+        Some(names.map(str::to_owned))
+    }
 }
 
 /// The interface of the route to 0.0.0.0/0 in `route`.
@@ -102,6 +121,17 @@ mod tests {
         let host = Host::from_proc(DEV, ROUTE, Path::new("/nonexistent"));
         let (lan, wan) = host.guess_ports().unwrap();
         assert_eq!((lan.name.as_str(), wan.name.as_str()), ("eth1", "eth0"));
+    }
+
+    /// Kills the mutant that keeps a guess which is the other port that was given.
+    #[test]
+    fn a_port_that_is_given_moves_the_guess_of_the_other() {
+        let host = Host::from_proc(DEV, ROUTE, Path::new("/nonexistent"));
+        let ports = |lan, wan| host.ports(lan, wan).unwrap().join(" ");
+        assert_eq!(ports(None, None), "eth1 eth0");
+        assert_eq!(ports(Some("eth0"), None), "eth0 eth1");
+        assert_eq!(ports(None, Some("eth1")), "eth0 eth1");
+        assert_eq!(ports(Some("eth1"), Some("eth9")), "eth1 eth9");
     }
 
     #[test]

@@ -67,14 +67,18 @@ impl Lab {
         }
     }
 
-    /// The lab called `name`; without a name, the only one there is.
+    /// The lab called `name`; without a name, the only one that is nobody's own.
     ///
     /// # Errors
     ///
     /// If there is none, or the choice is not clear.
     pub fn find(place: &Place, name: Option<&str>) -> anyhow::Result<Self> {
         let mut labs = Self::all(place)?;
-        labs.retain(|lab| name.is_none_or(|name| name == lab.state.name));
+        // What ends with the process that built it, as in a demonstration, is meant by name only.
+        labs.retain(|lab| match name {
+            Some(name) => name == lab.state.name,
+            None => lab.state.stands_alone(),
+        });
         let names: Vec<_> = labs.iter().map(|lab| lab.state.name.clone()).collect();
         match (labs.pop(), names.as_slice()) {
             (Some(lab), [_]) => Ok(lab),
@@ -90,7 +94,13 @@ impl Lab {
         }
     }
 
-    /// A command on one of its hosts, or on its network (`"net"`).
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// A command on one of its hosts or gateways, or on the network itself.
     ///
     /// # Errors
     ///
@@ -152,9 +162,13 @@ impl Lab {
     }
 
     fn remove(&self) -> anyhow::Result<()> {
-        let processes = &self.state.processes;
-        process::end(&[processes.as_slice(), &process::inside(&self.state.namespaces)].concat());
-        build::remove(&self.state.namespaces)?;
+        // Without root they go with the last process of the lab; those of the same name here are
+        // somebody else's.
+        let is_ours = self.state.holder.is_none() || rootless::is_inside();
+        let namespaces = if is_ours { self.state.namespaces.as_slice() } else { &[] };
+        let processes = self.state.processes.as_slice();
+        process::end(&[processes, &process::inside(namespaces)].concat());
+        build::remove(namespaces)?;
         fs::remove_dir_all(&self.folder)?;
         Ok(())
     }

@@ -226,6 +226,53 @@ fn the_schema_is_json_and_completions_know_the_commands() {
     }
 }
 
+/// What `--help` of `command` names in the list headed `title`.
+fn listed(command: &[&str], title: &str) -> Vec<String> {
+    let help = stdout(&tidegate(&[command, &["--help"]].concat()));
+    let list = help.split_once(&format!("\n{title}:\n")).map_or("", |it| it.1);
+    let list = list.split_once("\n\n").map_or(list, |it| it.0);
+    let names = list.lines().filter_map(|line| match title {
+        "Commands" => line.strip_prefix("  ")?.split_whitespace().next(),
+        _ => line.trim_start().split([' ', ',']).find(|it| it.starts_with("--")),
+    });
+    let usual = ["help", "--help", "--version"];
+    names.filter(|it| !usual.contains(it)).map(str::to_owned).collect()
+}
+
+/// Kills: a command or an option that the manual forgets.
+#[test]
+fn the_manual_lists_every_command_and_option() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/commands.md");
+    let manual = fs::read_to_string(path).unwrap();
+    let commands = listed(&[], "Commands");
+    assert!(commands.len() > 10, "{commands:?}");
+    let labs = listed(&["lab"], "Commands");
+    let labs = labs.iter().map(|it| vec!["lab", it]);
+    for command in commands.iter().map(|it| vec![it.as_str()]).chain(labs) {
+        let name = command.join(" ");
+        let heading = format!("`tidegate {name}");
+        let rows: Vec<_> = manual.lines().filter(|it| it.contains(&heading)).collect();
+        assert!(!rows.is_empty(), "{name} is not in the manual");
+        for option in listed(&command, "Options") {
+            assert!(rows.iter().any(|it| it.contains(&option)), "{name} {option}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_error_code_is_not_taken_for_a_file() {
+    let output = tidegate(&["explain", "--json", "TG9999"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(json(&output)["error"]["message"], "there is no error TG9999");
+}
+
+#[test]
+fn a_lab_that_was_named_must_be_there_to_be_taken_down() {
+    let output = tidegate(&["lab", "down", "--lab", "no-such-lab", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json(&output)["error"]["code"], "TG0301");
+}
+
 #[test]
 fn a_wrong_command_line_ends_with_2() {
     assert_eq!(tidegate(&["chekc"]).status.code(), Some(2));

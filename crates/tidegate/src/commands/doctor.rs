@@ -1,5 +1,6 @@
 //! `tidegate doctor`: what of this host keeps a gateway from working well, and what to do.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     };
     let mut findings = privileges(&status_field("CapEff"));
     findings.extend(kernel(&read("/proc/sys/kernel/osrelease")));
+    findings.push(lab_tools(&std::env::var_os("PATH").unwrap_or_default()));
     match &ports {
         Some(names) => findings.extend(look_at(names)),
         None => findings.push(lacking(
@@ -82,12 +84,7 @@ fn ports(args: &Args, context: &Context) -> anyhow::Result<Result<Option<[String
         let loaded = check::load(file, None, context)?;
         return Ok(loaded.map(|(_, config)| Some([config.lan, config.wan])));
     }
-    if let (Some(lan), Some(wan)) = (&args.lan, &args.wan) {
-        return Ok(Ok(Some([lan.clone(), wan.clone()])));
-    }
-    let host = Host::look();
-    let guess = host.guess_ports().map(|(lan, wan)| [lan.name.clone(), wan.name.clone()]);
-    Ok(Ok(guess))
+    Ok(Ok(Host::look().ports(args.lan.as_deref(), args.wan.as_deref())))
 }
 
 fn good(what: &str, seen: impl Into<String>) -> Finding {
@@ -140,6 +137,18 @@ fn kernel(release: &str) -> Vec<Finding> {
     } else {
         lacking("kernel", shown, "Linux 5.18 or later is needed for AF_XDP; AF_PACKET works")
     }]
+}
+
+/// Whether the programs a lab is built with are in one of the folders of `path`.
+fn lab_tools(path: &OsStr) -> Finding {
+    let is_there = |name: &&str| std::env::split_paths(path).any(|it| it.join(name).is_file());
+    let tools = ["ip", "unshare", "nsenter", "mount"];
+    let missing: Vec<_> = tools.into_iter().filter(|name| !is_there(name)).collect();
+    if missing.is_empty() {
+        return good("lab", "its programs are there");
+    }
+    let seen = format!("missing for `lab` and `demo`: {}", missing.join(", "));
+    lacking("lab", seen, "apt-get install iproute2 util-linux mount")
 }
 
 fn look_at(names: &[String; 2]) -> Vec<Finding> {
@@ -234,6 +243,13 @@ mod tests {
         assert_eq!(findings[0].health, Health::Bad);
         assert!(findings.iter().all(|it| it.remedy.is_some()));
         assert!(privileges("000001ffffffffff").iter().all(|it| it.health == Health::Good));
+    }
+
+    #[test]
+    fn programs_a_lab_needs_are_missed_by_name() {
+        let nowhere = lab_tools(OsStr::new("/nonexistent"));
+        assert_eq!(nowhere.health, Health::Lacking);
+        assert!(nowhere.seen.ends_with(": ip, unshare, nsenter, mount"), "{}", nowhere.seen);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::api::{Candidate, Explanation, Question};
 use crate::client;
 use crate::code::Code;
 use crate::daemon;
-use crate::output::Exit;
+use crate::output::{Exit, Failure};
 
 /// What `explain` is told.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if let Some(code) = args.subject.as_deref().and_then(Code::named) {
         return error(code, context);
     }
+    if let Some(name) = args.subject.as_deref().filter(|it| is_code(it)) {
+        let message = format!("there is no error {name}");
+        let help = format!("they go from {} to {}", Code::ALL[0].name(), Code::System.name());
+        return Err(Failure { help, ..Failure::input(Code::UnknownName, message) }.into());
+    }
     let explanation: Explanation = match &args.subject {
         Some(file) => match check::load(file.as_ref(), None, context)? {
             Ok((_, config)) => daemon::explain(&config, &args.question)?,
@@ -38,6 +43,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         context.output.text(show(&explanation).trim_end())?;
     }
     Ok(Exit::Done)
+}
+
+/// Whether `name` looks like an error code.
+fn is_code(name: &str) -> bool {
+    let number = name.get(..2).filter(|it| it.eq_ignore_ascii_case("TG")).map(|_| &name[2..]);
+    number.is_some_and(|it| !it.is_empty() && it.chars().all(|c| c.is_ascii_digit()))
 }
 
 fn error(code: Code, context: &Context) -> anyhow::Result<Exit> {

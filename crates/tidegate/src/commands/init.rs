@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         // Said before anybody answers questions in vain.
         return Err(exists(&args.file).into());
     }
-    let (lan, wan) = ports(args, &Host::look())?;
+    let [lan, wan] = ports(args, &Host::look())?;
     let mut somebody = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
     let mut rate = |given: &Option<String>, flag, question| {
         rate(given.as_deref(), flag, question, somebody.as_mut())
@@ -75,25 +75,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn ports(args: &Args, host: &Host) -> Result<(String, String), Failure> {
-    if let (Some(lan), Some(wan)) = (&args.lan, &args.wan) {
-        return Ok((lan.clone(), wan.clone()));
-    }
-    let guess = host.guess_ports().ok_or_else(|| {
+fn ports(args: &Args, host: &Host) -> Result<[String; 2], Failure> {
+    host.ports(args.lan.as_deref(), args.wan.as_deref()).ok_or_else(|| {
         let names: Vec<_> = host.interfaces.iter().map(|it| it.name.as_str()).collect();
         let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let message = format!("cannot tell which interfaces are meant; there are: {there}");
         Failure::input(Code::NoPorts, message)
-    })?;
-    let (guessed_lan, guessed_wan) = (&guess.0.name, &guess.1.name);
-    // Where one is given that was guessed to be the other, the guess was the wrong way round.
-    let other = |given: &String, guessed: [&String; 2]| {
-        guessed.into_iter().find(|it| *it != given).cloned().unwrap_or_default()
-    };
-    Ok(match (&args.lan, &args.wan) {
-        (Some(lan), None) => (lan.clone(), other(lan, [guessed_wan, guessed_lan])),
-        (None, Some(wan)) => (other(wan, [guessed_lan, guessed_wan]), wan.clone()),
-        _ => (guessed_lan.clone(), guessed_wan.clone()),
     })
 }
 
@@ -181,7 +168,6 @@ rate = {{ up = "{up}", down = "{down}" }}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Interface;
 
     fn asked(answers: &str) -> anyhow::Result<Rate> {
         rate(None, "up", "From the users to the Internet", Some(&mut answers.as_bytes()))
@@ -207,27 +193,5 @@ mod tests {
         let wrong = refused(rate(Some("8 Mbps"), "up", "", None::<&mut io::Empty>));
         assert_eq!((wrong.code, wrong.exit), (Code::BadRate, Exit::WrongInput));
         assert!(refused(rate(None, "down", "", None::<&mut io::Empty>)).help.contains("--down"));
-    }
-
-    /// Kills the mutant that keeps a guess which is the other port that was given.
-    #[test]
-    fn a_port_that_is_given_moves_the_guess_of_the_other() {
-        let interface = |name: &str, has_default_route| Interface {
-            name: name.to_owned(),
-            mtu: None,
-            is_device: true,
-            has_default_route,
-        };
-        let host = Host { interfaces: vec![interface("eth0", true), interface("eth1", false)] };
-        let guess = |lan: Option<&str>, wan: Option<&str>| {
-            let [lan, wan] = [lan, wan].map(|it| it.map(str::to_owned));
-            let args = Args { file: PathBuf::new(), lan, wan, up: None, down: None, yes: true };
-            let (lan, wan) = ports(&args, &host).unwrap();
-            format!("{lan} {wan}")
-        };
-        assert_eq!(guess(None, None), "eth1 eth0");
-        assert_eq!(guess(Some("eth0"), None), "eth0 eth1");
-        assert_eq!(guess(None, Some("eth1")), "eth0 eth1");
-        assert_eq!(guess(Some("eth1"), Some("eth9")), "eth1 eth9");
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         Command::Exec { lab, host, command } => {
             return Err(Lab::find(&Place::open()?, lab.as_deref())?.exec(host, command));
         }
-        Command::Down { lab } => down(lab.as_deref())?,
+        Command::Down { lab } => down(lab.as_deref(), context)?,
         Command::Network { lab } => {
             output.json(&Lab::find(&Place::open()?, lab.as_deref())?.network()?)?;
         }
@@ -102,13 +102,30 @@ fn up(file: &Path, context: &Context) -> anyhow::Result<Exit> {
 }
 
 /// Nothing to take down is as good as taken down, but a lab that was named must be there.
-fn down(name: Option<&str>) -> anyhow::Result<()> {
-    match Lab::find(&Place::open()?, name) {
-        Ok(lab) => lab.down(),
+fn down(name: Option<&str>, context: &Context) -> anyhow::Result<()> {
+    let taken = match Lab::find(&Place::open()?, name) {
+        Ok(lab) => {
+            let name = lab.name().to_owned();
+            lab.down()?;
+            Some(name)
+        }
         Err(error) => {
             let none = error.downcast_ref::<Failure>();
             let none = none.is_some_and(|it| it.code == Code::NoLab && it.exit == Exit::Failed);
-            if none { Ok(()) } else { Err(error) }
+            if !none || name.is_some() {
+                return Err(error);
+            }
+            None
         }
+    };
+    let text = match &taken {
+        Some(name) => format!("lab `{name}` is down"),
+        None => "no lab is up".to_owned(),
+    };
+    if context.output.is_json() {
+        context.output.json(&serde_json::json!({ "lab": taken }))?;
+    } else {
+        context.output.text(text)?;
     }
+    Ok(())
 }

@@ -3,16 +3,21 @@
 use super::Context;
 use crate::config;
 use crate::output::Exit;
+use crate::topology;
 
-/// Prints the JSON Schema of policy files, for editors.
-pub(crate) fn run(context: &Context) -> anyhow::Result<Exit> {
-    context.output.text(text())?;
-    Ok(Exit::Done)
+/// What `schema` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Of topology files, as `lab` takes them, instead
+    #[arg(long)]
+    topology: bool,
 }
 
-/// The schema, indented.
-fn text() -> String {
-    format!("{:#}", config::schema())
+/// Prints the JSON Schema of policy or topology files, for editors.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let schema = if args.topology { topology::schema() } else { config::schema() };
+    context.output.text(format!("{schema:#}"))?;
+    Ok(Exit::Done)
 }
 
 #[cfg(test)]
@@ -20,7 +25,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_schema_is_the_one_in_force() {
-        crate::committed::holds("docs/policy.schema.json", &(text() + "\n"));
+    fn the_published_schemas_are_those_in_force() {
+        let text = |schema| format!("{schema:#}\n");
+        crate::committed::holds("docs/policy.schema.json", &text(config::schema()));
+        crate::committed::holds("docs/topology.schema.json", &text(topology::schema()));
     }
 }

@@ -6,6 +6,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 
 use crate::code::Code;
+use crate::output::Failure;
 
 /// A place in the file: bytes from and to.
 pub(crate) type Span = Range<usize>;
@@ -139,6 +140,20 @@ impl Findings {
     #[must_use]
     pub fn data(&self) -> Vec<Located<'_>> {
         self.list.iter().map(|found| self.locate(found)).collect()
+    }
+
+    /// The errors as one failure, a line for each.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        let errors = || self.list.iter().filter(|it| it.severity == Severity::Error);
+        let line = |found: &Diagnostic| {
+            let Located { file, line, column, message, .. } = self.locate(found);
+            format!("{file}:{line}:{column}: {message}")
+        };
+        let lines: Vec<_> = errors().map(line).collect();
+        let code = errors().next().map_or(Code::Syntax, |it| it.code);
+        let help = errors().next().map(|it| it.help.clone()).unwrap_or_default();
+        Failure { help, ..Failure::input(code, lines.join("\n")) }
     }
 
     fn show(&self, renderer: &Renderer, found: &Diagnostic) -> String {

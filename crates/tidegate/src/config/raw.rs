@@ -31,7 +31,7 @@ tables! {
         "policy" => policies: Option<Spanned<Array<Policy>>>,
     }
 
-    /// The gateway itself. None of this can change while it runs.
+    /// The gateway itself. `rate`, `overhead` and `shaping_interval` can change while it runs.
     "[gateway]" Gateway {
         /// Interface towards the users.
         "lan" => lan: Required<String>,

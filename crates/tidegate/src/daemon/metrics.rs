@@ -261,6 +261,28 @@ mod tests {
         assert!(page.contains("tidegate_dropped_packets_total{reason=\"queue-full\"} 7\n"));
     }
 
+    /// The metrics of `page` as a page of the manual.
+    fn manual(page: &str) -> String {
+        let mut text = String::from(include_str!("metrics.md"));
+        let mut lines = page.lines().peekable();
+        while let Some(line) = lines.next() {
+            let Some(help) = line.strip_prefix("# HELP ") else { continue };
+            let (name, help) = help.split_once(' ').unwrap();
+            let kind = lines.next().unwrap().rsplit_once(' ').unwrap().1;
+            let sample = lines.peek().unwrap();
+            let labels = sample.split_once('{').map_or("", |it| it.1.split_once('}').unwrap().0);
+            let names: Vec<_> =
+                labels.split(',').filter_map(|it| Some(it.split_once('=')?.0)).collect();
+            text += &format!("| `{name}` | {kind} | {} | {help} |\n", names.join(", "));
+        }
+        text
+    }
+
+    #[test]
+    fn the_manual_lists_every_metric_with_its_labels() {
+        crate::committed::holds("docs/operate/metrics.md", &manual(&page(&status())));
+    }
+
     #[test]
     fn our_lint_sees_what_is_wrong() {
         let head = "# HELP tidegate_a x\n# TYPE tidegate_a counter\n";

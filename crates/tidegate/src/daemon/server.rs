@@ -20,7 +20,6 @@ use tokio::net::{TcpListener, UnixListener};
 use super::{Daemon, Refusal, metrics};
 use crate::api::{Proposal, Question};
 use crate::code::Code;
-use crate::config::Severity;
 use crate::output::{Failure, versioned};
 
 /// The control socket, held by this process alone.
@@ -197,12 +196,8 @@ fn answer<T: Serialize>(result: Result<T, Refusal>) -> Response {
 fn refuse(refusal: &Refusal) -> Response {
     let (status, body) = match refusal {
         Refusal::Findings(found) => {
-            let wrong = found.iter().find(|it| it.severity == Severity::Error);
-            let code = wrong.map_or(Code::Syntax, |it| it.code);
-            let help = wrong.map_or("", |it| &it.help);
-            let message = format!("the gateway refuses the file:\n{}", found.render(false));
-            let error = json!({ "code": code.name(), "message": message, "help": help });
-            (StatusCode::UNPROCESSABLE_ENTITY, json!({ "error": error, "findings": found.data() }))
+            let body = json!({ "error": found.failure(), "findings": found.data() });
+            (StatusCode::UNPROCESSABLE_ENTITY, body)
         }
         Refusal::Failure(failure) => {
             let status = match failure.code {

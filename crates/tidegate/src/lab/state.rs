@@ -46,6 +46,11 @@ impl State {
         self.namespaces.iter().find(|it| **it == wanted).cloned()
     }
 
+    /// Whether it stays until it is taken down, and does not end with the process that built it.
+    pub(super) fn stands_alone(&self) -> bool {
+        self.processes.contains(&self.owner)
+    }
+
     /// The names of hosts and gateways.
     pub(super) fn hosts(&self) -> Vec<&str> {
         let prefix = namespace(&self.name, "").len();
@@ -88,5 +93,7 @@ mod tests {
         assert_eq!(again.namespace("b").as_deref(), Some("tidegate-lab-1-b"));
         assert_eq!(again.namespace("c"), None);
         assert!(again.owner.is_alive());
+        assert!(!again.stands_alone());
+        assert!(State { processes: vec![again.owner], ..again }.stands_alone());
     }
 }

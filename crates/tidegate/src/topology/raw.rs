@@ -122,13 +122,18 @@ fn described<T: serde::de::DeserializeOwned>(node: &Node<'_>, found: &mut Findin
         .ok()
 }
 
+/// The schema of what [`described`] reads.
+fn described_schema() -> Value {
+    json!({ "type": ["string", "object"] })
+}
+
 impl Read for Jitter {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         described(node, found)
     }
 
     fn schema() -> Value {
-        json!({ "type": ["string", "object"] })
+        described_schema()
     }
 }
 
@@ -138,6 +143,6 @@ impl Read for Loss {
     }
 
     fn schema() -> Value {
-        json!({ "type": ["string", "object"] })
+        described_schema()
     }
 }

@@ -59,6 +59,20 @@ fn a_site_behind_a_gateway_is_one_port_of_the_network() {
     );
 }
 
+#[test]
+fn every_example_is_accepted_without_a_word() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let (topology, found) =
+            parse(&path.to_string_lossy(), &std::fs::read_to_string(&path).unwrap());
+        assert!(topology.is_some() && found.iter().next().is_none(), "{}", found.render(false));
+        count += 1;
+    }
+    assert!(count > 0);
+}
+
 /// Each mistake, the code of what is said about it, and the words that are marked.
 #[test]
 fn mistakes_are_found_where_they_are() {
