@@ -16,6 +16,9 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long a command may take to be answered.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
+/// The policy file a gateway starts with.
+const FILE: &str = "policies.toml";
+
 /// `tidegate run` in the middle of a test bed.
 #[derive(Debug)]
 pub struct Gateway<'a> {
@@ -33,7 +36,7 @@ impl Testbed {
     /// If it does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway(&self, backend: &str, policies: &str) -> Gateway<'_> {
-        let file = self.file("policies.toml", &file(backend, policies));
+        let file = self.file(FILE, &file(backend, policies));
         let process = start(self, &file);
         Gateway { bed: self, file, process }
     }
@@ -76,6 +79,20 @@ impl Gateway<'_> {
     pub fn apply(&self, backend: &str, policies: &str) {
         let file = self.bed.file("next.toml", &file(backend, policies));
         run(self.bed.tidegate(&["apply"]).arg(file), ANSWER_LIMIT);
+    }
+
+    /// Puts other policies in its file, and has it read that again.
+    ///
+    /// # Panics
+    ///
+    /// If it does not put them in force.
+    pub fn reload(&self, backend: &str, policies: &str) {
+        let before = self.status()["generation"].as_u64();
+        let _ = self.bed.file(FILE, &file(backend, policies));
+        self.signal("HUP");
+        until("the next generation", ANSWER_LIMIT, || {
+            (self.status()["generation"].as_u64() > before).then_some(())
+        });
     }
 
     /// Sends it a signal, such as `STOP`.

@@ -192,6 +192,11 @@ impl Host {
         run(self.command("sh").args(["-c", &write]), COMMAND_LIMIT);
     }
 
+    /// Has this host send at most at `rate`, in the words of `tc`, as over a slow cable.
+    pub fn slow_down(&self, rate: &str) {
+        self.run(&format!("tc qdisc replace dev eth0 root tbf rate {rate} burst 16kb limit 200kb"));
+    }
+
     /// Bytes that came in on `interface`, headers included.
     ///
     /// # Panics

@@ -40,7 +40,11 @@ fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &st
         policy("20 Mbit/s", "logical-partitions", "per-flow"),
     ];
     for (generation, next) in (2..).zip(&swaps) {
-        gateway.apply(backend, next);
+        if generation % 2 == 0 {
+            gateway.apply(backend, next);
+        } else {
+            gateway.reload(backend, next);
+        }
         assert_eq!(gateway.status()["generation"], generation, "{}", gateway.status());
         fetch.moves_on(1_000_000, LIMIT);
     }
