@@ -28,8 +28,8 @@ pub struct Testbed {
     pub wan: Host,
     /// For the files of the test.
     pub folder: PathBuf,
-    /// What keeps the mounts of `middle` while nothing else runs there.
-    _keeper: Process,
+    /// What keeps their namespaces while nothing else runs there.
+    _keepers: [Process; 3],
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -37,8 +37,10 @@ pub struct Testbed {
 #[derive(Clone, Debug)]
 pub struct Host {
     namespace: String,
-    /// Process whose mounts its commands see; without one, those of the machine.
-    mounts: Option<u32>,
+    /// Process that is there from the beginning to the end.
+    keeper: u32,
+    /// Its commands see the mounts of that process; else those of the machine.
+    own_mounts: bool,
     /// Its IPv4 address, on interface `eth0`.
     pub v4: IpAddr,
     /// Its IPv6 address, on interface `eth0`.
@@ -48,6 +50,9 @@ pub struct Host {
 }
 
 const PREFIX: &str = "tidegate-e2e-";
+
+/// Commands that give the machine in the middle an empty `/run`, and the `/sys` of its interfaces.
+const OWN_MOUNTS: &str = "mount -t tmpfs none /run && mount -t sysfs none /sys &&";
 
 /// No system command of a set-up takes this long.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
@@ -67,16 +72,16 @@ impl Testbed {
         let name =
             format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let host = |part: &str, number| Host::new(format!("{name}-{part}"), number);
-        let (lan, mut middle, wan) = (host("lan", 1), host("mid", 3), host("wan", 2));
+        let (mut lan, mut middle, mut wan) = (host("lan", 1), host("mid", 3), host("wan", 2));
         if let Err(reason) = try_ip(&format!("netns add {}", lan.namespace)) {
             skip(&reason);
             return None;
         }
         ip(&format!("netns add {}", middle.namespace));
         ip(&format!("netns add {}", wan.namespace));
-        let keeper = middle.keep_mounts();
+        let keepers = [lan.keep(""), middle.keep(OWN_MOUNTS), wan.keep("")];
         let folder = env::temp_dir().join(&name);
-        let bed = Self { lan, middle, wan, folder, _keeper: keeper, _turn: turn };
+        let bed = Self { lan, middle, wan, folder, _keepers: keepers, _turn: turn };
         fs::create_dir_all(&bed.folder)
             .unwrap_or_else(|error| panic!("{}: {error}", bed.folder.display()));
         bed.connect();
@@ -150,24 +155,35 @@ impl Host {
     fn new(namespace: String, number: u8) -> Self {
         Self {
             namespace,
-            mounts: None,
+            keeper: 0,
+            own_mounts: false,
             v4: Ipv4Addr::new(10, 83, 0, number).into(),
             v6: Ipv6Addr::new(0xfd83, 0, 0, 0, 0, 0, 0, number.into()).into(),
             mac: [0x02, 0, 0, 0, 0, number],
         }
     }
 
-    /// Gives this host mounts of its own: an empty `/run`, and the `/sys` of its interfaces.
-    ///
-    /// What is pinned and mounted there goes with it.
-    fn keep_mounts(&mut self) -> Process {
-        let mounts =
-            "mount -t tmpfs none /run && mount -t sysfs none /sys && echo kept && exec sleep 86400";
+    /// Starts what stays on this host to the end, after the commands `first` of the shell; with
+    /// any, in mounts of its own. What is pinned and mounted there goes with it.
+    fn keep(&mut self, first: &str) -> Process {
         let mut command = self.command("unshare");
-        let keeper = Process::start(command.args(["--mount", "sh", "-c", mounts]));
-        until("mounts of its own", COMMAND_LIMIT, || keeper.lines().pop());
-        self.mounts = Some(keeper.id());
+        command.args((!first.is_empty()).then_some("--mount"));
+        let shell = format!("{first} echo kept && exec sleep 86400");
+        let keeper = Process::start(command.args(["sh", "-c", &shell]));
+        until("a namespace of its own", COMMAND_LIMIT, || keeper.lines().pop());
+        (self.keeper, self.own_mounts) = (keeper.id(), !first.is_empty());
         keeper
+    }
+
+    /// What the kernel says in `file` of `/proc/net` on this host.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such file.
+    #[must_use]
+    pub fn net(&self, file: &str) -> String {
+        let path = format!("/proc/{}/net/{file}", self.keeper);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     /// A command that runs `program` on this host. It is the process itself, not its parent.
@@ -175,7 +191,7 @@ impl Host {
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace));
-        command.args(self.mounts.map(|pid| format!("--mount=/proc/{pid}/ns/mnt")));
+        command.args(self.own_mounts.then(|| format!("--mount=/proc/{}/ns/mnt", self.keeper)));
         command.arg("--").arg(program.as_ref());
         command
     }
@@ -204,7 +220,7 @@ impl Host {
     /// If there is no such interface.
     #[must_use]
     pub fn received_bytes(&self, interface: &str) -> u64 {
-        let text = self.run("cat /proc/net/dev");
+        let text = self.net("dev");
         let start = format!("{interface}:");
         let row = text.lines().find_map(|line| line.trim_start().strip_prefix(&start));
         let bytes = row.and_then(|row| row.split_whitespace().next()?.parse().ok());
@@ -218,7 +234,7 @@ impl Host {
     /// If there is no such counter.
     #[must_use]
     pub fn tcp_counter(&self, name: &str) -> u64 {
-        let text = self.run("cat /proc/net/snmp");
+        let text = self.net("snmp");
         let rows: Vec<Vec<&str>> = text
             .lines()
             .filter_map(|line| line.strip_prefix("Tcp: "))

@@ -47,7 +47,7 @@ impl Server {
         until("the server to listen", Duration::from_secs(10), || {
             assert!(process.runs(), "{}", process.said());
             let listening = format!(":{port:04X} 00000000000000000000000000000000:0000 0A");
-            host.run("cat /proc/net/tcp6").contains(&listening).then_some(())
+            host.net("tcp6").contains(&listening).then_some(())
         });
         Self { process, port }
     }
@@ -73,8 +73,15 @@ impl Fetch {
     /// Payload that has come across so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
+        self.progress().1
+    }
+
+    /// When it last said how far it was, since its beginning, and the payload until then.
+    #[must_use]
+    pub fn progress(&self) -> (Duration, u64) {
         let last = self.0.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
-        last.and_then(|progress| progress["bytes"].as_u64()).unwrap_or(0)
+        let number = |name: &str| last.as_ref().and_then(|told| told[name].as_u64()).unwrap_or(0);
+        (Duration::from_millis(number("at_ms")), number("bytes"))
     }
 
     /// Waits until this much more has come across.

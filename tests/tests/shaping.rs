@@ -9,6 +9,7 @@ on_each_backend! {
     an_aggregate_keeps_its_rate_and_its_flows_share_it
     weights_are_kept_within_an_aggregate
     each_direction_has_its_rate
+    slow_and_fast_aggregates_keep_their_rates_beside_each_other
     the_link_keeps_its_rate_without_a_policy
     bytes_are_intact_at_full_speed
 }
@@ -20,6 +21,10 @@ const WARM_UP: Duration = Duration::from_secs(2);
 
 /// How long is measured.
 const MEASURED: Duration = Duration::from_secs(5);
+
+/// Part of a full frame that is payload of TCP with timestamps, over IPv4 and over IPv6.
+const PAYLOAD_V4: f64 = 1_448.0 / 1_514.0;
+const PAYLOAD_V6: f64 = 1_428.0 / 1_514.0;
 
 /// Bits per second that reach `eth0` of the LAN host, as frames, and the bytes each fetch gained.
 fn measure(bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
@@ -124,6 +129,44 @@ action = "shape"
         assert!((rate / 8e6 - 1.0).abs() < 0.02, "{rate} bit/s, {}", gateway.status());
     }
     all_intact(vec![down, up]);
+}
+
+fn slow_and_fast_aggregates_keep_their_rates_beside_each_other(bed: &Testbed, backend: &str) {
+    // With this window nothing is lost, and what is delivered is what was sent just before.
+    bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
+    let gateway = bed.gateway(
+        backend,
+        r#"
+[[policy]]
+name = "slow"
+match = { protocol = "tcp", src_port = 7000 }
+profile = { mean = "1 Mbit/s", burst = "4 kB" }
+action = "shape"
+
+[[policy]]
+name = "fast"
+match = { protocol = "tcp", src_port = 7001 }
+profile = { mean = "50 Mbit/s", burst = "64 KiB" }
+action = "shape"
+"#,
+    );
+    let (slow, fast) =
+        (Server::start(&bed.wan, 7000, "reno"), Server::start(&bed.wan, 7001, "reno"));
+    let words = ["--time", "9 s"];
+    let flows = [
+        (slow.fetch(bed.wan.v4, &bed.lan, &words), 1e6, PAYLOAD_V4),
+        (fast.fetch(bed.wan.v6, &bed.lan, &words), 50e6, PAYLOAD_V6),
+    ];
+    pause(WARM_UP);
+    let before = flows.each_ref().map(|(fetch, ..)| fetch.progress());
+    pause(MEASURED);
+    for ((fetch, expected, payload), before) in flows.iter().zip(before) {
+        let after = fetch.progress();
+        let seconds = (after.0 - before.0).as_secs_f64();
+        let rate = float(after.1 - before.1) * 8.0 / seconds / payload;
+        assert!((rate / expected - 1.0).abs() < 0.02, "{rate} bit/s, {}", gateway.status());
+    }
+    all_intact(flows.into_iter().map(|(fetch, ..)| fetch).collect());
 }
 
 fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {

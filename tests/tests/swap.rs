@@ -24,11 +24,20 @@ queue = "{queue}"
     )
 }
 
+/// Tries, of which one must go undisturbed.
+const TRIES: u32 = 3;
+
 fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &str) {
     // With this window no queue is ever full: whatever is retransmitted, a swap is the cause.
     bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
     // With no policy, it may not be over at once.
     bed.wan.slow_down("50mbit");
+    assert!((0..TRIES).any(|_| swaps_under_load(bed, backend)), "the gateway hangs each time");
+}
+
+/// Swaps policies during a transfer; `false` if this machine kept the gateway from running for so
+/// long that frames went past it, which costs some of them.
+fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
     let gateway = bed.gateway(backend, &policy("20 Mbit/s", "logical-partitions", "per-flow"));
     let server = Server::start(&bed.wan, 7000, "reno");
     let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "40 MB"]);
@@ -58,5 +67,9 @@ fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &st
     }
     let outcome = fetch.finish(LIMIT);
     assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
-    assert_eq!(bed.wan.tcp_counter("RetransSegs"), before, "{}", gateway.status());
+    let status = gateway.status();
+    let undisturbed = status["hangs"] == 0;
+    let retransmitted = bed.wan.tcp_counter("RetransSegs") - before;
+    assert!(retransmitted == 0 || !undisturbed, "{retransmitted} retransmitted, {status}");
+    undisturbed
 }
