@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::process::{Process, run};
+use crate::process::{Finished, Process, run};
 use crate::testbed::{Testbed, program};
 use crate::wait::until;
 
@@ -28,6 +28,14 @@ pub struct Gateway<'a> {
 }
 
 impl Testbed {
+    /// What becomes of a gateway that cannot run, with a control socket at `socket`.
+    #[must_use]
+    pub fn refused(&self, backend: &str, socket: &str) -> Finished {
+        let file = self.file("refused.toml", &file(backend, ""));
+        let mut command = self.tidegate(&["run", "--socket", socket]);
+        Process::start(command.arg(file)).finish(START_LIMIT)
+    }
+
     /// Starts the gateway with these `policies`, on `backend` as a policy file names it; ready when
     /// it answers.
     ///
@@ -41,7 +49,9 @@ impl Testbed {
         Gateway { bed: self, file, process }
     }
 
-    fn tidegate(&self, words: &[&str]) -> Command {
+    /// The program in the middle, told `words`.
+    #[must_use]
+    pub fn tidegate(&self, words: &[&str]) -> Command {
         let mut command = self.middle.command(program());
         command.args(words);
         command
@@ -58,9 +68,14 @@ fn start(bed: &Testbed, file: &PathBuf) -> Process {
     until("the gateway to answer", START_LIMIT, || {
         assert!(process.runs(), "{}", process.said());
         let answer = Process::start(&mut bed.tidegate(&["status", "--json"])).finish(ANSWER_LIMIT);
-        answer.status.success().then_some(())
+        answered(&answer).then_some(())
     });
     process
+}
+
+/// Whether a gateway has told its status, be it that something needs attention.
+fn answered(answer: &Finished) -> bool {
+    matches!(answer.status.code(), Some(0 | 3))
 }
 
 impl Gateway<'_> {
@@ -71,8 +86,22 @@ impl Gateway<'_> {
     /// If the gateway does not answer.
     #[must_use]
     pub fn status(&self) -> Value {
-        let text = run(&mut self.bed.tidegate(&["status", "--json"]), ANSWER_LIMIT);
+        let status = &mut self.bed.tidegate(&["status", "--json"]);
+        let answer = Process::start(status).finish(ANSWER_LIMIT);
+        assert!(answered(&answer), "{answer:?}, {}", self.said());
+        let text = answer.output;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        self.process.runs()
     }
 
     /// Puts other policies in force with `tidegate apply`.

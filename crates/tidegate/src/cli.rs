@@ -54,6 +54,8 @@ enum Command {
     Explain(commands::explain::Args),
     /// Say what of this host keeps a gateway from working well, and what to do
     Doctor(commands::doctor::Args),
+    /// Take the programs that pass frames while no gateway runs off their ports
+    Detach(commands::detach::Args),
     /// Build a test network in namespaces, with an emulated Internet between its hosts
     Lab(commands::lab::Args),
     /// Show in a minute what Tidegate does, on real TCP connections
@@ -82,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Flows(args) => commands::status::flows(&args, &context),
         Command::Explain(args) => commands::explain::run(&args, &context),
         Command::Doctor(args) => commands::doctor::run(&args, &context),
+        Command::Detach(args) => commands::detach::run(&args, &context),
         Command::Lab(args) => commands::lab::run(&args, &context),
         Command::Demo(args) => commands::demo::run(&args, &context),
         Command::Schema(args) => commands::schema::run(&args, &context),

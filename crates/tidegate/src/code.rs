@@ -117,6 +117,8 @@ catalogue! {
         "write a rate such as \"100 Mbit/s\"";
     NoPorts = "TG0107", "the ports cannot be guessed",
         "name them: --lan eth1 --wan eth0";
+    UnequalMtu = "TG0108", "ports with different MTUs",
+        "give both ports the same MTU: `ip link set PORT mtu N`. A frame longer than the other port sends would be lost";
 
     // The running gateway.
     NoGateway = "TG0201", "no gateway answers",

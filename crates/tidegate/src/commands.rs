@@ -4,6 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod init;

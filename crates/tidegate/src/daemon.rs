@@ -6,6 +6,7 @@ mod plane;
 mod ports;
 mod report;
 mod server;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) use explain::explain;
 pub(crate) use plane::Plane;
 pub(crate) use ports::open;
 pub(crate) use server::{Socket, listen, serve};
+pub(crate) use watch::PortLock;
+use watch::Watch;
 
 use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status};
 use crate::code::Code;
@@ -34,6 +37,7 @@ pub(crate) struct Daemon {
     /// Whether files must fit this host; not where there are no real ports.
     fits_host: bool,
     state: Mutex<State>,
+    watch: std::sync::Mutex<Watch>,
 }
 
 /// What was last put in force.
@@ -78,12 +82,15 @@ const LIVE: usize = 20;
 impl Daemon {
     /// A daemon for what `plane` runs: `config`, read from `file`.
     pub(crate) fn new(plane: Plane, file: &Path, config: Config, fits_host: bool) -> Arc<Self> {
+        let names = [config.lan.as_str(), config.wan.as_str()];
+        let watch = if fits_host { Watch::new(names) } else { Watch::default() };
         let installed = Installed { file: file.to_owned(), config, generation: 1 };
         Arc::new(Self {
             plane,
             started: Instant::now(),
             fits_host,
             state: Mutex::new(State { installed, pending: None, alarm: None }),
+            watch: std::sync::Mutex::new(watch),
         })
     }
 
@@ -164,7 +171,7 @@ impl Daemon {
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
             unconfirmed_ms: state.pending.as_ref().map(left),
-            alarms: state.alarm.iter().cloned().collect(),
+            alarms: state.alarm.iter().cloned().chain(self.look_at_ports().alarms()).collect(),
             ..report::status(&seen)
         })
     }
@@ -199,6 +206,17 @@ impl Daemon {
     /// Whether the data plane has ended without being told to.
     pub(crate) fn has_ended(&self) -> bool {
         self.plane.has_ended()
+    }
+
+    /// Whether a port has been replaced by another, so that only a new start helps.
+    pub(crate) fn is_over(&self) -> bool {
+        self.look_at_ports().is_over()
+    }
+
+    fn look_at_ports(&self) -> std::sync::MutexGuard<'_, Watch> {
+        let mut watch = self.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        watch.look();
+        watch
     }
 
     fn parse(&self, proposal: &Proposal) -> Result<Config, Refusal> {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use tidegate_core::Bytes;
+use tidegate_dataplane::Interface as Port;
 
 /// The network interfaces of this host, or of the network namespace this thread is in.
 #[derive(Clone, Debug, Default)]
@@ -46,9 +47,8 @@ impl Host {
         let default = default_route(route);
         let interface = |name: &str| Interface {
             name: name.to_owned(),
-            mtu: fs::read_to_string(sys.join(name).join("mtu"))
-                .ok()
-                .and_then(|mtu| mtu.trim().parse().ok()),
+            // Asked for, and not read: the directory may be of another network namespace.
+            mtu: Port::find(name).and_then(|port| port.mtu()).ok().map(u64::from),
             is_device: sys.join(name).join("device").exists(),
             has_default_route: default == Some(name),
         };

@@ -216,6 +216,14 @@ fn doctor_says_what_is_missing_and_what_to_do() {
 }
 
 #[test]
+fn detach_wants_ports_of_this_host() {
+    assert_eq!(tidegate(&["detach"]).status.code(), Some(2));
+    let output = tidegate(&["detach", "--json", "no-such-port"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(json(&output)["error"]["code"], "TG0102");
+}
+
+#[test]
 fn the_schema_is_json_and_completions_know_the_commands() {
     let schema: Value = json(&tidegate(&["schema"]));
     assert_eq!(schema["required"], serde_json::json!(["gateway"]));

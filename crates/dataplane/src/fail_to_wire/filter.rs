@@ -48,7 +48,8 @@ pub(super) fn remove(interface: &Interface) -> io::Result<bool> {
         Err(error) => match os_error(&error) {
             // No filter, or no discipline for it to be in.
             Some(libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP) => Ok(false),
-            _ => Err(io::Error::other(error)),
+            Some(number) => Err(io::Error::from_raw_os_error(number)),
+            None => Err(io::Error::other(error)),
         },
     }
 }

@@ -170,7 +170,7 @@ fn look_at(names: &[String; 2]) -> Vec<Finding> {
             good("MTU", lan.to_string())
         } else {
             let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");
-            lacking("MTU", seen, "give both ports the same MTU: ip link set PORT mtu N")
+            bad("MTU", seen, "give both ports the same MTU: ip link set PORT mtu N")
         });
     }
     findings

@@ -126,6 +126,9 @@ async fn attend(daemon: &Arc<Daemon>, mut signals: Signals) -> Exit {
                     tracing::error!("the data plane has ended by itself");
                     return Exit::Failed;
                 }
+                if daemon.is_over() {
+                    return Exit::Failed;
+                }
             }
         }
     }

@@ -60,7 +60,28 @@ fn ports(
             Diagnostic::error(Code::SamePort, wan.span(), message).other(lan.span(), "the other"),
         );
     }
+    if let Some(host) = host {
+        carry_the_same(lan, wan, host, found);
+    }
     Some((lan.get_ref().clone(), wan.get_ref().clone()))
+}
+
+/// Refuses ports of which one would have to send frames longer than it can.
+fn carry_the_same(lan: &Spanned<String>, wan: &Spanned<String>, host: &Host, found: &mut Findings) {
+    let mtu = |port: &Spanned<String>| host.interface(port.get_ref())?.mtu;
+    let (Some(of_lan), Some(of_wan)) = (mtu(lan), mtu(wan)) else { return };
+    if of_lan == of_wan {
+        return;
+    }
+    let message =
+        format!("`{}` has an MTU of {of_lan}, `{}` of {of_wan}", lan.get_ref(), wan.get_ref());
+    let (least, longer) = if of_lan < of_wan { (of_lan, wan) } else { (of_wan, lan) };
+    let help = format!("`ip link set {} mtu {least}` makes them equal", longer.get_ref());
+    found.push(
+        Diagnostic::error(Code::UnequalMtu, wan.span(), message)
+            .other(lan.span(), "the other")
+            .help(help),
+    );
 }
 
 /// Longest name of an interface: IFNAMSIZ - 1.

@@ -108,6 +108,18 @@ fn host(mtu: u64) -> Host {
 }
 
 #[test]
+fn ports_of_which_one_cannot_send_what_the_other_receives_are_refused() {
+    let mut host = host(1_500);
+    assert!(parse("office.toml", PORTS, Some(&host)).0.is_some());
+    host.interfaces[0].mtu = Some(1_400);
+    let (config, found) = parse("office.toml", PORTS, Some(&host));
+    assert!(config.is_none());
+    let said = found.render(false);
+    assert!(said.contains("error[TG0108]: `eth1` has an MTU of 1500, `eth0` of 1400"), "{said}");
+    assert!(said.contains("`ip link set eth1 mtu 1400` makes them equal"), "{said}");
+}
+
+#[test]
 fn an_interface_this_host_does_not_have_is_named_with_those_it_has() {
     let text = PORTS.replace("eth1", "etth1");
     let (config, found) = parse("office.toml", &text, Some(&host(1_500)));

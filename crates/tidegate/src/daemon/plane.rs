@@ -17,6 +17,7 @@ use tidegate_dataplane::{
 use tokio::sync::oneshot;
 
 use super::policy_set;
+use super::watch::PortLock;
 use crate::api::Ports;
 use crate::code::Code;
 use crate::config::Config;
@@ -52,6 +53,8 @@ pub(crate) struct Opened {
     pub(crate) wire: Wire,
     /// What to say about them.
     pub(crate) about: Ports,
+    /// What keeps other gateways from them.
+    pub(crate) held: Vec<PortLock>,
 }
 
 /// What passes frames straight across while the gateway is away, if anything does.
@@ -148,7 +151,7 @@ fn drive(
         Ok(opened) => opened,
         Err(failure) => return drop(sender.send(Err(failure))),
     };
-    let Opened { ports, wire, mut about } = opened;
+    let Opened { ports, wire, mut about, held: _held } = opened;
     if !ports.is_empty() {
         about.notes.push(keep_time(Wish::default()).to_string());
     }

@@ -10,6 +10,7 @@ use tidegate_dataplane::{
 };
 
 use super::plane::{Opened, Wire};
+use super::watch::PortLock;
 use crate::api::{self, Ports};
 use crate::code::Code;
 use crate::config::{Backend, Config};
@@ -23,6 +24,17 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     let [lan, wan] = [&config.lan, &config.wan].map(|name| Interface::find(name));
     let pair = [&lan.map_err(failure)?, &wan.map_err(failure)?];
+    let held = [PortLock::take(pair[0])?, PortLock::take(pair[1])?];
+    let opened = open_on(config, pair, clock, pool)?;
+    Ok(Opened { held: Vec::from(held), ..opened })
+}
+
+fn open_on(
+    config: &Config,
+    pair: [&Interface; 2],
+    clock: &Monotonic,
+    pool: &mut PacketPool,
+) -> Result<Opened, Failure> {
     let wire = WireConfig {
         directory: Path::new(WireConfig::DIRECTORY).to_owned(),
         timeout: config.heartbeat,
@@ -108,7 +120,7 @@ fn described(
     };
     let about =
         Ports { lan: config.lan.clone(), wan: config.wan.clone(), backend, fail_to_wire, notes };
-    Opened { ports, wire, about }
+    Opened { ports, wire, about, held: Vec::new() }
 }
 
 fn failure(error: InterfaceError) -> Failure {

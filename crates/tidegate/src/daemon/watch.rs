@@ -1,0 +1,134 @@
+//! The ports from outside: whether they are still there, up, and as they were.
+
+use std::fmt;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use tidegate_dataplane::Interface;
+
+use crate::code::Code;
+use crate::output::Failure;
+
+/// A port that belongs to this process, whatever its control socket.
+///
+/// It is a name in the network namespace of the port that is gone when the process is.
+#[derive(Debug)]
+pub(crate) struct PortLock(#[expect(dead_code, reason = "held, and not used")] UnixDatagram);
+
+impl PortLock {
+    /// Takes `interface`, unless another gateway has it.
+    pub(crate) fn take(interface: &Interface) -> Result<Self, Failure> {
+        let name = format!("tidegate/port/{}", interface.index());
+        let bound = SocketAddr::from_abstract_name(name)
+            .and_then(|address| UnixDatagram::bind_addr(&address));
+        bound.map(Self).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                let message = format!("a gateway runs on `{}` already", interface.name());
+                Failure::new(Code::AlreadyRuns, message)
+            }
+            _ => Failure::new(Code::NoBackend, format!("cannot lock a port: {error}")),
+        })
+    }
+}
+
+/// The ports, and what was last seen of them.
+#[derive(Debug, Default)]
+pub(crate) struct Watch(Vec<Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    interface: Interface,
+    mtu: u32,
+    trouble: Option<Trouble>,
+}
+
+/// What keeps a port from working.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Trouble {
+    Gone,
+    /// Another interface goes by its name now.
+    Replaced,
+    Down,
+    /// Its MTU has changed, to this.
+    Mtu(u32),
+}
+
+impl Watch {
+    /// Watches the interfaces of those names; none that are not there.
+    pub(crate) fn new(names: [&str; 2]) -> Self {
+        let watched = |name| {
+            let interface = Interface::find(name).ok()?;
+            Some(Watched { mtu: interface.mtu().ok()?, interface, trouble: None })
+        };
+        Self(names.into_iter().filter_map(watched).collect())
+    }
+
+    /// Looks at the ports, and logs what has changed since the last time.
+    pub(crate) fn look(&mut self) {
+        for port in &mut self.0 {
+            let now = port.look();
+            if port.trouble == now {
+                continue;
+            }
+            match std::mem::replace(&mut port.trouble, now) {
+                Some(_) if now.is_none() => {
+                    tracing::info!("`{}` is as it was again", port.interface.name());
+                }
+                _ => tracing::warn!("{port}"),
+            }
+        }
+    }
+
+    /// What keeps ports from working, as of the last look.
+    pub(crate) fn alarms(&self) -> Vec<String> {
+        let troubled = self.0.iter().filter(|port| port.trouble.is_some());
+        troubled.map(ToString::to_string).collect()
+    }
+
+    /// Whether a port will never work again in this process, although it could in another.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.iter().any(|port| port.trouble == Some(Trouble::Replaced))
+    }
+}
+
+impl Watched {
+    fn look(&self) -> Option<Trouble> {
+        let Ok(now) = Interface::find(self.interface.name()) else { return Some(Trouble::Gone) };
+        if now != self.interface {
+            return Some(Trouble::Replaced);
+        }
+        match (now.is_up(), now.mtu()) {
+            (Ok(true), Ok(mtu)) => (mtu != self.mtu).then_some(Trouble::Mtu(mtu)),
+            (Ok(false), _) => Some(Trouble::Down),
+            _ => Some(Trouble::Gone),
+        }
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.interface.name();
+        match self.trouble {
+            None => write!(f, "`{name}` is well"),
+            Some(Trouble::Gone) => {
+                write!(
+                    f,
+                    "`{name}` is gone: nothing crosses until the gateway starts with it again"
+                )
+            }
+            Some(Trouble::Replaced) => {
+                write!(f, "another interface is called `{name}` now: start the gateway again")
+            }
+            Some(Trouble::Down) => {
+                write!(f, "`{name}` is down: nothing crosses; `ip link set {name} up`")
+            }
+            Some(Trouble::Mtu(mtu)) => write!(
+                f,
+                "`{name}` has an MTU of {mtu} now and was opened with {}: set it back, or start the \
+                 gateway again",
+                self.mtu
+            ),
+        }
+    }
+}
