@@ -102,6 +102,12 @@ impl Interface {
         Ok(std::array::from_fn(|i| address[i].to_ne_bytes()[0]))
     }
 
+    /// Whether this host has an IPv4 address on it.
+    #[must_use]
+    pub fn has_address(&self) -> bool {
+        self.ioctl("read the address of", libc::SIOCGIFADDR, |_| {}).is_ok()
+    }
+
     /// Whether it is up.
     ///
     /// # Errors
@@ -198,6 +204,7 @@ mod tests {
         let lo = Interface::find("lo").unwrap();
         assert!(lo.index() > 0 && lo.mtu().unwrap() >= 1_280);
         assert_eq!(lo.mac().unwrap(), [0; 6]);
+        assert_eq!(lo.has_address(), lo.is_up().unwrap());
     }
 
     #[test]

@@ -198,6 +198,10 @@ fn interface_findings(interface: &Interface) -> Vec<Finding> {
         let remedy = "for AF_XDP: `ethtool -K PEER tx off` in the namespace of the peer";
         findings.push(lacking(name, seen, remedy));
     }
+    if interface.has_address() {
+        let seen = "it has an address: without fail-to-wire this host answers and routes beside us";
+        findings.push(lacking(name, seen, &format!("ip address flush dev {name}")));
+    }
     if Path::new("/sys/class/net").join(name).join("master").exists() {
         let seen = "it is part of a bridge or bond, which forwards past the gateway";
         findings.push(bad(name, seen, &format!("ip link set {name} nomaster")));

@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ use crate::output::{Failure, versioned};
 /// The control socket, held by this process alone.
 pub(crate) struct Socket {
     listener: UnixListener,
-    path: PathBuf,
+    file: RemoveOnDrop,
     /// Held as long as the process lives: who holds it runs the gateway.
     _lock: File,
 }
 
 impl Socket {
-    /// Opens the socket at `path`; one that a dead process left there is replaced.
+    /// Opens the socket at `path`; one that a dead process left there is replaced, but nothing else.
     ///
     /// Must run within the runtime.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
@@ -48,14 +48,14 @@ impl Socket {
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
+        if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+            fs::remove_file(path).map_err(failed)?;
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
+        let file = RemoveOnDrop(path.to_owned());
         // Who may write to it may change the policies: nobody but the user it runs as.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
-        Ok(Self { listener, path: path.to_owned(), _lock: lock })
+        Ok(Self { listener, file, _lock: lock })
     }
 }
 
@@ -71,8 +71,7 @@ pub(crate) async fn serve(
     socket: Socket,
     metrics: Option<TcpListener>,
 ) -> io::Result<()> {
-    let Socket { listener, path, _lock } = socket;
-    let _remove = RemoveOnDrop(path);
+    let Socket { listener, file: _file, _lock } = socket;
     let scraped = async {
         match metrics {
             Some(listener) => axum::serve(listener, metrics_routes(daemon.clone())).await,
@@ -87,8 +86,11 @@ pub(crate) async fn serve(
 
 /// A listener for metrics.
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    let failed =
-        |error| Failure::new(Code::NoSocket, format!("cannot listen on {address}: {error}"));
+    let failed = |error| {
+        let help = "choose another address with --metrics".to_owned();
+        let message = format!("cannot listen on {address}: {error}");
+        Failure { help, ..Failure::new(Code::NoSocket, message) }
+    };
     TcpListener::bind(address).await.map_err(failed)
 }
 

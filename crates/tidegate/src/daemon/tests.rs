@@ -204,6 +204,28 @@ async fn one_socket_has_one_gateway_and_a_dead_ones_socket_is_replaced() {
     let stale = fixture.folder.join("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     assert!(stale.exists() && Socket::open(&stale).is_ok());
+    // What fails after it was opened leaves nothing behind.
+    assert!(!stale.exists());
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_socket_is_left_alone() {
+    let fixture = Fixture::new(NOTHING).await;
+    let refused = Socket::open(&fixture.file()).err().map(|failure| failure.code);
+    assert_eq!(refused, Some(Code::NoSocket));
+    assert_eq!(fs::read_to_string(fixture.file()).unwrap(), NOTHING);
+}
+
+#[tokio::test]
+async fn an_alarm_about_the_file_ends_when_another_is_put_in_force() {
+    let fixture = Fixture::new(NOTHING).await;
+    fs::remove_file(fixture.file()).unwrap();
+    fixture.daemon.reload().await;
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms[0].contains("TG0101"), "{:?}", status.alarms);
+    fixture.apply(&web("5 Mbit/s"), None).await.unwrap();
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms.is_empty(), "{:?}", status.alarms);
 }
 
 /// Kills the mutant that keeps the alarm of a rollback when something else is applied.

@@ -25,7 +25,8 @@ impl PortLock {
         bound.map(Self).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 let message = format!("a gateway runs on `{}` already", interface.name());
-                Failure::new(Code::AlreadyRuns, message)
+                let help = "change it with `tidegate apply FILE`, or stop it first".to_owned();
+                Failure { help, ..Failure::new(Code::AlreadyRuns, message) }
             }
             _ => Failure::new(Code::NoBackend, format!("cannot lock a port: {error}")),
         })

@@ -1,0 +1,61 @@
+//! `tidegate detach INTERFACE…`: takes away what a gateway that has ended left on its ports.
+
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+use tidegate_dataplane::fail_to_wire::{WireConfig, detach};
+use tidegate_dataplane::{Interface, InterfaceError};
+
+use super::Context;
+use crate::code::Code;
+use crate::daemon::PortLock;
+use crate::output::{Exit, Failure};
+
+/// What `detach` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The ports
+    #[arg(required = true, value_name = "INTERFACE")]
+    interfaces: Vec<String>,
+}
+
+/// What was done with one port.
+#[derive(Debug, Serialize)]
+struct Detached<'a> {
+    interface: &'a str,
+    /// Whether there was anything to take away.
+    was_attached: bool,
+}
+
+/// Takes the programs off the ports; then only a gateway connects them.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let found: Result<Vec<_>, _> =
+        args.interfaces.iter().map(|name| Interface::find(name)).collect();
+    let found = found
+        .map_err(|error: InterfaceError| Failure::input(Code::NoInterface, error.to_string()))?;
+    let _held: Vec<_> = found.iter().map(PortLock::take).collect::<Result<_, _>>()?;
+    let mut detached = Vec::new();
+    for interface in &found {
+        let was_attached = detach(Path::new(WireConfig::DIRECTORY), interface)
+            .map_err(|error| failure(interface, &error))?;
+        detached.push(Detached { interface: interface.name(), was_attached });
+    }
+    if context.output.is_json() {
+        context.output.json(&serde_json::json!({ "detached": detached }))?;
+    } else {
+        for it in &detached {
+            let what = if it.was_attached { "detached" } else { "nothing was attached" };
+            context.output.text(format!("{}: {what}", it.interface))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn failure(interface: &Interface, error: &io::Error) -> Failure {
+    let code = match error.kind() {
+        io::ErrorKind::PermissionDenied => Code::NoPrivilege,
+        _ => Code::NoBackend,
+    };
+    Failure::new(code, format!("cannot detach from `{}`: {error}", interface.name()))
+}

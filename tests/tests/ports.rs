@@ -1,0 +1,243 @@
+//! Ports as they are on real hosts: with offloads, of any MTU, taken, cut, gone, under fire.
+
+use std::time::Duration;
+
+use tidegate_e2e::{Gateway, Recorder, Server, Testbed, on_each_backend, pause, run, send, until};
+use tidegate_wire::build::{Frame, Link};
+
+on_each_backend! {
+    offloads_of_local_hosts_are_no_obstacle
+    a_port_that_was_down_is_said_to_be_and_works_again
+    a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name
+    a_second_gateway_between_the_same_ports_is_refused
+    detached_ports_are_not_connected_any_more
+    frames_without_sense_cross_as_they_came_or_are_counted
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+const SHAPED: &str = r#"
+[[policy]]
+name = "all"
+profile = { mean = "500 Mbit/s", burst = "1 MB" }
+action = "shape"
+"#;
+
+/// Fetches both ways over IPv4 and IPv6, where every byte must come as it was sent.
+fn transfers_are_intact(bed: &Testbed, server: &Server, gateway: &Gateway<'_>) {
+    for address in [bed.wan.v4, bed.wan.v6] {
+        for way in [&["--bytes", "5 MB"][..], &["--bytes", "5 MB", "--upload"]] {
+            let outcome = server.fetch(address, &bed.lan, way).finish(LIMIT);
+            assert!(outcome.complete && outcome.intact, "{way:?}: {outcome:?}, {}", gateway.said());
+        }
+    }
+}
+
+fn offloads_of_local_hosts_are_no_obstacle(bed: &Testbed, backend: &str) {
+    for host in [&bed.lan, &bed.wan] {
+        host.run("ethtool -K eth0 tx on tso on gso on gro on");
+    }
+    let gateway = bed.gateway(backend, SHAPED);
+    let server = Server::start(&bed.wan, 7000, "reno");
+    transfers_are_intact(bed, &server, &gateway);
+    for host in [&bed.lan, &bed.wan] {
+        assert_eq!(host.tcp_counter("InCsumErrors"), 0, "{}", gateway.said());
+    }
+}
+
+/// Kills the mutant that opens AF_XDP with buffers too short for the frames.
+#[test]
+fn jumbo_frames_have_the_gateway_choose_packet_sockets_and_say_why() {
+    let Some(bed) = Testbed::new() else { return };
+    for (host, port) in
+        [(&bed.lan, "eth0"), (&bed.wan, "eth0"), (&bed.middle, "lan"), (&bed.middle, "wan")]
+    {
+        host.run(&format!("ip link set {port} mtu 9000"));
+    }
+    let refused = bed.refused("af-xdp", "/run/other.sock");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(refused.errors.contains("TG0104") && refused.errors.contains("MTU of 9000"));
+    let gateway = bed.gateway("auto", SHAPED);
+    let ports = &gateway.status()["ports"];
+    assert_eq!(ports["backend"], "af-packet", "{ports}");
+    assert!(ports["notes"][0].as_str().unwrap_or_default().contains("MTU of 9000"), "{ports}");
+    let server = Server::start(&bed.wan, 7000, "reno");
+    transfers_are_intact(&bed, &server, &gateway);
+}
+
+#[test]
+fn ports_of_different_mtus_are_refused() {
+    let Some(bed) = Testbed::new() else { return };
+    bed.middle.run("ip link set wan mtu 1400");
+    let refused = bed.refused("auto", "/run/other.sock");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(refused.errors.contains("TG0108"), "{refused:?}");
+    assert!(refused.errors.contains("`ip link set lan mtu 1400`"), "{refused:?}");
+}
+
+/// The alarms of the status.
+fn alarms(gateway: &Gateway<'_>) -> String {
+    gateway.status()["alarms"].to_string()
+}
+
+fn a_port_that_was_down_is_said_to_be_and_works_again(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, SHAPED);
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "100 MB"]);
+    fetch.moves_on(1_000_000, LIMIT);
+    bed.middle.run("ip link set wan down");
+    until("the alarm", LIMIT, || alarms(&gateway).contains("`wan` is down").then_some(()));
+    bed.middle.run("ip link set wan up");
+    until("its end", LIMIT, || (alarms(&gateway) == "[]").then_some(()));
+    let outcome = fetch.finish(LIMIT);
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+    let said = gateway.said();
+    assert!(said.contains("`wan` is down") && said.contains("`wan` is as it was again"), "{said}");
+}
+
+fn a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name(
+    bed: &Testbed,
+    backend: &str,
+) {
+    let mut gateway = bed.gateway(backend, SHAPED);
+    bed.middle.run("ip link delete wan");
+    until("the alarm", LIMIT, || alarms(&gateway).contains("`wan` is gone").then_some(()));
+    let ticks = || {
+        let stat = bed.middle.run(&format!("cat /proc/{}/stat", gateway.id()));
+        stat.split(' ').skip(13).take(2).filter_map(|it| it.parse::<u64>().ok()).sum::<u64>()
+    };
+    let before = ticks();
+    pause(Duration::from_secs(1));
+    // A tick is a hundredth of a second.
+    assert!(ticks() - before < 30, "it does not sleep: {}", gateway.said());
+    bed.middle.run("ip link add wan type veth peer name other");
+    until("its end", LIMIT, || (!gateway.runs()).then_some(()));
+    let said = gateway.said();
+    assert!(said.contains("another interface is called `wan` now"), "{said}");
+}
+
+fn a_second_gateway_between_the_same_ports_is_refused(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, SHAPED);
+    for socket in ["/run/tidegate.sock", "/run/other.sock"] {
+        for second in ["auto", "af-xdp", "af-packet"] {
+            let refused = bed.refused(second, socket);
+            assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+            assert!(refused.errors.contains("TG0202"), "{refused:?}");
+        }
+    }
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let before = gateway.status()["down"]["received"]["bytes"].as_u64();
+    let outcome = server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "1 MB"]).finish(LIMIT);
+    assert!(outcome.complete && outcome.intact, "{outcome:?}");
+    let after = gateway.status()["down"]["received"]["bytes"].as_u64();
+    assert!(after >= before.map(|bytes| bytes + 1_000_000), "the first one still manages");
+}
+
+fn detached_ports_are_not_connected_any_more(bed: &Testbed, backend: &str) {
+    let mut gateway = bed.gateway(backend, SHAPED);
+    let detach = || bed.tidegate(&["detach", "--json", "lan", "wan"]);
+    let refused = tidegate_e2e::Process::start(&mut detach()).finish(LIMIT);
+    assert!(refused.output.contains("TG0202"), "{refused:?}");
+    gateway.stop();
+    let crosses = || {
+        let frame = bed.lan.datagram(&bed.wan, false, (5_000, 9), &[7; 40]);
+        let recorder = Recorder::start(&bed.wan);
+        send(&bed.lan, &[frame.bytes()]);
+        pause(Duration::from_millis(300));
+        !recorder.frames(0, LIMIT, |arrived| arrived == frame.bytes()).is_empty()
+    };
+    assert!(crosses());
+    for (was, times) in [("true", 2), ("false", 2)] {
+        let said = run(&mut detach(), LIMIT);
+        assert_eq!(said.matches(&format!("\"was_attached\":{was}")).count(), times, "{said}");
+        assert!(!crosses());
+    }
+}
+
+/// Numbers that look like chance and are the same in every run (a linear congruential generator).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap_or(0) % limit
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.below(256).to_le_bytes()[0]
+    }
+}
+
+/// A frame with addresses that deliver it, and otherwise cut, changed, or made up.
+fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
+    let payload: Vec<u8> = (0..numbers.below(1_200)).map(|_| numbers.byte()).collect();
+    let ports = (5_000, 9);
+    let mut frame = bed.lan.datagram(&bed.wan, numbers.below(2) == 0, ports, &payload);
+    if numbers.below(3) == 0 {
+        frame.link = vec![Link::vlan(7)];
+    }
+    let mut bytes = match numbers.below(4) {
+        0 => {
+            let kind = u16::from_be_bytes([numbers.byte(), numbers.byte()]);
+            let frame = Frame::opaque(kind, payload);
+            Frame { source: bed.lan.mac, destination: bed.wan.mac, ..frame }.bytes()
+        }
+        _ => frame.bytes(),
+    };
+    for _ in 0..numbers.below(12) {
+        let at = 14 + numbers.below(bytes.len().min(80).saturating_sub(14).max(1));
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = numbers.byte();
+        }
+    }
+    // Shorter, the kernel itself would not deliver a frame with a tag.
+    let least = 20.min(bytes.len());
+    if numbers.below(2) == 0 {
+        bytes.truncate(least + numbers.below(bytes.len() - least + 1));
+    }
+    bytes.resize(bytes.len().max(20), 0);
+    bytes
+}
+
+fn total(drops: &serde_json::Value) -> u64 {
+    let drops = drops.as_object().into_iter().flatten();
+    drops.filter_map(|(_, count)| count.as_u64()).sum()
+}
+
+fn frames_without_sense_cross_as_they_came_or_are_counted(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, SHAPED);
+    let mut numbers = Numbers(1);
+    let mut frames: Vec<_> = (0..3_000).map(|_| nonsense(bed, &mut numbers)).collect();
+    frames.extend((0..=u16::MAX).step_by(17).map(|kind| {
+        let frame = Frame::opaque(kind, vec![0; 46]);
+        Frame { source: bed.lan.mac, destination: bed.wan.mac, ..frame }.bytes()
+    }));
+    let recorder = Recorder::start(&bed.wan);
+    frames.chunks(500).for_each(|some| send(&bed.lan, some));
+    let heads = (bed.wan.mac, bed.lan.mac);
+    let ours = |frame: &[u8]| frame[..6] == heads.0 && frame[6..12] == heads.1;
+    pause(Duration::from_secs(1));
+    let mut arrived = recorder.frames(0, LIMIT, ours);
+    let mut sent = frames.clone();
+    arrived.sort();
+    sent.sort();
+    let (mut lost, mut strange) = (Vec::new(), 0);
+    let mut at = arrived.iter().peekable();
+    for frame in &sent {
+        while at.next_if(|arrived| *arrived < frame).is_some() {
+            strange += 1;
+        }
+        if at.next_if_eq(&frame).is_none() {
+            lost.push(tidegate_e2e::hex(frame));
+        }
+    }
+    let status = gateway.status();
+    let counted = total(&status["drops"]);
+    let lost_count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
+    assert!(lost_count <= counted, "{lost_count} lost: {:?}, {status}", &lost[..lost.len().min(5)]);
+    // What the stack of the host itself had to say.
+    assert!(strange < 20, "{strange} frames that nobody sent");
+    let server = Server::start(&bed.wan, 7000, "reno");
+    transfers_are_intact(bed, &server, &gateway);
+}
