@@ -162,10 +162,7 @@ impl Lab {
     }
 
     fn remove(&self) -> anyhow::Result<()> {
-        // Without root they go with the last process of the lab; those of the same name here are
-        // somebody else's.
-        let is_ours = self.state.holder.is_none() || rootless::is_inside();
-        let namespaces = if is_ours { self.state.namespaces.as_slice() } else { &[] };
+        let namespaces = self.state.namespaces_here(rootless::is_inside());
         let processes = self.state.processes.as_slice();
         process::end(&[processes, &process::inside(namespaces)].concat());
         build::remove(namespaces)?;

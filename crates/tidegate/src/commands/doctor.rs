@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         Ok(ports) => ports,
         Err(exit) => return Ok(exit),
     };
-    let mut findings = privileges(&status_field("CapEff"));
+    let mut findings = privileges(&status_field("CapEff"), &read("/proc/self/uid_map"));
     findings.extend(kernel(&read("/proc/sys/kernel/osrelease")));
     findings.push(lab_tools(&std::env::var_os("PATH").unwrap_or_default()));
     match &ports {
@@ -99,20 +99,29 @@ fn bad(what: &str, seen: impl Into<String>, remedy: &str) -> Finding {
     Finding { health: Health::Bad, ..lacking(what, seen, remedy) }
 }
 
-/// What the capabilities in the hexadecimal set `effective` allow.
+/// The number of CAP_NET_RAW, which counts for the interfaces of a user namespace too.
+const NET_RAW: u32 = 13;
+
+/// What the capabilities in the hexadecimal set `effective` allow, in the user namespace of `uid_map`.
 ///
-/// Source: Linux `include/uapi/linux/capability.h`.
-fn privileges(effective: &str) -> Vec<Finding> {
+/// Source: Linux `include/uapi/linux/capability.h`; user_namespaces(7) for the first one's map.
+fn privileges(effective: &str, uid_map: &str) -> Vec<Finding> {
+    let is_first = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
     let set = u64::from_str_radix(effective, 16).unwrap_or(0);
     let need = |bit: u32, name: &str, use_: &str, otherwise: fn(&str, String, &str) -> Finding| {
-        if set & (1 << bit) != 0 {
+        let is_there = set & (1 << bit) != 0;
+        if is_there && (is_first || bit == NET_RAW) {
             return good(name, format!("there, for {use_}"));
+        }
+        if is_there {
+            let seen = format!("only in this user namespace, which is not enough for {use_}");
+            return otherwise(name, seen, "run as root outside of it");
         }
         let remedy = format!("run as root or with {name}");
         otherwise(name, format!("missing: {use_}"), &remedy)
     };
     vec![
-        need(13, "CAP_NET_RAW", "opening the ports", |what, seen, remedy| {
+        need(NET_RAW, "CAP_NET_RAW", "opening the ports", |what, seen, remedy| {
             let remedy = format!("{remedy}, or try it under `unshare -Urn`");
             bad(what, seen, &remedy)
         }),
@@ -241,12 +250,24 @@ fn status_field(name: &str) -> String {
 mod tests {
     use super::*;
 
+    /// The map of the first user namespace.
+    const FIRST: &str = "         0          0 4294967295";
+
     #[test]
     fn without_privileges_every_missing_one_has_a_remedy() {
-        let findings = privileges("0000000000000000");
+        let findings = privileges("0000000000000000", FIRST);
         assert_eq!(findings[0].health, Health::Bad);
         assert!(findings.iter().all(|it| it.remedy.is_some()));
-        assert!(privileges("000001ffffffffff").iter().all(|it| it.health == Health::Good));
+        assert!(privileges("000001ffffffffff", FIRST).iter().all(|it| it.health == Health::Good));
+    }
+
+    /// Kills the mutant that believes every capability.
+    #[test]
+    fn in_a_user_namespace_only_packet_sockets_are_to_be_had() {
+        let findings = privileges("000001ffffffffff", "         0       1000          1");
+        let good: Vec<_> = findings.iter().filter(|it| it.health == Health::Good).collect();
+        assert!(good.len() == 1 && good[0].what == "CAP_NET_RAW", "{findings:?}");
+        assert!(findings.iter().all(|it| it.health != Health::Bad));
     }
 
     #[test]

@@ -51,6 +51,14 @@ impl State {
         self.processes.contains(&self.owner)
     }
 
+    /// Its namespaces that can be seen from here, or, if `inside`, from a user namespace of ours.
+    ///
+    /// Without root they go with the last process of the lab; those of the same name elsewhere are
+    /// somebody else's.
+    pub(super) fn namespaces_here(&self, inside: bool) -> &[String] {
+        if self.holder.is_none() || inside { &self.namespaces } else { &[] }
+    }
+
     /// The names of hosts and gateways.
     pub(super) fn hosts(&self) -> Vec<&str> {
         let prefix = namespace(&self.name, "").len();
@@ -95,5 +103,16 @@ mod tests {
         assert!(again.owner.is_alive());
         assert!(!again.stands_alone());
         assert!(State { processes: vec![again.owner], ..again }.stands_alone());
+    }
+
+    /// Kills the mutant that removes what root has built under the same name.
+    #[test]
+    fn a_lab_without_root_has_no_namespaces_outside_of_its_own() {
+        let (topology, _) =
+            crate::topology::parse("x", "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n");
+        let state = State::new("lab-2", &topology.unwrap());
+        assert_eq!(state.namespaces_here(false).len(), 3);
+        let state = State { holder: Some(state.owner), ..state };
+        assert_eq!((state.namespaces_here(false).len(), state.namespaces_here(true).len()), (0, 3));
     }
 }
