@@ -23,7 +23,7 @@ check: ## what needs no test to run: form, lints, documentation, licences
 build: ## target/release/tidegate
 	cargo build --release --locked --package tidegate
 
-bench: setup build ## what a packet costs: instructions, memory; also in target/bench.md and bench.json
+bench: setup build ## what a packet costs: instructions, memory, time, evenness; also in target/bench.md and bench.json
 	TIDEGATE_BIN=$(abspath $(TARGET))/release/tidegate cargo run --release --locked --package tidegate-bench -- all --out $(TARGET)
 
 deny: ## the whole of deny.toml, advisories too; builds cargo-deny the first time, some minutes

@@ -4,13 +4,20 @@
 
 mod callgrind;
 mod cases;
+mod forwarder;
+mod forwarding;
 mod instructions;
+mod live;
+mod load;
 mod memory;
 mod number;
+mod pacing;
 mod report;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -42,6 +49,10 @@ enum Part {
         #[arg(long)]
         short: bool,
     },
+    /// How evenly packets leave, against HTB; as root.
+    Pacing,
+    /// Processor time of a forwarded packet, against the kernel's; as root.
+    Forwarding,
     /// One case: what callgrind looks at. Says what an operation took in processor time.
     Case {
         /// Its name.
@@ -53,27 +64,57 @@ enum Part {
         /// What its random choices begin with.
         seed: u64,
     },
+    /// A loop that only passes frames on, between `lan` and `wan`.
+    #[command(hide = true)]
+    Bare,
+    /// XDP programs that pass frames on, between `lan` and `wan`.
+    #[command(hide = true)]
+    Redirect,
+    /// Sends datagrams.
+    #[command(hide = true)]
+    Send { to: SocketAddr, per_second: u32, burst: u32, millis: u64, flows: usize },
+    /// Drops datagrams.
+    #[command(hide = true)]
+    Sink { millis: u64 },
+    /// Says when datagrams arrive.
+    #[command(hide = true)]
+    Arrivals,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let mut report = Report::default();
-    match arguments.part {
-        Part::Case { name, operations, size, seed } => {
-            println!("{:.1} ns", cases::time(&name, operations, size, seed)?);
-            return Ok(ExitCode::SUCCESS);
-        }
-        Part::Instructions { short } => {
-            instructions::measure(if short { Depth::Short } else { Depth::Full }, &mut report)?;
-            memory::measure(&mut report)?;
-        }
-        Part::All => {
-            instructions::measure(Depth::Full, &mut report)?;
-            memory::measure(&mut report)?;
-        }
-    }
+    run(arguments.part, &mut report)?;
     if let Some(folder) = arguments.out {
         report.write(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
     }
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
+    match part {
+        Part::All => {
+            instructions::measure(Depth::Full, report)?;
+            memory::measure(report)?;
+            pacing::measure(report)?;
+            forwarding::measure(report)?;
+        }
+        Part::Instructions { short } => {
+            instructions::measure(if short { Depth::Short } else { Depth::Full }, report)?;
+            memory::measure(report)?;
+        }
+        Part::Pacing => pacing::measure(report)?,
+        Part::Forwarding => forwarding::measure(report)?,
+        Part::Case { name, operations, size, seed } => {
+            println!("{:.1} ns", cases::time(&name, operations, size, seed)?);
+        }
+        Part::Bare => forwarder::run(true)?,
+        Part::Redirect => forwarder::run(false)?,
+        Part::Send { to, per_second, burst, millis, flows } => {
+            load::send(to, per_second, burst, Duration::from_millis(millis), flows)?;
+        }
+        Part::Sink { millis } => load::sink(Duration::from_millis(millis))?,
+        Part::Arrivals => load::arrivals()?,
+    }
+    Ok(())
 }

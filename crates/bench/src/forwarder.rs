@@ -1,0 +1,40 @@
+//! What the gateway is compared to: the same loop and ports without a gateway, and the wire alone.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tidegate_core::Machine;
+use tidegate_dataplane::fail_to_wire::{Tc, WireConfig};
+use tidegate_dataplane::{
+    Bare, Driver, Interface, Monotonic, Options, PacketMemory, Port, Wish, af_xdp, inbox, keep_time,
+};
+use tidegate_e2e::pause;
+
+/// Buffers, as many as the gateway has.
+const PACKETS: u32 = 16_384;
+
+/// Passes frames on between the interfaces `lan` and `wan` until it is killed: by the loop, or, if
+/// that does not `beat`, by the XDP programs beneath.
+pub(crate) fn run(beat: bool) -> anyhow::Result<()> {
+    let mut clock = Monotonic::start();
+    let pair = [&Interface::find("lan")?, &Interface::find("wan")?];
+    let wire = WireConfig {
+        directory: Path::new(WireConfig::DIRECTORY).to_owned(),
+        timeout: WireConfig::TIMEOUT,
+        epoch: clock.origin(),
+        tc: Tc::default(),
+    };
+    let memory = PacketMemory::new(PACKETS, af_xdp::buffer_size(pair)?)?;
+    let mut machine = Bare::new(PACKETS);
+    let opened = af_xdp::open(pair, None, &wire, &memory, machine.pool())?;
+    println!("ready");
+    if !beat {
+        pause(Duration::MAX);
+    }
+    let [lan, wan] = opened.ports;
+    let ports: Vec<Box<dyn Port>> = vec![Box::new(lan), Box::new(wan)];
+    let (_remote, inbox) = inbox()?;
+    let _ = keep_time(Wish::default());
+    Driver::new(machine, ports, opened.wire, inbox, Options::default()).run(&mut clock);
+    Ok(())
+}

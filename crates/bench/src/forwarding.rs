@@ -1,0 +1,134 @@
+//! Processor time of a forwarded packet: the gateway, the same loop without it, the kernel.
+
+use std::fs;
+use std::time::Duration;
+
+use tidegate_e2e::{Testbed, pause};
+
+use crate::live::{self, Forwarder, ourselves, ready};
+use crate::load::PORT;
+use crate::number::{median, real};
+use crate::report::{Line, Report};
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    /// The kernel's bridge.
+    Bridge,
+    /// The loop and its AF_XDP ports, with a machine that does nothing.
+    Bare,
+    /// The gateway, which shapes all of it, at more than there is.
+    Managed,
+    /// The XDP programs alone.
+    Redirect,
+    /// The gateway without a policy and without a rate.
+    Unmanaged,
+}
+
+const WAYS: [Way; 5] = [Way::Bridge, Way::Bare, Way::Managed, Way::Redirect, Way::Unmanaged];
+
+/// What may cost how much more than what.
+const LIMITS: [(Way, Way, f64); 3] = [
+    (Way::Managed, Way::Bare, 1.5),
+    (Way::Bare, Way::Bridge, 2.2),
+    (Way::Unmanaged, Way::Redirect, 1.2),
+];
+
+/// Measurements of each, taken in turns.
+const ROUNDS: usize = 5;
+
+/// The load: full-size frames per second, and how many at once.
+const LOAD: (&str, &str) = ("60000", "60");
+
+const WARM_UP: Duration = Duration::from_millis(500);
+const MEASURED: Duration = Duration::from_secs(2);
+
+/// How long the load lasts, in milliseconds: longer than is measured.
+const LASTS: &str = "4000";
+
+/// Adds how costs compare to `report`.
+pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
+    report.section("Processor time of a forwarded 1514-byte frame, hosts and softirqs included");
+    let mut costs: [Vec<f64>; 5] = Default::default();
+    for _ in 0..ROUNDS {
+        for (way, costs) in WAYS.into_iter().zip(&mut costs) {
+            let Some(bed) = Testbed::new() else {
+                report.skip("forwarding; there are no network namespaces here: run it as root");
+                return Ok(());
+            };
+            costs.push(cost(&bed, way)?);
+        }
+    }
+    let costs = costs.map(median);
+    let of = |way| WAYS.into_iter().zip(costs).find(|(each, _)| *each == way).map(|(_, cost)| cost);
+    for (way, base, most) in LIMITS {
+        let (cost, base_cost) = (of(way).unwrap_or_default(), of(base).unwrap_or_default());
+        report.add(Line {
+            what: format!("{way:?} to {base:?}"),
+            value: cost / base_cost,
+            unit: "x",
+            most: Some(most),
+            beside: format!("{cost:.0} ns, {base_cost:.0} ns"),
+        });
+    }
+    Ok(())
+}
+
+/// Nanoseconds of processor time for each packet that arrived.
+fn cost(bed: &Testbed, way: Way) -> anyhow::Result<f64> {
+    let forwarder = start(bed, way)?;
+    let sink = ready(&bed.wan, &["sink", LASTS])?;
+    let to = format!("{}:{PORT}", bed.wan.v4);
+    let words = ["send", to.as_str(), LOAD.0, LOAD.1, LASTS, "8"];
+    let sender = tidegate_e2e::Process::start(&mut ourselves(&bed.lan, &words)?);
+    let mut processes = vec![sink.id(), sender.id()];
+    processes.extend(forwarder.process());
+    processes.extend(softirq_threads());
+    pause(WARM_UP);
+    let before = (time_of(&processes)?, bed.wan.received_bytes("eth0"));
+    pause(MEASURED);
+    let after = (time_of(&processes)?, bed.wan.received_bytes("eth0"));
+    let packets = (after.1 - before.1) / FRAME;
+    anyhow::ensure!(packets > 10_000, "{way:?} forwarded only {packets} packets");
+    Ok(real(after.0 - before.0) / real(packets))
+}
+
+const FRAME: u64 = 1_514;
+
+fn start(bed: &Testbed, way: Way) -> anyhow::Result<Forwarder<'_>> {
+    const EVERYTHING: &str = "[[policy]]\nname = \"all\"\nmatch = {}\naction = \"shape\"\n\
+        profile = { mean = \"10 Gbit/s\", burst = \"256 KiB\" }\nallocation = \"logical-partitions\"\n";
+    Ok(match way {
+        Way::Bridge => {
+            bed.bridge();
+            Forwarder::Kernel
+        }
+        Way::Bare => live::ours(bed, "bare")?,
+        Way::Redirect => live::ours(bed, "redirect")?,
+        Way::Managed => Forwarder::Gateway(bed.gateway("af-xdp", EVERYTHING)),
+        Way::Unmanaged => Forwarder::Gateway(bed.gateway("af-xdp", "")),
+    })
+}
+
+/// Nanoseconds all threads of `processes` have run.
+fn time_of(processes: &[u32]) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for id in processes {
+        for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+            let text = fs::read_to_string(thread?.path().join("schedstat"))?;
+            sum += text.split_whitespace().next().map_or(Ok(0), str::parse::<u64>)?;
+        }
+    }
+    Ok(sum)
+}
+
+/// The kernel's threads that do what no process was at hand for.
+fn softirq_threads() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_one = |id: &u32| {
+        let name = fs::read_to_string(format!("/proc/{id}/comm"));
+        name.is_ok_and(|name| name.starts_with("ksoftirqd/"))
+    };
+    ids.filter(is_one).collect()
+}

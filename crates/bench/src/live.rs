@@ -1,0 +1,49 @@
+//! Ways for packets to go in the middle of a test bed, each built anew for every measurement.
+
+use std::env;
+use std::process::Command;
+use std::time::Duration;
+
+use tidegate_e2e::{Gateway, Host, Process, Testbed, until};
+
+/// A forwarder in the middle of a test bed; it ends with this.
+pub(crate) enum Forwarder<'a> {
+    Kernel,
+    Ours(#[expect(dead_code, reason = "it ends when dropped")] Process, u32),
+    Gateway(Gateway<'a>),
+}
+
+impl Forwarder<'_> {
+    /// Processes whose time counts as the forwarder's.
+    pub(crate) fn process(&self) -> Option<u32> {
+        match self {
+            Self::Kernel => None,
+            Self::Ours(_, id) => Some(*id),
+            Self::Gateway(gateway) => Some(gateway.id()),
+        }
+    }
+}
+
+/// This program on `host`, as the arguments say.
+pub(crate) fn ourselves(host: &Host, words: &[&str]) -> anyhow::Result<Command> {
+    let mut command = host.command(env::current_exe()?);
+    command.args(words);
+    Ok(command)
+}
+
+/// The same, once it has said that it is ready.
+pub(crate) fn ready(host: &Host, words: &[&str]) -> anyhow::Result<Process> {
+    let mut process = Process::start(&mut ourselves(host, words)?);
+    until(&format!("{words:?} to be ready"), Duration::from_secs(20), || {
+        assert!(process.runs(), "{}", process.said());
+        process.lines().pop()
+    });
+    Ok(process)
+}
+
+/// A forwarder of ours: [`forwarder`](crate::forwarder).
+pub(crate) fn ours(bed: &Testbed, what: &str) -> anyhow::Result<Forwarder<'static>> {
+    let process = ready(&bed.middle, &[what])?;
+    let id = process.id();
+    Ok(Forwarder::Ours(process, id))
+}

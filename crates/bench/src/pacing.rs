@@ -1,0 +1,96 @@
+//! How evenly packets leave, against HTB.
+
+use std::time::Duration;
+
+use tidegate_e2e::Testbed;
+
+use crate::live::{Forwarder, ourselves, ready};
+use crate::load::PORT;
+use crate::number::{median, real};
+use crate::report::{Line, Report};
+
+/// Rates that are measured, in Mbit/s.
+const RATES: [u32; 2] = [10, 100];
+
+/// Measurements of each, taken in turns.
+const ROUNDS: usize = 5;
+
+/// How much wider the gaps between packets may spread than with HTB.
+const MOST: f64 = 1.3;
+
+/// How long packets are sent, and how much of that is not looked at.
+const SENT: &str = "3000";
+const WARM_UP: i64 = 500_000_000;
+
+/// Adds what each rate shows to `report`.
+pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
+    report.section("Evenness of 1514-byte frames at a rate: p99 - p1 of the gaps, against HTB");
+    for rate in RATES {
+        let (mut shaped, mut htb) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let Some(bed) = Testbed::new() else {
+                report.skip("pacing; there are no network namespaces here: run it as root");
+                return Ok(());
+            };
+            shaped.push(spread(&bed, rate, &gateway(&bed, rate))?);
+            drop(bed);
+            let Some(bed) = Testbed::new() else { continue };
+            bed.bridge();
+            if let Err(reason) = add_htb(&bed, rate) {
+                report.skip(&format!("pacing; there is no HTB here: {reason}"));
+                return Ok(());
+            }
+            htb.push(spread(&bed, rate, &Forwarder::Kernel)?);
+        }
+        let (ours, theirs) = (median(shaped), median(htb));
+        report.add(Line {
+            what: format!("spread at {rate} Mbit/s, to that of HTB"),
+            value: ours / theirs,
+            unit: "x",
+            most: Some(MOST),
+            beside: format!("{:.1} us, HTB {:.1} us", ours / 1_000.0, theirs / 1_000.0),
+        });
+    }
+    Ok(())
+}
+
+fn gateway(bed: &Testbed, rate: u32) -> Forwarder<'_> {
+    Forwarder::Gateway(bed.gateway(
+        "auto",
+        &format!(
+            "[[policy]]\nname = \"all\"\nmatch = {{ direction = \"up\" }}\naction = \"shape\"\n\
+             profile = {{ mean = \"{rate} Mbit/s\", burst = \"1600 B\" }}\n"
+        ),
+    ))
+}
+
+fn add_htb(bed: &Testbed, rate: u32) -> Result<(), String> {
+    let class = format!("class add dev wan parent 1: classid 1:1 htb rate {rate}mbit");
+    for words in ["qdisc add dev wan root handle 1: htb default 1", &class] {
+        let output = bed.middle.command("tc").args(words.split_whitespace()).output();
+        let output = output.map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Nanoseconds from the 1st to the 99th percentile of the gaps between arrivals.
+fn spread(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<f64> {
+    let receiver = ready(&bed.wan, &["arrivals"])?;
+    let to = format!("{}:{PORT}", bed.wan.v4);
+    // A fifth more than can leave.
+    let per_second = (rate * 1_200_000 / 8 / 1_514).to_string();
+    let words = ["send", to.as_str(), &per_second, "1", SENT, "1"];
+    tidegate_e2e::run(&mut ourselves(&bed.lan, &words)?, Duration::from_secs(20));
+    let finished = receiver.finish(Duration::from_secs(20));
+    let times: Vec<i64> = finished.output.lines().filter_map(|line| line.parse().ok()).collect();
+    let first = times.first().copied().unwrap_or_default();
+    let steady: Vec<i64> = times.into_iter().filter(|time| *time > first + WARM_UP).collect();
+    let mut gaps: Vec<i64> = steady.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    gaps.sort_unstable();
+    anyhow::ensure!(gaps.len() > 500, "only {} packets arrived", gaps.len());
+    let (low, high) = (gaps[gaps.len() / 100], gaps[gaps.len() - 1 - gaps.len() / 100]);
+    Ok(real(u64::try_from(high - low)?))
+}
