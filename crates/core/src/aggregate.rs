@@ -11,6 +11,8 @@ mod progress;
 mod shaper;
 
 use conditioner::Conditioner;
+use std::time::Duration;
+
 pub use conditioner::Trigger;
 use members::Members;
 use progress::Progress;
@@ -27,6 +29,8 @@ pub struct Aggregate {
     policy: String,
     direction: Direction,
     conditioner: Conditioner,
+    /// How often the shaping timer looks; zero for exactly when a packet conforms.
+    interval: Duration,
     members: Members,
     untracked: Option<Member>,
     counts: Counts,
@@ -43,13 +47,15 @@ struct Counts {
 }
 
 impl Aggregate {
-    /// The aggregate of `policy` in `direction`, without members.
+    /// The aggregate of `policy` in `direction`, without members; the shaping timer looks every
+    /// `interval`.
     #[must_use]
-    pub fn new(policy: &Policy, direction: Direction, now: Time) -> Self {
+    pub fn new(policy: &Policy, direction: Direction, interval: Duration, now: Time) -> Self {
         Self {
             policy: policy.name.clone(),
             direction,
-            conditioner: Conditioner::new(policy, now),
+            conditioner: Conditioner::new(policy, interval, now),
+            interval,
             members: Members::default(),
             untracked: None,
             counts: Counts::default(),
@@ -189,7 +195,10 @@ impl Aggregate {
         out: &mut Fifo,
     ) {
         if !self.conditioner.adopt(policy, now) {
-            let old = std::mem::replace(&mut self.conditioner, Conditioner::new(policy, now));
+            let old = std::mem::replace(
+                &mut self.conditioner,
+                Conditioner::new(policy, self.interval, now),
+            );
             if let Some(allocation) = self.conditioner.allocation() {
                 self.members.iter().for_each(|(member, share)| allocation.join(now, member, share));
             }

@@ -372,6 +372,21 @@ fn idle_flows_are_forgotten_and_leave_their_aggregates() {
 }
 
 #[test]
+fn a_coarse_timer_does_not_keep_an_aggregate_below_its_peak() {
+    let config = GatewayConfig { shaping_interval: Duration::from_millis(15), ..config() };
+    let mut conditioning = conditioning();
+    let burst = Bytes(60_000); // more than is earned between two looks
+    conditioning.profile = Profile::new(MEAN, Some(MEAN), burst, Bytes(1_514)).unwrap();
+    let action = Action::Shape { conditioning, queue: queue("per-flow") };
+    let mut run = Run::new(&config, vec![policy("all", Filter::default(), action)]);
+    (0..250).for_each(|number| run.offer(1, number, 1_000));
+    run.until(Time::from_millis(200));
+    let (left, _) = run.end();
+    // One packet a millisecond, and those of the first look.
+    assert!((200..=216).contains(&left.len()), "{}", left.len());
+}
+
+#[test]
 fn a_coarse_timer_is_helped_by_acknowledgements() {
     let config = GatewayConfig { shaping_interval: Duration::from_millis(15), ..config() };
     let start = |run: &mut Run| {

@@ -1,5 +1,7 @@
 //! What an aggregate does with its packets: nothing, police, or shape.
 
+use std::time::Duration;
+
 use super::policer::Policer;
 use super::progress::Progress;
 use super::shaper::Shaper;
@@ -48,7 +50,7 @@ pub(super) enum Conditioner {
 }
 
 impl Conditioner {
-    pub(super) fn new(policy: &Policy, now: Time) -> Self {
+    pub(super) fn new(policy: &Policy, interval: Duration, now: Time) -> Self {
         match (&policy.action, policy.mode) {
             (Action::Pass, _) => Self::Pass,
             (Action::Police { conditioning, exceed }, Mode::Enforce) => {
@@ -59,7 +61,7 @@ impl Conditioner {
                 Mode::Observe,
             ) => Self::Police(Policer::new(conditioning, None, now)),
             (Action::Shape { conditioning, queue }, Mode::Enforce) => {
-                Self::Shape(Shaper::new(conditioning, queue, now))
+                Self::Shape(Shaper::new(conditioning, queue, interval, now))
             }
         }
     }

@@ -11,15 +11,16 @@ use crate::{Bytes, Rate, Time};
 pub(super) struct Peak(Option<PeakSpacing>);
 
 impl Peak {
-    pub(super) fn new(rate: Option<Rate>) -> Self {
-        Self(rate.map(|rate| PeakSpacing::new(rate, LATENESS)))
+    /// `interval` is how often the shaping timer looks: what it finds late is made up for.
+    pub(super) fn new(rate: Option<Rate>, interval: Duration) -> Self {
+        Self(rate.map(|rate| PeakSpacing::new(rate, interval.max(LATENESS))))
     }
 
     /// Changes the rate; the last packet keeps the distance it had.
-    pub(super) fn set(&mut self, rate: Option<Rate>) {
+    pub(super) fn set(&mut self, rate: Option<Rate>, interval: Duration) {
         match (&mut self.0, rate) {
             (Some(spacing), Some(rate)) => spacing.set_rate(rate),
-            _ => *self = Self::new(rate),
+            _ => *self = Self::new(rate, interval),
         }
     }
 

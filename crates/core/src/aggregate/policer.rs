@@ -1,5 +1,7 @@
 //! Policing: packets never wait; those out of profile are coloured or dropped.
 
+use std::time::Duration;
+
 use super::peak::Peak;
 use super::progress::Progress;
 use crate::allocation::{Allocation, AllocationSpec};
@@ -23,7 +25,7 @@ impl Policer {
         Self {
             profile: *profile,
             allocation: allocation.build(profile, now),
-            peak: Peak::new(profile.peak()),
+            peak: Peak::new(profile.peak(), Duration::ZERO),
             exceed,
             allocation_spec: allocation.clone(),
         }
@@ -36,7 +38,7 @@ impl Policer {
             if self.profile != to.profile {
                 self.profile = to.profile;
                 self.allocation.set_profile(now, &self.profile);
-                self.peak.set(self.profile.peak());
+                self.peak.set(self.profile.peak(), Duration::ZERO);
             }
         }
         same

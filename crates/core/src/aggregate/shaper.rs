@@ -1,5 +1,7 @@
 //! Shaping: packets wait until they conform.
 
+use std::time::Duration;
+
 use super::peak::Peak;
 use super::progress::Progress;
 use crate::allocation::{Allocation, AllocationSpec, Heads, Turn};
@@ -13,6 +15,8 @@ pub(super) struct Shaper {
     profile: Profile,
     allocation: Box<dyn Allocation>,
     peak: Peak,
+    /// How often the shaping timer looks.
+    interval: Duration,
     queue: Box<dyn Qdisc>,
     ready_at: Option<Time>,
     allocation_spec: AllocationSpec,
@@ -32,12 +36,18 @@ impl Heads for Waiting<'_> {
 }
 
 impl Shaper {
-    pub(super) fn new(conditioning: &Conditioning, queue: &QdiscSpec, now: Time) -> Self {
+    pub(super) fn new(
+        conditioning: &Conditioning,
+        queue: &QdiscSpec,
+        interval: Duration,
+        now: Time,
+    ) -> Self {
         let Conditioning { profile, allocation, .. } = conditioning;
         Self {
             profile: *profile,
             allocation: allocation.build(profile, now),
-            peak: Peak::new(profile.peak()),
+            peak: Peak::new(profile.peak(), interval),
+            interval,
             queue: queue.build(),
             ready_at: None,
             allocation_spec: allocation.clone(),
@@ -55,7 +65,7 @@ impl Shaper {
         if same && self.profile != conditioning.profile {
             self.profile = conditioning.profile;
             self.allocation.set_profile(now, &self.profile);
-            self.peak.set(self.profile.peak());
+            self.peak.set(self.profile.peak(), self.interval);
         }
         same
     }

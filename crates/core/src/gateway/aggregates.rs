@@ -3,7 +3,7 @@
 use crate::aggregate::Aggregate;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Member};
-use crate::policy::{PolicyIndex, PolicySet};
+use crate::policy::PolicyIndex;
 use crate::{Bytes, Time};
 
 /// The aggregates, each in a numbered slot.
@@ -11,7 +11,7 @@ use crate::{Bytes, Time};
 pub(super) struct Aggregates {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// For each policy of the set and each direction, its slot once it has seen a packet.
+    /// For each policy, as far as they have seen packets, and each direction, its slot.
     of_policy: Vec<[Option<u32>; 2]>,
 }
 
@@ -23,23 +23,20 @@ struct Slot {
 }
 
 impl Aggregates {
-    /// The slot of a policy's aggregate, which is made if this is its first packet.
-    pub(super) fn of(
+    /// The slot of a policy's aggregate in `direction`, if it has seen a packet.
+    pub(super) fn slot(&self, policy: PolicyIndex, direction: Direction) -> Option<u32> {
+        self.of_policy.get(policy.index())?[direction.index()]
+    }
+
+    /// Gives the aggregate of a policy, which came in with `generation`, a slot.
+    pub(super) fn add(
         &mut self,
-        policies: &PolicySet,
         policy: PolicyIndex,
-        direction: Direction,
+        aggregate: Aggregate,
         generation: u32,
-        now: Time,
     ) -> u32 {
-        if policy.index() >= self.of_policy.len() {
-            self.of_policy.resize(policies.policies().len(), [None; 2]);
-        }
-        if let Some(slot) = self.of_policy[policy.index()][direction.index()] {
-            return slot;
-        }
-        let aggregate = policies.get(policy).map(|policy| Aggregate::new(policy, direction, now));
-        let new = Slot { since: generation, aggregate };
+        let direction = aggregate.direction();
+        let new = Slot { since: generation, aggregate: Some(aggregate) };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[index(slot)] = new;
@@ -50,7 +47,7 @@ impl Aggregates {
                 u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
             }
         };
-        self.of_policy[policy.index()][direction.index()] = Some(slot);
+        self.assign(slot, policy, direction);
         slot
     }
 
@@ -92,13 +89,15 @@ impl Aggregates {
     }
 
     /// Forgets which policy owns which aggregate: a new set is being installed.
-    pub(super) fn disown(&mut self, policies: usize) {
+    pub(super) fn disown(&mut self) {
         self.of_policy.clear();
-        self.of_policy.resize(policies, [None; 2]);
     }
 
-    /// The aggregate in `slot` belongs to `policy` of the set being installed.
+    /// The aggregate in `slot` belongs to `policy`.
     pub(super) fn assign(&mut self, slot: u32, policy: PolicyIndex, direction: Direction) {
+        if policy.index() >= self.of_policy.len() {
+            self.of_policy.resize(policy.index() + 1, [None; 2]);
+        }
         self.of_policy[policy.index()][direction.index()] = Some(slot);
     }
 

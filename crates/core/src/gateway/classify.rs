@@ -60,7 +60,7 @@ impl Gateway {
         id: &PacketId,
     ) -> Option<u32> {
         let policy = self.policies.lookup(&self.pool[id], direction)?;
-        let slot = self.slot_of(now, policy, direction);
+        let slot = self.slot_of(now, policy, direction)?;
         let member = self.aggregates.get_mut(slot)?.untracked(now);
         self.pool[id].member = member;
         Some(slot)
@@ -70,7 +70,7 @@ impl Gateway {
     fn renew(&mut self, now: Time, direction: Direction, id: &PacketId, old: Handle) -> Handle {
         let packet = self.pool[id];
         let policy = self.policies.lookup(&packet, direction);
-        let slot = policy.map(|policy| self.slot_of(now, policy, direction));
+        let slot = policy.and_then(|policy| self.slot_of(now, policy, direction));
         let weight = policy.map_or(1, |policy| self.policies.weight_of(policy, &packet, direction));
         let rtt = self.flows[packet.flow].rtt().end_to_end();
         let share = Share { weight, rtt };
@@ -115,8 +115,14 @@ impl Gateway {
         self.send(now, direction, out);
     }
 
-    fn slot_of(&mut self, now: Time, policy: PolicyIndex, direction: Direction) -> u32 {
-        self.aggregates.of(&self.policies, policy, direction, self.generation, now)
+    /// The slot of a policy's aggregate, which is made if this is its first packet.
+    fn slot_of(&mut self, now: Time, policy: PolicyIndex, direction: Direction) -> Option<u32> {
+        self.aggregates.slot(policy, direction).or_else(|| {
+            let policy_itself = self.policies.get(policy)?;
+            let interval = self.config.shaping_interval;
+            let aggregate = Aggregate::new(policy_itself, direction, interval, now);
+            Some(self.aggregates.add(policy, aggregate, self.generation))
+        })
     }
 
     /// Forgets flows that have been idle for long: a part of the table each time.

@@ -18,7 +18,7 @@ impl Gateway {
     /// a "short window" of best-effort service; here no instant is without a policy.
     pub fn install(&mut self, now: Time, policies: PolicySet) {
         self.generation += 1;
-        self.aggregates.disown(policies.policies().len());
+        self.aggregates.disown();
         for slot in self.aggregates.slots() {
             let mut out = Fifo::new();
             let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
