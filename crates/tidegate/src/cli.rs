@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write a first policy file: detects the ports and asks two rates
+    /// Write a first policy file: guesses or asks the ports, asks two rates
     Init(commands::init::Args),
     /// Say what is wrong with a policy file, and what to write instead
     Check(commands::check::Args),

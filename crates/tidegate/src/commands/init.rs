@@ -47,8 +47,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         // Said before anybody answers questions in vain.
         return Err(exists(&args.file).into());
     }
-    let [lan, wan] = ports(args, &Host::look())?;
     let mut somebody = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
+    let [lan, wan] = ports(args, &Host::look(), somebody.as_mut())?;
     let mut rate = |given: &Option<String>, flag, question| {
         rate(given.as_deref(), flag, question, somebody.as_mut())
     };
@@ -75,13 +75,39 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn ports(args: &Args, host: &Host) -> Result<[String; 2], Failure> {
-    host.ports(args.lan.as_deref(), args.wan.as_deref()).ok_or_else(|| {
-        let names: Vec<_> = host.interfaces.iter().map(|it| it.name.as_str()).collect();
-        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+/// LAN and WAN: given, guessed, or else what `somebody` answers.
+fn ports(
+    args: &Args,
+    host: &Host,
+    somebody: Option<&mut impl BufRead>,
+) -> anyhow::Result<[String; 2]> {
+    if let Some(ports) = host.ports(args.lan.as_deref(), args.wan.as_deref()) {
+        return Ok(ports);
+    }
+    let names: Vec<_> = host.interfaces.iter().map(|it| it.name.as_str()).collect();
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let missing = || {
         let message = format!("cannot tell which interfaces are meant; there are: {there}");
         Failure::input(Code::NoPorts, message)
-    })
+    };
+    let (Some(somebody), false) = (somebody, names.is_empty()) else {
+        return Err(missing().into());
+    };
+    let known = |name: &str| match host.interface(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => Err(Failure {
+            help: format!("there are: {there}"),
+            ..Failure::input(Code::NoInterface, format!("there is no interface `{name}`"))
+        }),
+    };
+    let mut ask = |given: &Option<String>, question| match given {
+        Some(name) => Ok(name.clone()),
+        None => {
+            eprintln!("{question}: which interface? There are: {there}");
+            answer("the name of one", somebody, missing, known)
+        }
+    };
+    Ok([ask(&args.lan, "Towards the users")?, ask(&args.wan, "Towards the Internet")?])
 }
 
 /// The rate given, or what `somebody` answers.
@@ -98,24 +124,32 @@ fn rate(
     if let Some(given) = given {
         return Ok(parse(given)?);
     }
-    let missing = |message: &str| {
+    let missing = || {
         let help = format!("give it with --{flag} \"100 Mbit/s\"");
-        Failure { help, ..Failure::input(Code::BadRate, message) }
+        Failure { help, ..Failure::input(Code::BadRate, "the rate is not said") }
     };
-    let Some(somebody) = somebody else {
-        return Err(missing("there is nobody to ask for the rate").into());
-    };
+    let Some(somebody) = somebody else { return Err(missing().into()) };
     eprintln!("{question}: what rate does the access link have?");
     eprintln!("Give about 95 % of what a speed test shows.");
+    answer("such as 100 Mbit/s", somebody, missing, parse)
+}
+
+/// The first answer of `somebody` that `parse` takes; `missing` if there is none.
+fn answer<T>(
+    prompt: &str,
+    somebody: &mut impl BufRead,
+    missing: impl Fn() -> Failure,
+    parse: impl Fn(&str) -> Result<T, Failure>,
+) -> anyhow::Result<T> {
     loop {
-        eprint!("  such as 100 Mbit/s: ");
+        eprint!("  {prompt}: ");
         let mut line = String::new();
         if somebody.read_line(&mut line)? == 0 {
             eprintln!();
-            return Err(missing("no answer").into());
+            return Err(missing().into());
         }
         match parse(line.trim()) {
-            Ok(rate) => return Ok(rate),
+            Ok(answer) => return Ok(answer),
             Err(error) => eprintln!("  {}; {}", error.message, error.help),
         }
     }
@@ -168,6 +202,7 @@ rate = {{ up = "{up}", down = "{down}" }}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Interface;
 
     fn asked(answers: &str) -> anyhow::Result<Rate> {
         rate(None, "up", "From the users to the Internet", Some(&mut answers.as_bytes()))
@@ -193,5 +228,27 @@ mod tests {
         let wrong = refused(rate(Some("8 Mbps"), "up", "", None::<&mut io::Empty>));
         assert_eq!((wrong.code, wrong.exit), (Code::BadRate, Exit::WrongInput));
         assert!(refused(rate(None, "down", "", None::<&mut io::Empty>)).help.contains("--down"));
+    }
+
+    /// Kills the mutants that take a name nobody has, and that ask for a port that was given.
+    #[test]
+    fn ports_that_cannot_be_guessed_are_asked_for() {
+        let interface = |name: &str| Interface {
+            name: name.to_owned(),
+            mtu: None,
+            is_device: true,
+            has_default_route: false,
+        };
+        let host = Host { interfaces: ["eth0", "eth1", "eth2"].map(interface).to_vec() };
+        let asked = |lan: Option<&str>, answers: &str| {
+            let lan = lan.map(str::to_owned);
+            let args =
+                Args { file: PathBuf::new(), lan, wan: None, up: None, down: None, yes: false };
+            ports(&args, &host, Some(&mut answers.as_bytes()))
+        };
+        assert_eq!(asked(None, "eth9\neth1\n eth2 \n").unwrap(), ["eth1", "eth2"]);
+        assert_eq!(asked(Some("eth0"), "eth2\n").unwrap(), ["eth0", "eth2"]);
+        let refused: Failure = asked(None, "eth1\n").unwrap_err().downcast().unwrap();
+        assert_eq!(refused.code, Code::NoPorts);
     }
 }
