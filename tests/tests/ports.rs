@@ -11,6 +11,7 @@ on_each_backend! {
     a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name
     a_second_gateway_between_the_same_ports_is_refused
     detached_ports_are_not_connected_any_more
+    a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets
     frames_without_sense_cross_as_they_came_or_are_counted
 }
 
@@ -152,6 +153,39 @@ fn detached_ports_are_not_connected_any_more(bed: &Testbed, backend: &str) {
         assert_eq!(said.matches(&format!("\"was_attached\":{was}")).count(), times, "{said}");
         assert!(!crosses());
     }
+}
+
+/// Packet sockets send the MTU and one 802.1Q tag, and nothing longer.
+fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
+    bed: &Testbed,
+    backend: &str,
+) {
+    for host in [&bed.lan, &bed.wan] {
+        host.run("ip link set eth0 mtu 1504");
+    }
+    let tagged = |tag| {
+        let inside = [&[0, 7, 0x88, 0xb5][..], &[9; 1_500]].concat();
+        let frame = Frame::opaque(tag, inside);
+        Frame { source: bed.lan.mac, destination: bed.wan.mac, ..frame }.bytes()
+    };
+    let crosses = |tag| {
+        let (recorder, frame) = (Recorder::start(&bed.wan), tagged(tag));
+        send(&bed.lan, std::slice::from_ref(&frame));
+        pause(Duration::from_millis(300));
+        !recorder.frames(0, LIMIT, |arrived| arrived == frame).is_empty()
+    };
+    let mut gateway = bed.gateway(backend, SHAPED);
+    assert!(crosses(0x8100), "{}", gateway.said());
+    let on_packet_sockets = backend == "af-packet";
+    assert_eq!(crosses(0x88a8), !on_packet_sockets, "{}", gateway.said());
+    let too_long = gateway.status()["drops"]["too-long"].as_u64();
+    assert_eq!(too_long, on_packet_sockets.then_some(1));
+    gateway.stop();
+    for port in ["lan", "wan"] {
+        bed.middle.run(&format!("ip link set {port} mtu 1504"));
+    }
+    gateway.start_again();
+    assert!(crosses(0x88a8), "{}", gateway.said());
 }
 
 /// Numbers that look like chance and are the same in every run (a linear congruential generator).
