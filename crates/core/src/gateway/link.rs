@@ -90,9 +90,10 @@ impl Link {
         }
     }
 
-    /// Takes the next packet out of the queue, to see how long it is.
+    /// Takes the next packet out of the queue, to see how long it is; without a rate, none is there.
     fn stage(&mut self, cx: &mut Cx<'_>) {
-        if self.next.packets() == 0
+        if self.bucket.is_some()
+            && self.next.packets() == 0
             && let Some(packet) = self.queue.dequeue(cx)
         {
             self.next.push(cx.pool, packet);
