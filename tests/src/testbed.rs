@@ -1,11 +1,12 @@
 //! Two hosts and what is between them, each in a network namespace of its own.
 
+use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{env, fs};
 
@@ -30,7 +31,8 @@ pub struct Testbed {
     pub folder: PathBuf,
     /// What keeps their namespaces while nothing else runs there.
     _keepers: [Process; 3],
-    _turn: MutexGuard<'static, ()>,
+    /// Only one at a time: what they measure, they would disturb in each other.
+    _turn: File,
 }
 
 /// A network namespace.
@@ -58,23 +60,22 @@ const OWN_MOUNTS: &str = "mount -t tmpfs none /run && mount -t sysfs none /sys &
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 impl Testbed {
-    /// A test bed, one at a time in a process; `None`, and a word on why, where there can be none.
+    /// A test bed, one at a time on a machine; `None`, and a word on why, where there can be none.
     ///
     /// # Panics
     ///
     /// If it cannot be set up although namespaces are allowed here.
     #[must_use]
     pub fn new() -> Option<Self> {
-        static TURN: Mutex<()> = Mutex::new(());
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = wait_for_turn();
         remove_abandoned();
         let name =
             format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let host = |part: &str, number| Host::new(format!("{name}-{part}"), number);
         let (mut lan, mut middle, mut wan) = (host("lan", 1), host("mid", 3), host("wan", 2));
         if let Err(reason) = try_ip(&format!("netns add {}", lan.namespace)) {
-            skip(&reason);
+            skip(&format!("no network namespaces here: {reason}"));
             return None;
         }
         ip(&format!("netns add {}", middle.namespace));
@@ -208,9 +209,21 @@ impl Host {
         run(self.command("sh").args(["-c", &write]), COMMAND_LIMIT);
     }
 
-    /// Has this host send at most at `rate`, in the words of `tc`, as over a slow cable.
-    pub fn slow_down(&self, rate: &str) {
-        self.run(&format!("tc qdisc replace dev eth0 root tbf rate {rate} burst 16kb limit 200kb"));
+    /// Has this host send at most at `rate`, in the words of `tc`, as over a slow cable; `false`,
+    /// and a word on why, where the kernel cannot.
+    #[must_use]
+    pub fn slow_down(&self, rate: &str) -> bool {
+        let words = format!("qdisc replace dev eth0 root tbf rate {rate} burst 16kb limit 200kb");
+        let tc = Process::start(self.command("tc").args(words.split(' '))).finish(COMMAND_LIMIT);
+        if !tc.status.success() {
+            skip(&format!("no token bucket in this kernel: {}", tc.errors));
+        }
+        tc.status.success()
+    }
+
+    /// Leaves checksums and segmentation to its interface, as hosts do by default.
+    pub fn offload(&self) {
+        self.run("ethtool -K eth0 tx on tso on gso on");
     }
 
     /// Bytes that came in on `interface`, headers included.
@@ -285,12 +298,20 @@ fn try_ip(words: &str) -> Result<(), String> {
         .ok_or_else(|| failed(&String::from_utf8_lossy(&output.stderr)))
 }
 
+/// Waits until no other test bed is there, of this process or another; none is as long as the file
+/// is open.
+fn wait_for_turn() -> File {
+    let path = env::temp_dir().join(format!("{PREFIX}turn"));
+    let turn = File::create(&path).and_then(|file| file.lock().map(|()| file));
+    turn.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// Says, even where the output of passing tests is not shown, that a test does not run.
 fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     // Nothing is left to do where there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no network namespaces here ({reason})");
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
 
 /// Removes what tests left behind that were killed.

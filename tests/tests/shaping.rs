@@ -11,6 +11,7 @@ on_each_backend! {
     each_direction_has_its_rate
     slow_and_fast_aggregates_keep_their_rates_beside_each_other
     the_link_keeps_its_rate_without_a_policy
+    hosts_that_offload_are_shaped_too
     bytes_are_intact_at_full_speed
 }
 
@@ -178,6 +179,30 @@ fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {
     assert!((rate / 12e6 - 1.0).abs() < 0.02, "{rate} bit/s, {}", gateway.status());
     assert!(jain(&each) >= 0.95, "{each:?}, {}", gateway.status());
     all_intact(fetches);
+}
+
+fn hosts_that_offload_are_shaped_too(bed: &Testbed, backend: &str) {
+    [&bed.lan, &bed.wan].iter().for_each(|host| host.offload());
+    bed.lan.set("net/ipv4/tcp_rmem", "4096 131072 131072");
+    let gateway = bed.gateway(
+        backend,
+        r#"
+[[policy]]
+name = "all"
+profile = { mean = "20 Mbit/s", burst = "64 KiB" }
+action = "shape"
+"#,
+    );
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let down = server.fetch(bed.wan.v4, &bed.lan, &["--time", "9 s"]);
+    let up = server.fetch(bed.wan.v6, &bed.lan, &["--time", "9 s", "--upload"]);
+    pause(WARM_UP);
+    let before = down.progress();
+    pause(MEASURED);
+    let after = down.progress();
+    let rate = float(after.1 - before.1) * 8.0 / (after.0 - before.0).as_secs_f64() / PAYLOAD_V4;
+    assert!((rate / 20e6 - 1.0).abs() < 0.05, "{rate} bit/s, {}", gateway.status());
+    all_intact(vec![down, up]);
 }
 
 fn bytes_are_intact_at_full_speed(bed: &Testbed, backend: &str) {
