@@ -100,6 +100,12 @@ pub fn parse(path: &str, text: &str) -> (Option<Topology>, Findings) {
     (topology.filter(|_| !found.has_errors()), found)
 }
 
+/// Whether a lab or a host can be called `text`.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    compile::is_name(text)
+}
+
 /// The JSON Schema of topology files.
 #[must_use]
 pub fn schema() -> Value {

@@ -1,5 +1,6 @@
 //! `tidegate lab up|exec|down`.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
@@ -86,18 +87,29 @@ fn up(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     }
     let stem = file.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
     let name = topology.name.clone().unwrap_or(stem);
-    let home = file.parent().unwrap_or_else(|| Path::new("."));
-    Lab::up(&Place::open()?, &name, &topology, &text, home, false)?;
-    let hosts: Vec<_> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
-    if context.output.is_json() {
-        context.output.json(&serde_json::json!({ "lab": name, "hosts": hosts }))?;
-    } else {
-        let hosts = hosts.join(", ");
-        context.output.text(format!(
-            "lab `{name}` is up: {hosts}\nnext: tidegate lab exec {} COMMAND, tidegate lab down",
-            topology.hosts[0].name
-        ))?;
+    if !topology::is_name(&name) {
+        let message = format!("a lab cannot be called `{}`, as its file is", name.escape_debug());
+        let help =
+            "add name = \"NAME\" to the file, of 1 to 32 letters, digits, dashes, underscores";
+        let failure = Failure::input(Code::BadName, message);
+        return Err(Failure { help: help.to_owned(), ..failure }.into());
     }
+    let home = file.parent().unwrap_or_else(|| Path::new("."));
+    let lab = Lab::up(&Place::open()?, &name, &topology, &text, home, false)?;
+    let hosts: Vec<_> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
+    let gateways = topology.gateways.iter().map(|it| (it.name.as_str(), lab.socket(&it.name)));
+    let gateways: BTreeMap<_, _> = gateways.collect();
+    if context.output.is_json() {
+        let it = serde_json::json!({ "lab": name, "hosts": hosts, "gateways": gateways });
+        context.output.json(&it)?;
+        return Ok(Exit::Done);
+    }
+    let mut said = format!("lab `{name}` is up: {}\n", hosts.join(", "));
+    for (gateway, socket) in gateways {
+        said += &format!("gateway `{gateway}`: tidegate --socket {} status\n", socket.display());
+    }
+    said += &format!("next: tidegate lab exec {} COMMAND, tidegate lab down", hosts[0]);
+    context.output.text(said)?;
     Ok(Exit::Done)
 }
 

@@ -31,7 +31,8 @@ impl Place {
         let path = match std::env::var_os(INSIDE) {
             Some(path) => PathBuf::from(path),
             None if user == 0 => PathBuf::from("/run/tidegate"),
-            None => std::env::temp_dir().join(format!("tidegate-{user}")),
+            // Where `lab down` finds it, too, whatever its environment says.
+            None => PathBuf::from(format!("/tmp/tidegate-{user}")),
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
         let about = || fs::symlink_metadata(&path);

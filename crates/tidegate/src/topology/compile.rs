@@ -44,15 +44,21 @@ fn value<T: Copy + Default>(field: Option<&Spanned<T>>) -> T {
 /// Longest name: it becomes part of the name of a network namespace.
 const LONGEST_NAME: usize = 32;
 
+const NAMES: &str = "names have 1 to 32 letters, digits, dashes and underscores; `any` is taken";
+
+/// Whether a lab or a host can be called `text`.
+pub(super) fn is_name(text: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(good) && text != ANY
+}
+
 fn names_differ<'a>(names: impl Iterator<Item = &'a Spanned<String>>, found: &mut Findings) {
     let mut seen: HashMap<&str, Span> = HashMap::new();
     for name in names {
         let text = name.get_ref();
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if !(1..=LONGEST_NAME).contains(&text.len()) || !text.chars().all(good) || text == ANY {
+        if !is_name(text) {
             let message = format!("`{}` cannot be a name here", text.escape_debug());
-            let help = "names have 1 to 32 letters, digits, dashes and underscores; `any` is taken";
-            found.push(Diagnostic::error(Code::BadName, name.span(), message).help(help));
+            found.push(Diagnostic::error(Code::BadName, name.span(), message).help(NAMES));
         }
         if let Some(first) = seen.insert(text, name.span()) {
             let message = format!("`{text}` is used twice");
