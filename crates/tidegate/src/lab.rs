@@ -162,10 +162,9 @@ impl Lab {
     }
 
     fn remove(&self) -> anyhow::Result<()> {
-        let namespaces = self.state.namespaces_here(rootless::is_inside());
-        let processes = self.state.processes.as_slice();
-        process::end(&[processes, &process::inside(namespaces)].concat());
-        build::remove(namespaces)?;
+        let inside = process::inside(self.state.holder, &self.state.namespaces);
+        process::end(&[self.state.processes.as_slice(), &inside].concat());
+        build::remove(self.state.namespaces_here(rootless::is_inside()))?;
         fs::remove_dir_all(&self.folder)?;
         Ok(())
     }

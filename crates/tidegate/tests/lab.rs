@@ -3,13 +3,20 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
 
 /// A topology file, and the lab of the same name, taken down at the end.
 struct Lab {
     name: String,
-    file: PathBuf,
+    /// Where the file is, and whatever else the lab needs.
+    folder: PathBuf,
+    /// A copy of the program that anybody may run, for a lab that is nobody's.
+    nobodys: Option<PathBuf>,
 }
 
 const SITE: &str = r#"
@@ -27,21 +34,49 @@ const SITE: &str = r#"
 impl Lab {
     fn new(name: &str, text: &str) -> Self {
         let name = format!("{name}-{}", std::process::id());
-        let file = std::env::temp_dir().join(format!("{name}.toml"));
-        fs::write(&file, format!("name = \"{name}\"\n{text}")).unwrap();
-        Self { name, file }
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.join("lab.toml"), format!("name = \"{name}\"\n{text}")).unwrap();
+        Self { name, folder, nobodys: None }
+    }
+
+    /// Makes it a lab of somebody who is not root.
+    fn of_nobody(mut self) -> Self {
+        let program = self.folder.join("tidegate");
+        fs::copy(env!("CARGO_BIN_EXE_tidegate"), &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        self.nobodys = Some(program);
+        self
+    }
+
+    fn program(&self) -> &Path {
+        self.nobodys.as_deref().unwrap_or(Path::new(env!("CARGO_BIN_EXE_tidegate")))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        if self.nobodys.is_some() {
+            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        }
+        command.arg("--").arg(self.program()).args(args);
+        command
     }
 
     fn tidegate(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_tidegate")).args(args).output().unwrap()
+        self.command(args).output().unwrap()
     }
 
     fn up(&self) -> Output {
-        self.tidegate(&["lab", "up", self.file.to_str().unwrap()])
+        self.tidegate(&["lab", "up", self.folder.join("lab.toml").to_str().unwrap()])
+    }
+
+    fn on(&self, host: &str, command: &[&str]) -> Command {
+        self.command(&[&["lab", "exec", "--lab", &self.name, host], command].concat())
     }
 
     fn exec(&self, host: &str, command: &[&str]) -> Output {
-        self.tidegate(&[&["lab", "exec", "--lab", &self.name, host], command].concat())
+        self.on(host, command).output().unwrap()
     }
 
     fn down(&self) -> Output {
@@ -57,7 +92,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         self.down();
-        let _ = fs::remove_file(&self.file);
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -123,7 +158,7 @@ fn nothing_is_left_behind_neither_by_down_nor_after_a_crash() {
     assert!(succeeded(&lab.up()));
     assert_eq!(lab.namespaces(), 3);
     let state = fs::read_to_string(format!("/run/tidegate/lab-{}/state.json", lab.name)).unwrap();
-    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    let state: Value = serde_json::from_str(&state).unwrap();
     let pid = state["owner"]["pid"].to_string();
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
     assert!(succeeded(&lab.up()));
@@ -143,4 +178,84 @@ fn a_broken_topology_changes_nothing() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("TG0005"));
     assert_eq!(lab.namespaces(), 0);
+}
+
+/// The office of the examples, with frames treated as `offload` says; `None` where it cannot be.
+fn office(name: &str, offload: &str, nobodys: bool) -> Option<Lab> {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = fs::read_to_string(examples.join("lab/office.toml")).unwrap();
+    let text = text.replacen("name = \"office\"", &format!("offload = \"{offload}\""), 1);
+    let text = text.replacen("../office.toml\"", "office.toml\"", 1);
+    let lab = Lab::new(name, &text);
+    fs::copy(examples.join("office.toml"), lab.folder.join("office.toml")).unwrap();
+    let lab = if nobodys { lab.of_nobody() } else { lab };
+    let output = lab.up();
+    if String::from_utf8_lossy(&output.stderr).contains("unshare failed") {
+        eprintln!("SKIPPED: this kernel has no user namespaces for ordinary users");
+        return None;
+    }
+    assert!(succeeded(&output));
+    Some(lab)
+}
+
+/// A transfer of so many `bytes` between `host` and the server at `address`: milliseconds it took.
+fn transfer(lab: &Lab, host: &str, address: &str, bytes: &str, more: &[&str]) -> u64 {
+    let program = lab.program().to_str().unwrap();
+    let arguments = ["traffic", "fetch", address, "--bytes", bytes, "--time", "60 s"];
+    let output = lab.exec(host, &[&[program][..], &arguments, more].concat());
+    assert!(succeeded(&output));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let outcome: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!((&outcome["complete"], &outcome["intact"]), (&true.into(), &true.into()));
+    outcome["at_ms"].as_u64().unwrap()
+}
+
+/// Both hosts behind the gateway reach both beyond, byte for byte, and each other; what its policy
+/// limits is limited. The servers are still there.
+fn all_hosts_of_the_office_work(lab: &Lab) -> Vec<Child> {
+    let mut servers = Vec::new();
+    let program = lab.program().to_str().unwrap();
+    for host in ["storage", "web", "conference"] {
+        let mut server = lab.on(host, &[program, "traffic", "serve"]);
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("7000"), "{line}");
+        servers.push(server);
+    }
+    for host in ["guest", "conference"] {
+        transfer(lab, host, "198.51.100.10:7000", "4 MB", &[]);
+    }
+    transfer(lab, "guest", "192.168.20.200:7000", "4 MB", &[]);
+    // 1.5 MB, of which the burst of 128 KiB passes at once, at 10 Mbit/s.
+    let took = transfer(lab, "guest", "203.0.113.10:7000", "1.5 MB", &["--upload"]);
+    assert!(took > 1_000, "{took} ms");
+    servers
+}
+
+#[test]
+fn several_hosts_share_a_gateway_whatever_frames_look_like() {
+    if !is_root() {
+        return;
+    }
+    for offload in ["wire", "default"] {
+        let Some(lab) = office(&format!("office-{offload}"), offload, false) else { return };
+        let mut servers = all_hosts_of_the_office_work(&lab);
+        assert!(lab.namespaces() > 0 && succeeded(&lab.down()) && lab.namespaces() == 0);
+        assert!(servers.iter_mut().all(|it| it.try_wait().unwrap().is_some()));
+    }
+}
+
+#[test]
+fn several_hosts_share_a_gateway_without_root_too() {
+    if !is_root() {
+        return;
+    }
+    for offload in ["wire", "default"] {
+        let Some(lab) = office(&format!("nobody-{offload}"), offload, true) else { return };
+        let mut servers = all_hosts_of_the_office_work(&lab);
+        assert!(succeeded(&lab.down()));
+        assert!(servers.iter_mut().all(|it| it.try_wait().unwrap().is_some()));
+        assert!(!Path::new("/tmp/tidegate-65534").join(format!("lab-{}", lab.name)).exists());
+    }
 }

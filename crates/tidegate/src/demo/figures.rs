@@ -115,21 +115,26 @@ impl Demo {
         let (Some(first), Some(last)) = (self.phases.first(), self.phases.last()) else {
             return Ok(());
         };
-        let (slowest, fastest) =
-            first.flows.iter().fold((f64::MAX, 0.0f64), |(low, high), flow| {
-                (low.min(flow.rate_bps), high.max(flow.rate_bps))
-            });
         write!(
             f,
-            "\nThe same four downloads over the same paths: unmanaged, one got {:.1} times as much as \
-             another; with `{}` the gateway held them at {:.2} of {RATE} and shared it with a Jain \
-             index of {:.3}.\nNext: `tidegate init` writes a policy file for this host, and \
-             `tidegate check` explains what it would do.",
-            fastest / slowest.max(1.0),
+            "\nYou saw the same four downloads on the same paths: unmanaged, the fastest got {:.1} times \
+             as much as the slowest; with `{}` {:.1} times, and together {:.2} of {RATE}.\n\
+             Next: `tidegate init` writes a policy file for this machine, and `tidegate lab` tries one \
+             before it is deployed (docs/operate/lab.md).",
+            first.spread(),
             last.name,
+            last.spread(),
             last.rate_bps / 1e6,
-            last.jain,
         )
+    }
+}
+
+impl Figures {
+    /// How many times as much the fastest download got as the slowest.
+    fn spread(&self) -> f64 {
+        let rates = self.flows.iter().map(|flow| flow.rate_bps);
+        let (low, high) = rates.fold((f64::MAX, 0.0f64), |(l, h), it| (l.min(it), h.max(it)));
+        high / low.max(1.0)
     }
 }
 

@@ -79,10 +79,11 @@ pub(super) fn bound(command: &Command) -> Command {
     bound
 }
 
-/// The processes in the network namespaces called `namespaces`.
-pub(super) fn inside(namespaces: &[String]) -> Vec<Process> {
+/// The processes in the network namespaces that `holder`, or else everybody, calls `namespaces`.
+pub(super) fn inside(holder: Option<Process>, namespaces: &[String]) -> Vec<Process> {
     let identity = |path: String| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    let ours = namespaces.iter().filter_map(|name| identity(format!("/run/netns/{name}")));
+    let root = holder.map_or_else(String::new, |it| format!("/proc/{}/root", it.pid));
+    let ours = namespaces.iter().filter_map(|name| identity(format!("{root}/run/netns/{name}")));
     let ours: Vec<_> = ours.collect();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
