@@ -51,7 +51,7 @@ impl Lab {
     }
 
     fn program(&self) -> &Path {
-        self.nobodys.as_deref().unwrap_or(Path::new(env!("CARGO_BIN_EXE_tidegate")))
+        self.nobodys.as_deref().unwrap_or_else(|| Path::new(env!("CARGO_BIN_EXE_tidegate")))
     }
 
     fn command(&self, args: &[&str]) -> Command {
