@@ -6,7 +6,7 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `flow` · `allocation` · `qdisc` ·
-//! `policy` · `report` · `aggregate` · `link` · `gateway` · `emulator`.
+//! `policy` · `report` · `aggregate` · `link` · `tcp` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +25,7 @@ pub mod qdisc;
 pub mod random;
 mod registry;
 pub mod report;
+pub mod tcp;
 pub mod time;
 pub mod units;
 pub mod wheel;

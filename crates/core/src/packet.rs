@@ -9,12 +9,14 @@ mod flow_fifo;
 mod key;
 mod pool;
 mod ring;
+mod sack;
 
 pub use fifo::Fifo;
 pub use flow_fifo::FlowFifo;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use pool::{PacketId, PacketPool};
 pub(crate) use ring::{Ring, Rings};
+pub use sack::SackBlocks;
 
 use crate::{Bytes, Time};
 
