@@ -60,11 +60,12 @@ const PAPERS: &[&str] = &["aggregates", "postack", "itcp", "trunking", "marking"
 /// What else is a source that a reader can find, or repeat.
 const STANDARDS: &[&str] = &[
     "RFC ",
-    "draft-ietf-",
+    "draft-",
     "IEEE ",
     "IANA",
     "ITU-T ",
     "Linux",
+    "ns-2",
     "virtio ",
     "Prometheus",
     "SIGCOMM ",
