@@ -14,10 +14,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tidegate-wire", &["tidegate-core"]),
     ("tidegate-sim", &["tidegate-core", "tidegate-wire"]),
     ("tidegate-dataplane", &["tidegate-core", "tidegate-wire"]),
-    ("tidegate", &["tidegate-core", "tidegate-wire", "tidegate-dataplane", "tidegate-sim"]),
-    ("tidegate-py", &["tidegate-core", "tidegate-sim"]),
+    ("tidegate-config", &["tidegate-core", "tidegate-sim"]),
+    (
+        "tidegate",
+        &[
+            "tidegate-core",
+            "tidegate-wire",
+            "tidegate-dataplane",
+            "tidegate-sim",
+            "tidegate-config",
+        ],
+    ),
+    ("tidegate-py", &["tidegate-core", "tidegate-sim", "tidegate-config"]),
     ("tidegate-e2e", &["tidegate-core", "tidegate-wire", "tidegate-dataplane"]),
-    ("tidegate-fuzz", &["tidegate-core", "tidegate-wire"]),
+    ("tidegate-fuzz", &["tidegate-core", "tidegate-wire", "tidegate-config"]),
     ("tidegate-bench", &["tidegate-core", "tidegate-wire", "tidegate-dataplane", "tidegate-e2e"]),
 ];
 
@@ -52,6 +62,21 @@ const NOT_IN_CORE: &[(&str, &str)] = &[
     ("std::collections::HashMap", "its order is random: use `hashbrown` with the seed, or a `Vec`"),
     ("std::collections::HashSet", "its order is random: use `hashbrown` with the seed, or a `Vec`"),
     ("RandomState", "chance is an input: take a seed"),
+];
+
+/// Those of them that the reading of files does without, too: text comes in, findings go out.
+const NOT_IN_CONFIG: &[&str] = &[
+    "Instant",
+    "SystemTime",
+    "std::thread",
+    "static mut",
+    "std::fs",
+    "std::io",
+    "std::env",
+    "std::process",
+    "TcpStream",
+    "UdpSocket",
+    "println!",
 ];
 
 /// The papers whose mechanisms are here, by key.
@@ -293,6 +318,18 @@ fn purity(files: &[File]) -> Complaints {
             }
         }
     }
+    let written =
+        |file: &&File| file.path.starts_with("crates/config/src/") && !file.path.contains("/tests");
+    for file in rust(files).filter(written) {
+        for word in NOT_IN_CONFIG {
+            if contains_word(production(&file.text), word) {
+                complaints.push(format!(
+                    "{}: no `{word}` where files are understood; let the program read, and pass the text in",
+                    file.path
+                ));
+            }
+        }
+    }
     complaints
 }
 
@@ -457,6 +494,9 @@ fn clocks_and_io_and_globals_in_the_core_are_refused() {
     assert!(core("use std::collections::HashMap;").contains("its order is random"));
     assert_eq!(core("// An Instant is never read.\nstruct Instantly;"), "");
     assert_eq!(about(purity, &[("crates/dataplane/src/a.rs", "Instant::now()")]), "");
+    let config = |path, text| about(purity, &[(path, text)]);
+    assert!(config("crates/config/src/a.rs", "use std::fs;").contains("pass the text in"));
+    assert_eq!(config("crates/config/src/a/tests.rs", "use std::fs;"), "");
 }
 
 #[test]

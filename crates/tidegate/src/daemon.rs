@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_config::Findings;
 use tidegate_core::policy::PolicySet;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -25,9 +26,9 @@ use watch::Watch;
 
 use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status};
 use crate::code::Code;
-use crate::config::{self, Config, Findings};
+use crate::config::{self, Config};
 use crate::describe::{self, Change};
-use crate::host::Host;
+use crate::host;
 use crate::output::Failure;
 
 /// What runs, and the ways to change it.
@@ -220,7 +221,7 @@ impl Daemon {
     }
 
     fn parse(&self, proposal: &Proposal) -> Result<Config, Refusal> {
-        let host = self.fits_host.then(Host::look);
+        let host = self.fits_host.then(host::look);
         let (config, found) = config::parse(&proposal.file, &proposal.text, host.as_ref());
         config.ok_or(Refusal::Findings(found))
     }
@@ -273,7 +274,7 @@ impl Refusal {
     /// What is wrong, in words.
     pub(crate) fn text(&self) -> String {
         let failure = match self {
-            Self::Findings(found) => &found.failure(),
+            Self::Findings(found) => &Failure::from(found),
             Self::Failure(failure) => failure,
         };
         format!("{} [{}]; {}", failure.message, failure.code.name(), failure.help)

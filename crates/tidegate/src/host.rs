@@ -3,100 +3,32 @@
 use std::fs;
 use std::path::Path;
 
-use tidegate_core::Bytes;
+pub use tidegate_config::host::{Host, Interface};
 use tidegate_dataplane::Interface as Port;
 
-/// The network interfaces of this host, or of the network namespace this thread is in.
-#[derive(Clone, Debug, Default)]
-pub struct Host {
-    /// Each of them but the loopback.
-    pub interfaces: Vec<Interface>,
+/// The interfaces of this host, or of the network namespace this thread is in; nothing where the kernel does not say.
+#[must_use]
+pub fn look() -> Host {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    from_proc(
+        &read("/proc/thread-self/net/dev"),
+        &read("/proc/thread-self/net/route"),
+        Path::new("/sys/class/net"),
+    )
 }
 
-/// A network interface.
-#[derive(Clone, Debug)]
-pub struct Interface {
-    /// Its name.
-    pub name: String,
-    /// Its MTU, if the kernel says.
-    pub mtu: Option<u64>,
-    /// Whether it is a device and not made by software.
-    pub is_device: bool,
-    /// Whether the default route leads through it.
-    pub has_default_route: bool,
-}
-
-/// Destination and source addresses, and the ethertype.
-const ETHERNET_HEADER: u64 = 14;
-
-impl Host {
-    /// What there is now; nothing where the kernel does not say.
-    #[must_use]
-    pub fn look() -> Self {
-        let read = |path| fs::read_to_string(path).unwrap_or_default();
-        Self::from_proc(
-            &read("/proc/thread-self/net/dev"),
-            &read("/proc/thread-self/net/route"),
-            Path::new("/sys/class/net"),
-        )
-    }
-
-    /// From the contents of `net/dev` and `net/route`, and the directory of interfaces.
-    fn from_proc(dev: &str, route: &str, sys: &Path) -> Self {
-        let names = dev.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
-        let default = default_route(route);
-        let interface = |name: &str| Interface {
-            name: name.to_owned(),
-            // Asked for, and not read: the directory may be of another network namespace.
-            mtu: Port::find(name).and_then(|port| port.mtu()).ok().map(u64::from),
-            is_device: sys.join(name).join("device").exists(),
-            has_default_route: default == Some(name),
-        };
-        Self { interfaces: names.filter(|name| *name != "lo").map(interface).collect() }
-    }
-
-    /// The interface of that name.
-    #[must_use]
-    pub fn interface(&self, name: &str) -> Option<&Interface> {
-        self.interfaces.iter().find(|interface| interface.name == name)
-    }
-
-    /// The longest frame that one of the interfaces called `names` carries; `None` if none says.
-    #[must_use]
-    pub fn longest_frame(&self, names: &[&str]) -> Option<Bytes> {
-        let mtus = names.iter().filter_map(|name| self.interface(name)?.mtu);
-        mtus.max().map(|mtu| Bytes(mtu + ETHERNET_HEADER))
-    }
-
-    /// The ports, if there is only one way to choose them: the WAN has the default route.
-    #[must_use]
-    pub fn guess_ports(&self) -> Option<(&Interface, &Interface)> {
-        let devices = self.interfaces.iter().any(|it| it.is_device);
-        let usable = || self.interfaces.iter().filter(|it| it.is_device || !devices);
-        let wan = usable().find(|it| it.has_default_route)?;
-        let mut others = usable().filter(|it| it.name != wan.name);
-        let lan = others.next()?;
-        others.next().is_none().then_some((lan, wan))
-    }
-
-    /// The names of the ports, LAN first: those given, and the others guessed.
-    #[must_use]
-    pub fn ports(&self, lan: Option<&str>, wan: Option<&str>) -> Option<[String; 2]> {
-        let names = match (lan, wan) {
-            (Some(lan), Some(wan)) => [lan, wan],
-            _ => {
-                let guessed = self.guess_ports()?;
-                let (l, w) = (guessed.0.name.as_str(), guessed.1.name.as_str());
-                // Where one is given that was guessed to be the other, it was the wrong way round.
-                match (lan, wan) {
-                    (Some(lan), _) => [lan, if lan == w { l } else { w }],
-                    (_, Some(wan)) => [if wan == l { w } else { l }, wan],
-                    _ => [l, w],
-                }
-            }
-        };
-        Some(names.map(str::to_owned))
-    }
+/// From the contents of `net/dev` and `net/route`, and the directory of interfaces.
+fn from_proc(dev: &str, route: &str, sys: &Path) -> Host {
+    let names = dev.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
+    let default = default_route(route);
+    let interface = |name: &str| Interface {
+        name: name.to_owned(),
+        // Asked for, and not read: the directory may be of another network namespace.
+        mtu: Port::find(name).and_then(|port| port.mtu()).ok().map(u64::from),
+        is_device: sys.join(name).join("device").exists(),
+        has_default_route: default == Some(name),
+    };
+    Host { interfaces: names.filter(|name| *name != "lo").map(interface).collect() }
 }
 
 /// The interface of the route to 0.0.0.0/0 in `route`.
@@ -118,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_port_with_the_default_route_is_the_wan() {
-        let host = Host::from_proc(DEV, ROUTE, Path::new("/nonexistent"));
+        let host = from_proc(DEV, ROUTE, Path::new("/nonexistent"));
         let (lan, wan) = host.guess_ports().unwrap();
         assert_eq!((lan.name.as_str(), wan.name.as_str()), ("eth1", "eth0"));
     }
@@ -126,7 +58,7 @@ mod tests {
     /// Kills the mutant that keeps a guess which is the other port that was given.
     #[test]
     fn a_port_that_is_given_moves_the_guess_of_the_other() {
-        let host = Host::from_proc(DEV, ROUTE, Path::new("/nonexistent"));
+        let host = from_proc(DEV, ROUTE, Path::new("/nonexistent"));
         let ports = |lan, wan| host.ports(lan, wan).unwrap().join(" ");
         assert_eq!(ports(None, None), "eth1 eth0");
         assert_eq!(ports(Some("eth0"), None), "eth0 eth1");
@@ -137,7 +69,7 @@ mod tests {
     #[test]
     fn nothing_is_guessed_where_there_is_a_choice() {
         let three = format!("{DEV}  eth2: 5 6\n");
-        assert!(Host::from_proc(&three, ROUTE, Path::new("/nonexistent")).guess_ports().is_none());
-        assert!(Host::from_proc(DEV, "", Path::new("/nonexistent")).guess_ports().is_none());
+        assert!(from_proc(&three, ROUTE, Path::new("/nonexistent")).guess_ports().is_none());
+        assert!(from_proc(DEV, "", Path::new("/nonexistent")).guess_ports().is_none());
     }
 }

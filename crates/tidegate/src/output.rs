@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::{Serialize, Serializer};
 
-use crate::code::Code;
+use tidegate_config::{Code, Findings};
 
 /// The version of everything `--json` prints; it grows when a field changes its meaning.
 const SCHEMA_VERSION: u32 = 1;
@@ -85,6 +85,16 @@ impl Failure {
     #[must_use]
     pub fn of_input(self) -> Self {
         Self { exit: Exit::WrongInput, ..self }
+    }
+}
+
+impl From<&Findings> for Failure {
+    /// The errors found in a file, as what the input is to blame for.
+    fn from(found: &Findings) -> Self {
+        let (code, message, help) = found
+            .summary()
+            .unwrap_or_else(|| (Code::Syntax, String::new(), Code::Syntax.repair().to_owned()));
+        Self { help, ..Self::input(code, message) }
     }
 }
 

@@ -4,10 +4,12 @@ use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use tidegate_config::{Findings, Severity};
+
 use super::Context;
 use crate::code::Code;
-use crate::config::{self, Config, Findings, Severity};
-use crate::host::Host;
+use crate::config::{self, Config};
+use crate::host::{self, Host};
 use crate::output::{Exit, Failure};
 
 /// What `check` is told.
@@ -24,7 +26,7 @@ pub(crate) struct Args {
 /// Says what is wrong with the file, or that nothing is.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let text = read(&args.file)?;
-    let host = args.host.then(Host::look);
+    let host = args.host.then(host::look);
     let (config, found) = config::parse(&name(&args.file), &text, host.as_ref());
     let output = context.output;
     if output.is_json() {

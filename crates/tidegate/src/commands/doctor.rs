@@ -9,7 +9,7 @@ use serde::Serialize;
 use tidegate_dataplane::{Interface, Offload};
 
 use super::{Context, check};
-use crate::host::Host;
+use crate::host;
 use crate::output::Exit;
 
 /// What `doctor` is told.
@@ -84,7 +84,7 @@ fn ports(args: &Args, context: &Context) -> anyhow::Result<Result<Option<[String
         let loaded = check::load(file, None, context)?;
         return Ok(loaded.map(|(_, config)| Some([config.lan, config.wan])));
     }
-    Ok(Ok(Host::look().ports(args.lan.as_deref(), args.wan.as_deref())))
+    Ok(Ok(host::look().ports(args.lan.as_deref(), args.wan.as_deref())))
 }
 
 fn good(what: &str, seen: impl Into<String>) -> Finding {

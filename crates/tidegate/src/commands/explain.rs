@@ -84,3 +84,13 @@ fn row(it: &Candidate) -> [String; 3] {
     };
     [it.policy.clone(), it.priority.to_string(), matches]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::code;
+
+    #[test]
+    fn the_manual_lists_every_code() {
+        crate::committed::holds("docs/errors.md", &code::page());
+    }
+}

@@ -10,7 +10,7 @@ use super::Context;
 use super::check;
 use crate::code::Code;
 use crate::config;
-use crate::host::Host;
+use crate::host::{self, Host};
 use crate::output::{Exit, Failure};
 
 /// What `init` is told.
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         return Err(exists(&args.file).into());
     }
     let mut somebody = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
-    let [lan, wan] = ports(args, &Host::look(), somebody.as_mut())?;
+    let [lan, wan] = ports(args, &host::look(), somebody.as_mut())?;
     let mut rate = |given: &Option<String>, flag, question| {
         rate(given.as_deref(), flag, question, somebody.as_mut())
     };

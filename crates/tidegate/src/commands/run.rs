@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{Context, check};
 use crate::config::Config;
 use crate::daemon::{self, Daemon, Plane, Socket};
-use crate::host::Host;
+use crate::host;
 use crate::output::Exit;
 
 /// What `run` is told.
@@ -41,7 +41,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 /// Runs the gateway until told to stop.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     log(args.verbose);
-    let config = match check::load(&args.file, Some(&Host::look()), context)? {
+    let config = match check::load(&args.file, Some(&host::look()), context)? {
         Ok((_, config)) => config,
         Err(exit) => return Ok(exit),
     };

@@ -198,7 +198,7 @@ fn answer<T: Serialize>(result: Result<T, Refusal>) -> Response {
 fn refuse(refusal: &Refusal) -> Response {
     let (status, body) = match refusal {
         Refusal::Findings(found) => {
-            let body = json!({ "error": found.failure(), "findings": found.data() });
+            let body = json!({ "error": Failure::from(found), "findings": found.data() });
             (StatusCode::UNPROCESSABLE_ENTITY, body)
         }
         Refusal::Failure(failure) => {

@@ -12,11 +12,12 @@ use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
-use super::diagnostic::{Diagnostic, Findings, Span};
-use super::read::{Number, one_of};
-use super::{Config, filter, number, raw};
+use super::{Config, filter, raw};
 use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::host::Host;
+use crate::read::{Number, one_of};
+use crate::values::{Period, number};
 
 /// `file` as what runs, on `host` if one is given.
 pub(super) fn compile(
@@ -173,7 +174,7 @@ fn bounded(
 
 fn heartbeat(raw: &raw::Gateway, found: &mut Findings) -> Option<Duration> {
     let Some(period) = &raw.heartbeat else { return Some(Duration::from_millis(50)) };
-    let raw::Period(span) = *period.get_ref();
+    let Period(span) = *period.get_ref();
     if (Duration::from_millis(5)..=Duration::from_secs(10)).contains(&span) {
         return Some(span);
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a policy file, and where.
+//! What is wrong with a file, and where.
 
 use std::ops::Range;
 
@@ -6,7 +6,6 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 
 use crate::code::Code;
-use crate::output::Failure;
 
 /// A place in the file: bytes from and to.
 pub(crate) type Span = Range<usize>;
@@ -142,18 +141,19 @@ impl Findings {
         self.list.iter().map(|found| self.locate(found)).collect()
     }
 
-    /// The errors as one failure, a line for each.
+    /// The errors in one: the code of the first, a line for each, and what to do about the first.
+    ///
+    /// `None` if there are none.
     #[must_use]
-    pub fn failure(&self) -> Failure {
+    pub fn summary(&self) -> Option<(Code, String, String)> {
         let errors = || self.list.iter().filter(|it| it.severity == Severity::Error);
         let line = |found: &Diagnostic| {
             let Located { file, line, column, message, .. } = self.locate(found);
             format!("{file}:{line}:{column}: {message}")
         };
+        let first = errors().next()?;
         let lines: Vec<_> = errors().map(line).collect();
-        let code = errors().next().map_or(Code::Syntax, |it| it.code);
-        let help = errors().next().map(|it| it.help.clone()).unwrap_or_default();
-        Failure { help, ..Failure::input(code, lines.join("\n")) }
+        Some((first.code, lines.join("\n"), first.help.clone()))
     }
 
     fn show(&self, renderer: &Renderer, found: &Diagnostic) -> String {

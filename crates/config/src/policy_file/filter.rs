@@ -5,10 +5,10 @@ use tidegate_core::policy::parse::{self, FieldError};
 use tidegate_core::policy::{Filter, Range};
 use toml::Spanned;
 
-use super::diagnostic::{Diagnostic, Findings};
 use super::raw;
-use super::read::{List, Token};
 use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings};
+use crate::read::{List, Token};
 
 /// `raw` as a filter.
 pub(super) fn filter(raw: &raw::Match, found: &mut Findings) -> Option<Filter> {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::diagnostic::{Diagnostic, Findings, Span};
 use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings, Span};
 
 /// A value somewhere in a file.
 pub(crate) type Node<'a> = Spanned<DeValue<'a>>;

@@ -12,6 +12,7 @@ use tidegate_core::Rate;
 use tidegate_core::policy::{Action, Exceed};
 
 use super::*;
+use crate::Code;
 use crate::host::{Host, Interface};
 
 /// Tests of what is said of a file, word for word; an error keeps it from being used.
@@ -19,7 +20,7 @@ macro_rules! said {
     ($($name:ident: $text:literal => $said:literal;)+) => {
         $(#[test]
         fn $name() {
-            let (config, found) = crate::config::parse("office.toml", $text, None);
+            let (config, found) = crate::policy_file::parse("office.toml", $text, None);
             assert_eq!(format!("\n{}", found.render(false)), $said);
             assert_eq!(config.is_none(), found.has_errors());
         })+

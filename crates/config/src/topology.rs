@@ -9,7 +9,7 @@ use serde_json::Value;
 use tidegate_core::emulator::{EmulatorConfig, Route};
 use tidegate_core::link::LinkConfig;
 
-use crate::config::{Findings, read};
+use crate::{Findings, read};
 
 /// What a topology file says, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]

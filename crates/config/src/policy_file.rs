@@ -1,26 +1,18 @@
 //! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
 
 mod compile;
-pub(crate) mod diagnostic;
 mod filter;
 mod overhead;
-pub(crate) mod raw;
-pub(crate) mod read;
+mod raw;
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_core::Bytes;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::policy::Policy;
-use toml::Spanned;
 
-pub use diagnostic::{Diagnostic, Findings, Located, Severity};
-use read::Number;
-
-use crate::code::Code;
-use crate::host::Host;
+use crate::{Findings, Host, read};
 
 /// What a policy file says, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,23 +61,6 @@ pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Fi
 #[must_use]
 pub fn schema() -> Value {
     read::file_schema::<raw::File>("Tidegate policy file")
-}
-
-/// `number` if it lies within `range`.
-fn number<T: TryFrom<i64> + PartialOrd + std::fmt::Display>(
-    number: &Spanned<Number>,
-    name: &str,
-    range: RangeInclusive<T>,
-    found: &mut Findings,
-) -> Option<T> {
-    let Number(value) = *number.get_ref();
-    let fits = T::try_from(value).ok().filter(|value| range.contains(value));
-    if fits.is_none() {
-        let message = format!("{value} is out of range for `{name}`");
-        let help = format!("it goes from {} to {}", range.start(), range.end());
-        found.push(Diagnostic::error(Code::OutOfRange, number.span(), message).help(help));
-    }
-    fits
 }
 
 #[cfg(test)]

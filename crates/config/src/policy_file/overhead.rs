@@ -11,9 +11,10 @@ use tidegate_core::gateway::Overhead;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::diagnostic::{Diagnostic, Findings};
-use super::read::{Field, Node, Number, Read, Required, Table, one_of, tables};
 use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings};
+use crate::read::{Field, Node, Number, Read, Required, Table, one_of, tables};
+use crate::values::number;
 
 /// A kind of link: bytes added to each IP packet, fewest bytes of one, whether in ATM cells.
 struct Kind {
@@ -86,9 +87,9 @@ impl Read for Entry {
 impl Numbers {
     fn overhead(&self, found: &mut Findings) -> Option<Entry> {
         let per_packet =
-            self.per_packet.get().and_then(|it| super::number(it, "per_packet", -64..=256, found));
+            self.per_packet.get().and_then(|it| number(it, "per_packet", -64..=256, found));
         let min = match &self.min {
-            Some(min) => super::number(min, "min", 0..=256, found),
+            Some(min) => number(min, "min", 0..=256, found),
             None => Some(0),
         };
         Some(Entry(beyond_frame(per_packet?, min?, false)))

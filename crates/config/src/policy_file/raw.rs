@@ -1,25 +1,21 @@
 //! The policy file as it is written: which tables there are, and what may stand in them.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::Mode;
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::units::{self, UnitError};
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use super::Backend;
-use super::diagnostic::{Diagnostic, Findings};
-use super::overhead;
-use super::read::{
+use super::{Backend, overhead};
+use crate::diagnostic::Findings;
+use crate::read::{
     Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, mechanism,
-    mechanism_schema, tables, wrong_type,
+    mechanism_schema, tables,
 };
-use crate::code::Code;
+use crate::values::Period;
 
 tables! {
     /// A policy file: what the gateway stands between, and what it does with the traffic.
@@ -180,82 +176,6 @@ impl Choice for Backend {
     const WHAT: &str = "a backend";
     const CHOICES: &[(&str, Self)] =
         &[("auto", Self::Auto), ("af-xdp", Self::AfXdp), ("af-packet", Self::AfPacket)];
-}
-
-/// A length of time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Period(pub(crate) Duration);
-
-/// Reads a quantity with `parse`; `example` for what is no string at all.
-fn quantity<T>(
-    node: &Node<'_>,
-    example: &str,
-    parse: impl FnOnce(&str) -> Result<T, UnitError>,
-    found: &mut Findings,
-) -> Option<T> {
-    let number = match node.get_ref() {
-        DeValue::Integer(number) => Some(number.as_str()),
-        DeValue::Float(number) => Some(number.as_str()),
-        _ => None,
-    };
-    let Some(text) = node.get_ref().as_str().or(number) else {
-        found.push(wrong_type(node, &format!("a string such as \"{example}\"")));
-        return None;
-    };
-    let wrong = |error: UnitError| {
-        let code = match error {
-            UnitError::Bare { .. } => Code::NoUnit,
-            UnitError::Unit { .. } => Code::UnknownUnit,
-            _ => Code::NotAQuantity,
-        };
-        found.push(Diagnostic::worded(code, node.span(), &error.to_string()));
-    };
-    parse(text).map_err(wrong).ok()
-}
-
-/// The schema of quantities in `units`.
-fn quantity_schema(units: &str) -> Value {
-    json!({ "type": "string", "pattern": format!(r"^\s*[0-9][0-9_]*(\.[0-9_]+)?\s*({units})\s*$") })
-}
-
-impl Read for Rate {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        quantity(node, "20 Mbit/s", str::parse, found)
-    }
-
-    fn schema() -> Value {
-        quantity_schema("bit/s|kbit/s|Mbit/s|Gbit/s")
-    }
-}
-
-impl Read for Bytes {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        quantity(node, "64 KiB", str::parse, found)
-    }
-
-    fn schema() -> Value {
-        quantity_schema("B|kB|KiB|MB|MiB")
-    }
-}
-
-impl Read for Period {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        quantity(node, "10 ms", units::duration::parse, found).map(Self)
-    }
-
-    fn schema() -> Value {
-        quantity_schema("ns|us|ms|s")
-    }
-}
-
-impl Read for QdiscSpec {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        mechanism(node, "a queue discipline", Self::NAMES, found)
-    }
-
-    fn schema() -> Value {
-        mechanism_schema(Self::NAMES)
-    }
 }
 
 impl Read for AllocationSpec {

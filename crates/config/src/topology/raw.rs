@@ -1,19 +1,15 @@
 //! The topology file as it is written: which tables there are, and what may stand in them.
 
-use serde_json::{Value, json};
 use tidegate_core::Rate;
 use tidegate_core::link::{Jitter, Loss};
 use tidegate_core::qdisc::QdiscSpec;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::de::DeTable;
 
 use super::Offloads;
-use crate::code::Code;
-use crate::config::diagnostic::{Diagnostic, Findings};
-use crate::config::raw::Period;
-use crate::config::read::{
-    Array, Choice, Field, List, Node, Number, Read, Required, Table, tables, wrong_type,
-};
+use crate::diagnostic::Findings;
+use crate::read::{Array, Choice, Field, List, Node, Number, Read, Required, Table, tables};
+use crate::values::{Flag, Period};
 
 tables! {
     /// A topology file: hosts, gateways before some of them, and the network between.
@@ -87,62 +83,4 @@ impl File {
 impl Choice for Offloads {
     const WHAT: &str = "a way to treat frames";
     const CHOICES: &[(&str, Self)] = &[("wire", Self::Wire), ("default", Self::Default)];
-}
-
-/// Yes or no.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flag(pub(super) bool);
-
-impl Read for Flag {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        let flag = node.get_ref().as_bool().map(Self);
-        if flag.is_none() {
-            found.push(wrong_type(node, "true or false"));
-        }
-        flag
-    }
-
-    fn schema() -> Value {
-        json!({ "type": "boolean" })
-    }
-}
-
-/// Reads what describes itself, given as a string or a table.
-fn described<T: serde::de::DeserializeOwned>(node: &Node<'_>, found: &mut Findings) -> Option<T> {
-    T::deserialize(ValueDeserializer::from(node.clone()))
-        .map_err(|error| {
-            let span = error.span().unwrap_or_else(|| node.span());
-            let code = match node.get_ref() {
-                DeValue::String(_) => Code::NotAQuantity,
-                DeValue::Table(_) => Code::BadMechanism,
-                _ => Code::WrongType,
-            };
-            found.push(Diagnostic::error(code, span, error.message()));
-        })
-        .ok()
-}
-
-/// The schema of what [`described`] reads.
-fn described_schema() -> Value {
-    json!({ "type": ["string", "object"] })
-}
-
-impl Read for Jitter {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        described(node, found)
-    }
-
-    fn schema() -> Value {
-        described_schema()
-    }
-}
-
-impl Read for Loss {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        described(node, found)
-    }
-
-    fn schema() -> Value {
-        described_schema()
-    }
 }

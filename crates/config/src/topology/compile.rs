@@ -9,8 +9,8 @@ use toml::Spanned;
 
 use super::{Gateway, Host, PolicyFile, Topology, Way, raw};
 use crate::code::Code;
-use crate::config::diagnostic::{Diagnostic, Findings, Span};
-use crate::config::read::{List, one_of};
+use crate::diagnostic::{Diagnostic, Findings, Span};
+use crate::read::{List, one_of};
 
 /// `file` as what is built; what is wrong goes to `found`.
 pub(super) fn compile(file: &raw::File, found: &mut Findings) -> Topology {

@@ -1,0 +1,19 @@
+//! The files people write, policy files and topology files: from text to values, or to everything
+//! that is wrong with it.
+//!
+//! Nothing is read or written here: text and what a host has come in, values and findings go out.
+//! The program and the Python package read the same files in the same way.
+
+#![forbid(unsafe_code)]
+
+pub mod code;
+mod diagnostic;
+pub mod host;
+pub mod policy_file;
+mod read;
+pub mod topology;
+mod values;
+
+pub use code::Code;
+pub use diagnostic::{Diagnostic, Findings, Located, Severity};
+pub use host::Host;

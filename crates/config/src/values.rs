@@ -1,0 +1,169 @@
+//! The values that stand in files of every kind: quantities with their units, and mechanisms.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tidegate_core::link::{Jitter, Loss};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::units::{self, UnitError};
+use tidegate_core::{Bytes, Rate};
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings};
+use crate::read::{Node, Number, Read, mechanism, mechanism_schema, wrong_type};
+
+/// A length of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period(pub(crate) Duration);
+
+/// Reads a quantity with `parse`; `example` for what is no string at all.
+fn quantity<T>(
+    node: &Node<'_>,
+    example: &str,
+    parse: impl FnOnce(&str) -> Result<T, UnitError>,
+    found: &mut Findings,
+) -> Option<T> {
+    let number = match node.get_ref() {
+        DeValue::Integer(number) => Some(number.as_str()),
+        DeValue::Float(number) => Some(number.as_str()),
+        _ => None,
+    };
+    let Some(text) = node.get_ref().as_str().or(number) else {
+        found.push(wrong_type(node, &format!("a string such as \"{example}\"")));
+        return None;
+    };
+    let wrong = |error: UnitError| {
+        let code = match error {
+            UnitError::Bare { .. } => Code::NoUnit,
+            UnitError::Unit { .. } => Code::UnknownUnit,
+            _ => Code::NotAQuantity,
+        };
+        found.push(Diagnostic::worded(code, node.span(), &error.to_string()));
+    };
+    parse(text).map_err(wrong).ok()
+}
+
+/// The schema of quantities in `units`.
+fn quantity_schema(units: &str) -> Value {
+    json!({ "type": "string", "pattern": format!(r"^\s*[0-9][0-9_]*(\.[0-9_]+)?\s*({units})\s*$") })
+}
+
+impl Read for Rate {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        quantity(node, "20 Mbit/s", str::parse, found)
+    }
+
+    fn schema() -> Value {
+        quantity_schema("bit/s|kbit/s|Mbit/s|Gbit/s")
+    }
+}
+
+impl Read for Bytes {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        quantity(node, "64 KiB", str::parse, found)
+    }
+
+    fn schema() -> Value {
+        quantity_schema("B|kB|KiB|MB|MiB")
+    }
+}
+
+impl Read for Period {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        quantity(node, "10 ms", units::duration::parse, found).map(Self)
+    }
+
+    fn schema() -> Value {
+        quantity_schema("ns|us|ms|s")
+    }
+}
+
+impl Read for QdiscSpec {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "a queue discipline", Self::NAMES, found)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(Self::NAMES)
+    }
+}
+
+/// Yes or no.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flag(pub(crate) bool);
+
+impl Read for Flag {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let flag = node.get_ref().as_bool().map(Self);
+        if flag.is_none() {
+            found.push(wrong_type(node, "true or false"));
+        }
+        flag
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "boolean" })
+    }
+}
+
+/// Reads what describes itself, given as a string or a table.
+fn described<T: DeserializeOwned>(node: &Node<'_>, found: &mut Findings) -> Option<T> {
+    T::deserialize(ValueDeserializer::from(node.clone()))
+        .map_err(|error| {
+            let span = error.span().unwrap_or_else(|| node.span());
+            let code = match node.get_ref() {
+                DeValue::String(_) => Code::NotAQuantity,
+                DeValue::Table(_) => Code::BadMechanism,
+                _ => Code::WrongType,
+            };
+            found.push(Diagnostic::error(code, span, error.message()));
+        })
+        .ok()
+}
+
+/// The schema of what [`described`] reads.
+fn described_schema() -> Value {
+    json!({ "type": ["string", "object"] })
+}
+
+impl Read for Jitter {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        described(node, found)
+    }
+
+    fn schema() -> Value {
+        described_schema()
+    }
+}
+
+impl Read for Loss {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        described(node, found)
+    }
+
+    fn schema() -> Value {
+        described_schema()
+    }
+}
+
+/// `number` if it lies within `range`.
+pub(crate) fn number<T: TryFrom<i64> + PartialOrd + fmt::Display>(
+    number: &Spanned<Number>,
+    name: &str,
+    range: RangeInclusive<T>,
+    found: &mut Findings,
+) -> Option<T> {
+    let Number(value) = *number.get_ref();
+    let fits = T::try_from(value).ok().filter(|value| range.contains(value));
+    if fits.is_none() {
+        let message = format!("{value} is out of range for `{name}`");
+        let help = format!("it goes from {} to {}", range.start(), range.end());
+        found.push(Diagnostic::error(Code::OutOfRange, number.span(), message).help(help));
+    }
+    fits
+}
