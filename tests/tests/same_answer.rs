@@ -11,7 +11,7 @@ use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Bytes, Drops, Machine, Packet, PortId, Rate, Reason, Time};
+use tidegate_core::{ByReason, Bytes, Machine, Packet, PortId, Rate, Reason, Time};
 use tidegate_dataplane::Options;
 use tidegate_dataplane::testing::{Command, Script, play_with};
 use tidegate_e2e::recording::{Arrival, MIXED, Recording};
@@ -50,12 +50,12 @@ type Departure = (Time, PortId, String);
 #[derive(Debug, PartialEq)]
 struct Answer {
     departures: Vec<Departure>,
-    drops: Drops,
+    drops: ByReason,
 }
 
 impl Answer {
     /// Of what leaves at the same time, each port has an order of its own.
-    fn new(mut departures: Vec<Departure>, drops: Drops) -> Self {
+    fn new(mut departures: Vec<Departure>, drops: ByReason) -> Self {
         departures.sort_by_key(|(at, port, _)| (*at, *port));
         Self { departures, drops }
     }

@@ -21,8 +21,9 @@ use crate::allocation::Share;
 use crate::packet::{Direction, Fifo, FlowId, Member};
 use crate::policy::Policy;
 use crate::qdisc::Backlog;
+use crate::random::Random;
 use crate::report::{AggregateReport, Count, Triggers};
-use crate::{Bytes, Cx, Drops, PacketId, PacketPool, Reason, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Reason, Tally, Time};
 
 /// The flows of one policy in one direction.
 pub struct Aggregate {
@@ -31,10 +32,12 @@ pub struct Aggregate {
     conditioner: Conditioner,
     /// How often the shaping timer looks; zero for exactly when a packet conforms.
     interval: Duration,
+    /// What seeds its chance.
+    seed: u64,
     members: Members,
     untracked: Option<Member>,
     counts: Counts,
-    drops: Drops,
+    tally: Tally,
 }
 
 /// What an aggregate counts of itself.
@@ -48,18 +51,26 @@ struct Counts {
 
 impl Aggregate {
     /// The aggregate of `policy` in `direction`, without members; the shaping timer looks every
-    /// `interval`.
+    /// `interval`, and chance begins with `seed`.
     #[must_use]
-    pub fn new(policy: &Policy, direction: Direction, interval: Duration, now: Time) -> Self {
+    pub fn new(
+        policy: &Policy,
+        direction: Direction,
+        interval: Duration,
+        seed: u64,
+        now: Time,
+    ) -> Self {
+        let random = chance(seed, &policy.name, direction);
         Self {
             policy: policy.name.clone(),
             direction,
-            conditioner: Conditioner::new(policy, interval, now),
+            conditioner: Conditioner::new(policy, interval, random, now),
             interval,
+            seed,
             members: Members::default(),
             untracked: None,
             counts: Counts::default(),
-            drops: Drops::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -117,7 +128,7 @@ impl Aggregate {
     pub fn offer(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
         self.counts.offered.add(pool[&packet].len);
         self.counts.triggers.arrival += 1;
-        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
         if cx.pool.is_scarce() && self.conditioner.backlog().packets > 0 {
             cx.drop(packet, Reason::NoBuffer);
             self.counts.progress += self.conditioner.serve(&mut cx, out);
@@ -141,7 +152,7 @@ impl Aggregate {
     }
 
     fn condition(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
-        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.offer(&mut cx, packet, out);
         let backlog = self.conditioner.backlog().bytes.0;
         self.counts.peak_backlog = self.counts.peak_backlog.max(backlog);
@@ -153,7 +164,7 @@ impl Aggregate {
         if self.ready_at().is_none_or(|ready_at| ready_at > now) {
             return;
         }
-        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.serve(&mut cx, out);
     }
 
@@ -176,13 +187,13 @@ impl Aggregate {
         pool: &mut PacketPool,
         member: Member,
     ) -> Option<PacketId> {
-        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.conditioner.withdraw(&mut cx, member)
     }
 
     /// Appends all that waits to `out`, conforming or not.
     pub fn flush(&mut self, now: Time, pool: &mut PacketPool, out: &mut Fifo) {
-        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.flush(&mut cx, out);
     }
 
@@ -195,16 +206,15 @@ impl Aggregate {
         out: &mut Fifo,
     ) {
         if !self.conditioner.adopt(policy, now) {
-            let old = std::mem::replace(
-                &mut self.conditioner,
-                Conditioner::new(policy, self.interval, now),
-            );
+            let random = chance(self.seed, &self.policy, self.direction);
+            let new = Conditioner::new(policy, self.interval, random, now);
+            let old = std::mem::replace(&mut self.conditioner, new);
             if let Some(allocation) = self.conditioner.allocation() {
                 self.members.iter().for_each(|(member, share)| allocation.join(now, member, share));
             }
             self.move_waiting(now, pool, old, out);
         }
-        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.serve(&mut cx, out);
     }
 
@@ -217,7 +227,7 @@ impl Aggregate {
         out: &mut Fifo,
     ) {
         let mut waiting = Fifo::new();
-        let mut cx = Cx { now, pool, drops: &mut self.drops };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
         old.flush(&mut cx, &mut waiting);
         while let Some(packet) = waiting.pop(pool) {
             self.condition(now, pool, packet, out);
@@ -230,10 +240,10 @@ impl Aggregate {
         self.conditioner.backlog()
     }
 
-    /// Packets dropped, by reason.
+    /// Packets dropped and marked, by reason.
     #[must_use]
-    pub const fn drops(&self) -> &Drops {
-        &self.drops
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// What is known of `member`.
@@ -253,7 +263,8 @@ impl Aggregate {
             offered,
             conforming: progress.conforming,
             exceeding: progress.exceeding,
-            drops: self.drops,
+            drops: self.tally.drops,
+            marks: self.tally.marks,
             backlog: self.conditioner.backlog(),
             peak_backlog,
             waited_ns: progress.waited_ns,
@@ -261,4 +272,9 @@ impl Aggregate {
             mean: self.conditioner.profile().map(|profile| profile.mean()),
         }
     }
+}
+
+/// The chance of a policy's aggregate, whichever others there are.
+fn chance(seed: u64, policy: &str, direction: Direction) -> Random {
+    Random::named(seed, &["aggregate", policy, direction.name()])
 }

@@ -13,11 +13,11 @@ pub struct Cx<'a> {
     pub now: Time,
     /// Every packet of the run.
     pub pool: &'a mut PacketPool,
-    /// Where drops are counted.
-    pub drops: &'a mut Drops,
+    /// Where drops and marks are counted.
+    pub tally: &'a mut Tally,
 }
 
-/// Why a packet is dropped.
+/// Why a packet is dropped, or marked "congestion experienced" in place of that.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Reason {
@@ -25,6 +25,8 @@ pub enum Reason {
     QueueFull,
     /// Its flow has as much waiting as one flow may have.
     FlowFull,
+    /// The queue grows too long: active queue management tells the sender before it is full.
+    Aqm,
     /// Out of profile, and the policy polices by dropping.
     OutOfProfile,
     /// Lost on an emulated link, as configured.
@@ -46,9 +48,10 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::QueueFull,
         Self::FlowFull,
+        Self::Aqm,
         Self::OutOfProfile,
         Self::LinkLoss,
         Self::NoRoute,
@@ -65,6 +68,7 @@ impl Reason {
         match self {
             Self::QueueFull => "queue-full",
             Self::FlowFull => "flow-full",
+            Self::Aqm => "aqm",
             Self::OutOfProfile => "out-of-profile",
             Self::LinkLoss => "link-loss",
             Self::NoRoute => "no-route",
@@ -85,28 +89,39 @@ impl Reason {
     }
 }
 
-/// How many packets were dropped, by reason.
+/// What was done to packets, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Drops([u64; Reason::ALL.len()]);
+pub struct Tally {
+    /// Packets dropped.
+    pub drops: ByReason,
+    /// Packets marked "congestion experienced", which go on.
+    pub marks: ByReason,
+}
 
-impl Drops {
-    /// Counts one packet dropped for `reason`.
+impl AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.drops += more.drops;
+        self.marks += more.marks;
+    }
+}
+
+/// How many packets, by reason.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ByReason([u64; Reason::ALL.len()]);
+
+impl ByReason {
+    /// Counts one packet for `reason`.
     pub const fn count(&mut self, reason: Reason) {
         self.0[reason.index()] += 1;
     }
 
-    /// Counts what `other` has counted, too.
-    pub fn add(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(count, other)| *count += other);
-    }
-
-    /// Packets dropped for `reason`.
+    /// Packets counted for `reason`.
     #[must_use]
     pub const fn of(&self, reason: Reason) -> u64 {
         self.0[reason.index()]
     }
 
-    /// Packets dropped for any reason.
+    /// Packets counted for any reason.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -118,7 +133,7 @@ impl Drops {
     }
 }
 
-impl AddAssign for Drops {
+impl AddAssign for ByReason {
     fn add_assign(&mut self, more: Self) {
         self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);
     }
@@ -127,18 +142,45 @@ impl AddAssign for Drops {
 impl Cx<'_> {
     /// Drops `packet`, counts it, and frees its buffer.
     pub fn drop(&mut self, packet: PacketId, reason: Reason) {
-        self.drops.count(reason);
+        self.tally.drops.count(reason);
         self.pool.release(packet);
+    }
+
+    /// Marks `packet` "congestion experienced" and counts it, if it is ECN-capable; says whether.
+    pub fn mark(&mut self, packet: &PacketId, reason: Reason) -> bool {
+        let marked = self.pool[packet].mark_congestion();
+        if marked {
+            self.tally.marks.count(reason);
+        }
+        marked
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Packet;
+    use crate::packet::Ecn;
+
+    #[test]
+    fn only_what_is_marked_is_counted_as_marked() {
+        let mut pool = PacketPool::with_capacity(2);
+        let mut tally = Tally::default();
+        let mut marked = |ecn| {
+            let packet = pool.insert(Packet { ecn, ..Packet::default() }).unwrap();
+            let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+            cx.mark(&packet, Reason::Aqm)
+        };
+        assert!(marked(Ecn::Ect0) && !marked(Ecn::NotEct));
+        assert_eq!(
+            (tally.marks.of(Reason::Aqm), tally.marks.total(), tally.drops.total()),
+            (1, 1, 0)
+        );
+    }
 
     #[test]
     fn every_reason_has_its_own_count_and_name() {
-        let mut drops = Drops::default();
+        let mut drops = ByReason::default();
         Reason::ALL.iter().for_each(|reason| drops.count(*reason));
         assert!(drops.iter().all(|(_, count)| count == 1));
         let mut names: Vec<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();

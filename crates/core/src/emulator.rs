@@ -13,7 +13,7 @@ use crate::packet::{Fifo, Network, slot};
 use crate::qdisc::Backlog;
 use crate::report::Count;
 use crate::wheel::TimerWheel;
-use crate::{Cx, Drops, Machine, PacketId, PacketPool, PortId, Reason, Time};
+use crate::{ByReason, Cx, Machine, PacketId, PacketPool, PortId, Reason, Tally, Time};
 
 use self::path::Paths;
 
@@ -54,7 +54,7 @@ pub struct Emulator {
     /// What may leave each port now.
     ready: Vec<Fifo>,
     /// Packets dropped outside any route.
-    drops: Drops,
+    tally: Tally,
 }
 
 /// A route at work.
@@ -62,14 +62,16 @@ struct Lane {
     link: Link,
     offered: Count,
     delivered: Count,
-    drops: Drops,
+    tally: Tally,
 }
 
 /// The state of an emulated network at one instant.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EmulatorReport {
     /// Packets dropped anywhere, by reason.
-    pub drops: Drops,
+    pub drops: ByReason,
+    /// Packets marked "congestion experienced" anywhere, by reason.
+    pub marks: ByReason,
     /// Its routes, in their order.
     pub routes: Vec<RouteReport>,
 }
@@ -82,7 +84,9 @@ pub struct RouteReport {
     /// What came out of it.
     pub delivered: Count,
     /// What it dropped.
-    pub drops: Drops,
+    pub drops: ByReason,
+    /// What it marked "congestion experienced".
+    pub marks: ByReason,
     /// What waits for it.
     pub backlog: Backlog,
 }
@@ -95,7 +99,7 @@ impl Emulator {
             link: Link::new(&route.link, config.seed, number),
             offered: Count::default(),
             delivered: Count::default(),
-            drops: Drops::default(),
+            tally: Tally::default(),
         };
         Self {
             pool: PacketPool::with_capacity(config.packets),
@@ -103,7 +107,7 @@ impl Emulator {
             paths: Paths::new(config),
             lanes: (0..).zip(&config.routes).map(lane).collect(),
             ready: vec![Fifo::new(); config.ports.len()],
-            drops: Drops::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -113,13 +117,14 @@ impl Emulator {
         let route = |lane: &Lane| RouteReport {
             offered: lane.offered,
             delivered: lane.delivered,
-            drops: lane.drops,
+            drops: lane.tally.drops,
+            marks: lane.tally.marks,
             backlog: lane.link.backlog(),
         };
         let routes: Vec<_> = self.lanes.iter().map(route).collect();
-        let mut drops = self.drops;
-        routes.iter().for_each(|route| drops.add(&route.drops));
-        EmulatorReport { drops, routes }
+        let mut tally = self.tally;
+        self.lanes.iter().for_each(|lane| tally += lane.tally);
+        EmulatorReport { drops: tally.drops, marks: tally.marks, routes }
     }
 
     /// Sends `packet` into its route; gives it back if it has none.
@@ -131,7 +136,7 @@ impl Emulator {
         described.cost = Overhead::default().charge(described);
         let lane = &mut self.lanes[slot(path.route)];
         lane.offered.add(described.len);
-        lane.link.send(&mut Cx { now, pool: &mut self.pool, drops: &mut lane.drops }, packet);
+        lane.link.send(&mut Cx { now, pool: &mut self.pool, tally: &mut lane.tally }, packet);
         self.set_timer(path.route);
         Ok(())
     }
@@ -152,7 +157,7 @@ impl Emulator {
     fn fire(&mut self, now: Time) {
         while let Some(number) = self.wheel.pop(now) {
             let lane = &mut self.lanes[slot(number)];
-            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut lane.drops };
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut lane.tally };
             while let Some(packet) = lane.link.poll(&mut cx) {
                 let described = &cx.pool[&packet];
                 match self.paths.find(&described.key) {
@@ -189,7 +194,7 @@ impl Machine for Emulator {
             Network::Ipv4 | Network::Ipv6 => self.enter(now, from, packet),
         };
         if let Err(packet) = taken {
-            Cx { now, pool: &mut self.pool, drops: &mut self.drops }.drop(packet, Reason::NoRoute);
+            Cx { now, pool: &mut self.pool, tally: &mut self.tally }.drop(packet, Reason::NoRoute);
         }
     }
 

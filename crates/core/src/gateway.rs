@@ -24,7 +24,7 @@ use crate::machine::{Machine, PortId};
 use crate::packet::{Direction, Fifo};
 use crate::policy::PolicySet;
 use crate::report::Count;
-use crate::{Cx, Drops, PacketId, PacketPool, Time};
+use crate::{Cx, PacketId, PacketPool, Tally, Time};
 
 /// A bump in the wire between a LAN and a WAN port.
 pub struct Gateway {
@@ -45,8 +45,8 @@ pub struct Gateway {
 struct Counts {
     received: [Count; 2],
     transmitted: [Count; 2],
-    /// Drops at the links, and of aggregates that are no more.
-    drops: Drops,
+    /// Drops and marks at the links, and of aggregates that are no more.
+    tally: Tally,
 }
 
 impl Gateway {
@@ -58,7 +58,7 @@ impl Gateway {
     /// A gateway without traffic.
     #[must_use]
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
-        let links = Direction::BOTH.map(|way| Link::new(config, config.rate[way.index()], now));
+        let links = Direction::BOTH.map(|way| Link::new(config, way, now));
         Self {
             pool: PacketPool::with_capacity(config.packets),
             config: config.clone(),
@@ -105,7 +105,7 @@ impl Gateway {
     /// Hands what may leave to the link of `direction`.
     fn send(&mut self, now: Time, direction: Direction, mut out: Fifo) {
         while let Some(packet) = out.pop(&self.pool) {
-            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             self.links[direction.index()].push(&mut cx, packet);
         }
     }
@@ -151,7 +151,7 @@ impl Machine for Gateway {
     fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
         self.advance(now);
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
-        let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let packet = self.links[direction.index()].pop(&mut cx)?;
         self.counts.transmitted[direction.index()].add(self.pool[&packet].len);
         if let Some(flow) = self.flows.of_packet(&self.pool[&packet], direction) {
@@ -162,7 +162,7 @@ impl Machine for Gateway {
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         let [up, down] = Direction::BOTH.map(|direction| {
-            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             self.links[direction.index()].ready_at(&mut cx)
         });
         [up, down, self.timers.next()].into_iter().flatten().min()

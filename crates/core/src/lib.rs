@@ -30,7 +30,7 @@ pub mod time;
 pub mod units;
 pub mod wheel;
 
-pub use cx::{Cx, Drops, Reason};
+pub use cx::{ByReason, Cx, Reason, Tally};
 pub use machine::{Machine, PortId};
 pub use packet::{Packet, PacketId, PacketPool};
 pub use time::Time;

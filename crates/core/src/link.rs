@@ -69,9 +69,10 @@ impl Link {
     /// An idle link, number `component` of the run seeded with `seed`.
     #[must_use]
     pub fn new(config: &LinkConfig, seed: u64, component: u64) -> Self {
-        let part = |n| Random::new(seed, component * 2 + n);
+        let part = |n| Random::new(seed, component * 3 + n);
+        let transmitter = |rate| Transmitter::new(rate, &config.queue, part(2));
         Self {
-            transmitter: config.rate.map(|rate| Transmitter::new(rate, &config.queue)),
+            transmitter: config.rate.map(transmitter),
             delay: Delay::new(config, part(0)),
             loss: LossProcess::new(config.loss, part(1)),
             travelling: VecDeque::new(),

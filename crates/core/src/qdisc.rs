@@ -11,8 +11,9 @@ mod per_flow;
 mod testing;
 
 use crate::packet::Member;
+use crate::random::Random;
 use crate::registry::registry;
-use crate::{Bytes, Cx, PacketId, PacketPool};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
 
 /// A place where packets wait.
 ///
@@ -26,7 +27,7 @@ pub trait Qdisc: Send {
     /// The next packet in the discipline's own order.
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
 
-    /// The oldest packet of `member`.
+    /// The oldest packet of `member`: the one whose length [`head`](Self::head) says.
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
 
     /// Charged bytes of the oldest packet of `member`.
@@ -37,6 +38,11 @@ pub trait Qdisc: Send {
 
     /// Bytes of `member` that wait here, as frames.
     fn bytes_of(&self, member: Member) -> Bytes;
+
+    /// What waits here leaves at `rate` from now on.
+    fn set_rate(&mut self, rate: Rate) {
+        let _ = rate;
+    }
 }
 
 /// What waits in a queue.
@@ -50,7 +56,10 @@ pub struct Backlog {
 
 registry! {
     /// A queue discipline as a policy names it.
-    QdiscSpec, "a queue discipline", build() -> Qdisc:
+    ///
+    /// It is built with the rate at which what waits leaves, if one is known, and with chance of its
+    /// own.
+    QdiscSpec, "a queue discipline", build(rate: Option<Rate>, random: Random) -> Qdisc:
     /// One line, first in, first out; full means drop.
     DropTail => drop_tail, "drop-tail";
     /// A line for each flow, served in turn; who has most waiting is dropped from first.

@@ -22,6 +22,15 @@ impl Random {
         Self(Pcg32::new(state, mixed(state)))
     }
 
+    /// The numbers of the component called `name` in a run seeded with `seed`, for components that
+    /// come and go.
+    #[must_use]
+    pub fn named(seed: u64, name: &[&str]) -> Self {
+        // A part ends with what no byte of a text is, so that no two names are one.
+        let bytes = name.iter().flat_map(|part| part.bytes().map(u64::from).chain([u64::MAX]));
+        Self::new(seed, bytes.fold(0, |so_far, byte| mixed(so_far ^ byte)))
+    }
+
     /// Whether something of this probability happens now.
     pub fn happens(&mut self, chance: Chance) -> bool {
         match chance.ppb() {
@@ -42,6 +51,13 @@ impl Random {
                 return high;
             }
         }
+    }
+
+    /// A real from zero to less than one, each multiple of 2^-53 equally likely.
+    #[expect(clippy::as_conversions, reason = "53 bits are what a real holds exactly")]
+    pub fn unit(&mut self) -> f64 {
+        const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
+        (self.0.next_u64() >> 11) as f64 * UNIT
     }
 
     /// Nanoseconds that differ from zero by at most `span`, each equally likely.
@@ -112,6 +128,27 @@ mod tests {
         drawn.sort_unstable();
         drawn.dedup();
         assert_eq!(drawn.len(), 100);
+    }
+
+    #[test]
+    fn names_draw_differently_and_always_the_same() {
+        let first = |name: &[&str]| Random::named(1, name).below(u64::MAX);
+        assert_eq!(first(&["a", "bc"]), first(&["a", "bc"]));
+        let mut drawn = [&["a", "bc"][..], &["ab", "c"], &["abc"], &["abc", ""], &[]].map(first);
+        drawn.sort_unstable();
+        assert!(drawn.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
+    }
+
+    /// Kills: using only 32 bits.
+    #[test]
+    fn reals_are_below_one_and_as_likely_everywhere() {
+        let mut random = Random::new(5, 0);
+        let drawn: Vec<_> = (0..40_000).map(|_| random.unit()).collect();
+        assert!(drawn.iter().all(|x| (0.0..1.0).contains(x)));
+        let mean = drawn.iter().sum::<f64>() / 40_000.0;
+        // Three deviations of the mean: 3 / sqrt(12 * 40,000).
+        assert!((mean - 0.5).abs() < 0.004_4, "{mean}");
+        assert!(drawn.iter().any(|x| (x * f64::from(1u32 << 31) * 2.0).fract() != 0.0));
     }
 
     #[test]

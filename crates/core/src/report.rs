@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::packet::Direction;
 use crate::qdisc::Backlog;
-use crate::{Drops, Rate};
+use crate::{ByReason, Rate};
 
 /// The state of a gateway at one instant.
 #[derive(Clone, Debug)]
@@ -22,7 +22,9 @@ pub struct Report {
     /// Packets that wait for the access link, by direction.
     pub link: [Backlog; 2],
     /// Packets dropped, by reason.
-    pub drops: Drops,
+    pub drops: ByReason,
+    /// Packets marked "congestion experienced", by reason.
+    pub marks: ByReason,
     /// Flows in the table.
     pub flows: u32,
     /// Flows that found the table full.
@@ -71,7 +73,9 @@ pub struct AggregateReport {
     /// What left out of profile (policed and marked).
     pub exceeding: Count,
     /// What was dropped.
-    pub drops: Drops,
+    pub drops: ByReason,
+    /// What was marked "congestion experienced".
+    pub marks: ByReason,
     /// What waits now.
     pub backlog: Backlog,
     /// Most bytes that ever waited.

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::link::{Link, LinkConfig};
-use tidegate_core::{Bytes, Cx, Drops, Packet, PacketId, PacketPool, Rate, Time};
+use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
 
 /// A link with the packets it has taken, numbered by their `flow`, and those it gave back.
 struct Bench {
     link: Link,
     pool: PacketPool,
-    drops: Drops,
+    tally: Tally,
     sent: u32,
     arrived: Vec<(u32, Time)>,
 }
@@ -20,15 +20,15 @@ struct Bench {
 impl Bench {
     fn new(config: &LinkConfig, seed: u64) -> Self {
         let pool = PacketPool::with_capacity(1_000);
-        let (drops, sent, arrived) = (Drops::default(), 0, Vec::new());
-        Self { link: Link::new(config, seed, 0), pool, drops, sent, arrived }
+        let (tally, sent, arrived) = (Tally::default(), 0, Vec::new());
+        Self { link: Link::new(config, seed, 0), pool, tally, sent, arrived }
     }
 
     fn send(&mut self, now: Time, len: u32) {
         let packet = Packet { len, cost: len, vlan: self.number(), ..Packet::default() };
         let id = self.pool.insert(packet).unwrap();
         self.sent += 1;
-        self.link.send(&mut Cx { now, pool: &mut self.pool, drops: &mut self.drops }, id);
+        self.link.send(&mut Cx { now, pool: &mut self.pool, tally: &mut self.tally }, id);
     }
 
     fn number(&self) -> u16 {
@@ -44,7 +44,7 @@ impl Bench {
     }
 
     fn poll_one(&mut self, now: Time) -> Option<PacketId> {
-        self.link.poll(&mut Cx { now, pool: &mut self.pool, drops: &mut self.drops })
+        self.link.poll(&mut Cx { now, pool: &mut self.pool, tally: &mut self.tally })
     }
 
     /// Takes each packet that arrives by `end` when it does.
@@ -92,7 +92,7 @@ proptest! {
             }
             let arrived = u64::try_from(bench.arrived.len()).unwrap();
             let held = u64::try_from(bench.link.held()).unwrap();
-            prop_assert_eq!(u64::from(bench.sent), arrived + bench.drops.total() + held);
+            prop_assert_eq!(u64::from(bench.sent), arrived + bench.tally.drops.total() + held);
             prop_assert_eq!(u64::from(bench.pool.in_use()), held);
         }
         bench.run_until(Time::MAX);
@@ -196,7 +196,7 @@ fn flows_take_turns_where_the_queue_keeps_them_apart() {
         let packet =
             Packet { len: 1_514, cost: 1_514, vlan: number, key: key(port), ..Packet::default() };
         let id = bench.pool.insert(packet).unwrap();
-        let mut cx = Cx { now: Time::ZERO, pool: &mut bench.pool, drops: &mut bench.drops };
+        let mut cx = Cx { now: Time::ZERO, pool: &mut bench.pool, tally: &mut bench.tally };
         bench.link.send(&mut cx, id);
     }
     bench.run_until(Time::MAX);

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use tidegate_core::{Drops, PacketId, PacketPool, Time};
+use tidegate_core::{ByReason, PacketId, PacketPool, Time};
 use tidegate_wire::Oddities;
 
 /// A network interface: AF_XDP, AF_PACKET, or a test's two vectors.
@@ -66,7 +66,7 @@ pub struct PortCounters {
     /// Times the interface refused to send for now, or frames it refused for good.
     pub send_errors: u64,
     /// Frames dropped here, by reason.
-    pub drops: Drops,
+    pub drops: ByReason,
     /// Frames received that were odd, by what was odd about them.
     pub oddities: Oddities,
 }

@@ -33,6 +33,8 @@ pub struct Status {
     pub held: u32,
     /// Packets dropped, by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
+    /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
+    pub marks: BTreeMap<String, u64>,
     /// Flows in the table.
     pub flows: u32,
     /// Flows that found the table full.
@@ -158,6 +160,8 @@ pub struct Aggregate {
     pub waited_ns: u64,
     /// Packets dropped, by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
+    /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
+    pub marks: BTreeMap<String, u64>,
     /// How often each trigger looked whether it may send.
     pub triggers: BTreeMap<String, u64>,
 }

@@ -9,6 +9,7 @@ use crate::allocation::Allocation;
 use crate::packet::{Fifo, Member};
 use crate::policy::{Action, Mode, Policy, Profile};
 use crate::qdisc::Backlog;
+use crate::random::Random;
 use crate::report::Triggers;
 use crate::{Bytes, Cx, PacketId, Time};
 
@@ -50,7 +51,7 @@ pub(super) enum Conditioner {
 }
 
 impl Conditioner {
-    pub(super) fn new(policy: &Policy, interval: Duration, now: Time) -> Self {
+    pub(super) fn new(policy: &Policy, interval: Duration, random: Random, now: Time) -> Self {
         match (&policy.action, policy.mode) {
             (Action::Pass, _) => Self::Pass,
             (Action::Police { conditioning, exceed }, Mode::Enforce) => {
@@ -61,7 +62,7 @@ impl Conditioner {
                 Mode::Observe,
             ) => Self::Police(Policer::new(conditioning, None, now)),
             (Action::Shape { conditioning, queue }, Mode::Enforce) => {
-                Self::Shape(Shaper::new(conditioning, queue, interval, now))
+                Self::Shape(Shaper::new(conditioning, queue, interval, random, now))
             }
         }
     }

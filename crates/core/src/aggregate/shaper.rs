@@ -8,6 +8,7 @@ use crate::allocation::{Allocation, AllocationSpec, Heads, Turn};
 use crate::packet::{Fifo, Member};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
+use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
 /// A queue, and an allocation that says whose packet leaves it when.
@@ -40,6 +41,7 @@ impl Shaper {
         conditioning: &Conditioning,
         queue: &QdiscSpec,
         interval: Duration,
+        random: Random,
         now: Time,
     ) -> Self {
         let Conditioning { profile, allocation, .. } = conditioning;
@@ -48,7 +50,7 @@ impl Shaper {
             allocation: allocation.build(profile, now),
             peak: Peak::new(profile.peak(), interval),
             interval,
-            queue: queue.build(),
+            queue: queue.build(Some(profile.mean()), random),
             ready_at: None,
             allocation_spec: allocation.clone(),
             queue_spec: queue.clone(),
@@ -66,6 +68,7 @@ impl Shaper {
             self.profile = conditioning.profile;
             self.allocation.set_profile(now, &self.profile);
             self.peak.set(self.profile.peak(), self.interval);
+            self.queue.set_rate(self.profile.mean());
         }
         same
     }

@@ -119,8 +119,8 @@ impl Gateway {
     fn slot_of(&mut self, now: Time, policy: PolicyIndex, direction: Direction) -> Option<u32> {
         self.aggregates.slot(policy, direction).or_else(|| {
             let policy_itself = self.policies.get(policy)?;
-            let interval = self.config.shaping_interval;
-            let aggregate = Aggregate::new(policy_itself, direction, interval, now);
+            let (interval, seed) = (self.config.shaping_interval, self.config.seed);
+            let aggregate = Aggregate::new(policy_itself, direction, interval, seed, now);
             Some(self.aggregates.add(policy, aggregate, self.generation))
         })
     }

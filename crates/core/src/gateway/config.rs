@@ -20,7 +20,7 @@ pub struct GatewayConfig {
     pub flows: u32,
     /// How often the shaping timer looks; zero for exactly when the next packet conforms.
     pub shaping_interval: Duration,
-    /// What seeds the hashes: fixed in a simulation, random on the live gateway.
+    /// What seeds the hashes and all chance: fixed in a simulation, random on the live gateway.
     pub seed: u64,
 }
 

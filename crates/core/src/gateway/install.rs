@@ -31,7 +31,7 @@ impl Gateway {
             } else {
                 aggregate.flush(now, &mut self.pool, &mut out);
                 if let Some(gone) = self.aggregates.remove(slot) {
-                    self.counts.drops += *gone.drops();
+                    self.counts.tally += *gone.tally();
                 }
             }
             self.send(now, direction, out);
@@ -52,7 +52,7 @@ impl Gateway {
             ..config.clone()
         };
         for direction in Direction::BOTH {
-            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             self.links[direction.index()].set_rate(&mut cx, kept.rate[direction.index()]);
         }
         self.timers.set_interval(kept.shaping_interval);
@@ -62,7 +62,7 @@ impl Gateway {
     /// Lets everything that waits leave now, conforming or not: the gateway is about to stop.
     pub fn release_all(&mut self, now: Time) {
         for link in &mut self.links {
-            let mut cx = Cx { now, pool: &mut self.pool, drops: &mut self.counts.drops };
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             link.open(&mut cx);
         }
         for slot in self.aggregates.slots() {

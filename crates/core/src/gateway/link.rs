@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::meter::TokenBucket;
-use crate::packet::{Fifo, FlowId, Member};
+use crate::packet::{Direction, Fifo, FlowId, Member};
 use crate::qdisc::{Backlog, Qdisc};
+use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, Rate, Reason, Time};
 
 use super::GatewayConfig;
@@ -19,9 +20,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(config: &GatewayConfig, rate: Option<Rate>, now: Time) -> Self {
+    pub(super) fn new(config: &GatewayConfig, direction: Direction, now: Time) -> Self {
+        let rate = config.rate[direction.index()];
         let bucket = rate.map(|rate| TokenBucket::new(rate, burst(rate), now));
-        Self { bucket, queue: config.queue.build(), next: Fifo::new() }
+        let random = Random::named(config.seed, &["link", direction.name()]);
+        Self { bucket, queue: config.queue.build(rate, random), next: Fifo::new() }
     }
 
     /// Takes in a packet that may leave as far as its policy is concerned.
@@ -67,6 +70,9 @@ impl Link {
 
     /// Changes the rate; what waits stays.
     pub(super) fn set_rate(&mut self, cx: &mut Cx<'_>, rate: Option<Rate>) {
+        if let Some(rate) = rate {
+            self.queue.set_rate(rate);
+        }
         match (&mut self.bucket, rate) {
             (Some(bucket), Some(rate)) => bucket.set(cx.now, rate, burst(rate)),
             (None, Some(rate)) => self.bucket = Some(TokenBucket::new(rate, burst(rate), cx.now)),

@@ -13,15 +13,16 @@ impl Gateway {
     #[must_use]
     pub fn report(&self) -> Report {
         let aggregates: Vec<_> = self.aggregates.in_order().map(|it| it.report()).collect();
-        let mut drops = self.counts.drops;
-        aggregates.iter().for_each(|aggregate| drops += aggregate.drops);
+        let mut tally = self.counts.tally;
+        self.aggregates.in_order().for_each(|aggregate| tally += *aggregate.tally());
         Report {
             generation: self.generation.into(),
             received: self.counts.received,
             transmitted: self.counts.transmitted,
             held: self.held(),
             link: Direction::BOTH.map(|direction| self.links[direction.index()].backlog()),
-            drops,
+            drops: tally.drops,
+            marks: tally.marks,
             flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
             untracked: self.flows.untracked(),
             aggregates,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::packet::{FlowKey, Member};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
-use crate::random::{halves, mixed};
+use crate::random::{Random, halves, mixed};
 use crate::units::NANOBITS_PER_BYTE;
 use crate::{Cx, PacketId, Rate, Time};
 
@@ -23,8 +23,9 @@ pub(super) struct Transmitter {
 
 impl Transmitter {
     /// An idle transmitter; at rate zero it never sends.
-    pub(super) fn new(rate: Rate, queue: &QdiscSpec) -> Self {
-        Self { rate, queue: queue.build(), free_at: Time::ZERO, rounded: 0 }
+    pub(super) fn new(rate: Rate, queue: &QdiscSpec, random: Random) -> Self {
+        let queue = queue.build(Some(rate), random);
+        Self { rate, queue, free_at: Time::ZERO, rounded: 0 }
     }
 
     /// Takes `packet` into the queue. What began before now must have been taken with
@@ -44,7 +45,7 @@ impl Transmitter {
             return None;
         }
         // What the queue decides, it decides when the transmitter asks, however late we are.
-        let mut then = Cx { now: self.free_at, pool: cx.pool, drops: cx.drops };
+        let mut then = Cx { now: self.free_at, pool: cx.pool, tally: cx.tally };
         let packet = self.queue.dequeue(&mut then)?;
         let bps = u128::from(self.rate.bps());
         let bits = u128::from(cx.pool[&packet].charged().0) * u128::from(NANOBITS_PER_BYTE);

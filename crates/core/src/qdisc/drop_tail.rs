@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use super::{Backlog, Qdisc};
 use crate::packet::{FlowFifo, Member};
-use crate::{Bytes, Cx, PacketId, PacketPool, Reason};
+use crate::random::Random;
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
 
 /// How much may wait.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -24,7 +25,7 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(super) fn build(&self) -> DropTail {
+    pub(super) fn build(&self, _: Option<Rate>, _: Random) -> DropTail {
         DropTail { limit: self.limit, line: FlowFifo::default() }
     }
 }
@@ -66,22 +67,22 @@ impl Qdisc for DropTail {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Bench;
+    use super::super::testing::{Bench, chance};
     use super::*;
 
     #[test]
     fn what_does_not_fit_is_dropped_and_what_waits_keeps_its_order() {
-        let mut bench = Bench::new(Config { limit: Bytes(3_000) }.build());
+        let mut bench = Bench::new(Config { limit: Bytes(3_000) }.build(None, chance()));
         for (member, len) in [(0, 1_000), (1, 1_500), (0, 600), (2, 500)] {
             bench.enqueue(member, len);
         }
-        assert_eq!(bench.drops.of(Reason::QueueFull), 1);
+        assert_eq!(bench.tally.drops.of(Reason::QueueFull), 1);
         assert_eq!(bench.drain(), [(0, 1_000), (1, 1_500), (2, 500)]);
     }
 
     #[test]
     fn a_flow_can_be_served_out_of_turn() {
-        let mut bench = Bench::new(Config::default().build());
+        let mut bench = Bench::new(Config::default().build(None, chance()));
         for (member, len) in [(0, 100), (1, 200), (0, 300)] {
             bench.enqueue(member, len);
         }

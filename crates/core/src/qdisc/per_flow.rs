@@ -10,7 +10,8 @@ use serde::Deserialize;
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
 use crate::packet::{FlowFifo, Member, Ring};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason};
+use crate::random::Random;
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 
 /// How much may wait.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -29,7 +30,7 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(super) fn build(&self) -> PerFlow {
+    pub(super) fn build(&self, _: Option<Rate>, _: Random) -> PerFlow {
         PerFlow {
             limit: self.limit,
             flow_limit: self.flow_limit,
@@ -126,12 +127,12 @@ const QUANTUM: i64 = 1_514;
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Bench;
+    use super::super::testing::{Bench, chance};
     use super::*;
 
     #[test]
     fn flows_share_by_bytes_whatever_the_size_of_their_packets() {
-        let mut bench = Bench::new(Config::default().build());
+        let mut bench = Bench::new(Config::default().build(None, chance()));
         (0..20).for_each(|_| bench.enqueue(0, 1_500));
         (0..300).for_each(|_| bench.enqueue(1, 100));
         let sent: Vec<_> = (0..160).map_while(|_| bench.dequeue()).collect();
@@ -142,20 +143,20 @@ mod tests {
     #[test]
     fn one_flow_cannot_take_the_room_of_the_others() {
         let config = Config { limit: Bytes(20_000), flow_limit: Bytes(5_000) };
-        let mut bench = Bench::new(config.build());
+        let mut bench = Bench::new(config.build(None, chance()));
         (0..10).for_each(|_| bench.enqueue(0, 1_000));
-        assert_eq!(bench.drops.of(Reason::FlowFull), 5);
+        assert_eq!(bench.tally.drops.of(Reason::FlowFull), 5);
         bench.enqueue(1, 1_000);
-        assert_eq!(bench.drops.total(), 5);
+        assert_eq!(bench.tally.drops.total(), 5);
     }
 
     #[test]
     fn when_all_is_full_the_longest_line_pays() {
         let config = Config { limit: Bytes(10_000), flow_limit: Bytes(10_000) };
-        let mut bench = Bench::new(config.build());
+        let mut bench = Bench::new(config.build(None, chance()));
         (0..9).for_each(|_| bench.enqueue(0, 1_000));
         (1..4).for_each(|member| bench.enqueue(member, 1_000));
-        assert_eq!(bench.drops.of(Reason::QueueFull), 2);
+        assert_eq!(bench.tally.drops.of(Reason::QueueFull), 2);
         let sent = bench.drain();
         for member in 1..4 {
             assert!(sent.contains(&(member, 1_000)));
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_comes_back_waits_for_its_turn() {
-        let mut bench = Bench::new(Config::default().build());
+        let mut bench = Bench::new(Config::default().build(None, chance()));
         bench.enqueue(0, 1_514);
         bench.enqueue(1, 1_514);
         bench.enqueue(1, 1_514);

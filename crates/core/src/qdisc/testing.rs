@@ -2,22 +2,32 @@
 
 use super::Qdisc;
 use crate::packet::Member;
-use crate::{Cx, Drops, Packet, PacketId, PacketPool, Time};
+use crate::random::Random;
+use crate::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
 /// A discipline, and the packets around it.
 pub(super) struct Bench<Q> {
-    qdisc: Q,
+    pub(super) qdisc: Q,
+    pub(super) now: Time,
+    /// What packets are like, but for member and length.
+    pub(super) kind: Packet,
     pool: PacketPool,
-    pub(super) drops: Drops,
+    pub(super) tally: Tally,
+}
+
+/// The chance of a discipline on the bench.
+pub(super) fn chance() -> Random {
+    Random::new(1, 0)
 }
 
 impl<Q: Qdisc> Bench<Q> {
     pub(super) fn new(qdisc: Q) -> Self {
-        Self { qdisc, pool: PacketPool::with_capacity(1_024), drops: Drops::default() }
+        let (kind, pool) = (Packet::default(), PacketPool::with_capacity(1_024));
+        Self { qdisc, now: Time::ZERO, kind, pool, tally: Tally::default() }
     }
 
     pub(super) fn enqueue(&mut self, member: u32, len: u32) {
-        let packet = Packet { len, cost: len, member: Member(member), ..Packet::default() };
+        let packet = Packet { len, cost: len, member: Member(member), ..self.kind };
         let id = self.pool.insert(packet).unwrap();
         self.with(|qdisc, cx| qdisc.enqueue(cx, id));
     }
@@ -40,7 +50,7 @@ impl<Q: Qdisc> Bench<Q> {
     }
 
     fn with<T>(&mut self, call: impl FnOnce(&mut Q, &mut Cx<'_>) -> T) -> T {
-        let mut cx = Cx { now: Time::ZERO, pool: &mut self.pool, drops: &mut self.drops };
+        let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         call(&mut self.qdisc, &mut cx)
     }
 

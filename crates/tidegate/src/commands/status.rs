@@ -73,6 +73,7 @@ fn show(status: &Status) -> String {
         &format!("{}, {} without room; {held} packets inside", status.flows, status.untracked),
     );
     line("drops", &listed(&status.drops));
+    line("marks", &listed(&status.marks));
     if status.hangs > 0 {
         line("hangs", &status.hangs.to_string());
     }
@@ -91,9 +92,9 @@ fn way(way: &Way) -> String {
     )
 }
 
-fn listed(drops: &std::collections::BTreeMap<String, u64>) -> String {
-    let drops: Vec<_> = drops.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-    if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }
+fn listed(packets: &std::collections::BTreeMap<String, u64>) -> String {
+    let each: Vec<_> = packets.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
 fn table(aggregates: &[Aggregate]) -> String {

@@ -1,5 +1,6 @@
 //! Metrics in the Prometheus text format: base units, and labels that do not grow with traffic.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::api::{Aggregate, FailToWire, Status, Way};
@@ -83,6 +84,9 @@ fn gateway(status: &Status, page: &mut Page) {
     page.metric("tidegate_hangs_total", "counter", help, one(float(status.hangs)));
     let drops = status.drops.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
+    let marks = status.marks.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
+    let help = "Packets marked congestion experienced (ECN).";
+    page.metric("tidegate_marked_packets_total", "counter", help, marks);
 }
 
 fn link(status: &Status, page: &mut Page) {
@@ -148,14 +152,21 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     let help = "Bytes of the policy that wait.";
     metric("tidegate_policy_waiting_bytes", "gauge", help, |it| float(it.waiting.bytes));
     metric("tidegate_policy_flows", "gauge", "Flows of the policy.", |it| f64::from(it.flows));
-    let drops = all.iter().flat_map(|it| {
-        let labels = |reason| {
-            labels(&[("policy", &it.policy), ("direction", &it.direction), ("reason", reason)])
-        };
-        it.drops.iter().map(move |(reason, n)| (labels(reason), float(*n)))
-    });
+    let mut by_reason = |name: &str,
+                         help: &str,
+                         value: fn(&Aggregate) -> &BTreeMap<String, u64>| {
+        let samples = all.iter().flat_map(|it| {
+            let labels = |reason| {
+                labels(&[("policy", &it.policy), ("direction", &it.direction), ("reason", reason)])
+            };
+            value(it).iter().map(move |(reason, n)| (labels(reason), float(*n)))
+        });
+        page.metric(name, "counter", help, samples);
+    };
     let help = "Packets of the policy that were dropped.";
-    page.metric("tidegate_policy_dropped_packets_total", "counter", help, drops);
+    by_reason("tidegate_policy_dropped_packets_total", help, |it| &it.drops);
+    let help = "Packets of the policy that were marked congestion experienced (ECN).";
+    by_reason("tidegate_policy_marked_packets_total", help, |it| &it.marks);
 }
 
 #[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
@@ -165,7 +176,7 @@ const fn float(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashSet};
+    use std::collections::HashSet;
     use std::io::{ErrorKind, Write};
     use std::process::{Command, Stdio};
 
@@ -178,6 +189,7 @@ mod tests {
         let bypassed = Some(Bypassed { told: 5, silent: 0, no_socket: 1 });
         let way = Way { received: count, transmitted: count, waiting: count, port, bypassed };
         let drops = BTreeMap::from([("queue-full".to_owned(), 7)]);
+        let marks = BTreeMap::from([("aqm".to_owned(), 8)]);
         let aggregate = |direction: &str| Aggregate {
             policy: "web \"2\"".to_owned(),
             direction: direction.to_owned(),
@@ -191,6 +203,7 @@ mod tests {
             mean_wait_us: 1,
             waited_ns: 1_500_000_000,
             drops: drops.clone(),
+            marks: marks.clone(),
             triggers: BTreeMap::new(),
         };
         let ports = Ports { lan: "eth1".to_owned(), wan: "eth0".to_owned(), ..Ports::default() };
@@ -207,6 +220,7 @@ mod tests {
             down: way,
             held: 3,
             drops: drops.clone(),
+            marks: marks.clone(),
             flows: 4,
             untracked: 0,
             hangs: 0,
@@ -259,6 +273,7 @@ mod tests {
         assert_eq!(lint(&page), [""; 0], "{page}");
         assert!(page.contains("tidegate_policy_wait_seconds_total{policy=\"web \\\"2\\\"\""));
         assert!(page.contains("tidegate_dropped_packets_total{reason=\"queue-full\"} 7\n"));
+        assert!(page.contains("tidegate_marked_packets_total{reason=\"aqm\"} 8\n"));
     }
 
     /// The metrics of `page` as a page of the manual.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::Drops;
+use tidegate_core::ByReason;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode};
 use tidegate_core::qdisc::Backlog;
@@ -28,6 +28,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         down: way(seen, Direction::Down),
         held: report.held,
         drops: counted(seen.ports.iter().map(|port| port.drops).chain([report.drops])),
+        marks: counted([report.marks]),
         flows: report.flows,
         untracked: report.untracked,
         hangs: seen.hangs,
@@ -70,6 +71,7 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         mean_wait_us: it.waited_ns / left.max(1) / 1_000,
         waited_ns: it.waited_ns,
         drops: counted([it.drops]),
+        marks: counted([it.marks]),
         triggers: triggers(it.triggers),
     }
 }
@@ -86,10 +88,10 @@ fn triggers(it: Triggers) -> BTreeMap<String, u64> {
     named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-fn counted(drops: impl IntoIterator<Item = Drops>) -> BTreeMap<String, u64> {
+fn counted(all: impl IntoIterator<Item = ByReason>) -> BTreeMap<String, u64> {
     let mut counted = BTreeMap::new();
-    for drops in drops {
-        for (reason, count) in drops.iter().filter(|(_, count)| *count > 0) {
+    for packets in all {
+        for (reason, count) in packets.iter().filter(|(_, count)| *count > 0) {
             *counted.entry(reason.name().to_owned()).or_default() += count;
         }
     }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::ByReason;
 use tidegate_core::emulator::{Emulator, EmulatorReport};
 use tidegate_dataplane::{
     AfPacket, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, Wish, inbox,
@@ -25,6 +26,8 @@ pub struct Emulated {
     pub routes: Vec<EmulatedRoute>,
     /// Packets dropped anywhere, by reason; those with none are left out.
     pub drops: Vec<(String, u64)>,
+    /// Packets marked "congestion experienced" anywhere, by reason; those with none are left out.
+    pub marks: Vec<(String, u64)>,
 }
 
 /// What goes on in one route.
@@ -36,23 +39,26 @@ pub struct EmulatedRoute {
     pub delivered: u64,
     /// Packets it dropped.
     pub drops: u64,
+    /// Packets it marked "congestion experienced".
+    pub marks: u64,
     /// Packets that wait for it.
     pub waiting: u32,
 }
 
 impl From<EmulatorReport> for Emulated {
     fn from(report: EmulatorReport) -> Self {
-        let drops = report.drops.iter().filter(|(_, count)| *count > 0);
+        let named = |packets: ByReason| {
+            let some = packets.iter().filter(|(_, count)| *count > 0);
+            some.map(|(reason, count)| (reason.name().to_owned(), count)).collect()
+        };
         let routes = report.routes.iter().map(|route| EmulatedRoute {
             offered: route.offered.packets,
             delivered: route.delivered.packets,
             drops: route.drops.total(),
+            marks: route.marks.total(),
             waiting: route.backlog.packets,
         });
-        Self {
-            routes: routes.collect(),
-            drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
-        }
+        Self { routes: routes.collect(), drops: named(report.drops), marks: named(report.marks) }
     }
 }
 
