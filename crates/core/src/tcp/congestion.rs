@@ -17,6 +17,9 @@ pub struct Window {
     pub threshold: u64,
     /// Full-sized segment: what counts are scaled by.
     pub segment: u64,
+    /// The least a reduction may leave of it: two segments (RFC 5681, section 3.1), or what the
+    /// profile says for this signal. The sender sets it before every signal.
+    pub floor: u64,
 }
 
 impl Window {
@@ -34,6 +37,9 @@ pub struct Ack {
     pub now: Time,
     /// Bytes it newly acknowledged, cumulatively or selectively.
     pub bytes: u64,
+    /// Bytes of it by which slow start may grow: what the profile's byte counting makes of `bytes`
+    /// (one segment for every ACK, RFC 3465 with its limit, or all).
+    pub counted: u64,
     /// Bytes in flight before it came, by the sender's own count.
     pub flight_before: u64,
     /// Bytes in flight now.
@@ -99,8 +105,11 @@ pub trait CongestionControl: Send {
     /// [`keeps_window`](Self::keeps_window).
     fn on_ack(&mut self, window: &mut Window, ack: &Ack);
 
-    /// Sets `window.threshold` to what the window is to come down to, after `signal`, with `flight`
-    /// bytes in flight. The sender brings `window.congestion` there.
+    /// Sets `window.threshold` to what the window is to come down to, not below `window.floor`, after
+    /// `signal`, with `flight` bytes in flight. The sender brings `window.congestion` there.
+    ///
+    /// Where the profile reduces from the window and not from what is in flight (ns-2, Linux),
+    /// `flight` is the window.
     fn on_signal(&mut self, now: Time, window: &mut Window, flight: u64, signal: Signal);
 
     /// The last reduction was not called for (RFC 4015, F-RTO, DSACK); the sender has restored the
