@@ -1,0 +1,281 @@
+//! The shortest ways through a network, found once.
+//!
+//! The shortest way has the fewest links, of those the least delay, of those the links that were
+//! given first. A gateway is two vertices, one for each direction, so that packets cross it and
+//! never turn round in it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+use crate::scenario::{End, Node, NodeKind, Scenario, Side};
+
+/// The vertices of a network and the one-way links between them.
+pub(crate) struct Graph {
+    /// By node, the vertex packets arrive at; of a gateway, those that go up. Down is the next.
+    vertices: Vec<u32>,
+    /// By vertex, whether it is a host, which passes nothing on.
+    is_host: Vec<bool>,
+    ways: Vec<Edge>,
+    /// By vertex, the ways that lead to it.
+    into: Vec<Vec<u32>>,
+}
+
+#[derive(Clone, Copy)]
+struct Edge {
+    from: u32,
+    to: u32,
+    delay: Duration,
+}
+
+/// Nodes by their names.
+pub(crate) type Names<'a> = HashMap<&'a str, usize>;
+
+/// The numbers of nodes by their names; of two with one name, the first.
+pub(crate) fn names(nodes: &[Node]) -> Names<'_> {
+    let mut names = Names::with_capacity(nodes.len());
+    for (number, node) in nodes.iter().enumerate() {
+        names.entry(&node.name).or_insert(number);
+    }
+    names
+}
+
+impl Graph {
+    /// The graph of a network; links whose ends there are not, are not in it.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let names = names(&scenario.nodes);
+        let (mut vertices, mut is_host) = (Vec::new(), Vec::new());
+        for node in &scenario.nodes {
+            vertices.push(number(is_host.len()));
+            is_host.push(matches!(node.kind, NodeKind::Host(_)));
+            if matches!(node.kind, NodeKind::Gateway(_)) {
+                is_host.push(false);
+            }
+        }
+        let mut this =
+            Self { into: vec![Vec::new(); is_host.len()], vertices, is_host, ways: Vec::new() };
+        for (way, config) in scenario.links.iter().flat_map(|link| link.ways()) {
+            let vertex = |end: &End, enters| {
+                Some(this.vertex(*names.get(end.node.as_str())?, end.side, enters))
+            };
+            let (Some(from), Some(to)) = (vertex(&way.from, false), vertex(&way.to, true)) else {
+                continue;
+            };
+            this.ways.push(Edge { from, to, delay: config.delay });
+        }
+        for (way, edge) in (0..).zip(&this.ways) {
+            this.into[index(edge.to)].push(way);
+        }
+        this
+    }
+
+    /// The vertex at which packets that enter (or leave) `node` by `side` are.
+    pub(crate) fn vertex(&self, node: usize, side: Side, enters: bool) -> u32 {
+        let down = match side {
+            Side::Lan => !enters,
+            Side::Wan => enters,
+            Side::Only | Side::Port(_) => false,
+        };
+        self.vertices[node] + u32::from(down)
+    }
+
+    /// By vertex, the way that a packet to `target` takes from there; [`NOWHERE`] if none leads there.
+    fn towards(&self, target: u32) -> Vec<u32> {
+        let mut next = vec![NOWHERE; self.is_host.len()];
+        let mut least = vec![(u32::MAX, Duration::MAX); self.is_host.len()];
+        least[index(target)] = (0, Duration::ZERO);
+        let mut heap = BinaryHeap::from([Reverse((0, Duration::ZERO, target))]);
+        while let Some(Reverse((links, delay, vertex))) = heap.pop() {
+            let passes = vertex == target || !self.is_host[index(vertex)];
+            if (links, delay) > least[index(vertex)] || !passes {
+                continue;
+            }
+            for way in &self.into[index(vertex)] {
+                let edge = &self.ways[index(*way)];
+                let from = index(edge.from);
+                let cost = (links + 1, delay.saturating_add(edge.delay));
+                if cost < least[from] {
+                    (least[from], next[from]) = (cost, *way);
+                    heap.push(Reverse((cost.0, cost.1, edge.from)));
+                } else if cost == least[from] && from != index(target) {
+                    next[from] = next[from].min(*way);
+                }
+            }
+        }
+        next
+    }
+}
+
+/// Which way a packet goes on.
+pub(crate) struct Routes {
+    /// By target and vertex.
+    next: Vec<Vec<u32>>,
+    /// By node; what is no host has none.
+    hosts: Vec<Attachment>,
+}
+
+/// How a host is reached.
+#[derive(Clone, Copy)]
+struct Attachment {
+    /// The target that leads to it: itself, or the only vertex that has a way to it.
+    target: u32,
+    /// That vertex.
+    vertex: u32,
+    /// The way from there; [`NOWHERE`] if the target is the host itself.
+    last: u32,
+}
+
+/// No way.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+impl Routes {
+    pub(crate) fn new(graph: &Graph) -> Self {
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        let mut next = Vec::new();
+        let attach = |vertex: &u32| {
+            if !graph.is_host[index(*vertex)] {
+                return Attachment { target: NOWHERE, vertex: NOWHERE, last: NOWHERE };
+            }
+            // Hosts behind one router share the way to it.
+            let (vertex, last) = match graph.into[index(*vertex)][..] {
+                [only] if !graph.is_host[index(graph.ways[index(only)].from)] => {
+                    (graph.ways[index(only)].from, only)
+                }
+                _ => (*vertex, NOWHERE),
+            };
+            let target = *numbers.entry(vertex).or_insert_with(|| {
+                next.push(graph.towards(vertex));
+                number(next.len() - 1)
+            });
+            Attachment { target, vertex, last }
+        };
+        let hosts = graph.vertices.iter().map(attach).collect();
+        Self { next, hosts }
+    }
+
+    /// The way a packet to the host at node `to` takes from `vertex`; [`NOWHERE`] if none leads there.
+    #[inline]
+    pub(crate) fn next(&self, vertex: u32, to: u32) -> u32 {
+        let Attachment { target, vertex: last_vertex, last } = self.hosts[index(to)];
+        if vertex == last_vertex {
+            return last;
+        }
+        self.next[index(target)][index(vertex)]
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "u32 fits in usize on every target we build for")]
+pub(crate) const fn index(number: u32) -> usize {
+    number as usize
+}
+
+/// The reverse of [`index`]; there are never as many of anything.
+pub(crate) fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::gateway::{GatewayConfig, Overhead};
+    use tidegate_core::link::LinkConfig;
+    use tidegate_core::policy::PolicySet;
+    use tidegate_core::qdisc::QdiscSpec;
+
+    use super::*;
+    use crate::scenario::{Gateway, Host, Link};
+
+    /// Hosts are small letters, routers capitals, gateways digits; links have a delay in ms.
+    fn network(nodes: &str, links: &[(&str, &str, u64)]) -> Scenario {
+        let node = |c: char| {
+            let kind = match c {
+                'a'..='z' => NodeKind::Host(Host::default()),
+                'A'..='Z' => NodeKind::Router,
+                _ => NodeKind::Gateway(Box::new(gateway())),
+            };
+            Node { name: c.to_string(), kind }
+        };
+        let end = |text: &str| match text.split_once('.') {
+            Some((node, "lan")) => End { node: node.into(), side: Side::Lan },
+            Some((node, _)) => End { node: node.into(), side: Side::Wan },
+            None => End::of(text),
+        };
+        let link = |(a, b, ms): &(&str, &str, u64)| {
+            let config = LinkConfig { delay: Duration::from_millis(*ms), ..LinkConfig::default() };
+            Link::new(end(a), end(b), config)
+        };
+        Scenario {
+            nodes: nodes.chars().map(node).collect(),
+            links: links.iter().map(link).collect(),
+            ..Scenario::default()
+        }
+    }
+
+    fn gateway() -> Gateway {
+        let config = GatewayConfig {
+            rate: [None, None],
+            overhead: Overhead::default(),
+            queue: QdiscSpec::DropTail(Default::default()),
+            packets: 100,
+            flows: 100,
+            shaping_interval: Duration::ZERO,
+            seed: 0,
+        };
+        Gateway { config, policies: PolicySet::default() }
+    }
+
+    /// The nodes on the way of a packet.
+    fn path(scenario: &Scenario, from: &str, to: &str) -> Option<String> {
+        let (graph, names) = (Graph::new(scenario), names(&scenario.nodes));
+        let routes = Routes::new(&graph);
+        let (mut at, target) = (graph.vertex(names[from], Side::Only, false), names[to]);
+        let mut path = from.to_owned();
+        while at != graph.vertices[target] {
+            let way = routes.next(at, number(target));
+            if way == NOWHERE {
+                return None;
+            }
+            at = graph.ways[index(way)].to;
+            let node = graph.vertices.partition_point(|vertex| *vertex <= at) - 1;
+            path.push_str(&scenario.nodes[node].name);
+        }
+        Some(path)
+    }
+
+    /// Kills: counting delay before links; taking the last of equal ways; passing through hosts.
+    #[test]
+    fn the_fewest_links_then_the_least_delay_then_the_first_given() {
+        let links = [
+            ("a", "A", 9),
+            ("A", "B", 9),
+            ("B", "b", 9),
+            ("a", "C", 1),
+            ("C", "D", 1),
+            ("D", "E", 1),
+            ("E", "b", 1),
+        ];
+        assert_eq!(path(&network("abABCDE", &links), "a", "b").unwrap(), "aABb");
+        let links = [("a", "A", 1), ("A", "b", 9), ("a", "B", 1), ("B", "b", 1)];
+        assert_eq!(path(&network("abAB", &links), "a", "b").unwrap(), "aBb");
+        let links = [("a", "B", 1), ("B", "b", 1), ("a", "A", 1), ("A", "b", 1)];
+        assert_eq!(path(&network("abAB", &links), "a", "b").unwrap(), "aBb");
+        let links = [("a", "c", 1), ("c", "b", 1), ("a", "A", 1), ("A", "B", 1), ("B", "b", 1)];
+        assert_eq!(path(&network("abcAB", &links), "a", "b").unwrap(), "aABb");
+    }
+
+    #[test]
+    fn hosts_may_be_neighbours_and_islands_are_out_of_reach() {
+        let network = network("abcd", &[("a", "b", 1), ("c", "d", 1)]);
+        assert_eq!(path(&network, "a", "b").unwrap(), "ab");
+        assert_eq!(path(&network, "a", "c"), None);
+    }
+
+    /// Kills: one vertex for a gateway.
+    #[test]
+    fn a_gateway_is_crossed_and_packets_do_not_turn_round_in_it() {
+        let links = [("a", "1.lan", 1), ("b", "1.lan", 1), ("1.wan", "A", 1), ("A", "c", 1)];
+        let network = network("abc1A", &links);
+        assert_eq!(path(&network, "a", "c").unwrap(), "a1Ac");
+        assert_eq!(path(&network, "c", "b").unwrap(), "cA1b");
+        assert_eq!(path(&network, "a", "b").unwrap(), "a1A1b");
+    }
+}

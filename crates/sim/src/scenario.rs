@@ -1,0 +1,214 @@
+//! What is simulated: the network, who sends, and what is watched.
+//!
+//! These are plain values with every default filled in; where they come from (a file, Python, a
+//! test) is not known here. Names are unique in their kind, and [`Scenario::check`] finds what cannot
+//! be.
+
+mod check;
+mod problem;
+mod traffic;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tidegate_core::emulator::EmulatorConfig;
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::link::LinkConfig;
+use tidegate_core::policy::PolicySet;
+
+pub use problem::{Place, Problem, What};
+pub use traffic::{Distribution, Kind, Pair, Start, Traffic};
+
+/// A network, its traffic, and what is watched.
+#[derive(Clone, Debug, Default)]
+pub struct Scenario {
+    /// How long, and from what seed.
+    pub run: Run,
+    /// What there is.
+    pub nodes: Vec<Node>,
+    /// What connects it.
+    pub links: Vec<Link>,
+    /// Who sends what to whom.
+    pub traffic: Vec<Traffic>,
+    /// What is watched beside the counters every run keeps.
+    pub probes: Vec<Probe>,
+}
+
+/// How long a run is, and from what seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// How much time passes in the network.
+    pub duration: Duration,
+    /// How much of it passes before figures are taken.
+    pub warmup: Duration,
+    /// How often series are sampled; `None` keeps no series.
+    pub sample: Option<Duration>,
+    /// What every random choice derives from.
+    pub seed: u64,
+    /// Bytes of link-layer header that the length of every packet counts: 14 for Ethernet frames as
+    /// a gateway sees them, 0 for lengths from the IP header on, as papers and ns-2 give them.
+    pub link_header: u32,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(10),
+            warmup: Duration::ZERO,
+            sample: None,
+            seed: 1,
+            link_header: ETHERNET,
+        }
+    }
+}
+
+/// Bytes of an Ethernet header (IEEE 802.3, without tags and frame check sequence).
+pub const ETHERNET: u32 = 14;
+
+/// A part of the network that packets begin at, end at, or pass.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it is called; unique.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+}
+
+/// What a node is.
+#[derive(Clone, Debug)]
+pub enum NodeKind {
+    /// Where packets begin and end.
+    Host(Host),
+    /// Passes packets on the shortest way; what it queues, and how, its links say.
+    Router,
+    /// A gateway between what is at its LAN side and what is at its WAN side.
+    Gateway(Box<Gateway>),
+    /// A network of routes, as the lab emulates it.
+    Cloud(EmulatorConfig),
+}
+
+/// A host.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Host {
+    /// Its addresses; if there is none it gets one IPv4 and one IPv6 address by its place among the
+    /// nodes.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    /// What it is told beside its policies; its `seed` is drawn from that of the run.
+    pub config: GatewayConfig,
+    /// Its policies.
+    pub policies: PolicySet,
+}
+
+/// A link between two nodes, each way with its own queue, rate and delay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// One end.
+    pub a: End,
+    /// The other end.
+    pub b: End,
+    /// What it is like from `a` to `b`; `None` if nothing goes that way.
+    pub forward: Option<LinkConfig>,
+    /// What it is like from `b` to `a`; `None` if nothing goes that way.
+    pub back: Option<LinkConfig>,
+}
+
+/// Where a link ends.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct End {
+    /// Name of the node.
+    pub node: String,
+    /// Which side of it.
+    pub side: Side,
+}
+
+/// A side of a node.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Side {
+    /// Of a host or a router, which have but one.
+    #[default]
+    Only,
+    /// Of a gateway, towards the hosts it serves.
+    Lan,
+    /// Of a gateway, towards the Internet.
+    Wan,
+    /// Of a cloud: the port of this number in its configuration.
+    Port(u8),
+}
+
+impl End {
+    /// The only side of a host or a router.
+    #[must_use]
+    pub fn of(node: impl Into<String>) -> Self {
+        Self { node: node.into(), side: Side::Only }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.side {
+            Side::Only => f.write_str(&self.node),
+            Side::Lan => write!(f, "{}.lan", self.node),
+            Side::Wan => write!(f, "{}.wan", self.node),
+            Side::Port(port) => write!(f, "{}.{port}", self.node),
+        }
+    }
+}
+
+impl Link {
+    /// A link that is the same both ways.
+    #[must_use]
+    pub fn new(a: End, b: End, config: LinkConfig) -> Self {
+        Self { a, b, forward: Some(config.clone()), back: Some(config) }
+    }
+
+    /// The ways there are, each as from where to where, and what it is like.
+    pub fn ways(&self) -> impl Iterator<Item = (Way, &LinkConfig)> {
+        let way = |from: &End, to: &End| Way { from: from.clone(), to: to.clone() };
+        let forward = self.forward.as_ref().map(|config| (way(&self.a, &self.b), config));
+        let back = self.back.as_ref().map(|config| (way(&self.b, &self.a), config));
+        forward.into_iter().chain(back)
+    }
+}
+
+/// One way of a link: there is at most one from one end to another.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Way {
+    /// Where packets enter it.
+    pub from: End,
+    /// Where they leave it.
+    pub to: End,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {}", self.from, self.to)
+    }
+}
+
+/// What is watched beside the counters every run keeps. All but captures take [`Run::sample`] as
+/// their step.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Probe {
+    /// What waits before a link.
+    Queue(Way),
+    /// What each flow of this traffic delivers.
+    Throughput {
+        /// Name of the traffic.
+        traffic: String,
+    },
+    /// Congestion window, threshold and round-trip time of flows of this traffic.
+    Window {
+        /// Name of the traffic.
+        traffic: String,
+        /// Numbers of the flows, from zero; none for all.
+        flows: Vec<u32>,
+    },
+    /// A capture of the packets that arrive at the far end of a link.
+    Capture(Way),
+}

@@ -1,0 +1,158 @@
+//! Who sends what to whom, and when.
+
+use std::time::Duration;
+
+use tidegate_core::{Bytes, Rate};
+
+/// Flows of one kind: a group with a name, whose figures are also given together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// What the group is called; unique.
+    pub name: String,
+    /// What its flows send.
+    pub kind: Kind,
+    /// Between whom.
+    pub pairs: Vec<Pair>,
+    /// How many flows each pair has.
+    pub flows: u32,
+    /// When each flow begins.
+    pub start: Start,
+    /// When sources stop to offer data; `None` at the end of the run. What was offered is still sent.
+    pub stop: Option<Duration>,
+    /// TCP or UDP port of the receiver.
+    pub port: u16,
+    /// DS codepoint of its packets, 0 to 63, in both directions.
+    pub dscp: u8,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            kind: Kind::Greedy,
+            pairs: Vec::new(),
+            flows: 1,
+            start: Start::At(Duration::ZERO),
+            stop: None,
+            port: 5001, // iperf's
+            dscp: 0,
+        }
+    }
+}
+
+/// Between whom data flows, by the names of hosts.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Pair {
+    /// Who sends the data.
+    pub from: String,
+    /// Who receives it.
+    pub to: String,
+}
+
+/// When a flow begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Start {
+    /// At this time.
+    At(Duration),
+    /// Between these times, each equally likely, each flow for itself.
+    Between(Duration, Duration),
+}
+
+/// What a flow sends. Times and lengths that are drawn are drawn for each flow independently.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// TCP that always has more to send.
+    Greedy,
+    /// One file over TCP.
+    File {
+        /// Its length.
+        size: Distribution<Bytes>,
+    },
+    /// TCP that sends a burst, pauses once all of it is acknowledged, and sends the next.
+    OnOff {
+        /// Length of a burst.
+        burst: Distribution<Bytes>,
+        /// Length of a pause.
+        pause: Distribution<Duration>,
+        /// Each burst has a connection of its own; otherwise all of them share one.
+        reconnect: bool,
+    },
+    /// Closed-loop clients at `to`: each asks `from` for an answer over a connection of its own, reads
+    /// it, thinks, and asks again.
+    Web {
+        /// Length of a request.
+        request: Distribution<Bytes>,
+        /// Length of an answer.
+        answer: Distribution<Bytes>,
+        /// From the end of an answer to the next request.
+        think: Distribution<Duration>,
+    },
+    /// Files over TCP, each on a connection of its own, that begin at the times of a Poisson process
+    /// however long those before take.
+    Arrivals {
+        /// Mean time between the beginnings of two files of one flow.
+        every: Duration,
+        /// Length of a file.
+        size: Distribution<Bytes>,
+    },
+    /// UDP at a constant rate.
+    Constant {
+        /// Its rate, in whole packets.
+        rate: Rate,
+        /// Length of a packet, with all headers that [`Run::link_header`](super::Run) counts.
+        packet: u32,
+    },
+    /// UDP that alternates between a constant rate and silence.
+    Bursts {
+        /// Its rate when it sends.
+        rate: Rate,
+        /// Length of a packet, as of [`Constant`](Self::Constant).
+        packet: u32,
+        /// How long it sends.
+        on: Distribution<Duration>,
+        /// How long it is silent.
+        off: Distribution<Duration>,
+    },
+    /// Written to TCP at given times after its start; it never waits for the network to write.
+    Trace {
+        /// When, in order, and how much.
+        writes: Vec<(Duration, Bytes)>,
+    },
+    /// UDP packets at given times after its start.
+    Packets {
+        /// When, in order, and how long, as of [`Constant`](Self::Constant).
+        packets: Vec<(Duration, u32)>,
+    },
+}
+
+impl Kind {
+    /// Whether it is sent over TCP; if not, over UDP.
+    #[must_use]
+    pub const fn is_tcp(&self) -> bool {
+        !matches!(self, Self::Constant { .. } | Self::Bursts { .. } | Self::Packets { .. })
+    }
+}
+
+/// How a length or a time is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution<T> {
+    /// Always this.
+    Constant(T),
+    /// From the first to the second, each equally likely.
+    Uniform(T, T),
+    /// Exponential with this mean.
+    Exponential(T),
+    /// Pareto with this mean and this shape, which is above 1; at or below 2 its variance is infinite.
+    Pareto(T, f64),
+}
+
+impl<T: Copy> Distribution<T> {
+    /// The quantities it is given by.
+    pub fn parameters(&self) -> impl Iterator<Item = T> {
+        let (first, second) = match *self {
+            Self::Constant(x) | Self::Exponential(x) | Self::Pareto(x, _) => (x, None),
+            Self::Uniform(least, most) => (least, Some(most)),
+        };
+        [first].into_iter().chain(second)
+    }
+}
