@@ -34,4 +34,4 @@ pub use cx::{ByReason, Cx, Reason, Tally};
 pub use machine::{Machine, PortId};
 pub use packet::{Packet, PacketId, PacketPool};
 pub use time::Time;
-pub use units::{Bytes, Chance, Rate};
+pub use units::{Bytes, Chance, Factor, Rate};

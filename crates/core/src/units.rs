@@ -310,6 +310,81 @@ macro_rules! written_as {
     };
 }
 
+/// A pure number that is not negative, such as a weight or a share, in millionths.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Factor(u64);
+
+impl Factor {
+    /// One: what multiplies without a change.
+    pub const ONE: Self = Self(MILLION);
+
+    /// `millionths / 1,000,000`.
+    #[must_use]
+    pub const fn from_millionths(millionths: u64) -> Self {
+        Self(millionths)
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub fn whole(number: u32) -> Self {
+        Self(u64::from(number) * MILLION)
+    }
+
+    /// In millionths.
+    #[must_use]
+    pub const fn millionths(self) -> u64 {
+        self.0
+    }
+
+    /// This much of `amount`, rounded down.
+    #[must_use]
+    pub fn of(self, amount: u64) -> u64 {
+        let product = u128::from(amount) * u128::from(self.0);
+        u64::try_from(product / u128::from(MILLION)).unwrap_or(u64::MAX)
+    }
+}
+
+const MILLION: u64 = 1_000_000;
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = format!("{}.{:06}", self.0 / MILLION, self.0 % MILLION);
+        f.write_str(digits.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+impl<'de> Deserialize<'de> for Factor {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl serde::de::Visitor<'_> for Number {
+            type Value = Factor;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number from 0, with at most six decimal places, such as 0.8")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Factor, E> {
+                let wrong = || E::invalid_value(serde::de::Unexpected::Signed(number), &self);
+                u64::try_from(number).map_err(|_| wrong()).and_then(|number| self.visit_u64(number))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Factor, E> {
+                let wrong = || E::invalid_value(serde::de::Unexpected::Unsigned(number), &self);
+                number.checked_mul(MILLION).map(Factor).ok_or_else(wrong)
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Factor, E> {
+                // The shortest decimal that reads back as this number is what was written.
+                let wrong = || E::invalid_value(serde::de::Unexpected::Float(number), &self);
+                decimal(&number.to_string(), MILLION).map(Factor).ok_or_else(wrong)
+            }
+        }
+
+        from.deserialize_any(Number)
+    }
+}
+
 written_as!(Bytes, BYTES, |value| Some(Bytes(value)), |it: Bytes| it.0);
 written_as!(Rate, RATE, |value| Some(Rate(value)), |it: Rate| it.0);
 written_as!(
@@ -409,6 +484,27 @@ mod tests {
     fn a_bare_number_is_refused_with_an_example() {
         let error = "100".parse::<Rate>().unwrap_err().to_string();
         assert_eq!(error, "`100` has no unit; write for example \"20 Mbit/s\"");
+    }
+
+    #[test]
+    fn factors_are_plain_numbers_read_exactly() {
+        #[derive(Debug, Deserialize)]
+        struct Table {
+            factor: Factor,
+        }
+        let read = |text: &str| toml::from_str::<Table>(&format!("factor = {text}"));
+        for (text, millionths) in
+            [("0.7", 700_000), ("2", 2_000_000), ("0.000001", 1), ("1.5", 1_500_000)]
+        {
+            let factor = read(text).unwrap().factor;
+            assert_eq!((factor.millionths(), factor.to_string().as_str()), (millionths, text));
+        }
+        for text in ["-0.5", "-1", "0.0000001", "nan", "inf", "1e300", "\"0.5\""] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains("a number from 0"), "{text}: {error}");
+        }
+        assert_eq!(Factor::from_millionths(700_000).of(1_001), 700);
+        assert_eq!(Factor::whole(3).of(7), 21);
     }
 
     #[test]

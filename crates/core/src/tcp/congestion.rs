@@ -2,11 +2,25 @@
 //!
 //! The sender finds out what happened (what was acknowledged, lost, marked) and how to send again;
 //! a congestion control only sets the window. To add one: write `congestion/<name>.rs` with a
-//! `Config` and its `build`, then add its `mod` line and its line in the registry.
+//! `Config` and its `build`, then add its `mod` line and its line in `registry!` below.
+//!
+//! What is a matter of the stack stays with the sender and its profile: the initial window, floors of
+//! the window, whether an ACK with ECN-Echo may let it grow, what a reduction starts from, pacing
+//! where the congestion control asks for none; and what is counted ([`Counting`]), which a control is
+//! built with. What is a matter of the control is in its `Config`.
+
+mod growth;
+mod newreno;
+mod reno;
+#[cfg(test)]
+mod testing;
 
 use std::time::Duration;
 
-use crate::{Rate, Time};
+use crate::registry::registry;
+use crate::{Factor, Rate, Time};
+
+pub use growth::Counting;
 
 /// How much may be in flight, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,9 +51,6 @@ pub struct Ack {
     pub now: Time,
     /// Bytes it newly acknowledged, cumulatively or selectively.
     pub bytes: u64,
-    /// Bytes of it by which slow start may grow: what the profile's byte counting makes of `bytes`
-    /// (one segment for every ACK, RFC 3465 with its limit, or all).
-    pub counted: u64,
     /// Bytes in flight before it came, by the sender's own count.
     pub flight_before: u64,
     /// Bytes in flight now.
@@ -58,8 +69,10 @@ pub struct Ack {
     pub echo: bool,
     /// Bytes whose packets were marked, as far as the echo tells (for DCTCP: all of `bytes` or none).
     pub marked: u64,
-    /// The sender was short of data or of the receiver's window, not of congestion window.
-    pub limited_elsewhere: bool,
+    /// The window may grow: it was all that held the sender back (RFC 7661), no loss is being
+    /// recovered from, and the sender lets an ACK such as this one count (RFC 3168, section 6.1.2:
+    /// not one with ECN-Echo).
+    pub may_grow: bool,
     /// The sender is in recovery from a loss.
     pub in_recovery: bool,
     /// How fast data is being delivered, where this ACK allows an estimate.
@@ -99,17 +112,19 @@ pub enum Signal {
 
 /// How much may be in flight, and how fast it may be sent.
 pub trait CongestionControl: Send {
-    /// Lets the window grow, or shrink, after an acknowledgement.
+    /// Lets the window grow, or shrink, after an acknowledgement; called for each that acknowledges
+    /// or marks anything.
     ///
-    /// In recovery the sender itself keeps `window.congestion` (NewReno, PRR), unless
-    /// [`keeps_window`](Self::keeps_window).
+    /// It grows only if the ACK [`may_grow`](Ack::may_grow) it. In recovery the sender itself keeps
+    /// `window.congestion` (NewReno, PRR), unless [`keeps_window`](Self::keeps_window).
     fn on_ack(&mut self, window: &mut Window, ack: &Ack);
 
     /// Sets `window.threshold` to what the window is to come down to, not below `window.floor`, after
-    /// `signal`, with `flight` bytes in flight. The sender brings `window.congestion` there.
+    /// `signal`. The sender brings `window.congestion` there.
     ///
-    /// Where the profile reduces from the window and not from what is in flight (ns-2, Linux),
-    /// `flight` is the window.
+    /// `flight` is what a reduction starts from: the bytes sent and not acknowledged cumulatively
+    /// (`FlightSize` of RFC 5681, without those of limited transmit), or the window itself where the
+    /// profile is one of ns-2 or Linux.
     fn on_signal(&mut self, now: Time, window: &mut Window, flight: u64, signal: Signal);
 
     /// The last reduction was not called for (RFC 4015, F-RTO, DSACK); the sender has restored the
@@ -119,8 +134,12 @@ pub trait CongestionControl: Send {
     /// Nothing was sent for longer than the retransmission timeout; the sender is about to send.
     fn on_idle(&mut self, _now: Time, _window: &mut Window, _idle: Duration) {}
 
-    /// A new estimate of the mean round-trip time of the aggregate this connection belongs to.
-    fn on_aggregate_rtt(&mut self, _mean: Duration) {}
+    /// A new estimate of the mean round-trip time of the aggregate this connection belongs to, which
+    /// has so many connections.
+    fn on_aggregate(&mut self, _mean_rtt: Duration, _connections: u32) {}
+
+    /// From now on this connection counts for so many, where the control knows weights.
+    fn set_weight(&mut self, _weight: Factor) {}
 
     /// The rate to send at; `None` to leave that to the sender.
     fn pacing_rate(&self, _window: &Window) -> Option<Rate> {
@@ -131,4 +150,13 @@ pub trait CongestionControl: Send {
     fn keeps_window(&self) -> bool {
         false
     }
+}
+
+registry! {
+    /// A congestion control as a scenario names it; a sender's profile says what it counts.
+    CongestionSpec, "a congestion control", build(counting: Counting) -> CongestionControl:
+    /// Additive increase, multiplicative decrease, with byte counting (RFC 5681, RFC 3465).
+    Reno => reno, "reno";
+    /// As the papers had it: one segment per round trip, counted in ACKs (ns-2).
+    NewReno => newreno, "newreno";
 }

@@ -1,0 +1,107 @@
+//! NewReno as in the papers: what the simulations of their time used.
+//!
+//! Law: each ACK adds one segment below the threshold, `1 / cwnd` segments above it: one segment per
+//! round trip if every segment is acknowledged. A loss or an echo leaves half of the window; a
+//! timeout sets the threshold to half of it, in whole segments.
+//!
+//! Source: `aggregates`, section 2.2 (slow start from one segment, +1 per round trip, halving);
+//! ns-2 2.35, `tcp.cc` (`opencwnd`, `slowdown` with `precision_reduce_`). Fast recovery, the "new"
+//! in its name, is the sender's (RFC 6582).
+//!
+//! Differs: the window is kept in bytes, with what is short of a byte carried; ns-2 has reals.
+//! Where the profile lets the window fall to one segment the threshold falls with it; in ns-2 that
+//! stays at two.
+
+use serde::Deserialize;
+
+use super::{Ack, CongestionControl, Counting, Signal, Window, growth::Growth};
+use crate::Time;
+
+/// It has no parameters: the papers print none.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl Config {
+    /// It counts ACKs whatever the profile says.
+    pub(super) fn build(&self, _counting: Counting) -> NewReno {
+        NewReno { growth: Growth::new(Counting::Acks) }
+    }
+}
+
+pub(super) struct NewReno {
+    growth: Growth,
+}
+
+impl CongestionControl for NewReno {
+    fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
+        if ack.may_grow {
+            self.growth.advance(window, ack);
+        }
+    }
+
+    fn on_signal(&mut self, _now: Time, window: &mut Window, flight: u64, signal: Signal) {
+        self.growth.restart(false);
+        let left = match signal {
+            Signal::Loss | Signal::Echo => flight / 2,
+            Signal::Timeout { .. } => flight / 2 / window.segment * window.segment,
+        };
+        window.threshold = left.max(window.floor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{SEGMENT, acknowledged, equation_3, real, rounds, window};
+    use super::*;
+
+    fn newreno() -> NewReno {
+        Config {}.build(Counting::LINUX)
+    }
+
+    #[test]
+    fn an_ack_counts_once_whatever_it_covers() {
+        let mut window = window(1, 3 * SEGMENT);
+        let mut newreno = newreno();
+        let mut sizes = Vec::new();
+        for _ in 0..5 {
+            newreno.on_ack(&mut window, &acknowledged(4 * SEGMENT));
+            sizes.push(window.congestion);
+        }
+        // In segments 1, 2, 3, then +1/3, and + 1/(10/3) = 3/10, and + 1/(109/30) = 30/109.
+        let thirds = 10 * SEGMENT / 3;
+        let tenths = 109 * SEGMENT / 30;
+        assert_eq!(sizes[..2], [2 * SEGMENT, 3 * SEGMENT]);
+        assert_eq!(sizes[2..4], [thirds, tenths]);
+        assert!(sizes[4].abs_diff(tenths + 30 * SEGMENT / 109) <= 1, "{}", sizes[4]);
+    }
+
+    #[test]
+    fn halving_is_exact_after_a_loss_and_in_segments_after_a_timeout() {
+        // ns-2 keeps half of the window as a real, and half of it as an integer for the threshold;
+        // a repeated timeout halves again.
+        // Kills: rounding to segments in every case; leaving the threshold on a repeated timeout.
+        let flight = 15 * SEGMENT;
+        let timeout = |again| Signal::Timeout { again };
+        for (signal, expected) in [
+            (Signal::Loss, flight / 2),
+            (Signal::Echo, flight / 2),
+            (timeout(false), 7 * SEGMENT),
+            (timeout(true), 7 * SEGMENT),
+        ] {
+            let mut window = window(15, 40 * SEGMENT);
+            newreno().on_signal(Time::ZERO, &mut window, flight, signal);
+            assert_eq!(window.threshold, expected, "{signal:?}");
+        }
+    }
+
+    #[test]
+    fn it_adds_a_segment_per_round_trip() {
+        let mut window = window(20, 0);
+        let sizes = rounds(&mut newreno(), &mut window, 20, 1);
+        // Kills: dropping what is carried.
+        let exact = equation_3(20, 20);
+        assert!((38.5..=40.0).contains(&exact), "{exact}");
+        assert!((real(sizes[19]) / real(SEGMENT) - exact).abs() < 0.02, "{}", sizes[19]);
+    }
+}
