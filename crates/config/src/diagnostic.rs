@@ -6,6 +6,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 
 use crate::code::Code;
+use crate::field;
 
 /// A place in the file: bytes from and to.
 pub(crate) type Span = Range<usize>;
@@ -98,6 +99,8 @@ pub struct Located<'a> {
     help: &'a str,
     /// The marked text.
     source: &'a str,
+    /// The field it stands in, such as `link[2].rate`; empty for the file as a whole.
+    field: String,
 }
 
 impl Findings {
@@ -139,6 +142,13 @@ impl Findings {
     #[must_use]
     pub fn data(&self) -> Vec<Located<'_>> {
         self.list.iter().map(|found| self.locate(found)).collect()
+    }
+
+    /// The field `found` stands in, such as `link[2].rate`, counted from 0; empty for the file as a
+    /// whole.
+    #[must_use]
+    pub fn field(&self, found: &Diagnostic) -> String {
+        field::path(&self.text, &found.place)
     }
 
     /// The errors in one: the code of the first, a line for each, and what to do about the first.
@@ -189,6 +199,7 @@ impl Findings {
             message: &found.message,
             help: &found.help,
             source: &self.text[span],
+            field: self.field(found),
         }
     }
 

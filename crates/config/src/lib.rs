@@ -8,6 +8,7 @@
 
 pub mod code;
 mod diagnostic;
+mod field;
 pub mod host;
 pub mod policy_file;
 mod read;

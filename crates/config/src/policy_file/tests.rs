@@ -159,6 +159,7 @@ fn a_file_for_programs_gives_the_same_findings_with_line_and_column() {
     let data = serde_json::to_value(found.data()).unwrap();
     assert_eq!((&data[0]["line"], &data[0]["column"]), (&json!(5), &json!(1)));
     assert_eq!((&data[0]["code"], &data[0]["source"]), (&json!("TG0002"), &json!("heartbeet")));
+    assert_eq!(data[0]["field"], json!("gateway.heartbeet"));
 }
 
 #[test]

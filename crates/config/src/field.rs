@@ -1,0 +1,97 @@
+//! Where in a file's structure a place in its text lies.
+
+use toml::de::{DeTable, DeValue};
+
+use crate::diagnostic::Span;
+use crate::read::Node;
+
+/// The path of the field that `span` lies in, such as `link[2].rate`, counted from 0; empty for the
+/// file as a whole, and where the text is not TOML.
+pub(crate) fn path(text: &str, span: &Span) -> String {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return String::new();
+    }
+    let mut best = Best { span, length: usize::MAX, path: String::new() };
+    best.table(document.get_ref(), "");
+    best.path
+}
+
+/// The shortest node so far that holds the whole of `span`. A table that is written in parts spans
+/// its header alone, so that no node can be left out because another does not hold the span.
+struct Best<'a> {
+    span: &'a Span,
+    length: usize,
+    path: String,
+}
+
+impl Best<'_> {
+    fn table(&mut self, table: &DeTable<'_>, path: &str) {
+        for (key, value) in table {
+            let name = key.get_ref();
+            let path = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+            self.consider(&key.span(), &path);
+            self.node(value, &path);
+        }
+    }
+
+    fn node(&mut self, node: &Node<'_>, path: &str) {
+        self.consider(&node.span(), path);
+        match node.get_ref() {
+            DeValue::Table(table) => self.table(table, path),
+            DeValue::Array(array) => {
+                for (number, item) in array.iter().enumerate() {
+                    self.node(item, &format!("{path}[{number}]"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn consider(&mut self, node: &Span, path: &str) {
+        let holds = node.start <= self.span.start && self.span.end <= node.end;
+        // The first of two empty ones, and never the list where one of its tables spans the same.
+        if holds && node.len() <= self.length && !self.span.is_empty() {
+            self.length = node.len();
+            path.clone_into(&mut self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+name = "a"
+[run]
+duration = "1 s"
+[[link]]
+from = "x"
+back = { rate = "1 Mbit/s", delay = 3 }
+[[link]]
+to = ["p", "q"]
+[link.queue]
+kind = "red"
+"#;
+
+    /// The path of the first place that says `marked`.
+    fn of(marked: &str) -> String {
+        let start = FILE.find(marked).unwrap();
+        path(FILE, &(start..start + marked.len()))
+    }
+
+    /// Kills the mutants that take the first node that holds the place, and that stop at lists.
+    #[test]
+    fn the_deepest_field_that_holds_the_place_is_named() {
+        assert_eq!(of("\"1 s\""), "run.duration");
+        assert_eq!(of("3"), "link[0].back.delay");
+        assert_eq!(of("\"q\""), "link[1].to[1]");
+        assert_eq!(of("\"red\""), "link[1].queue.kind");
+        assert_eq!(of("from"), "link[0].from");
+        assert_eq!(of("[[link]]"), "link[0]");
+        assert_eq!(of("{ rate = \"1 Mbit/s\", delay = 3 }"), "link[0].back");
+        assert_eq!(path(FILE, &(0..0)), "");
+        assert_eq!(path("[", &(0..1)), "");
+    }
+}
