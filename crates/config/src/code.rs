@@ -100,7 +100,39 @@ catalogue! {
     BadGateway = "TG0041", "a gateway that cannot work",
         "give it one policy file, and hosts behind it";
     NoWay = "TG0042", "hosts that cannot reach each other",
-        "add a [[route]] between them";
+        "add a [[route]] or a [[link]] on the way between them";
+    NotInLab = "TG0043", "what a lab cannot build",
+        "a lab has hosts and gateways around one network of [[route]]: describe the way there, or simulate the file with `tidegate sim`";
+    UnknownNode = "TG0044", "a node that is not in the file",
+        "use one of the names the message lists, or add the node";
+    LinkToItself = "TG0045", "a link that ends where it begins",
+        "name two nodes";
+    SecondLink = "TG0046", "a second link from one node to another",
+        "keep one; to add capacity, raise its rate";
+    Alone = "TG0047", "a node that nothing leads to",
+        "add a [[link]] to it, or remove it";
+
+    // What is written of the simulator.
+    BadRun = "TG0051", "a run that cannot be",
+        "give a duration above zero, and a warm-up shorter than it";
+    BadTime = "TG0052", "times that contradict each other",
+        "put the earlier time first";
+    ToItself = "TG0053", "traffic from a host to itself",
+        "name two hosts";
+    BadPairs = "TG0054", "hosts that cannot be paired",
+        "name as many senders as receivers, or one of either";
+    NotOfThisKind = "TG0055", "a field that does not belong to the kind",
+        "leave the field out, or choose the kind that uses it";
+    BadDraw = "TG0056", "not a way to draw a quantity",
+        "write a quantity, { exponential = MEAN }, { uniform = [LEAST, MOST] } or { pareto = { mean = MEAN, shape = 2.5 } }";
+    BadPacketSize = "TG0057", "a packet that cannot be that long",
+        "stay within the range the message gives";
+    BadTrace = "TG0058", "a trace that cannot be followed",
+        "write lines of a time and a size, in the order of the times: \"20 ms, 160 B\"";
+    BadProbe = "TG0059", "a probe of what is not there",
+        "name a way of a link, or traffic, that the file has";
+    TooMuch = "TG0060", "more than can be simulated at once",
+        "stay within the limit the message gives";
 
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read or written",

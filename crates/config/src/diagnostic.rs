@@ -114,6 +114,30 @@ impl Findings {
         self.list.push(diagnostic);
     }
 
+    /// Adds what was found in a file that is written in this one, as the string at `place`.
+    pub(crate) fn adopt(&mut self, inner: &Self, place: &Span) {
+        let written = &self.text[self.whole(place)];
+        // A text with escapes is not there as it is; its findings then point at all of it.
+        let offset = written.find(&inner.text).filter(|_| !inner.text.is_empty());
+        for found in &inner.list {
+            let mut adopted = found.clone();
+            if let Some(offset) = offset {
+                let shift = |span: &Span| {
+                    place.start + offset + span.start..place.start + offset + span.end
+                };
+                adopted.place = shift(&found.place);
+                adopted.other =
+                    found.other.as_ref().map(|(span, text)| (shift(span), text.clone()));
+            } else {
+                let Located { line, column, .. } = inner.locate(found);
+                adopted.message = format!("line {line}, column {column}: {}", found.message);
+                adopted.place = place.clone();
+                adopted.other = None;
+            }
+            self.push(adopted);
+        }
+    }
+
     /// All of them, in the order of the file.
     pub(crate) fn sort(&mut self) {
         self.list.sort_by_key(|found| (found.place.start, found.code.name()));

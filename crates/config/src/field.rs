@@ -1,5 +1,6 @@
 //! Where in a file's structure a place in its text lies.
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::Span;
@@ -15,6 +16,35 @@ pub(crate) fn path(text: &str, span: &Span) -> String {
     let mut best = Best { span, length: usize::MAX, path: String::new() };
     best.table(document.get_ref(), "");
     best.path
+}
+
+/// Where the field at `path`, such as `link[2].rate`, stands; where it is not written, what it would
+/// stand in.
+pub(crate) fn place(document: &DeTable<'_>, path: &str) -> Span {
+    node(document, path).map_or(0..0, Spanned::span)
+}
+
+/// Where `name` stands in the list at `path`; where it does not, the field itself.
+pub(crate) fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
+    let Some(list) = node(document, path) else { return 0..0 };
+    let mut items = list.get_ref().as_array().into_iter().flat_map(|it| it.iter());
+    let item = items.find(|it| it.get_ref().as_str() == Some(name));
+    item.unwrap_or(list).span()
+}
+
+fn node<'a>(document: &'a DeTable<'a>, path: &str) -> Option<&'a Node<'a>> {
+    let mut steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
+    let mut node = steps.next().and_then(|key| document.get(key))?;
+    for step in steps {
+        let inner = match node.get_ref() {
+            DeValue::Table(table) => table.get(step),
+            DeValue::Array(array) => step.parse().ok().and_then(|at: usize| array.get(at)),
+            _ => None,
+        };
+        let Some(inner) = inner else { break };
+        node = inner;
+    }
+    Some(node)
 }
 
 /// The shortest node so far that holds the whole of `span`. A table that is written in parts spans
@@ -93,5 +123,16 @@ kind = "red"
         assert_eq!(of("{ rate = \"1 Mbit/s\", delay = 3 }"), "link[0].back");
         assert_eq!(path(FILE, &(0..0)), "");
         assert_eq!(path("[", &(0..1)), "");
+    }
+
+    #[test]
+    fn a_path_leads_to_its_place_or_as_near_as_there_is() {
+        let (document, _) = DeTable::parse_recoverable(FILE);
+        let at = |path| &FILE[place(document.get_ref(), path)];
+        assert_eq!(at("run.duration"), "\"1 s\"");
+        assert_eq!(at("link[1].to[1]"), "\"q\"");
+        assert_eq!(at("link[1].queue.kind"), "\"red\"");
+        assert_eq!(at("link[1].rate"), "[[link]]");
+        assert_eq!(at("traffic[1]"), "");
     }
 }

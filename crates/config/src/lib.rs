@@ -1,4 +1,4 @@
-//! The files people write, policy files and topology files: from text to values, or to everything
+//! The files people write, policy files, topologies and scenarios: from text to values, or to everything
 //! that is wrong with it.
 //!
 //! Nothing is read or written here: text and what a host has come in, values and findings go out.
@@ -12,6 +12,9 @@ mod field;
 pub mod host;
 pub mod policy_file;
 mod read;
+pub mod scenario;
+#[cfg(test)]
+mod testing;
 pub mod topology;
 mod values;
 

@@ -1,7 +1,7 @@
 //! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
 
 mod compile;
-mod filter;
+pub(crate) mod filter;
 mod overhead;
 mod raw;
 

@@ -55,6 +55,79 @@ pub(crate) trait Field: Sized {
 
     /// The JSON Schema of the value.
     fn schema() -> Value;
+
+    /// What it is called in the table; several names for several fields in one.
+    fn keys(key: &'static str) -> Vec<&'static str> {
+        vec![key]
+    }
+
+    /// Adds it to the schema of its table.
+    fn describe(key: &str, doc: &str, into: &mut TableSchema) {
+        if Self::REQUIRED {
+            into.required.push(key.into());
+        }
+        let mut field = Self::schema();
+        field["description"] = doc.into();
+        into.properties.insert(key.to_owned(), field);
+    }
+}
+
+/// The schema of a table in the making.
+#[derive(Default)]
+pub(crate) struct TableSchema {
+    required: Vec<Value>,
+    properties: serde_json::Map<String, Value>,
+}
+
+impl TableSchema {
+    /// The schema of a table that `doc` describes.
+    pub(crate) fn finish(self, doc: &str) -> Value {
+        json!({
+            "type": "object",
+            "description": doc,
+            "additionalProperties": false,
+            "required": self.required,
+            "properties": self.properties,
+        })
+    }
+}
+
+/// The fields of a table, wherever they stand.
+pub(crate) trait Fields: Sized {
+    /// Their names.
+    fn keys() -> Vec<&'static str>;
+
+    /// Takes them from `table`; there may be others.
+    fn take(table: &Table<'_>, found: &mut Findings) -> Self;
+
+    /// Adds them to the schema of the table they stand in.
+    fn describe(into: &mut TableSchema);
+}
+
+/// Fields of another table that stand in this one beside its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Also<T>(pub(crate) T);
+
+impl<T: Fields> Field for Also<T> {
+    const REQUIRED: bool = false;
+
+    fn take(table: &Table<'_>, _: &str, found: &mut Findings) -> Self {
+        Self(T::take(table, found))
+    }
+
+    fn schema() -> Value {
+        let mut schema = TableSchema::default();
+        T::describe(&mut schema);
+        schema.finish("")
+    }
+
+    fn keys(_: &'static str) -> Vec<&'static str> {
+        T::keys()
+    }
+
+    fn describe(_: &str, _: &str, into: &mut TableSchema) {
+        T::describe(into);
+    }
 }
 
 /// A field that must be there; whoever finds it empty knows that this has been complained of.
@@ -65,6 +138,11 @@ impl<T> Required<T> {
     /// The value.
     pub(crate) const fn get(&self) -> Option<&Spanned<T>> {
         self.0.as_ref()
+    }
+
+    /// The value, taken out.
+    pub(crate) fn take(self) -> Option<Spanned<T>> {
+        self.0
     }
 }
 
@@ -125,8 +203,14 @@ impl<'a> Table<'a> {
         Self { entries, what: "the file", span: 0..0 }
     }
 
+    /// The fields of `T`; there must not be others.
+    pub(crate) fn only<T: Fields>(&self, found: &mut Findings) -> T {
+        self.close(&T::keys(), found);
+        T::take(self, found)
+    }
+
     /// Complains of every field that is not one of `known`.
-    pub(crate) fn close(&self, known: &[&str], found: &mut Findings) {
+    fn close(&self, known: &[&str], found: &mut Findings) {
         for key in self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
             let message = format!("`{name}` is not a field of {}", self.what);
@@ -147,38 +231,29 @@ macro_rules! tables {
             $($(#[doc = $field_doc])+ pub(crate) $field: $type,)+
         }
 
-        impl $table {
-            const KEYS: &[&str] = &[$($key),+];
+        impl crate::read::Fields for $table {
+            fn keys() -> Vec<&'static str> {
+                [$(<$type as Field>::keys($key)),+].concat()
+            }
 
-            fn from_table(table: &Table<'_>, found: &mut Findings) -> Self {
-                table.close(Self::KEYS, found);
+            fn take(table: &Table<'_>, found: &mut Findings) -> Self {
                 Self { $($field: <$type as Field>::take(table, $key, found),)+ }
+            }
+
+            fn describe(into: &mut crate::read::TableSchema) {
+                $(<$type as Field>::describe($key, concat!($($field_doc),+).trim(), into);)+
             }
         }
 
         impl Read for $table {
             fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-                Some(Self::from_table(&Table::open(node, $what, found)?, found))
+                Some(Table::open(node, $what, found)?.only(found))
             }
 
             fn schema() -> serde_json::Value {
-                let mut required = Vec::<&str>::new();
-                let mut properties = serde_json::Map::new();
-                $(
-                    if <$type as Field>::REQUIRED {
-                        required.push($key);
-                    }
-                    let mut field = <$type as Field>::schema();
-                    field["description"] = concat!($($field_doc),+).trim().into();
-                    properties.insert($key.to_owned(), field);
-                )+
-                serde_json::json!({
-                    "type": "object",
-                    "description": concat!($($doc),+).trim(),
-                    "additionalProperties": false,
-                    "required": required,
-                    "properties": properties,
-                })
+                let mut schema = crate::read::TableSchema::default();
+                <Self as crate::read::Fields>::describe(&mut schema);
+                schema.finish(concat!($($doc),+).trim())
             }
         }
     )+};
@@ -371,7 +446,7 @@ pub(crate) fn wrong_type(node: &Node<'_>, what: &str) -> Diagnostic {
     Diagnostic::error(Code::WrongType, node.span(), message)
 }
 
-fn unknown_name(span: Span, name: &str, what: &str, names: &[&str]) -> Diagnostic {
+pub(crate) fn unknown_name(span: Span, name: &str, what: &str, names: &[&str]) -> Diagnostic {
     let message = format!("`{name}` is not {what}");
     Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, names))
 }

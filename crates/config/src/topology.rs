@@ -1,10 +1,11 @@
 //! Topology files: hosts, gateways, and the network between them.
 
-mod compile;
-mod raw;
+pub(crate) mod compile;
+pub(crate) mod raw;
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use serde_json::Value;
 use tidegate_core::emulator::{EmulatorConfig, Route};
 use tidegate_core::link::LinkConfig;
@@ -68,6 +69,14 @@ pub struct Way {
     pub link: LinkConfig,
 }
 
+impl Way {
+    /// Whether packets from one host to another may take it.
+    pub(crate) fn leads(&self, from: usize, to: usize) -> bool {
+        let fits = |ends: &[usize], host| ends.is_empty() || ends.contains(&host);
+        fits(&self.from, from) && fits(&self.to, to)
+    }
+}
+
 /// What interfaces do to frames.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Offloads {
@@ -90,12 +99,16 @@ pub enum Attached {
 /// Most packets the network holds at once.
 const PACKETS: u32 = 16_384;
 
-/// Reads a topology file. `path` is only what messages call it.
+/// Reads a topology file for a lab; what it says of a simulation is seen, and left aside. `path` is only what messages call it.
 #[must_use]
 pub fn parse(path: &str, text: &str) -> (Option<Topology>, Findings) {
     let mut found = Findings::new(path, text);
     let file = read::document(text, raw::File::from_document, &mut found);
-    let topology = file.map(|file| compile::compile(&file, &mut found));
+    let topology = file.map(|file| {
+        let topology = compile::compile(&file, &mut found);
+        compile::fits_lab(&file, &topology, &mut found);
+        topology
+    });
     found.sort();
     (topology.filter(|_| !found.has_errors()), found)
 }
@@ -132,19 +145,26 @@ impl Topology {
     #[must_use]
     pub fn network(&self) -> EmulatorConfig {
         let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
-        let all = |hosts: &[usize]| hosts.iter().flat_map(|host| nets(*host)).collect();
         let port = |attached| match attached {
             Attached::Host(host) => nets(host).collect(),
             Attached::Gateway(gateway) => self.behind(gateway).flat_map(nets).collect(),
         };
+        self.between(self.ports().into_iter().map(port).collect())
+    }
+
+    /// The network between ports that these addresses are behind.
+    pub(crate) fn between(&self, ports: Vec<Vec<IpNet>>) -> EmulatorConfig {
+        let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
+        let all = |hosts: &[usize]| hosts.iter().flat_map(|host| nets(*host)).collect();
         let route =
             |way: &Way| Route { from: all(&way.from), to: all(&way.to), link: way.link.clone() };
-        EmulatorConfig {
-            ports: self.ports().into_iter().map(port).collect(),
-            routes: self.routes.iter().map(route).collect(),
-            packets: PACKETS,
-            seed: self.seed,
-        }
+        let routes = self.routes.iter().map(route).collect();
+        EmulatorConfig { ports, routes, packets: PACKETS, seed: self.seed }
+    }
+
+    /// Whether a route of the network leads from one host to another.
+    pub(crate) fn leads(&self, from: usize, to: usize) -> bool {
+        self.routes.iter().any(|way| way.leads(from, to))
     }
 }
 

@@ -72,7 +72,7 @@ fn value<T>(
 }
 
 /// A DS codepoint.
-pub(super) fn codepoint(token: &Spanned<Token>, found: &mut Findings) -> Option<u8> {
+pub(crate) fn codepoint(token: &Spanned<Token>, found: &mut Findings) -> Option<u8> {
     value(token, Code::BadDscp, parse::dscp, found).map(|range| range.first)
 }
 

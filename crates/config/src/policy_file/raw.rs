@@ -139,7 +139,7 @@ tables! {
 impl File {
     /// Reads the tables of a document.
     pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
-        Self::from_table(&Table::document(document), found)
+        Table::document(document).only(found)
     }
 }
 

@@ -14,6 +14,7 @@ use tidegate_core::policy::{Action, Exceed};
 use super::*;
 use crate::Code;
 use crate::host::{Host, Interface};
+use crate::testing::damaged;
 
 /// Tests of what is said of a file, word for word; an error keeps it from being used.
 macro_rules! said {
@@ -175,25 +176,6 @@ fn the_schema_names_every_field_with_what_it_is() {
     }
 }
 
-/// An example with some bytes replaced by others: nearly right, where most paths are.
-fn damaged() -> impl Strategy<Value = String> {
-    let examples: Vec<String> = examples().into_iter().map(|(_, text)| text).collect();
-    let junk = prop_oneof![
-        "[\\PC]{0,8}",
-        prop::sample::select(vec!["\"", "[", "]", "{", "}", "=", "\n", "0", "-", "é", "'''"])
-            .prop_map(str::to_owned),
-    ];
-    let edits = prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, junk), 1..6);
-    (prop::sample::select(examples), edits).prop_map(|(mut text, edits)| {
-        for (at, length, junk) in edits {
-            let start = text.floor_char_boundary(at.index(text.len() + 1));
-            let end = text.ceil_char_boundary((start + length).min(text.len()));
-            text.replace_range(start..end, &junk);
-        }
-        text
-    })
-}
-
 /// Reads `text`, says everything there is to say of it, and whether there is an answer.
 fn survives(text: &str) -> bool {
     let (config, found) = parse("fuzz.toml", text, None);
@@ -209,7 +191,7 @@ proptest! {
 
     /// Kills the mutant that hands out a configuration in which an error was found.
     #[test]
-    fn no_damage_to_a_file_makes_the_parser_panic(text in damaged()) {
+    fn no_damage_to_a_file_makes_the_parser_panic(text in damaged(examples().into_iter().map(|(_, text)| text).collect())) {
         prop_assert!(survives(&text));
     }
 }

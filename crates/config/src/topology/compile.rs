@@ -10,30 +10,55 @@ use toml::Spanned;
 use super::{Gateway, Host, PolicyFile, Topology, Way, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
-use crate::read::{List, one_of};
+use crate::read::{Array, List, one_of};
+use crate::values::number;
 
 /// `file` as what is built; what is wrong goes to `found`.
-pub(super) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
+pub(crate) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
     let raw_hosts = file.hosts.get().map_or(&[][..], |it| &it.get_ref().0);
-    let raw_gateways = file.gateways.as_ref().map_or(&[][..], |it| &it.get_ref().0);
-    let raw_routes = file.routes.as_ref().map_or(&[][..], |it| &it.get_ref().0);
+    let raw_gateways = rows(file.gateways.as_ref());
     let names = raw_hosts.iter().filter_map(|it| it.get_ref().name.get());
     let names = names.chain(raw_gateways.iter().filter_map(|it| it.get_ref().name.get()));
+    let names =
+        names.chain(rows(file.routers.as_ref()).iter().filter_map(|it| it.get_ref().name.get()));
     names_differ(names.chain(file.name.as_ref()), found);
     let gateways: Vec<_> = raw_gateways.iter().map(|it| gateway(it, found)).collect();
     let hosts = hosts(raw_hosts, &gateways, found);
-    attached(raw_gateways, &hosts, found);
-    let routes: Vec<_> = raw_routes.iter().map(|it| way(it.get_ref(), &hosts, found)).collect();
-    if !found.has_errors() {
-        unreachable(raw_routes, &routes, &hosts, found);
-    }
+    let route = |it: &Spanned<raw::Route>| route(it.get_ref(), &hosts, found);
+    let routes: Vec<_> = rows(file.routes.as_ref()).iter().map(route).collect();
+    let seed = file.seed.as_ref().map(|it| number(it, "seed", 0..=i64::MAX, found));
     Topology {
         name: file.name.as_ref().map(|it| it.get_ref().clone()),
         offloads: value(file.offload.as_ref()),
-        seed: file.seed.as_ref().map_or(0, |it| it.get_ref().0.unsigned_abs()),
+        seed: seed.flatten().map_or(0, i64::unsigned_abs),
         hosts,
         gateways,
         routes,
+    }
+}
+
+/// The tables of one kind.
+pub(crate) fn rows<T>(field: Option<&Spanned<Array<T>>>) -> &[Spanned<T>] {
+    field.map_or(&[], |it| &it.get_ref().0)
+}
+
+/// Complains of what there can be in a simulation, and not in a lab.
+pub(super) fn fits_lab(file: &raw::File, topology: &Topology, found: &mut Findings) {
+    let routers = rows(file.routers.as_ref()).iter().map(|it| (it.span(), "routers"));
+    let links = rows(file.links.as_ref()).iter().map(|it| (it.span(), "links between nodes"));
+    if let Some((place, what)) = routers.chain(links).min_by_key(|(place, _)| place.start) {
+        let message = format!("a lab has no {what}");
+        found.push(Diagnostic::error(Code::NotInLab, place, message));
+    }
+    let hosts = file.hosts.get().map_or(&[][..], |it| &it.get_ref().0);
+    if let Some(host) = hosts.get(MOST_IN_LAB) {
+        let message = format!("there are {} hosts", hosts.len());
+        let help = format!("a lab has at most {MOST_IN_LAB}");
+        found.push(Diagnostic::error(Code::OutOfRange, host.span(), message).help(help));
+    }
+    serve(rows(file.gateways.as_ref()), &topology.hosts, found);
+    if !found.has_errors() {
+        unreachable(rows(file.routes.as_ref()), &topology.routes, &topology.hosts, found);
     }
 }
 
@@ -47,7 +72,7 @@ const LONGEST_NAME: usize = 32;
 const NAMES: &str = "names have 1 to 32 letters, digits, dashes and underscores; `any` is taken";
 
 /// Whether a lab or a host can be called `text`.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(good) && text != ANY
 }
@@ -93,7 +118,8 @@ fn text(name: Option<&Spanned<String>>) -> String {
     name.map(|it| it.get_ref().clone()).unwrap_or_default()
 }
 
-fn attached(raw: &[Spanned<raw::Gateway>], hosts: &[Host], found: &mut Findings) {
+/// Complains of gateways that no host is behind.
+fn serve(raw: &[Spanned<raw::Gateway>], hosts: &[Host], found: &mut Findings) {
     for (number, gateway) in raw.iter().enumerate() {
         if !hosts.iter().any(|host| host.gateway == Some(number)) {
             let message = "no host is behind this gateway";
@@ -103,33 +129,38 @@ fn attached(raw: &[Spanned<raw::Gateway>], hosts: &[Host], found: &mut Findings)
     }
 }
 
+/// Most hosts of a lab: each is a network namespace.
+const MOST_IN_LAB: usize = 250;
+
 /// Most hosts there can be: their numbers end the addresses they get by default.
-const MOST_HOSTS: usize = 250;
+const MOST_HOSTS: usize = 60_000;
 
 fn hosts(raw: &[Spanned<raw::Host>], gateways: &[Gateway], found: &mut Findings) -> Vec<Host> {
     if let Some(host) = raw.get(MOST_HOSTS) {
         let message = format!("there are {} hosts", raw.len());
-        let help = format!("a lab has at most {MOST_HOSTS}");
+        let help = format!("there can be at most {MOST_HOSTS}");
         found.push(Diagnostic::error(Code::OutOfRange, host.span(), message).help(help));
     }
+    let gateway_names: Vec<_> = gateways.iter().map(|it| it.name.as_str()).collect();
     let mut seen: HashMap<IpAddr, Span> = HashMap::new();
-    let host = |(number, raw): (u8, &Spanned<raw::Host>)| {
+    let host = |(number, raw): (u16, &Spanned<raw::Host>)| {
         let it = raw.get_ref();
         let written = it.addresses.as_ref().map(|list| &list.get_ref().0);
         let addresses: Vec<_> = match written {
             Some(list) => list.iter().filter_map(|text| address(text, &mut seen, found)).collect(),
             None => default_addresses(number).to_vec(),
         };
-        let names: Vec<_> = gateways.iter().map(|it| it.name.as_str()).collect();
-        let gateway = it.gateway.as_ref().and_then(|name| named(name, &names, "gateway", found));
+        let gateway = it.gateway.as_ref();
+        let gateway = gateway.and_then(|name| named(name, &gateway_names, "gateway", found));
         Host { name: text(it.name.get()), addresses, gateway }
     };
-    (1..=u8::MAX).zip(raw).map(host).collect()
+    (1..=u16::MAX).zip(raw).map(host).collect()
 }
 
-fn default_addresses(number: u8) -> [IpAddr; 2] {
-    let v6 = Ipv6Addr::new(0xfd73, 0, 0, 0, 0, 0, 0, number.into());
-    [Ipv4Addr::new(10, 73, 0, number).into(), v6.into()]
+fn default_addresses(number: u16) -> [IpAddr; 2] {
+    let v6 = Ipv6Addr::new(0xfd73, 0, 0, 0, 0, 0, 0, number);
+    let [high, low] = number.to_be_bytes();
+    [Ipv4Addr::new(10, 73, high, low).into(), v6.into()]
 }
 
 fn address(
@@ -155,7 +186,7 @@ fn address(
 }
 
 /// The number of what is called `name`.
-fn named(
+pub(crate) fn named(
     name: &Spanned<String>,
     names: &[&str],
     what: &str,
@@ -165,7 +196,7 @@ fn named(
     if number.is_none() {
         let message = format!("there is no {what} `{}`", name.get_ref().escape_debug());
         let help = one_of(name.get_ref(), names);
-        found.push(Diagnostic::error(Code::UnknownName, name.span(), message).help(help));
+        found.push(Diagnostic::error(Code::UnknownNode, name.span(), message).help(help));
     }
     number
 }
@@ -173,7 +204,7 @@ fn named(
 /// What stands for every host.
 const ANY: &str = "any";
 
-fn way(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Way {
+fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Way {
     let names: Vec<_> = hosts.iter().map(|it| it.name.as_str()).collect();
     let mut ends = |list: Option<&Spanned<List<String>>>| -> Vec<usize> {
         let list = list.map_or(&[][..], |it| &it.get_ref().0);
@@ -183,31 +214,43 @@ fn way(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Way {
         list.iter().filter_map(|name| named(name, &names, "host", found)).collect()
     };
     let (from, to) = (ends(raw.from.as_ref()), ends(raw.to.as_ref()));
-    let defaults = LinkConfig::default();
+    let usual = LinkConfig::default();
+    Way { from, to, link: link(&raw.way.0, &usual, "a route", found) }
+}
+
+/// What a link is like, as `otherwise` where nothing is written; `what` it is called.
+pub(crate) fn link(
+    raw: &raw::Way,
+    otherwise: &LinkConfig,
+    what: &str,
+    found: &mut Findings,
+) -> LinkConfig {
     if let Some(rate) = raw.rate.as_ref().filter(|rate| rate.get_ref().bps() == 0) {
-        let message = "a route of rate zero would hold every packet forever";
+        let message = format!("{what} of rate zero would hold every packet forever");
         let help = "give a rate, or loss = \"100 %\"";
         found.push(Diagnostic::error(Code::ZeroRate, rate.span(), message).help(help));
     }
-    if let (Some(queue), None) = (&raw.queue, &raw.rate) {
-        let message = "nothing ever waits for a route without a rate";
+    let rate = raw.rate.as_ref().map(|it| *it.get_ref()).or(otherwise.rate);
+    if let (Some(queue), None) = (&raw.queue, rate) {
+        let message = format!("nothing ever waits for {what} without a rate");
         let help = "add a rate, or leave the queue out";
         found.push(Diagnostic::warning(Code::NeverMatches, queue.span(), message).help(help));
     }
-    let link = LinkConfig {
-        delay: raw.delay.as_ref().map_or(defaults.delay, |it| it.get_ref().0),
-        jitter: value(raw.jitter.as_ref()),
-        reorder: raw.reorder.as_ref().is_some_and(|it| it.get_ref().0),
-        loss: value(raw.loss.as_ref()),
-        rate: raw.rate.as_ref().map(|it| *it.get_ref()),
-        queue: raw.queue.as_ref().map_or(defaults.queue, |it| it.get_ref().clone()),
-    };
-    Way { from, to, link }
+    LinkConfig {
+        delay: raw.delay.as_ref().map_or(otherwise.delay, |it| it.get_ref().0),
+        jitter: raw.jitter.as_ref().map_or(otherwise.jitter, |it| *it.get_ref()),
+        reorder: raw.reorder.as_ref().map_or(otherwise.reorder, |it| it.get_ref().0),
+        loss: raw.loss.as_ref().map_or(otherwise.loss, |it| *it.get_ref()),
+        rate,
+        queue: raw
+            .queue
+            .as_ref()
+            .map_or_else(|| otherwise.queue.clone(), |it| it.get_ref().clone()),
+    }
 }
 
 /// Warns of routes that no packet can ever take, and of pairs of hosts without a route.
 fn unreachable(raw: &[Spanned<raw::Route>], routes: &[Way], hosts: &[Host], found: &mut Findings) {
-    let fits = |ends: &[usize], host: usize| ends.is_empty() || ends.contains(&host);
     let apart = |a: usize, b: usize| {
         a != b && (hosts[a].gateway.is_none() || hosts[a].gateway != hosts[b].gateway)
     };
@@ -217,7 +260,7 @@ fn unreachable(raw: &[Spanned<raw::Route>], routes: &[Way], hosts: &[Host], foun
         if !apart(a, b) {
             continue;
         }
-        match routes.iter().position(|way| fits(&way.from, a) && fits(&way.to, b)) {
+        match routes.iter().position(|way| way.leads(a, b)) {
             Some(route) => used[route] = true,
             None => cut_off = cut_off.or(Some((a, b))),
         }

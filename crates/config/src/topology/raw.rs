@@ -1,5 +1,6 @@
 //! The topology file as it is written: which tables there are, and what may stand in them.
 
+use serde_json::{Value, json};
 use tidegate_core::Rate;
 use tidegate_core::link::{Jitter, Loss};
 use tidegate_core::qdisc::QdiscSpec;
@@ -8,7 +9,10 @@ use toml::de::DeTable;
 
 use super::Offloads;
 use crate::diagnostic::Findings;
-use crate::read::{Array, Choice, Field, List, Node, Number, Read, Required, Table, tables};
+use crate::read::{
+    Also, Array, Choice, Field, List, Node, Number, Read, Required, Table, tables, wrong_type,
+};
+use crate::scenario::raw::{Probe, Run, Traffic};
 use crate::values::{Flag, Period};
 
 tables! {
@@ -27,6 +31,16 @@ tables! {
         "gateway" => gateways: Option<Spanned<Array<Gateway>>>,
         /// The ways through the network; a packet takes the first that fits.
         "route" => routes: Option<Spanned<Array<Route>>>,
+        /// The routers; a lab has none.
+        "router" => routers: Option<Spanned<Array<Router>>>,
+        /// The links between nodes; a lab has none.
+        "link" => links: Option<Spanned<Array<Link>>>,
+        /// What the simulator does; a lab leaves it aside.
+        "run" => run: Option<Spanned<Run>>,
+        /// Who sends what to whom in the simulator; a lab leaves it aside.
+        "traffic" => traffic: Option<Spanned<Array<Traffic>>>,
+        /// What the simulator records beside the counters every run keeps; a lab leaves it aside.
+        "probe" => probes: Option<Spanned<Array<Probe>>>,
     }
 
     /// A host.
@@ -56,6 +70,30 @@ tables! {
         "from" => from: Option<Spanned<List<String>>>,
         /// The hosts they go to, or "any". Default: "any".
         "to" => to: Option<Spanned<List<String>>>,
+        /// What it is like.
+        "way" => way: Also<Way>,
+    }
+
+    /// A router: it forwards to the neighbour that is nearest to where a packet goes.
+    "[[router]]" Router {
+        /// Its name: letters, digits, dashes, underscores.
+        "name" => name: Required<String>,
+    }
+
+    /// A link between two nodes. Those without a link are attached to the network of `[[route]]`.
+    "[[link]]" Link {
+        /// One end: a host, a router, or a port of a gateway, such as "edge.wan".
+        "from" => from: Required<String>,
+        /// The other end.
+        "to" => to: Required<String>,
+        /// What it is like from the one to the other.
+        "way" => way: Also<Way>,
+        /// What differs on the way back; false if there is none. Default: nothing differs.
+        "back" => back: Option<Spanned<Back>>,
+    }
+
+    /// One way of a link.
+    "`back`" Way {
         /// How long a packet travels. Default: "0 s".
         "delay" => delay: Option<Spanned<Period>>,
         /// How much that varies: "2 ms" for at most that much in either direction, or
@@ -68,15 +106,42 @@ tables! {
         "loss" => loss: Option<Spanned<Loss>>,
         /// What it carries. Default: everything at once.
         "rate" => rate: Option<Spanned<Rate>>,
-        /// Where packets wait for a route that has a rate: a queue discipline. Default: "drop-tail".
+        /// Where packets wait for one that has a rate: a queue discipline. Default: "drop-tail".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
     }
 }
 
 impl File {
-    /// Reads the tables of a document.
-    pub(super) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
-        Self::from_table(&Table::document(document), found)
+    /// Reads the tables of `document`.
+    pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
+        Table::document(document).only(found)
+    }
+}
+
+/// What is different on the way back.
+#[derive(Clone, Debug)]
+pub(crate) enum Back {
+    /// There is no way back.
+    None,
+    /// These fields differ.
+    Differs(Box<Way>),
+}
+
+impl Read for Back {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        match node.get_ref().as_bool() {
+            Some(false) => return Some(Self::None),
+            Some(true) => {
+                found.push(wrong_type(node, "false, or a table of what differs on the way back"));
+                return None;
+            }
+            None => {}
+        }
+        Way::read(node, found).map(Box::new).map(Self::Differs)
+    }
+
+    fn schema() -> Value {
+        json!({ "anyOf": [{ "const": false }, Way::schema()] })
     }
 }
 

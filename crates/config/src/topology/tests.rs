@@ -84,8 +84,8 @@ fn mistakes_are_found_where_they_are() {
         (change("192.0.2.1", "192.0.2.1/24"), Code::BadAddress, "\"192.0.2.1/24\""),
         (change("192.0.2.1", "224.0.0.1"), Code::BadAddress, "\"224.0.0.1\""),
         (change("2001:db8::1", "192.0.2.1"), Code::BadAddress, "\"192.0.2.1\""),
-        (change("gateway = \"edge\"", "gateway = \"egde\""), Code::UnknownName, "\"egde\""),
-        (change("\"alice\", \"bob\"]", "\"alicee\"]"), Code::UnknownName, "\"alicee\""),
+        (change("gateway = \"edge\"", "gateway = \"egde\""), Code::UnknownNode, "\"egde\""),
+        (change("\"alice\", \"bob\"]", "\"alicee\"]"), Code::UnknownNode, "\"alicee\""),
         (change("\"25 ms\"", "25"), Code::NoUnit, "25"),
         (change("normal", "pareto"), Code::BadMechanism, "pareto"),
         (change("r = \"30 %\"", "q = 3"), Code::BadMechanism, "q"),
@@ -105,6 +105,16 @@ fn mistakes_are_found_where_they_are() {
             "[[route]]",
         ),
         (change("[[route]]\n    delay = \"5 ms\"", ""), Code::NoWay, ""),
+        (
+            change("[[route]]", "[[router]]\n    name = \"r\"\n    [[route]]"),
+            Code::NotInLab,
+            "[[router]]",
+        ),
+        (
+            change("[[route]]", "[[link]]\n    from = \"alice\"\n    to = \"bob\"\n    [[route]]"),
+            Code::NotInLab,
+            "[[link]]",
+        ),
         (change("[[host]]", "[[host]"), Code::Syntax, ""),
         ("seed = 3".to_owned(), Code::MissingField, ""),
     ];

@@ -1,0 +1,126 @@
+//! What only shows when a scenario is seen as a whole, as findings about its file.
+
+use tidegate_sim::Scenario;
+use tidegate_sim::scenario::{NodeKind, Place, Problem, What};
+use toml::de::DeTable;
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings, Span};
+use crate::field;
+use crate::topology::compile::rows;
+use crate::topology::raw::File;
+
+/// Adds to `found` everything about `scenario`, which `document` says, that cannot be.
+pub(super) fn report(
+    scenario: &Scenario,
+    file: &File,
+    document: &DeTable<'_>,
+    found: &mut Findings,
+) {
+    for problem in scenario.check() {
+        let path = path(&problem.place, scenario, file);
+        let place = exact(document, &path, &problem.what);
+        let code = code(&problem);
+        found.push(Diagnostic::worded(code, place, &problem.what.to_string()));
+    }
+}
+
+/// The field of the file that `place` is in the scenario.
+fn path(place: &Place, scenario: &Scenario, file: &File) -> String {
+    match *place {
+        Place::Run(field) => format!("run.{field}"),
+        Place::Node(number, field) => node(number, field, scenario),
+        Place::Link(number, field) => {
+            // What is not written follows from where the nodes are.
+            if number >= rows(file.links.as_ref()).len() {
+                return "host".to_owned();
+            }
+            let field = match field {
+                "a" => "from",
+                "b" => "to",
+                field => field,
+            };
+            format!("link[{number}].{field}")
+        }
+        Place::Traffic(number, field) => {
+            let field = match field {
+                "pairs" => "from",
+                "burst" | "answer" => "size",
+                "pause" => "off",
+                "writes" | "packets" => "trace",
+                field => field,
+            };
+            format!("traffic[{number}].{field}")
+        }
+        Place::Probe(_, "sample") => "run.sample".to_owned(),
+        Place::Probe(number, "link") => format!("probe[{number}].from"),
+        Place::Probe(number, field) => format!("probe[{number}].{field}"),
+    }
+}
+
+/// Nodes are hosts, then routers, then gateways, then the network of `[[route]]`.
+fn node(number: usize, field: &str, scenario: &Scenario) -> String {
+    let kind = |at: usize| scenario.nodes.get(at).map(|it| &it.kind);
+    let table = match kind(number) {
+        Some(NodeKind::Host(_)) | None => "host",
+        Some(NodeKind::Router) => "router",
+        Some(NodeKind::Gateway(_)) => "gateway",
+        Some(NodeKind::Cloud(_)) => return "route".to_owned(),
+    };
+    let alike = |at: &usize| {
+        let (a, b) =
+            (kind(*at).map(std::mem::discriminant), kind(number).map(std::mem::discriminant));
+        a == b
+    };
+    let number = (0..number).filter(alike).count();
+    match (table, field) {
+        ("host", "addresses") => format!("host[{number}].address"),
+        ("gateway", "packets" | "rate") => format!("gateway[{number}].inline"),
+        (table, field) => format!("{table}[{number}].{field}"),
+    }
+}
+
+/// Where the field at `path` stands; of a list, the part that `what` is about.
+fn exact(document: &DeTable<'_>, path: &str, what: &What) -> Span {
+    let (What::Loop(name)
+    | What::Unknown { name, .. }
+    | What::Twice(name)
+    | What::NoRoute { to: name, .. }) = what
+    else {
+        return field::place(document, path);
+    };
+    field::item(document, path, name)
+}
+
+fn code(problem: &Problem) -> Code {
+    match (&problem.what, problem.place) {
+        (What::NoName, _) => Code::BadName,
+        (What::Twice(_), Place::Node(_, "addresses")) => Code::BadAddress,
+        (What::Twice(_), _) => Code::DuplicateName,
+        (What::Unknown { .. }, Place::Probe(..)) => Code::BadProbe,
+        (What::Unknown { .. } | What::NoSuchSide { .. }, _) => Code::UnknownNode,
+        (What::SecondLink(_), _) => Code::SecondLink,
+        (What::Loop(_), Place::Traffic(..)) => Code::ToItself,
+        (What::Loop(_), _) => Code::LinkToItself,
+        (What::NoRoute { .. }, _) => Code::NoWay,
+        (What::Zero(_) | What::Contradiction(_), Place::Run(_)) => Code::BadRun,
+        (
+            What::Zero(_),
+            Place::Node(_, "rate") | Place::Link(_, "rate") | Place::Traffic(_, "rate"),
+        ) => Code::ZeroRate,
+        (_, Place::Traffic(_, "writes")) => Code::BadTrace,
+        (What::Contradiction(_), Place::Traffic(_, "packets")) => Code::BadTrace,
+        (_, Place::Traffic(_, "packet" | "packets")) => Code::BadPacketSize,
+        (_, Place::Traffic(_, "stop" | "start")) => Code::BadTime,
+        (_, Place::Probe(..)) => Code::BadProbe,
+        (
+            _,
+            Place::Traffic(
+                _,
+                "size" | "burst" | "answer" | "request" | "think" | "pause" | "on" | "off",
+            ),
+        ) => Code::BadDraw,
+        (What::OutOfRange { .. }, _) => Code::TooMuch,
+        _ => Code::OutOfRange,
+    }
+}

@@ -1,0 +1,326 @@
+//! What becomes of scenario files, good and bad.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::{Bytes, Rate};
+use tidegate_sim::scenario::{Distribution, End, Kind, NodeKind, Probe, Side, Start};
+
+use super::*;
+use crate::testing::damaged;
+
+/// The text of an example.
+fn example(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim");
+    fs::read_to_string(folder.join(name)).unwrap()
+}
+
+/// Other files a scenario of these tests may name.
+fn fetch(path: &str) -> Result<String, String> {
+    match path {
+        "edge.toml" => Ok("[gateway]\nlan = \"lan\"\nwan = \"wan\"\n".to_owned()),
+        "wrong.toml" => Ok("[gateway]\nlan = \"lan\"\nwan = 3\n".to_owned()),
+        "voice.csv" => Ok("# time, size\n0 s, 160 B\n\n20 ms, 160 B\n".to_owned()),
+        "bad.csv" => Ok("0 s, 160 B\n20 ms; 160 B\n".to_owned()),
+        _ => Err("there is no such file".to_owned()),
+    }
+}
+
+fn read(text: &str) -> (Option<Scenario>, Findings) {
+    parse("test.toml", text, &mut fetch)
+}
+
+fn scenario(text: &str) -> Scenario {
+    let (scenario, found) = read(text);
+    assert_eq!(found.iter().count(), 0, "{}", found.render(false));
+    scenario.unwrap()
+}
+
+#[test]
+fn a_dumbbell_becomes_nodes_links_and_traffic() {
+    let it = scenario(&example("dumbbell.toml"));
+    assert_eq!(
+        (it.run.duration, it.run.warmup),
+        (Duration::from_secs(60), Duration::from_secs(10))
+    );
+    assert_eq!((it.run.seed, it.run.sample), (1, Some(Duration::from_millis(200))));
+    let names: Vec<_> = it.nodes.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["s1", "s2", "c1", "c2", "left", "right"]);
+    assert_eq!(it.links.len(), 5);
+    let bottleneck = &it.links[2];
+    assert_eq!((&bottleneck.a, &bottleneck.b), (&End::of("left"), &End::of("right")));
+    assert_eq!(bottleneck.forward.as_ref().unwrap().rate, Some(Rate::from_mbps(10)));
+    assert_eq!(bottleneck.forward, bottleneck.back);
+    let [downloads, voice] = it.traffic.as_slice() else { panic!() };
+    assert_eq!((downloads.flows, downloads.pairs.len(), &downloads.kind), (5, 2, &Kind::Greedy));
+    assert_eq!(downloads.start, Start::Between(Duration::ZERO, Duration::from_secs(1)));
+    let rate = Rate::from_kbps(80);
+    assert_eq!((&voice.kind, voice.dscp), (&Kind::Constant { rate, packet: 214 }, 46));
+    assert!(
+        matches!(it.probes.as_slice(), [Probe::Queue(way)] if way.to_string() == "left > right")
+    );
+}
+
+#[test]
+fn what_has_no_link_is_attached_to_the_network_of_routes() {
+    let it = scenario(&example("gateway.toml"));
+    let NodeKind::Cloud(cloud) = &it.nodes.last().unwrap().kind else { panic!() };
+    // The two hosts beyond the gateway, and the gateway with the two behind it.
+    assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 4]);
+    let NodeKind::Gateway(gateway) = &it.nodes[4].kind else { panic!() };
+    assert_eq!(gateway.policies.policies().len(), 1);
+    let edge = |side| End { node: "edge".to_owned(), side };
+    let links: Vec<_> = it.links.iter().map(|it| (it.a.clone(), it.b.clone())).collect();
+    let cloud = |port| End { node: "cloud".to_owned(), side: Side::Port(port) };
+    assert_eq!(links[0], (End::of("alice"), edge(Side::Lan)));
+    assert_eq!(
+        links[2..],
+        [(End::of("files"), cloud(0)), (End::of("shop"), cloud(1)), (edge(Side::Wan), cloud(2)),]
+    );
+    let Kind::Web { request, answer, .. } = &it.traffic[1].kind else { panic!() };
+    assert_eq!(*answer, Distribution::Pareto(Bytes(65_000), 1.5));
+    assert_eq!(*request, Distribution::Constant(Bytes(300)));
+}
+
+/// Kills the mutant that attaches a linked gateway to the cloud, and the one that knows only hosts
+/// directly behind a gateway.
+#[test]
+fn a_network_behind_a_gateway_is_behind_its_port_of_the_cloud() {
+    let it = scenario(
+        r#"
+[run]
+duration = "1 s"
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+[[host]]
+name = "far"
+[[router]]
+name = "r"
+[[gateway]]
+name = "g"
+policy = "edge.toml"
+[[link]]
+from = "a"
+to = "r"
+[[link]]
+from = "b"
+to = "r"
+back = { delay = "3 ms" }
+[[link]]
+from = "r"
+to = "g.lan"
+delay = "2 ms"
+[[route]]
+[[traffic]]
+name = "t"
+kind = "file"
+size = "1 MB"
+from = "far"
+to = ["a", "b"]
+"#,
+    );
+    let NodeKind::Cloud(cloud) = &it.nodes.last().unwrap().kind else { panic!() };
+    assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 4]);
+    let delays = |link: usize| {
+        let link = &it.links[link];
+        [&link.forward, &link.back].map(|it| it.as_ref().unwrap().delay.as_millis())
+    };
+    assert_eq!((delays(1), delays(2)), ([0, 3], [2, 2]));
+}
+
+/// A small scenario with everything that mistakes can be made in.
+const SMALL: &str = r#"
+name = "small"
+[run]
+duration = "10 s"
+warmup = "1 s"
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+[[host]]
+name = "c"
+[[router]]
+name = "r"
+[[gateway]]
+name = "g"
+policy = "edge.toml"
+[[link]]
+from = "a"
+to = "r"
+rate = "1 Mbit/s"
+delay = "5 ms"
+[[link]]
+from = "r"
+to = "g.wan"
+[[link]]
+from = "g.lan"
+to = "b"
+[[link]]
+from = "c"
+to = "r"
+[[traffic]]
+name = "files"
+kind = "file"
+from = ["a", "c"]
+to = "b"
+size = "20 kB"
+stop = "5 s"
+[[traffic]]
+name = "noise"
+kind = "on-off"
+protocol = "udp"
+from = "a"
+to = "c"
+rate = "64 kbit/s"
+on = { exponential = "1 s" }
+off = "2 s"
+[[traffic]]
+name = "voice"
+kind = "trace"
+protocol = "udp"
+from = "c"
+to = "a"
+trace = [["0 s", "160 B"], ["20 ms", "160 B"]]
+[[probe]]
+kind = "window"
+traffic = "files"
+flows = [0, 1]
+[[probe]]
+kind = "capture"
+from = "r"
+to = "g.wan"
+"#;
+
+/// Kills the mutant that leaves findings of an inline file where they are in that file.
+#[test]
+fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
+    let inline = |text: &str| SMALL.replace("policy = \"edge.toml\"", &format!("inline = {text}"));
+    let literal = inline("'''\n[gateway]\nlan = \"lan\"\nwan = 7\n'''");
+    let (_, found) = read(&literal);
+    let data = serde_json::to_value(found.data()).unwrap();
+    assert_eq!((&data[0]["source"], &data[0]["line"]), (&"7".into(), &19.into()));
+    assert_eq!(data[0]["field"], "gateway[0].inline");
+    // A string with escapes does not hold the text as it is.
+    let (_, found) = read(&inline("\"[gateway]\\nlan = \\\"lan\\\"\\nwan = 7\\n\""));
+    let data = serde_json::to_value(found.data()).unwrap();
+    assert!(data[0]["message"].as_str().unwrap().starts_with("line 3, column 7: expected"));
+    assert_eq!(data[0]["field"], "gateway[0].inline");
+}
+
+#[test]
+fn the_file_that_mistakes_are_made_in_is_right() {
+    let it = scenario(SMALL);
+    assert_eq!(it.traffic.len(), 3);
+    let from_file =
+        SMALL.replace("[[\"0 s\", \"160 B\"], [\"20 ms\", \"160 B\"]]", "\"voice.csv\"");
+    assert_eq!(scenario(&from_file).traffic, it.traffic);
+}
+
+/// Mistakes: what is written (`\n` for a line break), what is written instead, the code of what is
+/// said about it and the words that are marked, and the field they stand in.
+const MISTAKES: &str = r#"
+duration = "10 s" -> duration = "10" -> TG0005 at "10" -> run.duration
+duration = "10 s" -> duration = "-10 s" -> TG0007 at "-10 s" -> run.duration
+duration = "10 s" -> duration = "0 s" -> TG0051 at "0 s" -> run.duration
+duration = "10 s" ->  -> TG0003 at [run] -> run
+[run]\nduration = "10 s"\nwarmup = "1 s" ->  -> TG0003 at  ->
+warmup = "1 s" -> warmup = "10 s" -> TG0051 at "10 s" -> run.warmup
+warmup = "1 s" -> sample = "1 ns" -> TG0060 at "1 ns" -> run.sample
+warmup = "1 s" -> link_header = "1 kB" -> TG0060 at "1 kB" -> run.link_header
+warmup = -> warm = -> TG0002 at warm -> run.warm
+name = "c" -> name = "a" -> TG0018 at "a" -> host[2].name
+name = "r" -> name = "a" -> TG0018 at "a" -> router[0].name
+name = "r" -> name = "r.1" -> TG0017 at "r.1" -> router[0].name
+policy = "edge.toml" -> policy = "none" -> TG0101 at "none" -> gateway[0].policy
+policy = "edge.toml" -> policy = "wrong.toml" -> TG0004 at "wrong -> gateway[0].policy
+policy = "edge.toml" ->  -> TG0041 at [[gateway]] -> gateway[0]
+from = "a"\nto = "r" -> from = "aa"\nto = "r" -> TG0044 at "aa" -> link[0].from
+to = "g.wan" -> to = "g" -> TG0044 at "g" -> link[1].to
+from = "g.lan" -> from = "g.LAN" -> TG0044 at "g.LAN" -> link[2].from
+from = "c"\nto = "r" -> from = "r"\nto = "r" -> TG0045 at "r" -> link[3].to
+from = "c"\nto = "r" -> from = "a"\nto = "r" -> TG0046 at [[link]] -> link[3]
+rate = "1 Mbit/s" -> rate = "0 bit/s" -> TG0022 at "0 bit/s" -> link[0].rate
+delay = "5 ms" -> delay = 5 -> TG0005 at 5 -> link[0].delay
+delay = "5 ms" -> back = { rate = "0 bit/s" } -> TG0022 at "0 bit/s" -> link[0].back.rate
+delay = "5 ms" -> back = true -> TG0004 at true -> link[0].back
+delay = "5 ms" -> back = false -> TG0042 at "a" -> traffic[0].from[0]
+from = "c"\nto = "r" -> from = "a"\nto = "g.lan" -> TG0042 at "c" -> traffic[1].to
+from = ["a", "c"] -> from = ["a", "x"] -> TG0044 at "x" -> traffic[0].from[1]
+from = ["a", "c"] -> from = ["a", "r"] -> TG0044 at "r" -> traffic[0].from[1]
+from = ["a", "c"] -> from = ["a", "b"] -> TG0053 at "b" -> traffic[0].to
+from = ["a", "c"] -> from = [] -> TG0016 at [] -> traffic[0].from
+to = "b"\nsize -> to = ["b", "b", "b"]\nsize -> TG0054 at ["b" -> traffic[0].to
+size = "20 kB" ->  -> TG0003 at [[traffic]] -> traffic[0]
+size = "20 kB" -> size = "0 B" -> TG0056 at "0 B" -> traffic[0].size
+size = "20 kB" -> size = { pareto = { mean = "9 kB", shape = 1 } } -> TG0056 at { pareto -> traffic[0].size
+size = "20 kB" -> size = { pareto = { mean = "9 kB" } } -> TG0003 at { mean -> traffic[0].size.pareto
+size = "20 kB" -> size = { normal = "9 kB" } -> TG0008 at normal -> traffic[0].size.normal
+size = "20 kB" -> size = { uniform = "9 kB" } -> TG0056 at "9 kB" -> traffic[0].size.uniform
+size = "20 kB" -> size = { uniform = ["9 kB", "2 kB"] } -> TG0056 at { uniform -> traffic[0].size
+size = "20 kB" -> size = "1 B"\nthink = "1 s" -> TG0055 at "1 s" -> traffic[0].think
+stop = "5 s" -> stop = "0 s" -> TG0052 at "0 s" -> traffic[0].stop
+stop = "5 s" -> start = { exponential = "1 s" } -> TG0056 at { exp -> traffic[0].start
+stop = "5 s" -> start = { uniform = ["2 s", "1 s"] } -> TG0052 at "1 s" -> traffic[0].start.uniform[1]
+stop = "5 s" -> flows = 0 -> TG0009 at 0 -> traffic[0].flows
+stop = "5 s" -> flows = 1_000_000_000 -> TG0009 at 1_000_000_000 -> traffic[0].flows
+stop = "5 s" -> protocol = "udp" -> TG0055 at "udp" -> traffic[0].protocol
+stop = "5 s" -> port = 0 -> TG0009 at 0 -> traffic[0].port
+stop = "5 s" -> dscp = 64 -> TG0014 at 64 -> traffic[0].dscp
+name = "noise" -> name = "files" -> TG0018 at "files" -> traffic[1].name
+name = "noise" -> name = "no ise" -> TG0017 at "no ise" -> traffic[1].name
+kind = "on-off" -> kind = "onoff" -> TG0008 at "onoff" -> traffic[1].kind
+rate = "64 kbit/s" -> rate = "0 kbit/s" -> TG0022 at "0 kbit/s" -> traffic[1].rate
+off = "2 s" -> off = "2 s"\npacket = "40 B" -> TG0057 at "40 B" -> traffic[1].packet
+["20 ms", "160 B"] -> ["20 ms", "160 kB"] -> TG0057 at [[ -> traffic[2].trace
+["20 ms", "160 B"] -> ["20 ms", "160 B"], ["1 ms", "99 B"] -> TG0058 at [[ -> traffic[2].trace
+["20 ms", "160 B"] -> ["20 ms"] -> TG0004 at ["20 ms"] -> traffic[2].trace[1]
+trace = [["0 s", "160 B"], ["20 ms", "160 B"]] -> trace = "bad.csv" -> TG0058 at "bad.csv" -> traffic[2].trace
+traffic = "files" -> traffic = "file" -> TG0059 at "file" -> probe[0].traffic
+traffic = "files" -> traffic = "noise" -> TG0059 at "noise" -> probe[0].traffic
+flows = [0, 1] -> flows = [2] -> TG0059 at [2] -> probe[0].flows
+kind = "capture"\nfrom = "r" -> kind = "capture"\nfrom = "a" -> TG0059 at "a" -> probe[1].from
+"#;
+
+/// Kills the mutant that hands out a scenario in which an error was found.
+#[test]
+fn mistakes_are_found_where_they_are() {
+    for line in MISTAKES.lines().filter(|line| !line.is_empty()) {
+        let line = line.replace("\\n", "\n");
+        let parts: Vec<_> = line.split("->").map(str::trim).collect();
+        let [from, to, said, field] = parts.as_slice() else { panic!("{line}") };
+        let (code, marked) = said.split_once(" at").unwrap();
+        let at = SMALL.find(from).unwrap_or_else(|| panic!("{line}"));
+        let text = format!("{}{to}{}", &SMALL[..at], &SMALL[at + from.len()..]);
+        let (scenario, found) = read(&text);
+        let hit = found.data().into_iter().map(|it| serde_json::to_value(it).unwrap()).any(|it| {
+            let source = it["source"].as_str().unwrap();
+            it["code"] == code && source.starts_with(marked.trim()) && it["field"] == *field
+        });
+        assert!(hit, "{line}\n{}", found.render(false));
+        assert_eq!(scenario.is_none(), found.has_errors());
+    }
+}
+
+/// Each example, and the file that mistakes are made in.
+fn right() -> Vec<String> {
+    vec![example("dumbbell.toml"), example("gateway.toml"), SMALL.to_owned()]
+}
+
+/// Reads `text`, says everything there is to say of it, and whether there is an answer.
+fn survives(text: &str) -> bool {
+    let (scenario, found) = read(text);
+    let said = (found.render(false), serde_json::to_string(&found.data()));
+    said.1.is_ok() && scenario.is_none() == found.has_errors()
+}
+
+proptest! {
+    #[test]
+    fn no_damage_to_a_file_makes_the_reader_panic(text in damaged(right())) {
+        prop_assert!(survives(&text));
+    }
+}
