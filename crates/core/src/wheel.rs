@@ -108,6 +108,14 @@ impl TimerWheel {
         Some(Time::from_nanos(self.slots[slot].earliest))
     }
 
+    /// Fires the next timer due by `now`, and says when it was due; call until `None`.
+    ///
+    /// Where time is what the timers say, as in a simulation, `now` is how far it may go.
+    pub fn pop_next(&mut self, now: Time) -> Option<(Time, u32)> {
+        let number = self.pop(now)?;
+        Some((Time::from_nanos(self.reached), number))
+    }
+
     /// Fires the next timer due at `now`; call until `None`.
     pub fn pop(&mut self, now: Time) -> Option<u32> {
         let now = now.nanos();
@@ -248,6 +256,18 @@ mod tests {
             assert_eq!(wheel.pop(Time::MAX), Some(number));
         }
         assert_eq!((wheel.pop(Time::MAX), wheel.next_deadline()), (None, None));
+    }
+
+    #[test]
+    fn time_can_be_what_the_timers_say() {
+        let mut wheel = TimerWheel::new();
+        [300, 100, 200].into_iter().zip(0..).for_each(|(at, n)| wheel.set(n, Time::from_nanos(at)));
+        let at = Time::from_nanos;
+        assert_eq!(wheel.pop_next(at(250)), Some((at(100), 1)));
+        wheel.set(1, at(150));
+        assert_eq!(wheel.pop_next(at(250)), Some((at(150), 1)));
+        assert_eq!(wheel.pop_next(at(250)), Some((at(200), 2)));
+        assert_eq!(wheel.pop_next(at(250)), None);
     }
 
     #[test]

@@ -1,11 +1,31 @@
 //! The same mechanisms in virtual time: a deterministic simulator of networks.
 //!
 //! A [`Scenario`] says what the network is, who sends, and what is watched; [`Scenario::check`] says
-//! what about it cannot be.
+//! what about it cannot be. A [`Simulation`] of it drives the core's links, gateways and emulators as
+//! the live gateway does, in the time its events say, and comes to [`Results`]. The same scenario and
+//! seed give the same results, bit for bit, on any machine.
 
 #![forbid(unsafe_code)]
 
+mod agenda;
+mod draw;
+mod engine;
+pub mod fairness;
+mod flow;
+pub mod histogram;
+mod network;
+pub mod results;
 mod routes;
 pub mod scenario;
+mod series;
+mod simulation;
+pub mod table;
+#[cfg(test)]
+mod testing;
+mod trace;
+mod udp;
 
+pub use engine::Progress;
+pub use results::Results;
 pub use scenario::Scenario;
+pub use simulation::{Simulation, Stopped};

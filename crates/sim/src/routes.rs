@@ -112,6 +112,8 @@ pub(crate) struct Routes {
     next: Vec<Vec<u32>>,
     /// By node; what is no host has none.
     hosts: Vec<Attachment>,
+    /// By node, the vertex packets begin at.
+    vertices: Vec<u32>,
 }
 
 /// How a host is reached.
@@ -129,7 +131,7 @@ struct Attachment {
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 impl Routes {
-    pub(crate) fn new(graph: &Graph) -> Self {
+    pub(crate) fn new(graph: Graph) -> Self {
         let mut numbers: HashMap<u32, u32> = HashMap::new();
         let mut next = Vec::new();
         let attach = |vertex: &u32| {
@@ -150,7 +152,12 @@ impl Routes {
             Attachment { target, vertex, last }
         };
         let hosts = graph.vertices.iter().map(attach).collect();
-        Self { next, hosts }
+        Self { next, hosts, vertices: graph.vertices }
+    }
+
+    /// The way a packet to the host at node `to` takes from the host at node `from`.
+    pub(crate) fn first(&self, from: u32, to: u32) -> u32 {
+        self.next(self.vertices[index(from)], to)
     }
 
     /// The way a packet to the host at node `to` takes from `vertex`; [`NOWHERE`] if none leads there.
@@ -226,16 +233,17 @@ mod tests {
     /// The nodes on the way of a packet.
     fn path(scenario: &Scenario, from: &str, to: &str) -> Option<String> {
         let (graph, names) = (Graph::new(scenario), names(&scenario.nodes));
-        let routes = Routes::new(&graph);
         let (mut at, target) = (graph.vertex(names[from], Side::Only, false), names[to]);
+        let (vertices, ways) = (graph.vertices.clone(), graph.ways.clone());
+        let routes = Routes::new(graph);
         let mut path = from.to_owned();
-        while at != graph.vertices[target] {
+        while at != vertices[target] {
             let way = routes.next(at, number(target));
             if way == NOWHERE {
                 return None;
             }
-            at = graph.ways[index(way)].to;
-            let node = graph.vertices.partition_point(|vertex| *vertex <= at) - 1;
+            at = ways[index(way)].to;
+            let node = vertices.partition_point(|vertex| *vertex <= at) - 1;
             path.push_str(&scenario.nodes[node].name);
         }
         Some(path)

@@ -9,7 +9,7 @@ mod problem;
 mod traffic;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use tidegate_core::emulator::EmulatorConfig;
@@ -91,9 +91,23 @@ pub enum NodeKind {
 /// A host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Host {
-    /// Its addresses; if there is none it gets one IPv4 and one IPv6 address by its place among the
-    /// nodes.
+    /// What it was given; nothing for one IPv4 and one IPv6 address by its place among the nodes.
     pub addresses: Vec<IpAddr>,
+}
+
+impl Host {
+    /// Its addresses as the node of this number: what it was given, or 10.0.0.1 and fd00::1 for node
+    /// 0, and so on.
+    #[must_use]
+    pub fn addresses(&self, node: usize) -> Vec<IpAddr> {
+        if !self.addresses.is_empty() {
+            return self.addresses.clone();
+        }
+        let place = u32::try_from(node).unwrap_or(u32::MAX).saturating_add(1);
+        let v4 = Ipv4Addr::from_bits((10 << 24) | (place % (1 << 24)));
+        let v6 = Ipv6Addr::from_bits((0xfd00 << 112) | u128::from(place));
+        vec![v4.into(), v6.into()]
+    }
 }
 
 /// A gateway.
@@ -191,11 +205,10 @@ impl fmt::Display for Way {
     }
 }
 
-/// What is watched beside the counters every run keeps. All but captures take [`Run::sample`] as
-/// their step.
+/// What is watched beside the counters every run keeps; series have [`Run::sample`] as their step.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Probe {
-    /// What waits before a link.
+    /// What waits before a link, and how long it takes: the means, and series if there is a step.
     Queue(Way),
     /// What each flow of this traffic delivers.
     Throughput {

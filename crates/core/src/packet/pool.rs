@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::{Packet, slot};
+use super::{Packet, SackBlocks, number, slot};
 
 /// A packet held by exactly one owner: a queue, a driver, or a caller on the way between them.
 ///
@@ -16,6 +16,8 @@ pub struct PacketId(pub(super) u32);
 pub struct PacketPool {
     slots: Vec<Packet>,
     pub(super) links: Vec<Links>,
+    /// By slot, as far as any was ever set.
+    sack: Vec<SackBlocks>,
     free: u32,
     in_use: u32,
 }
@@ -47,6 +49,7 @@ impl PacketPool {
         Self {
             slots: vec![Packet::default(); slot(capacity)],
             links: (1..capacity).chain([NIL]).map(link).take(slot(capacity)).collect(),
+            sack: Vec::new(),
             free: if capacity == 0 { NIL } else { 0 },
             in_use: 0,
         }
@@ -68,6 +71,37 @@ impl PacketPool {
         self.free = self.links[slot(id.0)].next;
         self.in_use += 1;
         Some(id)
+    }
+
+    /// Makes room for `more` packets. A driver whose buffers are memory of a fixed size never does.
+    pub fn grow(&mut self, more: u32) {
+        let (old, new) = (self.slots.len(), self.slots.len() + slot(more));
+        self.slots.resize(new, Packet::default());
+        let next = |place| if place + 1 == new { self.free } else { number(place + 1) };
+        let links =
+            (old..new).map(|place| Links { next: next(place), previous: NIL, next_of_flow: NIL });
+        self.links.extend(links);
+        if new > old {
+            self.free = number(old);
+        }
+    }
+
+    /// What the packet acknowledges selectively; nothing unless its header says
+    /// [`has_sack`](super::TcpSegment::has_sack) and its driver has read the blocks.
+    #[must_use]
+    pub fn sack(&self, id: &PacketId) -> SackBlocks {
+        let has = self[id].tcp.is_some_and(|tcp| tcp.has_sack);
+        let blocks = if has { self.sack.get(slot(id.0)) } else { None };
+        blocks.copied().unwrap_or_default()
+    }
+
+    /// Sets what the packet acknowledges selectively. The blocks lie beside the descriptors, so that
+    /// these stay within two cache lines.
+    pub fn set_sack(&mut self, id: &PacketId, blocks: SackBlocks) {
+        if self.sack.len() <= slot(id.0) {
+            self.sack.resize(self.slots.len(), SackBlocks::default());
+        }
+        self.sack[slot(id.0)] = blocks;
     }
 
     /// Gives a packet's slot, and the buffer behind it, back.
@@ -144,6 +178,40 @@ mod tests {
         ids.into_iter().for_each(|id| pool.release(id));
         assert_eq!(pool.in_use(), 0);
         assert!(PacketPool::with_capacity(0).reserve().is_none());
+    }
+
+    #[test]
+    fn grows_by_as_many_slots_as_it_is_told_and_keeps_those_in_use() {
+        let mut pool = PacketPool::with_capacity(2);
+        let first = pool.insert(Packet { len: 60, ..Packet::default() }).unwrap();
+        pool.grow(3);
+        let more: Vec<_> = (0..4).map(|_| pool.reserve().unwrap()).collect();
+        assert!(pool.reserve().is_none() && pool.capacity() == 5);
+        assert_eq!((pool[&first].len, pool.in_use()), (60, 5));
+        more.into_iter().for_each(|id| pool.release(id));
+        pool.release(first);
+        pool.grow(0);
+        assert_eq!((0..5).filter(|_| pool.reserve().is_some()).count(), 5);
+    }
+
+    #[test]
+    fn blocks_are_those_of_the_packet_that_has_them() {
+        let mut pool = PacketPool::with_capacity(2);
+        let with = |has_sack| Packet {
+            tcp: Some(crate::packet::TcpSegment { has_sack, ..Default::default() }),
+            ..Packet::default()
+        };
+        let (one, other) = (pool.insert(with(true)).unwrap(), pool.insert(with(true)).unwrap());
+        assert!(pool.sack(&other).is_empty());
+        let mut blocks = SackBlocks::default();
+        blocks.push((5, 9));
+        pool.set_sack(&one, blocks);
+        assert_eq!((pool.sack(&one), pool.sack(&other)), (blocks, SackBlocks::default()));
+        pool.release(one);
+        let next = pool.insert(with(false)).unwrap();
+        assert!(pool.sack(&next).is_empty());
+        pool.release(next);
+        pool.release(other);
     }
 
     #[test]

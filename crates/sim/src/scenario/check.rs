@@ -101,8 +101,8 @@ impl<'a> Check<'a> {
             }
             match &node.kind {
                 NodeKind::Host(host) => {
-                    for address in &host.addresses {
-                        if !addresses.insert(*address) {
+                    for address in host.addresses(n) {
+                        if !addresses.insert(address) {
                             let what = What::Twice(address.to_string());
                             self.wrong(Place::Node(n, "addresses"), what);
                         }
@@ -362,7 +362,8 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        if self.scenario.run.sample.is_none() && !matches!(probe, Probe::Capture(_)) {
+        let series = matches!(probe, Probe::Throughput { .. } | Probe::Window { .. });
+        if series && self.scenario.run.sample.is_none() {
             let what = "a series needs a step; give run.sample";
             self.wrong(Place::Probe(n, "sample"), What::Contradiction(what));
         }
@@ -387,8 +388,7 @@ impl<'a> Check<'a> {
 
     /// Whether packets get to where they should go; the rest must be right for that.
     fn ways(&mut self) {
-        let graph = Graph::new(self.scenario);
-        let routes = Routes::new(&graph);
+        let routes = Routes::new(Graph::new(self.scenario));
         let mut known = HashSet::new();
         for (n, traffic) in self.scenario.traffic.iter().enumerate() {
             for Pair { from, to } in &traffic.pairs {
@@ -397,8 +397,8 @@ impl<'a> Check<'a> {
                     if !asked || !known.insert((from, to)) {
                         continue;
                     }
-                    let start = graph.vertex(self.names[from.as_str()], Side::Only, false);
-                    if routes.next(start, number(self.names[to.as_str()])) == NOWHERE {
+                    let [start, end] = [from, to].map(|it| number(self.names[it.as_str()]));
+                    if routes.first(start, end) == NOWHERE {
                         let what = What::NoRoute { from: from.clone(), to: to.clone() };
                         self.wrong(Place::Traffic(n, field), what);
                     }

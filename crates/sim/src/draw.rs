@@ -1,0 +1,162 @@
+//! Chance: streams of random numbers by name, and lengths and times drawn from distributions.
+//!
+//! The logarithm and the power come from `libm`, which is written in Rust and uses no instruction of
+//! a particular machine, so that a seed gives the same run everywhere.
+
+use std::time::Duration;
+
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Rate};
+
+use crate::scenario::Distribution;
+
+/// The number of the stream of what is called `name`, of this kind and number; what there is beside
+/// it changes nothing.
+///
+/// Source: draft-eastlake-fnv, section 2 (FNV-1a, 64 bits).
+pub(crate) fn stream(kind: &str, name: &str, number: u64) -> u64 {
+    let bytes = kind.bytes().chain([0]).chain(name.bytes()).chain([0]).chain(number.to_le_bytes());
+    let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.fold(0xcbf2_9ce4_8422_2325, hash)
+}
+
+/// What can be drawn.
+pub trait Quantity: Copy {
+    /// As a whole number of its smallest unit.
+    fn whole(self) -> u64;
+
+    /// The reverse.
+    fn of(whole: u64) -> Self;
+}
+
+impl Quantity for Bytes {
+    fn whole(self) -> u64 {
+        self.0
+    }
+
+    fn of(whole: u64) -> Self {
+        Self(whole.max(1)) // nobody sends nothing
+    }
+}
+
+impl Quantity for Duration {
+    fn whole(self) -> u64 {
+        u64::try_from(self.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn of(whole: u64) -> Self {
+        Self::from_nanos(whole)
+    }
+}
+
+impl<T: Quantity> Distribution<T> {
+    /// The next length or time.
+    pub(crate) fn draw(&self, random: &mut Random) -> T {
+        T::of(match *self {
+            Self::Constant(x) => x.whole(),
+            Self::Uniform(least, most) => {
+                let span = most.whole().saturating_sub(least.whole());
+                least.whole() + random.below(span.saturating_add(1))
+            }
+            Self::Exponential(mean) => rounded(-libm::log(unit(random)) * real(mean.whole())),
+            Self::Pareto(mean, shape) => {
+                let least = real(mean.whole()) * (shape - 1.0) / shape;
+                rounded(least * libm::pow(unit(random), -1.0 / shape))
+            }
+        })
+    }
+}
+
+/// A number above 0 and at most 1, each multiple of 2^-53 equally likely.
+fn unit(random: &mut Random) -> f64 {
+    real(random.below(ONE) + 1) / real(ONE)
+}
+
+const ONE: u64 = 1 << 53;
+
+/// When number `n` of packets of `len` bytes is sent at `rate`, which is not zero, after the first.
+pub(crate) fn spaced(n: u64, len: u32, rate: Rate) -> Duration {
+    let bit_nanos = u128::from(n) * u128::from(len) * 8_000_000_000;
+    Duration::from_nanos_u128(bit_nanos.div_ceil(u128::from(rate.bps())))
+}
+
+#[expect(clippy::as_conversions, reason = "what is drawn need not be exact beyond 53 bits")]
+pub(crate) const fn real(whole: u64) -> f64 {
+    whole as f64
+}
+
+/// The nearest whole number; beyond 64 bits the last.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a conversion from a real number saturates"
+)]
+fn rounded(x: f64) -> u64 {
+    libm::round(x) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(distribution: Distribution<Bytes>, n: u32) -> Vec<u64> {
+        let mut random = Random::new(5, stream("test", "draw", 0));
+        (0..n).map(|_| distribution.draw(&mut random).0).collect()
+    }
+
+    /// Kills: the mean as the scale of Pareto; the rate instead of the mean of the exponential.
+    #[test]
+    fn means_are_those_asked_for() {
+        let n = 40_000;
+        let uniform = Distribution::Uniform(Bytes(500), Bytes(1_500));
+        let exponential = Distribution::Exponential(Bytes(1_000));
+        let pareto = Distribution::Pareto(Bytes(1_000), 3.0);
+        for distribution in [uniform, exponential, pareto] {
+            let mean = drawn(distribution, n).iter().sum::<u64>() / u64::from(n);
+            assert!((980..=1_020).contains(&mean), "{distribution:?}: {mean}");
+        }
+    }
+
+    /// P(X > 3 mean) is e^-3 for the exponential, and for Pareto (least / 3 mean)^shape.
+    #[test]
+    fn tails_are_as_heavy_as_they_should_be() {
+        let beyond =
+            |distribution| drawn(distribution, 40_000).iter().filter(|x| **x > 3_000).count();
+        let exponential = beyond(Distribution::Exponential(Bytes(1_000)));
+        assert!((1_850..=2_130).contains(&exponential), "{exponential}"); // 1,991
+        let pareto = beyond(Distribution::Pareto(Bytes(1_000), 1.5));
+        assert!((1_370..=1_650).contains(&pareto), "{pareto}"); // 40,000 * (1/9)^1.5 = 1,481
+    }
+
+    /// Every recorded run depends on these: they may not change unnoticed.
+    #[test]
+    fn the_sequence_is_this_one() {
+        assert_eq!(
+            drawn(Distribution::Exponential(Bytes(1_000_000)), 3),
+            [2_276_393, 594_761, 112_631]
+        );
+        assert_eq!(
+            drawn(Distribution::Pareto(Bytes(1_000_000), 1.5), 3),
+            [1_520_414, 495_541, 359_326]
+        );
+    }
+
+    #[test]
+    fn streams_have_numbers_of_their_own() {
+        let mut all: Vec<_> = ["a", "b", "ab"]
+            .iter()
+            .flat_map(|name| (0..3).map(|n| stream("link", name, n)))
+            .chain([stream("flow", "a", 0)])
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 10);
+    }
+
+    #[test]
+    fn a_rate_is_kept_exactly_in_the_long_run() {
+        assert_eq!(spaced(3, 125, Rate::from_bps(3_000)), Duration::from_secs(1));
+        assert_eq!(spaced(1, 125, Rate::from_bps(3_000)), Duration::from_nanos(333_333_334));
+    }
+}

@@ -1,0 +1,261 @@
+//! The driver in virtual time: what is due is called, and time is what that was due at.
+
+mod conservation;
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use tidegate_core::{PacketId, Time};
+
+use crate::agenda::Agenda;
+use crate::flow::{self, Flow, Group, datagram};
+use crate::network::{Network, Tag, number_parts};
+use crate::routes::{index, number};
+use crate::scenario::{Probe, Run, Scenario};
+use crate::series::Series;
+use crate::udp::Emitter;
+
+/// A scenario at work.
+pub(crate) struct Engine<A> {
+    pub(crate) run: Run,
+    now: Time,
+    end: Time,
+    agenda: A,
+    /// The first parts of the agenda after those of links: stations, ticks, flows.
+    parts: Parts,
+    pub(crate) network: Network,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) flows: Vec<Flow>,
+    /// Packets that have just arrived at a host.
+    arrived: Vec<PacketId>,
+    pub(crate) series: Series,
+    pub(crate) counts: Totals,
+}
+
+/// Where the parts of the agenda begin that are not links.
+#[derive(Clone, Copy)]
+struct Parts {
+    stations: u32,
+    /// The end of the warm-up.
+    warm: u32,
+    /// The next step of the series.
+    step: u32,
+    flows: u32,
+}
+
+/// What is counted of a run as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Calls of the agenda.
+    pub(crate) events: u64,
+    /// Packets that hosts sent.
+    pub(crate) created: u64,
+    /// Packets that reached the host they were for.
+    pub(crate) ended: u64,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Progress {
+    /// Time that has passed in the network.
+    pub now: Duration,
+    /// Time that will have passed at the end.
+    pub end: Duration,
+    /// How often some part of the network was called.
+    pub events: u64,
+}
+
+/// Events between two looks at whether to go on: some milliseconds.
+const LOOK_EVERY: u64 = 1 << 15;
+
+impl<A: Agenda> Engine<A> {
+    /// A scenario that has passed its check, before anything happens.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let mut network = Network::new(scenario);
+        let (groups, flows) = flow::all(scenario, &network);
+        let stations = number(network.lanes.len());
+        let warm = number_parts(&mut network.stations, stations);
+        let parts = Parts { stations, warm, step: warm + 1, flows: warm + 2 };
+        let mut this = Self {
+            run: scenario.run.clone(),
+            now: Time::ZERO,
+            end: Time::ZERO + scenario.run.duration,
+            agenda: A::default(),
+            parts,
+            network,
+            groups,
+            flows,
+            arrived: Vec::new(),
+            series: Series::default(),
+            counts: Totals::default(),
+        };
+        this.series = Series::new(scenario, &this);
+        this.watch(scenario);
+        this.agenda.set(parts.warm, Time::ZERO + scenario.run.warmup);
+        if scenario.run.sample.is_some() {
+            this.agenda.set(parts.step, Time::ZERO);
+        }
+        for (part, flow) in (parts.flows..).zip(&mut this.flows) {
+            flow.emitter = Emitter::new(flow.start);
+            this.agenda.set(part, flow.start);
+        }
+        this
+    }
+
+    /// Runs to the end, unless `look` breaks it off; then says so.
+    pub(crate) fn play(
+        &mut self,
+        mut look: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        while let Some((at, part)) = self.agenda.next(self.end) {
+            self.now = at;
+            self.counts.events += 1;
+            self.call(part);
+            if self.counts.events.is_multiple_of(LOOK_EVERY) {
+                look(self.progress())?;
+            }
+        }
+        self.now = self.end;
+        look(self.progress())
+    }
+
+    fn progress(&self) -> Progress {
+        let (now, end) = (self.now.since(Time::ZERO), self.end.since(Time::ZERO));
+        Progress { now, end, events: self.counts.events }
+    }
+
+    /// Lets a part of the network do what is due.
+    fn call(&mut self, part: u32) {
+        let Parts { stations, warm, step, flows } = self.parts;
+        if part < stations {
+            self.network.advance(&mut self.agenda, self.now, part, &mut self.arrived);
+            self.receive();
+        } else if part < warm {
+            self.network.turn(&mut self.agenda, self.now, part - stations);
+        } else if part == warm {
+            self.warm();
+        } else if part == step {
+            self.step();
+        } else {
+            self.flow(part - flows);
+        }
+    }
+
+    /// Figures are taken from here on.
+    fn warm(&mut self) {
+        self.flows.iter_mut().for_each(|flow| flow.before = flow.counts);
+        self.groups.iter_mut().for_each(|group| group.delay = Default::default());
+        self.network.warm(self.now);
+    }
+
+    /// Takes a sample of everything that is watched.
+    fn step(&mut self) {
+        let mut series = std::mem::take(&mut self.series);
+        series.sample(self.now, self);
+        self.series = series;
+        if let Some(step) = self.run.sample {
+            self.agenda.set(self.parts.step, self.now + step);
+        }
+    }
+
+    /// Watches the links that probes ask for.
+    fn watch(&mut self, scenario: &Scenario) {
+        let ways = scenario.links.iter().flat_map(|link| link.ways());
+        for ((way, _), lane) in ways.zip(&mut self.network.lanes) {
+            if scenario.probes.contains(&Probe::Queue(way)) {
+                lane.watch();
+            }
+        }
+    }
+
+    /// Brings means up to the end.
+    pub(crate) fn settle(&mut self) {
+        let now = self.now;
+        self.network.lanes.iter_mut().for_each(|lane| lane.settle(now));
+    }
+
+    /// Hands what has arrived at a host to who is to receive it.
+    fn receive(&mut self) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for packet in arrived.drain(..) {
+            let tag = self.network.tag(&packet);
+            let flow = &mut self.flows[index(tag.end)];
+            let received = &self.network.pool[&packet];
+            flow.counts.received.add(received.len);
+            let headers = u32::from(received.transport_offset) + UDP_HEADER;
+            flow.counts.goodput += u64::from(received.len.saturating_sub(headers));
+            let group = &mut self.groups[index(flow.group)];
+            group.received += u64::from(received.len);
+            group.delay.add(self.now.since(tag.sent));
+            self.counts.ended += 1;
+            self.network.pool.release(packet);
+        }
+        self.arrived = arrived;
+    }
+
+    /// Lets a flow do what is due.
+    fn flow(&mut self, number: u32) {
+        let flow = &mut self.flows[index(number)];
+        let traffic = &self.groups[index(flow.group)].traffic;
+        if traffic.stop.is_some_and(|stop| self.now >= Time::ZERO + stop) {
+            return;
+        }
+        let next = flow.emitter.next(&traffic.kind, &mut flow.random);
+        if next.is_some_and(|at| at <= self.now)
+            && let Some(len) = flow.emitter.emit(&traffic.kind)
+        {
+            flow.counts.sent.add(len);
+            let packet = datagram(flow.key, len, self.run.link_header, traffic.dscp);
+            let tag = Tag { sent: self.now, host: flow.hosts[1], end: number };
+            let way = flow.first[0];
+            self.counts.created += 1;
+            let packet = self.network.insert(packet, tag);
+            self.network.send(&mut self.agenda, self.now, way, packet);
+        }
+        let flow = &mut self.flows[index(number)];
+        let traffic = &self.groups[index(flow.group)].traffic;
+        if let Some(at) = flow.emitter.next(&traffic.kind, &mut flow.random) {
+            self.agenda.set(self.parts.flows + number, at);
+        }
+    }
+}
+
+/// Source: RFC 768.
+const UDP_HEADER: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::Rate;
+    use tidegate_core::wheel::TimerWheel;
+
+    use super::*;
+    use crate::agenda::Heap;
+    use crate::results::Results;
+    use crate::scenario::{Kind, Start};
+    use crate::testing::dumbbell;
+
+    fn play<A: Agenda>(scenario: &Scenario) -> Results {
+        let mut engine = Engine::<A>::new(scenario);
+        assert!(engine.play(|_| ControlFlow::Continue(())).is_continue());
+        engine.check_conservation();
+        Results::new(scenario, engine)
+    }
+
+    /// Many things at the same time, so that the order of what is simultaneous shows.
+    fn busy() -> Scenario {
+        let kind = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
+        let mut scenario = dumbbell(10, kind);
+        scenario.traffic[0].start = Start::At(Duration::ZERO);
+        scenario
+    }
+
+    /// Kills: calling the last that was set for a time first, in the wheel.
+    #[test]
+    fn another_agenda_that_keeps_the_order_gives_the_same_run() {
+        let scenario = busy();
+        let (wheel, heap) = (play::<TimerWheel>(&scenario), play::<Heap>(&scenario));
+        assert!(wheel.events > 10_000, "{}", wheel.events);
+        assert_eq!(wheel.fingerprint, heap.fingerprint);
+        assert!(wheel == heap);
+    }
+}

@@ -1,0 +1,44 @@
+//! Nothing is lost but what is counted as lost: checked at the end of every run.
+
+use super::Engine;
+use crate::agenda::Agenda;
+use crate::network::Network;
+
+impl<A: Agenda> Engine<A> {
+    /// Checks that every packet is accounted for.
+    ///
+    /// # Panics
+    ///
+    /// If one is not: then the simulator is wrong, and so may be every figure of the run.
+    pub(crate) fn check_conservation(&mut self) {
+        let (held, dropped) = (self.network.held(), self.network.tally().drops.total());
+        assert_eq!(
+            self.counts.created,
+            self.counts.ended + dropped + held,
+            "packets sent are those that arrived ({}), were dropped ({dropped}) or are held ({held})",
+            self.counts.ended
+        );
+        self.network.check_conservation();
+    }
+}
+
+impl Network {
+    fn check_conservation(&mut self) {
+        let mut inside = 0;
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let held = u64::try_from(lane.held()).unwrap_or(u64::MAX);
+            let (delivered, dropped) = (lane.delivered.packets, lane.tally.drops.total());
+            assert_eq!(
+                lane.offered.packets,
+                delivered + dropped + held,
+                "link {number}: delivered {delivered}, dropped {dropped}, holds {held}"
+            );
+            inside += held;
+        }
+        assert_eq!(u64::from(self.pool.in_use()), inside, "packets outside of any link");
+        for station in &mut self.stations {
+            let (received, left) = station.balance();
+            assert_eq!(received, left, "station at node {}", station.node);
+        }
+    }
+}

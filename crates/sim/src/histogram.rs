@@ -1,0 +1,119 @@
+//! Times in bounded memory: counts in bins whose width grows with the time.
+
+use std::time::Duration;
+
+/// How often each time was seen, to within 1/32 of it: the bins are those of a floating-point number
+/// with five bits of mantissa.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Histogram {
+    /// As far as any was counted.
+    bins: Vec<u64>,
+    count: u64,
+    /// In nanoseconds.
+    sum: u128,
+    most: u64,
+}
+
+/// Bins for each power of two, as a power of two.
+const BITS: u32 = 5;
+
+impl Histogram {
+    /// Counts `time`.
+    #[inline]
+    pub fn add(&mut self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let bin = bin(nanos);
+        if bin >= self.bins.len() {
+            self.bins.resize(bin + 1, 0);
+        }
+        self.bins[bin] += 1;
+        self.count += 1;
+        self.sum += u128::from(nanos);
+        self.most = self.most.max(nanos);
+    }
+
+    /// How many were counted.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean, exactly; `None` if there are none.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        let count = u128::from(self.count);
+        (count > 0).then(|| Duration::from_nanos_u128(self.sum / count))
+    }
+
+    /// The longest, exactly.
+    #[must_use]
+    pub const fn most(&self) -> Duration {
+        Duration::from_nanos(self.most)
+    }
+
+    /// The time that `percent` of them do not exceed, at most 1/32 too long; `None` if there are none.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> Option<Duration> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = libm::ceil(percent / 100.0 * crate::draw::real(self.count)).max(1.0);
+        let mut seen = 0;
+        let bin = self.bins.iter().position(|count| {
+            seen += count;
+            crate::draw::real(seen) >= rank
+        });
+        let last = end(bin.unwrap_or(self.bins.len() - 1));
+        Some(Duration::from_nanos(last.min(self.most)))
+    }
+}
+
+/// The bin of a time: its magnitude, and the five bits after the first.
+#[expect(clippy::as_conversions, reason = "at most 60 * 32")]
+const fn bin(nanos: u64) -> usize {
+    if nanos >> BITS == 0 {
+        return nanos as usize;
+    }
+    let shift = nanos.ilog2() - BITS;
+    // The first bit, which is always set, counts as one more magnitude.
+    ((shift << BITS) as u64 + (nanos >> shift)) as usize
+}
+
+/// The last time of a bin.
+#[expect(clippy::as_conversions, reason = "at most 60 * 32")]
+const fn end(bin: usize) -> u64 {
+    let (magnitude, within) = (bin >> BITS, bin as u64 & ((1 << BITS) - 1));
+    match magnitude {
+        0 => within,
+        _ => ((1 << BITS) + within + 1).wrapping_shl(magnitude as u32 - 1).wrapping_sub(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a bin too wide by one; a magnitude off by one.
+    #[test]
+    fn a_time_is_found_again_to_within_a_part_in_32() {
+        for nanos in (0..2_000).chain((0..57).map(|n| (77_u64 << n) + 13)).chain([u64::MAX]) {
+            let end = end(bin(nanos));
+            assert!(end >= nanos && end - nanos <= nanos / 32, "{nanos}: {end}");
+        }
+        let bins: Vec<_> = (0..4_096).map(bin).collect();
+        assert!(bins.windows(2).all(|pair| pair[1] == pair[0] || pair[1] == pair[0] + 1));
+    }
+
+    #[test]
+    fn percentiles_are_in_their_place() {
+        let mut histogram = Histogram::default();
+        (1..=1_000).for_each(|us| histogram.add(Duration::from_micros(us)));
+        assert_eq!(histogram.mean(), Some(Duration::from_nanos(500_500)));
+        for (percent, us) in [(50.0, 500), (95.0, 950), (99.9, 999), (0.0, 1)] {
+            let found = histogram.percentile(percent).unwrap().as_micros();
+            assert!((us..=us + us / 32 + 1).contains(&found), "{percent}: {found}");
+        }
+        assert_eq!(histogram.percentile(100.0), Some(Duration::from_millis(1)));
+        assert_eq!(Histogram::default().percentile(50.0), None);
+    }
+}

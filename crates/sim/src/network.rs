@@ -1,0 +1,183 @@
+//! The network at work: its links, what stands between them, and the packets inside.
+
+mod lane;
+mod station;
+
+use tidegate_core::{Packet, PacketId, PacketPool, Reason, Tally, Time};
+
+pub(crate) use lane::Lane;
+pub(crate) use station::{Passed, Station, number_parts, since};
+
+use crate::agenda::Agenda;
+use crate::routes::{Graph, NOWHERE, Routes, index, names, number};
+use crate::scenario::{NodeKind, Scenario};
+use crate::trace::Trace;
+
+/// Everything between the hosts.
+pub(crate) struct Network {
+    /// All packets outside of stations, which have pools of their own.
+    pub(crate) pool: PacketPool,
+    /// By slot of the pool.
+    tags: Vec<Tag>,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) stations: Vec<Station>,
+    routes: Routes,
+    /// Packets dropped outside of links and stations.
+    pub(crate) tally: Tally,
+    pub(crate) trace: Trace,
+}
+
+/// What the simulator knows of a packet and the mechanisms do not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tag {
+    /// When its sender sent it.
+    pub(crate) sent: Time,
+    /// Node of the host it goes to.
+    pub(crate) host: u32,
+    /// Who there is to receive it, as the hosts number their ends.
+    pub(crate) end: u32,
+}
+
+/// Where a link leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Leads {
+    /// To a router, and this vertex of the graph.
+    Router(u32),
+    /// To a host, by its node.
+    Host(u32),
+    /// To a port of a station.
+    Station(u32, u8),
+}
+
+/// Packets there is room for at first.
+const PACKETS: u32 = 256;
+
+impl Network {
+    /// The network of a scenario that has passed its check.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let graph = Graph::new(scenario);
+        let names = names(&scenario.nodes);
+        let mut stations: Vec<Station> = Vec::new();
+        let mut leads = Vec::new();
+        for (node, place) in (0_u32..).zip(&scenario.nodes) {
+            leads.push(match &place.kind {
+                NodeKind::Host(_) => Leads::Host(node),
+                NodeKind::Router => Leads::Router(0),
+                NodeKind::Gateway(_) | NodeKind::Cloud(_) => {
+                    stations.push(Station::new(scenario.run.seed, node, place));
+                    Leads::Station(number(stations.len() - 1), 0)
+                }
+            });
+        }
+        let mut lanes = Vec::new();
+        for (way, config) in scenario.links.iter().flat_map(|link| link.ways()) {
+            let [from, to] = [&way.from, &way.to].map(|end| names[end.node.as_str()]);
+            if let Leads::Station(station, _) = leads[from] {
+                let vertex = graph.vertex(from, way.from.side, false);
+                stations[index(station)].attach(way.from.side, number(lanes.len()), vertex);
+            }
+            let leads = match leads[to] {
+                Leads::Router(_) => Leads::Router(graph.vertex(to, way.to.side, true)),
+                Leads::Station(station, _) => Leads::Station(station, Station::port(way.to.side)),
+                host @ Leads::Host(_) => host,
+            };
+            lanes.push(Lane::new(&way, config, leads, scenario.run.seed));
+        }
+        Self {
+            pool: PacketPool::with_capacity(PACKETS),
+            tags: vec![Tag::default(); index(PACKETS)],
+            lanes,
+            stations,
+            routes: Routes::new(graph),
+            tally: Tally::default(),
+            trace: Trace::default(),
+        }
+    }
+
+    /// The way a packet for the host at node `to` leaves the host at node `from`.
+    pub(crate) fn first_way(&self, from: u32, to: u32) -> u32 {
+        self.routes.first(from, to)
+    }
+
+    /// A packet that begins here.
+    pub(crate) fn insert(&mut self, packet: Packet, tag: Tag) -> PacketId {
+        let id = loop {
+            match self.pool.reserve() {
+                Some(id) => break id,
+                None => {
+                    self.pool.grow(number(self.pool.capacity()).max(PACKETS));
+                    self.tags.resize(self.pool.capacity(), Tag::default());
+                }
+            }
+        };
+        self.pool[&id] = packet;
+        self.tags[id.index()] = tag;
+        id
+    }
+
+    /// What is known of a packet.
+    pub(crate) fn tag(&self, id: &PacketId) -> Tag {
+        self.tags[id.index()]
+    }
+
+    /// Sends `packet` along link `way`.
+    pub(crate) fn send(&mut self, agenda: &mut impl Agenda, now: Time, way: u32, packet: PacketId) {
+        let Some(lane) = self.lanes.get_mut(index(way)) else {
+            self.tally.drops.count(Reason::NoRoute);
+            return self.pool.release(packet);
+        };
+        lane.send(now, &mut self.pool, packet);
+        lane.arm_after_send(agenda, way);
+    }
+
+    /// Lets packets arrive at the far end of link `way`; those for a host go to `arrived`.
+    pub(crate) fn advance(
+        &mut self,
+        agenda: &mut impl Agenda,
+        now: Time,
+        way: u32,
+        arrived: &mut Vec<PacketId>,
+    ) {
+        let leads = self.lanes[index(way)].leads;
+        while let Some(packet) = self.lanes[index(way)].poll(now, &mut self.pool) {
+            let tag = self.tags[packet.index()];
+            self.trace.note(now, way, tag.end, &self.pool[&packet]);
+            match leads {
+                Leads::Router(vertex) => {
+                    let next = self.routes.next(vertex, tag.host);
+                    self.send(agenda, now, next, packet);
+                }
+                Leads::Host(host) if host == tag.host => arrived.push(packet),
+                Leads::Host(_) => {
+                    self.tally.drops.count(Reason::NoRoute);
+                    self.pool.release(packet);
+                }
+                Leads::Station(station, port) => self.enter(agenda, now, station, port, packet),
+            }
+        }
+        self.lanes[index(way)].arm(agenda, way);
+    }
+
+    /// Figures are taken from `now` on.
+    pub(crate) fn warm(&mut self, now: Time) {
+        self.lanes.iter_mut().for_each(|lane| lane.restart(now));
+        self.stations.iter_mut().for_each(Station::restart);
+    }
+
+    /// Packets anywhere.
+    pub(crate) fn held(&mut self) -> u64 {
+        let inside = |station: &mut Station| u64::from(station.held());
+        u64::from(self.pool.in_use()) + self.stations.iter_mut().map(inside).sum::<u64>()
+    }
+
+    /// What was dropped and marked anywhere.
+    pub(crate) fn tally(&self) -> Tally {
+        let mut all = self.tally;
+        self.lanes.iter().for_each(|lane| all += lane.tally);
+        self.stations.iter().for_each(|station| all += station.tally());
+        all
+    }
+}
+
+/// A number that is no way.
+pub(crate) const NO_WAY: u32 = NOWHERE;

@@ -1,0 +1,170 @@
+//! One way of a link, and what is counted of it.
+
+use std::time::Duration;
+
+use tidegate_core::link::{Link, LinkConfig};
+use tidegate_core::qdisc::Backlog;
+use tidegate_core::report::Count;
+use tidegate_core::{Cx, PacketId, PacketPool, Tally, Time};
+
+use super::Leads;
+use crate::agenda::Agenda;
+use crate::draw::stream;
+use crate::histogram::Histogram;
+use crate::scenario::Way;
+
+/// One way of a link.
+pub(crate) struct Lane {
+    link: Link,
+    pub(super) leads: Leads,
+    /// When the agenda calls it; [`Time::MAX`] for not.
+    armed: Time,
+    /// What was sent into it.
+    pub(crate) offered: Count,
+    /// What came out of it.
+    pub(crate) delivered: Count,
+    /// What it dropped and marked.
+    pub(crate) tally: Tally,
+    /// The same, when figures began to be taken.
+    pub(crate) before: LaneCounts,
+    watch: Option<Box<Watch>>,
+}
+
+/// What is counted of a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneCounts {
+    pub(crate) offered: Count,
+    pub(crate) delivered: Count,
+    pub(crate) tally: Tally,
+}
+
+/// What is kept of a link that is watched.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    /// When the backlog was last looked at, and what it was.
+    since: Time,
+    backlog: Backlog,
+    /// Packets and bytes that waited, times nanoseconds.
+    area: [u128; 2],
+    /// From when the area counts.
+    from: Time,
+    /// How long packets took from end to end.
+    pub(crate) delay: Histogram,
+}
+
+impl Lane {
+    pub(super) fn new(way: &Way, config: &LinkConfig, leads: Leads, seed: u64) -> Self {
+        // A link numbers the streams of its parts from a multiple of its number.
+        let component = stream("link", &way.to_string(), 0) >> 8;
+        Self {
+            link: Link::new(config, seed, component),
+            leads,
+            armed: Time::MAX,
+            offered: Count::default(),
+            delivered: Count::default(),
+            tally: Tally::default(),
+            before: LaneCounts::default(),
+            watch: None,
+        }
+    }
+
+    /// Keeps what waits, and how long it takes, from here on.
+    pub(crate) fn watch(&mut self) {
+        self.watch.get_or_insert_default();
+    }
+
+    /// What is kept of it, if it is watched.
+    pub(crate) fn watched(&self) -> Option<&Watch> {
+        self.watch.as_deref()
+    }
+
+    /// What it has counted.
+    pub(crate) const fn counts(&self) -> LaneCounts {
+        LaneCounts { offered: self.offered, delivered: self.delivered, tally: self.tally }
+    }
+
+    /// Figures are taken from `now` on.
+    pub(crate) fn restart(&mut self, now: Time) {
+        let backlog = self.link.backlog();
+        self.before = self.counts();
+        if let Some(watch) = &mut self.watch {
+            **watch = Watch { since: now, from: now, backlog, ..Watch::default() };
+        }
+    }
+
+    /// Brings the mean of what waits up to `now`.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Time) {
+        if let Some(watch) = &mut self.watch {
+            watch.settle(now, self.link.backlog());
+        }
+    }
+
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.link.backlog()
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.link.held()
+    }
+
+    #[inline]
+    pub(super) fn send(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId) {
+        let entering = &mut pool[&packet];
+        entering.arrived = now;
+        self.offered.add(entering.len);
+        self.link.send(&mut Cx { now, pool, tally: &mut self.tally }, packet);
+        self.settle(now);
+    }
+
+    #[inline]
+    pub(super) fn poll(&mut self, now: Time, pool: &mut PacketPool) -> Option<PacketId> {
+        let packet = self.link.poll(&mut Cx { now, pool, tally: &mut self.tally });
+        self.settle(now);
+        let packet = packet?;
+        let left = &pool[&packet];
+        self.delivered.add(left.len);
+        if let Some(watch) = &mut self.watch {
+            watch.delay.add(now.since(left.arrived));
+        }
+        Some(packet)
+    }
+
+    /// Sets its time after a packet was sent into it: that may be sooner, never later.
+    #[inline]
+    pub(super) fn arm_after_send(&mut self, agenda: &mut impl Agenda, number: u32) {
+        if let Some(at) = self.link.ready_at()
+            && at < self.armed
+        {
+            self.armed = at;
+            agenda.set(number, at);
+        }
+    }
+
+    /// Sets its time after it was called.
+    #[inline]
+    pub(super) fn arm(&mut self, agenda: &mut impl Agenda, number: u32) {
+        self.armed = Time::MAX;
+        self.arm_after_send(agenda, number);
+    }
+}
+
+impl Watch {
+    fn settle(&mut self, now: Time, backlog: Backlog) {
+        let nanos = now.since(self.since).as_nanos();
+        self.area[0] += nanos * u128::from(self.backlog.packets);
+        self.area[1] += nanos * u128::from(self.backlog.bytes.0);
+        (self.since, self.backlog) = (now, backlog);
+    }
+
+    /// Packets and bytes that waited in the mean, once [`Lane::settle`]d.
+    pub(crate) fn mean_backlog(&self) -> [f64; 2] {
+        let span: Duration = self.since.since(self.from);
+        self.area.map(|area| if span.is_zero() { 0.0 } else { per(area, span.as_nanos()) })
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "a mean need not be exact beyond 53 bits")]
+const fn per(area: u128, nanos: u128) -> f64 {
+    area as f64 / nanos as f64
+}

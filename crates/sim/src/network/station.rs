@@ -1,0 +1,298 @@
+//! A gateway or a cloud at its place in the network: the driver of its machine.
+
+use std::time::Duration;
+
+use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::packet::{Direction, FlowId, Member};
+use tidegate_core::random::Random;
+use tidegate_core::report::{AggregateReport, Count, Report};
+use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
+
+use super::{NO_WAY, Network, Tag};
+use crate::agenda::Agenda;
+use crate::draw::stream;
+use crate::routes::{index, number};
+use crate::scenario::{Node, NodeKind, Side};
+
+/// A machine and what is attached to its ports.
+pub(crate) struct Station {
+    /// The node it is.
+    pub(crate) node: u32,
+    works: Works,
+    /// By slot of the machine's pool.
+    tags: Vec<Tag>,
+    exits: Vec<Exit>,
+    /// When the agenda calls it; [`Time::MAX`] for not.
+    armed: Time,
+    /// Packets that found no room in it.
+    tally: Tally,
+    /// Its part of the agenda.
+    pub(crate) part: u32,
+    /// What it had counted when figures began to be taken.
+    pub(crate) before: Tally,
+    passed_before: Vec<Passed>,
+}
+
+/// What passed an aggregate of a gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Passed {
+    pub(crate) policy: String,
+    pub(crate) direction: Direction,
+    /// Flows that are members now.
+    pub(crate) flows: u32,
+    pub(crate) offered: Count,
+    pub(crate) conforming: Count,
+    pub(crate) exceeding: Count,
+    pub(crate) dropped: u64,
+    pub(crate) marked: u64,
+    /// How long packets that have left had waited, in total.
+    pub(crate) waited: Duration,
+}
+
+/// What works there.
+enum Works {
+    Gateway(Box<Gateway>),
+    Cloud(Box<Emulator>),
+}
+
+/// A port, seen from inside.
+#[derive(Clone, Copy)]
+struct Exit {
+    /// The vertex packets leave by.
+    vertex: u32,
+    /// The way they take if there is but one; [`NO_WAY`] if there is none.
+    only: u32,
+    ways: u32,
+}
+
+impl Station {
+    /// The station at `node`, which is a gateway or a cloud.
+    pub(super) fn new(seed: u64, node: u32, place: &Node) -> Self {
+        let seed = Random::new(seed, stream("station", &place.name, 0)).below(u64::MAX);
+        let (works, ports, packets) = match &place.kind {
+            NodeKind::Gateway(it) => {
+                let config = GatewayConfig { seed, ..it.config.clone() };
+                let gateway = Gateway::new(&config, it.policies.clone(), Time::ZERO);
+                (Works::Gateway(Box::new(gateway)), 2, config.packets)
+            }
+            NodeKind::Cloud(config) => {
+                let config = EmulatorConfig { seed, ..config.clone() };
+                let cloud = Emulator::new(&config);
+                (Works::Cloud(Box::new(cloud)), config.ports.len(), config.packets)
+            }
+            NodeKind::Host(_) | NodeKind::Router => {
+                (Works::Cloud(Box::new(Emulator::new(&EmulatorConfig::default()))), 0, 0)
+            }
+        };
+        Self {
+            node,
+            works,
+            tags: vec![Tag::default(); index(packets)],
+            exits: vec![Exit { vertex: 0, only: NO_WAY, ways: 0 }; ports],
+            armed: Time::MAX,
+            tally: Tally::default(),
+            part: 0,
+            before: Tally::default(),
+            passed_before: Vec::new(),
+        }
+    }
+
+    /// The number of the port at `side`.
+    pub(super) const fn port(side: Side) -> u8 {
+        match side {
+            Side::Lan | Side::Only => Gateway::LAN.0,
+            Side::Wan => Gateway::WAN.0,
+            Side::Port(port) => port,
+        }
+    }
+
+    /// Link `way` begins at `side`, at this vertex of the graph.
+    pub(super) fn attach(&mut self, side: Side, way: u32, vertex: u32) {
+        if let Some(exit) = self.exits.get_mut(usize::from(Self::port(side))) {
+            *exit = Exit { vertex, only: way, ways: exit.ways + 1 };
+        }
+    }
+
+    /// Packets inside.
+    pub(super) fn held(&mut self) -> u32 {
+        self.machine().pool().in_use()
+    }
+
+    /// Packets taken in; and those that left, were dropped inside, or are held.
+    pub(crate) fn balance(&mut self) -> (u64, u64) {
+        let held = u64::from(self.held());
+        match &self.works {
+            Works::Gateway(gateway) => {
+                let Report { received, transmitted, drops, .. } = gateway.report();
+                let [taken, left] = [received, transmitted].map(|it| it[0].packets + it[1].packets);
+                (taken, left + drops.total() + held)
+            }
+            Works::Cloud(cloud) => {
+                let report = cloud.report();
+                let sum = |of: fn(&RouteReport) -> u64| report.routes.iter().map(of).sum::<u64>();
+                let left = sum(|it| it.delivered.packets + it.drops.total());
+                (sum(|it| it.offered.packets), left + held)
+            }
+        }
+    }
+
+    /// What was dropped and marked inside, or dropped at the door.
+    pub(crate) fn tally(&self) -> Tally {
+        let mut all = self.tally;
+        all += match &self.works {
+            Works::Gateway(gateway) => {
+                let Report { drops, marks, .. } = gateway.report();
+                Tally { drops, marks }
+            }
+            Works::Cloud(cloud) => {
+                let EmulatorReport { drops, marks, .. } = cloud.report();
+                Tally { drops, marks }
+            }
+        };
+        all
+    }
+
+    /// Figures are taken from now on.
+    pub(super) fn restart(&mut self) {
+        self.before = self.tally();
+        self.passed_before = self.passed();
+    }
+
+    /// What passed the aggregates of a gateway since figures began to be taken.
+    pub(crate) fn aggregates(&self) -> Vec<Passed> {
+        let mut all = self.passed();
+        for now in &mut all {
+            let mut before = self.passed_before.iter();
+            let same = |it: &&Passed| it.policy == now.policy && it.direction == now.direction;
+            if let Some(before) = before.find(same) {
+                now.offered = since(now.offered, before.offered);
+                now.conforming = since(now.conforming, before.conforming);
+                now.exceeding = since(now.exceeding, before.exceeding);
+                now.dropped -= before.dropped;
+                now.marked -= before.marked;
+                now.waited = now.waited.saturating_sub(before.waited);
+            }
+        }
+        all
+    }
+
+    fn passed(&self) -> Vec<Passed> {
+        let Works::Gateway(gateway) = &self.works else { return Vec::new() };
+        let passed = |it: AggregateReport| Passed {
+            policy: it.policy,
+            direction: it.direction,
+            flows: it.flows,
+            offered: it.offered,
+            conforming: it.conforming,
+            exceeding: it.exceeding,
+            dropped: it.drops.total(),
+            marked: it.marks.total(),
+            waited: Duration::from_nanos(it.waited_ns),
+        };
+        gateway.report().aggregates.into_iter().map(passed).collect()
+    }
+
+    #[inline]
+    fn machine(&mut self) -> &mut dyn Machine {
+        match &mut self.works {
+            Works::Gateway(gateway) => &mut **gateway,
+            Works::Cloud(cloud) => &mut **cloud,
+        }
+    }
+
+    /// Sets its time after it was called or has taken something in.
+    fn arm(&mut self, agenda: &mut impl Agenda, now: Time) {
+        let at = self.machine().poll_timeout(now).map_or(Time::MAX, |at| at.max(now));
+        if at == self.armed {
+            return;
+        }
+        self.armed = at;
+        match at {
+            Time::MAX => agenda.cancel(self.part),
+            at => agenda.set(self.part, at),
+        }
+    }
+}
+
+impl Network {
+    /// Hands `packet` to a station at `port`.
+    pub(super) fn enter(
+        &mut self,
+        agenda: &mut impl Agenda,
+        now: Time,
+        station: u32,
+        port: u8,
+        packet: PacketId,
+    ) {
+        let (tag, sack) = (self.tags[packet.index()], self.pool.sack(&packet));
+        let described = self.pool[&packet];
+        self.pool.release(packet);
+        let it = &mut self.stations[index(station)];
+        let Some(inside) = it.machine().pool().insert(described) else {
+            return it.tally.drops.count(Reason::NoBuffer);
+        };
+        if !sack.is_empty() {
+            it.machine().pool().set_sack(&inside, sack);
+        }
+        it.tags[inside.index()] = tag;
+        it.machine().handle_packet(now, PortId(port), inside);
+        self.drain(agenda, now, station);
+    }
+
+    /// Lets a station do what is due.
+    pub(crate) fn turn(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
+        self.stations[index(station)].armed = Time::MAX;
+        self.drain(agenda, now, station);
+    }
+
+    /// Takes out of a station what may leave it.
+    fn drain(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
+        for port in 0..self.stations[index(station)].exits.len() {
+            let port_id = PortId(u8::try_from(port).unwrap_or(u8::MAX));
+            loop {
+                let it = &mut self.stations[index(station)];
+                let Some(inside) = it.machine().poll_transmit(now, port_id) else { break };
+                let (tag, exit) = (it.tags[inside.index()], it.exits[port]);
+                let pool = it.machine().pool();
+                let (packet, sack) = (outside(&pool[&inside]), pool.sack(&inside));
+                pool.release(inside);
+                let packet = self.insert(packet, tag);
+                if !sack.is_empty() {
+                    self.pool.set_sack(&packet, sack);
+                }
+                let way = match exit.ways {
+                    0 | 1 => exit.only,
+                    _ => self.routes.next(exit.vertex, tag.host),
+                };
+                self.send(agenda, now, way, packet);
+            }
+        }
+        self.stations[index(station)].arm(agenda, now);
+    }
+}
+
+/// The packet as the next part of the network sees it: what a machine noted on it stays inside.
+fn outside(packet: &Packet) -> Packet {
+    Packet {
+        cost: packet.len,
+        flow: FlowId::NONE,
+        member: Member::default(),
+        seen_before: false,
+        rewritten: false,
+        ..*packet
+    }
+}
+
+/// The parts of the agenda that stations take, from `first` on; says which is the next.
+pub(crate) fn number_parts(stations: &mut [Station], first: u32) -> u32 {
+    for (part, station) in (first..).zip(&mut *stations) {
+        station.part = part;
+    }
+    first + number(stations.len())
+}
+
+/// What was counted between two looks.
+pub(crate) const fn since(now: Count, before: Count) -> Count {
+    Count { packets: now.packets - before.packets, bytes: now.bytes - before.bytes }
+}

@@ -1,0 +1,231 @@
+//! What came of a run.
+
+use std::time::Duration;
+
+use tidegate_core::Rate;
+
+use crate::agenda::Agenda;
+use crate::draw::real;
+use crate::engine::Engine;
+use crate::fairness::jain;
+use crate::flow::{Flow, Group};
+use crate::histogram::Histogram;
+use crate::network::{Lane, Passed, since};
+use crate::routes::index;
+use crate::scenario::{Scenario, Way};
+use crate::table::Table;
+
+/// What came of a run: its figures are those after the warm-up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results {
+    /// The seed it was run with.
+    pub seed: u64,
+    /// How long it was.
+    pub duration: Duration,
+    /// After which part of it figures were taken.
+    pub warmup: Duration,
+    /// How often some part of the network was called.
+    pub events: u64,
+    /// Packets that hosts sent, in all of the run.
+    pub packets: u64,
+    /// Packets that arrived over a link, in all of the run.
+    pub packet_hops: u64,
+    /// A hash of when every packet arrived everywhere: two runs with the same went alike.
+    pub fingerprint: u64,
+    /// The tables of figures.
+    pub tables: Vec<Table>,
+}
+
+impl Results {
+    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, or one of a probe.
+    #[must_use]
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+
+    pub(crate) fn new<A: Agenda>(scenario: &Scenario, mut engine: Engine<A>) -> Self {
+        engine.settle();
+        let series = std::mem::take(&mut engine.series);
+        let span = scenario.run.duration.saturating_sub(scenario.run.warmup);
+        let mut tables = vec![
+            groups(&engine.groups, &engine.flows, span),
+            flows(scenario, &engine.groups, &engine.flows, span),
+            links(scenario, &engine.network.lanes, span),
+            drops(scenario, &engine),
+            aggregates(scenario, &engine, span),
+        ];
+        if scenario.run.sample.is_some() {
+            tables.extend(series.tables(scenario, &engine));
+        }
+        Self {
+            seed: scenario.run.seed,
+            duration: scenario.run.duration,
+            warmup: scenario.run.warmup,
+            events: engine.counts.events,
+            packets: engine.counts.created,
+            packet_hops: engine.network.lanes.iter().map(|lane| lane.delivered.packets).sum(),
+            fingerprint: engine.network.trace.fingerprint(),
+            tables,
+        }
+    }
+}
+
+/// Bits per second, of bytes in some time.
+fn bps(bytes: u64, span: Duration) -> f64 {
+    real(bytes) * 8.0 / span.as_secs_f64()
+}
+
+/// Columns of what each of `all` gives.
+fn whole<T>(all: &[T], of: impl Fn(&T) -> u64) -> Vec<u64> {
+    all.iter().map(of).collect()
+}
+
+fn reals<T>(all: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
+    all.iter().map(of).collect()
+}
+
+fn groups(groups: &[Group], flows: &[Flow], span: Duration) -> Table {
+    let of = |group: &Group| &flows[group.range()];
+    let sum = |group: &Group, each: fn(&Flow) -> u64| of(group).iter().map(each).sum::<u64>();
+    let received = |it: &Flow| it.counts.received.bytes - it.before.received.bytes;
+    let goodput = |it: &Flow| it.counts.goodput - it.before.goodput;
+    let fair = |group: &Group| jain(&reals(of(group), |flow| real(received(flow))));
+    let table = Table::new("groups")
+        .with("group", groups.iter().map(|it| it.traffic.name.clone()).collect::<Vec<_>>())
+        .with("flows", whole(groups, |it| real_len(of(it).len())))
+        .with("throughput_bps", reals(groups, |it| bps(sum(it, received), span)))
+        .with("goodput_bps", reals(groups, |it| bps(sum(it, goodput), span)))
+        .with("jain", reals(groups, fair));
+    delays(table, &groups.iter().map(|it| Some(&it.delay)).collect::<Vec<_>>())
+}
+
+fn real_len(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+/// Columns of one-way delays in seconds; no number where none is known.
+fn delays(table: Table, all: &[Option<&Histogram>]) -> Table {
+    let column = |of: &dyn Fn(&Histogram) -> Option<Duration>| {
+        let seconds =
+            |it: &Option<&Histogram>| it.and_then(of).map_or(f64::NAN, |it| it.as_secs_f64());
+        all.iter().map(seconds).collect::<Vec<_>>()
+    };
+    table
+        .with("delay_mean_seconds", column(&Histogram::mean))
+        .with("delay_p50_seconds", column(&|it| it.percentile(50.0)))
+        .with("delay_p95_seconds", column(&|it| it.percentile(95.0)))
+        .with("delay_p99_seconds", column(&|it| it.percentile(99.0)))
+        .with("delay_max_seconds", column(&|it| it.percentile(100.0)))
+}
+
+fn flows(scenario: &Scenario, groups: &[Group], flows: &[Flow], span: Duration) -> Table {
+    let name = |node: u32| scenario.nodes[index(node)].name.clone();
+    let text = |of: &dyn Fn(&Flow) -> String| flows.iter().map(of).collect::<Vec<_>>();
+    let group = |it: &Flow| &groups[index(it.group)];
+    let sent = |it: &Flow| since(it.counts.sent, it.before.sent);
+    let received = |it: &Flow| since(it.counts.received, it.before.received);
+    let goodput = |it: &Flow| it.counts.goodput - it.before.goodput;
+    Table::new("flows")
+        .with("group", text(&|it| group(it).traffic.name.clone()))
+        .with("from", text(&|it| name(it.hosts[0])))
+        .with("to", text(&|it| name(it.hosts[1])))
+        .with("start_seconds", reals(flows, |it| crate::series::seconds(it.start)))
+        .with("sent_packets", whole(flows, |it| sent(it).packets))
+        .with("sent_bytes", whole(flows, |it| sent(it).bytes))
+        .with("received_packets", whole(flows, |it| received(it).packets))
+        .with("received_bytes", whole(flows, |it| received(it).bytes))
+        .with("goodput_bytes", whole(flows, goodput))
+        .with("throughput_bps", reals(flows, |it| bps(received(it).bytes, span)))
+        .with("goodput_bps", reals(flows, |it| bps(goodput(it), span)))
+}
+
+fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
+    let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
+    let text = |of: fn(&Way) -> String| ways.iter().map(|(way, _)| of(way)).collect::<Vec<_>>();
+    let offered = |it: &Lane| since(it.offered, it.before.offered);
+    let delivered = |it: &Lane| since(it.delivered, it.before.delivered);
+    let dropped = |it: &Lane| it.tally.drops.total() - it.before.tally.drops.total();
+    let marked = |it: &Lane| it.tally.marks.total() - it.before.tally.marks.total();
+    let rates: Vec<_> = ways.iter().map(|(_, config)| config.rate).collect();
+    let used = |(lane, rate): (&Lane, &Option<Rate>)| match rate {
+        Some(rate) => bps(delivered(lane).bytes, span) / real(rate.bps()),
+        None => f64::NAN,
+    };
+    let waiting = |n: usize| {
+        reals(lanes, |it| it.watched().map_or(f64::NAN, |watch| watch.mean_backlog()[n]))
+    };
+    let table = Table::new("links")
+        .with("from", text(|way| way.from.to_string()))
+        .with("to", text(|way| way.to.to_string()))
+        .with("offered_packets", whole(lanes, |it| offered(it).packets))
+        .with("offered_bytes", whole(lanes, |it| offered(it).bytes))
+        .with("delivered_packets", whole(lanes, |it| delivered(it).packets))
+        .with("delivered_bytes", whole(lanes, |it| delivered(it).bytes))
+        .with("dropped_packets", whole(lanes, dropped))
+        .with("marked_packets", whole(lanes, marked))
+        .with("utilisation", lanes.iter().zip(&rates).map(used).collect::<Vec<_>>())
+        .with("queue_mean_packets", waiting(0))
+        .with("queue_mean_bytes", waiting(1));
+    delays(table, &lanes.iter().map(|it| it.watched().map(|it| &it.delay)).collect::<Vec<_>>())
+}
+
+/// Drops and marks after the warm-up, by place and reason; only what there was.
+fn drops<A: Agenda>(scenario: &Scenario, engine: &Engine<A>) -> Table {
+    let ways = scenario.links.iter().flat_map(|link| link.ways());
+    let mut places: Vec<_> = ways
+        .zip(&engine.network.lanes)
+        .map(|((way, _), lane)| (way.to_string(), lane.tally, lane.before.tally))
+        .collect();
+    for station in &engine.network.stations {
+        let name = scenario.nodes[index(station.node)].name.clone();
+        places.push((name, station.tally(), station.before));
+    }
+    let (mut place, mut reason, mut drops, mut marks) = (vec![], vec![], vec![], vec![]);
+    for (name, now, before) in places {
+        for (why, dropped) in now.drops.iter() {
+            let dropped = dropped - before.drops.of(why);
+            let marked = now.marks.of(why) - before.marks.of(why);
+            if dropped + marked > 0 {
+                place.push(name.clone());
+                reason.push(why.name().to_owned());
+                drops.push(dropped);
+                marks.push(marked);
+            }
+        }
+    }
+    Table::new("drops")
+        .with("place", place)
+        .with("reason", reason)
+        .with("dropped_packets", drops)
+        .with("marked_packets", marks)
+}
+
+/// The aggregates of every gateway.
+fn aggregates<A: Agenda>(scenario: &Scenario, engine: &Engine<A>, span: Duration) -> Table {
+    let (mut gateways, mut all) = (Vec::new(), Vec::new());
+    for station in &engine.network.stations {
+        let name = &scenario.nodes[index(station.node)].name;
+        let aggregates = station.aggregates();
+        gateways.extend(aggregates.iter().map(|_| name.clone()));
+        all.extend(aggregates);
+    }
+    let policies: Vec<_> = all.iter().map(|it| it.policy.clone()).collect();
+    let ways: Vec<_> = all.iter().map(|it| it.direction.name().to_owned()).collect();
+    let left = |it: &Passed| it.conforming.packets + it.exceeding.packets;
+    Table::new("aggregates")
+        .with("gateway", gateways)
+        .with("policy", policies)
+        .with("direction", ways)
+        .with("flows", whole(&all, |it| it.flows.into()))
+        .with("offered_packets", whole(&all, |it| it.offered.packets))
+        .with("offered_bytes", whole(&all, |it| it.offered.bytes))
+        .with("conforming_packets", whole(&all, |it| it.conforming.packets))
+        .with("conforming_bytes", whole(&all, |it| it.conforming.bytes))
+        .with("exceeding_packets", whole(&all, |it| it.exceeding.packets))
+        .with("exceeding_bytes", whole(&all, |it| it.exceeding.bytes))
+        .with("dropped_packets", whole(&all, |it| it.dropped))
+        .with("marked_packets", whole(&all, |it| it.marked))
+        .with("conforming_bps", reals(&all, |it| bps(it.conforming.bytes, span)))
+        .with("exceeding_bps", reals(&all, |it| bps(it.exceeding.bytes, span)))
+        .with("waited_mean_seconds", reals(&all, |it| it.waited.as_secs_f64() / real(left(it))))
+}

@@ -1,0 +1,110 @@
+//! What is watched in the course of a run, at every step.
+
+use tidegate_core::Time;
+
+use crate::agenda::Agenda;
+use crate::engine::Engine;
+use crate::routes::index;
+use crate::scenario::{Probe, Scenario};
+use crate::table::Table;
+
+/// What is watched at every step, and what was seen.
+#[derive(Default)]
+pub(crate) struct Series {
+    /// Seconds.
+    times: Vec<f64>,
+    /// By group, bytes that arrived at the receivers since the run began.
+    groups: Vec<Vec<u64>>,
+    probes: Vec<Watched>,
+}
+
+/// What a probe has seen.
+enum Watched {
+    /// What waits before a link: its number, packets, bytes.
+    Queue(u32, [Vec<u64>; 2]),
+    /// Bytes that arrived at the receiver of each flow of a group.
+    Throughput(u32, Vec<Vec<u64>>),
+}
+
+impl Series {
+    /// What the probes of a scenario ask for.
+    pub(crate) fn new<A: Agenda>(scenario: &Scenario, engine: &Engine<A>) -> Self {
+        let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
+        let group =
+            |name: &str| (0_u32..).zip(&engine.groups).find(|(_, it)| it.traffic.name == name);
+        let watched = |probe: &Probe| match probe {
+            Probe::Queue(way) => {
+                let number = (0_u32..).zip(&ways).find(|(_, (other, _))| other == way)?.0;
+                Some(Watched::Queue(number, Default::default()))
+            }
+            Probe::Throughput { traffic } => {
+                let (number, group) = group(traffic)?;
+                Some(Watched::Throughput(number, vec![Vec::new(); group.flows.len()]))
+            }
+            Probe::Window { .. } | Probe::Capture(_) => None,
+        };
+        Self {
+            times: Vec::new(),
+            groups: vec![Vec::new(); engine.groups.len()],
+            probes: scenario.probes.iter().filter_map(watched).collect(),
+        }
+    }
+
+    /// Sees how things are at `now`.
+    pub(crate) fn sample<A: Agenda>(&mut self, now: Time, engine: &Engine<A>) {
+        self.times.push(seconds(now));
+        for (seen, group) in self.groups.iter_mut().zip(&engine.groups) {
+            seen.push(group.received);
+        }
+        for probe in &mut self.probes {
+            match probe {
+                Watched::Queue(way, [packets, bytes]) => {
+                    let backlog = engine.network.lanes[index(*way)].backlog();
+                    packets.push(backlog.packets.into());
+                    bytes.push(backlog.bytes.0);
+                }
+                Watched::Throughput(group, seen) => {
+                    let flows = engine.groups[index(*group)].flows.clone();
+                    for (seen, flow) in seen.iter_mut().zip(flows) {
+                        seen.push(engine.flows[index(flow)].counts.received.bytes);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Seconds since the run began.
+pub(crate) fn seconds(at: Time) -> f64 {
+    at.since(Time::ZERO).as_secs_f64()
+}
+
+impl Series {
+    /// What was seen, as tables: one of all groups, and one of each probe.
+    pub(crate) fn tables<A: Agenda>(self, scenario: &Scenario, engine: &Engine<A>) -> Vec<Table> {
+        let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
+        let at_times = |name: String| Table::new(name).with("time_seconds", self.times.clone());
+        let mut groups = at_times("groups over time".to_owned());
+        for (seen, group) in self.groups.into_iter().zip(&engine.groups) {
+            groups = groups.with(format!("{}_bytes", group.traffic.name), seen);
+        }
+        let mut tables = vec![groups];
+        for probe in self.probes {
+            tables.push(match probe {
+                Watched::Queue(way, [packets, bytes]) => {
+                    let table = at_times(format!("queue of {}", ways[index(way)].0));
+                    table.with("packets", packets).with("bytes", bytes)
+                }
+                Watched::Throughput(group, seen) => {
+                    let name = &engine.groups[index(group)].traffic.name;
+                    let table = at_times(format!("flows of {name}"));
+                    let column = |table: Table, (flow, seen): (usize, _)| {
+                        table.with(format!("flow_{flow}_bytes"), seen)
+                    };
+                    seen.into_iter().enumerate().fold(table, column)
+                }
+            });
+        }
+        tables
+    }
+}

@@ -1,0 +1,44 @@
+//! Small networks for tests.
+
+use std::time::Duration;
+
+use tidegate_core::Rate;
+use tidegate_core::link::LinkConfig;
+
+use crate::scenario::{
+    End, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Side, Start, Traffic, Way,
+};
+
+/// Pairs of hosts on either side of a link of 20 Mbit/s and 10 ms, which is watched; the traffic of
+/// all is one group.
+pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
+    let node = |name: String, kind| Node { name, kind };
+    let host = || NodeKind::Host(Host::default());
+    let end = |node: &str| End { node: node.to_owned(), side: Side::Only };
+    let access = LinkConfig { rate: Some(Rate::from_mbps(1_000)), ..LinkConfig::default() };
+    let delay = Duration::from_millis(10);
+    let middle = LinkConfig { rate: Some(Rate::from_mbps(20)), delay, ..LinkConfig::default() };
+    let mut nodes = vec![node("l".into(), NodeKind::Router), node("r".into(), NodeKind::Router)];
+    let mut links = vec![Link::new(end("l"), end("r"), middle)];
+    for n in 0..pairs {
+        for (host_name, router) in [(format!("s{n}"), "l"), (format!("d{n}"), "r")] {
+            links.push(Link::new(end(&host_name), end(router), access.clone()));
+            nodes.push(node(host_name, host()));
+        }
+    }
+    let pair = |n| Pair { from: format!("s{n}"), to: format!("d{n}") };
+    let between = Start::Between(Duration::ZERO, Duration::from_millis(100));
+    Scenario {
+        run: Run { duration: Duration::from_secs(2), ..Run::default() },
+        nodes,
+        links,
+        traffic: vec![Traffic {
+            name: "all".into(),
+            kind,
+            pairs: (0..pairs).map(pair).collect(),
+            start: between,
+            ..Traffic::default()
+        }],
+        probes: vec![Probe::Queue(Way { from: end("l"), to: end("r") })],
+    }
+}

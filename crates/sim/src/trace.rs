@@ -1,0 +1,34 @@
+//! The fingerprint of a run: two runs have the same if every packet arrived everywhere alike.
+
+use tidegate_core::packet::Ecn;
+use tidegate_core::{Packet, Time};
+
+/// A hash over all that happened so far, in order.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Trace(u64);
+
+impl Trace {
+    /// Notes that `packet` for end point `end` arrived over link `way`.
+    #[inline]
+    pub(crate) fn note(&mut self, now: Time, way: u32, end: u32, packet: &Packet) {
+        let numbers = packet.tcp.map_or(0, |tcp| u64::from(tcp.seq) << 32 | u64::from(tcp.ack));
+        let place = u64::from(way) << 32 | u64::from(end);
+        let length = u64::from(packet.len) << 1 | u64::from(packet.ecn == Ecn::Ce);
+        self.add(now.nanos());
+        self.add(place);
+        self.add(numbers);
+        self.add(length);
+    }
+
+    /// What it came to.
+    pub(crate) const fn fingerprint(self) -> u64 {
+        self.0
+    }
+
+    /// Source: doi 10.1145/2714064.2660195 (the multiplier of SplitMix64's first step).
+    #[inline]
+    const fn add(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}

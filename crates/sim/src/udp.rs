@@ -1,0 +1,123 @@
+//! Who sends UDP packets, and when the next one goes.
+
+use std::time::Duration;
+
+use tidegate_core::random::Random;
+use tidegate_core::{Rate, Time};
+
+use crate::draw::spaced;
+use crate::scenario::{Distribution, Kind};
+
+/// A source of UDP packets.
+///
+/// A source that is silent now and then sends its rate exactly in the time it is not: what a burst
+/// has left over when it ends counts for the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Emitter {
+    /// When it began to send: of bursts, when the first would have begun had there been no silence.
+    began: Time,
+    /// Packets sent.
+    sent: u64,
+    /// When this burst ends.
+    until: Time,
+}
+
+impl Emitter {
+    /// A source that begins at `now`.
+    pub(crate) const fn new(now: Time) -> Self {
+        Self { began: now, sent: 0, until: now }
+    }
+
+    /// The length of the packet that is sent at the time [`next`](Self::next) said.
+    pub(crate) fn emit(&mut self, kind: &Kind) -> Option<u32> {
+        let len = match kind {
+            Kind::Constant { packet, .. } | Kind::Bursts { packet, .. } => *packet,
+            Kind::Packets { packets } => packets.get(self.place())?.1,
+            _ => return None,
+        };
+        self.sent += 1;
+        Some(len)
+    }
+
+    /// When the next packet is sent; `None` if there is no more.
+    pub(crate) fn next(&mut self, kind: &Kind, random: &mut Random) -> Option<Time> {
+        match kind {
+            Kind::Constant { rate, packet } => Some(self.began + spaced(self.sent, *packet, *rate)),
+            Kind::Bursts { rate, packet, on, off } => {
+                Some(self.next_in_burst(*rate, *packet, on, off, random))
+            }
+            Kind::Packets { packets } => {
+                packets.get(self.place()).map(|(after, _)| self.began + *after)
+            }
+            _ => None,
+        }
+    }
+
+    fn next_in_burst(
+        &mut self,
+        rate: Rate,
+        packet: u32,
+        on: &Distribution<Duration>,
+        off: &Distribution<Duration>,
+        random: &mut Random,
+    ) -> Time {
+        if self.until == self.began && self.sent == 0 {
+            self.until = self.began + on.draw(random);
+        }
+        loop {
+            let next = self.began + spaced(self.sent, packet, rate);
+            if next < self.until || self.until == Time::MAX {
+                return next;
+            }
+            let silent = off.draw(random);
+            self.began += silent;
+            self.until = self.until + silent + on.draw(random);
+        }
+    }
+
+    fn place(&self) -> usize {
+        usize::try_from(self.sent).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::Rate;
+
+    use super::*;
+
+    fn times(kind: &Kind, n: usize) -> Vec<u64> {
+        let mut random = Random::new(1, 1);
+        let mut emitter = Emitter::new(Time::from_millis(10));
+        let mut next = || {
+            let at = emitter.next(kind, &mut random)?;
+            emitter.emit(kind).map(|_| at.nanos() / 1_000_000)
+        };
+        std::iter::from_fn(&mut next).take(n).collect()
+    }
+
+    #[test]
+    fn a_constant_rate_is_one_packet_after_the_other() {
+        let kind = Kind::Constant { rate: Rate::from_mbps(1), packet: 1_000 };
+        assert_eq!(times(&kind, 4), [10, 18, 26, 34]);
+    }
+
+    /// Kills: starting every burst with a packet.
+    #[test]
+    fn bursts_send_their_rate_in_the_time_they_are_on() {
+        let ms = |n| Distribution::Constant(Duration::from_millis(n));
+        let (rate, packet) = (Rate::from_mbps(1), 1_000);
+        let kind = Kind::Bursts { rate, packet, on: ms(20), off: ms(100) };
+        // 8 ms apart while it is on: from 10 to 30, from 130 to 150, from 250 to 270.
+        assert_eq!(times(&kind, 8), [10, 18, 26, 134, 142, 250, 258, 266]);
+        let kind = Kind::Bursts { rate, packet, on: ms(3), off: ms(7) };
+        assert_eq!(times(&kind, 4), [10, 32, 61, 90]);
+    }
+
+    #[test]
+    fn listed_packets_go_when_the_list_says() {
+        let ms = Duration::from_millis;
+        let kind = Kind::Packets { packets: vec![(ms(0), 60), (ms(5), 90), (ms(5), 60)] };
+        assert_eq!(times(&kind, 9), [10, 15, 15]);
+    }
+}

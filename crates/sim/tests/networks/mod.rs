@@ -1,0 +1,46 @@
+//! Networks to try things in.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use tidegate_core::Rate;
+use tidegate_core::link::LinkConfig;
+use tidegate_sim::scenario::{
+    End, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Start, Traffic, Way,
+};
+use tidegate_sim::{Results, Simulation};
+
+/// Runs a scenario that must be right.
+pub(crate) fn run(scenario: &Scenario) -> Results {
+    let simulation = Simulation::new(scenario).unwrap_or_else(|problems| panic!("{problems:?}"));
+    simulation.run(|_| ControlFlow::Continue(())).unwrap_or_else(|stopped| panic!("{stopped}"))
+}
+
+/// Pairs of hosts on either side of a link of 20 Mbit/s and 10 ms, which is watched; the traffic of
+/// all is one group.
+pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
+    let node = |name: String, kind| Node { name, kind };
+    let host = || NodeKind::Host(Host::default());
+    let end = |node: &str| End::of(node);
+    let access = LinkConfig { rate: Some(Rate::from_mbps(1_000)), ..LinkConfig::default() };
+    let delay = Duration::from_millis(10);
+    let middle = LinkConfig { rate: Some(Rate::from_mbps(20)), delay, ..LinkConfig::default() };
+    let mut nodes = vec![node("l".into(), NodeKind::Router), node("r".into(), NodeKind::Router)];
+    let mut links = vec![Link::new(end("l"), end("r"), middle)];
+    for n in 0..pairs {
+        for (host_name, router) in [(format!("s{n}"), "l"), (format!("d{n}"), "r")] {
+            links.push(Link::new(end(&host_name), end(router), access.clone()));
+            nodes.push(node(host_name, host()));
+        }
+    }
+    let pair = |n| Pair { from: format!("s{n}"), to: format!("d{n}") };
+    let start = Start::Between(Duration::ZERO, Duration::from_millis(100));
+    let pairs = (0..pairs).map(pair).collect();
+    Scenario {
+        run: Run { duration: Duration::from_secs(2), ..Run::default() },
+        nodes,
+        links,
+        traffic: vec![Traffic { name: "all".into(), kind, pairs, start, ..Traffic::default() }],
+        probes: vec![Probe::Queue(Way { from: end("l"), to: end("r") })],
+    }
+}

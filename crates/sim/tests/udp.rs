@@ -1,0 +1,129 @@
+//! Links and queues, driven by datagrams: what theory and the order of things say must come out.
+
+#![expect(clippy::as_conversions, reason = "a test may panic, and compares figures")]
+
+mod networks;
+
+use std::time::Duration;
+
+use networks::{dumbbell, run};
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Rate};
+use tidegate_sim::scenario::{Distribution, Kind, Scenario, Start};
+
+/// Packets of 1,000 bytes that come as a Poisson process, `load` percent of the bottleneck's rate.
+fn poisson(load: u64, duration: Duration) -> Scenario {
+    let service = Rate::from_mbps(20).time_for(Bytes(1_000)); // 400 us
+    let mut random = Random::new(11, load);
+    let (mut at, mut packets) = (Duration::ZERO, Vec::new());
+    while at < duration {
+        let uniform = (random.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
+        at += service.mul_f64(-uniform.ln() * 100.0 / load as f64);
+        packets.push((at, 1_000));
+    }
+    let mut scenario = dumbbell(1, Kind::Packets { packets });
+    scenario.traffic[0].start = Start::At(Duration::ZERO);
+    scenario.run.duration = duration;
+    scenario
+}
+
+/// In M/D/1, rho^2 / (2 (1 - rho)) packets wait in the mean, and the mean wait is that over the rate
+/// of arrivals.
+///
+/// Kills: a mean over events and not over time; the packet in transmission among those that wait.
+#[test]
+fn the_mean_wait_is_that_of_an_m_d_1_queue() {
+    for load in [30_u64, 60, 80] {
+        let seconds = 60.0;
+        let results = run(&poisson(load, Duration::from_secs_f64(seconds)));
+        let links = results.table("links").unwrap();
+        let rho = load as f64 / 100.0;
+        let expected = rho * rho / (2.0 * (1.0 - rho));
+        let found = links.real("queue_mean_packets")[0];
+        assert!((found / expected - 1.0).abs() < 0.05, "{load} %: {found} for {expected}");
+        let wait = links.real("delay_mean_seconds")[0] - 0.010 - 0.000_4;
+        let arrivals = links.whole("offered_packets")[0] as f64 / seconds;
+        assert!((wait * arrivals / found - 1.0).abs() < 0.01, "{load} %: {wait}");
+    }
+}
+
+/// Kills: a lane that forgets to call when it has something left.
+#[test]
+fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with_work() {
+    let kind = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
+    let results = run(&dumbbell(10, kind));
+    let links = results.table("links").unwrap();
+    assert!(links.real("utilisation")[0] > 0.98, "{:?}", links.real("utilisation"));
+    assert!(links.whole("dropped_packets")[0] > 2_000);
+    assert_eq!(links.whole("dropped_packets")[1..].iter().sum::<u64>(), 0);
+    let drops = results.table("drops").unwrap();
+    assert_eq!(drops.text("place"), ["l > r"]);
+    assert_eq!(drops.text("reason"), ["queue-full"]);
+    assert_eq!(drops.whole("dropped_packets")[0], links.whole("dropped_packets")[0]);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_seed_another() {
+    let mut scenario = dumbbell(5, bursts());
+    let first = run(&scenario);
+    assert!(first == run(&scenario));
+    scenario.run.seed += 1;
+    assert_ne!(first.fingerprint, run(&scenario).fingerprint);
+}
+
+/// Kills: numbering the streams of random numbers by place.
+#[test]
+fn one_source_more_changes_nothing_about_what_the_others_send() {
+    let scenario = dumbbell(5, bursts());
+    let mut more = scenario.clone();
+    let mut extra = scenario.traffic[0].clone();
+    extra.name = "extra".into();
+    more.traffic.insert(0, extra);
+    let (few, many) = (run(&scenario), run(&more));
+    let sent = |results: &tidegate_sim::Results, from: usize| {
+        results.table("flows").unwrap().whole("sent_packets")[from..].to_vec()
+    };
+    assert_eq!(sent(&few, 0), sent(&many, 5));
+    assert_ne!(sent(&many, 0)[..5], sent(&many, 5));
+}
+
+/// Rates a third, delays and lengths of time three times as long: the same run in slow motion.
+///
+/// Kills: rounding a transmission time anew for each packet.
+#[test]
+fn the_same_run_three_times_as_slow_goes_alike() {
+    let scaled = |k: u32| {
+        let ms = |n: u64| Duration::from_millis(n) * k;
+        let kind = Kind::Bursts {
+            rate: Rate::from_kbps(9_000 / u64::from(k)),
+            packet: 700,
+            on: Distribution::Constant(ms(30)),
+            off: Distribution::Constant(ms(47)),
+        };
+        let mut scenario = dumbbell(7, kind);
+        for link in &mut scenario.links {
+            for way in [&mut link.forward, &mut link.back].into_iter().flatten() {
+                way.delay *= k;
+                way.rate = way.rate.map(|rate| Rate::from_bps(rate.bps() / u64::from(k)));
+            }
+        }
+        scenario.links[0].forward.as_mut().unwrap().rate =
+            Some(Rate::from_kbps(15_000 / u64::from(k)));
+        scenario.traffic[0].start = Start::At(ms(1));
+        scenario.run.duration *= k;
+        run(&scenario)
+    };
+    let (fast, slow) = (scaled(1), scaled(3));
+    let counts = |results: &tidegate_sim::Results| {
+        let flows = results.table("flows").unwrap();
+        let column = |name| flows.whole(name).to_vec();
+        (column("sent_packets"), column("received_packets"), results.packet_hops)
+    };
+    assert_eq!(counts(&fast), counts(&slow));
+    assert!(fast.table("links").unwrap().whole("dropped_packets")[0] > 0);
+}
+
+fn bursts() -> Kind {
+    let ms = |n| Distribution::Exponential(Duration::from_millis(n));
+    Kind::Bursts { rate: Rate::from_mbps(8), packet: 500, on: ms(50), off: ms(50) }
+}
