@@ -1,6 +1,6 @@
 # The commands. Each also works without make: the recipes are what they run.
 
-.PHONY: demo test check build bench deny setup
+.PHONY: demo test check build bench validate deny setup
 
 .NOTPARALLEL:
 
@@ -25,6 +25,10 @@ build: ## target/release/tidegate
 
 bench: setup build ## what a packet costs: instructions, memory, time, evenness; also in target/bench.md and bench.json
 	TIDEGATE_BIN=$(abspath $(TARGET))/release/tidegate cargo run --release --locked --package tidegate-bench -- all --out $(TARGET)
+
+validate: ## beside ns-2, ns-3 and formulas, which it installs from Debian's packages; a quarter of an hour
+	@validate/setup
+	validate/run.py
 
 deny: ## the whole of deny.toml, advisories too; builds cargo-deny the first time, some minutes
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -1,0 +1,109 @@
+"""The networks that are compared: flows through one bottleneck, the same in every simulator."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Flow = tuple[float, float, str]  # start (s), base round-trip time (s), greedy | onoff
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One bottleneck and who crosses it. Times in s, rates in bit/s, sizes in bytes, windows in segments."""
+
+    name: str
+    flows: Callable[[random.Random], list[Flow]]
+    rate: float = 100e6
+    buffer: int = 625_000
+    payload: int = 1460
+    until: float = 30
+    since: float = 0
+    delayed: bool = True  # an ACK for every second segment
+    sack: bool = False
+    ecn: bool = False
+    queue: str = "droptail"  # droptail | red | pi
+    pi: tuple[float, float] = (0.0, 0.0)
+    loss: float = 0.0
+    oracles: tuple[str, ...] = ("ns-2",)
+    seeds: tuple[int, ...] = (1, 2, 3)
+    kernel: dict = field(default_factory=dict)
+
+    def drawn(self, seed):
+        """The flows, as the seed has them."""
+        return self.flows(random.Random(seed))
+
+
+INITIAL_WINDOW = 2  # segments; ns-2's default
+MIN_RTO = 1.0  # s; RFC 6298, and ns-2 of the papers' years
+DELAY = 0.005  # s; one way on the bottleneck; what is left of a round-trip time is on the access links
+ACCESS = 1e9  # bit/s
+BURST = 300  # packets, mean
+PAUSE = 1.0  # s, mean
+RED = {"min": 37_500, "max": 75_000, "weight": 0.002, "max_p": 0.1}
+PI_TARGET = 100_000  # bytes
+
+
+def pi_design(flows, round_trip, packets_per_s, sampling=160):
+    """The coefficients of the PI controller. Source: Hollot et al., INFOCOM 2001, proposition 2, by the bilinear rule."""
+    zero = 2 * flows / (round_trip**2 * packets_per_s)
+    gain = abs(1 + 1j * zero * round_trip) * (2 * flows) ** 2 / (round_trip * packets_per_s) ** 3
+    return gain * (1 + zero / (2 * sampling)), gain * (1 - zero / (2 * sampling))
+
+
+def greedy(count, shortest, longest, within=1.0):
+    """That many flows without end, their round-trip times evenly between two, begun within a time."""
+
+    def draw(chance):
+        spread = (longest - shortest) / max(count - 1, 1)
+        return [(chance.uniform(0, within), shortest + spread * i, "greedy") for i in range(count)]
+
+    return draw
+
+
+def mixed(chance):
+    """60 flows without end and 180 in bursts, as in experiment 1 of the paper `marking`."""
+    kinds = ["greedy"] * 60 + ["onoff"] * 180
+    return [(chance.uniform(0, 5), chance.uniform(0.024, 0.180), kind) for kind in kinds]
+
+
+def aqm(name, queue, **more):
+    """Experiment 1 of the paper `marking` with one queue."""
+    return Scenario(
+        name, mixed, rate=10e6, buffer=150_000, payload=460, since=10, until=70, delayed=False, queue=queue,
+        ecn=queue != "droptail", **more,
+    )
+
+
+DUMBBELL = Scenario("dumbbell", greedy(100, 0.05, 0.05), kernel={"goodput": 95.84e6, "drops": 6974, "packets": 248_760})
+SINGLE = Scenario("one flow", greedy(1, 0.05, 0.05, within=0), rate=10e6, buffer=62_500, until=60, seeds=(1,),
+                  kernel={"goodput": 9.09e6, "drops": 145, "recoveries": 18})
+UNEQUAL = Scenario("unequal RTTs", greedy(20, 0.02, 0.2), buffer=250_000, until=60)
+BOTH = ("ns-2", "ns-3")
+
+
+def with_sack(scenario, **more):
+    """The same with SACK, which ns-3 is an oracle for, too."""
+    return Scenario(**{**vars(scenario), "name": scenario.name + ", SACK", "sack": True, "oracles": BOTH, "kernel": {}, **more})
+
+
+NETWORKS = [
+    DUMBBELL,
+    with_sack(DUMBBELL),
+    SINGLE,
+    with_sack(SINGLE, kernel={"goodput": 9.62e6, "drops": 109, "recoveries": 19}),
+    UNEQUAL,
+    with_sack(UNEQUAL),
+]
+AQMS = [
+    aqm("Drop-Tail", "droptail"),
+    aqm("RED", "red"),
+    aqm("PI approx", "pi", pi=pi_design(50, 0.3, 2500)),
+    aqm("PI exact", "pi", pi=pi_design(60, 0.18, 2500)),
+    with_sack(aqm("Drop-Tail", "droptail")),
+]
+LOSSES = [
+    Scenario(f"{100 * p:g} %, {'delayed ACKs' if delayed else 'an ACK for each'}", greedy(10, 0.1, 0.1), rate=1e9, buffer=10_000_000, until=600, since=10, loss=p, delayed=delayed,
+             seeds=(1,))
+    for p in (0.0005, 0.001, 0.002, 0.005, 0.01)
+    for delayed in (False, True)
+]
