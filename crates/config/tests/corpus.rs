@@ -1,0 +1,26 @@
+//! Every file the fuzzers start from, and every one they ever failed on, still holds.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../fuzz/src/files.rs"]
+mod files;
+
+use std::fs;
+use std::path::Path;
+
+/// Runs `check` on every file of a corpus, and says how many that were.
+fn replay(target: &str, check: fn(&[u8])) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let files = fs::read_dir(folder).expect("the corpus is committed");
+    files.map(|file| check(&fs::read(file.unwrap().path()).unwrap())).count()
+}
+
+#[test]
+fn the_corpus_of_policy_holds() {
+    assert!(replay("policy", files::policy_any) >= 10);
+}
+
+#[test]
+fn the_corpus_of_scenario_holds() {
+    assert!(replay("scenario", files::scenario_any) >= 40);
+}
