@@ -5,6 +5,23 @@
 //! simulator's hosts and the gateways' management connections are drivers.
 
 pub mod congestion;
+mod connection;
+mod delivered;
+mod profile;
+mod rack;
+mod rate;
+mod reassembly;
+mod receiver;
+mod rto;
+mod scoreboard;
 mod segment;
+mod sender;
+mod sequence;
+mod statistics;
 
+pub use connection::{Connection, Event, Outgoing};
+pub use profile::{
+    Config, Details, EcnMode, Floor, IdleRule, Profile, Recovery, ReduceFrom, Spurious,
+};
 pub use segment::Segment;
+pub use statistics::Statistics;

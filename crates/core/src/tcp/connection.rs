@@ -1,0 +1,269 @@
+//! An end point: a sender, a receiver, and the state machine between them.
+//!
+//! Source: RFC 9293, sections 3.5, 3.6 and 3.10; RFC 5961, sections 3 and 4 (what is not exactly right
+//! is challenged, not obeyed); RFC 7323 (timestamps, PAWS, window scaling).
+
+mod handshake;
+mod input;
+mod output;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::congestion::CongestionControl;
+use super::profile::{Config, Details};
+use super::receiver::Receiver;
+use super::segment::Segment;
+use super::sender::{Cx, Sender};
+use super::statistics::Statistics;
+use crate::Time;
+use handshake::Handshake;
+
+/// A segment to be sent, and where its payload is taken from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Outgoing {
+    /// The segment.
+    pub segment: Segment,
+    /// Place of its payload in the stream this end sends.
+    pub offset: u64,
+    /// Its payload, or its SYN or FIN, was sent before.
+    pub retransmission: bool,
+}
+
+/// What happened at an end point.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// Both ends agree: data flows.
+    Established,
+    /// Payload at this place of the peer's stream came in; some of it may have been there before.
+    /// Only with [`Config::tell_arrivals`].
+    Arrived {
+        /// Its place in the stream.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// There is more to [`read`](Connection::read) in order.
+    Readable,
+    /// The peer has sent all it had, and all of it is here.
+    PeerClosed,
+    /// Both streams have ended and were acknowledged.
+    Closed,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer did not answer for too long.
+    TimedOut,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Listen,
+    SynSent,
+    SynReceived,
+    /// ESTABLISHED and all states after it, told apart by who has finished.
+    Open,
+    TimeWait,
+    Closed,
+}
+
+/// An end point of a connection.
+///
+/// Hand in segments with [`handle_segment`](Self::handle_segment), drain
+/// [`poll_transmit`](Self::poll_transmit) until `None` after everything that happens, and come back
+/// at [`poll_timeout`](Self::poll_timeout).
+pub struct Connection {
+    state: State,
+    details: Details,
+    sender: Sender,
+    receiver: Receiver,
+    handshake: Handshake,
+    /// Sequence numbers of place zero of either stream.
+    send_base: u32,
+    receive_base: u32,
+    /// Shifts of the window field (RFC 7323).
+    send_scale: u8,
+    receive_scale: u8,
+    timestamps: bool,
+    peer_sack: bool,
+    /// The timestamp to echo, and when it came.
+    recent: u32,
+    recent_at: Time,
+    /// The acknowledgement number sent last.
+    last_ack: u32,
+    /// Sequence and acknowledgement number of the segment the peer's window was taken from.
+    window_from: (u32, u32),
+    /// A reset is to be sent with this sequence number.
+    reset: Option<u32>,
+    /// The peer finished before we did.
+    passive: bool,
+    time_wait_until: Time,
+    happened: Happened,
+    arrived: Option<VecDeque<(u64, u64)>>,
+}
+
+/// Events not fetched yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Happened {
+    established: bool,
+    readable: bool,
+    peer_closed: bool,
+    /// The last event there is.
+    end: Option<Event>,
+}
+
+impl Connection {
+    /// Opens a connection: a SYN waits to be sent. Sequence numbers begin at `isn`.
+    #[must_use]
+    pub fn connect(config: &Config, now: Time, isn: u32) -> Self {
+        let mut connection = Self::new(config, isn, State::SynSent);
+        connection.handshake.begin(now);
+        connection
+    }
+
+    /// Waits for a SYN.
+    #[must_use]
+    pub fn listen(config: &Config, _now: Time, isn: u32) -> Self {
+        Self::new(config, isn, State::Listen)
+    }
+
+    fn new(config: &Config, isn: u32, state: State) -> Self {
+        Self {
+            state,
+            details: config.details,
+            sender: Sender::new(config),
+            receiver: Receiver::new(config),
+            handshake: Handshake::new(config),
+            send_base: isn.wrapping_add(1),
+            receive_base: 0,
+            send_scale: 0,
+            receive_scale: 0,
+            timestamps: false,
+            peer_sack: false,
+            recent: 0,
+            recent_at: Time::ZERO,
+            last_ack: 0,
+            window_from: (0, 0),
+            reset: None,
+            passive: false,
+            time_wait_until: Time::MAX,
+            happened: Happened::default(),
+            arrived: config.tell_arrivals.then(VecDeque::new),
+        }
+    }
+
+    /// When to come back, if nothing happens before. Early is harmless.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        match self.state {
+            State::Listen | State::Closed => None,
+            State::SynSent | State::SynReceived => self.handshake.poll_timeout(),
+            State::Open => [self.sender.poll_timeout(), self.receiver.poll_timeout()]
+                .into_iter()
+                .flatten()
+                .min(),
+            State::TimeWait => Some(self.time_wait_until),
+        }
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.happened.established) {
+            return Some(Event::Established);
+        }
+        if let Some((offset, len)) = self.arrived.as_mut().and_then(VecDeque::pop_front) {
+            return Some(Event::Arrived { offset, len });
+        }
+        if std::mem::take(&mut self.happened.readable) {
+            return Some(Event::Readable);
+        }
+        if std::mem::take(&mut self.happened.peer_closed) {
+            return Some(Event::PeerClosed);
+        }
+        self.happened.end.take()
+    }
+
+    /// The application hands over `bytes` more to send.
+    pub fn write(&mut self, bytes: u64) {
+        self.sender.write(bytes);
+    }
+
+    /// The application has no more to send: a FIN follows the last byte.
+    pub fn close(&mut self) {
+        match self.state {
+            State::Listen => self.state = State::Closed,
+            _ => self.sender.finish(),
+        }
+    }
+
+    /// The application has read `bytes` more of what arrived in order.
+    pub fn read(&mut self, bytes: u64) {
+        self.receiver.read(bytes);
+    }
+
+    /// Bytes that arrived in order and were not read.
+    #[must_use]
+    pub fn readable(&self) -> u64 {
+        self.receiver.readable()
+    }
+
+    /// Whether both streams have ended, or the connection was given up.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Its congestion control, for what an aggregate tells it.
+    pub fn congestion(&mut self) -> &mut dyn CongestionControl {
+        self.sender.congestion_mut()
+    }
+
+    /// Its state and counts.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let window = self.sender.window();
+        let counters = &self.sender.counters;
+        Statistics {
+            congestion_window: window.congestion,
+            inflation: self.sender.inflation(),
+            threshold: window.threshold,
+            segment: window.segment,
+            smoothed_rtt: self.sender.rto().smoothed(),
+            least_rtt: self.sender.rto().least(),
+            timeout: self.sender.rto().timeout(&self.details),
+            flight: self.sender.flight(),
+            written: self.sender.written(),
+            acknowledged: self.sender.acknowledged(),
+            delivered: self.sender.delivered(),
+            received: self.receiver.received(),
+            duplicate: self.receiver.duplicate_bytes,
+            segments_sent: counters.segments_sent,
+            retransmitted: counters.retransmitted,
+            recoveries: counters.recoveries,
+            timeouts: counters.timeouts,
+            probes: counters.probes,
+            spurious: counters.spurious,
+            marks: self.receiver.marks,
+            echoes: counters.echoes,
+            reductions: counters.reductions,
+            in_recovery: self.sender.in_recovery(),
+        }
+    }
+
+    fn cx(details: &Details, now: Time) -> Cx<'_> {
+        Cx { now, details }
+    }
+
+    fn end(&mut self, event: Event) {
+        self.state = State::Closed;
+        self.happened.end = Some(event);
+    }
+}
+
+/// Windows and connections that are not used any more (RFC 9293, section 3.8.3: R2).
+///
+/// Source: Linux, `tcp_retries2` and `tcp_syn_retries`.
+const MOST_TIMEOUTS: u8 = 15;
+const MOST_SYNS: u8 = 6;
+
+/// Timestamps older than this say nothing (RFC 7323, section 5.5).
+const PAWS_LIFE: Duration = Duration::from_secs(24 * 24 * 3_600);

@@ -1,0 +1,177 @@
+//! The three-way handshake: SYNs, what they offer, and what both agree on.
+
+use std::time::Duration;
+
+use super::{Connection, MOST_SYNS, State};
+use crate::Time;
+use crate::packet::{Ecn, TcpFlags, TcpSegment};
+use crate::tcp::profile::{Config, Details, EcnMode, LEAST_MSS, Recovery};
+use crate::tcp::segment::Segment;
+use crate::tcp::sender::Agreed;
+
+/// What a SYN offers, and how often it was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handshake {
+    /// A SYN is to be sent.
+    waiting: bool,
+    sent: u8,
+    sent_at: Time,
+    deadline: Time,
+    mss: u16,
+    scale: u8,
+    /// Of the peer's SYN.
+    peer_mss: u16,
+    peer_ecn: bool,
+    peer_scaled: bool,
+}
+
+impl Handshake {
+    pub(super) fn new(config: &Config) -> Self {
+        let needed = (0..14).find(|scale| config.receive_window.0 >> scale <= u64::from(u16::MAX));
+        Self {
+            waiting: false,
+            sent: 0,
+            sent_at: Time::ZERO,
+            deadline: Time::MAX,
+            mss: config.mss,
+            scale: config.window_scale.or(needed).unwrap_or(14),
+            peer_mss: DEFAULT_MSS,
+            peer_ecn: false,
+            peer_scaled: false,
+        }
+    }
+
+    pub(super) fn begin(&mut self, now: Time) {
+        (self.waiting, self.deadline) = (true, now);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        (self.deadline != Time::MAX).then_some(self.deadline)
+    }
+
+    /// Whether a SYN is to be sent by now.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.waiting || self.deadline <= now
+    }
+
+    /// It was sent so often that the peer is given up.
+    pub(super) const fn is_hopeless(&self) -> bool {
+        self.sent > MOST_SYNS
+    }
+
+    /// A SYN leaves; whether it is the first.
+    pub(super) fn sent(&mut self, now: Time, details: &Details) -> bool {
+        let timeout = details.rto_initial * (1 << self.sent.min(10));
+        self.waiting = false;
+        self.sent += 1;
+        self.deadline = now + timeout.min(details.rto_max);
+        if self.sent == 1 {
+            self.sent_at = now;
+        }
+        self.sent == 1
+    }
+
+    /// The peer did not get it.
+    pub(super) fn again(&mut self) {
+        self.waiting = true;
+    }
+
+    /// The round trip of a SYN that was sent once (Karn).
+    fn rtt(&self, now: Time) -> Option<Duration> {
+        (self.sent == 1).then(|| now.since(self.sent_at))
+    }
+}
+
+/// The peer's segment size when its SYN names none (RFC 9293, section 3.7.1).
+const DEFAULT_MSS: u16 = 536;
+
+/// What timestamps take of every segment (RFC 7323, appendix A).
+const TIMESTAMP_BYTES: u16 = 12;
+
+impl Connection {
+    /// The SYN, or SYN and ACK, that this end sends.
+    pub(super) fn syn(&mut self, now: Time) -> Segment {
+        let answer = self.state == State::SynReceived;
+        let first = self.handshake.sent == 0;
+        let mut flags = TcpFlags::SYN;
+        if answer {
+            flags |= TcpFlags::ACK;
+        }
+        if self.details.ecn != EcnMode::Off {
+            match answer {
+                true if self.handshake.peer_ecn => flags |= TcpFlags::ECE,
+                // Some paths lose SYNs with these bits (RFC 3168, section 6.1.1.1).
+                false if first => flags |= TcpFlags::ECE | TcpFlags::CWR,
+                _ => {}
+            }
+        }
+        let timestamps = if answer { self.timestamps } else { self.details.timestamps };
+        let scaling = self.details.window_scaling && (!answer || self.handshake.peer_scaled);
+        let sack = self.details.recovery == Recovery::Sack && (!answer || self.peer_sack);
+        let ack = if answer { self.receive_base } else { 0 };
+        self.last_ack = ack;
+        Segment {
+            header: TcpSegment {
+                seq: self.send_base.wrapping_sub(1),
+                ack,
+                timestamps: timestamps.then(|| (self.clock(now), self.recent)),
+                // The window of a SYN is not scaled.
+                window: self.receiver.offer(0),
+                mss: self.handshake.mss,
+                flags: TcpFlags(flags),
+                window_scale: scaling.then_some(self.handshake.scale),
+                sack_permitted: sack,
+                ..TcpSegment::default()
+            },
+            ecn: Ecn::NotEct,
+            ..Segment::default()
+        }
+    }
+
+    /// Learns what the peer's SYN offers.
+    pub(super) fn learn(&mut self, now: Time, syn: &TcpSegment) {
+        self.receive_base = syn.seq.wrapping_add(1);
+        if syn.mss != 0 {
+            self.handshake.peer_mss = syn.mss.max(LEAST_MSS);
+        }
+        if let (true, Some(scale)) = (self.details.window_scaling, syn.window_scale) {
+            self.send_scale = scale.min(14);
+            self.receive_scale = self.handshake.scale;
+            self.handshake.peer_scaled = true;
+        }
+        self.peer_sack = syn.sack_permitted && self.details.recovery == Recovery::Sack;
+        if let (true, Some((value, _))) = (self.details.timestamps, syn.timestamps) {
+            self.timestamps = true;
+            (self.recent, self.recent_at) = (value, now);
+        }
+        let bits = syn.flags;
+        // A SYN asks with both bits, its answer grants with one (RFC 3168, section 6.1.1).
+        let asks = bits.any(TcpFlags::ECE) && bits.any(TcpFlags::CWR);
+        let grants = bits.any(TcpFlags::ECE) && !bits.any(TcpFlags::CWR);
+        let answered = bits.any(TcpFlags::ACK);
+        let can = self.details.ecn != EcnMode::Off;
+        self.handshake.peer_ecn = can && if answered { grants } else { asks };
+    }
+
+    /// Both ends agree; `segment` is the one that says so.
+    pub(super) fn establish(&mut self, now: Time, segment: &Segment) {
+        let syn = segment.header.flags.any(TcpFlags::SYN);
+        let scale = if syn { 0 } else { self.send_scale };
+        let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
+        let payload =
+            self.handshake.mss.min(self.handshake.peer_mss).saturating_sub(options).max(1);
+        let agreed = Agreed {
+            segment: u32::from(payload),
+            sack: self.peer_sack,
+            ecn: self.handshake.peer_ecn,
+            window: u64::from(segment.header.window) << scale,
+        };
+        let cx = Self::cx(&self.details, now);
+        let lost = self.handshake.sent > 1;
+        self.sender.establish(cx, agreed, self.handshake.rtt(now), lost);
+        self.receiver.establish(self.handshake.peer_ecn, &self.details);
+        self.window_from = (segment.header.seq, segment.header.ack);
+        self.state = State::Open;
+        self.happened.established = true;
+    }
+}

@@ -1,0 +1,143 @@
+//! What leaves.
+
+use super::{Connection, Event, MOST_TIMEOUTS, Outgoing, State};
+use crate::Time;
+use crate::packet::{Ecn, TcpFlags, TcpSegment};
+use crate::tcp::segment::Segment;
+use crate::tcp::sender::Span;
+use crate::tcp::sequence::{low, short};
+
+impl Connection {
+    /// The next segment to send now.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
+        if let Some(seq) = self.reset.take() {
+            return Some(self.reset_segment(seq));
+        }
+        match self.state {
+            State::Listen | State::Closed => None,
+            State::SynSent | State::SynReceived => self.transmit_syn(now),
+            State::Open => self.transmit(now),
+            State::TimeWait => {
+                if self.time_wait_until <= now {
+                    self.end(Event::Closed);
+                    return None;
+                }
+                self.receiver.must_acknowledge(now).then(|| self.pure_ack(now))
+            }
+        }
+    }
+
+    fn transmit_syn(&mut self, now: Time) -> Option<Outgoing> {
+        if !self.handshake.is_due(now) {
+            return None;
+        }
+        if self.handshake.is_hopeless() {
+            self.end(Event::TimedOut);
+            return None;
+        }
+        let segment = self.syn(now);
+        let first = self.handshake.sent(now, &self.details);
+        Some(Outgoing { segment, offset: 0, retransmission: !first })
+    }
+
+    fn transmit(&mut self, now: Time) -> Option<Outgoing> {
+        if let Some((place, echo)) = self.receiver.before_change.take() {
+            return Some(self.ack_for(now, place, echo));
+        }
+        let cx = Self::cx(&self.details, now);
+        let probe = self.sender.handle_time(cx);
+        if self.sender.rto().backoff() > MOST_TIMEOUTS && !self.sender.probes_window() {
+            self.end(Event::TimedOut);
+            return None;
+        }
+        if probe {
+            return Some(self.window_probe(now));
+        }
+        let due = self.receiver.must_acknowledge(now);
+        if due && self.receiver.has_blocks() {
+            return Some(self.pure_ack(now));
+        }
+        if let Some(span) = self.sender.poll_transmit(Self::cx(&self.details, now)) {
+            return Some(self.data(now, span));
+        }
+        due.then(|| self.pure_ack(now))
+    }
+
+    fn data(&mut self, now: Time, span: Span) -> Outgoing {
+        let mut segment = self.header(now);
+        segment.header.seq = self.send_base.wrapping_add(low(span.start));
+        segment.header.payload = short(span.payload);
+        let mut flags = segment.header.flags.0;
+        if span.fin {
+            flags |= TcpFlags::FIN;
+        }
+        if span.reduced {
+            flags |= TcpFlags::CWR;
+        }
+        if span.payload > 0 && self.sender.is_last(&span) {
+            flags |= TcpFlags::PSH;
+        }
+        segment.header.flags = TcpFlags(flags);
+        if span.markable {
+            segment.ecn = Ecn::Ect0;
+        }
+        Outgoing { segment, offset: span.start, retransmission: span.retransmission }
+    }
+
+    fn pure_ack(&mut self, now: Time) -> Outgoing {
+        let mut segment = self.header(now);
+        if self.peer_sack && self.receiver.has_blocks() {
+            let room = if self.timestamps { 3 } else { 4 };
+            segment.sack = self.receiver.blocks(self.receive_base, room);
+            segment.header.has_sack = !segment.sack.is_empty();
+        }
+        self.receiver.blocks_told();
+        Outgoing { segment, offset: self.sender.next(), retransmission: false }
+    }
+
+    /// What was to be acknowledged before the state of marks changed (RFC 8257, section 3.2).
+    fn ack_for(&mut self, now: Time, place: u64, echo: bool) -> Outgoing {
+        let mut ack = self.pure_ack(now);
+        ack.segment.header.ack = self.receive_base.wrapping_add(low(place));
+        let flags = ack.segment.header.flags.0 & !TcpFlags::ECE;
+        ack.segment.header.flags = TcpFlags(if echo { flags | TcpFlags::ECE } else { flags });
+        ack
+    }
+
+    /// Asks for the window with a segment that must be answered because it is old.
+    fn window_probe(&mut self, now: Time) -> Outgoing {
+        let mut probe = self.pure_ack(now);
+        probe.segment.header.seq = probe.segment.header.seq.wrapping_sub(1);
+        probe
+    }
+
+    fn reset_segment(&self, seq: u32) -> Outgoing {
+        let header = TcpSegment { seq, flags: TcpFlags(TcpFlags::RST), ..TcpSegment::default() };
+        let segment = Segment { header, ..Segment::default() };
+        Outgoing { segment, offset: 0, retransmission: false }
+    }
+
+    /// What every segment of an open connection carries: it acknowledges.
+    fn header(&mut self, now: Time) -> Segment {
+        let ack = self.receive_base.wrapping_add(low(self.receiver.next()));
+        self.last_ack = ack;
+        self.receiver.acknowledged();
+        let echo = if self.receiver.echo() { TcpFlags::ECE } else { 0 };
+        Segment {
+            header: TcpSegment {
+                seq: self.send_base.wrapping_add(low(self.sender.next())),
+                ack,
+                timestamps: self.timestamps.then(|| (self.clock(now), self.recent)),
+                window: self.receiver.offer(self.receive_scale),
+                flags: TcpFlags(TcpFlags::ACK | echo),
+                ..TcpSegment::default()
+            },
+            ..Segment::default()
+        }
+    }
+
+    /// This end's timestamp clock: milliseconds, from another beginning for every connection.
+    pub(super) fn clock(&self, now: Time) -> u32 {
+        low(now.nanos() / 1_000_000).wrapping_add(self.send_base)
+    }
+}

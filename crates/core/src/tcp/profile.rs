@@ -1,0 +1,454 @@
+//! Profiles: the details of an end point that no paper states and that decide its curves.
+//!
+//! A profile names an era; every single detail of it can be set otherwise beside it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::congestion::{CongestionSpec, Counting};
+use crate::{Bytes, units};
+
+/// Whose end point this is like.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq)]
+pub enum Profile {
+    /// ns-2 of the papers' years: one-way TCP, NewReno, an ACK for every segment, growth by ACKs
+    /// counted, down to one segment on ECN.
+    #[serde(rename = "ns2-2003")]
+    Ns2,
+    /// The IETF's standards track.
+    #[default]
+    #[serde(rename = "rfc")]
+    Rfc,
+    /// Linux 6, with its default settings.
+    #[serde(rename = "linux")]
+    Linux,
+}
+
+/// How lost segments are found and repaired.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recovery {
+    /// The first new ACK ends recovery (RFC 2581, section 3.2).
+    Reno,
+    /// Partial ACKs repair one loss each (RFC 6582).
+    NewReno,
+    /// By selective acknowledgements (RFC 6675); with a peer that has none, as `NewReno`.
+    Sack,
+}
+
+/// Whether the end point speaks ECN.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum EcnMode {
+    /// No.
+    Off,
+    /// RFC 3168: the receiver repeats ECN-Echo until the sender has answered.
+    Classic,
+    /// The receiver tells exactly which segments were marked (RFC 8257, section 3.2).
+    Accurate,
+}
+
+/// What a reduction of the window starts from.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReduceFrom {
+    /// What is in flight (RFC 5681, equation 4).
+    Flight,
+    /// The window in use, the receiver's taken into account (ns-2).
+    Window,
+    /// The congestion window (Linux).
+    Congestion,
+}
+
+/// What becomes of a window that was not used.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum IdleRule {
+    /// It stays, and grows whether it is used or not (ns-2).
+    Keep,
+    /// After a retransmission timeout without sending it is the restart window (RFC 5681, section
+    /// 4.1); it grows whether it is used or not.
+    Restart,
+    /// It halves for every retransmission timeout without sending, and does not grow unused
+    /// (RFC 2861, as Linux does it).
+    Halve,
+}
+
+/// Which part of the retransmission timeout has a least value.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Floor {
+    /// All of it (RFC 6298, section 2.4).
+    Timeout,
+    /// What is added to the smoothed round-trip time (Linux).
+    Variation,
+}
+
+/// How timeouts that were not called for are found out.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spurious {
+    /// They are not.
+    Off,
+    /// By the timestamp the first ACK echoes (RFC 3522).
+    Timestamps,
+}
+
+/// Makes [`Details`] and what a file may say of them.
+macro_rules! details {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty $(as $with:literal)?,)+) => {
+        /// Every detail of an end point that a [`Profile`] decides.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub struct Details {
+            $($(#[doc = $doc])+ pub $name: $type,)+
+        }
+
+        /// An end point as a file describes it.
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Described {
+            #[serde(default)]
+            profile: Profile,
+            congestion: Option<CongestionSpec>,
+            mss: Option<Bytes>,
+            receive_window: Option<Bytes>,
+            window_scale: Option<u8>,
+            $(#[serde(default $(, with = $with)?)] $name: Option<$type>,)+
+        }
+
+        impl Described {
+            /// The profile's details where the file says nothing else.
+            fn details(&self) -> Details {
+                let mut details = self.profile.details();
+                $(if let Some(set) = self.$name { details.$name = set; })+
+                details
+            }
+        }
+    };
+}
+
+details! {
+    /// Segments that may be sent before the first ACK of data.
+    initial_window: u32,
+    /// What the window grows by.
+    counting: Counting,
+    /// Segments a receiver answers with one ACK; 1 is an ACK for each.
+    ack_every: u8,
+    /// How long an ACK may be delayed.
+    ack_delay: Duration as "optional_duration",
+    /// Segments at the beginning, and after a loss, that are answered at once.
+    quick_acks: u8,
+    /// Retransmission timeout before the first measurement.
+    rto_initial: Duration as "optional_duration",
+    /// Its least value, by `rto_floor`.
+    rto_min: Duration as "optional_duration",
+    /// Its greatest value.
+    rto_max: Duration as "optional_duration",
+    /// What `rto_min` bounds.
+    rto_floor: Floor,
+    /// The clock's step: round-trip times and timeouts are whole multiples of it; zero for none.
+    clock_granularity: Duration as "optional_duration",
+    /// Every ACK measures a round-trip time; otherwise one segment at a time is timed.
+    rtt_every_ack: bool,
+    /// How lost segments are found and repaired.
+    recovery: Recovery,
+    /// In recovery the window comes down in proportion to what is delivered (RFC 6937, RFC 9937).
+    prr: bool,
+    /// Losses are found by time (RFC 8985).
+    rack: bool,
+    /// The first two duplicate ACKs let one new segment go each (RFC 3042).
+    limited_transmit: bool,
+    /// Timestamps are offered (RFC 7323).
+    timestamps: bool,
+    /// Window scaling is offered (RFC 7323).
+    window_scaling: bool,
+    /// Whether ECN is offered.
+    ecn: EcnMode,
+    /// Segments that ECN-Echo leaves of the window at least.
+    ecn_floor: u32,
+    /// The window also grows on an ACK that carries ECN-Echo.
+    grow_on_echo: bool,
+    /// What a reduction of the window starts from.
+    reduce_from: ReduceFrom,
+    /// How timeouts that were not called for are found out.
+    spurious: Spurious,
+    /// What becomes of a window that was not used.
+    idle: IdleRule,
+    /// Segments are spread over the round-trip time.
+    pacing: bool,
+    /// How long a closed connection answers what was on its way.
+    time_wait: Duration as "optional_duration",
+}
+
+/// `units::duration`, for a field that may be absent.
+mod optional_duration {
+    use super::{Deserialize, Duration, units};
+
+    #[derive(Deserialize)]
+    struct Written(#[serde(with = "units::duration")] Duration);
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<Written>::deserialize(from)?.map(|written| written.0))
+    }
+}
+
+impl Profile {
+    /// The congestion control of its day.
+    #[must_use]
+    pub fn congestion(self) -> CongestionSpec {
+        match self {
+            Self::Ns2 => CongestionSpec::NewReno(Default::default()),
+            Self::Rfc | Self::Linux => CongestionSpec::Reno(Default::default()),
+        }
+    }
+
+    /// What it stands for.
+    #[must_use]
+    pub const fn details(self) -> Details {
+        match self {
+            Self::Ns2 => NS2,
+            Self::Rfc => RFC,
+            Self::Linux => LINUX,
+        }
+    }
+}
+
+const ZERO: Duration = Duration::ZERO;
+const MS: Duration = Duration::from_millis(1);
+
+/// Source: ns-2.35, `ns-default.tcl` as `Agent/TCP/Newreno info vars` prints it, and `tcp.cc`.
+/// Differs: the least timeout is the 1 s of the papers' years (it came down to 0.2 s later).
+const NS2: Details = Details {
+    initial_window: 2,
+    counting: Counting::Acks,
+    ack_every: 1,
+    ack_delay: MS.saturating_mul(100),
+    quick_acks: 0,
+    rto_initial: MS.saturating_mul(3_000),
+    rto_min: MS.saturating_mul(1_000),
+    rto_max: MS.saturating_mul(60_000),
+    rto_floor: Floor::Timeout,
+    clock_granularity: MS.saturating_mul(10),
+    rtt_every_ack: false,
+    recovery: Recovery::NewReno,
+    prr: false,
+    rack: false,
+    limited_transmit: true,
+    timestamps: false,
+    window_scaling: true,
+    ecn: EcnMode::Off,
+    ecn_floor: 1,
+    grow_on_echo: false,
+    reduce_from: ReduceFrom::Window,
+    spurious: Spurious::Off,
+    idle: IdleRule::Keep,
+    pacing: false,
+    time_wait: MS.saturating_mul(1_000),
+};
+
+/// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts),
+/// RFC 6675, RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522.
+/// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
+const RFC: Details = Details {
+    initial_window: 10,
+    counting: Counting::RFC,
+    ack_every: 2,
+    ack_delay: MS.saturating_mul(200),
+    quick_acks: 0,
+    rto_initial: MS.saturating_mul(1_000),
+    rto_min: MS.saturating_mul(1_000),
+    rto_max: MS.saturating_mul(60_000),
+    rto_floor: Floor::Timeout,
+    clock_granularity: MS,
+    rtt_every_ack: true,
+    recovery: Recovery::Sack,
+    prr: true,
+    rack: true,
+    limited_transmit: true,
+    timestamps: true,
+    window_scaling: true,
+    ecn: EcnMode::Off,
+    ecn_floor: 2,
+    grow_on_echo: false,
+    reduce_from: ReduceFrom::Flight,
+    spurious: Spurious::Timestamps,
+    idle: IdleRule::Restart,
+    pacing: false,
+    time_wait: MS.saturating_mul(1_000),
+};
+
+/// Source: Linux 6.12, `net/ipv4/tcp*.c` and `include/net/tcp.h`, with default settings.
+/// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
+const LINUX: Details = Details {
+    initial_window: 10,
+    counting: Counting::LINUX,
+    ack_every: 2,
+    ack_delay: MS.saturating_mul(40),
+    quick_acks: 16,
+    rto_initial: MS.saturating_mul(1_000),
+    rto_min: MS.saturating_mul(200),
+    rto_max: MS.saturating_mul(120_000),
+    rto_floor: Floor::Variation,
+    clock_granularity: ZERO,
+    rtt_every_ack: true,
+    recovery: Recovery::Sack,
+    prr: true,
+    rack: true,
+    limited_transmit: true,
+    timestamps: true,
+    window_scaling: true,
+    ecn: EcnMode::Off,
+    ecn_floor: 2,
+    grow_on_echo: false,
+    reduce_from: ReduceFrom::Congestion,
+    spurious: Spurious::Timestamps,
+    idle: IdleRule::Halve,
+    pacing: false,
+    time_wait: MS.saturating_mul(1_000),
+};
+
+/// How an end point behaves.
+///
+/// In a file it is one table: `profile`, `congestion`, `mss`, `receive_window`, `window_scale`, and
+/// any of the [`Details`] by its name.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "Described")]
+pub struct Config {
+    /// Whose end point this is like.
+    pub profile: Profile,
+    /// Its congestion control.
+    pub congestion: CongestionSpec,
+    /// Largest segment it sends and takes, in bytes without headers; options come out of it.
+    pub mss: u16,
+    /// Most bytes it takes in that were not read yet.
+    pub receive_window: Bytes,
+    /// Window scale it offers; `None` for the least that shows all of `receive_window`.
+    pub window_scale: Option<u8>,
+    /// The profile's details, or others.
+    pub details: Details,
+    /// Every arrival of new data is told as an [`Event`](super::Event), for a driver that keeps the
+    /// bytes.
+    pub tell_arrivals: bool,
+}
+
+impl Config {
+    /// An end point of this profile, with Reno, 1,460-byte segments and a window of 4 MiB.
+    #[must_use]
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            congestion: profile.congestion(),
+            mss: 1_460,
+            receive_window: Bytes(4 << 20),
+            window_scale: None,
+            details: profile.details(),
+            tell_arrivals: false,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new(Profile::default())
+    }
+}
+
+/// The least maximum segment size that leaves room for options.
+///
+/// Source: Linux, `TCP_MIN_MSS`.
+pub(super) const LEAST_MSS: u16 = 88;
+
+/// The largest window RFC 7323 can show (section 2.3).
+const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
+
+impl TryFrom<Described> for Config {
+    type Error = String;
+
+    fn try_from(described: Described) -> Result<Self, String> {
+        let default = Self::new(described.profile);
+        let details = described.details();
+        let mss = match described.mss {
+            None => default.mss,
+            Some(mss) => u16::try_from(mss.0)
+                .ok()
+                .filter(|mss| *mss >= LEAST_MSS)
+                .ok_or_else(|| format!("`mss` is {mss}: write {LEAST_MSS} B to 65535 B"))?,
+        };
+        let window = described.receive_window.unwrap_or(default.receive_window);
+        if window > LARGEST_WINDOW || window < Bytes(u64::from(mss)) {
+            return Err(format!("`receive_window` is {window}: write one `mss` to 1023 MiB"));
+        }
+        if described.window_scale.is_some_and(|scale| scale > 14) {
+            return Err("`window_scale` is at most 14 (RFC 7323)".to_owned());
+        }
+        check(&details)?;
+        Ok(Self {
+            congestion: described.congestion.unwrap_or(default.congestion),
+            mss,
+            receive_window: window,
+            window_scale: described.window_scale,
+            details,
+            ..default
+        })
+    }
+}
+
+fn check(details: &Details) -> Result<(), String> {
+    if !(1..=1_000).contains(&details.initial_window) {
+        return Err("`initial_window` is 1 to 1000 segments".to_owned());
+    }
+    if details.ack_every == 0 {
+        return Err("`ack_every` is at least 1".to_owned());
+    }
+    if details.rto_min > details.rto_max || details.rto_initial > details.rto_max {
+        return Err("`rto_min` and `rto_initial` are at most `rto_max`".to_owned());
+    }
+    if details.rto_min.is_zero() || details.rto_initial.is_zero() {
+        return Err("`rto_min` and `rto_initial` are more than zero".to_owned());
+    }
+    if !(1..=2).contains(&details.ecn_floor) {
+        return Err("`ecn_floor` is 1 or 2 segments".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_names_a_profile_and_sets_single_details_otherwise() {
+        let config: Config = toml::from_str(
+            "profile = \"linux\"\nmss = \"1000 B\"\nrto_min = \"1 s\"\nrecovery = \"new-reno\"",
+        )
+        .unwrap();
+        let expected = Details {
+            rto_min: MS * 1_000,
+            recovery: Recovery::NewReno,
+            ..Profile::Linux.details()
+        };
+        assert_eq!((config.mss, config.details), (1_000, expected));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (text, name) in [
+            ("mss = \"10 B\"", "mss"),
+            ("receive_window = \"2000 MiB\"", "receive_window"),
+            ("receive_window = \"100 B\"", "receive_window"),
+            ("window_scale = 15", "window_scale"),
+            ("initial_window = 0", "initial_window"),
+            ("ack_every = 0", "ack_every"),
+            ("rto_min = \"61 s\"", "rto_min"),
+            ("rto_min = \"0 s\"", "rto_min"),
+            ("ecn_floor = 3", "ecn_floor"),
+            ("windowscale = 1", "windowscale"),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap_err().to_string();
+            assert!(error.contains(name), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The delivery rate, sampled with every ACK.
+//!
+//! Source: draft-cheng-iccrg-delivery-rate-estimation-02, section 3.
+
+use super::congestion::Delivery;
+use super::scoreboard::Sent;
+use crate::{Rate, Time};
+
+/// What has been delivered by when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RateSampler {
+    delivered: u64,
+    delivered_at: Time,
+    /// When the first of the flight being measured was sent.
+    flight_began: Time,
+    /// `delivered` up to which samples may be low for want of data.
+    limited_until: u64,
+}
+
+impl RateSampler {
+    /// A segment to be sent now; `idle` if nothing was out before.
+    pub(super) fn stamp(&mut self, now: Time, idle: bool, start: u64, end: u64) -> Sent {
+        if idle {
+            (self.flight_began, self.delivered_at) = (now, now);
+        }
+        let mut sent = Sent::new(start, end, now, self.limited_until > self.delivered);
+        sent.delivered = self.delivered;
+        sent.delivered_at = self.delivered_at;
+        sent.flight_began = self.flight_began;
+        sent
+    }
+
+    /// The sender has no more to send, with `flight` bytes out.
+    pub(super) fn limited(&mut self, flight: u64) {
+        self.limited_until = (self.delivered + flight).max(1);
+    }
+
+    /// Bytes delivered since the beginning.
+    pub(super) const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// `bytes` were delivered, of which `latest` was sent last; `lost` were lost since it was sent.
+    pub(super) fn deliver(&mut self, now: Time, bytes: u64, latest: &Sent) -> Option<Delivery> {
+        self.delivered += bytes;
+        self.delivered_at = now;
+        if self.delivered > self.limited_until {
+            self.limited_until = 0;
+        }
+        self.flight_began = self.flight_began.max(latest.at);
+        let sending = latest.at.since(latest.flight_began);
+        let interval = now.since(latest.delivered_at).max(sending);
+        if interval.is_zero() {
+            return None;
+        }
+        let bits = u128::from(self.delivered - latest.delivered) * 8_000_000_000;
+        let rate = u64::try_from(bits / interval.as_nanos()).unwrap_or(u64::MAX);
+        Some(Delivery {
+            rate: Rate::from_bps(rate),
+            delivered: self.delivered,
+            delivered_before: latest.delivered,
+            lost: 0,
+            application_limited: latest.limited(),
+        })
+    }
+}

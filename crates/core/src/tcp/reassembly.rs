@@ -1,0 +1,113 @@
+//! What arrived ahead of what is missing.
+
+/// Ranges of the stream that arrived out of order, lowest first, none touching another.
+#[derive(Debug, Default)]
+pub(super) struct Reassembly {
+    ranges: Vec<(u64, u64)>,
+    bytes: u64,
+}
+
+/// What taking in a range did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Taken {
+    /// Some of it is new. It now is part of this range.
+    New((u64, u64)),
+    /// All of it was there.
+    Known,
+    /// There are too many holes to keep track of.
+    Full,
+}
+
+impl Reassembly {
+    /// Takes in `from..to`, which is not empty.
+    pub(super) fn insert(&mut self, from: u64, to: u64) -> Taken {
+        // Ranges that touch this one.
+        let first = self.ranges.partition_point(|(_, end)| *end < from);
+        let last = first + self.ranges[first..].partition_point(|(start, _)| *start <= to);
+        if first == last {
+            if self.ranges.len() >= MOST_RANGES {
+                return Taken::Full;
+            }
+            self.ranges.insert(first, (from, to));
+            self.bytes += to - from;
+            return Taken::New((from, to));
+        }
+        if self.ranges[first].0 <= from && to <= self.ranges[first].1 {
+            return Taken::Known;
+        }
+        let merged = (from.min(self.ranges[first].0), to.max(self.ranges[last - 1].1));
+        let held: u64 = self.ranges[first..last].iter().map(|(start, end)| end - start).sum();
+        self.bytes += merged.1 - merged.0 - held;
+        self.ranges[first] = merged;
+        self.ranges.drain(first + 1..last);
+        Taken::New(merged)
+    }
+
+    /// All up to `next` is there in order; returns up to where it now is, with what follows.
+    pub(super) fn advance(&mut self, next: u64) -> u64 {
+        let gone = self.ranges.partition_point(|(start, _)| *start <= next);
+        let mut end = next;
+        for (start, to) in self.ranges.drain(..gone) {
+            self.bytes -= to - start;
+            end = end.max(to);
+        }
+        end
+    }
+
+    /// The range that holds `place`.
+    pub(super) fn around(&self, place: u64) -> Option<(u64, u64)> {
+        let index = self.ranges.partition_point(|(_, end)| *end <= place);
+        self.ranges.get(index).copied().filter(|(start, _)| *start <= place)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The lowest ranges.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.ranges.iter().copied()
+    }
+}
+
+/// Holes beyond which new ones are refused, so that a peer that sends single bytes costs little.
+const MOST_RANGES: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_touch_become_one() {
+        let mut held = Reassembly::default();
+        assert_eq!(held.insert(10, 20), Taken::New((10, 20)));
+        assert_eq!(held.insert(30, 40), Taken::New((30, 40)));
+        assert_eq!(held.insert(12, 18), Taken::Known);
+        assert_eq!(held.insert(20, 30), Taken::New((10, 40)));
+        assert_eq!(held.around(39), Some((10, 40)));
+        assert_eq!(held.around(40), None);
+        assert_eq!(held.advance(9), 9);
+        assert_eq!(held.advance(10), 40);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn a_range_that_swallows_others_counts_once() {
+        let mut held = Reassembly::default();
+        for start in [10, 30, 50] {
+            held.insert(start, start + 5);
+        }
+        assert_eq!(held.insert(0, 100), Taken::New((0, 100)));
+        assert_eq!((held.bytes, held.iter().count()), (100, 1));
+    }
+
+    #[test]
+    fn holes_are_bounded() {
+        let mut held = Reassembly::default();
+        for n in 0..1_024 {
+            assert_eq!(held.insert(2 * n, 2 * n + 1), Taken::New((2 * n, 2 * n + 1)));
+        }
+        assert_eq!(held.insert(5_000, 5_001), Taken::Full);
+        assert_eq!(held.insert(1, 2), Taken::New((0, 3)));
+    }
+}

@@ -1,0 +1,503 @@
+//! What was sent and is not acknowledged: one entry for each segment, in the order of the stream.
+//!
+//! Everything an ACK asks for costs O(1) amortised: what is lost by the count of segments delivered
+//! above it is an edge that only moves up (RFC 6675, `IsLost`); what was delivered selectively is
+//! skipped in runs; what is lost by time is the head of a list by time of sending (RFC 8985).
+//!
+//! Differs: a selective acknowledgement of a part of a segment counts for nothing until the rest is
+//! covered too (RFC 2018 leaves the use of blocks to the sender); three segments count as three
+//! sequences whether they are contiguous or not, as in Linux (RFC 6675 wants more than two full
+//! segments' bytes if they are).
+
+use std::collections::VecDeque;
+
+use super::delivered::Delivered;
+use crate::Time;
+
+/// Segments delivered above one that make it lost.
+///
+/// Source: RFC 5681, section 3.2; RFC 6675, section 2 (`DupThresh`).
+pub(super) const DUPLICATES: u32 = 3;
+
+/// A segment that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// Its place in the stream, and the one after its last.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// When it was sent last.
+    pub(super) at: Time,
+    /// What was delivered by then, when that was known, and when the first of that flight was sent.
+    pub(super) delivered: u64,
+    pub(super) delivered_at: Time,
+    pub(super) flight_began: Time,
+    /// Neighbours in the list by time of sending; itself where there is none. Of a segment that was
+    /// delivered, `newer` is one up to which all are.
+    older: u32,
+    newer: u32,
+    flags: u8,
+}
+
+impl Sent {
+    const SACKED: u8 = 1;
+    const LOST: u8 = 2;
+    /// A copy of it is on the way.
+    const COPY: u8 = 4;
+    /// It was sent more than once.
+    const REPEATED: u8 = 8;
+    /// The sender had nothing more to send after it.
+    const LIMITED: u8 = 16;
+    /// It is in the list by time.
+    const LISTED: u8 = 32;
+
+    pub(super) const fn new(start: u64, end: u64, at: Time, limited: bool) -> Self {
+        let flags = if limited { Self::LIMITED } else { 0 };
+        Self {
+            start,
+            end,
+            at,
+            delivered: 0,
+            delivered_at: Time::ZERO,
+            flight_began: Time::ZERO,
+            older: 0,
+            newer: 0,
+            flags,
+        }
+    }
+
+    const fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) const fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(super) const fn repeated(&self) -> bool {
+        self.is(Self::REPEATED)
+    }
+
+    pub(super) const fn limited(&self) -> bool {
+        self.is(Self::LIMITED)
+    }
+
+    /// Whether it was sent before `other`; of two sent at once, the one lower in the stream was.
+    pub(super) fn sent_before(&self, at: Time, end: u64) -> bool {
+        (self.at, self.end) < (at, end)
+    }
+}
+
+/// The segments that are out.
+#[derive(Debug, Default)]
+pub(super) struct Scoreboard {
+    sent: VecDeque<Sent>,
+    /// Number of the first; numbers wrap.
+    first: u32,
+    /// All below is acknowledged.
+    una: u64,
+    /// End of the last segment.
+    end: u64,
+    sacked: u64,
+    sacked_segments: u32,
+    lost: u64,
+    copies: u64,
+    /// Bytes that have been found lost, ever.
+    lost_ever: u64,
+    /// Highest place that was delivered.
+    highest: u64,
+    /// Segments delivered from index `edge` on, where all below is delivered or lost.
+    edge: u32,
+    above_edge: u32,
+    /// No segment below is lost and without a copy.
+    cursor: u32,
+    /// The list by time: oldest and newest.
+    list: Option<(u32, u32)>,
+    by_time: bool,
+}
+
+impl Scoreboard {
+    /// None out; `by_time` if [`lose_older`](Self::lose_older) will be asked.
+    pub(super) fn new(by_time: bool) -> Self {
+        Self { by_time, ..Self::default() }
+    }
+
+    /// All below is acknowledged.
+    pub(super) const fn una(&self) -> u64 {
+        self.una
+    }
+
+    /// End of what was sent.
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes sent and not acknowledged cumulatively (`FlightSize`, RFC 5681).
+    pub(super) const fn outstanding(&self) -> u64 {
+        self.end - self.una
+    }
+
+    /// Bytes in the network, as far as is known (`pipe`, RFC 6675).
+    pub(super) const fn pipe(&self) -> u64 {
+        self.outstanding() + self.copies - self.sacked - self.lost
+    }
+
+    /// Segments delivered out of order.
+    pub(super) const fn delivered_out_of_order(&self) -> u32 {
+        self.sacked_segments
+    }
+
+    /// Bytes found lost since the beginning.
+    pub(super) const fn lost_ever(&self) -> u64 {
+        self.lost_ever
+    }
+
+    /// Bytes that are lost.
+    pub(super) const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    pub(super) fn front(&self) -> Option<&Sent> {
+        self.sent.front()
+    }
+
+    /// Takes note of a new segment, the next in the stream.
+    pub(super) fn push(&mut self, sent: Sent) {
+        self.end = sent.end;
+        let id = self.first.wrapping_add(count(self.sent.len()));
+        if self.sent.is_empty() {
+            (self.edge, self.cursor, self.above_edge) = (id, id, 0);
+        }
+        self.sent.push_back(sent);
+        self.append(id);
+    }
+
+    /// All below `to` is acknowledged.
+    pub(super) fn acknowledge(&mut self, to: u64, delivered: &mut Delivered) {
+        while let Some(sent) = self.sent.front() {
+            if sent.end > to {
+                break;
+            }
+            let sent = *sent;
+            self.leave(self.first);
+            self.uncount(&sent);
+            if !sent.is(Sent::SACKED) {
+                self.count_delivered(&sent, delivered);
+                delivered.cumulative(&sent);
+            } else {
+                self.sacked_segments -= 1;
+                self.above_edge -= u32::from(ahead(self.first, self.edge) >= 0);
+            }
+            self.sent.pop_front();
+            let next = self.first.wrapping_add(1);
+            for mark in [&mut self.edge, &mut self.cursor] {
+                if *mark == self.first {
+                    *mark = next;
+                }
+            }
+            self.first = next;
+        }
+        self.trim(to, delivered);
+        self.una = self.una.max(to);
+        self.highest = self.highest.max(to);
+    }
+
+    /// An ACK in the middle of a segment: what is left of it stays as it is.
+    fn trim(&mut self, to: u64, delivered: &mut Delivered) {
+        let Some(sent) = self.sent.front_mut() else { return };
+        let cut = to.saturating_sub(sent.start);
+        if cut == 0 {
+            return;
+        }
+        sent.start = to;
+        for (flag, counter) in [
+            (Sent::SACKED, &mut self.sacked),
+            (Sent::LOST, &mut self.lost),
+            (Sent::COPY, &mut self.copies),
+        ] {
+            if sent.is(flag) {
+                *counter -= cut;
+            }
+        }
+        if !sent.is(Sent::SACKED) {
+            delivered.bytes += cut;
+        }
+    }
+
+    /// The segments within `from..to` are delivered.
+    pub(super) fn sack(&mut self, from: u64, to: u64, delivered: &mut Delivered) {
+        let mut index = self.find(from.max(self.una));
+        while let Some(sent) = self.sent.get(index) {
+            if sent.end > to {
+                break;
+            }
+            if sent.is(Sent::SACKED) {
+                index = self.run_end(index);
+                continue;
+            }
+            let sent = *sent;
+            let id = self.first.wrapping_add(count(index));
+            self.leave(id);
+            self.uncount(&sent);
+            self.sacked += sent.len();
+            self.sacked_segments += 1;
+            self.count_delivered(&sent, delivered);
+            delivered.selective(&sent);
+            let entry = &mut self.sent[index];
+            entry.flags = (entry.flags & !(Sent::LOST | Sent::COPY)) | Sent::SACKED;
+            entry.newer = id.wrapping_add(1);
+            if ahead(id, self.edge) >= 0 {
+                self.above_edge += 1;
+            }
+            index += 1;
+        }
+    }
+
+    /// Segments that have `DUPLICATES` delivered ones above them are lost now.
+    pub(super) fn lose_by_count(&mut self) {
+        while self.above_edge >= DUPLICATES {
+            let index = self.index(self.edge);
+            let Some(sent) = self.sent.get(index) else { break };
+            if sent.is(Sent::SACKED) {
+                if self.above_edge == DUPLICATES {
+                    break;
+                }
+                self.above_edge -= 1;
+            } else {
+                self.lose(index);
+            }
+            self.edge = self.edge.wrapping_add(1);
+        }
+    }
+
+    /// Everything not delivered is lost, copies too.
+    pub(super) fn lose_all(&mut self) {
+        for index in 0..self.sent.len() {
+            let sent = &mut self.sent[index];
+            if sent.is(Sent::SACKED) {
+                continue;
+            }
+            if sent.is(Sent::COPY) {
+                sent.flags &= !Sent::COPY;
+                self.copies -= sent.len();
+            }
+            self.lose(index);
+        }
+        self.cursor = self.first;
+    }
+
+    /// Losses found after a timeout that was not called for are none.
+    pub(super) fn forget_losses(&mut self) {
+        for sent in &mut self.sent {
+            if sent.is(Sent::LOST) && !sent.is(Sent::COPY) {
+                sent.flags &= !Sent::LOST;
+                self.lost -= sent.len();
+            }
+        }
+        self.list_anew();
+    }
+
+    /// Makes the list by time of all that is not delivered.
+    fn list_anew(&mut self) {
+        let mut out: Vec<_> = (0..self.sent.len())
+            .filter(|index| !self.sent[*index].is(Sent::SACKED))
+            .map(|index| (self.sent[index].at, index))
+            .collect();
+        out.sort_unstable();
+        self.list = None;
+        for (_, index) in out {
+            self.append(self.first.wrapping_add(count(index)));
+        }
+    }
+
+    /// Loses the oldest of the list by time while `is_lost` says so; returns the first that is not.
+    pub(super) fn lose_older(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> Option<Sent> {
+        while let Some((oldest, _)) = self.list {
+            let index = self.index(oldest);
+            let sent = self.sent[index];
+            if !is_lost(&sent) {
+                return Some(sent);
+            }
+            if sent.is(Sent::COPY) {
+                self.sent[index].flags &= !Sent::COPY;
+                self.copies -= sent.len();
+                self.lost_ever += sent.len();
+                self.rewind(oldest);
+            }
+            self.lose(index);
+        }
+        None
+    }
+
+    /// The lowest lost segment that has no copy on the way.
+    pub(super) fn next_lost(&mut self) -> Option<&Sent> {
+        if self.lost == 0 {
+            return None;
+        }
+        let mut index = self.index(self.cursor);
+        while let Some(sent) = self.sent.get(index) {
+            if sent.is(Sent::SACKED) {
+                index = self.run_end(index);
+            } else if sent.is(Sent::LOST) && !sent.is(Sent::COPY) {
+                break;
+            } else {
+                index += 1;
+            }
+        }
+        self.cursor = self.first.wrapping_add(count(index));
+        self.sent.get(index)
+    }
+
+    /// A copy of the segment at `start` is sent as `sent` says; returns the place after it.
+    pub(super) fn repeat(&mut self, start: u64, sent: Sent) {
+        let index = self.find(start);
+        let Some(entry) = self.sent.get_mut(index) else { return };
+        if !entry.is(Sent::COPY) {
+            entry.flags |= Sent::COPY;
+            self.copies += entry.len();
+        }
+        let flags = (entry.flags & !Sent::LIMITED) | Sent::REPEATED | sent.flags;
+        let (older, newer, start, end) = (entry.older, entry.newer, entry.start, entry.end);
+        *entry = Sent { start, end, older, newer, flags, ..sent };
+        let id = self.first.wrapping_add(count(index));
+        self.leave(id);
+        self.append(id);
+    }
+
+    fn lose(&mut self, index: usize) {
+        let sent = &mut self.sent[index];
+        let id = self.first.wrapping_add(count(index));
+        if !sent.is(Sent::LOST) {
+            sent.flags |= Sent::LOST;
+            let len = sent.len();
+            self.lost += len;
+            self.lost_ever += len;
+            self.rewind(id);
+        }
+        if !self.sent[index].is(Sent::COPY) {
+            self.leave(id);
+        }
+    }
+
+    fn rewind(&mut self, id: u32) {
+        if ahead(id, self.cursor) < 0 {
+            self.cursor = id;
+        }
+    }
+
+    /// Takes a segment that goes, or is delivered, out of the counts.
+    fn uncount(&mut self, sent: &Sent) {
+        for (flag, counter) in [
+            (Sent::SACKED, &mut self.sacked),
+            (Sent::LOST, &mut self.lost),
+            (Sent::COPY, &mut self.copies),
+        ] {
+            if sent.is(flag) {
+                *counter -= sent.len();
+            }
+        }
+    }
+
+    fn count_delivered(&mut self, sent: &Sent, delivered: &mut Delivered) {
+        delivered.add(sent, self.highest);
+        self.highest = self.highest.max(sent.end);
+    }
+
+    /// Index of the first segment that begins at `place` or above.
+    ///
+    /// Most segments have the same length, so a guess is mostly right.
+    fn find(&self, place: u64) -> usize {
+        let Some(front) = self.sent.front() else { return 0 };
+        if place <= front.start {
+            return 0;
+        }
+        let typical = self.sent.back().map_or(1, |last| self.typical(last));
+        let guess = usize::try_from((place - front.start) / typical).unwrap_or(usize::MAX);
+        if self.sent.get(guess).is_some_and(|sent| sent.start == place) {
+            return guess;
+        }
+        self.sent.partition_point(|sent| sent.start < place)
+    }
+
+    fn typical(&self, last: &Sent) -> u64 {
+        self.sent.get(1).unwrap_or(last).len().max(1)
+    }
+
+    /// The index after the delivered segments of which `index` is one; later it takes one step.
+    fn run_end(&mut self, index: usize) -> usize {
+        let mut end = index;
+        while let Some(sent) = self.sent.get(end).filter(|sent| sent.is(Sent::SACKED)) {
+            end = self.index(sent.newer);
+        }
+        let (id, mut at) = (self.first.wrapping_add(count(end)), index);
+        while at < end {
+            let next = self.index(self.sent[at].newer);
+            self.sent[at].newer = id;
+            at = next;
+        }
+        end
+    }
+
+    fn index(&self, id: u32) -> usize {
+        let index = id.wrapping_sub(self.first);
+        usize::try_from(index).unwrap_or(usize::MAX)
+    }
+
+    /// Puts a segment at the end of the list by time.
+    fn append(&mut self, id: u32) {
+        if !self.by_time {
+            return;
+        }
+        let index = self.index(id);
+        self.list = match self.list {
+            None => {
+                (self.sent[index].older, self.sent[index].newer) = (id, id);
+                Some((id, id))
+            }
+            Some((oldest, newest)) => {
+                (self.sent[index].older, self.sent[index].newer) = (newest, id);
+                let last = self.index(newest);
+                self.sent[last].newer = id;
+                Some((oldest, id))
+            }
+        };
+        self.sent[index].flags |= Sent::LISTED;
+    }
+
+    /// Takes a segment out of the list by time, if it is in it.
+    fn leave(&mut self, id: u32) {
+        let index = self.index(id);
+        let Some(&sent) = self.sent.get(index).filter(|sent| sent.is(Sent::LISTED)) else { return };
+        let Some((mut oldest, mut newest)) = self.list else { return };
+        self.sent[index].flags &= !Sent::LISTED;
+        if (oldest, newest) == (id, id) {
+            self.list = None;
+            return;
+        }
+        let (older, newer) = (self.index(sent.older), self.index(sent.newer));
+        if oldest == id {
+            oldest = sent.newer;
+            self.sent[newer].older = sent.newer;
+        } else if newest == id {
+            newest = sent.older;
+            self.sent[older].newer = sent.older;
+        } else {
+            self.sent[older].newer = sent.newer;
+            self.sent[newer].older = sent.older;
+        }
+        self.list = Some((oldest, newest));
+    }
+}
+
+/// How far number `id` is ahead of `reference`.
+const fn ahead(id: u32, reference: u32) -> i32 {
+    id.wrapping_sub(reference).cast_signed()
+}
+
+/// A number of segments: a window holds fewer than 2^30 bytes.
+fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

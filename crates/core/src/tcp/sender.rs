@@ -1,0 +1,298 @@
+//! The half of an end point that sends.
+//!
+//! Places in the stream count from the first byte of data; a FIN takes the place after the last. What
+//! an ACK says is in `ack`, how losses are repaired in `recovery`, what leaves when in `transmit`,
+//! and what time does in `timers`.
+
+mod ack;
+mod recovery;
+mod timers;
+mod transmit;
+
+use std::time::Duration;
+
+use super::congestion::{CongestionControl, Signal, Window};
+use super::profile::{Config, Details, EcnMode, Recovery, ReduceFrom};
+use super::rack::Rack;
+use super::rate::RateSampler;
+use super::rto::Rto;
+use super::scoreboard::Scoreboard;
+use super::statistics::Counters;
+use crate::Time;
+
+pub(super) use ack::AckInfo;
+use recovery::{Phase, Prr, Undo};
+use timers::Timer;
+pub(super) use transmit::Span;
+
+/// What every step of a sender is lent.
+#[derive(Clone, Copy)]
+pub(super) struct Cx<'a> {
+    pub(super) now: Time,
+    pub(super) details: &'a Details,
+}
+
+/// The half of an end point that sends.
+pub(super) struct Sender {
+    board: Scoreboard,
+    /// Bytes the application has handed over.
+    written: u64,
+    /// It has no more.
+    finished: bool,
+    /// Place up to which the peer's window reaches; the largest window it showed.
+    limit: u64,
+    largest_window: u64,
+    window: Window,
+    congestion: Box<dyn CongestionControl>,
+    phase: Phase,
+    /// Duplicate ACKs in a row.
+    duplicates: u32,
+    /// What duplicate ACKs add to the window in fast recovery without SACK (RFC 6582).
+    inflation: u64,
+    /// No loss or mark counts again until more than this is acknowledged.
+    recover: u64,
+    /// `recover` holds nothing back: there was no reduction yet.
+    unreduced: bool,
+    /// A segment is repaired whatever the window says.
+    repair: bool,
+    /// The first partial ACK of this recovery was seen.
+    partial_seen: bool,
+    prr: Prr,
+    undo: Option<Undo>,
+    rto: Rto,
+    rack: Rack,
+    rate: RateSampler,
+    /// When the retransmission timer, or what stands in its place, expires.
+    timer: Option<(Time, Timer)>,
+    /// When a paced sender may send next.
+    release: Time,
+    /// With a window of one segment, ECN-Echo holds everything back until then.
+    hold_until: Time,
+    /// The persist timer lets a small segment go.
+    override_window: bool,
+    /// When anything was sent last.
+    last_sent: Time,
+    /// The segment whose round trip is being timed ends here; it was sent then.
+    timed: Option<(u64, Time)>,
+    usage: Usage,
+    /// The peer agreed to SACK, and the profile uses it.
+    sack: bool,
+    /// ECN was agreed on.
+    ecn: bool,
+    /// The next new segment says that the window was reduced.
+    tell_reduced: bool,
+    pub(super) counters: Counters,
+}
+
+/// How much of the window was in use, of late.
+///
+/// Source: Linux 6.12, `tcp_cwnd_validate`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    most: u64,
+    until: u64,
+    /// The congestion window was what held the sender back.
+    blocked: bool,
+    /// When it was so last.
+    blocked_at: Time,
+}
+
+/// What the handshake agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    /// Largest payload of a segment.
+    pub(super) segment: u32,
+    pub(super) sack: bool,
+    pub(super) ecn: bool,
+    /// Bytes the peer lets us send.
+    pub(super) window: u64,
+}
+
+impl Sender {
+    pub(super) fn new(config: &Config) -> Self {
+        let details = &config.details;
+        let segment = u64::from(config.mss);
+        Self {
+            board: Scoreboard::new(details.rack),
+            written: 0,
+            finished: false,
+            limit: 0,
+            largest_window: 0,
+            window: Window {
+                congestion: u64::from(details.initial_window) * segment,
+                threshold: u64::MAX,
+                segment,
+                floor: 2 * segment,
+            },
+            congestion: config.congestion.build(details.counting),
+            phase: Phase::Open,
+            duplicates: 0,
+            inflation: 0,
+            recover: 0,
+            unreduced: true,
+            repair: false,
+            partial_seen: false,
+            prr: Prr::default(),
+            undo: None,
+            rto: Rto::new(),
+            rack: Rack::default(),
+            rate: RateSampler::default(),
+            timer: None,
+            release: Time::ZERO,
+            hold_until: Time::ZERO,
+            override_window: false,
+            last_sent: Time::ZERO,
+            timed: None,
+            usage: Usage::default(),
+            sack: false,
+            ecn: false,
+            tell_reduced: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The connection is there: data may be sent. `rtt` is that of the handshake, `lost` whether it
+    /// took more than one SYN.
+    pub(super) fn establish(
+        &mut self,
+        cx: Cx<'_>,
+        agreed: Agreed,
+        rtt: Option<Duration>,
+        lost: bool,
+    ) {
+        let segment = u64::from(agreed.segment);
+        self.window.segment = segment;
+        // Source: RFC 5681, section 3.1; RFC 6298, section 5.7 as Linux has it.
+        let initial = if lost { 1 } else { cx.details.initial_window };
+        self.window.congestion = u64::from(initial) * segment;
+        self.window.floor = 2 * segment;
+        self.sack = agreed.sack && cx.details.recovery == Recovery::Sack;
+        self.ecn = agreed.ecn && cx.details.ecn != EcnMode::Off;
+        self.limit = agreed.window;
+        self.largest_window = agreed.window;
+        self.last_sent = cx.now;
+        if let Some(rtt) = rtt {
+            self.rto.sample(cx.details, rtt);
+        }
+    }
+
+    /// The application hands over `bytes` more.
+    pub(super) fn write(&mut self, bytes: u64) {
+        if !self.finished {
+            self.written = self.written.saturating_add(bytes).min(MOST);
+        }
+    }
+
+    /// The application has no more.
+    pub(super) fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// The place after the last, FIN included.
+    fn total(&self) -> u64 {
+        self.written + u64::from(self.finished)
+    }
+
+    /// Everything, FIN included, is acknowledged.
+    pub(super) fn is_done(&self) -> bool {
+        self.finished && self.board.una() == self.total()
+    }
+
+    /// The application has no more.
+    pub(super) const fn has_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// All data is acknowledged and there will be no more.
+    pub(super) fn waits_for_end(&self) -> bool {
+        self.finished && self.board.una() >= self.written
+    }
+
+    /// Nothing written follows it.
+    pub(super) fn is_last(&self, span: &Span) -> bool {
+        span.start + span.payload == self.written
+    }
+
+    /// It waits for the peer's window to open.
+    pub(super) fn probes_window(&self) -> bool {
+        matches!(self.timer, Some((_, Timer::Persist)))
+    }
+
+    /// Bytes delivered to the peer, in order or not.
+    pub(super) const fn delivered(&self) -> u64 {
+        self.rate.delivered()
+    }
+
+    /// The next place to send from.
+    pub(super) fn next(&self) -> u64 {
+        self.board.end()
+    }
+
+    /// All data below is acknowledged.
+    pub(super) fn una(&self) -> u64 {
+        self.board.una()
+    }
+
+    /// Data bytes acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.board.una().min(self.written)
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub(super) const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    pub(super) const fn inflation(&self) -> u64 {
+        self.inflation
+    }
+
+    pub(super) fn flight(&self) -> u64 {
+        self.board.pipe()
+    }
+
+    pub(super) const fn rto(&self) -> &Rto {
+        &self.rto
+    }
+
+    pub(super) fn congestion_mut(&mut self) -> &mut dyn CongestionControl {
+        &mut *self.congestion
+    }
+
+    pub(super) fn in_recovery(&self) -> bool {
+        self.phase == Phase::Fast
+    }
+
+    /// Tells the congestion control about `signal` and sets the threshold.
+    fn signal(&mut self, cx: Cx<'_>, signal: Signal) {
+        let segments = match signal {
+            Signal::Echo => cx.details.ecn_floor,
+            Signal::Loss | Signal::Timeout { .. } => 2,
+        };
+        self.window.floor = u64::from(segments) * self.window.segment;
+        let from = match cx.details.reduce_from {
+            // Limited transmit does not count (RFC 5681, section 3.2, step 2).
+            ReduceFrom::Flight => {
+                self.board.outstanding().min(self.window.congestion.max(self.window.segment))
+            }
+            ReduceFrom::Window => self.window.congestion.min(self.limit.saturating_sub(self.una())),
+            ReduceFrom::Congestion => self.window.congestion,
+        };
+        self.congestion.on_signal(cx.now, &mut self.window, from, signal);
+        self.unreduced = false;
+        self.recover = self.board.end();
+    }
+
+    /// Brings the window to the threshold, unless the congestion control keeps it itself.
+    fn reduce(&mut self) {
+        if !self.congestion.keeps_window() {
+            self.window.congestion = self.window.threshold.max(self.window.segment);
+        }
+    }
+}
+
+/// The most a stream may hold: so many bytes that nothing overflows.
+const MOST: u64 = 1 << 62;

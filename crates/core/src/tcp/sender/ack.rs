@@ -1,0 +1,177 @@
+//! What an acknowledgement says to the sender.
+
+use std::time::Duration;
+
+use super::recovery::Phase;
+use super::{Cx, Sender};
+use crate::tcp::congestion::{Ack, Signal};
+use crate::tcp::delivered::Delivered;
+use crate::tcp::profile::IdleRule;
+use crate::{Time, tcp::congestion::Delivery};
+
+/// An acknowledgement, in places of the stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::tcp) struct AckInfo {
+    /// All below has arrived.
+    pub(in crate::tcp) to: u64,
+    /// Selective blocks, the D-SACK not among them.
+    pub(in crate::tcp) blocks: [(u64, u64); 4],
+    pub(in crate::tcp) count: usize,
+    /// A D-SACK: this arrived twice.
+    pub(in crate::tcp) duplicate: Option<(u64, u64)>,
+    /// Bytes the peer's window holds from `to` on, if this segment may change it.
+    pub(in crate::tcp) window: Option<u64>,
+    /// The segment is nothing but an ACK: no data, no SYN, no FIN.
+    pub(in crate::tcp) pure: bool,
+    /// It carries ECN-Echo.
+    pub(in crate::tcp) echo: bool,
+    /// When the segment was sent whose timestamp it echoes, by the ticks of that clock.
+    pub(in crate::tcp) echoed: Option<Time>,
+}
+
+impl Sender {
+    /// Takes in an acknowledgement for something between what was acknowledged before and what was
+    /// sent.
+    pub(in crate::tcp) fn acknowledge(&mut self, cx: Cx<'_>, info: &AckInfo) {
+        let (una, flight_before) = (self.board.una(), self.board.pipe());
+        let outstanding = self.board.outstanding();
+        let window_moved = self.move_window(info);
+        let mut delivered = Delivered::default();
+        let lost_before = self.board.lost_ever();
+        self.board.acknowledge(info.to, &mut delivered);
+        self.take_blocks(info, &mut delivered);
+        let advanced = info.to > una;
+        let news = delivered.bytes > 0;
+        if advanced {
+            self.rto.acknowledged();
+        }
+        let rtt = self.measure(cx, info, &delivered);
+        let duplicate = !advanced && outstanding > 0 && info.pure && (news || !window_moved);
+        let counts = duplicate && (!self.sack || news);
+        self.duplicates = match (advanced, counts) {
+            (true, _) => 0,
+            (false, true) => self.duplicates.saturating_add(1),
+            (false, false) => self.duplicates,
+        };
+        let delivery = self.sample_rate(cx, &delivered);
+        let waiting = self.find_losses(cx, info, &delivered);
+        self.check_undo(cx, info, &delivered, advanced);
+        let newly_lost = self.board.lost_ever() - lost_before;
+        self.recover_on_ack(cx, una, advanced, counts, &delivered, newly_lost);
+        self.counters.echoes += u64::from(info.echo);
+        let ack = Ack {
+            now: cx.now,
+            bytes: delivered.bytes,
+            flight_before,
+            flight: self.board.pipe(),
+            acknowledged: self.board.una(),
+            sent: self.board.end(),
+            rtt,
+            smoothed_rtt: self.rto.smoothed().unwrap_or_default(),
+            least_rtt: self.rto.least().unwrap_or_default(),
+            echo: info.echo,
+            marked: if info.echo { delivered.bytes } else { 0 },
+            may_grow: self.may_grow(cx, info.echo),
+            in_recovery: self.phase == Phase::Fast,
+            delivery,
+        };
+        if news || info.echo {
+            self.tell(&ack);
+        }
+        self.answer_echo(cx, info);
+        self.prr_window(cx, newly_lost, &delivered, advanced);
+        self.set_timer_on_ack(cx, advanced, waiting);
+    }
+
+    /// The congestion control takes note. In recovery the window is the sender's own.
+    fn tell(&mut self, ack: &Ack) {
+        let before = self.window.congestion;
+        self.congestion.on_ack(&mut self.window, ack);
+        if self.phase == Phase::Fast && !self.congestion.keeps_window() {
+            self.window.congestion = before;
+        }
+    }
+
+    /// Source: RFC 9293, section 3.10.7.4 (the window is taken from segments that are not older). The
+    /// right edge does not move left for us: what was allowed stays allowed (section 3.8.6), but a
+    /// peer that shrinks its window is obeyed for what was not sent yet.
+    fn move_window(&mut self, info: &AckInfo) -> bool {
+        let Some(window) = info.window else { return false };
+        let limit = info.to + window;
+        let moved = limit != self.limit;
+        self.limit = limit;
+        self.largest_window = self.largest_window.max(window);
+        moved
+    }
+
+    fn take_blocks(&mut self, info: &AckInfo, delivered: &mut Delivered) {
+        if !self.sack {
+            return;
+        }
+        for (from, to) in &info.blocks[..info.count] {
+            self.board.sack(*from, *to, delivered);
+        }
+        if info.duplicate.is_some() {
+            self.rack.duplicate(self.board.una(), self.board.end());
+        }
+    }
+
+    /// Takes a round-trip time from what was sent once.
+    ///
+    /// Source: RFC 6298, section 3 (Karn); RFC 7323, section 4.1; Linux 6.12, `tcp_ack_update_rtt`.
+    fn measure(&mut self, cx: Cx<'_>, info: &AckInfo, delivered: &Delivered) -> Option<Duration> {
+        if !cx.details.rtt_every_ack {
+            let (_, sent_at) = self.timed.take_if(|(end, _)| *end <= info.to)?;
+            let rtt = cx.now.since(sent_at);
+            self.rto.sample(cx.details, rtt);
+            return Some(rtt);
+        }
+        let by_clock = if delivered.repeated { None } else { delivered.first_once };
+        let rtt = match (by_clock, delivered.selective_once) {
+            (Some(at), _) | (None, Some(at)) => cx.now.since(at),
+            (None, None) if delivered.bytes > 0 => cx.now.since(info.echoed?),
+            (None, None) => return None,
+        };
+        self.rto.sample(cx.details, rtt);
+        Some(delivered.last_once.map_or(rtt, |at| cx.now.since(at)))
+    }
+
+    fn sample_rate(&mut self, cx: Cx<'_>, delivered: &Delivered) -> Option<Delivery> {
+        let latest = delivered.latest.as_ref()?;
+        self.rate.deliver(cx.now, delivered.bytes, latest)
+    }
+
+    /// Whether the window may grow with this ACK.
+    ///
+    /// Source: RFC 3168, section 6.1.2 (not with ECN-Echo); Linux 6.12, `tcp_is_cwnd_limited`.
+    fn may_grow(&self, cx: Cx<'_>, echo: bool) -> bool {
+        let used = match cx.details.idle {
+            IdleRule::Keep | IdleRule::Restart => true,
+            IdleRule::Halve if self.usage.blocked => true,
+            IdleRule::Halve => {
+                self.window.in_slow_start() && self.window.congestion < 2 * self.usage.most
+            }
+        };
+        let told = echo && self.ecn && !cx.details.grow_on_echo;
+        used && !told && matches!(self.phase, Phase::Open | Phase::Loss)
+    }
+
+    /// Answers ECN-Echo: at most once for what was out when it was last answered.
+    ///
+    /// Source: RFC 3168, section 6.1.2.
+    fn answer_echo(&mut self, cx: Cx<'_>, info: &AckInfo) {
+        let fresh = self.unreduced || self.board.una() > self.recover;
+        if !info.echo || !self.ecn || !fresh || self.phase != Phase::Open {
+            return;
+        }
+        self.counters.reductions += 1;
+        // Below one segment the window cannot go: the timer waits instead.
+        let at_least = self.window.congestion <= self.window.segment;
+        self.signal(cx, Signal::Echo);
+        self.reduce();
+        self.tell_reduced = true;
+        if at_least {
+            self.wait_for_timeout(cx);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! How losses are repaired: fast recovery with and without SACK, and after a timeout.
+
+use super::{AckInfo, Cx, Sender};
+use crate::Time;
+use crate::tcp::congestion::{Signal, Window};
+use crate::tcp::delivered::Delivered;
+use crate::tcp::profile::{Recovery, Spurious};
+use crate::tcp::scoreboard::DUPLICATES;
+use crate::tcp::sequence::tick;
+
+/// What the sender is doing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Phase {
+    /// Nothing is known to be wrong.
+    #[default]
+    Open,
+    /// Fast recovery.
+    Fast,
+    /// After a timeout, until all that was out then is acknowledged.
+    Loss,
+}
+
+/// Proportional rate reduction.
+///
+/// Source: RFC 9937, section 6.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Prr {
+    delivered: u64,
+    out: u64,
+    flight: u64,
+}
+
+/// What the window was before a reduction that may turn out not to have been called for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undo {
+    window: Window,
+    backoff: u8,
+    /// When the first copy was sent; a timestamp echoed from before shows that it was needless.
+    copied_at: Option<Time>,
+    /// F-RTO: ACKs since the timeout.
+    step: u8,
+}
+
+impl Sender {
+    /// Finds what is lost; returns when more may be found lost by time.
+    pub(super) fn find_losses(
+        &mut self,
+        cx: Cx<'_>,
+        info: &AckInfo,
+        delivered: &Delivered,
+    ) -> Option<Time> {
+        if !self.sack {
+            return None;
+        }
+        let before_copy = |at: Time| info.echoed.is_some_and(|echoed| echoed < tick(at));
+        let original = delivered.latest.is_some_and(|latest| before_copy(latest.at));
+        self.rack.deliver(cx.now, delivered, &self.rto, original);
+        if !cx.details.rack {
+            self.board.lose_by_count();
+        }
+        self.detect_by_time(cx)
+    }
+
+    pub(super) fn detect_by_time(&mut self, cx: Cx<'_>) -> Option<Time> {
+        let recovering = matches!(self.phase, Phase::Fast | Phase::Loss);
+        self.rack.detect(cx.now, cx.details, &mut self.board, &self.rto, recovering)
+    }
+
+    /// Enters, stays in or leaves recovery.
+    pub(super) fn recover_on_ack(
+        &mut self,
+        cx: Cx<'_>,
+        una: u64,
+        advanced: bool,
+        duplicate: bool,
+        delivered: &Delivered,
+        newly_lost: u64,
+    ) {
+        let acknowledged = self.board.una() - una;
+        if advanced && self.phase != Phase::Open && self.board.una() >= self.recover {
+            self.leave(cx);
+        } else if self.phase == Phase::Fast {
+            self.fast_on_ack(cx, advanced, duplicate, acknowledged);
+        }
+        if self.phase == Phase::Open && self.loss_is_plain() {
+            self.enter(cx, delivered, newly_lost);
+        }
+    }
+
+    /// Whether fast recovery must begin.
+    ///
+    /// Source: RFC 6675, section 5; RFC 6582, section 3.2, step 2 (duplicates of what the last
+    /// recovery or timeout left behind do not count).
+    fn loss_is_plain(&self) -> bool {
+        if self.sack {
+            return self.board.lost() > 0;
+        }
+        let fresh = self.unreduced || self.board.una() > self.recover;
+        self.duplicates >= DUPLICATES && fresh
+    }
+
+    fn enter(&mut self, cx: Cx<'_>, delivered: &Delivered, newly_lost: u64) {
+        self.counters.recoveries += 1;
+        self.save(cx);
+        self.signal(cx, Signal::Loss);
+        self.phase = Phase::Fast;
+        self.repair = true;
+        self.partial_seen = false;
+        self.prr = Prr {
+            delivered: 0,
+            out: 0,
+            // What was delivered by this very ACK was in flight when the loss was found.
+            flight: (self.board.pipe() + newly_lost + delivered.bytes).max(1),
+        };
+        if self.sack {
+            if !cx.details.prr {
+                self.reduce();
+            }
+        } else {
+            self.reduce();
+            self.inflation = u64::from(DUPLICATES) * self.window.segment;
+        }
+    }
+
+    /// One more ACK in fast recovery.
+    ///
+    /// Source: RFC 6582, section 3.2, steps 3 and 5.
+    fn fast_on_ack(&mut self, cx: Cx<'_>, advanced: bool, duplicate: bool, acknowledged: u64) {
+        if self.sack {
+            return;
+        }
+        if !advanced {
+            if duplicate {
+                self.inflation += self.window.segment;
+            }
+            return;
+        }
+        if cx.details.recovery == Recovery::Reno {
+            self.leave(cx);
+            return;
+        }
+        self.repair = true;
+        let back = if acknowledged >= self.window.segment { self.window.segment } else { 0 };
+        let total = self.window.congestion + self.inflation + back;
+        let total = total.saturating_sub(acknowledged).max(self.window.segment);
+        self.inflation = total.saturating_sub(self.window.congestion);
+        self.window.congestion = total - self.inflation;
+    }
+
+    /// All that was out when the loss was found is acknowledged.
+    fn leave(&mut self, cx: Cx<'_>) {
+        match self.phase {
+            Phase::Fast => {
+                self.rack.recovered();
+                self.inflation = 0;
+                if self.sack || cx.details.recovery == Recovery::Reno {
+                    self.reduce();
+                } else if !self.congestion.keeps_window() {
+                    let most = self.board.outstanding().max(self.window.segment);
+                    let eased = most + self.window.segment;
+                    self.window.congestion = self.window.threshold.min(eased);
+                }
+            }
+            Phase::Open | Phase::Loss => {}
+        }
+        self.phase = Phase::Open;
+        self.repair = false;
+        self.undo = None;
+    }
+
+    /// Sets the window in recovery with SACK.
+    ///
+    /// Source: RFC 9937, section 6.
+    pub(super) fn prr_window(
+        &mut self,
+        cx: Cx<'_>,
+        newly_lost: u64,
+        delivered: &Delivered,
+        advanced: bool,
+    ) {
+        let on = cx.details.prr && self.sack && self.phase == Phase::Fast;
+        if !on || self.congestion.keeps_window() {
+            return;
+        }
+        let (pipe, threshold, segment) =
+            (self.board.pipe(), self.window.threshold, self.window.segment);
+        self.prr.delivered += delivered.bytes;
+        let mut more = if pipe > threshold {
+            let share = u128::from(self.prr.delivered) * u128::from(threshold);
+            let share = share.div_ceil(u128::from(self.prr.flight));
+            u64::try_from(share).unwrap_or(u64::MAX).saturating_sub(self.prr.out)
+        } else {
+            let mut more = self.prr.delivered.saturating_sub(self.prr.out).max(delivered.bytes);
+            if advanced && newly_lost == 0 {
+                more += segment;
+            }
+            more.min(threshold - pipe)
+        };
+        if self.prr.out == 0 {
+            more = more.max(segment);
+        }
+        self.window.congestion = pipe + more;
+    }
+
+    /// `bytes` were sent in recovery.
+    pub(super) fn prr_sent(&mut self, bytes: u64) {
+        self.prr.out += bytes;
+    }
+
+    /// The retransmission timer expired.
+    ///
+    /// Source: RFC 6298, sections 5.4 to 5.6; RFC 5681, section 3.1 (the window is one segment).
+    pub(super) fn time_out(&mut self, cx: Cx<'_>) {
+        self.counters.timeouts += 1;
+        let again = self.rto.backoff() > 0;
+        if !again {
+            self.undo = None;
+            self.save(cx);
+        }
+        self.signal(cx, Signal::Timeout { again });
+        self.rto.back_off();
+        if !self.congestion.keeps_window() {
+            self.window.congestion = self.window.segment;
+        }
+        self.phase = Phase::Loss;
+        (self.duplicates, self.inflation) = (0, 0);
+        self.repair = true;
+        self.timed = None;
+        self.board.lose_all();
+    }
+
+    /// Keeps what an undo restores.
+    fn save(&mut self, cx: Cx<'_>) {
+        if cx.details.spurious != Spurious::Off && self.undo.is_none() {
+            let backoff = self.rto.backoff();
+            self.undo = Some(Undo { window: self.window, backoff, copied_at: None, step: 0 });
+        }
+    }
+
+    /// A copy is sent.
+    pub(super) fn note_copy(&mut self, now: Time) {
+        if let Some(undo) = &mut self.undo {
+            undo.copied_at.get_or_insert(now);
+        }
+    }
+
+    /// Takes back a timeout that was not called for.
+    ///
+    /// Source: RFC 3522, section 3.2 (the first ACK after it echoes a timestamp from before the copy);
+    /// RFC 4015.
+    pub(super) fn check_undo(
+        &mut self,
+        cx: Cx<'_>,
+        info: &AckInfo,
+        delivered: &Delivered,
+        advanced: bool,
+    ) {
+        let Some(undo) = &mut self.undo else { return };
+        if self.phase != Phase::Loss || !advanced {
+            return;
+        }
+        undo.step = undo.step.saturating_add(1);
+        let Some(copied_at) = undo.copied_at else { return };
+        let needless = info.echoed.is_some_and(|echoed| echoed < tick(copied_at));
+        if undo.step > 1 || !needless || delivered.bytes == 0 {
+            return;
+        }
+        let undo = *undo;
+        self.counters.spurious += 1;
+        self.window.congestion = self.window.congestion.max(undo.window.congestion);
+        self.window.threshold = undo.window.threshold;
+        self.rto.set_backoff(undo.backoff);
+        self.board.forget_losses();
+        self.phase = Phase::Open;
+        self.repair = false;
+        self.undo = None;
+        self.congestion.on_undo(cx.now, &mut self.window);
+    }
+}

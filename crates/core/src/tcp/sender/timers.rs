@@ -1,0 +1,98 @@
+//! What time does to a sender: one timer, for what is waited for longest.
+
+use super::recovery::Phase;
+use super::{Cx, Sender};
+use crate::Time;
+
+/// What the timer is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Timer {
+    /// The retransmission timeout (RFC 6298).
+    Retransmit,
+    /// A segment may be lost by then (RFC 8985, section 6.3).
+    Reorder,
+    /// The peer's window may have opened (RFC 9293, section 3.8.6.1).
+    Persist,
+}
+
+impl Sender {
+    /// When to come back.
+    pub(in crate::tcp) fn poll_timeout(&self) -> Option<Time> {
+        let timer = self.timer.map(|(at, _)| at);
+        let release = (self.release != Time::ZERO).then_some(self.release);
+        [timer, release].into_iter().flatten().min()
+    }
+
+    /// What the timers do by now; whether the peer is to be asked about its window.
+    pub(in crate::tcp) fn handle_time(&mut self, cx: Cx<'_>) -> bool {
+        let Some((_, timer)) = self.timer.filter(|(at, _)| *at <= cx.now) else { return false };
+        self.timer = None;
+        match timer {
+            Timer::Retransmit => {
+                if !self.board.is_empty() {
+                    self.time_out(cx);
+                    self.arm(cx);
+                }
+            }
+            Timer::Reorder => self.reorder_timeout(cx),
+            Timer::Persist => return self.persist_timeout(cx),
+        }
+        false
+    }
+
+    /// Source: RFC 6298, sections 5.2 and 5.3.
+    pub(super) fn set_timer_on_ack(&mut self, cx: Cx<'_>, advanced: bool, waiting: Option<Time>) {
+        if self.board.is_empty() {
+            self.timer = None;
+        } else if let Some(at) = waiting {
+            self.timer = Some((at, Timer::Reorder));
+        } else if advanced || matches!(self.timer, Some((_, Timer::Reorder)) | None) {
+            let impatient = !self.sack
+                && self.phase == Phase::Fast
+                && std::mem::replace(&mut self.partial_seen, true);
+            if !impatient {
+                self.arm(cx);
+            }
+        }
+    }
+
+    /// Sets the retransmission timer.
+    pub(super) fn arm(&mut self, cx: Cx<'_>) {
+        self.timer = Some((cx.now + self.rto.timeout(cx.details), Timer::Retransmit));
+    }
+
+    /// With a window of one segment ECN-Echo is answered by waiting (RFC 3168, section 6.1.2).
+    pub(super) fn wait_for_timeout(&mut self, cx: Cx<'_>) {
+        self.hold_until = cx.now + self.rto.timeout(cx.details);
+    }
+
+    fn reorder_timeout(&mut self, cx: Cx<'_>) {
+        let lost_before = self.board.lost_ever();
+        let waiting = self.detect_by_time(cx);
+        let newly_lost = self.board.lost_ever() - lost_before;
+        let nothing = crate::tcp::delivered::Delivered::default();
+        self.recover_on_ack(cx, self.board.una(), false, false, &nothing, newly_lost);
+        self.prr_window(cx, newly_lost, &nothing, false);
+        match waiting {
+            Some(at) => self.timer = Some((at, Timer::Reorder)),
+            None => self.arm(cx),
+        }
+    }
+
+    /// Nothing is out and the window is shut: asks, ever more rarely.
+    fn persist_timeout(&mut self, cx: Cx<'_>) -> bool {
+        if !self.board.is_empty() || self.next() >= self.total() {
+            return false;
+        }
+        self.rto.back_off();
+        self.set_persist(cx);
+        self.counters.probes += 1;
+        self.override_window = self.limit > self.next();
+        !self.override_window
+    }
+
+    /// The window does not let the next segment go and nothing is out that would open it.
+    pub(super) fn set_persist(&mut self, cx: Cx<'_>) {
+        self.timer = Some((cx.now + self.rto.timeout(cx.details), Timer::Persist));
+    }
+}

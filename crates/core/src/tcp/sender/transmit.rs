@@ -1,0 +1,221 @@
+//! What leaves, and when.
+
+use super::recovery::Phase;
+use super::timers::Timer;
+use super::{Cx, Sender};
+use crate::tcp::profile::IdleRule;
+use crate::tcp::scoreboard::DUPLICATES;
+use crate::{Bytes, Rate, Time};
+
+/// A part of the stream that is to be sent now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::tcp) struct Span {
+    pub(in crate::tcp) start: u64,
+    /// Bytes of payload.
+    pub(in crate::tcp) payload: u64,
+    pub(in crate::tcp) fin: bool,
+    pub(in crate::tcp) retransmission: bool,
+    /// The packet may be marked on its way (ECT).
+    pub(in crate::tcp) markable: bool,
+    /// It says that the window was reduced (CWR).
+    pub(in crate::tcp) reduced: bool,
+}
+
+impl Sender {
+    /// The next part of the stream to send now.
+    pub(in crate::tcp) fn poll_transmit(&mut self, cx: Cx<'_>) -> Option<Span> {
+        if self.next() >= self.total() && self.board.lost() == 0 && !self.repair {
+            return None;
+        }
+        if cx.now < self.release.max(self.hold_until) {
+            return None;
+        }
+        self.release = Time::ZERO;
+        self.retransmission(cx).or_else(|| self.new_data(cx))
+    }
+
+    fn retransmission(&mut self, cx: Cx<'_>) -> Option<Span> {
+        let forced = self.repair;
+        if !forced && self.board.lost() == 0 {
+            return None;
+        }
+        let lost = self.board.next_lost().copied();
+        let sent = if forced { lost.or_else(|| self.board.front().copied()) } else { lost }?;
+        if !forced && self.board.pipe() + sent.len() > self.window.congestion {
+            self.note_blocked(cx);
+            return None;
+        }
+        self.repair = false;
+        let stamped = self.rate.stamp(cx.now, false, sent.start, sent.end);
+        self.board.repeat(sent.start, stamped);
+        self.counters.retransmitted += 1;
+        self.timed = None;
+        self.note_copy(cx.now);
+        let payload = sent.end.min(self.written) - sent.start;
+        let span = Span {
+            start: sent.start,
+            payload,
+            fin: sent.end > self.written,
+            retransmission: true,
+            markable: false,
+            reduced: false,
+        };
+        self.sent(cx, sent.len());
+        Some(span)
+    }
+
+    fn new_data(&mut self, cx: Cx<'_>) -> Option<Span> {
+        let start = self.next();
+        if start >= self.total() {
+            return None;
+        }
+        let payload = self.window.segment.min(self.written - start);
+        let fin = self.finished && start + payload == self.written;
+        self.restart_if_idle(cx);
+        let payload = self.within_peer_window(cx, start, payload)?;
+        let fin = fin && start + payload == self.written;
+        let len = payload + u64::from(fin);
+        let (flight, window) = self.occupied(cx);
+        if flight + payload > window && flight > 0 {
+            self.note_blocked(cx);
+            return None;
+        }
+        let idle = self.board.is_empty();
+        self.board.push(self.rate.stamp(cx.now, idle, start, start + len));
+        if self.next() >= self.written {
+            self.rate.limited(self.board.pipe());
+        }
+        if self.timed.is_none() {
+            self.timed = Some((start + len, cx.now));
+        }
+        let reduced = payload > 0 && std::mem::take(&mut self.tell_reduced);
+        let span = Span {
+            start,
+            payload,
+            fin,
+            retransmission: false,
+            markable: self.ecn && payload > 0,
+            reduced,
+        };
+        if idle {
+            self.timer = None;
+        }
+        self.sent(cx, len);
+        self.note_usage(cx, flight + len + self.window.segment > window);
+        Some(span)
+    }
+
+    /// What counts against which window.
+    ///
+    /// Source: RFC 6675 (`pipe`); RFC 6582 and RFC 3042 (window inflation, limited transmit).
+    fn occupied(&self, cx: Cx<'_>) -> (u64, u64) {
+        let congestion = self.window.congestion;
+        let limited = if cx.details.limited_transmit {
+            u64::from(self.duplicates.min(DUPLICATES - 1))
+        } else {
+            0
+        };
+        match self.phase {
+            Phase::Loss => (self.board.pipe(), congestion),
+            Phase::Fast if self.sack => (self.board.pipe(), congestion),
+            Phase::Fast => (self.board.outstanding(), congestion + self.inflation),
+            Phase::Open => (self.board.outstanding(), congestion + limited * self.window.segment),
+        }
+    }
+
+    /// How much of `payload` the peer's window lets go.
+    ///
+    /// Source: RFC 9293, sections 3.8.6.1 (probing) and 3.8.6.2.1 (no silly windows).
+    fn within_peer_window(&mut self, cx: Cx<'_>, start: u64, payload: u64) -> Option<u64> {
+        let usable = self.limit.saturating_sub(start);
+        if payload <= usable {
+            return Some(payload);
+        }
+        let overridden = std::mem::take(&mut self.override_window) && usable > 0;
+        if overridden || (usable > 0 && usable * 2 >= self.largest_window) {
+            return Some(usable);
+        }
+        if self.board.is_empty() && !matches!(self.timer, Some((_, Timer::Persist))) {
+            self.set_persist(cx);
+        }
+        None
+    }
+
+    /// Counts what leaves, and sets timer and pace.
+    fn sent(&mut self, cx: Cx<'_>, len: u64) {
+        self.counters.segments_sent += 1;
+        self.last_sent = cx.now;
+        if self.phase == Phase::Fast {
+            self.prr_sent(len);
+        }
+        if self.timer.is_none() {
+            self.arm(cx);
+        }
+        if let Some(rate) = self.pace(cx) {
+            self.release = cx.now + rate.time_for(Bytes(len));
+        }
+    }
+
+    /// The rate to send at, if there is one.
+    ///
+    /// Source: Linux 6.12, `tcp_update_pacing_rate`: twice the window per round-trip time in slow
+    /// start, 1.2 times else.
+    fn pace(&self, cx: Cx<'_>) -> Option<Rate> {
+        let own = self.congestion.pacing_rate(&self.window);
+        if own.is_some() || !cx.details.pacing {
+            return own.filter(|rate| rate.bps() > 0);
+        }
+        let rtt = self.rto.smoothed()?.as_nanos().max(1);
+        let percent: u128 =
+            if self.window.congestion < self.window.threshold / 2 { 200 } else { 120 };
+        let bits = u128::from(self.window.congestion) * 8 * 10_000_000 * percent / rtt;
+        Some(Rate::from_bps(u64::try_from(bits).unwrap_or(u64::MAX).max(1)))
+    }
+
+    /// The congestion window holds the sender back.
+    fn note_blocked(&mut self, cx: Cx<'_>) {
+        self.note_usage(cx, true);
+    }
+
+    /// Source: Linux 6.12, `tcp_cwnd_validate`.
+    fn note_usage(&mut self, cx: Cx<'_>, blocked: bool) {
+        let flight = self.board.outstanding();
+        if blocked {
+            self.usage.blocked_at = cx.now;
+        }
+        if self.board.una() >= self.usage.until || blocked || flight > self.usage.most {
+            self.usage.blocked = blocked;
+            self.usage.most = flight;
+            self.usage.until = self.next();
+        }
+    }
+
+    /// Source: RFC 5681, section 4.1; RFC 2861 as Linux has it, `tcp_cwnd_restart`.
+    fn restart_if_idle(&mut self, cx: Cx<'_>) {
+        let idle = cx.now.since(self.last_sent);
+        let timeout = self.rto.base(cx.details);
+        if !self.board.is_empty() || idle <= timeout || self.rto.smoothed().is_none() {
+            return;
+        }
+        let restart = u64::from(cx.details.initial_window) * self.window.segment;
+        let restart = restart.min(self.window.congestion);
+        match cx.details.idle {
+            IdleRule::Keep => return,
+            IdleRule::Restart => self.window.congestion = restart,
+            IdleRule::Halve => {
+                let kept = self.window.congestion / 4 * 3;
+                if self.window.threshold != u64::MAX {
+                    self.window.threshold = self.window.threshold.max(kept);
+                }
+                let mut left = idle;
+                while left > timeout && self.window.congestion > restart {
+                    self.window.congestion /= 2;
+                    left -= timeout;
+                }
+                self.window.congestion = self.window.congestion.max(restart);
+            }
+        }
+        self.last_sent = cx.now;
+        self.congestion.on_idle(cx.now, &mut self.window, idle);
+    }
+}
