@@ -9,11 +9,18 @@
 //! where the congestion control asks for none; and what is counted ([`Counting`]), which a control is
 //! built with. What is a matter of the control is in its `Config`.
 
+mod aggregate_fair;
+mod dctcp;
 mod growth;
+mod increase_by_k;
 mod newreno;
+#[cfg(test)]
+mod pipe;
 mod reno;
 #[cfg(test)]
 mod testing;
+mod vegas;
+mod weighted_vegas;
 
 use std::time::Duration;
 
@@ -159,4 +166,14 @@ registry! {
     Reno => reno, "reno";
     /// As the papers had it: one segment per round trip, counted in ACKs (ns-2).
     NewReno => newreno, "newreno";
+    /// So many packets of its own in the queue, and no more.
+    Vegas => vegas, "vegas";
+    /// Vegas with shares in proportion to weights (`itcp`).
+    WeightedVegas => weighted_vegas, "weighted-vegas";
+    /// Growth by the square of the round-trip time: equal rates within an aggregate.
+    AggregateFair => aggregate_fair, "aggregate-fair";
+    /// Growth by several segments where the round-trip time is long.
+    IncreaseByK => increase_by_k, "increase-by-k";
+    /// Reduction by as much as was marked (RFC 8257).
+    Dctcp => dctcp, "dctcp";
 }

@@ -30,12 +30,27 @@ impl Counting {
     pub const LINUX: Self = Self::Bytes { limit: u32::MAX, after_timeout: u32::MAX };
 }
 
+/// Segments per window by which the window grows, in units of 2^-20.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Pace(u64);
+
+impl Pace {
+    /// Reno's.
+    pub(super) const ONE: Self = Self(1 << 20);
+
+    /// `numerator / denominator` segments per window, rounded down.
+    pub(super) fn ratio(numerator: u128, denominator: u128) -> Self {
+        let scaled = numerator.saturating_mul(u128::from(Self::ONE.0)) / denominator.max(1);
+        Self(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+}
+
 /// Slow start and congestion avoidance, and what they carry from one ACK to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
     counting: Counting,
     /// Counting bytes: those acknowledged towards the next segment. Counting ACKs: what is short of
-    /// a byte, times the window.
+    /// a byte, times the window. At a [`Pace`]: what is short of a byte, in its units.
     carried: u64,
     after_timeout: bool,
 }
@@ -47,11 +62,23 @@ impl Growth {
 
     /// Slow start below the threshold, one segment per window above it.
     pub(super) fn advance(&mut self, window: &mut Window, ack: &Ack) {
-        let rest =
-            if window.in_slow_start() { self.slow_start(window, ack.bytes) } else { ack.bytes };
+        let rest = self.below_threshold(window, ack);
         if rest > 0 {
             self.avoid(window, rest);
         }
+    }
+
+    /// Slow start below the threshold, `pace` segments per window above it, at most one per ACK.
+    pub(super) fn advance_at(&mut self, window: &mut Window, ack: &Ack, pace: Pace) {
+        let rest = self.below_threshold(window, ack);
+        if rest > 0 {
+            self.avoid_at(window, rest, pace);
+        }
+    }
+
+    /// Bytes that were acknowledged beyond the threshold.
+    fn below_threshold(&mut self, window: &mut Window, ack: &Ack) -> u64 {
+        if window.in_slow_start() { self.slow_start(window, ack.bytes) } else { ack.bytes }
     }
 
     /// Exponential growth; returns the bytes that were acknowledged beyond the threshold.
@@ -84,6 +111,20 @@ impl Growth {
                 }
             }
         }
+    }
+
+    fn avoid_at(&mut self, window: &mut Window, bytes: u64, pace: Pace) {
+        self.after_timeout = false;
+        let counted = match self.counting {
+            Counting::Acks => window.segment,
+            Counting::Bytes { .. } => bytes,
+        };
+        let grown = u128::from(window.segment) * u128::from(counted) * u128::from(pace.0)
+            / u128::from(window.congestion.max(1));
+        let most = window.segment * Pace::ONE.0;
+        self.carried += u64::try_from(grown).unwrap_or(most).min(most);
+        window.congestion += self.carried / Pace::ONE.0;
+        self.carried %= Pace::ONE.0;
     }
 
     /// Begins anew after a reduction.

@@ -73,10 +73,24 @@ impl CongestionControl for Reno {
     }
 }
 
+/// What half the window leaves after any signal: the reduction of those that are Reno but for their
+/// growth.
+pub(super) fn halve(window: &mut Window, flight: u64, signal: Signal) {
+    if signal != (Signal::Timeout { again: true }) {
+        window.threshold = HALF.of(flight).max(window.floor);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::pipe::{Bottleneck, Pipe, mean};
     use super::super::testing::{SEGMENT, acknowledged, equation_3, real, rounds, window};
     use super::*;
+    use crate::Rate;
+
+    const RTT: Duration = Duration::from_millis(100);
 
     fn reno(counting: Counting) -> Reno {
         Config::default().build(counting)
@@ -200,5 +214,48 @@ mod tests {
         let ack = Ack { may_grow: false, ..acknowledged(2 * SEGMENT) };
         reno(Counting::RFC).on_ack(&mut window, &ack);
         assert_eq!(window, before);
+    }
+
+    /// One Reno sender on a link of 11.68 Mbit/s, on which 100 segments fill a round-trip time.
+    fn alone(bottleneck: Bottleneck, warm: u64, span: u64) -> (Pipe, f64, f64) {
+        let mut pipe = Pipe::new(bottleneck);
+        pipe.add(Box::new(reno(Counting::RFC)), RTT, 2, Duration::ZERO);
+        pipe.senders[0].window.threshold = 50 * SEGMENT;
+        pipe.run(Duration::from_secs(warm));
+        let (rates, queue) = pipe.run(Duration::from_secs(span));
+        (pipe, rates[0] / 11_680_000.0, queue)
+    }
+
+    fn link(buffer: u64) -> Bottleneck {
+        Bottleneck::new(Rate::from_kbps(11_680), buffer)
+    }
+
+    #[test]
+    fn without_a_buffer_it_uses_three_quarters_of_a_link_and_all_of_it_with_one_of_a_window() {
+        // The window goes from W / 2 to W. With no buffer W is what the link holds, and the mean is
+        // three quarters of it; with a buffer as large as that, W / 2 is. (SIGCOMM 2004 "Sizing
+        // Router Buffers", section 2.) Two segments of buffer give a percent more.
+        // Kills: a window that grows by two segments or by half of one; halving twice.
+        let (_, used, _) = alone(link(2), 200, 500);
+        assert!((0.74..0.79).contains(&used), "{used}");
+        let (_, used, queue) = alone(link(101), 200, 500);
+        assert!(used > 0.995, "{used}");
+        // Then the queue goes from 0 to 101: linearly in rounds, and rounds take longer the longer
+        // it is: the mean found by packets is the integral of (w - B)w over that of w.
+        let expected = 101.0 * (2.0 / 3.0 * 7.0 / 3.0 - 1.0);
+        assert!((queue / expected - 1.0).abs() < 0.06, "{queue} {expected}");
+    }
+
+    #[test]
+    fn losses_so_far_apart_give_the_mean_window_of_theory() {
+        // +1 per round trip and a halving every T: from W / 2 to W = 2 n, mean 1.5 n, where n is the
+        // number of round trips in T without the one of recovery.
+        let mut far = Bottleneck::new(Rate::from_mbps(10_000), 100_000);
+        far.lose_every = Some(Duration::from_secs(10));
+        let (pipe, _, _) = alone(far, 100, 200);
+        let sender = &pipe.senders[0];
+        assert_eq!(sender.signals, 300 / 10 - 1);
+        let mean = mean(&sender.trace, Time::from_secs(100));
+        assert!((mean / (1.5 * 99.0) - 1.0).abs() < 0.03, "{mean}");
     }
 }

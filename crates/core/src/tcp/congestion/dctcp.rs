@@ -1,0 +1,192 @@
+//! DCTCP: the window comes down by as much of it as was marked.
+//!
+//! Law: once per window `alpha += gain * (marked - alpha)`, where `marked` is the part of the bytes
+//! acknowledged in it whose packets carried a mark; an echo, once per window, leaves
+//! `cwnd * (1 - alpha / 2)`. A loss halves it. Growth is Reno's. It needs to be told of every mark: an
+//! end point whose receiver repeats ECN-Echo until it is answered makes `alpha` too large.
+//!
+//! Source: RFC 8257, sections 3.3 to 3.5 (`alpha` begins at 1, the estimation gain is 1/16).
+//!
+//! Differs: `alpha` is kept in units of 2^-32, with nothing rounded up: it comes down to 2^-28 where
+//! nothing is marked, as good as zero.
+
+use serde::Deserialize;
+
+use super::growth::Growth;
+use super::{Ack, CongestionControl, Counting, Signal, Window, reno};
+use crate::{Factor, Time};
+
+/// How fast the estimate follows.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Weight of the newest window in the estimate: 0.0625; at most 1.
+    pub gain: Factor,
+    /// The estimate before the first window: 1, which is that everything is marked; at most 1.
+    pub alpha: Factor,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { gain: Factor::from_millionths(62_500), alpha: Factor::ONE }
+    }
+}
+
+impl Config {
+    pub(super) fn build(&self, counting: Counting) -> Dctcp {
+        Dctcp {
+            gain: self.gain.min(Factor::ONE),
+            alpha: self.alpha.min(Factor::ONE).of(ALL),
+            acknowledged: 0,
+            marked: 0,
+            window_end: 0,
+            growth: Growth::new(counting),
+        }
+    }
+}
+
+pub(super) struct Dctcp {
+    gain: Factor,
+    /// In parts of [`ALL`].
+    alpha: u64,
+    /// Bytes acknowledged in this window of observation, and those of them that were marked.
+    acknowledged: u64,
+    marked: u64,
+    /// It ends when more than this is acknowledged.
+    window_end: u64,
+    growth: Growth,
+}
+
+/// An `alpha` of 1.
+const ALL: u64 = 1 << 32;
+
+impl CongestionControl for Dctcp {
+    fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
+        self.acknowledged += ack.bytes;
+        self.marked += ack.marked.min(ack.bytes);
+        if ack.acknowledged > self.window_end {
+            self.window_end = ack.sent;
+            self.estimate();
+        }
+        if ack.may_grow {
+            self.growth.advance(window, ack);
+        }
+    }
+
+    fn on_signal(&mut self, _now: Time, window: &mut Window, flight: u64, signal: Signal) {
+        self.growth.restart(matches!(signal, Signal::Timeout { .. }));
+        match signal {
+            Signal::Echo => {
+                let off = u128::from(flight) * u128::from(self.alpha) / u128::from(2 * ALL);
+                let left = flight - u64::try_from(off).unwrap_or(flight);
+                window.threshold = left.max(window.floor);
+            }
+            Signal::Loss | Signal::Timeout { .. } => reno::halve(window, flight, signal),
+        }
+    }
+}
+
+impl Dctcp {
+    fn estimate(&mut self) {
+        if self.acknowledged > 0 {
+            let marked = u128::from(self.marked) * u128::from(ALL) / u128::from(self.acknowledged);
+            let marked = u64::try_from(marked).unwrap_or(ALL);
+            self.alpha = self.alpha - self.gain.of(self.alpha) + self.gain.of(marked);
+        }
+        (self.acknowledged, self.marked) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::pipe::{Bottleneck, Pipe};
+    use super::super::testing::{SEGMENT, acknowledged, real, window};
+    use super::*;
+    use crate::Rate;
+
+    fn dctcp() -> Dctcp {
+        Config::default().build(Counting::RFC)
+    }
+
+    /// A window of observation of ten segments of which `marked` were marked, up to `offset`.
+    fn observe(dctcp: &mut Dctcp, offset: u64, marked: u64) {
+        let mut window = window(10, 0);
+        for number in 1..=10 {
+            let echo = number <= marked;
+            let ack = Ack {
+                acknowledged: (offset + number) * SEGMENT,
+                sent: (offset + 9 + number) * SEGMENT,
+                marked: if echo { SEGMENT } else { 0 },
+                echo,
+                may_grow: false,
+                ..acknowledged(SEGMENT)
+            };
+            dctcp.on_ack(&mut window, &ack);
+        }
+    }
+
+    fn alpha(dctcp: &Dctcp) -> f64 {
+        real(dctcp.alpha) / real(ALL)
+    }
+
+    #[test]
+    fn alpha_follows_the_marked_part_with_a_gain_of_a_sixteenth() {
+        // RFC 8257, section 3.3: alpha = alpha * (1 - g) + g * M, from 1.
+        // Kills: a gain of an eighth; marked and acknowledged not begun anew; alpha from 0.
+        let mut dctcp = dctcp();
+        // The first ACK ends a window of one segment, marked; each later window has ten segments
+        // of which three are marked: 1, then 1 - 0.7 / 16, and so on towards 0.3.
+        let mut expected = 1.0;
+        observe(&mut dctcp, 0, 3);
+        assert!((alpha(&dctcp) - expected).abs() < 1e-6);
+        for round in 1..=20 {
+            observe(&mut dctcp, round * 10, 3);
+            expected = expected * 15.0 / 16.0 + 0.3 / 16.0;
+            assert!((alpha(&dctcp) - expected).abs() < 1e-6, "{} {expected}", alpha(&dctcp));
+        }
+        for round in 21..400 {
+            observe(&mut dctcp, round * 10, 0);
+        }
+        assert!(alpha(&dctcp) < 1e-6);
+    }
+
+    #[test]
+    fn an_echo_takes_half_of_alpha_away_and_a_loss_half() {
+        // RFC 8257, sections 3.3 and 3.4. Kills: cwnd * (1 - alpha); alpha applied to a loss.
+        for (alpha, segments) in [(ALL, 50), (ALL / 2, 75), (ALL / 10, 95), (0, 100)] {
+            let mut dctcp = dctcp();
+            dctcp.alpha = alpha;
+            let mut window = window(100, u64::MAX);
+            dctcp.on_signal(Time::ZERO, &mut window, 100 * SEGMENT, Signal::Echo);
+            assert_eq!((window.threshold + 1) / SEGMENT, segments);
+            dctcp.on_signal(Time::ZERO, &mut window, 100 * SEGMENT, Signal::Loss);
+            assert_eq!(window.threshold, 50 * SEGMENT);
+        }
+    }
+
+    #[test]
+    fn the_queue_stays_near_the_threshold_and_the_link_full() {
+        // SIGCOMM 2010 "Data Center TCP", section 3.3: with n connections the queue peaks at K + n
+        // segments, and swings by sqrt(n (C rtt + K) / 2); a link stays full if K > C rtt / 7.
+        // Here C rtt = 100, K = 20, n = 2: up to 22, swinging by 11, around 16. Reno under the same
+        // marks empties the queue.
+        let mut bottleneck = Bottleneck::new(Rate::from_mbps(1_168), 1_000);
+        bottleneck.mark_above = Some(20 * SEGMENT);
+        let run = |build: &dyn Fn() -> Box<dyn CongestionControl>| {
+            let mut pipe = Pipe::new(bottleneck);
+            for _ in 0..2 {
+                pipe.add(build(), Duration::from_millis(1), 2, Duration::ZERO);
+            }
+            pipe.run(Duration::from_millis(300));
+            let (rates, queue) = pipe.run(Duration::from_millis(700));
+            (rates[0] + rates[1], queue)
+        };
+        let (rate, queue) = run(&|| Box::new(dctcp()));
+        assert!(rate > 0.995 * 1_168e6, "{rate}");
+        assert!((11.0..=22.0).contains(&queue), "{queue}");
+        let (reno, _) = run(&|| Box::new(reno::Config::default().build(Counting::RFC)));
+        assert!(reno < 0.98 * 1_168e6, "{reno}");
+    }
+}

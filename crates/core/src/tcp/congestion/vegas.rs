@@ -1,0 +1,311 @@
+//! Vegas: so many packets of its own in the queue, and no more.
+//!
+//! Law, once per round trip, in segments: `queued = cwnd - cwnd * base / rtt`, with the least
+//! round-trip time ever seen and the least of this round. The window grows by one if fewer than
+//! `alpha` are queued, and shrinks by one if more than `beta` are. In slow start it doubles until more
+//! than `gamma` are queued.
+//!
+//! Source: Linux, `tcp_vegas.c` (doubling each round trip, window at the end of slow start, at least
+//! three samples in a round, losses as Reno's).
+//!
+//! Differs: `queued` is `cwnd - cwnd * base / rtt`, as ns-3 has it, rounded up to whole segments;
+//! Linux divides by `base`, which is more where the queue is as long as the path.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::growth::Growth;
+use super::{Ack, CongestionControl, Counting, Signal, Window};
+use crate::{Factor, Time};
+
+/// How much may be queued, in segments.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The window grows below: 2 in Linux, 1 in ns-2.
+    pub alpha: Factor,
+    /// It shrinks above: 4 in Linux, 3 in ns-2.
+    pub beta: Factor,
+    /// Slow start ends above: 1.
+    pub gamma: Factor,
+    /// In slow start the window doubles once in so many round trips: 1 in Linux, 2 in the paper of
+    /// Vegas and in ns-2.
+    pub double_every: u32,
+    /// What is left of the window after a loss or an echo: 0.5; ns-2 has 0.75 for a segment lost
+    /// once.
+    pub after_loss: Factor,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            alpha: Factor::whole(2),
+            beta: Factor::whole(4),
+            gamma: Factor::ONE,
+            double_every: 1,
+            after_loss: Factor::from_millionths(500_000),
+        }
+    }
+}
+
+impl Config {
+    pub(super) fn build(&self, counting: Counting) -> Vegas {
+        Vegas::new(self.clone(), Factor::ONE, Law::Segments, counting)
+    }
+}
+
+/// How what is queued is compared, and how far the window then moves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Law {
+    /// Rounded up to whole segments; by `theta`.
+    Segments,
+    /// As it is; by `theta`.
+    Exact,
+    /// As it is; by `theta`, but not beyond `alpha`.
+    Bounded,
+}
+
+/// Vegas for a connection that counts for `theta`.
+pub(super) struct Vegas {
+    config: Config,
+    theta: Factor,
+    law: Law,
+    growth: Growth,
+    /// Least round-trip time ever seen.
+    base: Duration,
+    /// Least of this round, of so many samples.
+    least: Duration,
+    samples: u32,
+    /// Number of rounds, for `double_every`.
+    round: u32,
+    /// The round ends when more than this is acknowledged.
+    round_end: u64,
+}
+
+impl CongestionControl for Vegas {
+    fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
+        if let Some(rtt) = ack.rtt.map(|rtt| rtt.max(Duration::from_nanos(1))) {
+            self.base = self.base.min(rtt);
+            self.least = self.least.min(rtt);
+            self.samples += 1;
+        }
+        if ack.in_recovery {
+            // What is measured now says nothing about the window.
+            self.begin_round(ack.sent);
+        } else if ack.acknowledged > self.round_end {
+            self.end_round(window, ack);
+            self.begin_round(ack.sent);
+        } else if window.in_slow_start() {
+            self.double(window, ack);
+        }
+    }
+
+    fn on_signal(&mut self, _now: Time, window: &mut Window, flight: u64, signal: Signal) {
+        self.growth.restart(matches!(signal, Signal::Timeout { .. }));
+        if signal != (Signal::Timeout { again: true }) {
+            window.threshold = self.config.after_loss.of(flight).max(window.floor);
+        }
+    }
+
+    fn on_idle(&mut self, _now: Time, _window: &mut Window, _idle: Duration) {
+        // The path may have changed.
+        self.base = Duration::MAX;
+        self.begin_round(self.round_end);
+    }
+}
+
+impl Vegas {
+    pub(super) fn new(config: Config, theta: Factor, law: Law, counting: Counting) -> Self {
+        Self {
+            config,
+            theta,
+            law,
+            growth: Growth::new(counting),
+            base: Duration::MAX,
+            least: Duration::MAX,
+            samples: 0,
+            round: 0,
+            round_end: 0,
+        }
+    }
+
+    pub(super) fn set_theta(&mut self, theta: Factor) {
+        self.theta = theta;
+    }
+
+    fn begin_round(&mut self, end: u64) {
+        self.round_end = end;
+        self.round = self.round.wrapping_add(1);
+        self.samples = 0;
+        self.least = Duration::MAX;
+    }
+
+    fn end_round(&mut self, window: &mut Window, ack: &Ack) {
+        match (window.in_slow_start(), self.samples < ENOUGH) {
+            (true, true) => self.double(window, ack),
+            (true, false) => self.slow_start(window, ack),
+            (false, true) if ack.may_grow => self.growth.advance(window, ack),
+            (false, true) => {}
+            (false, false) => self.avoid(window, ack.may_grow),
+        }
+    }
+
+    fn slow_start(&mut self, window: &mut Window, ack: &Ack) {
+        let unqueued = self.unqueued(window.congestion);
+        if self.queued(window, unqueued) > self.weighted(window, self.config.gamma) {
+            // One more segment makes up for the rounding.
+            let enough = (unqueued / window.segment + 1) * window.segment;
+            window.congestion = window.congestion.min(enough).max(2 * window.segment);
+            self.leave_slow_start(window);
+        } else {
+            self.double(window, ack);
+        }
+    }
+
+    fn avoid(&mut self, window: &mut Window, may_grow: bool) {
+        let queued = self.queued(window, self.unqueued(window.congestion));
+        let wanted = self.weighted(window, self.config.alpha);
+        let step = match self.law {
+            Law::Segments | Law::Exact => self.theta.of(window.segment),
+            Law::Bounded => self.theta.of(window.segment).min(queued.abs_diff(wanted)),
+        };
+        if queued > self.weighted(window, self.config.beta) {
+            window.congestion = window.congestion.saturating_sub(step).max(2 * window.segment);
+            self.leave_slow_start(window);
+        } else if may_grow && queued < wanted {
+            window.congestion += step;
+        }
+    }
+
+    /// Keeps the threshold below the window, but not so far that an idle time would cost much.
+    fn leave_slow_start(&mut self, window: &mut Window) {
+        let below = window.congestion.saturating_sub(window.segment);
+        window.threshold = window.threshold.min(below).max(window.congestion * 3 / 4);
+        self.growth.restart(false);
+    }
+
+    fn double(&mut self, window: &mut Window, ack: &Ack) {
+        if ack.may_grow && self.round.is_multiple_of(self.config.double_every.max(1)) {
+            self.growth.slow_start(window, ack.bytes);
+        }
+    }
+
+    /// What of the window is on the way, not in a queue.
+    fn unqueued(&self, congestion: u64) -> u64 {
+        let product = u128::from(congestion) * self.base.as_nanos();
+        u64::try_from(product / self.least.as_nanos().max(1)).unwrap_or(congestion)
+    }
+
+    /// Bytes of the window that are queued.
+    fn queued(&self, window: &Window, unqueued: u64) -> u64 {
+        let bytes = window.congestion.saturating_sub(unqueued);
+        match self.law {
+            Law::Segments => bytes.next_multiple_of(window.segment),
+            Law::Exact | Law::Bounded => bytes,
+        }
+    }
+
+    /// `theta` times so many segments.
+    fn weighted(&self, window: &Window, segments: Factor) -> u64 {
+        self.theta.of(segments.of(window.segment))
+    }
+}
+
+/// With fewer samples in a round they may all be of delayed ACKs (Linux).
+const ENOUGH: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::super::pipe::{Bottleneck, Pipe, mean};
+    use super::super::testing::{SEGMENT, acknowledged, window};
+    use super::*;
+    use crate::Rate;
+
+    const BASE: Duration = Duration::from_millis(100);
+
+    fn build() -> Vegas {
+        Config::default().build(Counting::LINUX)
+    }
+
+    /// The window and threshold in segments after a round in which the round-trip time was `millis`.
+    fn after_a_round(mut vegas: Vegas, segments: u64, millis: u64, threshold: u64) -> (u64, u64) {
+        vegas.base = BASE;
+        let mut window = window(segments, threshold * SEGMENT);
+        let rtt = Some(Duration::from_millis(millis));
+        // Three samples while the round lasts, without growth, then the ACK that ends it.
+        vegas.round_end = 10 * SEGMENT;
+        for acknowledged in 1..=3 {
+            let ack = Ack { rtt, may_grow: false, acknowledged, ..acknowledged_one() };
+            vegas.on_ack(&mut window, &ack);
+        }
+        let ack = Ack { rtt, acknowledged: 11 * SEGMENT, ..acknowledged_one() };
+        vegas.on_ack(&mut window, &ack);
+        (window.congestion / SEGMENT, window.threshold / SEGMENT)
+    }
+
+    fn acknowledged_one() -> Ack {
+        acknowledged(SEGMENT)
+    }
+
+    #[test]
+    fn a_round_changes_the_window_as_worked_out_by_hand() {
+        // The rows of ns-3's tests of Vegas: base 100 ms, alpha 2, beta 4, gamma 1. Queued are
+        // 38 - 35 > gamma: window 35 + 1, threshold one less; 5 - 4 = gamma: slow start;
+        // 60 - 29 > beta; 15 - 14 < alpha; 20 - 18 within.
+        // Kills: `queued` rounded down; `<=` or `>=` in place of `<` and `>`; no segment added at
+        // the end of slow start.
+        for (segments, millis, threshold, expected) in [
+            (38, 106, 40, 36),
+            (5, 118, 10, 6),
+            (60, 206, 40, 59),
+            (15, 106, 10, 16),
+            (20, 109, 10, 20),
+        ] {
+            let after = after_a_round(build(), segments, millis, threshold);
+            assert_eq!(after.0, expected, "{segments} segments, {millis} ms");
+            if segments == 38 {
+                assert_eq!(after.1, 35);
+            }
+        }
+    }
+
+    #[test]
+    fn with_few_samples_it_is_reno() {
+        let mut vegas = build();
+        vegas.base = BASE;
+        let mut window = window(20, 10 * SEGMENT);
+        let ack = |bytes| Ack { rtt: Some(BASE * 9), ..acknowledged(bytes) };
+        vegas.on_ack(&mut window, &ack(20 * SEGMENT));
+        assert_eq!(window.congestion, 21 * SEGMENT);
+    }
+
+    #[test]
+    fn doubling_every_other_round_trip_takes_twice_as_long() {
+        let at = |double_every| {
+            let control = Config { double_every, ..Config::default() }.build(Counting::LINUX);
+            let mut pipe = Pipe::new(Bottleneck::new(Rate::from_mbps(10_000), 10_000));
+            pipe.add(Box::new(control), BASE, 4, Duration::ZERO);
+            pipe.run(BASE * 13 / 2);
+            pipe.senders[0].window.congestion / SEGMENT
+        };
+        // A round ends with the ACK of the first segment sent after it began, so three doublings of
+        // every other one are 2w + 1 each: 9, 19, 39.
+        assert_eq!((at(1), at(2)), (4 << 6, 39));
+    }
+
+    #[test]
+    fn alone_it_keeps_between_alpha_and_beta_in_the_queue_and_the_link_full() {
+        // 100 segments fill the link for a round-trip time.
+        // Kills: `base` that is never measured; a window that does not shrink above beta.
+        let mut pipe = Pipe::new(Bottleneck::new(Rate::from_kbps(11_680), 1_000));
+        pipe.add(Box::new(build()), BASE, 2, Duration::ZERO);
+        pipe.run(Duration::from_secs(30));
+        let (rates, queue) = pipe.run(Duration::from_secs(30));
+        assert!(rates[0] > 0.99 * 11_680e3, "{}", rates[0]);
+        assert!((1.0..=4.5).contains(&queue), "{queue}");
+        let mean = mean(&pipe.senders[0].trace, Time::from_secs(30));
+        assert!((102.0..=105.0).contains(&mean), "{mean}");
+        assert_eq!(pipe.senders[0].signals, 0);
+    }
+}

@@ -1,0 +1,208 @@
+//! Weighted Vegas: shares in proportion to weights.
+//!
+//! Law: Vegas whose steps and thresholds are `theta` times as large: once per round trip the window
+//! grows by `theta` segments if fewer than `theta * alpha` of its own are queued, and shrinks by
+//! `theta` if more are. A connection then behaves like `theta` connections of Vegas, and on one link
+//! its share is `theta_i / sum theta`.
+//!
+//! Source: `itcp`, section 3 (`alpha = beta`, steps and thresholds, equation 3); for what it leaves
+//! open, Linux's `tcp_vegas.c`, as `vegas`.
+//!
+//! Differs: the paper prints no `alpha`; 2 is Linux's. What is queued is compared as it is, not in
+//! whole segments as in `vegas`: two connections with 1.1 and 2 segments queued would both count as
+//! having 2, and their rates would differ by as much. A step goes no further than to `theta * alpha`:
+//! whole steps swing around it by `theta`, which fills the queue with twice as much, and misses
+//! shares by up to 15 % where a window is no more than a few steps. `step = "whole"` has the
+//! paper's.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::vegas::{self, Law, Vegas};
+use super::{Ack, CongestionControl, Counting, Signal, Window};
+use crate::{Factor, Time};
+
+/// The weight, and what is queued for each unit of it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The weight: 1. It may change while the connection lasts.
+    pub theta: Factor,
+    /// Segments kept in the queue for each unit of weight: 2.
+    pub alpha: Factor,
+    /// Slow start ends when more than this times the weight are queued: 1.
+    pub gamma: Factor,
+    /// How far a step goes.
+    pub step: Step,
+    /// What is left of the window after a loss or an echo: 0.5.
+    pub after_loss: Factor,
+}
+
+/// How far the window moves once per round trip.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// By `theta` segments, or less where that would go beyond what is to be queued.
+    #[default]
+    Bounded,
+    /// By `theta` segments, always, as the paper has it.
+    Whole,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let vegas::Config { alpha, gamma, after_loss, .. } = vegas::Config::default();
+        Self { theta: Factor::ONE, alpha, gamma, step: Step::Bounded, after_loss }
+    }
+}
+
+impl Config {
+    pub(super) fn build(&self, counting: Counting) -> WeightedVegas {
+        let config = vegas::Config {
+            alpha: self.alpha,
+            beta: self.alpha,
+            gamma: self.gamma,
+            after_loss: self.after_loss,
+            ..vegas::Config::default()
+        };
+        let law = match self.step {
+            Step::Bounded => Law::Bounded,
+            Step::Whole => Law::Exact,
+        };
+        WeightedVegas(Vegas::new(config, self.theta, law, counting))
+    }
+}
+
+pub(super) struct WeightedVegas(Vegas);
+
+impl CongestionControl for WeightedVegas {
+    fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
+        self.0.on_ack(window, ack);
+    }
+
+    fn on_signal(&mut self, now: Time, window: &mut Window, flight: u64, signal: Signal) {
+        self.0.on_signal(now, window, flight, signal);
+    }
+
+    fn on_idle(&mut self, now: Time, window: &mut Window, idle: Duration) {
+        self.0.on_idle(now, window, idle);
+    }
+
+    fn set_weight(&mut self, weight: Factor) {
+        self.0.set_theta(weight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pipe::{Bottleneck, Pipe, mean};
+    use super::super::testing::{SEGMENT, acknowledged, real, window};
+    use super::*;
+    use crate::Rate;
+
+    const BASE: Duration = Duration::from_millis(100);
+
+    fn build(theta: u32, step: Step) -> WeightedVegas {
+        Config { theta: Factor::whole(theta), step, ..Config::default() }.build(Counting::LINUX)
+    }
+
+    /// The window in segments after a round at the base round-trip time and one at `millis`.
+    fn after_a_round(mut control: WeightedVegas, segments: u64, millis: u64) -> f64 {
+        let mut window = window(segments, 0);
+        for (round, rtt) in [(0, BASE), (1, Duration::from_millis(millis))] {
+            for number in 1..=4 {
+                let ack = Ack {
+                    rtt: Some(rtt),
+                    // Nothing grows in the first round; the second ends with its fourth ACK.
+                    may_grow: (round, number) == (1, 4),
+                    acknowledged: if (round, number) == (1, 4) { 100 * SEGMENT } else { number },
+                    sent: 50 * SEGMENT,
+                    in_recovery: round == 0,
+                    ..acknowledged(SEGMENT)
+                };
+                control.on_ack(&mut window, &ack);
+            }
+        }
+        real(window.congestion) / real(SEGMENT)
+    }
+
+    #[test]
+    fn a_weight_scales_steps_and_thresholds() {
+        // With theta = 3 and alpha = 2 six queued are left alone, fewer add 3, more take 3 away.
+        // Of 66 segments 6 are queued when the round-trip time is 110 ms, for 66 * 100 / 110 = 60.
+        // Kills: a step of one segment; thresholds without theta; `<=` in place of `<`.
+        for (millis, expected) in [(110, 66.0), (109, 69.0), (111, 63.0)] {
+            assert_eq!(after_a_round(build(3, Step::Whole), 66, millis), expected, "{millis} ms");
+        }
+        let mut control = build(1, Step::Whole);
+        control.set_weight(Factor::whole(3));
+        assert_eq!(after_a_round(control, 66, 109), 69.0);
+        // 2.5: 5 segments of 55; a window may hold a part of a segment.
+        let mut control = build(1, Step::Whole);
+        control.set_weight(Factor::from_millionths(2_500_000));
+        assert_eq!(after_a_round(control, 55, 109), 57.5);
+    }
+
+    #[test]
+    fn a_bounded_step_goes_no_further_than_what_is_to_be_queued() {
+        // Of 66 segments 66 * (1 - 100 / 109) = 5.45 are queued at 109 ms, and 6 are to be.
+        // Kills: steps that are not bounded; a step beyond theta.
+        for (millis, expected) in
+            [(110, 66.0), (109, 66.55), (111, 65.46), (100, 69.0), (130, 63.0)]
+        {
+            let after = after_a_round(build(3, Step::Bounded), 66, millis);
+            assert!((after - expected).abs() < 0.005, "{millis} ms: {after}");
+        }
+    }
+
+    /// By how much the parts of one link, which `segments` fill for a round-trip time, differ from
+    /// what these weights are due; the mean queue in segments; and all of it.
+    fn errors(weights: &[u32], segments: u64, step: Step) -> (Vec<f64>, f64, Pipe) {
+        let link = Rate::from_kbps(segments * SEGMENT * 8 / 100);
+        let mut pipe = Pipe::new(Bottleneck::new(link, 1_000));
+        for (at, theta) in (0..).zip(weights) {
+            pipe.add(Box::new(build(*theta, step)), BASE, 2, Duration::from_millis(7 * at));
+            // Slow start fills the queue of this long path for a minute; this is about what follows.
+            pipe.senders.last_mut().unwrap().window.threshold = 10 * SEGMENT;
+        }
+        pipe.run(Duration::from_secs(30));
+        let (rates, queue) = pipe.run(Duration::from_secs(30));
+        let sum: u32 = weights.iter().sum();
+        let error = |(rate, weight): (&f64, &u32)| {
+            rate / real(link.bps()) * f64::from(sum) / f64::from(*weight) - 1.0
+        };
+        (rates.iter().zip(weights).map(error).collect(), queue, pipe)
+    }
+
+    #[test]
+    fn shares_are_in_proportion_to_weights() {
+        // `itcp`, equation 3: within 10 %, windows as well as rates; and as much in the queue.
+        // Kills: theta left out of the thresholds, or of the step; whole segments compared.
+        for weights in [&[1, 3][..], &[1, 2], &[1, 10], &[5, 2], &[1, 1, 1], &[1, 2, 5, 10]] {
+            let (errors, queue, pipe) = errors(weights, 200, Step::Bounded);
+            assert!(errors.iter().all(|error| error.abs() < 0.1), "{weights:?}: {errors:?}");
+            let sum = f64::from(weights.iter().sum::<u32>());
+            assert!((queue / (2.0 * sum) - 1.0).abs() < 0.2, "{weights:?}: {queue}");
+            let windows: Vec<f64> =
+                pipe.senders.iter().map(|it| mean(&it.trace, Time::from_secs(30))).collect();
+            let total: f64 = windows.iter().sum();
+            for (window, weight) in windows.iter().zip(weights) {
+                let error = window / total * sum / f64::from(*weight) - 1.0;
+                assert!(error.abs() < 0.1, "{weights:?}: {windows:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_steps_miss_shares_where_a_window_is_few_of_them() {
+        // Why the default is not the paper's: here 10 is off by 15 % of the share of 2.
+        let (whole, queue, _) = errors(&[2, 10], 100, Step::Whole);
+        assert!(whole[0].abs() > 0.1 && queue > 30.0, "{whole:?} {queue}");
+        let (bounded, queue, _) = errors(&[2, 10], 100, Step::Bounded);
+        assert!(bounded[0].abs() < 0.02 && queue < 26.0, "{bounded:?} {queue}");
+        // Where it is many, they hold.
+        let (whole, ..) = errors(&[1, 3], 200, Step::Whole);
+        assert!(whole.iter().all(|error| error.abs() < 0.1), "{whole:?}");
+    }
+}
