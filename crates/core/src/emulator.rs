@@ -26,7 +26,7 @@ pub struct EmulatorConfig {
     pub routes: Vec<Route>,
     /// Most packets inside at once: buffers of the driver.
     pub packets: u32,
-    /// What seeds jitter and losses.
+    /// What seeds jitter, losses and queues.
     pub seed: u64,
 }
 

@@ -4,6 +4,7 @@
 //! buffer `n`. On the live gateway that is chunk `n` of its packet memory, in the simulator nothing
 //! at all. A queue is a list threaded through the pool, so holding a packet allocates nothing.
 
+mod codepoint;
 mod fifo;
 mod flow_fifo;
 mod key;
@@ -11,6 +12,7 @@ mod pool;
 mod ring;
 mod sack;
 
+pub use codepoint::{Codepoint, NotACodepoint};
 pub use fifo::Fifo;
 pub use flow_fifo::FlowFifo;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
@@ -25,6 +27,8 @@ use crate::{Bytes, Time};
 pub struct Packet {
     /// When it reached the machine.
     pub arrived: Time,
+    /// When it entered the queue it waits in, if that queue asks how long packets wait.
+    pub queued: Time,
     /// Length of the frame, link-layer header included, frame check sequence not.
     pub len: u32,
     /// What it is charged where rates are kept: `len` and the overhead of the real link.

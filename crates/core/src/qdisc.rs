@@ -4,16 +4,41 @@
 //! its line in `registry!` below. Policies, the simulator and the live gateway know it from then on
 //! by its name.
 
+mod detector;
 mod drop_tail;
+mod ered;
+mod length;
 mod longest;
+mod managed;
 mod per_flow;
+mod pi;
+mod red;
 #[cfg(test)]
 mod testing;
+
+pub use length::Measure;
+pub use pi::{Gain, Gains, pi_design};
 
 use crate::packet::Member;
 use crate::random::Random;
 use crate::registry::registry;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
+
+/// Reads a `Config` field by field, and then asks its `check` about the whole.
+///
+/// The derived `Deserialize` must be `remote = "Self"`.
+macro_rules! checked {
+    ($config:ident) => {
+        impl<'de> serde::Deserialize<'de> for $config {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let config = Self::deserialize(from)?;
+                config.check().map_err(serde::de::Error::custom)?;
+                Ok(config)
+            }
+        }
+    };
+}
+use checked;
 
 /// A place where packets wait.
 ///
@@ -64,4 +89,10 @@ registry! {
     DropTail => drop_tail, "drop-tail";
     /// A line for each flow, served in turn; who has most waiting is dropped from first.
     PerFlow => per_flow, "per-flow";
+    /// Random early detection: the longer the queue on average, the likelier a packet is hit.
+    Red => red, "red";
+    /// RED that spares packets in profile.
+    Ered => ered, "ered";
+    /// A controller that holds the queue at a length.
+    Pi => pi, "pi";
 }

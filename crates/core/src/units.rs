@@ -261,6 +261,8 @@ pub mod duration {
 pub struct Chance(u32);
 
 impl Chance {
+    /// Always.
+    pub const ALWAYS: Self = Self(1_000_000_000);
     /// Never.
     pub const NEVER: Self = Self(0);
 
@@ -275,6 +277,18 @@ impl Chance {
     pub const fn ppb(self) -> u32 {
         self.0
     }
+
+    /// As a real from 0 to 1.
+    #[must_use]
+    pub fn real(self) -> f64 {
+        f64::from(self.0) / 1e9
+    }
+}
+
+/// `number` as a real: exact up to 2^53.
+#[expect(clippy::as_conversions, reason = "the nearest real is meant")]
+pub(crate) const fn real(number: u64) -> f64 {
+    number as f64
 }
 
 macro_rules! written_as {
@@ -334,6 +348,12 @@ impl Factor {
     #[must_use]
     pub const fn millionths(self) -> u64 {
         self.0
+    }
+
+    /// As a real.
+    #[must_use]
+    pub fn real(self) -> f64 {
+        real(self.0) / 1e6
     }
 
     /// This much of `amount`, rounded down.

@@ -42,6 +42,11 @@ impl<Q: Qdisc> Bench<Q> {
         Some(self.end(id))
     }
 
+    /// How many packets wait.
+    pub(super) fn waiting(&self) -> u32 {
+        self.qdisc.backlog().packets
+    }
+
     /// All that waits, in the discipline's order; then nothing may be left anywhere.
     pub(super) fn drain(&mut self) -> Vec<(u32, u32)> {
         let all = std::iter::from_fn(|| self.dequeue()).collect();

@@ -221,15 +221,15 @@ error[TG0008]: `upstream` is not a direction
     an_unknown_queue_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
-queue = "fq-codel"
+queue = "sfq"
 "# => r#"
-error[TG0008]: `fq-codel` is not a queue discipline
+error[TG0008]: `sfq` is not a queue discipline
  --> office.toml:4:9
   |
-4 | queue = "fq-codel"
-  |         ^^^^^^^^^^
+4 | queue = "sfq"
+  |         ^^^^^
   |
-  = help: there are: drop-tail, per-flow"#;
+  = help: there are: drop-tail, per-flow, red, ered, pi"#;
     an_unknown_allocation_gets_a_suggestion: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -269,7 +269,7 @@ error[TG0003]: `kind` is missing in the table of a queue discipline
 4 | queue = { limit = "1 MiB" }
   |         ^^^^^^^^^^^^^^^^^^^
   |
-  = help: add kind = "...", one of: drop-tail, per-flow"#;
+  = help: add kind = "...", one of: drop-tail, per-flow, red, ered, pi"#;
     an_unknown_kind_of_link_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -1,0 +1,350 @@
+//! Random early detection: how likely a packet that comes is to be the one that tells its sender.
+//!
+//! Source: Floyd and Jacobson, doi 10.1109/90.251892, section 4; as in ns-2.35, `queue/red.cc`:
+//! what the average is at each arrival, its decay while the queue is empty, `gentle`, and the two
+//! ways to space signals.
+//! Differs: the decay over `m` packet times is a power by repeated squaring, not `m` products, so it
+//! takes the same time after any silence. The link counts as idle from the time the last packet is
+//! through at the known rate; unless a rate is known, an idle queue's average does not decay.
+
+use super::Backlog;
+use super::length::Ruler;
+use crate::units::real;
+use crate::{Bytes, Packet, Rate, Time};
+
+/// What decides how likely a signal is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Curve {
+    /// Average, in packets, below which there is no signal.
+    pub(super) min: f64,
+    /// Average, in packets, at which the probability reaches `max_p`.
+    pub(super) max: f64,
+    /// Probability at `max`.
+    pub(super) max_p: f64,
+    /// Above `max` the probability rises to 1 at twice `max`, rather than at once.
+    pub(super) gentle: bool,
+}
+
+/// How signals are spread over the packets that come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    /// At least `1/p` packets lie between two signals, rather than at most.
+    pub(super) wait: bool,
+    /// A longer packet is likelier to be hit.
+    pub(super) by_size: bool,
+}
+
+/// The average length of a queue, and what follows from it.
+#[derive(Debug)]
+pub(super) struct Detector {
+    ruler: Ruler,
+    curve: Curve,
+    spread: Spread,
+    /// What the newest length weighs in the average.
+    weight: f64,
+    average: f64,
+    /// Packets, and their bytes, that came since the last signal.
+    since_signal: (u64, Bytes),
+    /// Whether the last packet came to an average of at least `min`.
+    detecting: bool,
+    /// When the last packet was through, if none waits.
+    idle_since: Option<Time>,
+    rate: Option<Rate>,
+}
+
+/// How likely a packet is to be hit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Odds {
+    /// What follows from the average alone: how congested the link is.
+    pub(super) base: f64,
+    /// With signals spread evenly: for this packet.
+    pub(super) spread: f64,
+}
+
+impl Detector {
+    pub(super) const fn new(
+        ruler: Ruler,
+        curve: Curve,
+        spread: Spread,
+        weight: f64,
+        rate: Option<Rate>,
+    ) -> Self {
+        Self {
+            ruler,
+            curve,
+            spread,
+            weight,
+            average: 0.0,
+            since_signal: (0, Bytes::ZERO),
+            detecting: false,
+            idle_since: Some(Time::ZERO),
+            rate,
+        }
+    }
+
+    /// How likely `packet`, which finds `waiting`, is to be hit; `None` for not at all.
+    pub(super) fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog) -> Option<Odds> {
+        let missed = self.idle_since.take().map_or(0, |since| {
+            self.rate.map_or(0, |rate| self.ruler.packets_in(now.since(since), rate))
+        });
+        let kept = power(1.0 - self.weight, missed + 1);
+        self.average = self.average * kept + self.weight * self.ruler.length(waiting);
+        let (packets, bytes) = self.since_signal;
+        self.since_signal = (packets + 1, bytes + packet.frame_len());
+
+        let was_detecting = self.detecting;
+        self.detecting = self.average >= self.curve.min && !self.ruler.is_short(waiting);
+        if !self.detecting {
+            return None;
+        }
+        if !was_detecting {
+            self.since_signal = (1, packet.frame_len());
+            return None;
+        }
+        let base = self.curve.probability(self.average);
+        Some(Odds { base, spread: self.spread_out(base, packet) })
+    }
+
+    /// A packet was hit: from here on they are counted anew.
+    pub(super) const fn signalled(&mut self) {
+        self.since_signal = (0, Bytes::ZERO);
+    }
+
+    /// `packet` leaves, and `waiting` stays.
+    pub(super) fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog) {
+        if waiting.packets == 0 {
+            let rate = self.rate.filter(|rate| rate.bps() > 0);
+            self.idle_since = rate.map(|rate| now + rate.time_for(packet.charged()));
+        }
+    }
+
+    pub(super) const fn set_rate(&mut self, rate: Rate) {
+        self.rate = Some(rate);
+    }
+
+    /// `p`, made such that the number of packets between signals is uniform, not geometric.
+    fn spread_out(&self, p: f64, packet: &Packet) -> f64 {
+        let (packets, bytes) = self.since_signal;
+        let count = if self.spread.by_size { self.ruler.whole_packets(bytes) } else { packets };
+        let share = spread(p, count, self.spread.wait);
+        if self.spread.by_size && share < 1.0 {
+            (share * self.ruler.size(packet)).min(1.0)
+        } else {
+            share
+        }
+    }
+}
+
+impl Curve {
+    /// The probability at an average of at least `min`.
+    fn probability(&self, average: f64) -> f64 {
+        if average < self.max {
+            self.max_p * (average - self.min) / (self.max - self.min)
+        } else if self.gentle {
+            (self.max_p + (1.0 - self.max_p) * (average - self.max) / self.max).min(1.0)
+        } else {
+            1.0
+        }
+    }
+}
+
+/// `p` for the packet number `count` since the last signal.
+fn spread(p: f64, count: u64, wait: bool) -> f64 {
+    let reached = real(count) * p;
+    if wait {
+        match reached {
+            r if r < 1.0 => 0.0,
+            r if r < 2.0 => p / (2.0 - r),
+            _ => 1.0,
+        }
+    } else if reached < 1.0 {
+        (p / (1.0 - reached)).min(1.0)
+    } else {
+        1.0
+    }
+}
+
+/// `base` to the power of `exponent`.
+fn power(base: f64, exponent: u64) -> f64 {
+    let (mut result, mut square, mut left) = (1.0, base, exponent);
+    while left > 0 {
+        if left & 1 == 1 {
+            result *= square;
+        }
+        square *= square;
+        left >>= 1;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::length::Measure;
+    use super::*;
+    use crate::random::Random;
+
+    const CURVE: Curve = Curve { min: 5.0, max: 15.0, max_p: 0.1, gentle: true };
+    const SPREAD: Spread = Spread { wait: false, by_size: false };
+
+    fn detector(curve: Curve, spread: Spread, weight: f64, rate: Option<Rate>) -> Detector {
+        Detector::new(Ruler::new(Measure::Packets, Bytes(500)), curve, spread, weight, rate)
+    }
+
+    fn packet(len: u32) -> Packet {
+        Packet { len, cost: len, ..Packet::default() }
+    }
+
+    fn waiting(packets: u32) -> Backlog {
+        Backlog { packets, bytes: Bytes(u64::from(packets) * 500) }
+    }
+
+    /// The trace of ns-2.35: 500-byte packets every 1.3 ms into a link of 1 Mbit/s, 41 from 0.10004 s
+    /// and 8 from 0.40104 s, with `q_weight_` 0.05 and thresholds out of reach.
+    ///
+    /// Kills: one product too few for a silence; an idle time that begins when the last packet leaves
+    /// the queue; a length with the arriving packet in it.
+    #[test]
+    fn the_average_is_that_of_ns_2() {
+        let curve = Curve { min: 500.0, max: 1_000.0, ..CURVE };
+        let mut detector = detector(curve, SPREAD, 0.05, Some(Rate::from_mbps(1)));
+        let micros = |from: u64, n: u64| (0..n).map(move |k| Time::from_micros(from + 1_300 * k));
+        let arrivals = micros(100_040, 41).chain(micros(401_040, 8));
+        let (mut in_queue, mut free_at, mut averages) = (0, Time::ZERO, Vec::new());
+        for now in arrivals {
+            while in_queue > 0 && free_at < now {
+                in_queue -= 1;
+                detector.departure(free_at, &packet(500), waiting(in_queue));
+                free_at += std::time::Duration::from_millis(4);
+            }
+            assert_eq!(detector.arrival(now, &packet(500), waiting(in_queue)), None);
+            averages.push(detector.average);
+            in_queue += 1;
+            if free_at < now {
+                in_queue -= 1;
+                detector.departure(now, &packet(500), waiting(in_queue));
+                free_at = now + std::time::Duration::from_millis(4);
+            }
+        }
+        let expected = [
+            (0, 0.0),
+            (1, 0.0),
+            (2, 0.05),
+            (3, 0.1475),
+            (10, 1.43758),
+            (20, 4.98402),
+            (30, 9.79925),
+            (40, 15.38),
+            (41, 2.55437),
+            (42, 2.42665),
+            (43, 2.35531),
+            (44, 2.33755),
+            (48, 2.51506),
+        ];
+        for (at, average) in expected {
+            assert!((averages[at] - average).abs() < 6e-6 * average.max(1.0), "{at}: {averages:?}");
+        }
+    }
+
+    /// Averages and probabilities of a trace of ns-2.35, `gentle_` on, from below `max` to twice it.
+    #[test]
+    fn the_probability_is_that_of_ns_2() {
+        let traced = [
+            (5.302_96, 0.003_029_62),
+            (11.153_3, 0.061_532_7),
+            (18.080_7, 0.284_845),
+            (24.958_8, 0.697_528),
+            (28.684, 0.921_039),
+        ];
+        for (average, p) in traced {
+            assert!((CURVE.probability(average) - p).abs() < 1e-5, "{average}");
+        }
+        assert!((CURVE.probability(15.0) - 0.1).abs() < 1e-12);
+        assert_eq!((CURVE.probability(30.0), CURVE.probability(99.0)), (1.0, 1.0));
+        let steep = Curve { gentle: false, ..CURVE };
+        assert!(steep.probability(14.999) < 0.1);
+        assert_eq!(steep.probability(15.0), 1.0);
+    }
+
+    /// doi 10.1109/90.251892, section 7: `p / (1 - count p)` makes the distance uniform up to `1/p`;
+    /// ns-2's `wait_` makes it uniform from `1/p` to `2/p`.
+    ///
+    /// Kills: exchanging the two; a count that does not begin anew.
+    #[test]
+    fn distances_between_signals_are_uniform() {
+        for (wait, distances) in [(false, 1..=9u32), (true, 10..=19)] {
+            let mut random = Random::new(3, u64::from(wait));
+            let (mut seen, mut count) = (vec![0u32; 20], 0);
+            for _ in 0..200_000 {
+                count += 1;
+                if random.unit() < spread(0.1, count, wait) {
+                    seen[usize::try_from(count).unwrap()] += 1;
+                    count = 0;
+                }
+            }
+            let (total, kinds) = (f64::from(seen.iter().sum::<u32>()), distances.clone().count());
+            let mean = total / f64::from(u32::try_from(kinds).unwrap());
+            for (distance, n) in (0..).zip(seen) {
+                let expected = if distances.contains(&distance) { mean } else { 0.0 };
+                // Four deviations of a count that is nearly Poisson.
+                assert!(
+                    (f64::from(n) - expected).abs() <= 4.0 * expected.sqrt(),
+                    "{distance}: {n}"
+                );
+            }
+        }
+    }
+
+    /// Kills: scaling a packet that is certain to be hit; counting packets where bytes are meant.
+    #[test]
+    fn by_size_a_short_packet_is_hit_in_proportion() {
+        let by_size = Spread { wait: false, by_size: true };
+        let mut detector = detector(CURVE, by_size, 1.0, None);
+        detector.arrival(Time::ZERO, &packet(500), waiting(15));
+        let odds = |detector: &mut Detector, len| {
+            detector.arrival(Time::ZERO, &packet(len), waiting(15)).unwrap()
+        };
+        // 1,000 bytes since the last signal are two packets, 1,100 too.
+        let long = odds(&mut detector, 500).spread;
+        let short = odds(&mut detector, 100).spread;
+        assert!((long - 0.1 / 0.8).abs() < 1e-12 && (short - long / 5.0).abs() < 1e-12);
+        // Nine packets' worth: for certain, however short.
+        let packets: Vec<_> = (0..7).map(|_| odds(&mut detector, 500).spread).collect();
+        assert!(packets[5] < 0.6 && packets[6] == 1.0, "{packets:?}");
+        assert_eq!(odds(&mut detector, 40).spread, 1.0);
+    }
+
+    #[test]
+    fn the_first_packet_above_the_threshold_only_starts_the_count() {
+        let mut detector = detector(CURVE, SPREAD, 1.0, None);
+        let mut odds = |packets| detector.arrival(Time::ZERO, &packet(500), waiting(packets));
+        assert_eq!((odds(4), odds(10)), (None, None));
+        assert_eq!(odds(10).map(|odds| odds.spread), Some(0.05 / 0.9));
+        assert_eq!((odds(4), odds(10)), (None, None));
+    }
+
+    /// ns-2.35, `queue/red.cc`: a length of at most 1, of packets or bytes, is no reason.
+    ///
+    /// Kills: looking at the average only.
+    #[test]
+    fn an_almost_empty_queue_is_not_hit_whatever_its_average() {
+        for (measure, short, enough) in [(Measure::Packets, 1, 2), (Measure::Bytes, 0, 1)] {
+            let ruler = Ruler::new(measure, Bytes(500));
+            let mut detector = Detector::new(ruler, CURVE, SPREAD, 0.01, None);
+            (detector.average, detector.detecting) = (12.0, true);
+            let mut odds = |packets| detector.arrival(Time::ZERO, &packet(500), waiting(packets));
+            assert!(odds(enough).is_some());
+            assert!(odds(short).is_none());
+        }
+    }
+
+    proptest! {
+        /// Kills: dropping the last factor.
+        #[test]
+        fn a_power_is_a_product_of_equal_factors(base in 0.9f64..1.0, exponent in 0u64..2_000) {
+            let product = (0..exponent).fold(1.0, |so_far, _| so_far * base);
+            prop_assert!((power(base, exponent) - product).abs() <= 1e-12);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Active queue management that decides when a packet comes, before one line, first in, first out.
+
+use super::{Backlog, Qdisc};
+use crate::packet::{FlowFifo, Member};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
+
+/// When senders are told that a queue grows too long.
+pub(super) trait Aqm: Send {
+    /// What becomes of `packet`, which comes and finds `waiting`.
+    ///
+    /// Without `room` for it, it is dropped whatever the answer.
+    fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog, room: bool) -> Verdict;
+
+    /// `packet` leaves, and `waiting` stays.
+    fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog);
+
+    /// What waits leaves at `rate` from now on.
+    fn set_rate(&mut self, _rate: Rate) {}
+}
+
+/// What becomes of a packet that comes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Verdict {
+    /// It waits.
+    Pass,
+    /// It is marked and waits, if it is ECN-capable; if not, it is dropped.
+    Mark,
+    /// It is dropped.
+    Drop,
+}
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// Most bytes, as frames.
+    pub(super) bytes: Bytes,
+    /// Most packets.
+    pub(super) packets: u32,
+}
+
+/// One line, and what watches it.
+pub(super) struct Managed<A> {
+    pub(super) aqm: A,
+    limit: Limit,
+    line: FlowFifo,
+}
+
+impl<A: Aqm> Managed<A> {
+    /// An empty line.
+    pub(super) fn new(aqm: A, limit: Limit) -> Self {
+        Self { aqm, limit, line: FlowFifo::default() }
+    }
+
+    fn waiting(&self) -> Backlog {
+        Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
+    }
+
+    fn departs(&mut self, cx: &Cx<'_>, packet: Option<PacketId>) -> Option<PacketId> {
+        let packet = packet?;
+        self.aqm.departure(cx.now, &cx.pool[&packet], self.waiting());
+        Some(packet)
+    }
+}
+
+impl<A: Aqm> Qdisc for Managed<A> {
+    fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        let (waiting, arrived) = (self.waiting(), &mut cx.pool[&packet]);
+        arrived.queued = cx.now;
+        let room = waiting.bytes + arrived.frame_len() <= self.limit.bytes
+            && waiting.packets < self.limit.packets;
+        let verdict = self.aqm.arrival(cx.now, arrived, waiting, room);
+        if !room {
+            cx.drop(packet, Reason::QueueFull);
+            return;
+        }
+        let takes = match verdict {
+            Verdict::Pass => true,
+            Verdict::Mark => cx.mark(&packet, Reason::Aqm),
+            Verdict::Drop => false,
+        };
+        if takes {
+            self.line.push(cx.pool, packet);
+        } else {
+            cx.drop(packet, Reason::Aqm);
+        }
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let packet = self.line.pop(cx.pool);
+        self.departs(cx, packet)
+    }
+
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        let packet = self.line.pop_flow(cx.pool, member);
+        self.departs(cx, packet)
+    }
+
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.line.peek_flow(pool, member).map(Packet::charged)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.waiting()
+    }
+
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.line.bytes_of(member)
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.aqm.set_rate(rate);
+    }
+}

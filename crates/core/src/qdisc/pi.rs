@@ -1,0 +1,480 @@
+//! PI: a proportional-integral controller holds the queue at a length.
+//!
+//! Source: Hollot, Misra, Towsley and Gong, doi 10.1109/INFCOM.2001.916670, as in ns-2.35,
+//! `queue/pi.cc`; parameters in `marking`, section 5.1.
+//! Differs: there is no timer. Whatever comes or goes first makes up for the ticks that are due; the
+//! queue has not changed since the last event, so that is exactly what a timer would have done, for
+//! up to [`EXACT_TICKS`] ticks and for any number once the probability is 0, 1 or steady; the rest
+//! of a longer silence is one product in place of sums, which rounds differently.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+
+use super::length::{Measure, Ruler};
+use super::managed::{Aqm, Managed, Verdict};
+use super::{Backlog, checked};
+use crate::random::Random;
+use crate::units::{self, real};
+use crate::{Bytes, Packet, Rate, Time};
+
+/// The length that is aimed at, and how fast it is approached.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
+pub struct Config {
+    /// Most bytes that may wait, as frames.
+    pub limit: Bytes,
+    /// The length to hold.
+    pub target: Bytes,
+    /// How often the probability is computed.
+    #[serde(with = "units::duration")]
+    pub every: Duration,
+    /// How strongly it reacts.
+    pub gains: Gains,
+    /// ECN-capable packets are marked in place of being dropped.
+    pub ecn: bool,
+    /// Whether the queue is measured in bytes or in packets.
+    pub measure: Measure,
+    /// Size of a typical packet: what lengths and gains count.
+    pub packet: Bytes,
+    /// Longer packets are likelier to be hit.
+    pub by_size: bool,
+}
+
+/// How strongly the controller reacts to the length of the queue.
+///
+/// Written `{ a = 1.822e-5, b = 1.816e-5 }`, or `{ flows = 60, rtt = "246 ms" }` for the design.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Gains {
+    /// The coefficients themselves, per packet: `p += a (q - target) - b (q' - target)`, with the
+    /// length `q` now and `q'` one tick before.
+    Given {
+        /// What the length now is multiplied by.
+        a: Gain,
+        /// What the length before is multiplied by; less than `a`.
+        b: Gain,
+    },
+    /// What follows from the traffic: see [`pi_design`].
+    Designed {
+        /// Fewest long-lived TCP flows to be expected.
+        flows: u32,
+        /// Longest round-trip time to be expected, queueing included.
+        rtt: Duration,
+        /// Rate of the link; `None` for that of the link it stands before.
+        rate: Option<Rate>,
+    },
+}
+
+/// A coefficient: a real above zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain(f64);
+
+// Neither zero nor "not a number" is among them, so equality is total.
+impl Eq for Gain {}
+
+impl Gain {
+    /// `value`, if it is above zero and finite.
+    #[must_use]
+    pub fn new(value: f64) -> Option<Self> {
+        (value > 0.0 && value.is_finite()).then_some(Self(value))
+    }
+
+    /// The real.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Gain {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let gain = Self::new(f64::deserialize(from)?);
+        gain.ok_or_else(|| de::Error::custom("expected a number above zero"))
+    }
+}
+
+impl Default for Config {
+    /// Source: doi 10.1109/INFCOM.2001.916670 (60 flows, 246 ms, 160 Hz); the target is two thirds of
+    /// the limit as in `marking`, section 5.1.
+    fn default() -> Self {
+        Self {
+            limit: Bytes(300_000),
+            target: Bytes(200_000),
+            every: Duration::from_micros(6_250),
+            gains: Gains::Designed { flows: 60, rtt: Duration::from_millis(246), rate: None },
+            ecn: true,
+            measure: Measure::Bytes,
+            packet: Bytes(1_514),
+            by_size: false,
+        }
+    }
+}
+
+checked!(Config);
+
+impl Config {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.every.is_zero() {
+            return Err("`every` must not be zero");
+        }
+        if self.packet == Bytes::ZERO {
+            return Err("`packet` must not be zero");
+        }
+        if self.target >= self.limit {
+            return Err("`target` must be less than `limit`, or it is never reached");
+        }
+        Ok(())
+    }
+
+    pub(super) fn build(&self, rate: Option<Rate>, random: Random) -> Managed<Pi> {
+        let ruler = Ruler::new(self.measure, self.packet);
+        let mut pi = Pi {
+            controller: Controller {
+                every: nanos(self.every),
+                target: ruler.packets(self.target),
+                a: 0.0,
+                b: 0.0,
+                ticks: 0,
+                before: 0.0,
+                p: 0.0,
+            },
+            ruler,
+            gains: self.gains,
+            every: self.every,
+            ecn: self.ecn,
+            by_size: self.by_size,
+            random,
+        };
+        pi.tune(rate);
+        Managed::new(pi, ruler.limit(self.limit))
+    }
+}
+
+/// The coefficients `(a, b)` of a controller that is stable for at least `flows` long-lived TCP flows
+/// whose round-trip time is at most `rtt` seconds, on a link of `capacity` packets per second, when
+/// the probability is computed `frequency` times per second.
+///
+/// With the zero at `z = 2N / (R^2 C)`, which is the corner of the window dynamics, and the gain
+/// `k = |1 + i z R| (2N)^2 / (R C)^3` that makes the loop cross over there:
+/// `a = k (1 + z / 2f)`, `b = k (1 - z / 2f)`.
+///
+/// Source: doi 10.1109/INFCOM.2001.916670, its design rule and bilinear transform; the coefficients of
+/// `marking`, section 5.1, are what it yields.
+#[must_use]
+pub fn pi_design(flows: f64, rtt: f64, capacity: f64, frequency: f64) -> (f64, f64) {
+    let zero = 2.0 * flows / (rtt * rtt * capacity);
+    let corner = (1.0 + zero * rtt * (zero * rtt)).sqrt();
+    let bandwidth_delay = rtt * capacity;
+    let loop_gain = bandwidth_delay * bandwidth_delay * bandwidth_delay / (4.0 * flows * flows);
+    let gain = corner / loop_gain;
+    let half = zero / (2.0 * frequency);
+    (gain * (1.0 + half), gain * (1.0 - half))
+}
+
+/// Proportional-integral active queue management.
+pub(super) struct Pi {
+    controller: Controller,
+    ruler: Ruler,
+    gains: Gains,
+    every: Duration,
+    ecn: bool,
+    by_size: bool,
+    random: Random,
+}
+
+impl Pi {
+    /// Sets the coefficients for a link of this rate; without one to reckon with, it never reacts.
+    fn tune(&mut self, link: Option<Rate>) {
+        let (a, b) = match self.gains {
+            Gains::Given { a, b } => (a.get(), b.get()),
+            Gains::Designed { flows, rtt, rate } => {
+                let rate = rate.or(link).filter(|rate| rate.bps() > 0);
+                let capacity = rate.map(|rate| self.ruler.per_second(rate));
+                let frequency = 1.0 / self.every.as_secs_f64();
+                capacity.map_or((0.0, 0.0), |capacity| {
+                    pi_design(f64::from(flows), rtt.as_secs_f64(), capacity, frequency)
+                })
+            }
+        };
+        (self.controller.a, self.controller.b) = (a, b);
+    }
+}
+
+impl Aqm for Pi {
+    fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog, room: bool) -> Verdict {
+        let p = self.controller.advance(now, self.ruler.length(waiting));
+        if !room {
+            return Verdict::Drop;
+        }
+        let p = if self.by_size { p * self.ruler.size(packet) } else { p };
+        if self.random.unit() >= p {
+            Verdict::Pass
+        } else if self.ecn {
+            Verdict::Mark
+        } else {
+            Verdict::Drop
+        }
+    }
+
+    fn departure(&mut self, now: Time, packet: &Packet, left: Backlog) {
+        let bytes = left.bytes + packet.frame_len();
+        let before = Backlog { packets: left.packets + 1, bytes };
+        self.controller.advance(now, self.ruler.length(before));
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.tune(Some(rate));
+    }
+}
+
+/// The probability, and when it changes.
+#[derive(Clone, Debug)]
+struct Controller {
+    /// Nanoseconds between two ticks; they are at its multiples.
+    every: u64,
+    /// Lengths are in packets.
+    target: f64,
+    a: f64,
+    b: f64,
+    /// Ticks that are done.
+    ticks: u64,
+    /// The length at the last of them.
+    before: f64,
+    p: f64,
+}
+
+impl Controller {
+    /// The probability at `now`; since the last call the queue has been this long.
+    fn advance(&mut self, now: Time, length: f64) -> f64 {
+        let due = (now.nanos() / self.every).saturating_sub(self.ticks);
+        self.ticks += due;
+        for done in 0..due {
+            let was = (self.p, self.before);
+            self.tick(length);
+            if was == (self.p, self.before) {
+                break;
+            }
+            if done == EXACT_TICKS {
+                let left = real(due - done - 1);
+                let each = (self.a - self.b) * (length - self.target);
+                self.p = (self.p + left * each).clamp(0.0, 1.0);
+                break;
+            }
+        }
+        self.p
+    }
+
+    fn tick(&mut self, length: f64) {
+        let (now, before) = (length - self.target, self.before - self.target);
+        self.p = (self.a * now - self.b * before + self.p).clamp(0.0, 1.0);
+        self.before = length;
+    }
+}
+
+/// Ticks that are made up for one by one: at 160 Hz, more than six seconds of silence.
+const EXACT_TICKS: u64 = 1_024;
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+/// The fields of both forms.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Default)]
+struct Fields {
+    a: Option<Gain>,
+    b: Option<Gain>,
+    flows: Option<u32>,
+    rtt: Option<Span>,
+    rate: Option<Rate>,
+}
+
+#[derive(Deserialize)]
+struct Span(#[serde(with = "units::duration")] Duration);
+
+impl<'de> Deserialize<'de> for Gains {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Fields::deserialize(from)? {
+            Fields { a: Some(a), b: Some(b), flows: None, rtt: None, rate: None } => {
+                if b.get() >= a.get() {
+                    return Err(de::Error::custom("`b` must be less than `a`"));
+                }
+                Ok(Self::Given { a, b })
+            }
+            Fields { a: None, b: None, flows: Some(flows), rtt: Some(Span(rtt)), rate } => {
+                let zero = rate.is_some_and(|rate| rate.bps() == 0);
+                if flows == 0 || rtt.is_zero() || zero {
+                    return Err(de::Error::custom("neither `flows`, `rtt` nor `rate` may be zero"));
+                }
+                Ok(Self::Designed { flows, rtt, rate })
+            }
+            _ => Err(de::Error::custom(
+                "write { a, b } for the coefficients, or { flows, rtt } and perhaps `rate` to design them",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::super::testing::{Bench, chance};
+    use super::*;
+    use crate::Reason;
+    use crate::packet::Ecn;
+
+    /// `marking`, section 5.1: 10 Mbit/s of 500-byte packets at 160 Hz, tuned approximately for 50
+    /// flows and 300 ms, and exactly for 60 and 180 ms.
+    ///
+    /// Kills: the cube as a square; one round-trip time too few in the zero.
+    #[test]
+    fn the_design_yields_the_coefficients_of_the_paper() {
+        let (a, b) = pi_design(50.0, 0.3, 2_500.0, 160.0);
+        assert_eq!(
+            (format!("{a:.4e}"), format!("{b:.4e}")),
+            ("2.3947e-5".into(), "2.3880e-5".into())
+        );
+        let (a, b) = pi_design(60.0, 0.18, 2_500.0, 160.0);
+        assert_eq!(
+            (format!("{a:.5e}"), format!("{b:.5e}")),
+            ("1.64304e-4".into(), "1.62790e-4".into())
+        );
+        let config: Config = toml::from_str(
+            "target = \"100 kB\"\nlimit = \"150 kB\"\npacket = \"500 B\"\ngains = { flows = 60, rtt = \"180 ms\" }",
+        )
+        .unwrap();
+        let mut built = config.build(None, chance());
+        assert_eq!((built.aqm.controller.a, built.aqm.controller.target), (0.0, 200.0));
+        built.aqm.set_rate(Rate::from_mbps(10));
+        assert!((built.aqm.controller.a - a).abs() < 1e-15);
+        assert!((built.aqm.controller.b - b).abs() < 1e-15);
+    }
+
+    fn controller(a: f64, b: f64, target: f64) -> Controller {
+        Controller { every: 6_250_000, target, a, b, ticks: 0, before: 0.0, p: 0.0 }
+    }
+
+    /// The trace of ns-2.35: 500-byte packets every 1.3 ms from 0.10004 s to 0.2 s into a link of
+    /// 1 Mbit/s, with `a_` 0.002395, `b_` 0.002388, `qref_` 8; it dropped six of them.
+    ///
+    /// Kills: ticks that see the packet that made them due; a missing tick; `before` not kept.
+    #[test]
+    fn the_probability_is_that_of_ns_2() {
+        let dropped = BTreeSet::from([43, 44, 56, 66, 68, 73]);
+        let accepted = (0..77u64).filter(|n| !dropped.contains(n)).map(|n| 100_040 + 1_300 * n);
+        // When each packet comes, and when it leaves the queue for the link, in microseconds.
+        let mut changes = Vec::new();
+        let mut free_at = 0;
+        for arrives in accepted {
+            let leaves = arrives.max(free_at);
+            free_at = leaves + 4_000;
+            changes.extend([(arrives, 1), (leaves, -1)]);
+        }
+        changes.sort_by_key(|(at, change)| (*at, -change));
+        let traced = [
+            (106_250, 0.007_129),
+            (125_000, 0.031_044),
+            (150_000, 0.062_459),
+            (175_000, 0.087_011),
+            (200_000, 0.111_864),
+            (250_000, 0.082_528),
+            (300_000, 0.054_88),
+            (350_000, 0.024_144),
+            (381_250, 0.004_872),
+            (500_000, 0.003_808),
+            (700_000, 0.002_016),
+            (918_750, 5.6e-5),
+            (925_000, 0.0),
+        ];
+        let mut controller = controller(0.002_395, 0.002_388, 8.0);
+        let (mut queue, mut changes) = (0i32, changes.into_iter().peekable());
+        for (at, p) in traced {
+            while let Some((when, change)) = changes.next_if(|(when, _)| *when < at) {
+                controller.advance(Time::from_micros(when), f64::from(queue));
+                queue += change;
+            }
+            let now = controller.advance(Time::from_micros(at), f64::from(queue));
+            assert!((now - p).abs() < 1e-6, "at {at} us: {now}, not {p}");
+        }
+    }
+
+    proptest! {
+        /// Asking on the way changes nothing, to the last bit, and a long silence is a long sum.
+        ///
+        /// Kills: a closed form from the first tick on; ending the loop one tick early.
+        #[test]
+        fn ticks_are_made_up_for_exactly(
+            lengths in prop::collection::vec((0u32..400, 1u64..2_000), 1..20),
+            parts in 1u64..5,
+        ) {
+            let (a, b) = pi_design(60.0, 0.18, 2_500.0, 160.0);
+            let mut lazy = controller(a, b, 200.0);
+            let (mut asked, mut timer) = (lazy.clone(), lazy.clone());
+            let mut now = 0;
+            for (length, ticks) in lengths {
+                let length = f64::from(length);
+                for part in 1..=parts {
+                    let at = now + ticks * 6_250_000 * part / parts;
+                    asked.advance(Time::from_nanos(at), length);
+                }
+                now += ticks * 6_250_000;
+                lazy.advance(Time::from_nanos(now), length);
+                (0..ticks).for_each(|_| timer.tick(length));
+                if ticks <= EXACT_TICKS {
+                    prop_assert_eq!(lazy.p.to_bits(), timer.p.to_bits());
+                    prop_assert_eq!(asked.p.to_bits(), timer.p.to_bits());
+                }
+                prop_assert!((lazy.p - timer.p).abs() < 1e-12);
+                (lazy.p, asked.p) = (timer.p, timer.p);
+            }
+        }
+    }
+
+    /// Kills: taking a probability that did not change for one that will not.
+    #[test]
+    fn a_queue_that_shrinks_holds_the_probability_for_a_tick_only() {
+        let mut controller = controller(0.01, 0.009, 8.0);
+        controller.before = 400.0;
+        assert_eq!(controller.clone().advance(Time::from_micros(6_250), 20.0), 0.0);
+        assert!((controller.advance(Time::from_micros(12_500), 20.0) - 0.012).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_queue_that_stands_above_its_target_is_hit_ever_more_and_recovers() {
+        let config: Config = toml::from_str(
+            "limit = \"30 kB\"\ntarget = \"10 kB\"\npacket = \"1 kB\"\ngains = { a = 1e-2, b = 9e-3 }",
+        )
+        .unwrap();
+        let mut bench = Bench::new(config.build(None, chance()));
+        bench.kind.ecn = Ecn::Ect1;
+        (0..20).for_each(|_| bench.enqueue(0, 1_000));
+        assert_eq!(bench.tally.marks.total(), 0);
+        bench.now = Time::from_secs(20);
+        (0..5).for_each(|_| bench.enqueue(0, 1_000));
+        assert_eq!((bench.tally.marks.of(Reason::Aqm), bench.tally.drops.total()), (5, 0));
+        bench.kind.ecn = Ecn::NotEct;
+        (0..3).for_each(|_| bench.enqueue(0, 1_000));
+        assert_eq!(bench.tally.drops.of(Reason::Aqm), 3);
+        assert_eq!(bench.drain().len(), 25);
+        bench.now = Time::from_secs(3_600);
+        (0..10).for_each(|_| bench.enqueue(0, 1_000));
+        assert_eq!((bench.tally.drops.total(), bench.drain().len()), (3, 10));
+    }
+
+    #[test]
+    fn gains_are_given_or_designed() {
+        let error = |text: &str| toml::from_str::<Config>(text).unwrap_err().to_string();
+        assert!(error("gains = { a = 0, b = 0 }").contains("above zero"));
+        assert!(error("gains = { a = 1e-5 }").contains("write { a, b }"));
+        assert!(error("gains = { a = 1e-5, b = 2e-5 }").contains("`b` must be less"));
+        assert!(error("gains = { flows = 0, rtt = \"1 s\" }").contains("may be zero"));
+        assert!(error("gains = { a = 1e-5, b = 1e-6, flows = 1 }").contains("write { a, b }"));
+        assert!(error("target = \"1 MB\"").contains("`target`"));
+        assert!(error("every = \"0 s\"").contains("`every`"));
+    }
+}

@@ -1,0 +1,256 @@
+//! RED: packets are marked or dropped at random, the more the longer the queue has been on average.
+//!
+//! Source: Floyd and Jacobson, doi 10.1109/90.251892; ECN as in RFC 3168, section 5. `gentle`,
+//! `wait` and `mark_up_to` are those of ns-2.35 (`gentle_`, `wait_`, `mark_p_`).
+//! Differs: what does not fit into `limit` is dropped, where ns-2 takes one packet more; a real
+//! decides by `<`, not `<=`.
+
+use serde::Deserialize;
+
+use super::Backlog;
+use super::checked;
+use super::detector::{Curve, Detector, Odds, Spread};
+use super::length::{Measure, Ruler};
+use super::managed::{Aqm, Managed, Verdict};
+use crate::random::Random;
+use crate::{Bytes, Chance, Packet, Rate, Time};
+
+/// When senders are told, and how.
+///
+/// The defaults are the example of Linux, `tc-red(8)`, with packets of full size.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
+pub struct Config {
+    /// Most bytes that may wait, as frames.
+    pub limit: Bytes,
+    /// Average length below which nothing is marked or dropped.
+    pub min: Bytes,
+    /// Average length at which packets are hit with probability `max_p`.
+    pub max: Bytes,
+    /// Probability of being hit at an average of `max`.
+    pub max_p: Chance,
+    /// What the length at each arrival weighs in the average.
+    pub weight: Chance,
+    /// Above `max` the probability rises to 1 at twice `max`; if not, it is 1 there at once.
+    pub gentle: bool,
+    /// At least `1/p` packets between two hits, and less than `2/p`; if not, less than `1/p`.
+    pub wait: bool,
+    /// ECN-capable packets are marked in place of being dropped.
+    pub ecn: bool,
+    /// They are marked only while the probability is at most this; beyond, they are dropped.
+    pub mark_up_to: Chance,
+    /// Whether the queue is measured in bytes or in packets.
+    pub measure: Measure,
+    /// Size of a typical packet: turns bytes into packets, and time of silence, too.
+    pub packet: Bytes,
+    /// Longer packets are likelier to be hit.
+    pub by_size: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limit: Bytes(400_000),
+            min: Bytes(30_000),
+            max: Bytes(90_000),
+            max_p: Chance::from_ppb(100_000_000),
+            weight: Chance::from_ppb(2_000_000),
+            gentle: true,
+            wait: false,
+            ecn: true,
+            mark_up_to: Chance::ALWAYS,
+            measure: Measure::Bytes,
+            packet: Bytes(1_514),
+            by_size: false,
+        }
+    }
+}
+
+checked!(Config);
+
+impl Config {
+    /// What is wrong with the fields together.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.min >= self.max {
+            return Err("`min` must be less than `max`");
+        }
+        if self.packet == Bytes::ZERO {
+            return Err("`packet` must not be zero");
+        }
+        if self.weight == Chance::NEVER {
+            return Err("`weight` must not be zero: the average would never change");
+        }
+        Ok(())
+    }
+
+    pub(super) fn build(&self, rate: Option<Rate>, random: Random) -> Managed<Red> {
+        let red = Red { detector: self.detector(rate), marking: self.marking(), random };
+        Managed::new(red, self.ruler().limit(self.limit))
+    }
+
+    pub(super) fn detector(&self, rate: Option<Rate>) -> Detector {
+        let ruler = self.ruler();
+        let curve = Curve {
+            min: ruler.packets(self.min),
+            max: ruler.packets(self.max),
+            max_p: self.max_p.real(),
+            gentle: self.gentle,
+        };
+        let spread = Spread { wait: self.wait, by_size: self.by_size };
+        Detector::new(ruler, curve, spread, self.weight.real(), rate)
+    }
+
+    pub(super) fn ruler(&self) -> Ruler {
+        Ruler::new(self.measure, self.packet)
+    }
+
+    pub(super) fn marking(&self) -> Marking {
+        Marking { up_to: self.ecn.then(|| self.mark_up_to.real()) }
+    }
+}
+
+/// Whether a packet that is hit may be marked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marking {
+    /// Up to this probability; `None` for never.
+    up_to: Option<f64>,
+}
+
+impl Marking {
+    /// What becomes of a packet that is hit while the probability is `base`.
+    pub(super) fn verdict(self, base: f64) -> Verdict {
+        if self.up_to.is_some_and(|most| base <= most) { Verdict::Mark } else { Verdict::Drop }
+    }
+}
+
+/// Random early detection.
+pub(super) struct Red {
+    detector: Detector,
+    marking: Marking,
+    random: Random,
+}
+
+impl Aqm for Red {
+    fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog, room: bool) -> Verdict {
+        let odds = self.detector.arrival(now, packet, waiting);
+        if !room {
+            self.detector.signalled();
+            return Verdict::Drop;
+        }
+        match odds {
+            Some(Odds { base, spread }) if self.random.unit() < spread => {
+                self.detector.signalled();
+                self.marking.verdict(base)
+            }
+            _ => Verdict::Pass,
+        }
+    }
+
+    fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog) {
+        self.detector.departure(now, packet, waiting);
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.detector.set_rate(rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, chance};
+    use super::*;
+    use crate::packet::Ecn;
+    use crate::{Reason, Tally};
+
+    /// A RED whose average follows the length within a hundred packets.
+    fn config(text: &str) -> Config {
+        let text = format!(
+            "limit = \"20 kB\"\nmin = \"5 kB\"\nmax = \"10 kB\"\npacket = \"1 kB\"\nweight = \"5 %\"\n{text}"
+        );
+        toml::from_str(&text).unwrap()
+    }
+
+    /// What `n` packets of 1 kB bring about in a queue that has stood at `kilobytes` for long.
+    fn at(config: &Config, kilobytes: u32, n: u32, ecn: Ecn) -> Tally {
+        let mut bench = Bench::new(config.build(None, chance()));
+        bench.kind.ecn = ecn;
+        (0..kilobytes).for_each(|_| bench.enqueue(0, 1_000));
+        assert_eq!(bench.waiting(), kilobytes, "dropped before its average has risen");
+        for turn in 0..n + 500 {
+            if turn == 500 {
+                bench.tally = Tally::default();
+            }
+            bench.enqueue(0, 1_000);
+            if bench.waiting() > kilobytes {
+                bench.dequeue();
+            }
+        }
+        bench.tally
+    }
+
+    #[test]
+    fn nothing_is_hit_below_the_lower_threshold() {
+        assert_eq!(at(&config(""), 4, 1_000, Ecn::Ect0), Tally::default());
+    }
+
+    /// Half way the probability is `max_p / 2`, and one of `1/p` to `2/p` packets is hit: with spacing
+    /// uniform from 1 to 19, one in ten.
+    #[test]
+    fn between_the_thresholds_some_are_marked_or_dropped() {
+        let config = Config { min: Bytes(4_000), max: Bytes(12_000), ..config("") };
+        let marked = at(&config, 8, 20_000, Ecn::Ect0);
+        assert_eq!((marked.marks.total(), marked.drops.total()), (marked.marks.of(Reason::Aqm), 0));
+        // Uniform from 1 to 19: mean 10, deviation 5.5; four deviations of 2,000 renewals.
+        assert!((1_900..2_100).contains(&marked.marks.total()), "{marked:?}");
+        let config = Config { ecn: false, ..config };
+        let dropped = at(&config, 8, 20_000, Ecn::Ect0);
+        assert_eq!(
+            (dropped.marks.total(), dropped.drops.of(Reason::Aqm)),
+            (0, marked.marks.total())
+        );
+    }
+
+    /// Kills: marking what is not ECN-capable.
+    #[test]
+    fn what_cannot_be_marked_is_dropped() {
+        let config = Config { min: Bytes(4_000), max: Bytes(12_000), ..config("") };
+        let tally = at(&config, 8, 2_000, Ecn::NotEct);
+        assert!(tally.marks.total() == 0 && tally.drops.of(Reason::Aqm) > 100, "{tally:?}");
+    }
+
+    /// Above the upper threshold RFC 3168 and Linux mark on, and ns-2 drops (`use_mark_p_`).
+    ///
+    /// Kills: comparing with the probability after spacing, which is mostly above `max_p`.
+    #[test]
+    fn beyond_its_probability_marking_turns_to_dropping() {
+        let steep = config("gentle = false");
+        let marks = at(&steep, 11, 100, Ecn::Ect0);
+        assert_eq!((marks.marks.total(), marks.drops.total()), (100, 0));
+        let ns_2 = config("gentle = false\nmark_up_to = \"10 %\"");
+        let drops = at(&ns_2, 11, 100, Ecn::Ect0);
+        assert_eq!((drops.marks.total(), drops.drops.of(Reason::Aqm)), (0, 100));
+        let below = at(&ns_2, 8, 1_000, Ecn::Ect0);
+        assert!(below.marks.total() > 50 && below.drops.total() == 0, "{below:?}");
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_as_that() {
+        let config = Config { max: Bytes(30_000), max_p: Chance::NEVER, ..config("") };
+        let mut bench = Bench::new(config.build(None, chance()));
+        (0..25).for_each(|_| bench.enqueue(0, 1_000));
+        assert_eq!((bench.tally.drops.of(Reason::QueueFull), bench.tally.drops.total()), (5, 5));
+        let packets = Config { measure: Measure::Packets, ..config };
+        let mut bench = Bench::new(packets.build(None, chance()));
+        (0..25).for_each(|_| bench.enqueue(0, 60));
+        assert_eq!(bench.tally.drops.of(Reason::QueueFull), 5);
+    }
+
+    #[test]
+    fn fields_that_contradict_each_other_are_refused() {
+        let error = |text: &str| toml::from_str::<Config>(text).unwrap_err().to_string();
+        assert!(error("min = \"90 kB\"").contains("`min` must be less than `max`"));
+        assert!(error("packet = \"0 B\"").contains("`packet`"));
+        assert!(error("weight = \"0 %\"").contains("`weight`"));
+        assert!(error("maximum = \"90 kB\"").contains("unknown field"));
+    }
+}

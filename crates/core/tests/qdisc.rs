@@ -1,0 +1,186 @@
+//! Every queue discipline, from outside: what goes in comes out in order or is counted, within limits.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot build its packets has failed")]
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use tidegate_core::packet::{Ecn, Member};
+use tidegate_core::qdisc::{Backlog, Qdisc, QdiscSpec};
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
+
+/// Every discipline with so little room, and such haste, that a few packets make it act.
+const HASTY: &[&str] = &[
+    "{ kind = \"drop-tail\", limit = \"8 kB\" }",
+    "{ kind = \"per-flow\", limit = \"8 kB\", flow_limit = \"4 kB\" }",
+    "{ kind = \"red\", limit = \"8 kB\", min = \"1 kB\", max = \"3 kB\", weight = \"30 %\" }",
+    "{ kind = \"red\", limit = \"8 kB\", packet = \"1 kB\", min = \"2 kB\", max = \"4 kB\", weight = \"30 %\", measure = \"packets\", gentle = false, wait = true, by_size = true, mark_up_to = \"5 %\" }",
+    "{ kind = \"ered\", red = { limit = \"8 kB\", min = \"1 kB\", max = \"3 kB\", weight = \"30 %\", ecn = false } }",
+    "{ kind = \"pi\", limit = \"8 kB\", target = \"2 kB\", packet = \"1 kB\", gains = { a = 1e-1, b = 9e-2 } }",
+    "{ kind = \"pi\", limit = \"8 kB\", target = \"2 kB\", packet = \"1 kB\", gains = { flows = 2, rtt = \"900 ms\" }, measure = \"packets\", by_size = true, ecn = false }",
+];
+
+fn spec(text: &str) -> QdiscSpec {
+    #[derive(Deserialize)]
+    struct File {
+        queue: QdiscSpec,
+    }
+    toml::from_str::<File>(&format!("queue = {text}")).unwrap().queue
+}
+
+#[test]
+fn every_discipline_is_among_those_tested() {
+    for name in QdiscSpec::NAMES {
+        assert!(HASTY.iter().any(|text| spec(text).name() == *name), "{name}");
+        assert_eq!(spec(&format!("\"{name}\"")).name(), *name);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enqueue { member: u32, len: u32, ecn: Ecn, dscp: u8 },
+    Dequeue,
+    DequeueFlow { member: u32 },
+    Wait { micros: u64 },
+    Rate { mbps: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let ecn = prop_oneof![Just(Ecn::NotEct), Just(Ecn::Ect0), Just(Ecn::Ect1), Just(Ecn::Ce)];
+    let len = prop_oneof![Just(60u32), Just(1_514), 60u32..1_514];
+    let step = prop_oneof![
+        6 => (0u32..5, len, ecn, prop_oneof![Just(0u8), Just(10)])
+            .prop_map(|(member, len, ecn, dscp)| Step::Enqueue { member, len, ecn, dscp }),
+        2 => Just(Step::Dequeue),
+        2 => (0u32..6).prop_map(|member| Step::DequeueFlow { member }),
+        3 => prop_oneof![0u64..2_000, 5_000u64..400_000].prop_map(|micros| Step::Wait { micros }),
+        1 => (0u64..50).prop_map(|mbps| Step::Rate { mbps }),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+/// A discipline at work, and what should be in it.
+struct Run {
+    qdisc: Box<dyn Qdisc>,
+    pool: PacketPool,
+    tally: Tally,
+    now: Time,
+    /// The numbers and lengths of the packets of each member that came in and did not come out.
+    inside: Vec<VecDeque<(u32, u32)>>,
+    offered: u64,
+    left: u64,
+    /// Most packets and bytes that may wait.
+    limit: Backlog,
+}
+
+impl Run {
+    fn new(text: &str) -> Self {
+        let qdisc = spec(text).build(Some(Rate::from_mbps(10)), Random::new(7, 7));
+        let (pool, tally) = (PacketPool::with_capacity(512), Tally::default());
+        let inside = vec![VecDeque::new(); 6];
+        let limit = if text.contains("\"packets\"") {
+            Backlog { packets: 8, bytes: Bytes(u64::MAX) }
+        } else {
+            Backlog { packets: u32::MAX, bytes: Bytes(8_000) }
+        };
+        Self { qdisc, pool, tally, now: Time::ZERO, inside, offered: 0, left: 0, limit }
+    }
+
+    fn with<T>(&mut self, call: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> T) -> T {
+        let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        call(&mut *self.qdisc, &mut cx)
+    }
+
+    fn step(&mut self, number: u32, step: &Step) {
+        match *step {
+            Step::Enqueue { member, len, ecn, dscp } => {
+                let packet = Packet { ecn, dscp, ..packet(member, len, number) };
+                let id = self.pool.insert(packet).unwrap();
+                self.offered += 1;
+                self.inside[Member(member).index()].push_back((number, len));
+                self.with(|qdisc, cx| qdisc.enqueue(cx, id));
+            }
+            Step::Dequeue => {
+                let id = self.with(|qdisc, cx| qdisc.dequeue(cx));
+                self.leaves(id);
+            }
+            Step::DequeueFlow { member } => {
+                let promised = self.qdisc.head(&self.pool, Member(member));
+                let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, Member(member)));
+                let len = id.as_ref().map(|id| self.pool[id].charged());
+                assert_eq!(promised, len, "the packet whose length was told");
+                if let Some(id) = &id {
+                    assert_eq!(self.pool[id].member, Member(member));
+                }
+                self.leaves(id);
+            }
+            Step::Wait { micros } => self.now += Duration::from_micros(micros),
+            Step::Rate { mbps } => self.qdisc.set_rate(Rate::from_mbps(mbps)),
+        }
+        self.check();
+    }
+
+    /// A packet leaves: after those of its member that came before it left or were dropped.
+    fn leaves(&mut self, id: Option<PacketId>) {
+        let Some(id) = id else { return };
+        let (member, number) = (self.pool[&id].member, self.pool[&id].vlan);
+        let inside = &mut self.inside[member.index()];
+        let at = inside.iter().position(|(n, _)| *n == u32::from(number));
+        inside.drain(..=at.expect("it left twice, or overtook one of its member"));
+        self.pool.release(id);
+        self.left += 1;
+    }
+
+    fn check(&self) {
+        let backlog = self.qdisc.backlog();
+        let waiting = u64::from(backlog.packets);
+        assert_eq!(self.offered, self.left + self.tally.drops.total() + waiting);
+        assert_eq!(self.pool.in_use(), backlog.packets);
+        let of_members: Bytes = (0..6).map(|member| self.qdisc.bytes_of(Member(member))).sum();
+        assert_eq!(of_members, backlog.bytes);
+        assert!(backlog.bytes <= self.limit.bytes && backlog.packets <= self.limit.packets);
+        for member in (0..6).map(Member) {
+            let some = self.qdisc.bytes_of(member) > Bytes::ZERO;
+            assert_eq!(self.qdisc.head(&self.pool, member).is_some(), some);
+        }
+    }
+}
+
+/// A packet that carries its number, in what no discipline reads or changes.
+fn packet(member: u32, len: u32, number: u32) -> Packet {
+    let vlan = u16::try_from(number).unwrap();
+    Packet { member: Member(member), len, cost: len, vlan, ..Packet::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Kills: forgetting the bytes of what is dropped; pushing a packet that was marked twice; a
+    /// `head` that is not what `dequeue_flow` gives.
+    #[test]
+    fn what_comes_leaves_in_order_or_is_counted(steps in steps(), which in 0..HASTY.len()) {
+        let mut run = Run::new(HASTY[which]);
+        for (number, step) in (0u32..).zip(&steps) {
+            run.step(number, step);
+        }
+        while run.qdisc.backlog().packets > 0 {
+            run.step(u32::MAX, &Step::Dequeue);
+        }
+        prop_assert_eq!(run.pool.in_use(), 0);
+    }
+
+    /// The same seed gives the same drops; a discipline keeps to its limit whatever comes.
+    #[test]
+    fn the_same_seed_does_the_same(steps in steps(), which in 0..HASTY.len()) {
+        let mut runs = [Run::new(HASTY[which]), Run::new(HASTY[which])];
+        for (number, step) in (0u32..).zip(&steps) {
+            runs.iter_mut().for_each(|run| run.step(number, step));
+            let [one, other] = &runs;
+            prop_assert_eq!(one.tally, other.tally);
+            prop_assert_eq!(one.qdisc.backlog(), other.qdisc.backlog());
+        }
+    }
+}
