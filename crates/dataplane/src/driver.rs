@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{Machine, Time};
 
-use crate::clock::Clock;
+use crate::clock::{Alarm, Clock};
 use crate::inbox::{Inbox, Live};
 use crate::port::Port;
 use crate::turn::{send_due, take_in, turn};
@@ -126,12 +126,13 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             };
             self.grid.count(now, turn.sent, &self.options);
             let due = turn.wait.map(|wait| match wait {
-                Duration::ZERO => now,
-                wait => self.grid.wake(now + wait, &self.options),
+                Duration::ZERO => Alarm { at: now, exact: false },
+                wait => self.grid.alarm(now + wait, &self.options),
             });
-            let until = due.into_iter().chain(self.next_beat()).min();
+            let beat = self.next_beat().map(|at| Alarm { at, exact: false });
+            let alarm = due.into_iter().chain(beat).min();
             let mut fds = self.ports.iter().filter_map(|port| port.fd());
-            if clock.wait(until, &mut fds, self.inbox.bell()) && !self.serve(clock.now()) {
+            if clock.wait(alarm, &mut fds, self.inbox.bell()) && !self.serve(clock.now()) {
                 break;
             }
         }
@@ -192,7 +193,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
                 return;
             }
             let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait));
-            if clock.wait(Some(until), &mut std::iter::empty(), self.inbox.bell()) {
+            let alarm = Alarm { at: until, exact: true };
+            if clock.wait(Some(alarm), &mut std::iter::empty(), self.inbox.bell()) {
                 self.serve(clock.now());
             }
         }
@@ -244,7 +246,8 @@ impl Grid {
         }
     }
 
-    fn wake(&self, due: Time, options: &Options) -> Time {
-        if self.on { due.round_up_to(options.grid) } else { due }
+    fn alarm(&self, due: Time, options: &Options) -> Alarm {
+        let at = if self.on { due.round_up_to(options.grid) } else { due };
+        Alarm { at, exact: !self.on }
     }
 }

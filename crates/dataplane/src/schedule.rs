@@ -8,8 +8,8 @@ use crate::interface::check;
 /// What to ask for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Wish {
-    /// Priority under `SCHED_FIFO`, 1 to 99: ahead of all ordinary processes. A loop that never
-    /// spins may ask for it.
+    /// Priority under `SCHED_FIFO`, 1 to 99: ahead of all ordinary processes. For a loop that
+    /// sleeps most of the time.
     pub realtime: Option<u8>,
     /// Keep the memory of the process from being paged out.
     pub lock_memory: bool,

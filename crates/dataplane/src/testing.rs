@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, Reason, Time};
 
-use crate::clock::Clock;
+use crate::clock::{Alarm, Clock};
 use crate::driver::{Driver, Heartbeat, Options};
 pub use crate::inbox::Command;
 use crate::inbox::{Remote, inbox};
@@ -132,7 +132,7 @@ impl<M: 'static, H: 'static> Clock for JumpingClock<M, H> {
 
     fn wait(
         &mut self,
-        until: Option<Time>,
+        alarm: Option<Alarm>,
         _ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
         _inbox: BorrowedFd<'_>,
     ) -> bool {
@@ -140,7 +140,8 @@ impl<M: 'static, H: 'static> Clock for JumpingClock<M, H> {
         while self.arrivals.last().is_some_and(|at| *at <= now) {
             self.arrivals.pop();
         }
-        let next = self.arrivals.last().copied().into_iter().chain(until).min();
+        let alarm = alarm.map(|alarm| alarm.at);
+        let next = self.arrivals.last().copied().into_iter().chain(alarm).min();
         let mut next = next.unwrap_or(Time::MAX).max(now);
         if let Some(hang) = self.hang.take_if(|hang| hang.contains(&next)) {
             next = hang.end;

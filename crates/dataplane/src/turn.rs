@@ -32,6 +32,9 @@ pub struct Turn {
 /// back in time.
 pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
     let due = drain(machine, ports, now);
+    if due > 0 {
+        flush(machine, ports);
+    }
     let (more, taken) = take_in(machine, ports, now, |_| true);
     let turn = send_due(machine, ports, now);
     let wait = if more { Some(Duration::ZERO) } else { turn.wait };
@@ -41,9 +44,7 @@ pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -
 /// Sends what may leave, and takes nothing in.
 pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
     let sent = drain(machine, ports, now);
-    for port in ports.iter_mut() {
-        port.flush(machine.pool());
-    }
+    flush(machine, ports);
     let due = machine.poll_timeout(now).map(|at| match at.since(now) {
         Duration::ZERO => AGAIN,
         wait => wait,
@@ -77,6 +78,12 @@ pub(crate) fn take_in(
     (more, sent)
 }
 
+fn flush(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>]) {
+    for port in ports {
+        port.flush(machine.pool());
+    }
+}
+
 fn drain(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> u32 {
     let mut sent = 0;
     for (index, port) in ports.iter_mut().enumerate() {
@@ -91,4 +98,81 @@ fn drain(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> u
 
 fn id(index: usize) -> PortId {
     PortId(u8::try_from(index).unwrap_or(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::os::fd::BorrowedFd;
+    use std::rc::Rc;
+
+    use tidegate_core::{Packet, PacketId, PacketPool};
+
+    use super::*;
+    use crate::bare::Bare;
+    use crate::port::PortCounters;
+
+    /// A port to which one frame has come, and which writes down what is done to it.
+    struct Scribe {
+        name: &'static str,
+        arrivals: u32,
+        log: Rc<RefCell<Vec<String>>>,
+    }
+
+    impl Scribe {
+        fn note(&self, what: &str) {
+            self.log.borrow_mut().push(format!("{} {what}", self.name));
+        }
+    }
+
+    impl Port for Scribe {
+        fn receive(&mut self, pool: &mut PacketPool, _now: Time) -> Option<PacketId> {
+            self.arrivals = self.arrivals.checked_sub(1)?;
+            self.note("receives");
+            pool.insert(Packet::default())
+        }
+
+        fn can_send(&self) -> bool {
+            true
+        }
+
+        fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+            self.note("sends");
+            pool.release(packet);
+        }
+
+        fn flush(&mut self, _pool: &mut PacketPool) {
+            self.note("flushes");
+        }
+
+        fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
+            0
+        }
+
+        fn fd(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn counters(&self) -> PortCounters {
+            PortCounters::default()
+        }
+    }
+
+    /// Kills: a turn without the `flush` after what was due.
+    #[test]
+    fn what_is_due_has_left_before_anything_is_taken_in() {
+        let log = Rc::default();
+        let port = |name, arrivals| -> Box<dyn Port> {
+            Box::new(Scribe { name, arrivals, log: Rc::clone(&log) })
+        };
+        let mut machine = Bare::new(4);
+        let mut ports = [port("lan", 1), port("wan", 0)];
+        let due = machine.pool().insert(Packet::default()).unwrap();
+        machine.handle_packet(Time::ZERO, PortId(0), due);
+        let done = turn(&mut machine, &mut ports, Time::ZERO);
+        assert_eq!(done, Turn { wait: None, sent: 2 });
+        let expected = "wan sends, lan flushes, wan flushes, lan receives, wan sends, lan flushes, \
+                        wan flushes";
+        assert_eq!(log.borrow().join(", "), expected);
+    }
 }

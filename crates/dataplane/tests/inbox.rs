@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use tidegate_core::{Machine, Packet, Time};
-use tidegate_dataplane::{Bare, Clock, Driver, Monotonic, Options, Remote, Stopped, inbox};
+use tidegate_dataplane::{Alarm, Bare, Clock, Driver, Monotonic, Options, Remote, Stopped, inbox};
 
 /// The host's clock, and how often it was waited on.
 struct Counting(Monotonic, u32);
@@ -19,12 +19,12 @@ impl Clock for Counting {
 
     fn wait(
         &mut self,
-        until: Option<Time>,
+        alarm: Option<Alarm>,
         ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
         inbox: BorrowedFd<'_>,
     ) -> bool {
         self.1 += 1;
-        self.0.wait(until, ports, inbox)
+        self.0.wait(alarm, ports, inbox)
     }
 }
 

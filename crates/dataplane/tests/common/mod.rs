@@ -12,8 +12,8 @@ use std::time::Duration;
 use tidegate_core::packet::TcpFlags;
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Time};
 use tidegate_dataplane::{
-    AfPacket, Bare, Clock, Driver, Interface, Monotonic, Options, PacketMemory, Port, PortCounters,
-    Remote, Wish, inbox, keep_time,
+    AfPacket, Alarm, Bare, Clock, Driver, Interface, Monotonic, Options, PacketMemory, Port,
+    PortCounters, Remote, Wish, inbox, keep_time,
 };
 
 /// A host.
@@ -150,12 +150,12 @@ impl Clock for Counting {
 
     fn wait(
         &mut self,
-        until: Option<Time>,
+        alarm: Option<Alarm>,
         ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
         inbox: BorrowedFd<'_>,
     ) -> bool {
         self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.wait(until, ports, inbox)
+        self.0.wait(alarm, ports, inbox)
     }
 }
 
