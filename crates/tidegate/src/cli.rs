@@ -58,6 +58,8 @@ enum Command {
     Detach(commands::detach::Args),
     /// Build a test network in namespaces, with an emulated Internet between its hosts
     Lab(commands::lab::Args),
+    /// Simulate a network and its traffic in virtual time
+    Sim(commands::sim::Args),
     /// Show in a minute what Tidegate does, on real TCP connections
     Demo(commands::demo::Args),
     /// Print the JSON Schema of policy files
@@ -86,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(&args, &context),
         Command::Detach(args) => commands::detach::run(&args, &context),
         Command::Lab(args) => commands::lab::run(&args, &context),
+        Command::Sim(args) => commands::sim::run(&args, &context),
         Command::Demo(args) => commands::demo::run(&args, &context),
         Command::Schema(args) => commands::schema::run(&args, &context),
         Command::Traffic(args) => commands::traffic::run(&args, &context),

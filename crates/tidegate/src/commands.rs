@@ -12,6 +12,7 @@ pub(crate) mod lab;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod traffic;
 

@@ -293,3 +293,103 @@ fn metrics_are_served_on_loopback_only() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("not on loopback"));
 }
+
+const CALL: &str = r#"
+seed = 3
+[run]
+duration = "2 s"
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+[[link]]
+from = "a"
+to = "b"
+rate = "1 Mbit/s"
+delay = "5 ms"
+loss = "1 %"
+[[traffic]]
+name = "call"
+kind = "cbr"
+from = "a"
+to = "b"
+rate = "80 kbit/s"
+packet = "200 B"
+[[probe]]
+kind = "queue"
+from = "a"
+to = "b"
+"#;
+
+#[test]
+fn sim_prints_figures_that_depend_on_the_seed_alone() {
+    let folder = Folder::new("sim");
+    let file = folder.file("call.toml", CALL);
+    let run = |seed: &[&str]| {
+        let output = tidegate(&[&["sim", "--json", &file], seed].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stderr.is_empty());
+        json(&output)
+    };
+    let data = run(&[]);
+    assert_eq!((&data["schema_version"], &data["seed"]), (&Value::from(1), &Value::from(3)));
+    // 80 kbit/s are 50 packets of 200 bytes a second, the first at 0 s and the last at 2 s.
+    assert_eq!(data["packets"], 101);
+    assert_eq!(data["tables"]["flows"][0]["sent_packets"], 101);
+    let link = &data["tables"]["links"][0];
+    assert_eq!((&link["from"], &link["to"]), (&Value::from("a"), &Value::from("b")));
+    // 200 bytes at 1 Mbit/s, and 5 ms.
+    assert_eq!(data["tables"]["groups"][0]["delay_p50_seconds"].as_f64().unwrap() * 1e4, 66.0);
+    assert_eq!(run(&[]), data);
+    assert_eq!(run(&["--seed", "3"]), data);
+    assert_ne!(run(&["--seed", "4"])["fingerprint"], data["fingerprint"]);
+    let text = stdout(&tidegate(&["sim", &file]));
+    assert!(text.contains("call     1      "), "{text}");
+}
+
+#[test]
+fn sim_writes_every_table_as_a_file() {
+    let folder = Folder::new("csv");
+    let (file, out) = (folder.file("call.toml", CALL), folder.path("out/tables"));
+    let output = tidegate(&["sim", &file, "--csv", &out]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let flows = fs::read_to_string(Path::new(&out).join("flows.csv")).unwrap();
+    let lines: Vec<_> = flows.lines().collect();
+    assert!(lines[0].starts_with("group,from,to,start_seconds,sent_packets"), "{flows}");
+    assert!(lines[1].starts_with("call,a,b,0,101,"), "{flows}");
+    let queue = fs::read_to_string(Path::new(&out).join("queue-of-a-b.csv")).unwrap();
+    assert_eq!(queue.lines().count(), 302);
+    // A file cannot be a folder.
+    let output = tidegate(&["sim", &file, "--csv", &file]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn sim_refuses_a_wrong_scenario_with_2_and_points_at_the_place() {
+    let folder = Folder::new("wrong-sim");
+    let file = folder
+        .file("wrong.toml", &CALL.replace("to = \"b\"\nrate = \"1", "to = \"c\"\nrate = \"1"));
+    let output = tidegate(&["sim", "--json", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("there is no node `c`"), "{output:?}");
+    let data = json(&output);
+    let found = &data["findings"][0];
+    assert_eq!((&found["code"], &found["field"]), (&"TG0044".into(), &"link[0].to".into()));
+    let output = tidegate(&["sim", &folder.path("nothing.toml")]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn what_is_simulated_can_be_built_unless_it_has_links() {
+    let output = tidegate(&["lab", "up", &example("sim/dumbbell.toml")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("TG0043"), "{output:?}");
+}
+
+#[test]
+fn every_example_of_a_scenario_runs() {
+    for name in ["sim/dumbbell.toml", "sim/gateway.toml"] {
+        let output = tidegate(&["sim", &example(name), "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+}

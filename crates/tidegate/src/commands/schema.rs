@@ -8,7 +8,7 @@ use crate::topology;
 /// What `schema` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Of topology files, as `lab` takes them, instead
+    /// Of topology files, as `lab` and `sim` take them, instead
     #[arg(long)]
     topology: bool,
 }

@@ -139,7 +139,7 @@ fn rtt(us: Option<u64>) -> String {
 }
 
 /// `rows` with their columns aligned.
-pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();

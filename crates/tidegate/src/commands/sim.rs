@@ -1,0 +1,78 @@
+//! `tidegate sim`.
+
+mod csv;
+mod progress;
+mod report;
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use tidegate_config::scenario;
+use tidegate_sim::{Results, Scenario, Simulation};
+
+use super::{Context, check};
+use crate::code::Code;
+use crate::output::{Exit, Failure};
+
+/// What `sim` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The scenario, in TOML
+    scenario: PathBuf,
+
+    /// What every random choice derives from, instead of the seed in the file
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Also write each table of figures as DIR/TABLE.csv
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+}
+
+/// Simulates it.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let Some(scenario) = load(args, context)? else { return Ok(Exit::WrongInput) };
+    let results = simulate(&scenario)?;
+    if let Some(folder) = &args.csv {
+        csv::write(&results, folder)?;
+    }
+    if context.output.is_json() {
+        context.output.json(&report::data(&args.scenario, &results))?;
+    } else {
+        context.output.text(report::text(&args.scenario, &results).trim_end())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What the file says; none if it is wrong, of which everything has been said then.
+fn load(args: &Args, context: &Context) -> anyhow::Result<Option<Scenario>> {
+    let text = check::read(&args.scenario)?;
+    let folder = args.scenario.parent().unwrap_or_else(|| Path::new("."));
+    let mut fetch =
+        |path: &str| fs::read_to_string(folder.join(path)).map_err(|error| error.to_string());
+    let (scenario, found) = scenario::parse(&check::name(&args.scenario), &text, &mut fetch);
+    check::complain(&found);
+    if scenario.is_none() && context.output.is_json() {
+        context.output.json(&serde_json::json!({ "ok": false, "findings": found.data() }))?;
+    }
+    Ok(scenario.map(|mut scenario| {
+        scenario.run.seed = args.seed.unwrap_or(scenario.run.seed);
+        scenario
+    }))
+}
+
+fn simulate(scenario: &Scenario) -> anyhow::Result<Results> {
+    let simulation = Simulation::new(scenario).map_err(|problems| {
+        // The file has been checked, and the seed is free.
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Failure::input(Code::TooMuch, problems.join("\n"))
+    })?;
+    let mut bar = progress::Bar::new();
+    let results = simulation.run(|progress| {
+        bar.show(progress);
+        ControlFlow::Continue(())
+    })?;
+    bar.clear();
+    Ok(results)
+}

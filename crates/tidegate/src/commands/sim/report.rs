@@ -1,0 +1,194 @@
+//! What came of a run: for people, and as JSON.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use tidegate_core::units::duration;
+use tidegate_sim::Results;
+use tidegate_sim::table::{Table, Values};
+
+use crate::commands::status::columns;
+
+/// All tables, each as a list of rows; null where there is no number.
+pub(super) fn data(scenario: &Path, results: &Results) -> Value {
+    let tables: Map<_, _> =
+        results.tables.iter().map(|it| (it.name.clone(), Value::Array(rows(it)))).collect();
+    json!({
+        "scenario": scenario.display().to_string(),
+        "seed": results.seed,
+        "duration_seconds": results.duration.as_secs_f64(),
+        "warmup_seconds": results.warmup.as_secs_f64(),
+        "events": results.events,
+        "packets": results.packets,
+        "packet_hops": results.packet_hops,
+        "fingerprint": format!("{:016x}", results.fingerprint),
+        "tables": tables,
+    })
+}
+
+fn rows(table: &Table) -> Vec<Value> {
+    let row = |row: usize| {
+        let cell = |values: &Values| match values {
+            Values::Text(all) => json!(all[row]),
+            Values::Whole(all) => json!(all[row]),
+            // JSON has no "not a number".
+            Values::Real(all) => json!(Some(all[row]).filter(|it| it.is_finite())),
+        };
+        table.columns().iter().map(|it| (it.name.clone(), cell(&it.values))).collect()
+    };
+    (0..table.rows()).map(row).map(Value::Object).collect()
+}
+
+/// The traffic, the links that were used most, the aggregates, and what was dropped.
+pub(super) fn text(scenario: &Path, results: &Results) -> String {
+    let mut text = format!(
+        "{}: {} with seed {}, figures after {}; {} packets over {} links, fingerprint {:016x}\n",
+        scenario.display(),
+        duration::show(results.duration),
+        results.seed,
+        duration::show(results.warmup),
+        results.packets,
+        results.packet_hops,
+        results.fingerprint,
+    );
+    for part in [traffic, links, aggregates, drops] {
+        let part = part(results);
+        if !part.is_empty() {
+            text += &format!("\n{part}");
+        }
+    }
+    text
+}
+
+/// One cell of a row.
+fn cell(table: &Table, column: &str, row: usize) -> String {
+    match table.column(column) {
+        Some(Values::Text(all)) => all[row].clone(),
+        Some(Values::Whole(all)) => all[row].to_string(),
+        Some(Values::Real(all)) => shown(column, all[row]),
+        None => String::new(),
+    }
+}
+
+/// A quantity in the unit that its name ends in, or a larger one.
+fn shown(column: &str, value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let scaled = |units: &[(f64, &str)], least: &str| {
+        let unit = units.iter().find(|(size, _)| value.abs() >= *size);
+        unit.map_or_else(
+            || format!("{value:.0} {least}"),
+            |(size, unit)| format!("{:.2} {unit}", value / size),
+        )
+    };
+    if column.ends_with("_bps") {
+        scaled(&[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")], "bit/s")
+    } else if column.ends_with("_bytes") {
+        scaled(&[(1e6, "MB"), (1e3, "kB")], "B")
+    } else if column.ends_with("_seconds") {
+        format!("{:.1} ms", value * 1e3)
+    } else if column == "utilisation" {
+        format!("{:.1} %", value * 1e2)
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// The rows of a table that `wanted` names, under these headings; nothing if there are none.
+fn show<const N: usize>(
+    table: Option<&Table>,
+    headings: [(&str, &str); N],
+    wanted: impl Fn(&Table) -> Vec<usize>,
+) -> String {
+    let Some(table) = table else { return String::new() };
+    let wanted = wanted(table);
+    if wanted.is_empty() {
+        return String::new();
+    }
+    let mut all = vec![headings.map(|(heading, _)| heading.to_owned())];
+    all.extend(wanted.iter().map(|row| headings.map(|(_, column)| cell(table, column, *row))));
+    columns(&all)
+}
+
+fn every(table: &Table) -> Vec<usize> {
+    (0..table.rows()).collect()
+}
+
+fn traffic(results: &Results) -> String {
+    let headings = [
+        ("traffic", "group"),
+        ("flows", "flows"),
+        ("throughput", "throughput_bps"),
+        ("goodput", "goodput_bps"),
+        ("Jain", "jain"),
+        ("delay", "delay_mean_seconds"),
+        ("99 %", "delay_p99_seconds"),
+    ];
+    show(results.table("groups"), headings, every)
+}
+
+/// Most links that are shown.
+const LINKS: usize = 10;
+
+fn links(results: &Results) -> String {
+    let headings = [
+        ("from", "from"),
+        ("to", "to"),
+        ("used", "utilisation"),
+        ("queue", "queue_mean_bytes"),
+        ("delay", "delay_mean_seconds"),
+        ("dropped", "dropped_packets"),
+        ("marked", "marked_packets"),
+    ];
+    show(results.table("links"), headings, |table| {
+        let (used, dropped) = (table.real("utilisation"), table.whole("dropped_packets"));
+        let mut rows = every(table);
+        rows.retain(|row| used[*row] > 0.0 || dropped[*row] > 0);
+        rows.sort_by(|a, b| used[*b].total_cmp(&used[*a]));
+        rows.truncate(LINKS);
+        rows
+    })
+}
+
+fn aggregates(results: &Results) -> String {
+    let headings = [
+        ("gateway", "gateway"),
+        ("policy", "policy"),
+        ("way", "direction"),
+        ("flows", "flows"),
+        ("conforming", "conforming_bps"),
+        ("exceeding", "exceeding_bps"),
+        ("wait", "waited_mean_seconds"),
+        ("dropped", "dropped_packets"),
+    ];
+    show(results.table("aggregates"), headings, |table| {
+        let offered = table.whole("offered_packets");
+        every(table).into_iter().filter(|row| offered[*row] > 0).collect()
+    })
+}
+
+fn drops(results: &Results) -> String {
+    let headings = [
+        ("at", "place"),
+        ("reason", "reason"),
+        ("dropped", "dropped_packets"),
+        ("marked", "marked_packets"),
+    ];
+    show(results.table("drops"), headings, every)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_shown_in_the_unit_of_their_column() {
+        assert_eq!(shown("throughput_bps", 9_310_000.0), "9.31 Mbit/s");
+        assert_eq!(shown("throughput_bps", 12.0), "12 bit/s");
+        assert_eq!(shown("delay_mean_seconds", 0.0352), "35.2 ms");
+        assert_eq!(shown("queue_mean_bytes", 1_500.0), "1.50 kB");
+        assert_eq!(shown("utilisation", 0.9984), "99.8 %");
+        assert_eq!(shown("jain", f64::NAN), "-");
+    }
+}
