@@ -1,27 +1,51 @@
 # The commands. Each also works without make: the recipes are what they run.
 
-.PHONY: demo test check build bench validate deny setup
+.PHONY: demo test check build program python bench validate repro deny setup
 
 .NOTPARALLEL:
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+PIP := .venv/bin/pip --disable-pip-version-check --quiet install --requirement
 
-demo: setup build ## the main job, in network namespaces of its own, about a minute
+demo: setup program ## the main job, in network namespaces of its own, about a minute
 	$(TARGET)/release/tidegate demo
 
 test: setup check build ## everything; under 30 minutes on 2 cores with everything cold
 	TIDEGATE_BIN=$(abspath $(TARGET))/release/tidegate cargo test --workspace --locked
+	.venv/bin/pytest
 
 check: ## what needs no test to run: form, lints, documentation, licences
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	python3 .ci/deny.py
+	$(MAKE) --no-print-directory .venv/test
+	.venv/bin/ruff format --check python
+	.venv/bin/ruff check python
+	.venv/bin/mypy
 	@if command -v clang-14 >/dev/null; then $(MAKE) --no-print-directory -C bpf check; \
 	else echo "skipped: whether bpf/*.o are what their sources give (apt-get install clang-14 llvm-14 libbpf-dev)"; fi
 
-build: ## target/release/tidegate
+build: program python ## target/release/tidegate, and the Python package in .venv
+
+program:
 	cargo build --release --locked --package tidegate
+
+python: .venv/build
+	.venv/bin/maturin develop --release --locked --quiet
+
+# A stamp for each list of packages that is installed.
+.venv/build: python/requirements.txt
+	python3 -m venv .venv
+	$(PIP) $<
+	@touch $@
+
+.venv/test: python/requirements-test.txt .venv/build
+	$(PIP) $<
+	@touch $@
+
+repro: setup build ## every experiment, every claim; writes docs/reproduce and ends with the verdicts
+	.venv/bin/tidegate-repro report
 
 bench: setup build ## what a packet costs: instructions, memory, time, evenness; also in target/bench.md and bench.json
 	TIDEGATE_BIN=$(abspath $(TARGET))/release/tidegate cargo run --release --locked --package tidegate-bench -- all --out $(TARGET)

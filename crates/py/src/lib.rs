@@ -1,0 +1,92 @@
+//! The simulator for Python: text in, columns of numbers out. The package around it is in `python/`.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use numpy::IntoPyArray;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use tidegate_config::{Diagnostic, Findings, Severity, scenario};
+use tidegate_sim::scenario::Problem;
+use tidegate_sim::table::{Table, Values};
+use tidegate_sim::{Results, Scenario, Simulation};
+
+create_exception!(tidegate, Invalid, PyException, "A scenario that cannot be simulated.");
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::{Invalid, check, run, to_toml};
+}
+
+/// Simulates the scenario of a file's text with the given seed: what was measured, by table and column.
+#[pyfunction]
+fn run<'py>(py: Python<'py>, text: &str, seed: u64) -> PyResult<Bound<'py, PyDict>> {
+    let mut scenario = read(text)?;
+    scenario.run.seed = seed;
+    let results = py.detach(|| simulate(&scenario))?;
+    let tables = PyDict::new(py);
+    for table in results.tables {
+        tables.set_item(table.name.clone(), columns(py, table)?)?;
+    }
+    Ok(tables)
+}
+
+/// Raises `Invalid` if the scenario of a file's text cannot be simulated.
+#[pyfunction]
+fn check(text: &str) -> PyResult<()> {
+    read(text).map(drop)
+}
+
+/// TOML with the contents of a JSON object.
+#[pyfunction]
+fn to_toml(json: &str) -> PyResult<String> {
+    let tables: toml::Table =
+        serde_json::from_str(json).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    toml::to_string(&tables).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn read(text: &str) -> PyResult<Scenario> {
+    let mut fetch = |path: &str| std::fs::read_to_string(Path::new(path)).map_err(|e| e.to_string());
+    let (scenario, found) = scenario::parse("scenario", text, &mut fetch);
+    scenario.ok_or_else(|| Invalid::new_err(explain(&found)))
+}
+
+/// A line for each error: its field, what is wrong, and what to write instead.
+fn explain(found: &Findings) -> String {
+    let line = |it: &Diagnostic| {
+        let field = found.field(it);
+        let place = if field.is_empty() { String::new() } else { format!("{field}: ") };
+        let help = if it.help.is_empty() { String::new() } else { format!("; {}", it.help) };
+        format!("{place}{}{help} ({})", it.message, it.code.name())
+    };
+    let errors = found.iter().filter(|it| it.severity == Severity::Error);
+    errors.map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn simulate(scenario: &Scenario) -> PyResult<Results> {
+    let look = |_| match Python::attach(|py| py.check_signals()) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    };
+    let lines = |problems: Vec<Problem>| {
+        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Invalid::new_err(lines.join("\n"))
+    };
+    let simulation = Simulation::new(scenario).map_err(lines)?;
+    simulation.run(look).map_err(|stopped| PyKeyboardInterrupt::new_err(stopped.to_string()))
+}
+
+fn columns(py: Python<'_>, table: Table) -> PyResult<Bound<'_, PyDict>> {
+    let columns = PyDict::new(py);
+    for column in table.columns().to_vec() {
+        match column.values {
+            Values::Text(values) => columns.set_item(column.name, PyList::new(py, values)?)?,
+            Values::Whole(values) => columns.set_item(column.name, values.into_pyarray(py))?,
+            Values::Real(values) => columns.set_item(column.name, values.into_pyarray(py))?,
+        }
+    }
+    Ok(columns)
+}

@@ -1,0 +1,94 @@
+"""What ``tidegate-repro`` promises."""
+
+import json
+
+import pytest
+
+from tidegate import experiment, repro
+
+PAPER = '''"""Twice a number is even.
+
+Source: arithmetic.
+"""
+
+from tidegate.experiment import Experiment
+
+fig{n} = Experiment(__file__, seeds=3)
+
+
+@fig{n}.run(base=[1, 2])
+def measure(seed, base):
+    return {{"twice": 2 * base + seed / 10}}
+
+
+@fig{n}.claim("A9-1", "twice one is about two", paper=2.2, within={within}, why="it was made so")
+def twice_one(runs):
+    return runs.where(base=1)["twice"]
+
+
+@fig{n}.figure
+def draw(runs):
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    figure.subplots().plot(runs["seed"], runs["twice"])
+    return figure
+'''
+
+
+@pytest.fixture
+def papers(tmp_path, monkeypatch):
+    """Two experiments, of which the second claims what is not so."""
+    folder = tmp_path / "experiments" / "sums"
+    folder.mkdir(parents=True)
+    (folder / "fig9.py").write_text(PAPER.format(n=9, within=0.01))
+    (folder / "fig10.py").write_text(PAPER.format(n=10, within=-0.5))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(experiment, "EXPERIMENTS", {})
+    experiment.load.cache_clear()
+
+
+def test_lists_experiments_in_the_order_of_their_numbers(papers, capsys):
+    assert repro.main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "sums/fig9",
+        "sums/fig10",
+    ]
+
+
+def test_check_prints_what_the_verdicts_rest_on(papers, capsys):
+    assert repro.main(["check", "sums/fig9", "--json", "--jobs", "1"]) == 0
+    (claim,) = json.loads(capsys.readouterr().out)["claims"]
+    assert set(claim) == {"id", "claim", "paper", "ours", "low", "high", "holds"}
+    assert claim["id"] == "sums/fig9#twice-one"
+    assert claim["ours"] == pytest.approx(2.2)
+    assert claim["low"] < 2.2 < claim["high"] and claim["holds"] is True
+
+
+def test_a_claim_that_does_not_hold_is_said_to_and_why(papers, capsys):
+    assert repro.main(["check", "sums/..."]) == 1
+    out = capsys.readouterr().out
+    assert "holds         sums/fig9#twice-one" in out
+    assert "DOES NOT HOLD sums/fig10#twice-one" in out and "why: it was made so" in out
+
+
+def test_the_report_has_each_claim_and_figure(papers, tmp_path):
+    assert repro.main(["report", "--out", str(tmp_path / "book")]) == 1
+    page = (tmp_path / "book" / "sums.md").read_text()
+    assert page.index("sums/fig9") < page.index("sums/fig10")
+    assert "**does not hold**" in page and "Source: arithmetic." in page
+    assert (tmp_path / "book" / "sums-fig9.svg").exists()
+    assert (tmp_path / "book" / "sums-fig9.png").exists()
+
+
+def test_wrong_input_is_exit_code_2(papers, capsys, tmp_path, monkeypatch):
+    assert repro.main(["check", "nothing/like/it"]) == 2
+    assert "tidegate-repro list" in capsys.readouterr().err
+    monkeypatch.chdir("/")
+    assert repro.main(["list"]) == 2
+
+
+def test_a_claim_without_a_bound_is_refused():
+    nothing = experiment.Experiment("sums/fig0.py")
+    with pytest.raises(ValueError, match="could not fail"):
+        nothing.claim("A9-2", "anything goes", paper="all of it")

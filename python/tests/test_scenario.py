@@ -1,0 +1,110 @@
+"""What scenarios and results promise."""
+
+import pickle
+import tomllib
+
+import numpy as np
+import pytest
+
+import tidegate
+from tidegate import Scenario, ScenarioError
+
+
+def telephony(rate: str = "64 kbit/s") -> Scenario:
+    """One way of a telephone call."""
+    net = Scenario(duration="10 s", warmup="2 s", sample="1 s")
+    net.hosts("alice", "bob")
+    net.link("alice", "bob", rate="10 Mbit/s", delay="10 ms")
+    net.traffic(
+        "call", "cbr", "alice", "bob", rate=rate, packet="200 B", start={"uniform": ["0 s", "1 s"]}
+    )
+    return net
+
+
+def test_a_run_measures_what_was_sent():
+    run = telephony().run(seed=1)
+    assert run.flows["throughput_bps"] == pytest.approx([64_000], rel=0.01)
+    assert run.groups.where(group="call")["delay_p50_seconds"] == pytest.approx([0.01], rel=0.1)
+    assert len(run["groups over time"]["time_seconds"]) == 11
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not():
+    once, again, other = (telephony().run(seed) for seed in (1, 1, 2))
+    assert once.flows["start_seconds"] == again.flows["start_seconds"]
+    assert once.flows["start_seconds"] != other.flows["start_seconds"]
+
+
+def test_a_scenario_is_its_file():
+    net = telephony()
+    again = Scenario.from_toml(net.to_toml())
+    assert again.to_toml() == net.to_toml()
+    assert tomllib.loads(net.to_toml())["traffic"][0]["from"] == ["alice"]
+
+
+def test_scenarios_and_results_can_be_sent_to_other_processes():
+    net = pickle.loads(pickle.dumps(telephony()))
+    run = pickle.loads(pickle.dumps(net.run()))
+    assert run.flows["group"].tolist() == ["call"]
+
+
+def test_a_gateway_takes_policies_as_a_mapping():
+    net = Scenario(duration="5 s", warmup="1 s")
+    net.host("alice", gateway="edge")
+    net.host("bob")
+    net.gateway(
+        "edge",
+        {"policy": [{"name": "calls", "action": "shape", "profile": {"mean": "1 Mbit/s"}}]},
+    )
+    net.link("edge.wan", "bob", rate="10 Mbit/s", delay="10 ms")
+    net.traffic("flood", "cbr", "alice", "bob", rate="2 Mbit/s")
+    aggregates = net.run().aggregates
+    assert aggregates["policy"].tolist() == ["calls"]
+    assert aggregates["conforming_bps"] == pytest.approx([1e6], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("mend", "message"),
+    [
+        (dict(rate="0 bit/s"), r"link\[1\]\.rate: .*zero.*TG\d+"),
+        (dict(rate="10"), r"link\[1\]\.rate: .*unit"),
+        (dict(delay="-3 ms"), r"link\[1\]\.delay: "),
+        (dict(colour="red"), r"link\[1\]\.?\w*: .*colour"),
+    ],
+)
+def test_an_error_names_the_field_and_says_what_to_do(mend, message):
+    net = telephony()
+    net.host("carol")
+    net.link("bob", "carol", **mend)
+    with pytest.raises(ScenarioError, match=message):
+        net.run()
+
+
+def test_an_unknown_node_is_named_with_those_there_are():
+    net = telephony()
+    net.link("bob", "charles")
+    with pytest.raises(ScenarioError, match=r"link\[1\]\.to: there is no .*charles.*alice, bob"):
+        net.check()
+
+
+def test_every_error_is_reported_at_once():
+    net = telephony()
+    net.link("alice", "nobody")
+    net.link("somebody", "bob")
+    with pytest.raises(ScenarioError) as caught:
+        net.check()
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_tables_become_frames_and_files(tmp_path):
+    flows = telephony().run().flows
+    assert flows.to_pandas()["group"].tolist() == ["call"]
+    assert flows.to_polars()["received_packets"].to_list() == flows["received_packets"].tolist()
+    assert flows.to_arrow().num_rows == 1
+    flows.to_parquet(tmp_path / "flows.parquet")
+    flows.to_csv(tmp_path / "flows.csv")
+    assert (tmp_path / "flows.csv").read_text().startswith("group,from,to,")
+
+
+def test_a_missing_column_is_named_with_those_there_are():
+    with pytest.raises(KeyError, match=r"no column 'rate'; there are a_bps"):
+        tidegate.Table({"a_bps": np.array([1.0])})["rate"]

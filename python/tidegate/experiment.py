@@ -1,0 +1,214 @@
+"""Experiments of papers: what is run, what the paper claims of it, and whether that holds.
+
+An experiment is a file under ``experiments/<paper>/``. Its docstring begins with what it shows and
+names its ``Source:`` and, under ``Differs:``, every deviation with its reason::
+
+    fig7 = Experiment(__file__, seeds=10)
+
+    @fig7.run(allocation=["sequential", "fcfs"])
+    def measure(seed: int, allocation: str) -> dict[str, float]:
+        run = scenario(allocation).run(seed)
+        return {"jain": jain(run.flows["goodput_bps"])}
+
+    @fig7.claim("A000-6", "sequential service is unfair", paper=0.43, at_most=0.70)
+    def sequential(runs):
+        return runs.where(allocation="sequential")["jain"]
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tidegate.result import Case, Table
+from tidegate.statistics import Estimate
+from tidegate.sweep import cases
+
+Run: TypeAlias = Callable[..., Mapping[str, float]]
+"""Called with ``seed`` and a value for each variant, returns what it measured."""
+
+Samples: TypeAlias = Callable[[Table], Sequence[float]]
+"""From all runs, a number for each seed."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence about an experiment that measurements decide."""
+
+    id: str
+    """``<paper key>/<experiment>#<claim>``."""
+    text: str
+    paper: float | str
+    """What the paper says, a number where it prints one."""
+    at_least: float
+    at_most: float
+    measure: Samples
+    why: str | None
+    """If it is known not to hold: the reason."""
+
+    def judge(self, runs: Table) -> Verdict:
+        """Whether the mean over the seeds is where the claim says."""
+        ours = Estimate.of(self.measure(runs))
+        return Verdict(self, ours, self.at_least <= ours.mean <= self.at_most)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a claim fared."""
+
+    claim: Claim
+    ours: Estimate
+    holds: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines to read."""
+        claim, ours = self.claim, self.ours
+        return {
+            "id": claim.id, "claim": claim.text, "paper": claim.paper, "ours": ours.mean,
+            "low": ours.low, "high": ours.high, "holds": self.holds,
+        }  # fmt: skip
+
+
+@dataclass
+class Experiment:
+    """One figure or table of a paper."""
+
+    file: str
+    seeds: int = 10
+    id: str = field(init=False)
+    """``<paper key>/<file name>``."""
+    variants: Mapping[str, Sequence[Any]] = field(default_factory=dict, init=False)
+    measure: Run = field(init=False)
+    claims: list[Claim] = field(default_factory=list, init=False)
+    draw: Callable[[Table], Any] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        path = Path(self.file)
+        self.id = f"{path.parent.name}/{path.stem}"
+        EXPERIMENTS[self.id] = self
+
+    def run(self, **variants: Sequence[Any]) -> Callable[[Run], Run]:
+        """Makes the decorated function what is run: for each seed and each variant."""
+
+        def register(measure: Run) -> Run:
+            self.variants, self.measure = variants, measure
+            return measure
+
+        return register
+
+    def claim(
+        self,
+        ref: str,
+        text: str,
+        *,
+        paper: float | str,
+        at_least: float = -np.inf,
+        at_most: float = np.inf,
+        within: float | None = None,
+        why: str | None = None,
+    ) -> Callable[[Samples], Samples]:
+        """Makes the decorated function the measure of a claim: a number for each seed.
+
+        Args:
+            ref: the acceptance number it decides, such as ``A000-6``.
+            text: the claim, in words.
+            paper: what the paper says.
+            at_least: the least that the mean may be for the claim to hold.
+            at_most: the most that it may be.
+            within: instead of these: how far from ``paper`` it may be, as a fraction of it.
+            why: if it does not hold: the reason, as far as it is known.
+        """
+        if within is not None:
+            if isinstance(paper, str):
+                raise ValueError(f"{self.id}: {text!r} cannot be within {within} of words")
+            at_least, at_most = paper * (1 - within), paper * (1 + within)
+        if not np.isfinite(at_least) and not np.isfinite(at_most):
+            raise ValueError(f"{self.id}: the claim {text!r} has no bound and could not fail")
+
+        def register(measure: Samples) -> Samples:
+            name = f"{self.id}#{measure.__name__.replace('_', '-')}"
+            self.claims.append(
+                Claim(name, f"{ref}: {text}", paper, at_least, at_most, measure, why)
+            )
+            return measure
+
+        return register
+
+    def figure(self, draw: Callable[[Table], Any]) -> Callable[[Table], Any]:
+        """Makes the decorated function what draws the figure: a matplotlib one, from the runs."""
+        self.draw = draw
+        return draw
+
+    def cases(self, seeds: int | None = None) -> list[Case]:
+        """Every run there is to make."""
+        return cases(self.variants, range(1, (seeds or self.seeds) + 1))
+
+    @property
+    def title(self) -> str:
+        """The first sentence of the file."""
+        return self.text.split("\n\n")[0].replace("\n", " ")
+
+    @property
+    def text(self) -> str:
+        """What the file says of itself."""
+        return inspect.getdoc(inspect.getmodule(self.measure)) or ""
+
+
+EXPERIMENTS: dict[str, Experiment] = {}
+"""All that have been loaded, by id."""
+
+
+def discover(root: Path) -> dict[str, Experiment]:
+    """Loads every experiment under ``root``, in order of their names."""
+    for path in sorted(root.glob("*/*.py")):
+        if not path.name.startswith("_"):
+            load(path)
+    return dict(sorted(EXPERIMENTS.items(), key=lambda item: _natural(item[0])))
+
+
+@cache
+def load(path: Path) -> None:
+    """Loads the experiment in a file. What it imports from beside it is found."""
+    for folder in (path.parent, path.parent.parent):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    name = f"experiments.{path.parent.name}.{path.stem}"
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None, "a loader of ours gives a spec"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    loader.exec_module(module)
+
+
+def run_case(file: str, id: str, seed: int, parameters: Mapping[str, Any]) -> Mapping[str, float]:
+    """One run of an experiment, in a process that may not have loaded it yet."""
+    if id not in EXPERIMENTS:
+        load(Path(file))
+    return EXPERIMENTS[id].measure(seed=seed, **parameters)
+
+
+def _natural(text: str) -> list[tuple[bool, int, str]]:
+    """Sorts ``fig10`` behind ``fig9``."""
+
+    def parts() -> Iterator[tuple[bool, int, str]]:
+        digits = ""
+        for letter in f"{text} ":
+            if letter.isdigit():
+                digits += letter
+                continue
+            if digits:
+                yield (False, int(digits), "")
+                digits = ""
+            yield (True, 0, letter)
+
+    return list(parts())

@@ -1,0 +1,38 @@
+"""Runs of a sweep on a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import ray
+
+
+class RayExecutor(Executor):
+    """An executor whose calls are Ray tasks.
+
+    It joins the cluster that ``RAY_ADDRESS`` names, or starts one on this machine and stops it at
+    the end.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self._started = not ray.is_initialized()
+        if self._started:
+            ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+        self._task = ray.remote(_call)
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Schedules ``call(*args, **kwargs)`` on a free worker of the cluster."""
+        future: Future[Any] = self._task.remote(call, args, kwargs).future()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leaves the cluster, and stops it if this started it."""
+        if self._started:
+            ray.shutdown()
+            self._started = False
+
+
+def _call(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return call(*args, **kwargs)

@@ -1,0 +1,150 @@
+"""What a run measured, as columns of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run among many."""
+
+    parameters: Mapping[str, Any]
+    seed: int
+
+
+class Table:
+    """Columns of equal length, by name; a unit is the last word of a column's name.
+
+    >>> table = Table({"rate_bps": [1.0, 3.0], "flow": ["a", "b"]})
+    >>> table.where(flow="b")["rate_bps"]
+    array([3.])
+    """
+
+    def __init__(self, columns: Mapping[str, Any], *, complete: bool = True) -> None:
+        self.columns = {name: np.asarray(column) for name, column in columns.items()}
+        """The columns, as arrays."""
+        self.complete = complete
+        """Whether nothing was interrupted before all rows were there."""
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[tuple[Case, Mapping[str, float] | None]]) -> Table:
+        """A row for each finished run: its parameters, its seed, and what it measured."""
+        rows = [
+            {**case.parameters, "seed": case.seed, **row} for case, row in runs if row is not None
+        ]
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name, np.nan) for row in rows] for name in names}
+        return cls(columns, complete=len(rows) == len(runs))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}") from None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __repr__(self) -> str:
+        return f"Table({len(self)} rows: {', '.join(self.columns)})"
+
+    def where(self, **equal: object) -> Table:
+        """The rows whose columns have these values."""
+        rows = np.ones(len(self), dtype=bool)
+        for name, value in equal.items():
+            rows &= self[name] == value
+        return Table({name: column[rows] for name, column in self.columns.items()})
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """As a pandas frame (``pip install tidegate[pandas]``)."""
+        import pandas
+
+        return pandas.DataFrame(self.columns)
+
+    def to_polars(self) -> polars.DataFrame:
+        """As a polars frame (``pip install tidegate[polars]``)."""
+        import polars
+
+        return polars.DataFrame(self.columns)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """As an Arrow table (``pip install tidegate[arrow]``)."""
+        import pyarrow
+
+        return pyarrow.table(self.columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow PyCapsule interface: any library that speaks it takes a table as it is."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Writes a Parquet file (``pip install tidegate[arrow]``)."""
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(self.to_arrow(), path)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Writes a CSV file with a line of names."""
+        import csv
+
+        with Path(path).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(self.columns)
+            writer.writerows(
+                zip(*(column.tolist() for column in self.columns.values()), strict=True)
+            )
+
+
+class Result:
+    """What one run measured: tables of columns, for the time after the warm-up."""
+
+    def __init__(self, tables: Mapping[str, Mapping[str, Any]], seed: int) -> None:
+        self.seed = seed
+        """What seeded the run."""
+        self.tables = {name: Table(columns) for name, columns in tables.items()}
+        """Everything by name: also the series of probes."""
+
+    def __repr__(self) -> str:
+        return f"Result(seed {self.seed}: {', '.join(self.tables)})"
+
+    def __getitem__(self, name: str) -> Table:
+        try:
+            return self.tables[name]
+        except KeyError:
+            raise KeyError(f"no table {name!r}; there are {', '.join(self.tables)}") from None
+
+    @property
+    def groups(self) -> Table:
+        """A row for each traffic: flows, throughput and goodput, Jain index, delays."""
+        return self["groups"]
+
+    @property
+    def flows(self) -> Table:
+        """A row for each flow: who, packets and bytes sent and received, throughput, goodput."""
+        return self["flows"]
+
+    @property
+    def links(self) -> Table:
+        """A row for each way of a link: packets, drops, marks, utilisation, queue, delays."""
+        return self["links"]
+
+    @property
+    def drops(self) -> Table:
+        """A row for each place and reason that packets were dropped or marked for."""
+        return self["drops"]
+
+    @property
+    def aggregates(self) -> Table:
+        """A row for each policy and direction of each gateway that saw packets."""
+        return self["aggregates"]

@@ -1,0 +1,166 @@
+"""Scenarios: a network, its gateways, and the traffic through it.
+
+A :class:`Scenario` says in Python what a scenario file says in TOML, with the same names and the
+same units; ``to_toml`` and ``from_toml`` convert. Quantities are written with their unit, as in the
+files: ``"8 Mbit/s"``, ``"25 ms"``, ``"32 kB"``, ``"0.1 %"``. A bare number is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+from tidegate import _native
+from tidegate.result import Result
+
+Names: TypeAlias = str | Sequence[str]
+"""A node, or several."""
+
+Value: TypeAlias = str | int | bool | Sequence[str] | Mapping[str, Any]
+"""What a field of a scenario may hold: a quantity, a name, a count, or a table."""
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be simulated. The message names the field and says what to write."""
+
+
+@dataclass
+class Scenario:
+    """What to simulate.
+
+    Nodes are called by their names; whatever a scenario file may hold can be given by the same name
+    as a keyword, so the reference of scenario files is the reference of these methods too.
+
+    >>> net = Scenario(duration="10 s")
+    >>> net.hosts("server", "client")
+    >>> net.link("server", "client", rate="10 Mbit/s", delay="10 ms")
+    >>> net.traffic("download", "greedy", "server", "client")
+    >>> run = net.run(seed=1)
+    >>> len(run.flows)
+    1
+    """
+
+    duration: str
+    """Virtual time to simulate."""
+    warmup: str | None = None
+    """Left out of the statistics. Default: nothing."""
+    sample: str | None = None
+    """Step of time series. Default: a 300th of the duration."""
+    tcp: Value | None = None
+    """TCP of all hosts: ``{"profile": "rfc", "congestion": "newreno"}``."""
+    name: str | None = None
+    """What it is called in reports."""
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Everything else, table by table, as in the file."""
+
+    def host(self, name: str, **fields: Value) -> None:
+        """A host; ``gateway="edge"`` puts it behind a gateway. ``address``, ``tcp`` as in files."""
+        self._add("host", {"name": name, **fields})
+
+    def hosts(self, *names: str, **fields: Value) -> None:
+        """Several hosts that differ only in their name."""
+        for name in names:
+            self.host(name, **fields)
+
+    def router(self, *names: str) -> None:
+        """A router, or several."""
+        for name in names:
+            self._add("router", {"name": name})
+
+    def gateway(self, name: str, policy: str | Path | Mapping[str, Any]) -> None:
+        """A Tidegate with ports ``NAME.lan`` and ``NAME.wan``.
+
+        ``policy`` is the text of a policy file, the path of one, or its tables as a mapping:
+        ``{"policy": [{"name": "web", "profile": {"mean": "8 Mbit/s"}, ...}]}``. Its ports need not
+        be named; they are called ``lan`` and ``wan``.
+        """
+        if isinstance(policy, Path):
+            policy = policy.read_text()
+        if not isinstance(policy, str):
+            ports = {"lan": "lan", "wan": "wan", **policy.get("gateway", {})}
+            policy = _to_toml({**policy, "gateway": ports})
+        self._add("gateway", {"name": name, "inline": policy})
+
+    def link(self, a: str, b: str, **fields: Value) -> None:
+        """A link between two nodes, the same both ways.
+
+        ``rate`` (default: everything at once), ``delay`` (one way), ``jitter``, ``loss``, ``queue``
+        (a queue discipline by name, or a table with its ``kind`` and parameters); ``back`` holds
+        what differs from ``b`` to ``a``, or is ``False`` for one way only.
+        """
+        self._add("link", {"from": a, "to": b, **fields})
+
+    def route(self, **fields: Value) -> None:
+        """A way through the cloud that hosts and gateways without a link are attached to."""
+        self._add("route", fields)
+
+    def traffic(
+        self, name: str, kind: str, sender: Names, receiver: Names, **fields: Value
+    ) -> None:
+        """Traffic from ``sender`` to ``receiver``, a group of flows called ``name`` in results.
+
+        ``kind``: greedy, file, on-off, web, arrivals, cbr or trace. Several senders and receivers
+        are paired; one serves all of the others. ``flows`` (each pair), ``start``, ``stop``,
+        ``size``, ``rate``, ``packet``, ``tcp``, … as in the file.
+        """
+        pairs = {"from": _list(sender), "to": _list(receiver)}
+        self._add("traffic", {"name": name, "kind": kind, **pairs, **fields})
+
+    def probe(self, kind: str, **fields: Value) -> None:
+        """Something to record beyond the defaults."""
+        self._add("probe", {"kind": kind, **fields})
+
+    def run(self, seed: int = 1) -> Result:
+        """Simulates it. The same seed gives the same result, bit for bit, on any machine.
+
+        Raises:
+            ScenarioError: the scenario cannot be simulated; the message names the field.
+            KeyboardInterrupt: on Ctrl-C, also in the middle of a run.
+        """
+        try:
+            return Result(_native.run(self.to_toml(), seed), seed)
+        except _native.Invalid as error:
+            raise ScenarioError(str(error)) from None
+
+    def check(self) -> None:
+        """Raises a :class:`ScenarioError` if it cannot be simulated."""
+        try:
+            _native.check(self.to_toml())
+        except _native.Invalid as error:
+            raise ScenarioError(str(error)) from None
+
+    def to_toml(self) -> str:
+        """The scenario as a file for ``tidegate sim`` and ``tidegate lab``."""
+        run = {
+            "duration": self.duration,
+            "warmup": self.warmup,
+            "sample": self.sample,
+            "tcp": self.tcp,
+        }
+        run = {key: value for key, value in run.items() if value is not None}
+        head = {"name": self.name} if self.name is not None else {}
+        return _to_toml({**head, "run": run, **self.tables})
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """The scenario that a file's text describes."""
+        tables = tomllib.loads(text)
+        run = tables.pop("run", {})
+        scenario = cls(run.pop("duration", None), name=tables.pop("name", None), **run)
+        scenario.tables = tables
+        return scenario
+
+    def _add(self, table: str, fields: Mapping[str, Value]) -> None:
+        self.tables.setdefault(table, []).append(dict(fields))
+
+
+def _list(names: Names) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _to_toml(tables: Mapping[str, Any]) -> str:
+    return _native.to_toml(json.dumps(tables))
