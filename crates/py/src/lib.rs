@@ -49,7 +49,8 @@ fn to_toml(json: &str) -> PyResult<String> {
 }
 
 fn read(text: &str) -> PyResult<Scenario> {
-    let mut fetch = |path: &str| std::fs::read_to_string(Path::new(path)).map_err(|e| e.to_string());
+    let mut fetch =
+        |path: &str| std::fs::read_to_string(Path::new(path)).map_err(|e| e.to_string());
     let (scenario, found) = scenario::parse("scenario", text, &mut fetch);
     scenario.ok_or_else(|| Invalid::new_err(explain(&found)))
 }
