@@ -2,6 +2,7 @@
 
 #![expect(clippy::as_conversions, reason = "figures of a report, and small numbers")]
 
+mod membership;
 mod shaping;
 
 use std::time::Duration;

@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use super::shares::{Part, Shares};
 use super::{Allocation, Grant, Heads, Share, Turn};
-use crate::meter::{Nanobits, Profile, TokenBucket, nanobits};
+use crate::meter::{Nanobits, Profile, nanobits};
 use crate::packet::{Member, Rings};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time};
@@ -38,29 +38,31 @@ impl Config {
 /// Everything takes constant time, amortised, in the number of members.
 #[derive(Clone, Debug)]
 pub(super) struct LogicalPartitions {
-    /// All tokens: savings and excess.
-    bucket: TokenBucket,
+    /// The bucket with all tokens, savings and excess, and what each member earns of them.
     shares: Shares,
     savings: Savings,
     accounts: Vec<Account>,
     /// Who is in which [`State`]; those who save in the order in which they are looked at.
     rings: Rings<3>,
-    /// Who has had its quantum for this turn.
-    turn: Option<Member>,
+    /// The first in the round has had its quantum for this turn.
+    turn_began: bool,
     /// The longest packet seen: what a turn is worth, so that each turn sends one.
     quantum: Nanobits,
     /// When a member that is filling may be full, in steps of `shares`.
     full: TimerWheel,
+    /// Nobody is full before so many steps were earned,
+    full_at: u64,
+    /// and nobody is to be looked at before.
+    look_at: Time,
 }
 
 /// What all members save.
 #[derive(Clone, Copy, Debug, Default)]
 struct Savings {
-    /// Their sum when so many steps were earned.
+    /// Their sum.
     sum: i128,
-    earned: u64,
-    /// Weight of those who are not full.
-    weight: u64,
+    /// What each step adds to it: it goes to those who are not full.
+    step: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,18 +70,19 @@ struct Account {
     /// Savings when so many steps were earned, or the deficit in the round.
     tokens: Nanobits,
     earned: u64,
-    part: Part,
-    /// The tick in which it last sent or waited.
-    active: u32,
-    /// While it is saving: the tick in which to look whether it is idle.
-    look: u32,
+    rtt: u32,
+    weight: u16,
     state: State,
     /// It saves, and is not full.
     filling: bool,
+    /// The tick in which it last sent or waited; not kept while it waits.
+    active: u32,
+    /// While it is saving: the tick in which to look whether it is idle.
+    look: u32,
 }
 
-// With its timer and its place in a ring, a member takes one cache line.
-const _: () = assert!(size_of::<Account>() <= 40);
+// Half a cache line.
+const _: () = assert!(size_of::<Account>() <= 32);
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum State {
@@ -110,25 +113,36 @@ const IDLE: u32 = (1_000_000_000 >> TICK) + 1;
 impl LogicalPartitions {
     fn new(profile: &Profile, now: Time) -> Self {
         Self {
-            bucket: TokenBucket::new(profile.mean(), profile.burst(), now),
             shares: Shares::new(profile, now),
             savings: Savings::default(),
             accounts: Vec::new(),
             rings: Rings::default(),
-            turn: None,
+            turn_began: false,
             quantum: 0,
             full: TimerWheel::new(),
+            full_at: u64::MAX,
+            look_at: Time::MAX,
         }
     }
 
-    /// Brings everything but the members' savings to `now`, whatever happened in between in its
-    /// order.
+    /// Brings everything but the members' savings to `now`.
+    #[inline]
     fn advance(&mut self, now: Time) {
-        while let Some((at, member)) = self.next_look().filter(|(at, _)| *at <= now) {
-            self.pass(at);
-            self.look(at, member);
+        if now >= self.look_at {
+            self.look_around(now);
         }
         self.pass(now);
+    }
+
+    /// Looks at whom it is time to look at, at that time: whatever happened in between happened in
+    /// its order.
+    #[cold]
+    fn look_around(&mut self, now: Time) {
+        while let Some((at, member)) = self.next_look().filter(|(at, _)| *at <= now) {
+            self.pass(at);
+            self.look(member);
+        }
+        self.look_at = self.next_look().map_or(Time::MAX, |(at, _)| at);
     }
 
     /// When to look next whether somebody is idle, and at whom.
@@ -138,34 +152,34 @@ impl LogicalPartitions {
         (look < u32::MAX).then(|| (Time::from_nanos(u64::from(look) << TICK), member))
     }
 
+    #[inline]
     fn pass(&mut self, now: Time) {
-        self.shares.advance(now);
-        self.bucket.refill(now);
-        while let Some(number) = self.full.pop(Time::from_nanos(self.shares.earned())) {
-            self.settle(Member(number));
+        let steps = self.shares.advance(now);
+        self.savings.earn(steps);
+        if self.shares.earned() >= self.full_at {
+            self.settle_the_full();
         }
     }
 
-    /// What nobody has saved.
-    fn excess(&self) -> i128 {
-        let savings = self.savings.at(&self.shares);
-        i128::from(self.bucket.content()) - savings - i128::from(self.shares.carry())
-    }
-
-    /// Whether the excess allows `len`. A full bucket allows anything: to wait would waste tokens.
-    fn allows(&self, len: Nanobits) -> bool {
-        self.excess() >= i128::from(len) || self.bucket.content() >= self.bucket.depth()
+    #[cold]
+    fn settle_the_full(&mut self) {
+        while let Some(number) = self.full.pop(Time::from_nanos(self.shares.earned())) {
+            self.settle(Member(number));
+        }
+        self.full_at = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
     }
 
     /// When the excess may allow `len`, if it does not.
+    #[inline(never)]
     fn allows_at(&self, len: Nanobits) -> Time {
         let earned = self.shares.earned();
-        let missing = u64::try_from(i128::from(len) - self.excess()).unwrap_or(u64::MAX);
+        let missing =
+            u64::try_from(i128::from(len) - self.savings.excess(&self.shares)).unwrap_or(u64::MAX);
         // Of what everyone earns, those who save and are not full keep their share.
-        let left = (self.shares.weight() - self.savings.weight).max(1);
-        let steps = earned.saturating_add(self.shares.steps(missing, left));
+        let left = (self.shares.step() - self.savings.step).max(1);
+        let steps = earned.saturating_add(Shares::steps(missing, left));
         let full = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
-        let at = self.shares.when(steps.min(full)).min(self.bucket.reaches(self.bucket.depth()));
+        let at = self.shares.when(steps.min(full)).min(self.shares.full_at());
         self.next_look().map_or(at, |(look, _)| at.min(look))
     }
 
@@ -173,21 +187,21 @@ impl LogicalPartitions {
     fn settle(&mut self, member: Member) {
         if let State::Saving | State::Ready = self.accounts[member.index()].state {
             self.withdraw(member);
-            self.deposit(member);
+            let depth = self.cut(member);
+            self.deposit(member, depth);
         }
     }
 
-    /// Takes a member's savings out of the sum.
+    /// Takes a member's savings out of the sum, to change them.
     fn withdraw(&mut self, member: Member) {
         let account = &mut self.accounts[member.index()];
-        self.savings.advance(&self.shares);
         if account.filling {
-            let weight = account.part.weight();
-            let earned = u128::from(self.shares.earned() - account.earned)
-                * u128::from(self.shares.tokens(weight));
-            let saved = earned.saturating_add_signed(account.tokens.into());
-            self.savings.sum -= saved.cast_signed();
-            self.savings.weight -= weight;
+            let step = self.shares.step_of(account.part());
+            let steps = self.shares.earned() - account.earned;
+            let earned = u128::from(steps) * u128::from(step);
+            let saved = i128::from(account.tokens) + earned.cast_signed();
+            self.savings.sum -= saved;
+            self.savings.step -= step;
             account.tokens = Nanobits::try_from(saved).unwrap_or(Nanobits::MAX);
             account.filling = false;
         } else {
@@ -195,182 +209,207 @@ impl LogicalPartitions {
         }
     }
 
-    /// Puts a member's savings into the sum, as far as it may save so much.
-    fn deposit(&mut self, member: Member) {
+    /// Cuts a member's savings to what it may save, which is told.
+    fn cut(&mut self, member: Member) -> Nanobits {
         let account = &mut self.accounts[member.index()];
-        account.tokens = account.tokens.min(self.shares.depth(account.part));
-        account.earned = self.shares.earned();
-        self.savings.sum += i128::from(account.tokens);
-        self.fill(member);
+        let depth = self.shares.depth(account.part());
+        account.tokens = account.tokens.min(depth);
+        depth
     }
 
-    /// Lets a settled member save on, if there is room; never expects it to be full too late.
-    fn fill(&mut self, member: Member) {
+    /// Puts a member's savings into the sum, and lets it save on up to `depth`; never expects it to
+    /// be full too late.
+    fn deposit(&mut self, member: Member, depth: Nanobits) {
         let account = &mut self.accounts[member.index()];
-        let room = self.shares.depth(account.part).saturating_sub(account.tokens);
+        account.earned = self.shares.earned();
+        self.savings.sum += i128::from(account.tokens);
+        let room = depth.saturating_sub(account.tokens);
         if room <= 0 {
             return;
         }
-        if !account.filling {
-            account.filling = true;
-            self.savings.weight += account.part.weight();
-        }
-        let steps = self.shares.steps(room.unsigned_abs(), account.part.weight());
+        account.filling = true;
+        let step = self.shares.step_of(account.part());
+        self.savings.step += step;
+        let steps = Shares::steps(room.unsigned_abs(), step);
         let full = Time::from_nanos(account.earned.saturating_add(steps));
         if self.full.deadline(member.0).is_none_or(|expected| expected > full) {
             self.full.set(member.0, full);
+            self.full_at = self.full_at.min(full.nanos());
         }
     }
 
-    /// Takes `len` from the savings of a settled member.
-    fn spend(&mut self, member: Member, len: Nanobits) {
-        self.accounts[member.index()].tokens -= len;
-        self.savings.sum -= i128::from(len);
-        self.fill(member);
-    }
-
-    /// Notes that a member sends or waits; says whether it is one.
-    fn touch(&mut self, now: Time, member: Member) -> bool {
-        let Some(account) = self.accounts.get_mut(member.index()) else { return false };
-        account.active = tick(now);
-        match account.state {
-            State::Absent => return false,
-            State::Idle => self.begin(now, member),
-            State::Saving | State::Ready | State::Round => {}
+    /// Sees to it that a member that sends or waits counts; its state then.
+    fn touch(&mut self, member: Member) -> State {
+        let now = tick(self.shares.now());
+        let Some(account) = self.accounts.get_mut(member.index()) else { return State::Absent };
+        account.active = now;
+        if account.state == State::Idle {
+            self.begin(member);
         }
-        true
+        self.accounts[member.index()].state
     }
 
     /// Counts a member that has nothing yet.
-    fn begin(&mut self, now: Time, member: Member) {
-        self.savings.advance(&self.shares);
-        self.shares.count(self.accounts[member.index()].part);
+    fn begin(&mut self, member: Member) {
+        self.shares.count(self.accounts[member.index()].part());
         self.accounts[member.index()].tokens = 0;
-        self.save(now, member);
+        self.save(member);
     }
 
     /// A member in no ring saves from now on, beginning with its tokens.
-    fn save(&mut self, now: Time, member: Member) {
+    fn save(&mut self, member: Member) {
         let account = &mut self.accounts[member.index()];
         account.state = State::Saving;
-        account.look = tick(now).saturating_add(IDLE);
+        account.active = tick(self.shares.now());
+        account.look = account.active.saturating_add(IDLE);
+        self.look_at = self.look_at.min(Time::from_nanos(u64::from(account.look) << TICK));
         self.rings.push_to(SAVING, member);
-        self.deposit(member);
+        let depth = self.cut(member);
+        self.deposit(member, depth);
     }
 
     /// Ends what [`begin`](Self::begin) began; what it saved is excess now.
     fn end(&mut self, member: Member, state: State) {
         let account = &mut self.accounts[member.index()];
-        let (part, old) = (account.part, std::mem::replace(&mut account.state, state));
+        let (part, old) = (account.part(), std::mem::replace(&mut account.state, state));
         self.full.cancel(member.0);
         match old {
             State::Absent | State::Idle => return,
             State::Saving => self.rings.remove_from(SAVING, member),
             State::Ready => self.rings.remove_from(READY, member),
-            State::Round => self.rings.remove_from(ROUND, member),
+            State::Round => self.remove_from_round(member),
         }
-        self.turn = self.turn.filter(|turn| *turn != member);
         if old != State::Round {
             self.withdraw(member);
         }
-        self.savings.advance(&self.shares);
-        self.shares.discount(part);
+        let steps = self.shares.discount(part);
+        self.savings.earn(steps);
     }
 
     /// Looks whether the first of those who save is idle.
-    fn look(&mut self, now: Time, member: Member) {
+    fn look(&mut self, member: Member) {
+        let now = tick(self.shares.now());
         let account = &mut self.accounts[member.index()];
-        if tick(now).saturating_sub(account.active) >= patience(account.part) {
+        if now.saturating_sub(account.active) >= patience(account.part()) {
             self.end(member, State::Idle);
             return;
         }
-        account.look = tick(now).saturating_add(IDLE);
-        self.rings.move_to(SAVING, member);
+        account.look = now.saturating_add(IDLE);
+        self.rings.rotate_in(SAVING);
         self.settle(member);
     }
 
     /// A grant to the first of those with savings; `None` if there is none.
-    fn grant_from_savings(&mut self, now: Time, heads: &dyn Heads) -> Option<Turn> {
+    #[inline(never)]
+    fn grant_from_savings(&mut self, heads: &dyn Heads) -> Option<Turn> {
         while let Some(member) = self.rings.first_of(READY) {
-            self.settle(member);
+            self.withdraw(member);
+            let depth = self.cut(member);
+            let own = self.accounts[member.index()].tokens;
             let head = heads.head(member);
-            let len = head.map_or(0, nanobits);
-            let Some(bytes) = head.filter(|_| len <= self.accounts[member.index()].tokens) else {
+            let Some(bytes) = head.filter(|bytes| nanobits(*bytes) <= own) else {
                 self.rings.remove_from(READY, member);
-                self.withdraw(member);
                 if head.is_none() {
-                    self.save(now, member);
+                    self.save(member);
                 } else {
                     self.accounts[member.index()].state = State::Round;
                     self.rings.push_to(ROUND, member);
                 }
                 continue;
             };
-            if !self.bucket.try_take(now, bytes) {
-                return Some(Turn::At(self.bucket.ready_at(bytes)));
+            let taken = self.shares.try_take(bytes);
+            if taken {
+                self.accounts[member.index()].tokens -= nanobits(bytes);
+                self.rings.rotate_in(READY);
             }
-            self.spend(member, len);
-            self.accounts[member.index()].active = tick(now);
-            self.rings.move_to(READY, member);
-            return Some(Turn::Grant(Grant { member, bytes }));
+            self.deposit(member, depth);
+            return Some(match taken {
+                true => Turn::Grant(Grant { member, bytes }),
+                false => Turn::At(self.shares.ready_at(bytes)),
+            });
         }
         None
     }
 
     /// A grant to the one whose turn it is in the round.
-    fn grant_from_excess(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+    fn grant_from_excess(&mut self, heads: &dyn Heads) -> Turn {
         while let Some(member) = self.rings.first_of(ROUND) {
             let Some(bytes) = heads.head(member) else {
-                self.leave_round(now, member);
+                self.leave_round(member);
                 continue;
             };
             let len = nanobits(bytes);
-            self.quantum = self.quantum.max(len);
+            if len > self.quantum {
+                self.quantum = len;
+            }
             let account = &mut self.accounts[member.index()];
-            if account.tokens < len && self.turn != Some(member) {
-                self.turn = Some(member);
-                let weight = Nanobits::from(account.part.weight().cast_signed());
+            if account.tokens < len && !self.turn_began {
+                self.turn_began = true;
+                let weight = Nanobits::from(account.part().weight().cast_signed());
                 account.tokens = account.tokens.saturating_add(self.quantum.saturating_mul(weight));
             }
             if account.tokens < len {
-                self.turn = None;
-                self.rings.move_to(ROUND, member);
+                self.turn_began = false;
+                self.rings.rotate_in(ROUND);
                 continue;
             }
-            if !self.allows(len) {
+            if !self.savings.allow(&self.shares, len) {
                 return Turn::At(self.allows_at(len));
             }
-            let account = &mut self.accounts[member.index()];
             account.tokens -= len;
-            account.active = tick(now);
-            self.bucket.charge(len);
+            self.shares.charge(len);
             return Turn::Grant(Grant { member, bytes });
         }
         Turn::Idle
     }
 
     /// A member that has nothing more saves again: what it has left of its turn, if that is there.
-    fn leave_round(&mut self, now: Time, member: Member) {
-        self.rings.remove_from(ROUND, member);
-        self.turn = self.turn.filter(|turn| *turn != member);
-        self.savings.advance(&self.shares);
-        let there = Nanobits::try_from(self.excess().max(0)).unwrap_or(Nanobits::MAX);
+    #[inline(never)]
+    fn leave_round(&mut self, member: Member) {
+        self.remove_from_round(member);
+        let there =
+            Nanobits::try_from(self.savings.excess(&self.shares).max(0)).unwrap_or(Nanobits::MAX);
         let account = &mut self.accounts[member.index()];
         account.tokens = account.tokens.min(there);
-        self.save(now, member);
+        self.save(member);
+    }
+
+    fn remove_from_round(&mut self, member: Member) {
+        if self.rings.first_of(ROUND) == Some(member) {
+            self.turn_began = false;
+        }
+        self.rings.remove_from(ROUND, member);
+    }
+}
+
+impl Account {
+    fn part(&self) -> Part {
+        Part { weight: self.weight, rtt: self.rtt }
+    }
+
+    fn set_part(&mut self, part: Part) {
+        (self.weight, self.rtt) = (part.weight, part.rtt);
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self.state, State::Ready | State::Round)
     }
 }
 
 impl Savings {
-    /// Their sum now.
-    fn at(&self, shares: &Shares) -> i128 {
-        let steps = u128::from(shares.earned() - self.earned);
-        self.sum.saturating_add_unsigned(steps * u128::from(shares.tokens(self.weight)))
+    /// Everyone earned so many steps.
+    fn earn(&mut self, steps: u64) {
+        self.sum += (u128::from(steps) * u128::from(self.step)).cast_signed();
     }
 
-    fn advance(&mut self, shares: &Shares) {
-        self.sum = self.at(shares);
-        self.earned = shares.earned();
+    /// What nobody has saved.
+    fn excess(&self, shares: &Shares) -> i128 {
+        shares.content() - self.sum
+    }
+
+    /// Whether the excess allows `len`. A full bucket allows anything: to wait would waste tokens.
+    fn allow(&self, shares: &Shares, len: Nanobits) -> bool {
+        self.excess(shares) >= i128::from(len) || shares.is_full()
     }
 }
 
@@ -391,9 +430,8 @@ impl Allocation for LogicalPartitions {
         }
         let account = &mut self.accounts[member.index()];
         if account.state == State::Absent {
-            account.part = Part::of(share);
-            account.active = tick(now);
-            self.begin(now, member);
+            account.set_part(Part::of(share));
+            self.begin(member);
         }
     }
 
@@ -401,7 +439,7 @@ impl Allocation for LogicalPartitions {
         self.advance(now);
         let part = Part::of(share);
         let Some(account) = self.accounts.get_mut(member.index()) else { return };
-        let (old, state) = (account.part, account.state);
+        let (old, state) = (account.part(), account.state);
         if old.resembles(part) {
             return;
         }
@@ -410,15 +448,15 @@ impl Allocation for LogicalPartitions {
             self.full.cancel(member.0);
             self.withdraw(member);
         }
-        self.accounts[member.index()].part = part;
+        self.accounts[member.index()].set_part(part);
         if saves || state == State::Round {
-            self.savings.advance(&self.shares);
             self.shares.count(part);
-            self.shares.discount(old);
+            let steps = self.shares.discount(old);
+            self.savings.earn(steps);
         }
         if saves {
-            self.savings.advance(&self.shares);
-            self.deposit(member);
+            let depth = self.cut(member);
+            self.deposit(member, depth);
         }
     }
 
@@ -431,40 +469,43 @@ impl Allocation for LogicalPartitions {
 
     fn set_profile(&mut self, now: Time, profile: &Profile) {
         self.advance(now);
-        self.bucket.set(now, profile.mean(), profile.burst());
         self.shares.set_profile(profile);
     }
 
     fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool {
         self.advance(now);
-        if !self.touch(now, member) {
+        if !matches!(self.touch(member), State::Saving | State::Ready) {
             return false;
         }
-        self.settle(member);
+        self.withdraw(member);
+        let depth = self.cut(member);
         let all = nanobits(len);
-        let account = &self.accounts[member.index()];
-        let own = account.tokens.min(all);
-        if account.state == State::Round {
-            return false;
-        }
-        if own == all {
-            if !self.bucket.try_take(now, len) {
-                return false;
-            }
+        let own = self.accounts[member.index()].tokens.min(all);
+        let taken = if own == all {
+            self.shares.try_take(len)
         } else {
-            let waits = self.rings.first_of(READY).or_else(|| self.rings.first_of(ROUND));
-            if waits.is_some() || !self.allows(all - own) {
-                return false;
+            // Its own is excess just now.
+            let nobody_waits =
+                self.rings.first_of(READY).is_none() && self.rings.first_of(ROUND).is_none();
+            let allowed = nobody_waits && self.savings.allow(&self.shares, all);
+            if allowed {
+                self.shares.charge(all);
             }
-            self.bucket.charge(all);
+            allowed
+        };
+        if taken {
+            self.accounts[member.index()].tokens -= own;
         }
-        self.spend(member, own);
-        true
+        self.deposit(member, depth);
+        taken
     }
 
     fn wait(&mut self, now: Time, member: Member) {
+        if self.accounts.get(member.index()).is_some_and(Account::waits) {
+            return;
+        }
         self.advance(now);
-        if self.touch(now, member) && self.accounts[member.index()].state == State::Saving {
+        if self.touch(member) == State::Saving {
             self.accounts[member.index()].state = State::Ready;
             self.rings.remove_from(SAVING, member);
             self.rings.push_to(READY, member);
@@ -473,8 +514,12 @@ impl Allocation for LogicalPartitions {
 
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
         self.advance(now);
-        let own = self.grant_from_savings(now, heads);
-        own.unwrap_or_else(|| self.grant_from_excess(now, heads))
+        if self.rings.first_of(READY).is_some()
+            && let Some(turn) = self.grant_from_savings(heads)
+        {
+            return turn;
+        }
+        self.grant_from_excess(heads)
     }
 }
 
@@ -497,13 +542,14 @@ mod tests {
         let saves = |it: &&Account| matches!(it.state, State::Saving | State::Ready);
         let each = |it: &Account| {
             let steps = if it.filling { all.shares.earned() - it.earned } else { 0 };
-            let earned = u128::from(steps) * u128::from(all.shares.tokens(it.part.weight()));
+            let earned = u128::from(steps) * u128::from(all.shares.step_of(it.part()));
             i128::from(it.tokens) + earned.cast_signed()
         };
         all.accounts.iter().filter(saves).map(each).sum()
     }
 
-    /// Mutant it kills: `withdraw` left out when a member goes into the round.
+    /// Mutants it kills: `withdraw` left out when a member goes into the round; what is left of a
+    /// turn saved whether it is there or not.
     #[test]
     fn the_sum_of_savings_is_that_of_every_member_and_never_more_than_there_is() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(60_000), Bytes(1_500)).unwrap();
@@ -517,18 +563,20 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let now = Time::from_micros(step * 900);
             let member = Member(u32::try_from((random >> 33) % 6).unwrap());
-            // Bursts of other members at other times, so that all of them save, wait and idle.
+            // Bursts of other members at other times, so that all of them save, wait and idle; for
+            // a while they are more than the rate, so that nothing is left over.
             if (step / 700 + u64::from(member.0)) % 3 > 0 {
-                waiting.0[member.index()] += 1;
+                waiting.0[member.index()] += 1 + u32::from(step % 5_000 > 4_000);
                 all.wait(now, member);
             }
             while let Turn::Grant(grant) = all.grant(now, &waiting) {
                 waiting.0[grant.member.index()] -= 1;
             }
-            assert_eq!(all.savings.at(&all.shares), saved(&all), "after {now:?}");
+            assert_eq!(all.savings.sum, saved(&all), "after {now:?}");
             // Whoever joined early learns at the next look that its part is smaller by now.
             let settled = now > Time::from_secs(2);
-            assert!(all.excess() >= 0 || !settled, "{} after {now:?}", all.excess());
+            let excess = all.savings.excess(&all.shares);
+            assert!(excess >= 0 || !settled, "{excess} after {now:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::shares::{Part, Shares};
 use super::{Allocation, Grant, Heads, Share, Turn};
-use crate::meter::{Nanobits, Profile, TokenBucket, nanobits};
+use crate::meter::{Nanobits, Profile, nanobits};
 use crate::packet::{Member, Ring};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time};
@@ -36,7 +36,6 @@ pub enum Depth {
 impl Config {
     pub(super) fn build(&self, profile: &Profile, now: Time) -> impl Allocation + use<> {
         Partitioned {
-            bucket: TokenBucket::new(profile.mean(), profile.burst(), now),
             shares: Shares::new(profile, now),
             depth: self.depth,
             accounts: Vec::new(),
@@ -47,8 +46,7 @@ impl Config {
 }
 
 struct Partitioned {
-    /// What all of them together keep.
-    bucket: TokenBucket,
+    /// What all of them together keep, and what each of them earns.
     shares: Shares,
     depth: Depth,
     accounts: Vec<Account>,
@@ -82,7 +80,7 @@ impl Partitioned {
         let depth = self.depth(part);
         let account = &mut self.accounts[member.index()];
         let steps = self.shares.earned() - account.earned;
-        let earned = steps.saturating_mul(self.shares.tokens(part.weight()));
+        let earned = steps.saturating_mul(self.shares.step_of(part));
         account.tokens = account.tokens.saturating_add_unsigned(earned).min(depth);
         account.earned = self.shares.earned();
         Some((part, account.tokens))
@@ -102,7 +100,6 @@ impl Partitioned {
 impl Allocation for Partitioned {
     fn set_profile(&mut self, now: Time, profile: &Profile) {
         self.shares.advance(now);
-        self.bucket.set(now, profile.mean(), profile.burst());
         self.shares.set_profile(profile);
     }
 
@@ -141,7 +138,7 @@ impl Allocation for Partitioned {
         self.shares.advance(now);
         let Some((part, tokens)) = self.settle(member) else { return false };
         let conforms = tokens >= nanobits(len).min(self.depth(part));
-        let taken = conforms && self.bucket.try_take(now, len);
+        let taken = conforms && self.shares.try_take(len);
         if taken {
             self.accounts[member.index()].tokens -= nanobits(len);
         }
@@ -169,13 +166,14 @@ impl Allocation for Partitioned {
             let needed = nanobits(bytes).min(self.depth(part));
             if tokens < needed {
                 self.ready.pop();
-                let steps = self.shares.steps((needed - tokens).unsigned_abs(), part.weight());
+                let step = self.shares.step_of(part);
+                let steps = Shares::steps((needed - tokens).unsigned_abs(), step);
                 let filled = self.shares.earned().saturating_add(steps);
                 self.filled.set(member.0, Time::from_nanos(filled));
                 continue;
             }
-            if !self.bucket.try_take(now, bytes) {
-                return Turn::At(self.bucket.ready_at(bytes));
+            if !self.shares.try_take(bytes) {
+                return Turn::At(self.shares.ready_at(bytes));
             }
             self.accounts[member.index()].tokens -= nanobits(bytes);
             self.ready.rotate();

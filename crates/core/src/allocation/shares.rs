@@ -1,12 +1,13 @@
 //! What the members of an aggregate earn, and how much of it each may keep.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use super::Share;
-use crate::Time;
-use crate::meter::{Nanobits, Profile, nanobits};
+use crate::meter::{Nanobits, Profile, TokenBucket};
+use crate::{Bytes, Time};
 
-/// The tokens of an aggregate as its members earn them: each by its weight.
+/// The bucket of an aggregate, and its tokens as the members earn them: each by its weight.
 ///
 /// What was earned is one number for all of them, so that time passes for any number of members at
 /// once: tokens per unit of weight, in steps of `1 << scale` of `bits/s * ns`. A remainder of less
@@ -14,12 +15,15 @@ use crate::meter::{Nanobits, Profile, nanobits};
 /// its weight and its round-trip time; one whose round-trip time is unknown counts as the mean.
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
-    rate: u64,
-    burst: Nanobits,
+    bucket: TokenBucket,
     scale: u32,
     earned: u64,
     carry: u64,
-    updated: Time,
+    /// What one step brings to all that count together; 1 if nobody does.
+    step: NonZero<u64>,
+    /// The longest time, in nanoseconds, within which nothing overflows 64 bits; zero if nobody
+    /// counts.
+    short: u64,
     /// Sum of the weights of all that count.
     weight: u64,
     /// Of those, with a known round-trip time.
@@ -37,20 +41,21 @@ const FRACTION: u32 = 24;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Part {
     /// 1 to [`MAX_WEIGHT`].
-    weight: u32,
+    pub(super) weight: u16,
     /// Round-trip time in microseconds, at most a minute; zero if unknown.
-    rtt: u32,
+    pub(super) rtt: u32,
 }
 
 /// The largest weight that makes a difference.
-const MAX_WEIGHT: u32 = 1 << 12;
+const MAX_WEIGHT: u16 = 1 << 12;
 const MAX_RTT: u32 = 60_000_000;
 
 impl Part {
     pub(super) fn of(share: Share) -> Self {
         let micros = |rtt: Duration| u32::try_from(rtt.as_micros()).unwrap_or(MAX_RTT);
         let rtt = share.rtt.map_or(0, |rtt| micros(rtt).clamp(1, MAX_RTT));
-        Self { weight: share.weight.clamp(1, MAX_WEIGHT), rtt }
+        let weight = u16::try_from(share.weight).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT);
+        Self { weight, rtt }
     }
 
     pub(super) fn weight(self) -> u64 {
@@ -69,18 +74,18 @@ impl Part {
 }
 
 impl Shares {
-    /// Nobody's shares of `profile`.
+    /// Nobody's shares of `profile`, and a full bucket.
     pub(super) fn new(profile: &Profile, now: Time) -> Self {
         // 16 to 32 steps a nanosecond: fine enough for a million members, and 18 years until it
         // would overflow.
         let scale = profile.mean().bps().ilog2().saturating_sub(4).min(31);
         Self {
-            rate: profile.mean().bps(),
-            burst: nanobits(profile.burst()),
+            bucket: TokenBucket::new(profile.mean(), profile.burst(), now),
             scale,
             earned: 0,
             carry: 0,
-            updated: now,
+            step: NonZero::<u64>::MIN,
+            short: 0,
             weight: 0,
             known: 0,
             reach: 0,
@@ -90,30 +95,74 @@ impl Shares {
 
     /// Follows `profile` from the time of the last [`advance`](Self::advance) on.
     pub(super) fn set_profile(&mut self, profile: &Profile) {
-        self.rate = profile.mean().bps();
-        self.burst = nanobits(profile.burst());
+        self.bucket.set(self.now(), profile.mean(), profile.burst());
         self.divide();
     }
 
-    /// Lets time pass.
-    pub(super) fn advance(&mut self, now: Time) {
-        let elapsed = now.nanos().saturating_sub(self.updated.nanos());
-        self.updated = self.updated.max(now);
-        let step = self.tokens(self.weight);
-        if step == 0 {
-            self.carry = 0;
-            return;
+    /// Lets time pass; says how many steps were earned meanwhile.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Time) -> u64 {
+        if now <= self.now() {
+            return 0;
         }
-        let fits = self.rate.checked_mul(elapsed).and_then(|it| it.checked_add(self.carry));
-        let steps = if let Some(total) = fits {
-            self.carry = total % step;
-            total / step
-        } else {
-            let total = u128::from(self.rate) * u128::from(elapsed) + u128::from(self.carry);
-            self.carry = u64::try_from(total % u128::from(step)).unwrap_or(0);
-            u64::try_from(total / u128::from(step)).unwrap_or(u64::MAX)
-        };
+        let elapsed = now.nanos() - self.now().nanos();
+        if elapsed > self.short {
+            return self.advance_far(now, elapsed);
+        }
+        let earned = self.bucket.refill_soon(elapsed) + self.carry;
+        self.carry = earned % self.step;
+        self.earned += earned / self.step;
+        earned / self.step
+    }
+
+    #[cold]
+    fn advance_far(&mut self, now: Time, elapsed: u64) -> u64 {
+        self.bucket.refill(now);
+        if self.weight == 0 {
+            self.carry = 0;
+            return 0;
+        }
+        let (rate, step) = (u128::from(self.bucket.rate().bps()), u128::from(self.step.get()));
+        let earned = rate * u128::from(elapsed) + u128::from(self.carry);
+        self.carry = u64::try_from(earned % step).unwrap_or(0);
+        let steps = u64::try_from(earned / step).unwrap_or(u64::MAX);
         self.earned = self.earned.saturating_add(steps);
+        steps
+    }
+
+    /// All tokens there are, but those that are no full step yet.
+    pub(super) fn content(&self) -> i128 {
+        i128::from(self.bucket.content()) - i128::from(self.carry)
+    }
+
+    /// Whether the bucket holds all it can.
+    pub(super) const fn is_full(&self) -> bool {
+        self.bucket.content() >= self.bucket.depth()
+    }
+
+    /// When the bucket will hold all it can, if nobody takes anything.
+    pub(super) fn full_at(&self) -> Time {
+        self.bucket.reaches(self.bucket.depth())
+    }
+
+    /// Takes `len` tokens out of the bucket, if they are there.
+    pub(super) fn try_take(&mut self, len: Bytes) -> bool {
+        self.bucket.try_take(self.now(), len)
+    }
+
+    /// Takes `len` tokens, which are there, or of which a full bucket lacks some.
+    pub(super) const fn charge(&mut self, len: Nanobits) {
+        self.bucket.charge(len);
+    }
+
+    /// When `len` tokens are there, if nobody takes anything before.
+    pub(super) fn ready_at(&self, len: Bytes) -> Time {
+        self.bucket.ready_at(len)
+    }
+
+    /// How far time has passed.
+    pub(super) const fn now(&self) -> Time {
+        self.bucket.updated()
     }
 
     /// Steps earned so far.
@@ -121,33 +170,27 @@ impl Shares {
         self.earned
     }
 
-    /// Tokens that are no full step yet.
-    pub(super) const fn carry(&self) -> u64 {
-        self.carry
+    /// What one step brings to all that count together.
+    pub(super) const fn step(&self) -> u64 {
+        self.step.get()
     }
 
-    /// Sum of the weights of all that count.
-    pub(super) const fn weight(&self) -> u64 {
-        self.weight
+    /// What one step brings to a member with `part`.
+    pub(super) fn step_of(&self, part: Part) -> u64 {
+        part.weight() << self.scale
     }
 
-    /// What one step brings to members of that weight.
-    pub(super) const fn tokens(&self, weight: u64) -> u64 {
-        weight << self.scale
-    }
-
-    /// Steps until members of `weight`, not zero, have earned `tokens`.
-    pub(super) const fn steps(&self, tokens: u64, weight: u64) -> u64 {
-        tokens.div_ceil(self.tokens(weight))
+    /// Steps until those to whom one brings `step`, not zero, have earned `tokens`.
+    pub(super) const fn steps(tokens: u64, step: u64) -> u64 {
+        tokens.div_ceil(step)
     }
 
     /// When `earned` will be that, if nobody comes or goes.
     pub(super) fn when(&self, earned: u64) -> Time {
         let steps = u128::from(earned.saturating_sub(self.earned));
-        let missing =
-            (steps * u128::from(self.tokens(self.weight))).saturating_sub(self.carry.into());
-        let nanos = missing.div_ceil(self.rate.into());
-        self.updated + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        let missing = (steps * u128::from(self.step.get())).saturating_sub(self.carry.into());
+        let nanos = missing.div_ceil(self.bucket.rate().bps().into());
+        self.now() + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// Counts one more member.
@@ -160,15 +203,21 @@ impl Shares {
         self.divide();
     }
 
-    /// Counts one member less.
-    pub(super) fn discount(&mut self, part: Part) {
+    /// Counts one member less; says how many steps what was no full step is for fewer.
+    pub(super) fn discount(&mut self, part: Part) -> u64 {
         self.weight -= part.weight();
         if part.rtt > 0 {
             self.known -= part.weight();
             self.reach -= part.weight() * u64::from(part.rtt);
         }
         self.divide();
-        self.advance(self.updated); // what was no full step may be one for fewer
+        let carry = std::mem::take(&mut self.carry);
+        if self.weight == 0 {
+            return 0;
+        }
+        self.carry = carry % self.step;
+        self.earned += carry / self.step;
+        carry / self.step
     }
 
     /// What one of those who count may keep.
@@ -187,21 +236,26 @@ impl Shares {
     }
 
     fn part_of_burst(&self, unit: u128, units: u64) -> Nanobits {
-        Nanobits::try_from((unit * u128::from(units)) >> FRACTION).unwrap_or(self.burst)
+        let depth = (unit * u128::from(units)) >> FRACTION;
+        Nanobits::try_from(depth).unwrap_or_else(|_| self.bucket.depth())
     }
 
     /// Divides the burst among those who count.
     fn divide(&mut self) {
-        let burst = u128::from(self.burst.unsigned_abs()) << FRACTION;
+        let burst = u128::from(self.bucket.depth().unsigned_abs()) << FRACTION;
         let each = burst / u128::from(self.weight.max(1));
         self.depths = [each, each * u128::from(self.known) / u128::from(self.reach.max(1))];
+        self.step = NonZero::new(self.weight << self.scale).unwrap_or(NonZero::<u64>::MIN);
+        let room = (u64::MAX - self.step.get()).min(TokenBucket::ROOM);
+        self.short = if self.weight == 0 { 0 } else { room / self.bucket.rate().bps() };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bytes, Rate};
+    use crate::Rate;
+    use crate::meter::nanobits;
 
     fn part(weight: u32, millis: u64) -> Part {
         let rtt = (millis > 0).then(|| Duration::from_millis(millis));
@@ -228,7 +282,7 @@ mod tests {
         let mut shares = Shares::new(&profile, Time::ZERO);
         (1..=3).for_each(|weight| shares.count(part(weight, 0)));
         shares.advance(Time::from_nanos(12_345));
-        let given = shares.earned() * shares.tokens(6) + shares.carry();
+        let given = shares.earned() * shares.step() + shares.carry;
         assert_eq!(given, 7_000_000 * 12_345);
         let at = shares.when(shares.earned() + 5);
         let mut early = shares.clone();
@@ -236,6 +290,6 @@ mod tests {
         assert!(early.earned() < shares.earned() + 5);
         shares.advance(at);
         early.advance(at);
-        assert_eq!((shares.earned(), shares.carry()), (early.earned(), early.carry()));
+        assert_eq!((shares.earned(), shares.carry), (early.earned(), early.carry));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Nanobits, nanobits};
+use super::{Nanobits, Profile, nanobits};
 use crate::units::NANOBITS_PER_BYTE;
 use crate::{Bytes, Rate, Time};
 
@@ -45,9 +45,11 @@ impl TokenBucket {
         self.refill(now);
         self.rate = rate;
         self.depth = nanobits(depth);
+        self.tokens = self.tokens.min(self.depth);
     }
 
     /// Takes tokens for `len` bytes, if they are there.
+    #[inline]
     pub fn try_take(&mut self, now: Time, len: Bytes) -> bool {
         self.refill(now);
         let len = nanobits(len);
@@ -70,6 +72,16 @@ impl TokenBucket {
         self.reaches(nanobits(len).min(self.depth))
     }
 
+    /// Tokens per second.
+    pub(crate) const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// How far time has passed.
+    pub(crate) const fn updated(&self) -> Time {
+        self.updated
+    }
+
     /// What was in it when it was last asked for.
     pub(crate) const fn content(&self) -> Nanobits {
         self.tokens
@@ -80,9 +92,9 @@ impl TokenBucket {
         self.depth
     }
 
-    /// Takes `len` whether it is there or not.
+    /// Takes `len`, which is there, or of which a full bucket lacks some.
     pub(crate) const fn charge(&mut self, len: Nanobits) {
-        self.tokens = self.tokens.saturating_sub(len);
+        self.tokens -= len;
     }
 
     /// The earliest time at which it holds `tokens`.
@@ -97,12 +109,26 @@ impl TokenBucket {
 
     /// Lets time pass.
     // Saturation loses nothing: what would overflow is more than a bucket holds.
+    #[inline]
     pub(crate) fn refill(&mut self, now: Time) {
         let elapsed = now.nanos().saturating_sub(self.updated.nanos());
         self.updated = self.updated.max(now);
         let earned = self.rate.bps().saturating_mul(elapsed);
         self.tokens = self.tokens.saturating_add_unsigned(earned).min(self.depth);
     }
+
+    /// Lets so many nanoseconds pass, in which no more than [`ROOM`](Self::ROOM) is earned; says
+    /// how much, whether there was room for it or not.
+    pub(crate) fn refill_soon(&mut self, elapsed: u64) -> u64 {
+        self.updated = Time::from_nanos(self.updated.nanos() + elapsed);
+        let earned = self.rate.bps() * elapsed;
+        self.tokens = (self.tokens + earned.cast_signed()).min(self.depth);
+        earned
+    }
+
+    /// What can be added to the fullest bucket without an overflow.
+    pub(crate) const ROOM: u64 =
+        (Nanobits::MAX.cast_unsigned()) - Profile::MAX_BURST.0 * NANOBITS_PER_BYTE;
 }
 
 #[cfg(test)]
@@ -141,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_fastest_and_deepest_bucket_is_exact_and_a_stopped_one_never_ready() {
-        let deepest = crate::meter::Profile::MAX_BURST;
+        let deepest = Profile::MAX_BURST;
         let mut bucket = TokenBucket::new(Rate::from_mbps(100_000), deepest, Time::ZERO);
         assert!(bucket.try_take(Time::ZERO, deepest));
         assert_eq!(bucket.ready_at(Bytes(1_500)), Time::from_nanos(120));

@@ -9,24 +9,18 @@ pub(crate) type Ring = Rings<1>;
 #[derive(Clone, Debug)]
 pub(crate) struct Rings<const N: usize> {
     links: Vec<Link>,
-    ends: [Ends; N],
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ends {
-    first: u32,
-    last: u32,
+    /// Whose turn it is in each ring; the last is before the first.
+    first: [u32; N],
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// [`OUTSIDE`] for a member that is in no ring.
+    /// [`NIL`] for a member that is in no ring.
     next: u32,
     previous: u32,
 }
 
 const NIL: u32 = u32::MAX;
-const OUTSIDE: u32 = u32::MAX - 1;
 
 impl Ring {
     /// Appends `member` unless it is inside; says whether it was not.
@@ -48,9 +42,7 @@ impl Ring {
 
     /// Ends the turn of the first; it has more.
     pub(crate) fn rotate(&mut self) {
-        if let Some(member) = self.first() {
-            self.move_to(0, member);
-        }
+        self.rotate_in(0);
     }
 
     /// Takes `member` out, if it is inside.
@@ -63,52 +55,55 @@ impl<const N: usize> Rings<N> {
     /// Appends `member` to a ring, unless it is in one; says whether it was not.
     pub(crate) fn push_to(&mut self, ring: usize, member: Member) -> bool {
         if member.index() >= self.links.len() {
-            self.links.resize(member.index() + 1, Link { next: OUTSIDE, previous: NIL });
+            self.links.resize(member.index() + 1, Link { next: NIL, previous: NIL });
         }
-        if self.links[member.index()].next != OUTSIDE {
+        if self.links[member.index()].next != NIL {
             return false;
         }
-        let last = std::mem::replace(&mut self.ends[ring].last, member.0);
-        self.links[member.index()] = Link { next: NIL, previous: last };
-        match last {
-            NIL => self.ends[ring].first = member.0,
-            _ => self.links[slot(last)].next = member.0,
+        let first = self.first[ring];
+        if first == NIL {
+            self.first[ring] = member.0;
+            self.links[member.index()] = Link { next: member.0, previous: member.0 };
+            return true;
         }
+        let last = std::mem::replace(&mut self.links[slot(first)].previous, member.0);
+        self.links[slot(last)].next = member.0;
+        self.links[member.index()] = Link { next: first, previous: last };
         true
     }
 
     /// Whose turn it is in a ring.
     pub(crate) fn first_of(&self, ring: usize) -> Option<Member> {
-        (self.ends[ring].first != NIL).then_some(Member(self.ends[ring].first))
+        (self.first[ring] != NIL).then_some(Member(self.first[ring]))
     }
 
-    /// Moves `member` within the ring it is in to its end.
-    pub(crate) fn move_to(&mut self, ring: usize, member: Member) {
-        if self.ends[ring].last != member.0 {
-            self.remove_from(ring, member);
-            self.push_to(ring, member);
+    /// Ends the turn of the first of a ring; it has more.
+    pub(crate) fn rotate_in(&mut self, ring: usize) {
+        if let Some(link) = self.links.get(slot(self.first[ring])) {
+            self.first[ring] = link.next;
         }
     }
 
-    /// Takes `member` out of the ring it is in, if it is in one.
+    /// Takes `member` out of the ring it is in, if it is in one; it must be in no other than `ring`.
     pub(crate) fn remove_from(&mut self, ring: usize, member: Member) {
-        let inside = self.links.get_mut(member.index()).filter(|link| link.next != OUTSIDE);
-        let Some(Link { next, previous }) = inside.copied() else { return };
-        self.links[member.index()].next = OUTSIDE;
-        match previous {
-            NIL => self.ends[ring].first = next,
-            _ => self.links[slot(previous)].next = next,
+        let inside = self.links.get_mut(member.index()).filter(|link| link.next != NIL);
+        let Some(link) = inside else { return };
+        let Link { next, previous } = std::mem::replace(link, Link { next: NIL, previous: NIL });
+        if next == member.0 {
+            self.first[ring] = NIL;
+            return;
         }
-        match next {
-            NIL => self.ends[ring].last = previous,
-            _ => self.links[slot(next)].previous = previous,
+        self.links[slot(previous)].next = next;
+        self.links[slot(next)].previous = previous;
+        if self.first[ring] == member.0 {
+            self.first[ring] = next;
         }
     }
 }
 
 impl<const N: usize> Default for Rings<N> {
     fn default() -> Self {
-        Self { links: Vec::new(), ends: [Ends { first: NIL, last: NIL }; N] }
+        Self { links: Vec::new(), first: [NIL; N] }
     }
 }
 

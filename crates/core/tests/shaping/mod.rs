@@ -2,7 +2,7 @@
 
 #![expect(clippy::as_conversions, reason = "the model computes in real numbers")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
@@ -26,11 +26,27 @@ pub(crate) struct Departure {
     pub(crate) bytes: u64,
 }
 
+/// What becomes of members and profile while packets come and go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Join(Member, Share),
+    Update(Member, Share),
+    /// What it has waiting is dropped before, and what comes after.
+    Leave(Member),
+    Profile(Profile),
+}
+
 /// An aggregate that shapes.
 pub(crate) struct Shaping {
     pub(crate) allocation: Box<dyn Allocation>,
     pub(crate) queues: Queues,
     pub(crate) departures: Vec<Departure>,
+    /// What is to change, in order.
+    pub(crate) changes: VecDeque<(Time, Change)>,
+    /// Members that have left.
+    gone: BTreeSet<Member>,
+    /// Bytes dropped because their member left.
+    pub(crate) dropped: u64,
 }
 
 /// Lengths of what waits, by member.
@@ -44,6 +60,11 @@ impl Queues {
         }
         self.0[member.index()].push_back(bytes);
     }
+
+    /// Empties the queue of a member; says what was in it.
+    fn clear(&mut self, member: Member) -> u64 {
+        self.0.get_mut(member.index()).map_or(0, |queue| queue.drain(..).sum())
+    }
 }
 
 impl Heads for Queues {
@@ -54,7 +75,14 @@ impl Heads for Queues {
 
 impl Shaping {
     pub(crate) fn new(allocation: Box<dyn Allocation>) -> Self {
-        Self { allocation, queues: Queues::default(), departures: Vec::new() }
+        Self {
+            allocation,
+            queues: Queues::default(),
+            departures: Vec::new(),
+            changes: VecDeque::new(),
+            gone: BTreeSet::new(),
+            dropped: 0,
+        }
     }
 
     /// Lets `arrivals` come and leave until `end`; asks when told to, and every `looks`.
@@ -64,15 +92,43 @@ impl Shaping {
         let mut told = None;
         loop {
             let next = arrivals.peek().map(|arrival| arrival.at);
-            let now = [next, told, look].into_iter().flatten().min();
+            let change = self.changes.front().map(|(at, _)| *at);
+            let now = [next, change, told, look].into_iter().flatten().min();
             let Some(now) = now.filter(|now| *now < end) else { return };
             look = looks.map(|every| (now + Duration::from_nanos(1)).round_up_to(every));
+            while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
+                self.change(now, change);
+            }
             while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= now) {
-                self.queues.push(arrival.member, arrival.bytes);
-                self.allocation.wait(now, arrival.member);
+                self.arrive(now, *arrival);
             }
             told = self.serve(now);
             assert!(told.is_none_or(|at| at > now), "told to come back at once");
+        }
+    }
+
+    fn arrive(&mut self, now: Time, Arrival { member, bytes, .. }: Arrival) {
+        if self.gone.contains(&member) {
+            self.dropped += bytes;
+            return;
+        }
+        self.queues.push(member, bytes);
+        self.allocation.wait(now, member);
+    }
+
+    fn change(&mut self, now: Time, change: Change) {
+        match change {
+            Change::Join(member, share) => {
+                self.gone.remove(&member);
+                self.allocation.join(now, member, share);
+            }
+            Change::Update(member, share) => self.allocation.update(now, member, share),
+            Change::Leave(member) => {
+                self.gone.insert(member);
+                self.dropped += self.queues.clear(member);
+                self.allocation.leave(now, member);
+            }
+            Change::Profile(profile) => self.allocation.set_profile(now, &profile),
         }
     }
 
