@@ -1,19 +1,22 @@
 //! The driver in virtual time: what is due is called, and time is what that was due at.
 
+pub(crate) mod apps;
 mod conservation;
+mod hosts;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use tidegate_core::tcp::Config;
 use tidegate_core::{PacketId, Time};
 
 use crate::agenda::Agenda;
-use crate::flow::{self, Flow, Group, datagram};
+use crate::flow::{Flow, Flows, Group, Hosts, datagram};
 use crate::network::{Network, Tag, number_parts};
 use crate::routes::{index, number};
 use crate::scenario::{Probe, Run, Scenario};
 use crate::series::Series;
-use crate::udp::Emitter;
+use crate::stream::{EndId, SenderCounts, Streams, Transfers};
 
 /// A scenario at work.
 pub(crate) struct Engine<A> {
@@ -26,6 +29,11 @@ pub(crate) struct Engine<A> {
     pub(crate) network: Network,
     pub(crate) groups: Vec<Group>,
     pub(crate) flows: Vec<Flow>,
+    hosts: Hosts,
+    /// What there is of settings for end points.
+    configs: Vec<Config>,
+    pub(crate) streams: Streams,
+    pub(crate) transfers: Transfers,
     /// Packets that have just arrived at a host.
     arrived: Vec<PacketId>,
     pub(crate) series: Series,
@@ -41,6 +49,8 @@ struct Parts {
     /// The next step of the series.
     step: u32,
     flows: u32,
+    /// Ends of connections, of which there may come to be more.
+    ends: u32,
 }
 
 /// What is counted of a run as a whole.
@@ -72,10 +82,11 @@ impl<A: Agenda> Engine<A> {
     /// A scenario that has passed its check, before anything happens.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let mut network = Network::new(scenario);
-        let (groups, flows) = flow::all(scenario, &network);
+        let Flows { groups, flows, hosts, configs } = Flows::new(scenario, &network);
         let stations = number(network.lanes.len());
         let warm = number_parts(&mut network.stations, stations);
-        let parts = Parts { stations, warm, step: warm + 1, flows: warm + 2 };
+        let ends = warm + 2 + number(flows.len());
+        let parts = Parts { stations, warm, step: warm + 1, flows: warm + 2, ends };
         let mut this = Self {
             run: scenario.run.clone(),
             now: Time::ZERO,
@@ -85,6 +96,10 @@ impl<A: Agenda> Engine<A> {
             network,
             groups,
             flows,
+            hosts,
+            configs,
+            streams: Streams::default(),
+            transfers: Transfers::default(),
             arrived: Vec::new(),
             series: Series::default(),
             counts: Totals::default(),
@@ -95,8 +110,7 @@ impl<A: Agenda> Engine<A> {
         if scenario.run.sample.is_some() {
             this.agenda.set(parts.step, Time::ZERO);
         }
-        for (part, flow) in (parts.flows..).zip(&mut this.flows) {
-            flow.emitter = Emitter::new(flow.start);
+        for (part, flow) in (parts.flows..).zip(&this.flows) {
             this.agenda.set(part, flow.start);
         }
         this
@@ -126,7 +140,7 @@ impl<A: Agenda> Engine<A> {
 
     /// Lets a part of the network do what is due.
     fn call(&mut self, part: u32) {
-        let Parts { stations, warm, step, flows } = self.parts;
+        let Parts { stations, warm, step, flows, ends } = self.parts;
         if part < stations {
             self.network.advance(&mut self.agenda, self.now, part, &mut self.arrived);
             self.receive();
@@ -136,16 +150,30 @@ impl<A: Agenda> Engine<A> {
             self.warm();
         } else if part == step {
             self.step();
-        } else {
+        } else if part < ends {
             self.flow(part - flows);
+        } else {
+            self.end_due(EndId(part - ends));
         }
     }
 
     /// Figures are taken from here on.
     fn warm(&mut self) {
-        self.flows.iter_mut().for_each(|flow| flow.before = flow.counts);
+        for (number, senders) in self.senders().into_iter().enumerate() {
+            let flow = &mut self.flows[number];
+            (flow.before, flow.senders_before) = (flow.counts, senders);
+        }
         self.groups.iter_mut().for_each(|group| group.delay = Default::default());
         self.network.warm(self.now);
+    }
+
+    /// By flow, what its senders counted.
+    pub(crate) fn senders(&self) -> Vec<SenderCounts> {
+        let mut all: Vec<_> = self.flows.iter().map(|flow| flow.past).collect();
+        for stream in self.streams.iter() {
+            all[index(stream.flow)].add(&stream.ends[0].tcp.statistics());
+        }
+        all
     }
 
     /// Takes a sample of everything that is watched.
@@ -174,29 +202,13 @@ impl<A: Agenda> Engine<A> {
         self.network.lanes.iter_mut().for_each(|lane| lane.settle(now));
     }
 
-    /// Hands what has arrived at a host to who is to receive it.
-    fn receive(&mut self) {
-        let mut arrived = std::mem::take(&mut self.arrived);
-        for packet in arrived.drain(..) {
-            let tag = self.network.tag(&packet);
-            let flow = &mut self.flows[index(tag.end)];
-            let received = &self.network.pool[&packet];
-            flow.counts.received.add(received.len);
-            let headers = u32::from(received.transport_offset) + UDP_HEADER;
-            flow.counts.goodput += u64::from(received.len.saturating_sub(headers));
-            let group = &mut self.groups[index(flow.group)];
-            group.received += u64::from(received.len);
-            group.delay.add(self.now.since(tag.sent));
-            self.counts.ended += 1;
-            self.network.pool.release(packet);
-        }
-        self.arrived = arrived;
-    }
-
     /// Lets a flow do what is due.
     fn flow(&mut self, number: u32) {
         let flow = &mut self.flows[index(number)];
         let traffic = &self.groups[index(flow.group)].traffic;
+        if traffic.kind.is_tcp() {
+            return self.app(number);
+        }
         if traffic.stop.is_some_and(|stop| self.now >= Time::ZERO + stop) {
             return;
         }
@@ -206,7 +218,7 @@ impl<A: Agenda> Engine<A> {
         {
             flow.counts.sent.add(len);
             let packet = datagram(flow.key, len, self.run.link_header, traffic.dscp);
-            let tag = Tag { sent: self.now, host: flow.hosts[1], end: number };
+            let tag = Tag { sent: self.now, host: flow.hosts[1], end: number, life: 0 };
             let way = flow.first[0];
             self.counts.created += 1;
             let packet = self.network.insert(packet, tag);
@@ -219,9 +231,6 @@ impl<A: Agenda> Engine<A> {
         }
     }
 }
-
-/// Source: RFC 768.
-const UDP_HEADER: u32 = 8;
 
 #[cfg(test)]
 mod tests {

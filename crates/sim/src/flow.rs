@@ -5,13 +5,16 @@ use std::time::Duration;
 use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Network as Family, Protocol};
 use tidegate_core::random::Random;
 use tidegate_core::report::Count;
+use tidegate_core::tcp::Config;
 use tidegate_core::{Packet, Time};
 
 use crate::draw::stream;
+use crate::engine::apps::App;
 use crate::histogram::Histogram;
 use crate::network::Network;
 use crate::routes::{index, names, number};
-use crate::scenario::{NodeKind, Scenario, Start, Traffic};
+use crate::scenario::{Host, NodeKind, Scenario, Start, Traffic};
+use crate::stream::SenderCounts;
 use crate::udp::Emitter;
 
 /// One flow: from whom to whom, what it sends next, and what arrived.
@@ -27,9 +30,15 @@ pub(crate) struct Flow {
     pub(crate) emitter: Emitter,
     /// The key of its packets, of UDP; of TCP each connection has its own.
     pub(crate) key: FlowKey,
+    /// The application above it, of TCP, and the settings of either side.
+    pub(crate) app: App,
+    pub(crate) configs: [u32; 2],
     pub(crate) counts: Counts,
-    /// The same, when figures began to be taken.
+    /// What its senders counted on connections that are no more.
+    pub(crate) past: SenderCounts,
+    /// The same as `counts`, and of all senders, when figures began to be taken.
     pub(crate) before: Counts,
+    pub(crate) senders_before: SenderCounts,
 }
 
 /// What is counted of a flow.
@@ -52,17 +61,67 @@ pub(crate) struct Group {
     pub(crate) received: u64,
     /// How long packets with data took from host to host.
     pub(crate) delay: Histogram,
+    /// Transfers whose connection ended before all was there.
+    pub(crate) failed: u64,
+    /// Its congestion controls want to know the mean round-trip time of all.
+    pub(crate) shares_rtt: bool,
+    /// The sum of the round-trip times of its connections that have measured one, in nanoseconds.
+    rtt_sum: u64,
+    rtt_count: u64,
+}
+
+/// All flows of a scenario, and what they use.
+pub(crate) struct Flows {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) hosts: Hosts,
+    /// What there is of settings for end points.
+    pub(crate) configs: Vec<Config>,
 }
 
 impl Group {
+    fn new(traffic: Traffic, flows: std::ops::Range<u32>, shares_rtt: bool) -> Self {
+        Self {
+            traffic,
+            flows,
+            received: 0,
+            delay: Histogram::default(),
+            failed: 0,
+            shares_rtt,
+            rtt_sum: 0,
+            rtt_count: 0,
+        }
+    }
+
     /// The places of its flows.
     pub(crate) fn range(&self) -> std::ops::Range<usize> {
         index(self.flows.start)..index(self.flows.end)
     }
+
+    /// The mean round-trip time of its connections, and how many have measured one; only where
+    /// their congestion controls want to know.
+    #[inline]
+    pub(crate) fn aggregate(&self) -> Option<(Duration, u32)> {
+        let mean = self.rtt_sum.checked_div(self.rtt_count)?;
+        Some((Duration::from_nanos(mean), u32::try_from(self.rtt_count).unwrap_or(u32::MAX)))
+    }
+
+    /// A connection has measured `rtt`, and `known` before; zero is not to have measured any.
+    pub(crate) fn learn_rtt(&mut self, known: &mut u64, rtt: Duration) {
+        let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(0);
+        self.rtt_sum = self.rtt_sum + rtt - *known;
+        self.rtt_count = self.rtt_count + u64::from(rtt > 0) - u64::from(*known > 0);
+        *known = rtt;
+    }
+
+    /// A connection that has measured `known` is no more.
+    pub(crate) fn forget_rtt(&mut self, mut known: u64) {
+        self.learn_rtt(&mut known, Duration::ZERO);
+    }
 }
 
 /// Who there is at which address, and which ports are taken.
-struct Hosts {
+pub(crate) struct Hosts {
     /// By node: an IPv4 and an IPv6 address, where it has them.
     addresses: Vec<[Option<Endpoint>; 2]>,
     /// By node, the next port a flow may begin at.
@@ -74,40 +133,97 @@ struct Hosts {
 /// Source: Linux, `ip_local_port_range`.
 const FIRST_PORT: u16 = 32_768;
 
-/// All flows of a scenario that has passed its check, by group.
-pub(crate) fn all(scenario: &Scenario, network: &Network) -> (Vec<Group>, Vec<Flow>) {
-    let names = names(&scenario.nodes);
-    let mut hosts = Hosts::new(scenario);
-    let (mut groups, mut flows) = (Vec::new(), Vec::new());
-    for (group, traffic) in (0..).zip(&scenario.traffic) {
-        let first = number(flows.len());
-        for pair in &traffic.pairs {
-            let ends = [&pair.from, &pair.to].map(|name| number(names[name.as_str()]));
-            for _ in 0..traffic.flows {
-                let place = u64::from(number(flows.len()) - first);
-                let mut random =
-                    Random::new(scenario.run.seed, stream("flow", &traffic.name, place));
-                flows.push(Flow {
-                    group,
-                    hosts: ends,
-                    first: [
-                        network.first_way(ends[0], ends[1]),
-                        network.first_way(ends[1], ends[0]),
-                    ],
-                    start: start(traffic.start, &mut random),
-                    random,
-                    emitter: Emitter::new(Time::ZERO),
-                    key: hosts.key(ends, traffic),
-                    counts: Counts::default(),
-                    before: Counts::default(),
-                });
+impl Flows {
+    /// All flows of a scenario that has passed its check.
+    pub(crate) fn new(scenario: &Scenario, network: &Network) -> Self {
+        let (names, mut hosts) = (names(&scenario.nodes), Hosts::new(scenario));
+        let (mut groups, mut flows) = (Vec::new(), Vec::new());
+        let mut configs = Configs::new(scenario);
+        for (group, traffic) in (0..).zip(&scenario.traffic) {
+            let first = number(flows.len());
+            let of_group = traffic.tcp.as_ref().map(|config| configs.add(config));
+            for pair in &traffic.pairs {
+                let ends = [&pair.from, &pair.to].map(|name| number(names[name.as_str()]));
+                let [from, to] = ends;
+                let ways = [network.first_way(from, to), network.first_way(to, from)];
+                let configs =
+                    ends.map(|end| of_group.unwrap_or_else(|| configs.of_host[index(end)]));
+                for _ in 0..traffic.flows {
+                    let place = u64::from(number(flows.len()) - first);
+                    let stream = stream("flow", &traffic.name, place);
+                    let mut random = Random::new(scenario.run.seed, stream);
+                    let start = start(traffic.start, &mut random);
+                    // Of TCP each connection has a key of its own.
+                    let tcp = traffic.kind.is_tcp();
+                    let key = if tcp { FlowKey::default() } else { hosts.key(ends, 0, traffic) };
+                    flows.push(Flow::new(group, ends, ways, start, random, key, configs));
+                }
             }
+            let range = first..number(flows.len());
+            let control = flows.last().map(|flow: &Flow| flow.configs[0]);
+            let control = control.map(|config| configs.all[index(config)].congestion.name());
+            let shares_rtt = control == Some(AGGREGATE_FAIR);
+            groups.push(Group::new(traffic.clone(), range, shares_rtt));
         }
-        let range = first..number(flows.len());
-        let (traffic, delay) = (traffic.clone(), Histogram::default());
-        groups.push(Group { traffic, flows: range, received: 0, delay });
+        Self { groups, flows, hosts, configs: configs.all }
     }
-    (groups, flows)
+}
+
+/// The congestion control that wants to know the mean round-trip time of its group.
+const AGGREGATE_FAIR: &str = "aggregate-fair";
+
+/// Settings of end points, each once: those of the run, of hosts, and of groups.
+struct Configs {
+    all: Vec<Config>,
+    /// By node.
+    of_host: Vec<u32>,
+}
+
+impl Configs {
+    fn new(scenario: &Scenario) -> Self {
+        let mut this = Self { all: vec![scenario.run.tcp.clone()], of_host: Vec::new() };
+        for node in &scenario.nodes {
+            let config = match &node.kind {
+                NodeKind::Host(Host { tcp: Some(config), .. }) => this.add(config),
+                _ => 0,
+            };
+            this.of_host.push(config);
+        }
+        this
+    }
+
+    fn add(&mut self, config: &Config) -> u32 {
+        self.all.push(config.clone());
+        number(self.all.len() - 1)
+    }
+}
+
+impl Flow {
+    fn new(
+        group: u32,
+        hosts: [u32; 2],
+        first: [u32; 2],
+        start: Time,
+        random: Random,
+        key: FlowKey,
+        configs: [u32; 2],
+    ) -> Self {
+        Self {
+            group,
+            hosts,
+            first,
+            start,
+            random,
+            emitter: Emitter::new(start),
+            key,
+            app: App::default(),
+            configs,
+            counts: Counts::default(),
+            past: SenderCounts::default(),
+            before: Counts::default(),
+            senders_before: SenderCounts::default(),
+        }
+    }
 }
 
 fn start(start: Start, random: &mut Random) -> Time {
@@ -139,13 +255,14 @@ impl Hosts {
         Self { addresses: nodes.iter().enumerate().map(of).collect(), ports }
     }
 
-    /// The key of the next flow between `ends`: of IPv4 if both have it.
-    fn key(&mut self, ends: [u32; 2], traffic: &Traffic) -> FlowKey {
+    /// The key of what the side `opener` opens between `ends`, from side 0 to side 1: of IPv4 if both
+    /// have it.
+    pub(crate) fn key(&mut self, ends: [u32; 2], opener: usize, traffic: &Traffic) -> FlowKey {
         let [from, to] = ends.map(|node| self.addresses[index(node)]);
         let pairs = from.into_iter().zip(to).filter_map(|(from, to)| Some((from?, to?)));
         let (mut src, mut dst) = pairs.into_iter().next().unwrap_or_default();
-        src.port = self.port(ends[0]);
-        dst.port = traffic.port;
+        let (own, well_known) = (self.port(ends[opener]), traffic.port);
+        (src.port, dst.port) = if opener == 0 { (own, well_known) } else { (well_known, own) };
         let protocol = if traffic.kind.is_tcp() { Protocol::TCP } else { Protocol::UDP };
         FlowKey { src, dst, protocol }
     }

@@ -17,8 +17,10 @@ mod network;
 pub mod results;
 mod routes;
 pub mod scenario;
+mod segment;
 mod series;
 mod simulation;
+mod stream;
 pub mod table;
 #[cfg(test)]
 mod testing;

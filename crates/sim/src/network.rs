@@ -36,6 +36,8 @@ pub(crate) struct Tag {
     pub(crate) host: u32,
     /// Who there is to receive it, as the hosts number their ends.
     pub(crate) end: u32,
+    /// Which of the connections that had this number one after the other.
+    pub(crate) life: u16,
 }
 
 /// Where a link leads.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::Rate;
+use tidegate_core::{Rate, Time};
 
 use crate::agenda::Agenda;
 use crate::draw::real;
@@ -13,6 +13,8 @@ use crate::histogram::Histogram;
 use crate::network::{Lane, Passed, since};
 use crate::routes::index;
 use crate::scenario::{Scenario, Way};
+use crate::series::seconds;
+use crate::stream::Transfers;
 use crate::table::Table;
 
 /// What came of a run: its figures are those after the warm-up.
@@ -37,7 +39,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, or one of a probe.
+    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `transfers`, or one of a
+    /// probe.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
@@ -49,10 +52,11 @@ impl Results {
         let span = scenario.run.duration.saturating_sub(scenario.run.warmup);
         let mut tables = vec![
             groups(&engine.groups, &engine.flows, span),
-            flows(scenario, &engine.groups, &engine.flows, span),
+            flows(scenario, &engine, span),
             links(scenario, &engine.network.lanes, span),
             drops(scenario, &engine),
             aggregates(scenario, &engine, span),
+            transfers(&engine),
         ];
         if scenario.run.sample.is_some() {
             tables.extend(series.tables(scenario, &engine));
@@ -95,7 +99,8 @@ fn groups(groups: &[Group], flows: &[Flow], span: Duration) -> Table {
         .with("flows", whole(groups, |it| real_len(of(it).len())))
         .with("throughput_bps", reals(groups, |it| bps(sum(it, received), span)))
         .with("goodput_bps", reals(groups, |it| bps(sum(it, goodput), span)))
-        .with("jain", reals(groups, fair));
+        .with("jain", reals(groups, fair))
+        .with("failed_transfers", whole(groups, |it| it.failed));
     delays(table, &groups.iter().map(|it| Some(&it.delay)).collect::<Vec<_>>())
 }
 
@@ -118,18 +123,21 @@ fn delays(table: Table, all: &[Option<&Histogram>]) -> Table {
         .with("delay_max_seconds", column(&|it| it.percentile(100.0)))
 }
 
-fn flows(scenario: &Scenario, groups: &[Group], flows: &[Flow], span: Duration) -> Table {
+fn flows<A: Agenda>(scenario: &Scenario, engine: &Engine<A>, span: Duration) -> Table {
+    let flows = &engine.flows;
     let name = |node: u32| scenario.nodes[index(node)].name.clone();
     let text = |of: &dyn Fn(&Flow) -> String| flows.iter().map(of).collect::<Vec<_>>();
-    let group = |it: &Flow| &groups[index(it.group)];
+    let group = |it: &Flow| engine.groups[index(it.group)].traffic.name.clone();
     let sent = |it: &Flow| since(it.counts.sent, it.before.sent);
     let received = |it: &Flow| since(it.counts.received, it.before.received);
     let goodput = |it: &Flow| it.counts.goodput - it.before.goodput;
+    let senders = engine.senders().into_iter().zip(flows);
+    let senders: Vec<_> = senders.map(|(now, flow)| now.since(&flow.senders_before)).collect();
     Table::new("flows")
-        .with("group", text(&|it| group(it).traffic.name.clone()))
+        .with("group", text(&group))
         .with("from", text(&|it| name(it.hosts[0])))
         .with("to", text(&|it| name(it.hosts[1])))
-        .with("start_seconds", reals(flows, |it| crate::series::seconds(it.start)))
+        .with("start_seconds", reals(flows, |it| seconds(it.start)))
         .with("sent_packets", whole(flows, |it| sent(it).packets))
         .with("sent_bytes", whole(flows, |it| sent(it).bytes))
         .with("received_packets", whole(flows, |it| received(it).packets))
@@ -137,6 +145,24 @@ fn flows(scenario: &Scenario, groups: &[Group], flows: &[Flow], span: Duration) 
         .with("goodput_bytes", whole(flows, goodput))
         .with("throughput_bps", reals(flows, |it| bps(received(it).bytes, span)))
         .with("goodput_bps", reals(flows, |it| bps(goodput(it), span)))
+        .with("retransmitted_segments", whole(&senders, |it| it.retransmitted))
+        .with("recoveries", whole(&senders, |it| it.recoveries))
+        .with("timeouts", whole(&senders, |it| it.timeouts))
+        .with("ecn_reductions", whole(&senders, |it| it.reductions))
+}
+
+/// Files, bursts and answers that have arrived, in the order in which they did, in all of the run.
+fn transfers<A: Agenda>(engine: &Engine<A>) -> Table {
+    let Transfers { flow, began, ended, bytes } = &engine.transfers;
+    let flows: Vec<&Flow> = flow.iter().map(|flow| &engine.flows[index(*flow)]).collect();
+    let group = |it: &&Flow| engine.groups[index(it.group)].traffic.name.clone();
+    let took = |(ended, began): (&Time, &Time)| ended.since(*began).as_secs_f64();
+    Table::new("transfers")
+        .with("group", flows.iter().map(group).collect::<Vec<_>>())
+        .with("flow", whole(flow, |it| u64::from(*it)))
+        .with("began_seconds", reals(began, |it| seconds(*it)))
+        .with("took_seconds", ended.iter().zip(began).map(took).collect::<Vec<_>>())
+        .with("bytes", bytes.clone())
 }
 
 fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {

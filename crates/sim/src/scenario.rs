@@ -16,6 +16,7 @@ use tidegate_core::emulator::EmulatorConfig;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::policy::PolicySet;
+use tidegate_core::tcp;
 
 pub use problem::{Place, Problem, What};
 pub use traffic::{Distribution, Kind, Pair, Start, Traffic};
@@ -49,6 +50,8 @@ pub struct Run {
     /// Bytes of link-layer header that the length of every packet counts: 14 for Ethernet frames as
     /// a gateway sees them, 0 for lengths from the IP header on, as papers and ns-2 give them.
     pub link_header: u32,
+    /// Settings of TCP end points whose host and traffic have none of their own.
+    pub tcp: tcp::Config,
 }
 
 impl Default for Run {
@@ -59,6 +62,7 @@ impl Default for Run {
             sample: None,
             seed: 1,
             link_header: ETHERNET,
+            tcp: tcp::Config::default(),
         }
     }
 }
@@ -89,10 +93,12 @@ pub enum NodeKind {
 }
 
 /// A host.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
     /// What it was given; nothing for one IPv4 and one IPv6 address by its place among the nodes.
     pub addresses: Vec<IpAddr>,
+    /// Settings of its TCP end points; `None` for those of the run.
+    pub tcp: Option<tcp::Config>,
 }
 
 impl Host {

@@ -3,6 +3,7 @@
 use tidegate_core::Time;
 
 use crate::agenda::Agenda;
+use crate::draw::real;
 use crate::engine::Engine;
 use crate::routes::index;
 use crate::scenario::{Probe, Scenario};
@@ -24,6 +25,9 @@ enum Watched {
     Queue(u32, [Vec<u64>; 2]),
     /// Bytes that arrived at the receiver of each flow of a group.
     Throughput(u32, Vec<Vec<u64>>),
+    /// Of flows of a group, by their numbers: the congestion window and the threshold in bytes, and
+    /// the smoothed round-trip time in seconds.
+    Window(u32, Vec<(u32, [Vec<f64>; 3])>),
 }
 
 impl Series {
@@ -41,7 +45,14 @@ impl Series {
                 let (number, group) = group(traffic)?;
                 Some(Watched::Throughput(number, vec![Vec::new(); group.flows.len()]))
             }
-            Probe::Window { .. } | Probe::Capture(_) => None,
+            Probe::Window { traffic, flows } => {
+                let (number, group) = group(traffic)?;
+                let all: Vec<u32> = (0..group.flows.end - group.flows.start).collect();
+                let flows = if flows.is_empty() { &all } else { flows };
+                let seen = flows.iter().map(|flow| (*flow, Default::default())).collect();
+                Some(Watched::Window(number, seen))
+            }
+            Probe::Capture(_) => None,
         };
         Self {
             times: Vec::new(),
@@ -69,9 +80,29 @@ impl Series {
                         seen.push(engine.flows[index(flow)].counts.received.bytes);
                     }
                 }
+                Watched::Window(group, seen) => {
+                    let first = engine.groups[index(*group)].flows.start;
+                    for (flow, seen) in seen {
+                        let now = window(engine, first + *flow);
+                        seen.iter_mut().zip(now).for_each(|(seen, now)| seen.push(now));
+                    }
+                }
             }
         }
     }
+}
+
+/// Window, threshold and round-trip time of the connection a flow uses now; not a number where there
+/// is none, or none yet.
+fn window<A: Agenda>(engine: &Engine<A>, flow: u32) -> [f64; 3] {
+    let Some(stream) = engine.flows[index(flow)].app.stream else { return [f64::NAN; 3] };
+    let sender = engine.streams.get(stream).ends[0].tcp.statistics();
+    let threshold = match sender.threshold {
+        u64::MAX => f64::NAN,
+        threshold => real(threshold),
+    };
+    let rtt = sender.smoothed_rtt.map_or(f64::NAN, |rtt| rtt.as_secs_f64());
+    [real(sender.congestion_window), threshold, rtt]
 }
 
 /// Seconds since the run began.
@@ -102,6 +133,16 @@ impl Series {
                         table.with(format!("flow_{flow}_bytes"), seen)
                     };
                     seen.into_iter().enumerate().fold(table, column)
+                }
+                Watched::Window(group, seen) => {
+                    let name = &engine.groups[index(group)].traffic.name;
+                    let table = at_times(format!("windows of {name}"));
+                    seen.into_iter().fold(table, |table, (flow, [window, threshold, rtt])| {
+                        table
+                            .with(format!("flow_{flow}_window_bytes"), window)
+                            .with(format!("flow_{flow}_threshold_bytes"), threshold)
+                            .with(format!("flow_{flow}_rtt_seconds"), rtt)
+                    })
                 }
             });
         }

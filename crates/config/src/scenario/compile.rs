@@ -35,7 +35,7 @@ pub(super) fn compile(
     network.lead(&traffic, file, found);
     let node = |name: &str, kind| Node { name: name.to_owned(), kind };
     let host = |it: &crate::topology::Host| {
-        node(&it.name, NodeKind::Host(Host { addresses: it.addresses.clone() }))
+        node(&it.name, NodeKind::Host(Host { addresses: it.addresses.clone(), tcp: None }))
     };
     let router = |it: &Spanned<topology_raw::Router>| {
         let name = it.get_ref().name.get()?;
@@ -71,6 +71,7 @@ fn run(file: &File, seed: u64, found: &mut Findings) -> Option<Run> {
             Some(bytes) => traffic::small(bytes, found)?,
             None => usual.link_header,
         },
+        tcp: usual.tcp,
     })
 }
 

@@ -73,6 +73,7 @@ fn group(
         stop: raw.stop.as_ref().map(|it| it.get_ref().0),
         port: port?,
         dscp: dscp?,
+        tcp: None,
     })
 }
 

@@ -1,11 +1,12 @@
 //! Nothing is lost but what is counted as lost: checked at the end of every run.
 
 use super::Engine;
+use super::apps::check_bytes;
 use crate::agenda::Agenda;
 use crate::network::Network;
 
 impl<A: Agenda> Engine<A> {
-    /// Checks that every packet is accounted for.
+    /// Checks that every packet, and every byte of a connection, is accounted for.
     ///
     /// # Panics
     ///
@@ -19,6 +20,7 @@ impl<A: Agenda> Engine<A> {
             self.counts.ended
         );
         self.network.check_conservation();
+        self.streams.iter().for_each(check_bytes);
     }
 }
 

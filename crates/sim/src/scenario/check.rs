@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Rate, tcp};
 
 use super::{
     Distribution, End, Kind, NodeKind, Pair, Place, Probe, Problem, Scenario, Side, Start, Traffic,
@@ -82,6 +82,7 @@ impl<'a> Check<'a> {
                 self.range(place, samples <= MOST_SAMPLES, samples, most);
             }
         }
+        self.tcp(Place::Run("tcp"), &run.tcp);
         let fits = run.link_header <= LONGEST_HEADER;
         let most = format!("at most {LONGEST_HEADER} bytes");
         self.range(Place::Run("link_header"), fits, run.link_header, most);
@@ -101,6 +102,9 @@ impl<'a> Check<'a> {
             }
             match &node.kind {
                 NodeKind::Host(host) => {
+                    if let Some(config) = &host.tcp {
+                        self.tcp(Place::Node(n, "tcp"), config);
+                    }
                     for address in host.addresses(n) {
                         if !addresses.insert(address) {
                             let what = What::Twice(address.to_string());
@@ -244,7 +248,24 @@ impl<'a> Check<'a> {
             let what = "it stops before it starts";
             self.wrong(place("stop"), What::Contradiction(what));
         }
+        if let Some(config) = &traffic.tcp {
+            self.tcp(place("tcp"), config);
+        }
         self.kind(&traffic.kind, place);
+    }
+
+    fn tcp(&mut self, place: Place, config: &tcp::Config) {
+        let (mss, window) = (config.mss, config.receive_window);
+        let least = format!("segments have at least {LEAST_MSS} bytes");
+        self.range(place, mss >= LEAST_MSS, mss, least);
+        let fits = (Bytes(mss.into())..=LARGEST_WINDOW).contains(&window);
+        self.range(place, fits, window, "a window takes one segment to 1023 MiB");
+        let scale = config.window_scale.unwrap_or(0);
+        self.range(place, scale <= 14, scale, "a window scale is at most 14");
+        if config.details.initial_window == 0 || config.details.ack_every == 0 {
+            let what = What::Zero("lets no connection begin: see `initial_window`, `ack_every`");
+            self.wrong(place, what);
+        }
     }
 
     fn host(&mut self, place: Place, name: &str) {
@@ -408,6 +429,12 @@ impl<'a> Check<'a> {
     }
 }
 
+/// Source: Linux, `TCP_MIN_MSS`: what leaves room for options.
+const LEAST_MSS: u16 = 88;
+
+/// Source: RFC 7323, section 2.3.
+const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
+
 /// Seconds in a year, leap or not.
 const YEAR: u64 = 366 * 24 * 3_600;
 
@@ -458,7 +485,7 @@ mod tests {
 
     #[test]
     fn every_problem_says_where_it_is() {
-        let cases: [(Change, &str); 18] = [
+        let cases: [(Change, &str); 19] = [
             (|it| it.run.duration = Duration::ZERO, "run.duration: it is zero"),
             (|it| it.run.warmup = it.run.duration, "run.warmup: the warm-up takes all"),
             (|it| it.run.sample = Some(Duration::ZERO), "run.sample: it is zero"),
@@ -475,6 +502,7 @@ mod tests {
             (|it| it.traffic[0].dscp = 64, "traffic[0].dscp: 64 is out of range"),
             (|it| it.traffic.push(it.traffic[0].clone()), "traffic[1].name: `file` is used twice"),
             (|it| it.traffic[0].stop = Some(Duration::ZERO), "traffic[0].stop: it stops before"),
+            (|it| it.run.tcp.receive_window = Bytes(99), "run.tcp: 99 B is out of range: a window"),
             (
                 |it| {
                     let size = Distribution::Pareto(Bytes(9), 1.0);

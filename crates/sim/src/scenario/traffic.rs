@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Rate, tcp};
 
 /// Flows of one kind: a group with a name, whose figures are also given together.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,8 @@ pub struct Traffic {
     pub port: u16,
     /// DS codepoint of its packets, 0 to 63, in both directions.
     pub dscp: u8,
+    /// Settings of both its end points, of TCP; `None` for those of their hosts.
+    pub tcp: Option<tcp::Config>,
 }
 
 impl Default for Traffic {
@@ -36,6 +38,7 @@ impl Default for Traffic {
             stop: None,
             port: 5001, // iperf's
             dscp: 0,
+            tcp: None,
         }
     }
 }

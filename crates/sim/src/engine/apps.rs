@@ -1,0 +1,269 @@
+//! What applications do over TCP: when they open connections, and what they hand over.
+
+use std::time::Duration;
+
+use tidegate_core::{Bytes, Time};
+
+use super::Engine;
+use super::hosts::CHUNK;
+use crate::agenda::Agenda;
+use crate::draw::Quantity;
+use crate::routes::index;
+use crate::scenario::{Distribution, Kind};
+use crate::stream::{EndId, Stream};
+
+/// Where the application of a flow is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct App {
+    /// The connection it uses now.
+    pub(crate) stream: Option<u32>,
+    /// Writes of a trace that were made.
+    written: usize,
+}
+
+impl<A: Agenda> Engine<A> {
+    /// Lets the application of a flow do what is due.
+    pub(super) fn app(&mut self, flow: u32) {
+        if self.stops_at(flow).is_some_and(|stop| self.now >= stop) {
+            return self.stop(flow);
+        }
+        let group = self.flows[index(flow)].group;
+        match self.groups[index(group)].traffic.kind {
+            Kind::Greedy => {
+                let stream = self.open(flow, 0);
+                self.sender(stream).endless = true;
+                self.hand_over(flow, stream, CHUNK, false);
+                self.wake(flow, Time::MAX);
+            }
+            Kind::File { size } => {
+                let stream = self.open(flow, 0);
+                self.send_file(flow, stream, size);
+            }
+            Kind::OnOff { burst, reconnect, .. } => self.burst(flow, burst, reconnect),
+            Kind::Web { request, answer, .. } => self.ask(flow, request, answer),
+            Kind::Arrivals { every, size } => {
+                let stream = self.open(flow, 0);
+                self.send_file(flow, stream, size);
+                let gap = self.draw(flow, Distribution::Exponential(every));
+                self.wake(flow, self.now + gap);
+            }
+            Kind::Trace { .. } => self.next_writes(flow),
+            Kind::Constant { .. } | Kind::Bursts { .. } | Kind::Packets { .. } => {}
+        }
+    }
+
+    fn draw<T: Quantity>(&mut self, flow: u32, distribution: Distribution<T>) -> T {
+        distribution.draw(&mut self.flows[index(flow)].random)
+    }
+
+    fn stops_at(&self, flow: u32) -> Option<Time> {
+        let group = &self.groups[index(self.flows[index(flow)].group)];
+        group.traffic.stop.map(|stop| Time::ZERO + stop)
+    }
+
+    /// The application of `flow` has something to do at `at`, or when it is to stop.
+    fn wake(&mut self, flow: u32, at: Time) {
+        let at = self.stops_at(flow).map_or(at, |stop| at.min(stop));
+        if at < Time::MAX {
+            self.agenda.set(self.parts.flows + flow, at);
+        }
+    }
+
+    /// Offers nothing more; what was offered is still sent.
+    fn stop(&mut self, flow: u32) {
+        let Some(stream) = self.flows[index(flow)].app.stream else { return };
+        let end = self.sender(stream);
+        end.endless = false;
+        end.tcp.close();
+        self.attend(EndId::new(stream, 0));
+    }
+
+    fn sender(&mut self, stream: u32) -> &mut crate::stream::End {
+        self.streams.end_mut(EndId::new(stream, 0))
+    }
+
+    /// Opens a connection for `flow` from the side `opener`.
+    fn open(&mut self, flow: u32, opener: usize) -> u32 {
+        let it = &mut self.flows[index(flow)];
+        let isns = [(); 2].map(|()| low(it.random.below(1 << 32)));
+        let key = self.hosts.key(it.hosts, opener, &self.groups[index(it.group)].traffic);
+        let configs = it.configs.map(|config| &self.configs[index(config)]);
+        let stream = self.streams.open(self.now, flow, key, opener, configs, isns);
+        it.app.stream = Some(stream);
+        stream
+    }
+
+    /// Hands over `bytes` to be sent from side 0 as one transfer, which `last` ends the connection.
+    fn hand_over(&mut self, flow: u32, stream: u32, bytes: u64, last: bool) {
+        let now = self.now;
+        let it = self.streams.get_mut(stream);
+        (it.began, it.size) = (now, bytes);
+        it.ends[1].expects = it.ends[0].written + bytes;
+        it.ends[0].write(bytes);
+        if last {
+            it.ends[0].tcp.close();
+        }
+        if it.ends[0].endless {
+            it.ends[1].expects = u64::MAX;
+        }
+        debug_assert_eq!(it.flow, flow);
+        self.attend(EndId::new(stream, 0));
+    }
+
+    fn send_file(&mut self, flow: u32, stream: u32, size: Distribution<Bytes>) {
+        let size = self.draw(flow, size).0;
+        self.hand_over(flow, stream, size, true);
+    }
+
+    fn burst(&mut self, flow: u32, burst: Distribution<Bytes>, reconnect: bool) {
+        let stream = match self.flows[index(flow)].app.stream {
+            Some(stream) if !reconnect => stream,
+            _ => self.open(flow, 0),
+        };
+        let size = self.draw(flow, burst).0;
+        self.sender(stream).awaits_acks = true;
+        self.hand_over(flow, stream, size, reconnect);
+        self.wake(flow, Time::MAX);
+    }
+
+    /// A client asks for an answer.
+    fn ask(&mut self, flow: u32, request: Distribution<Bytes>, answer: Distribution<Bytes>) {
+        let (request, answer) = (self.draw(flow, request).0, self.draw(flow, answer).0);
+        let stream = self.open(flow, 1);
+        let it = self.streams.get_mut(stream);
+        it.size = answer;
+        it.ends[0].expects = request;
+        it.ends[1].expects = answer;
+        it.ends[1].write(request);
+        self.attend(EndId::new(stream, 1));
+        self.wake(flow, Time::MAX);
+    }
+
+    /// Makes the writes of a trace that are due.
+    fn next_writes(&mut self, flow: u32) {
+        let stream = match self.flows[index(flow)].app.stream {
+            Some(stream) => stream,
+            None if self.flows[index(flow)].app.written == 0 => self.open(flow, 0),
+            None => return, // the connection has failed
+        };
+        let it = &mut self.flows[index(flow)];
+        let Kind::Trace { writes } = &self.groups[index(it.group)].traffic.kind else { return };
+        let left = &writes[it.app.written..];
+        let due = left.iter().take_while(|(after, _)| it.start + *after <= self.now).count();
+        let bytes = left[..due].iter().map(|(_, bytes)| bytes.0).sum();
+        it.app.written += due;
+        let next = left.get(due).map(|(after, _)| it.start + *after);
+        self.hand_over(flow, stream, bytes, next.is_none());
+        if let Some(next) = next {
+            self.wake(flow, next);
+        }
+    }
+
+    /// All that an end waited for is here.
+    pub(super) fn complete(&mut self, id: EndId) {
+        let stream = self.streams.get_mut(id.stream());
+        let (flow, size) = (stream.flow, stream.size);
+        let kind = &self.groups[index(self.flows[index(flow)].group)].traffic.kind;
+        let think = match kind {
+            Kind::Web { .. } if id.side() == 0 => {
+                stream.ends[0].write(size);
+                stream.ends[0].tcp.close();
+                return;
+            }
+            Kind::Web { think, .. } => Some(*think),
+            _ => None,
+        };
+        self.transfers.flow.push(flow);
+        self.transfers.began.push(stream.began);
+        self.transfers.ended.push(self.now);
+        self.transfers.bytes.push(size);
+        stream.size = 0;
+        if let Some(think) = think {
+            stream.ends[1].tcp.close();
+            self.pause(flow, think);
+        }
+    }
+
+    fn pause(&mut self, flow: u32, pause: Distribution<Duration>) {
+        let pause = self.draw(flow, pause);
+        self.wake(flow, self.now + pause);
+    }
+
+    /// All that was handed over at side 0 is acknowledged.
+    pub(super) fn all_acknowledged(&mut self, stream: u32) {
+        let flow = self.streams.get(stream).flow;
+        let group = self.flows[index(flow)].group;
+        if let Kind::OnOff { pause, .. } = self.groups[index(group)].traffic.kind {
+            self.pause(flow, pause);
+        }
+    }
+
+    /// A connection has ended before its time.
+    pub(super) fn failed(&mut self, number: u32) {
+        let stream = self.streams.get_mut(number);
+        let (flow, first) = (stream.flow, !std::mem::replace(&mut stream.failed, true));
+        if !first || stream.size == 0 {
+            return;
+        }
+        stream.ends.iter_mut().for_each(|end| (end.awaits_acks, end.expects) = (false, u64::MAX));
+        let it = &mut self.flows[index(flow)];
+        let group = &mut self.groups[index(it.group)];
+        group.failed += 1;
+        if it.app.stream != Some(number) {
+            return;
+        }
+        it.app.stream = None;
+        match group.traffic.kind {
+            Kind::OnOff { pause, .. } => self.pause(flow, pause),
+            Kind::Web { think, .. } => self.pause(flow, think),
+            _ => {}
+        }
+    }
+
+    /// One end of a connection is closed; once both are, its number is free.
+    pub(super) fn closed(&mut self, number: u32) {
+        let stream = self.streams.get_mut(number);
+        // Who never heard of the connection will not hear of its end.
+        stream.ends.iter_mut().for_each(|end| end.tcp.close());
+        if !stream.ends.iter().all(|end| end.tcp.is_closed()) {
+            return;
+        }
+        let flow = &mut self.flows[index(stream.flow)];
+        flow.past.add(&stream.ends[0].tcp.statistics());
+        if flow.app.stream == Some(number) {
+            flow.app.stream = None;
+        }
+        self.groups[index(flow.group)].forget_rtt(stream.ends[0].rtt);
+        check_bytes(stream);
+        for side in [0, 1] {
+            self.agenda.cancel(self.parts.ends + EndId::new(number, side).0);
+        }
+        self.streams.release(number);
+    }
+}
+
+/// Bytes handed over are those acknowledged and those on their way; those read were handed over.
+///
+/// # Panics
+///
+/// If not: then an end point is wrong.
+pub(super) fn check_bytes(stream: &Stream) {
+    for side in [0, 1] {
+        let (from, to) = (&stream.ends[side], &stream.ends[1 - side]);
+        let (sent, there) = (from.tcp.statistics(), to.tcp.statistics());
+        assert!(
+            sent.acknowledged <= there.received && there.received <= sent.written,
+            "flow {}: {} bytes acknowledged, {} received, {} written",
+            stream.flow,
+            sent.acknowledged,
+            there.received,
+            sent.written
+        );
+        assert_eq!((to.received, from.written), (there.received, sent.written));
+    }
+}
+
+/// The lower half.
+fn low(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0)
+}

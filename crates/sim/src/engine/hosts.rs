@@ -1,0 +1,189 @@
+//! What hosts do: the ends of connections take in what arrives, and send what they may.
+
+use tidegate_core::packet::Protocol;
+use tidegate_core::tcp::{Event, Outgoing, Segment};
+use tidegate_core::{PacketId, Time};
+
+use super::Engine;
+use crate::agenda::Agenda;
+use crate::network::Tag;
+use crate::routes::index;
+use crate::segment;
+use crate::stream::EndId;
+
+/// An application that never runs out hands over this much more when less than [`LOW`] is left.
+pub(super) const CHUNK: u64 = 1 << 18;
+
+/// More than any segment.
+const LOW: u64 = 1 << 17;
+
+impl<A: Agenda> Engine<A> {
+    /// Hands what has arrived at a host to who is to receive it.
+    pub(super) fn receive(&mut self) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for packet in arrived.drain(..) {
+            self.counts.ended += 1;
+            let tag = self.network.tag(&packet);
+            match self.network.pool[&packet].key.protocol {
+                Protocol::TCP => self.receive_segment(packet, tag),
+                _ => self.receive_datagram(packet, tag),
+            }
+        }
+        self.arrived = arrived;
+    }
+
+    fn receive_datagram(&mut self, packet: PacketId, tag: Tag) {
+        let received = &self.network.pool[&packet];
+        let (len, headers) = (received.len, u32::from(received.transport_offset) + UDP_HEADER);
+        self.network.pool.release(packet);
+        self.flows[index(tag.end)].counts.goodput += u64::from(len.saturating_sub(headers));
+        self.count_data(tag.end, len, tag);
+    }
+
+    /// A packet with data of `flow` has arrived.
+    fn count_data(&mut self, flow: u32, len: u32, tag: Tag) {
+        let flow = &mut self.flows[index(flow)];
+        flow.counts.received.add(len);
+        let group = &mut self.groups[index(flow.group)];
+        group.received += u64::from(len);
+        group.delay.add(self.now.since(tag.sent));
+    }
+
+    fn receive_segment(&mut self, packet: PacketId, tag: Tag) {
+        let received = self.network.pool[&packet];
+        let sack = self.network.pool.sack(&packet);
+        self.network.pool.release(packet);
+        let Some(header) = received.tcp else { return };
+        let end = EndId(tag.end);
+        let stream = self.streams.get_mut(end.stream());
+        if stream.life != tag.life {
+            return; // it was for a connection that is no more
+        }
+        let flow = stream.flow;
+        if header.payload > 0 && end.side() == 1 {
+            self.count_data(flow, received.len, tag);
+        }
+        let group = index(self.flows[index(flow)].group);
+        let (aggregate, shares_rtt) =
+            (self.groups[group].aggregate(), self.groups[group].shares_rtt);
+        let tcp = &mut self.streams.end_mut(end).tcp;
+        if let Some((mean_rtt, connections)) = aggregate {
+            tcp.congestion().on_aggregate(mean_rtt, connections);
+        }
+        tcp.handle_segment(self.now, &Segment { header, sack, ecn: received.ecn });
+        if shares_rtt && end.side() == 0 {
+            let rtt = tcp.statistics().smoothed_rtt.unwrap_or_default();
+            let known = &mut self.streams.end_mut(end).rtt;
+            self.groups[group].learn_rtt(known, rtt);
+        }
+        self.attend(end);
+    }
+
+    /// Does all that an end of a connection may do now.
+    pub(super) fn attend(&mut self, end: EndId) {
+        while let Some(event) = self.streams.end_mut(end).tcp.poll_event() {
+            self.happened(end, event);
+        }
+        if self.streams.end_mut(end).awaits_acks {
+            self.look_for_acks(end);
+        }
+        self.transmit(end);
+        self.arm_end(end);
+        if self.streams.end_mut(end).tcp.is_closed() {
+            self.closed(end.stream());
+        }
+    }
+
+    fn happened(&mut self, id: EndId, event: Event) {
+        let end = self.streams.end_mut(id);
+        match event {
+            Event::Readable => {
+                let bytes = end.tcp.readable();
+                end.tcp.read(bytes);
+                end.received += bytes;
+                let complete = end.received >= end.expects;
+                if complete {
+                    end.expects = u64::MAX;
+                }
+                if id.side() == 1 {
+                    let flow = self.streams.get(id.stream()).flow;
+                    self.flows[index(flow)].counts.goodput += bytes;
+                }
+                if complete {
+                    self.complete(id);
+                }
+            }
+            Event::PeerClosed => end.tcp.close(),
+            Event::Reset | Event::TimedOut => self.failed(id.stream()),
+            Event::Established | Event::Arrived { .. } | Event::Closed => {}
+        }
+    }
+
+    /// Goes on once all that was handed over is acknowledged.
+    fn look_for_acks(&mut self, id: EndId) {
+        let end = self.streams.end_mut(id);
+        if end.tcp.statistics().acknowledged >= end.written {
+            end.awaits_acks = false;
+            self.all_acknowledged(id.stream());
+        }
+    }
+
+    fn transmit(&mut self, id: EndId) {
+        loop {
+            let end = self.streams.end_mut(id);
+            let Some(outgoing) = end.tcp.poll_transmit(self.now) else { break };
+            let reached = outgoing.offset + u64::from(outgoing.segment.header.payload);
+            if end.endless && end.written.saturating_sub(reached) < LOW {
+                end.write(CHUNK);
+            }
+            self.send_segment(id, &outgoing);
+        }
+    }
+
+    fn send_segment(&mut self, id: EndId, outgoing: &Outgoing) {
+        let (side, stream) = (id.side(), self.streams.get(id.stream()));
+        let flow = &mut self.flows[index(stream.flow)];
+        let key = if side == 0 { stream.key } else { stream.key.reverse() };
+        let dscp = self.groups[index(flow.group)].traffic.dscp;
+        let segment = &outgoing.segment;
+        let packet = segment::packet(key, segment, self.run.link_header, dscp);
+        if segment.header.payload > 0 && side == 0 {
+            flow.counts.sent.add(packet.len);
+        }
+        let (host, way) = (flow.hosts[1 - side], flow.first[side]);
+        let tag = Tag { sent: self.now, host, end: id.peer().0, life: stream.life };
+        self.counts.created += 1;
+        let packet = self.network.insert(packet, tag);
+        if segment.header.has_sack {
+            self.network.pool.set_sack(&packet, segment.sack);
+        }
+        self.network.send(&mut self.agenda, self.now, way, packet);
+    }
+
+    /// Sees to it that an end is called when it asks for, or sooner: a time that has moved on is
+    /// noticed when the old one comes.
+    fn arm_end(&mut self, id: EndId) {
+        let end = self.streams.end_mut(id);
+        if let Some(at) = end.tcp.poll_timeout()
+            && at < end.armed
+        {
+            end.armed = at;
+            self.agenda.set(self.parts.ends + id.0, at);
+        }
+    }
+
+    /// The time has come that an end asked for once.
+    pub(super) fn end_due(&mut self, id: EndId) {
+        let now = self.now;
+        let end = self.streams.end_mut(id);
+        end.armed = Time::MAX;
+        match end.tcp.poll_timeout() {
+            Some(at) if at > now => self.arm_end(id),
+            Some(_) => self.attend(id),
+            None => {}
+        }
+    }
+}
+
+/// Source: RFC 768.
+const UDP_HEADER: u32 = 8;

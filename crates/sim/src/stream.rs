@@ -1,0 +1,186 @@
+//! The connections of a run: two end points of the core each, and what drives them.
+
+use tidegate_core::Time;
+use tidegate_core::packet::FlowKey;
+use tidegate_core::tcp::{Config, Connection, Statistics};
+
+use crate::routes::{index, number};
+
+/// All connections, each under a number that another takes over once it is closed.
+#[derive(Default)]
+pub(crate) struct Streams {
+    all: Vec<Stream>,
+    free: Vec<u32>,
+}
+
+/// A connection. Side 0 is at the host the data of its flow come from, side 1 where they go.
+pub(crate) struct Stream {
+    pub(crate) flow: u32,
+    /// Which of those that had this number.
+    pub(crate) life: u16,
+    /// From side 0 to side 1.
+    pub(crate) key: FlowKey,
+    pub(crate) ends: [End; 2],
+    /// When what it transfers now began, and how many bytes that are.
+    pub(crate) began: Time,
+    pub(crate) size: u64,
+    /// It ended before all was transferred.
+    pub(crate) failed: bool,
+    open: bool,
+}
+
+/// One end of a connection, and the application above it.
+pub(crate) struct End {
+    pub(crate) tcp: Connection,
+    /// When the agenda calls it; [`Time::MAX`] for not.
+    pub(crate) armed: Time,
+    /// Bytes handed over to be sent.
+    pub(crate) written: u64,
+    /// It hands over more before it runs out.
+    pub(crate) endless: bool,
+    /// What was handed over is to be acknowledged before it goes on.
+    pub(crate) awaits_acks: bool,
+    /// Bytes that came in order, and were read.
+    pub(crate) received: u64,
+    /// How many it waits for; `u64::MAX` for none.
+    pub(crate) expects: u64,
+    /// Smoothed round-trip time in nanoseconds, as its group knows it; zero before it is known.
+    pub(crate) rtt: u64,
+}
+
+/// The number of an end of a connection: that of the connection, and the side.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct EndId(pub(crate) u32);
+
+impl EndId {
+    pub(crate) const fn new(stream: u32, side: usize) -> Self {
+        Self(stream << 1 | if side == 0 { 0 } else { 1 })
+    }
+
+    pub(crate) const fn stream(self) -> u32 {
+        self.0 >> 1
+    }
+
+    pub(crate) const fn side(self) -> usize {
+        if self.0 & 1 == 0 { 0 } else { 1 }
+    }
+
+    pub(crate) const fn peer(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+}
+
+impl End {
+    fn new(tcp: Connection) -> Self {
+        Self {
+            tcp,
+            armed: Time::MAX,
+            written: 0,
+            endless: false,
+            awaits_acks: false,
+            received: 0,
+            expects: u64::MAX,
+            rtt: 0,
+        }
+    }
+
+    /// Hands over `bytes` more.
+    pub(crate) fn write(&mut self, bytes: u64) {
+        self.written = self.written.saturating_add(bytes);
+        self.tcp.write(bytes);
+    }
+}
+
+impl Streams {
+    /// Opens a connection of `flow` from the side `opener`; each side has its own settings.
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        flow: u32,
+        key: FlowKey,
+        opener: usize,
+        configs: [&Config; 2],
+        isns: [u32; 2],
+    ) -> u32 {
+        let end = |side: usize| {
+            End::new(if side == opener {
+                Connection::connect(configs[side], now, isns[side])
+            } else {
+                Connection::listen(configs[side], now, isns[side])
+            })
+        };
+        let (number, life) = match self.free.pop() {
+            Some(number) => (number, self.all[index(number)].life.wrapping_add(1)),
+            None => (number(self.all.len()), 0),
+        };
+        let ends = [end(0), end(1)];
+        let (began, size) = (now, 0);
+        let stream = Stream { flow, life, key, ends, began, size, failed: false, open: true };
+        match self.all.get_mut(index(number)) {
+            Some(place) => *place = stream,
+            None => self.all.push(stream),
+        }
+        number
+    }
+
+    /// Lets another connection have the number of one that is closed.
+    pub(crate) fn release(&mut self, number: u32) {
+        self.all[index(number)].open = false;
+        self.free.push(number);
+    }
+
+    pub(crate) fn get(&self, number: u32) -> &Stream {
+        &self.all[index(number)]
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut Stream {
+        &mut self.all[index(number)]
+    }
+
+    pub(crate) fn end_mut(&mut self, end: EndId) -> &mut End {
+        &mut self.all[index(end.stream())].ends[end.side()]
+    }
+
+    /// Those that are open.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.all.iter().filter(|stream| stream.open)
+    }
+}
+
+/// What the senders of a flow counted, over all its connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SenderCounts {
+    pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) recoveries: u64,
+    pub(crate) reductions: u64,
+}
+
+impl SenderCounts {
+    /// Counts what a sender counted.
+    pub(crate) fn add(&mut self, of: &Statistics) {
+        self.retransmitted += of.retransmitted;
+        self.timeouts += u64::from(of.timeouts);
+        self.recoveries += u64::from(of.recoveries);
+        self.reductions += u64::from(of.reductions);
+    }
+
+    /// What was counted since `before`.
+    pub(crate) const fn since(&self, before: &Self) -> Self {
+        Self {
+            retransmitted: self.retransmitted - before.retransmitted,
+            timeouts: self.timeouts - before.timeouts,
+            recoveries: self.recoveries - before.recoveries,
+            reductions: self.reductions - before.reductions,
+        }
+    }
+}
+
+/// Files and bursts that have arrived, as columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transfers {
+    pub(crate) flow: Vec<u32>,
+    pub(crate) began: Vec<Time>,
+    pub(crate) ended: Vec<Time>,
+    pub(crate) bytes: Vec<u64>,
+}
