@@ -37,6 +37,29 @@ pub enum Recovery {
     Sack,
 }
 
+/// What counts as in flight in a recovery with SACK.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pipe {
+    /// What the scoreboard says (RFC 6675, `SetPipe`).
+    Scoreboard,
+    /// An estimate: one less for every ACK, two less for a partial one; every hole is repaired before
+    /// new data goes (ns-2's `Sack1`, after doi 10.1145/235160.235162).
+    Estimate,
+}
+
+/// When the first two duplicate ACKs let one segment go each.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum LimitedTransmit {
+    /// Never.
+    Off,
+    /// Before fast recovery (RFC 3042).
+    Open,
+    /// Also in the slow start after a timeout, where what goes is a copy (ns-2, without SACK).
+    Always,
+}
+
 /// Whether the end point speaks ECN.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
@@ -129,8 +152,11 @@ macro_rules! details {
 }
 
 details! {
-    /// Segments that may be sent before the first ACK of data.
+    /// Segments that may be sent before the first ACK of data; one if a SYN was lost (RFC 5681,
+    /// section 3.1).
     initial_window: u32,
+    /// A lost SYN also sets the threshold, to two segments (ns-2).
+    syn_loss_sets_threshold: bool,
     /// What the window grows by.
     counting: Counting,
     /// Segments a receiver answers with one ACK; 1 is an ACK for each.
@@ -153,20 +179,32 @@ details! {
     rtt_every_ack: bool,
     /// How lost segments are found and repaired.
     recovery: Recovery,
+    /// What counts as in flight in a recovery with SACK.
+    pipe: Pipe,
+    /// SACK blocks an ACK tells at most; beside timestamps there is room for three.
+    sack_blocks: u8,
+    /// Recovery without SACK ends with no larger a window than what is out then, and a segment (RFC
+    /// 6582, section 3.2, step 3, option 1); otherwise with the threshold (option 2).
+    eased_exit: bool,
     /// In recovery the window comes down in proportion to what is delivered (RFC 6937, RFC 9937).
     prr: bool,
     /// Losses are found by time (RFC 8985).
     rack: bool,
-    /// The first two duplicate ACKs let one new segment go each (RFC 3042).
-    limited_transmit: bool,
+    /// When the first two duplicate ACKs let one segment go each.
+    limited_transmit: LimitedTransmit,
     /// Timestamps are offered (RFC 7323).
     timestamps: bool,
     /// Window scaling is offered (RFC 7323).
     window_scaling: bool,
     /// Whether ECN is offered.
     ecn: EcnMode,
-    /// Segments that ECN-Echo leaves of the window at least.
+    /// Segments that a loss leaves of the window at least; the threshold stays at two or more.
+    loss_floor: u32,
+    /// The same for ECN-Echo.
     ecn_floor: u32,
+    /// ECN-Echo at a window of one segment holds everything back for a timeout (RFC 3168, section
+    /// 6.1.2).
+    echo_at_one_waits: bool,
     /// The window also grows on an ACK that carries ECN-Echo.
     grow_on_echo: bool,
     /// What a reduction of the window starts from.
@@ -223,6 +261,7 @@ const MS: Duration = Duration::from_millis(1);
 /// Differs: the least timeout is the 1 s of the papers' years (it came down to 0.2 s later).
 const NS2: Details = Details {
     initial_window: 2,
+    syn_loss_sets_threshold: true,
     counting: Counting::Acks,
     ack_every: 1,
     ack_delay: MS.saturating_mul(100),
@@ -234,13 +273,18 @@ const NS2: Details = Details {
     clock_granularity: MS.saturating_mul(10),
     rtt_every_ack: false,
     recovery: Recovery::NewReno,
+    pipe: Pipe::Estimate,
+    sack_blocks: 3,
+    eased_exit: false,
     prr: false,
     rack: false,
-    limited_transmit: true,
+    limited_transmit: LimitedTransmit::Always,
     timestamps: false,
     window_scaling: true,
     ecn: EcnMode::Off,
+    loss_floor: 1,
     ecn_floor: 1,
+    echo_at_one_waits: true,
     grow_on_echo: false,
     reduce_from: ReduceFrom::Window,
     spurious: Spurious::Off,
@@ -254,6 +298,7 @@ const NS2: Details = Details {
 /// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
 const RFC: Details = Details {
     initial_window: 10,
+    syn_loss_sets_threshold: false,
     counting: Counting::RFC,
     ack_every: 2,
     ack_delay: MS.saturating_mul(200),
@@ -265,13 +310,18 @@ const RFC: Details = Details {
     clock_granularity: MS,
     rtt_every_ack: true,
     recovery: Recovery::Sack,
+    pipe: Pipe::Scoreboard,
+    sack_blocks: 4,
+    eased_exit: true,
     prr: true,
     rack: true,
-    limited_transmit: true,
+    limited_transmit: LimitedTransmit::Open,
     timestamps: true,
     window_scaling: true,
     ecn: EcnMode::Off,
+    loss_floor: 2,
     ecn_floor: 2,
+    echo_at_one_waits: true,
     grow_on_echo: false,
     reduce_from: ReduceFrom::Flight,
     spurious: Spurious::Timestamps,
@@ -284,6 +334,7 @@ const RFC: Details = Details {
 /// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
 const LINUX: Details = Details {
     initial_window: 10,
+    syn_loss_sets_threshold: false,
     counting: Counting::LINUX,
     ack_every: 2,
     ack_delay: MS.saturating_mul(40),
@@ -295,13 +346,18 @@ const LINUX: Details = Details {
     clock_granularity: ZERO,
     rtt_every_ack: true,
     recovery: Recovery::Sack,
+    pipe: Pipe::Scoreboard,
+    sack_blocks: 4,
+    eased_exit: true,
     prr: true,
     rack: true,
-    limited_transmit: true,
+    limited_transmit: LimitedTransmit::Open,
     timestamps: true,
     window_scaling: true,
     ecn: EcnMode::Off,
+    loss_floor: 2,
     ecn_floor: 2,
+    echo_at_one_waits: false,
     grow_on_echo: false,
     reduce_from: ReduceFrom::Congestion,
     spurious: Spurious::Timestamps,
@@ -409,8 +465,13 @@ fn check(details: &Details) -> Result<(), String> {
     if details.rto_min.is_zero() || details.rto_initial.is_zero() {
         return Err("`rto_min` and `rto_initial` are more than zero".to_owned());
     }
-    if !(1..=2).contains(&details.ecn_floor) {
-        return Err("`ecn_floor` is 1 or 2 segments".to_owned());
+    for (floor, name) in [(details.loss_floor, "loss_floor"), (details.ecn_floor, "ecn_floor")] {
+        if !(1..=2).contains(&floor) {
+            return Err(format!("`{name}` is 1 or 2 segments"));
+        }
+    }
+    if !(1..=4).contains(&details.sack_blocks) {
+        return Err("`sack_blocks` is 1 to 4".to_owned());
     }
     Ok(())
 }
@@ -445,6 +506,8 @@ mod tests {
             ("rto_min = \"61 s\"", "rto_min"),
             ("rto_min = \"0 s\"", "rto_min"),
             ("ecn_floor = 3", "ecn_floor"),
+            ("loss_floor = 0", "loss_floor"),
+            ("sack_blocks = 5", "sack_blocks"),
             ("windowscale = 1", "windowscale"),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();

@@ -256,13 +256,13 @@ impl Scoreboard {
         }
     }
 
-    /// Segments that have `DUPLICATES` delivered ones above them are lost now.
-    pub(super) fn lose_by_count(&mut self) {
-        while self.above_edge >= DUPLICATES {
+    /// Segments that have so many delivered ones above them are lost now.
+    pub(super) fn lose_by_count(&mut self, enough: u32) {
+        while self.above_edge >= enough {
             let index = self.index(self.edge);
             let Some(sent) = self.sent.get(index) else { break };
             if sent.is(Sent::SACKED) {
-                if self.above_edge == DUPLICATES {
+                if self.above_edge == enough {
                     break;
                 }
                 self.above_edge -= 1;

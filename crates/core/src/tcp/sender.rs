@@ -12,7 +12,7 @@ mod transmit;
 use std::time::Duration;
 
 use super::congestion::{CongestionControl, Signal, Window};
-use super::profile::{Config, Details, EcnMode, Recovery, ReduceFrom};
+use super::profile::{Config, Details, EcnMode, Pipe, Recovery, ReduceFrom};
 use super::rack::Rack;
 use super::rate::RateSampler;
 use super::rto::Rto;
@@ -49,15 +49,17 @@ pub(super) struct Sender {
     duplicates: u32,
     /// What duplicate ACKs add to the window in fast recovery without SACK (RFC 6582).
     inflation: u64,
-    /// No loss or mark counts again until more than this is acknowledged.
-    recover: u64,
-    /// `recover` holds nothing back: there was no reduction yet.
-    unreduced: bool,
+    /// Until more than this is acknowledged, what is lost or marked was out when a loss, or ECN-Echo,
+    /// was answered last; `None` before the first.
+    lost_until: Option<u64>,
+    marked_until: Option<u64>,
     /// A segment is repaired whatever the window says.
     repair: bool,
     /// The first partial ACK of this recovery was seen.
     partial_seen: bool,
     prr: Prr,
+    /// What is in flight in a recovery with SACK, where that is estimated ([`Pipe::Estimate`]).
+    estimate: u64,
     undo: Option<Undo>,
     rto: Rto,
     rack: Rack,
@@ -66,8 +68,6 @@ pub(super) struct Sender {
     timer: Option<(Time, Timer)>,
     /// When a paced sender may send next.
     release: Time,
-    /// With a window of one segment, ECN-Echo holds everything back until then.
-    hold_until: Time,
     /// The persist timer lets a small segment go.
     override_window: bool,
     /// When anything was sent last.
@@ -128,18 +128,18 @@ impl Sender {
             phase: Phase::Open,
             duplicates: 0,
             inflation: 0,
-            recover: 0,
-            unreduced: true,
+            lost_until: None,
+            marked_until: None,
             repair: false,
             partial_seen: false,
             prr: Prr::default(),
+            estimate: 0,
             undo: None,
             rto: Rto::new(),
             rack: Rack::default(),
             rate: RateSampler::default(),
             timer: None,
             release: Time::ZERO,
-            hold_until: Time::ZERO,
             override_window: false,
             last_sent: Time::ZERO,
             timed: None,
@@ -162,10 +162,13 @@ impl Sender {
     ) {
         let segment = u64::from(agreed.segment);
         self.window.segment = segment;
-        // Source: RFC 5681, section 3.1; RFC 6298, section 5.7 as Linux has it.
+        // Source: RFC 5681, section 3.1.
         let initial = if lost { 1 } else { cx.details.initial_window };
         self.window.congestion = u64::from(initial) * segment;
         self.window.floor = 2 * segment;
+        if lost && cx.details.syn_loss_sets_threshold {
+            self.window.threshold = 2 * segment;
+        }
         self.sack = agreed.sack && cx.details.recovery == Recovery::Sack;
         self.ecn = agreed.ecn && cx.details.ecn != EcnMode::Off;
         self.limit = agreed.window;
@@ -266,11 +269,20 @@ impl Sender {
         self.phase == Phase::Fast
     }
 
+    /// Bytes in flight in a recovery with SACK.
+    fn pipe(&self, details: &Details) -> u64 {
+        match details.pipe {
+            Pipe::Scoreboard => self.board.pipe(),
+            Pipe::Estimate => self.estimate,
+        }
+    }
+
     /// Tells the congestion control about `signal` and sets the threshold.
     fn signal(&mut self, cx: Cx<'_>, signal: Signal) {
         let segments = match signal {
             Signal::Echo => cx.details.ecn_floor,
-            Signal::Loss | Signal::Timeout { .. } => 2,
+            Signal::Loss => cx.details.loss_floor,
+            Signal::Timeout { .. } => 2,
         };
         self.window.floor = u64::from(segments) * self.window.segment;
         let from = match cx.details.reduce_from {
@@ -282,14 +294,23 @@ impl Sender {
             ReduceFrom::Congestion => self.window.congestion,
         };
         self.congestion.on_signal(cx.now, &mut self.window, from, signal);
-        self.unreduced = false;
-        self.recover = self.board.end();
+        match signal {
+            Signal::Echo => self.marked_until = Some(self.board.end()),
+            Signal::Loss | Signal::Timeout { .. } => self.lost_until = Some(self.board.end()),
+        }
+    }
+
+    /// Whether more is acknowledged than `until`.
+    fn is_past(&self, until: Option<u64>) -> bool {
+        until.is_none_or(|until| self.board.una() > until)
     }
 
     /// Brings the window to the threshold, unless the congestion control keeps it itself.
     fn reduce(&mut self) {
         if !self.congestion.keeps_window() {
             self.window.congestion = self.window.threshold.max(self.window.segment);
+            // Source: RFC 5681, section 3.1, equation 4.
+            self.window.threshold = self.window.threshold.max(2 * self.window.segment);
         }
     }
 }

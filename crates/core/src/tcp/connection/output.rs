@@ -87,7 +87,8 @@ impl Connection {
     fn pure_ack(&mut self, now: Time) -> Outgoing {
         let mut segment = self.header(now);
         if self.peer_sack && self.receiver.has_blocks() {
-            let room = if self.timestamps { 3 } else { 4 };
+            let room =
+                usize::from(self.details.sack_blocks).min(if self.timestamps { 3 } else { 4 });
             segment.sack = self.receiver.blocks(self.receive_base, room);
             segment.header.has_sack = !segment.sack.is_empty();
         }

@@ -33,6 +33,7 @@ impl Sender {
     /// Takes in an acknowledgement for something between what was acknowledged before and what was
     /// sent.
     pub(in crate::tcp) fn acknowledge(&mut self, cx: Cx<'_>, info: &AckInfo) {
+        let recovering = self.phase == Phase::Fast;
         let (una, flight_before) = (self.board.una(), self.board.pipe());
         let outstanding = self.board.outstanding();
         let window_moved = self.move_window(info);
@@ -71,7 +72,7 @@ impl Sender {
             least_rtt: self.rto.least().unwrap_or_default(),
             echo: info.echo,
             marked: if info.echo { delivered.bytes } else { 0 },
-            may_grow: self.may_grow(cx, info.echo),
+            may_grow: advanced && !(self.sack && recovering) && self.may_grow(cx, info.echo),
             in_recovery: self.phase == Phase::Fast,
             delivery,
         };
@@ -160,18 +161,17 @@ impl Sender {
     ///
     /// Source: RFC 3168, section 6.1.2.
     fn answer_echo(&mut self, cx: Cx<'_>, info: &AckInfo) {
-        let fresh = self.unreduced || self.board.una() > self.recover;
+        let fresh = self.is_past(self.lost_until) && self.is_past(self.marked_until);
         if !info.echo || !self.ecn || !fresh || self.phase != Phase::Open {
             return;
         }
         self.counters.reductions += 1;
-        // Below one segment the window cannot go: the timer waits instead.
-        let at_least = self.window.congestion <= self.window.segment;
+        let at_one = self.window.congestion <= self.window.segment;
         self.signal(cx, Signal::Echo);
         self.reduce();
         self.tell_reduced = true;
-        if at_least {
-            self.wait_for_timeout(cx);
+        if at_one && cx.details.echo_at_one_waits {
+            self.release = cx.now + self.rto.timeout(cx.details);
         }
     }
 }

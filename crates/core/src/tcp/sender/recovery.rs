@@ -4,7 +4,7 @@ use super::{AckInfo, Cx, Sender};
 use crate::Time;
 use crate::tcp::congestion::{Signal, Window};
 use crate::tcp::delivered::Delivered;
-use crate::tcp::profile::{Recovery, Spurious};
+use crate::tcp::profile::{Pipe, Recovery, Spurious};
 use crate::tcp::scoreboard::DUPLICATES;
 use crate::tcp::sequence::tick;
 
@@ -56,7 +56,8 @@ impl Sender {
         let original = delivered.latest.is_some_and(|latest| before_copy(latest.at));
         self.rack.deliver(cx.now, delivered, &self.rto, original);
         if !cx.details.rack {
-            self.board.lose_by_count();
+            let every_hole = cx.details.pipe == Pipe::Estimate && self.phase == Phase::Fast;
+            self.board.lose_by_count(if every_hole { 1 } else { DUPLICATES });
         }
         self.detect_by_time(cx)
     }
@@ -77,7 +78,10 @@ impl Sender {
         newly_lost: u64,
     ) {
         let acknowledged = self.board.una() - una;
-        if advanced && self.phase != Phase::Open && self.board.una() >= self.recover {
+        if advanced
+            && self.phase != Phase::Open
+            && self.lost_until.is_none_or(|until| self.board.una() >= until)
+        {
             self.leave(cx);
         } else if self.phase == Phase::Fast {
             self.fast_on_ack(cx, advanced, duplicate, acknowledged);
@@ -95,16 +99,24 @@ impl Sender {
         if self.sack {
             return self.board.lost() > 0;
         }
-        let fresh = self.unreduced || self.board.una() > self.recover;
-        self.duplicates >= DUPLICATES && fresh
+        self.duplicates >= DUPLICATES && self.is_past(self.lost_until)
     }
 
     fn enter(&mut self, cx: Cx<'_>, delivered: &Delivered, newly_lost: u64) {
         self.counters.recoveries += 1;
         self.save(cx);
-        self.signal(cx, Signal::Loss);
+        if self.is_past(self.marked_until) {
+            self.signal(cx, Signal::Loss);
+        } else {
+            // The window was reduced for this round trip already (RFC 3168, section 6.1.2).
+            self.lost_until = Some(self.board.end());
+            self.window.threshold = self.window.congestion.max(2 * self.window.segment);
+        }
         self.phase = Phase::Fast;
         self.repair = true;
+        self.arm(cx);
+        let left = u64::from(DUPLICATES) * self.window.segment;
+        self.estimate = self.board.outstanding().saturating_sub(left);
         self.partial_seen = false;
         self.prr = Prr {
             delivered: 0,
@@ -127,6 +139,8 @@ impl Sender {
     /// Source: RFC 6582, section 3.2, steps 3 and 5.
     fn fast_on_ack(&mut self, cx: Cx<'_>, advanced: bool, duplicate: bool, acknowledged: u64) {
         if self.sack {
+            let left = if advanced { 2 * self.window.segment } else { self.window.segment };
+            self.estimate = self.estimate.saturating_sub(left);
             return;
         }
         if !advanced {
@@ -153,9 +167,11 @@ impl Sender {
             Phase::Fast => {
                 self.rack.recovered();
                 self.inflation = 0;
-                if self.sack || cx.details.recovery == Recovery::Reno {
-                    self.reduce();
-                } else if !self.congestion.keeps_window() {
+                if self.sack {
+                    if cx.details.prr {
+                        self.reduce();
+                    }
+                } else if cx.details.eased_exit && !self.congestion.keeps_window() {
                     let most = self.board.outstanding().max(self.window.segment);
                     let eased = most + self.window.segment;
                     self.window.congestion = self.window.threshold.min(eased);

@@ -61,11 +61,6 @@ impl Sender {
         self.timer = Some((cx.now + self.rto.timeout(cx.details), Timer::Retransmit));
     }
 
-    /// With a window of one segment ECN-Echo is answered by waiting (RFC 3168, section 6.1.2).
-    pub(super) fn wait_for_timeout(&mut self, cx: Cx<'_>) {
-        self.hold_until = cx.now + self.rto.timeout(cx.details);
-    }
-
     fn reorder_timeout(&mut self, cx: Cx<'_>) {
         let lost_before = self.board.lost_ever();
         let waiting = self.detect_by_time(cx);

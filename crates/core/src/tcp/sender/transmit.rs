@@ -3,7 +3,7 @@
 use super::recovery::Phase;
 use super::timers::Timer;
 use super::{Cx, Sender};
-use crate::tcp::profile::IdleRule;
+use crate::tcp::profile::{IdleRule, LimitedTransmit};
 use crate::tcp::scoreboard::DUPLICATES;
 use crate::{Bytes, Rate, Time};
 
@@ -24,13 +24,13 @@ pub(in crate::tcp) struct Span {
 impl Sender {
     /// The next part of the stream to send now.
     pub(in crate::tcp) fn poll_transmit(&mut self, cx: Cx<'_>) -> Option<Span> {
-        if self.next() >= self.total() && self.board.lost() == 0 && !self.repair {
-            return None;
-        }
-        if cx.now < self.release.max(self.hold_until) {
+        if cx.now < self.release {
             return None;
         }
         self.release = Time::ZERO;
+        if self.next() >= self.total() && self.board.lost() == 0 && !self.repair {
+            return None;
+        }
         self.retransmission(cx).or_else(|| self.new_data(cx))
     }
 
@@ -41,7 +41,8 @@ impl Sender {
         }
         let lost = self.board.next_lost().copied();
         let sent = if forced { lost.or_else(|| self.board.front().copied()) } else { lost }?;
-        if !forced && self.board.pipe() + sent.len() > self.window.congestion {
+        let (flight, window) = self.occupied(cx);
+        if !forced && flight + sent.len() > window {
             self.note_blocked(cx);
             return None;
         }
@@ -60,6 +61,9 @@ impl Sender {
             markable: false,
             reduced: false,
         };
+        if !forced {
+            self.estimate += sent.len();
+        }
         self.sent(cx, sent.len());
         Some(span)
     }
@@ -100,6 +104,7 @@ impl Sender {
         if idle {
             self.timer = None;
         }
+        self.estimate += len;
         self.sent(cx, len);
         self.note_usage(cx, flight + len + self.window.segment > window);
         Some(span)
@@ -109,17 +114,19 @@ impl Sender {
     ///
     /// Source: RFC 6675 (`pipe`); RFC 6582 and RFC 3042 (window inflation, limited transmit).
     fn occupied(&self, cx: Cx<'_>) -> (u64, u64) {
-        let congestion = self.window.congestion;
-        let limited = if cx.details.limited_transmit {
-            u64::from(self.duplicates.min(DUPLICATES - 1))
-        } else {
-            0
+        let (congestion, open) = (self.window.congestion, self.phase == Phase::Open);
+        let limited = match cx.details.limited_transmit {
+            LimitedTransmit::Open => open,
+            LimitedTransmit::Always => open || !self.sack,
+            LimitedTransmit::Off => false,
         };
+        let ahead = if limited { u64::from(self.duplicates.min(DUPLICATES - 1)) } else { 0 };
+        let more = ahead * self.window.segment;
         match self.phase {
-            Phase::Loss => (self.board.pipe(), congestion),
-            Phase::Fast if self.sack => (self.board.pipe(), congestion),
+            Phase::Loss => (self.board.pipe(), congestion + more),
+            Phase::Fast if self.sack => (self.pipe(cx.details), congestion),
             Phase::Fast => (self.board.outstanding(), congestion + self.inflation),
-            Phase::Open => (self.board.outstanding(), congestion + limited * self.window.segment),
+            Phase::Open => (self.board.outstanding(), congestion + more),
         }
     }
 
