@@ -10,8 +10,10 @@
 //! built with. What is a matter of the control is in its `Config`.
 
 mod aggregate_fair;
+mod cubic;
 mod dctcp;
 mod growth;
+mod hystart;
 mod increase_by_k;
 mod newreno;
 #[cfg(test)]
@@ -166,6 +168,8 @@ registry! {
     Reno => reno, "reno";
     /// As the papers had it: one segment per round trip, counted in ACKs (ns-2).
     NewReno => newreno, "newreno";
+    /// Growth by a cubic function of time, and HyStart++ (RFC 9438, RFC 9406).
+    Cubic => cubic, "cubic";
     /// So many packets of its own in the queue, and no more.
     Vegas => vegas, "vegas";
     /// Vegas with shares in proportion to weights (`itcp`).
@@ -176,4 +180,58 @@ registry! {
     IncreaseByK => increase_by_k, "increase-by-k";
     /// Reduction by as much as was marked (RFC 8257).
     Dctcp => dctcp, "dctcp";
+}
+
+/// Reads a factor that is a part of something: at most one.
+fn part<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Factor, D::Error> {
+    let factor: Factor = serde::Deserialize::deserialize(from)?;
+    if factor > Factor::ONE {
+        return Err(serde::de::Error::custom(format_args!("{factor} is more than 1")));
+    }
+    Ok(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct File {
+        control: CongestionSpec,
+    }
+
+    fn read(text: &str) -> Result<CongestionSpec, String> {
+        let file: Result<File, _> = toml::from_str(&format!("control = {text}"));
+        file.map(|file| file.control).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_control_goes_by_its_name_and_has_defaults() {
+        for name in CongestionSpec::NAMES {
+            let spec = read(&format!("\"{name}\"")).unwrap();
+            assert_eq!(spec.name(), *name);
+            assert_eq!(read(&format!("{{ kind = \"{name}\" }}")), Ok(spec.clone()));
+            drop(spec.build(Counting::RFC));
+        }
+    }
+
+    #[test]
+    fn fields_are_read_with_their_units_and_bounds() {
+        let beta = reno::Config { beta: Factor::from_millionths(800_000), ..Default::default() };
+        assert_eq!(read("{ kind = \"reno\", beta = 0.8 }"), Ok(CongestionSpec::Reno(beta)));
+        let bytes = Counting::Bytes { limit: 8, after_timeout: 1 };
+        let counting = reno::Config { counting: Some(bytes), ..Default::default() };
+        let text = "{ kind = \"reno\", counting = { bytes = { limit = 8, after_timeout = 1 } } }";
+        assert_eq!(read(text), Ok(CongestionSpec::Reno(counting)));
+        for (text, expected) in [
+            ("\"bic\"", "reno, newreno"),
+            ("{ kind = \"reno\", betta = 0.8 }", "betta"),
+            ("{ kind = \"cubic\", beta = 1.5 }", "more than 1"),
+            ("{ kind = \"dctcp\", gain = -1 }", "a number from 0"),
+            ("{ kind = \"increase-by-k\", from = 3 }", "string"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(expected) || error.contains("reno"), "{text}: {error}");
+        }
+    }
 }

@@ -13,7 +13,7 @@
 use serde::Deserialize;
 
 use super::growth::Growth;
-use super::{Ack, CongestionControl, Counting, Signal, Window, reno};
+use super::{Ack, CongestionControl, Counting, Signal, Window, part, reno};
 use crate::{Factor, Time};
 
 /// How fast the estimate follows.
@@ -21,8 +21,10 @@ use crate::{Factor, Time};
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Weight of the newest window in the estimate: 0.0625; at most 1.
+    #[serde(deserialize_with = "part")]
     pub gain: Factor,
     /// The estimate before the first window: 1, which is that everything is marked; at most 1.
+    #[serde(deserialize_with = "part")]
     pub alpha: Factor,
 }
 
@@ -35,8 +37,8 @@ impl Default for Config {
 impl Config {
     pub(super) fn build(&self, counting: Counting) -> Dctcp {
         Dctcp {
-            gain: self.gain.min(Factor::ONE),
-            alpha: self.alpha.min(Factor::ONE).of(ALL),
+            gain: self.gain,
+            alpha: self.alpha.of(ALL),
             acknowledged: 0,
             marked: 0,
             window_end: 0,

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::hystart::GROWTH_DIVISOR;
 use super::{Ack, Window};
 
 /// What is counted for the growth of a window.
@@ -81,6 +82,24 @@ impl Growth {
         if window.in_slow_start() { self.slow_start(window, ack.bytes) } else { ack.bytes }
     }
 
+    /// What an ACK for so many bytes counts for in congestion avoidance.
+    pub(super) fn counted(&mut self, window: &Window, bytes: u64) -> u64 {
+        self.after_timeout = false;
+        match self.counting {
+            Counting::Acks => window.segment,
+            Counting::Bytes { .. } => bytes,
+        }
+    }
+
+    /// Exponential growth, divided as conservative slow start wants it. The threshold is then out of
+    /// reach, so nothing is left over.
+    pub(super) fn conservative(&mut self, window: &mut Window, bytes: u64) {
+        let most = self.limit(window.segment).unwrap_or(window.segment);
+        self.carried += bytes.min(most);
+        window.congestion += self.carried / GROWTH_DIVISOR;
+        self.carried %= GROWTH_DIVISOR;
+    }
+
     /// Exponential growth; returns the bytes that were acknowledged beyond the threshold.
     pub(super) fn slow_start(&mut self, window: &mut Window, bytes: u64) -> u64 {
         let Some(most) = self.limit(window.segment) else {
@@ -114,11 +133,7 @@ impl Growth {
     }
 
     fn avoid_at(&mut self, window: &mut Window, bytes: u64, pace: Pace) {
-        self.after_timeout = false;
-        let counted = match self.counting {
-            Counting::Acks => window.segment,
-            Counting::Bytes { .. } => bytes,
-        };
+        let counted = self.counted(window, bytes);
         let grown = u128::from(window.segment) * u128::from(counted) * u128::from(pace.0)
             / u128::from(window.congestion.max(1));
         let most = window.segment * Pace::ONE.0;

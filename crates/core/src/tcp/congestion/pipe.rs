@@ -22,11 +22,19 @@ pub(super) struct Bottleneck {
     pub mark_above: Option<u64>,
     /// How far apart the packets are, of each sender, that are lost for no reason.
     pub lose_every: Option<Duration>,
+    /// One packet in so many of each sender is lost for no reason.
+    pub lose_one_in: Option<u64>,
 }
 
 impl Bottleneck {
     pub(super) fn new(rate: Rate, buffer_segments: u64) -> Self {
-        Self { rate, buffer: buffer_segments * SEGMENT, mark_above: None, lose_every: None }
+        Self {
+            rate,
+            buffer: buffer_segments * SEGMENT,
+            mark_above: None,
+            lose_every: None,
+            lose_one_in: None,
+        }
     }
 }
 
@@ -247,10 +255,12 @@ impl Pipe {
         let serialization = self.bottleneck.rate.time_for(Bytes(SEGMENT));
         let queued = self.bottleneck.rate.bytes_in(self.free_at.since(now)).0;
         self.waiting = (self.waiting.0 + queued, self.waiting.1 + 1);
-        let chosen = now >= it.next_loss;
-        if chosen {
+        let due = now >= it.next_loss;
+        if due {
             it.next_loss += self.bottleneck.lose_every.unwrap();
         }
+        let number = it.next / SEGMENT + 1;
+        let chosen = due || self.bottleneck.lose_one_in.is_some_and(|n| number.is_multiple_of(n));
         let packet = Packet {
             sender,
             number: it.next,

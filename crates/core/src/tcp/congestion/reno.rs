@@ -13,7 +13,7 @@
 
 use serde::Deserialize;
 
-use super::{Ack, CongestionControl, Counting, Signal, Window, growth::Growth};
+use super::{Ack, CongestionControl, Counting, Signal, Window, growth::Growth, part};
 use crate::{Factor, Time};
 
 /// How much is counted, and what is left after a signal.
@@ -23,9 +23,11 @@ pub struct Config {
     /// What growth counts; without it, what the profile of the sender says.
     pub counting: Option<Counting>,
     /// What is left of the window after a loss: 0.5 (RFC 5681).
+    #[serde(deserialize_with = "part")]
     pub beta: Factor,
     /// What is left of it after ECN-Echo: 0.5 (RFC 3168); 0.8 is the alternative back-off of
     /// RFC 8511.
+    #[serde(deserialize_with = "part")]
     pub beta_ecn: Factor,
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::growth::Growth;
-use super::{Ack, CongestionControl, Counting, Signal, Window};
+use super::{Ack, CongestionControl, Counting, Signal, Window, part};
 use crate::{Factor, Time};
 
 /// How much may be queued, in segments.
@@ -34,6 +34,7 @@ pub struct Config {
     pub double_every: u32,
     /// What is left of the window after a loss or an echo: 0.5; ns-2 has 0.75 for a segment lost
     /// once.
+    #[serde(deserialize_with = "part")]
     pub after_loss: Factor,
 }
 
@@ -252,7 +253,7 @@ mod tests {
     fn a_round_changes_the_window_as_worked_out_by_hand() {
         // The rows of ns-3's tests of Vegas: base 100 ms, alpha 2, beta 4, gamma 1. Queued are
         // 38 - 35 > gamma: window 35 + 1, threshold one less; 5 - 4 = gamma: slow start;
-        // 60 - 29 > beta; 15 - 14 < alpha; 20 - 18 within.
+        // 60 - 29 > beta; 15 - 14 < alpha; 20 - 18 = alpha. The last one is ours: 40 - 36 = beta.
         // Kills: `queued` rounded down; `<=` or `>=` in place of `<` and `>`; no segment added at
         // the end of slow start.
         for (segments, millis, threshold, expected) in [
@@ -261,6 +262,7 @@ mod tests {
             (60, 206, 40, 59),
             (15, 106, 10, 16),
             (20, 109, 10, 20),
+            (40, 111, 10, 40),
         ] {
             let after = after_a_round(build(), segments, millis, threshold);
             assert_eq!(after.0, expected, "{segments} segments, {millis} ms");

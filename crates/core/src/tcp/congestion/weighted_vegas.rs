@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::vegas::{self, Law, Vegas};
-use super::{Ack, CongestionControl, Counting, Signal, Window};
+use super::{Ack, CongestionControl, Counting, Signal, Window, part};
 use crate::{Factor, Time};
 
 /// The weight, and what is queued for each unit of it.
@@ -36,6 +36,7 @@ pub struct Config {
     /// How far a step goes.
     pub step: Step,
     /// What is left of the window after a loss or an echo: 0.5.
+    #[serde(deserialize_with = "part")]
     pub after_loss: Factor,
 }
 

@@ -1,0 +1,166 @@
+//! HyStart++: slow start that ends before it loses packets.
+//!
+//! Law: where the least round-trip time of a round exceeds that of the round before by an eighth of
+//! it (4 to 16 ms), growth is divided by four. If it stays so for five rounds slow start is over; if
+//! the round-trip time comes down again it was jitter, and slow start goes on.
+//!
+//! Source: RFC 9406, sections 4.2 and 4.3, with its constants. Only for the first slow start of a
+//! connection.
+//!
+//! Differs: how much one ACK may add (L, 8 segments or no limit with pacing) is what the sender's
+//! profile counts, as in any slow start.
+
+use std::time::Duration;
+
+use super::Ack;
+
+/// How slow start goes on after an ACK.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Verdict {
+    /// At full speed.
+    Full,
+    /// At a part of it: one in [`GROWTH_DIVISOR`].
+    Conservative,
+    /// It is over.
+    Leave,
+}
+
+/// Divides growth in conservative slow start (`CSS_GROWTH_DIVISOR`).
+pub(super) const GROWTH_DIVISOR: u64 = 4;
+
+/// Observes round-trip times in slow start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HyStart {
+    /// The round ends when this is acknowledged; `None` before the first ACK.
+    round_end: Option<u64>,
+    last_least: Option<Duration>,
+    least: Option<Duration>,
+    samples: u32,
+    /// Conservative slow start: the least round-trip time when it began, and rounds it has lasted.
+    conservative: Option<(Duration, u32)>,
+}
+
+impl HyStart {
+    /// Takes in an ACK that may let the window grow.
+    pub(super) fn observe(&mut self, ack: &Ack) -> Verdict {
+        let end = *self.round_end.get_or_insert(ack.sent);
+        if let Some(rtt) = ack.rtt {
+            self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+            self.samples += 1;
+        }
+        if self.samples >= ENOUGH {
+            self.compare();
+        }
+        if ack.acknowledged >= end && self.end_round(ack.sent) {
+            return Verdict::Leave;
+        }
+        if self.conservative.is_some() { Verdict::Conservative } else { Verdict::Full }
+    }
+
+    fn compare(&mut self) {
+        let Some(least) = self.least else { return };
+        match (self.conservative, self.last_least) {
+            (Some((baseline, _)), _) if least < baseline => self.conservative = None,
+            (None, Some(last)) if least >= last + threshold(last) => {
+                self.conservative = Some((least, 0));
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins a round that ends at `end`; whether that was the last one of slow start.
+    fn end_round(&mut self, end: u64) -> bool {
+        self.round_end = Some(end);
+        self.last_least = self.least.take();
+        self.samples = 0;
+        let Some((_, rounds)) = &mut self.conservative else { return false };
+        *rounds += 1;
+        *rounds >= ROUNDS
+    }
+}
+
+/// By how much the round-trip time must have grown.
+fn threshold(last: Duration) -> Duration {
+    (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
+}
+
+// RFC 9406, section 4.3.
+const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
+const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
+const MIN_RTT_DIVISOR: u32 = 8;
+/// `N_RTT_SAMPLE`.
+const ENOUGH: u32 = 8;
+/// `CSS_ROUNDS`.
+const ROUNDS: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{SEGMENT, acknowledged};
+    use super::*;
+
+    /// What is said after each ACK of a round of `acks`, number `round`, with this round-trip time.
+    fn round(hystart: &mut HyStart, round: u64, acks: u64, micros: u64) -> Vec<Verdict> {
+        let ack = |number: u64| Ack {
+            rtt: Some(Duration::from_micros(micros)),
+            acknowledged: (round * 100 + number * 100 / acks) * SEGMENT,
+            sent: (round * 100 + 100 + number * 100 / acks) * SEGMENT,
+            ..acknowledged(SEGMENT)
+        };
+        let first = Ack { sent: (round * 100 + 100) * SEGMENT, ..ack(1) };
+        let mut verdicts = vec![hystart.observe(&first)];
+        verdicts.extend((2..=acks).map(|number| hystart.observe(&ack(number))));
+        verdicts
+    }
+
+    #[test]
+    fn growth_slows_down_when_the_round_trip_time_has_grown_by_an_eighth() {
+        // RFC 9406: RttThresh = max(4 ms, min(lastRoundMinRTT / 8, 16 ms)).
+        // Kills: `>` in place of `>=`; clamping left out; an eighth of the current round's.
+        for (base, least) in [(100_000, 112_500), (10_000, 14_000), (400_000, 416_000)] {
+            for (micros, expected) in [(least - 1, Verdict::Full), (least, Verdict::Conservative)] {
+                let mut hystart = HyStart::default();
+                round(&mut hystart, 0, 10, base);
+                let verdicts = round(&mut hystart, 1, 10, micros);
+                assert_eq!(verdicts[9], expected, "{base} {micros}");
+            }
+        }
+    }
+
+    #[test]
+    fn eight_samples_are_needed() {
+        // Kills: seven, nine.
+        let mut hystart = HyStart::default();
+        round(&mut hystart, 0, 10, 100_000);
+        let verdicts = round(&mut hystart, 1, 10, 130_000);
+        assert_eq!((verdicts[6], verdicts[7]), (Verdict::Full, Verdict::Conservative));
+        let mut hystart = HyStart::default();
+        round(&mut hystart, 0, 10, 100_000);
+        assert!(!round(&mut hystart, 1, 7, 130_000).contains(&Verdict::Conservative));
+    }
+
+    #[test]
+    fn slow_start_ends_after_five_rounds_counting_the_one_in_which_it_slowed_down() {
+        // Kills: four, six; the partial round not counted.
+        let mut hystart = HyStart::default();
+        round(&mut hystart, 0, 10, 100_000);
+        for number in 1..=4 {
+            let verdicts = round(&mut hystart, number, 10, 120_000);
+            assert_eq!(verdicts[9], Verdict::Conservative, "round {number}");
+        }
+        assert_eq!(round(&mut hystart, 5, 10, 120_000)[9], Verdict::Leave);
+    }
+
+    #[test]
+    fn a_round_trip_time_below_where_it_slowed_down_means_that_it_was_jitter() {
+        // RFC 9406, section 4.2: resume slow start, HyStart++ included.
+        // Kills: `<=` in place of `<`; conservative slow start for good.
+        let mut hystart = HyStart::default();
+        round(&mut hystart, 0, 10, 100_000);
+        round(&mut hystart, 1, 10, 120_000);
+        assert_eq!(round(&mut hystart, 2, 10, 120_000)[9], Verdict::Conservative);
+        assert_eq!(round(&mut hystart, 3, 10, 119_999)[9], Verdict::Full);
+        // 119.999 + 14.999 ms is what it takes now.
+        assert_eq!(round(&mut hystart, 4, 10, 134_990)[9], Verdict::Full);
+        assert_eq!(round(&mut hystart, 5, 10, 160_000)[9], Verdict::Conservative);
+    }
+}
