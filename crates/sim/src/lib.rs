@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+mod capture;
 mod draw;
 mod engine;
 pub mod fairness;

@@ -49,9 +49,63 @@ fn blocks(sack: &SackBlocks) -> u32 {
     u32::try_from(sack.as_slice().len()).unwrap_or(0)
 }
 
+/// The options, padded to whole words.
+///
+/// Source: RFC 9293 section 3.1, RFC 7323 sections 2.2 and 3.2 with appendix A, RFC 2018 sections 2
+/// and 3; the order is that of Linux, `tcp_options_write`.
+pub(crate) fn options(header: &TcpSegment, sack: &SackBlocks) -> Vec<u8> {
+    let mut options = Vec::new();
+    let syn = header.flags.any(TcpFlags::SYN);
+    if syn && header.mss > 0 {
+        options.extend([2, 4]);
+        options.extend(header.mss.to_be_bytes());
+    }
+    let permitted = syn && header.sack_permitted;
+    if let Some((value, echo)) = header.timestamps {
+        options.extend(if permitted { [4, 2] } else { [1, 1] });
+        options.extend([8, 10]);
+        options.extend([value.to_be_bytes(), echo.to_be_bytes()].concat());
+    } else if permitted {
+        options.extend([1, 1, 4, 2]);
+    }
+    if let (true, Some(shift)) = (syn, header.window_scale) {
+        options.extend([1, 3, 3, shift]);
+    }
+    if header.has_sack {
+        let len = u8::try_from(2 + 8 * blocks(sack)).unwrap_or(u8::MAX);
+        options.extend([1, 1, 5, len]);
+        for (first, end) in sack.as_slice() {
+            options.extend([first.to_be_bytes(), end.to_be_bytes()].concat());
+        }
+    }
+    options
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_is_as_long_as_its_options() {
+        let mut sack = SackBlocks::default();
+        sack.push((1, 2));
+        sack.push((5, 9));
+        for n in 0..64_u8 {
+            let bit = |at: u8| n >> at & 1 == 1;
+            let header = TcpSegment {
+                flags: TcpFlags(if bit(0) { TcpFlags::SYN } else { TcpFlags::ACK }),
+                timestamps: bit(1).then_some((7, 8)),
+                mss: if bit(2) { 1_460 } else { 0 },
+                window_scale: bit(3).then_some(7),
+                sack_permitted: bit(4),
+                has_sack: bit(5),
+                ..TcpSegment::default()
+            };
+            let options = options(&header, &sack);
+            let len = 20 + u32::try_from(options.len()).unwrap();
+            assert_eq!((header_len(&header, &sack), len % 4), (len, 0), "{header:?}");
+        }
+    }
 
     #[test]
     fn a_syn_of_linux_has_forty_bytes_of_header() {

@@ -1,12 +1,15 @@
 //! A scenario, run.
 
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use tidegate_core::wheel::TimerWheel;
 
+use crate::capture::Capture;
 use crate::engine::{Engine, Progress};
+use crate::network::Lane;
 use crate::results::Results;
-use crate::scenario::{Problem, Scenario};
+use crate::scenario::{Problem, Scenario, Way};
 
 /// A scenario about to be run.
 ///
@@ -43,6 +46,9 @@ pub enum Stopped {
     /// Whoever looked at its progress broke it off.
     #[error("the run was interrupted")]
     Interrupted,
+    /// A capture could not be written.
+    #[error("a capture could not be written: {0}")]
+    Capture(#[from] io::Error),
 }
 
 impl Simulation {
@@ -59,12 +65,24 @@ impl Simulation {
         Ok(Self { scenario: scenario.clone(), engine: Engine::new(scenario) })
     }
 
+    /// Writes what arrives over link `way` to `out`, in the classic pcap format; says whether there is
+    /// such a link. `out` had better be buffered. A link has one capture.
+    ///
+    /// A [`Probe::Capture`](crate::scenario::Probe::Capture) only says that a capture is wanted: who
+    /// runs the scenario gives it its place.
+    pub fn capture(&mut self, way: &Way, out: Box<dyn Write + Send>) -> bool {
+        let ways = self.scenario.links.iter().flat_map(|link| link.ways());
+        let mut lanes = ways.zip(&mut self.engine.network.lanes);
+        let lane = lanes.find(|((there, _), _)| there == way);
+        lane.map(|(_, lane)| lane.capture(Capture::new(out))).is_some()
+    }
+
     /// Runs it to its end. Every few milliseconds of real time `look` is told how far it is, and may
     /// break it off.
     ///
     /// # Errors
     ///
-    /// If `look` broke it off.
+    /// If `look` broke it off, or a capture could not be written.
     ///
     /// # Panics
     ///
@@ -77,6 +95,8 @@ impl Simulation {
             return Err(Stopped::Interrupted);
         }
         self.engine.check_conservation();
+        let lanes = &mut self.engine.network.lanes;
+        lanes.iter_mut().filter_map(Lane::captured).try_for_each(Capture::finish)?;
         Ok(Results::new(&self.scenario, self.engine))
     }
 }

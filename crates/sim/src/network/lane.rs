@@ -9,6 +9,7 @@ use tidegate_core::{Cx, PacketId, PacketPool, Tally, Time};
 
 use super::Leads;
 use crate::agenda::Agenda;
+use crate::capture::Capture;
 use crate::draw::stream;
 use crate::histogram::Histogram;
 use crate::scenario::Way;
@@ -39,7 +40,7 @@ pub(crate) struct LaneCounts {
 }
 
 /// What is kept of a link that is watched.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Watch {
     /// When the backlog was last looked at, and what it was.
     since: Time,
@@ -50,6 +51,7 @@ pub(crate) struct Watch {
     from: Time,
     /// How long packets took from end to end.
     pub(crate) delay: Histogram,
+    capture: Option<Capture>,
 }
 
 impl Lane {
@@ -73,6 +75,16 @@ impl Lane {
         self.watch.get_or_insert_default();
     }
 
+    /// Captures what arrives, from here on.
+    pub(crate) fn capture(&mut self, capture: Capture) {
+        self.watch.get_or_insert_default().capture = Some(capture);
+    }
+
+    /// The capture of what arrived, if there is one.
+    pub(crate) fn captured(&mut self) -> Option<Capture> {
+        self.watch.as_mut()?.capture.take()
+    }
+
     /// What is kept of it, if it is watched.
     pub(crate) fn watched(&self) -> Option<&Watch> {
         self.watch.as_deref()
@@ -88,7 +100,8 @@ impl Lane {
         let backlog = self.link.backlog();
         self.before = self.counts();
         if let Some(watch) = &mut self.watch {
-            **watch = Watch { since: now, from: now, backlog, ..Watch::default() };
+            let capture = watch.capture.take();
+            **watch = Watch { since: now, from: now, backlog, capture, ..Watch::default() };
         }
     }
 
@@ -126,6 +139,9 @@ impl Lane {
         self.delivered.add(left.len);
         if let Some(watch) = &mut self.watch {
             watch.delay.add(now.since(left.arrived));
+            if let Some(capture) = &mut watch.capture {
+                capture.write(now, left, &pool.sack(&packet));
+            }
         }
         Some(packet)
     }

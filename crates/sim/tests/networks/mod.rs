@@ -1,6 +1,10 @@
 //! Networks to try things in.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::Rate;
@@ -9,6 +13,7 @@ use tidegate_sim::scenario::{
     End, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Start, Traffic, Way,
 };
 use tidegate_sim::{Results, Simulation};
+use tidegate_wire::pcap::{Reader, Record};
 
 /// Runs a scenario that must be right.
 pub(crate) fn run(scenario: &Scenario) -> Results {
@@ -43,4 +48,33 @@ pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
         traffic: vec![Traffic { name: "all".into(), kind, pairs, start, ..Traffic::default() }],
         probes: vec![Probe::Queue(Way { from: end("l"), to: end("r") })],
     }
+}
+
+/// A file in memory that can be looked at once the run is over.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What arrives over links of a scenario, frame by frame.
+pub(crate) fn captured<const N: usize>(scenario: &Scenario, ways: [Way; N]) -> [Vec<Record>; N] {
+    let mut simulation = Simulation::new(scenario).expect("a capture");
+    let files = ways.map(|way| {
+        let file = Shared::default();
+        assert!(simulation.capture(&way, Box::new(file.clone())));
+        file
+    });
+    simulation.run(|_| ControlFlow::Continue(())).expect("a capture");
+    files.map(|file| {
+        let bytes = file.0.lock().expect("a capture");
+        Reader::new(&bytes[..]).expect("a capture").map(|record| record.expect("a frame")).collect()
+    })
 }

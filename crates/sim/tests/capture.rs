@@ -1,0 +1,147 @@
+//! Captures: what the simulator writes is what it did, and what others read.
+
+#![expect(clippy::unwrap_used, clippy::as_conversions, reason = "a test may panic")]
+
+mod networks;
+
+use std::time::Duration;
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use networks::{captured, dumbbell};
+use tidegate_core::link::{Jitter, Loss};
+use tidegate_core::packet::{Ecn, Protocol, TcpFlags};
+use tidegate_core::tcp::{Config, EcnMode, Profile};
+use tidegate_core::{Bytes, Chance, Packet, Rate};
+use tidegate_sim::scenario::{Distribution, End, Kind, NodeKind, Scenario, Way};
+use tidegate_wire::describe;
+use tidegate_wire::pcap::Record;
+
+fn way(from: &str, to: &str) -> Way {
+    Way { from: End::of(from), to: End::of(to) }
+}
+
+fn described(record: &Record) -> Packet {
+    let mut packet = Packet::default();
+    assert_eq!(describe(&record.bytes, record.len, &mut packet), None);
+    packet
+}
+
+/// Connections with everything on, over a link that loses, and telephony of IPv6.
+fn busy() -> Scenario {
+    let mut scenario = dumbbell(3, Kind::File { size: Distribution::Constant(Bytes(200_000)) });
+    scenario.run.tcp = Config::new(Profile::Linux);
+    scenario.run.tcp.details.ecn = EcnMode::Classic;
+    let lossy = scenario.links[0].forward.as_mut().unwrap();
+    lossy.loss = Loss::Bernoulli(Chance::from_ppb(20_000_000));
+    let mut udp = scenario.traffic[0].clone();
+    (udp.name, udp.dscp) = ("telephony".into(), 46);
+    udp.kind = Kind::Constant { rate: Rate::from_kbps(80), packet: 214 };
+    scenario.traffic.push(udp);
+    for node in &mut scenario.nodes {
+        if let NodeKind::Host(host) = &mut node.kind
+            && node.name.ends_with('2')
+        {
+            let last = node.name.len() as u16 + u16::from(node.name.starts_with('s'));
+            host.addresses =
+                vec![std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into()];
+        }
+    }
+    scenario
+}
+
+/// Checksums by another library: a wrong one is an error there.
+fn check_checksums(frame: &[u8]) {
+    let packet = SlicedPacket::from_ethernet(frame).unwrap();
+    let transport = match packet.net.unwrap() {
+        NetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum());
+            let (src, dst) = (header.source(), header.destination());
+            match packet.transport.unwrap() {
+                TransportSlice::Tcp(tcp) => {
+                    (tcp.checksum(), tcp.calc_checksum_ipv4(src, dst).unwrap())
+                }
+                TransportSlice::Udp(udp) => {
+                    let header = udp.to_header();
+                    let right = header.calc_checksum_ipv4_raw(src, dst, udp.payload()).unwrap();
+                    (header.checksum, right)
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        NetSlice::Ipv6(ip) => {
+            let (src, dst) = (ip.header().source(), ip.header().destination());
+            match packet.transport.unwrap() {
+                TransportSlice::Tcp(tcp) => {
+                    (tcp.checksum(), tcp.calc_checksum_ipv6(src, dst).unwrap())
+                }
+                TransportSlice::Udp(udp) => {
+                    let header = udp.to_header();
+                    let right = header.calc_checksum_ipv6_raw(src, dst, udp.payload()).unwrap();
+                    (header.checksum, right)
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(transport.0, transport.1);
+}
+
+/// Kills: options that are longer or shorter than what the packet counted; a checksum that leaves
+/// something out.
+#[test]
+fn frames_are_what_the_packets_were_and_their_checksums_are_right() {
+    let [there, back] = captured(&busy(), [way("l", "r"), way("r", "l")]);
+    assert!(there.len() > 500 && back.len() > 200, "{} {}", there.len(), back.len());
+    let (mut sack, mut syn, mut udp, mut ipv6, mut ect) = (0, 0, 0, 0, 0);
+    for record in there.iter().chain(&back) {
+        check_checksums(&record.bytes);
+        let packet = described(record);
+        assert_eq!(packet.len, u32::try_from(record.bytes.len()).unwrap());
+        sack += usize::from(packet.tcp.is_some_and(|tcp| tcp.has_sack));
+        syn += usize::from(packet.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::SYN)));
+        ipv6 += usize::from(packet.key.src.address().is_ipv6());
+        ect += usize::from(packet.ecn == Ecn::Ect0);
+        if packet.key.protocol == Protocol::UDP {
+            udp += 1;
+            assert_eq!((packet.len, packet.dscp), (214, 46));
+        }
+    }
+    assert!(sack > 10 && syn >= 6 && udp > 100 && ipv6 > 100 && ect > 100, "{sack} {syn} {udp}");
+}
+
+/// The length of frames over a link is what the link counted: rates and buffers are those of what a
+/// capture shows.
+#[test]
+fn a_link_counts_the_bytes_a_capture_shows() {
+    let scenario = busy();
+    let [there] = captured(&scenario, [way("l", "r")]);
+    let results = networks::run(&scenario);
+    let bytes: u64 = there.iter().map(|record| u64::from(record.len)).sum();
+    let links = results.table("links").unwrap();
+    assert_eq!(links.whole("delivered_bytes")[0], bytes);
+    assert_eq!(links.whole("delivered_packets")[0], u64::try_from(there.len()).unwrap());
+}
+
+/// With jitter but without leave to reorder, packets arrive in the order in which they were sent;
+/// with leave, they do not.
+///
+/// Kills: letting the delay of one packet alone say when it arrives.
+#[test]
+fn a_way_without_leave_to_reorder_keeps_the_order() {
+    for reorder in [false, true] {
+        let size = Distribution::Constant(Bytes(400_000));
+        let mut scenario = dumbbell(1, Kind::File { size });
+        let forward = scenario.links[0].forward.as_mut().unwrap();
+        forward.jitter = Jitter::Uniform(Duration::from_millis(5));
+        forward.reorder = reorder;
+        let captured = captured(&scenario, [way("s0", "l"), way("l", "r")]);
+        let [sent, arrived] = captured.map(|records| {
+            let seq = |record| described(record).tcp.unwrap().seq;
+            records.iter().map(seq).collect::<Vec<_>>()
+        });
+        assert!(sent.len() > 270 && sent.len() == arrived.len());
+        assert_eq!(sent == arrived, !reorder);
+    }
+}

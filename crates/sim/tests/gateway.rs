@@ -1,0 +1,223 @@
+//! A gateway in a network lets packets go when a gateway that is driven directly does.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod networks;
+
+use std::time::Duration;
+
+use networks::captured;
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{self, GatewayConfig, Overhead};
+use tidegate_core::link::{Jitter, LinkConfig};
+use tidegate_core::policy::{
+    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
+};
+use tidegate_core::tcp::{self, Config};
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+use tidegate_sim::scenario::{
+    Distribution, End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start,
+    Traffic, Way,
+};
+use tidegate_wire::{describe, pcap::Record};
+
+const LAN: PortId = gateway::Gateway::LAN;
+const WAN: PortId = gateway::Gateway::WAN;
+
+/// When, at or by which port, and the whole description of the packet.
+type Passage = (Time, PortId, String);
+
+/// Hosts behind a gateway, and a server each on the other side, at different distances.
+fn scenario(gateway: Gateway) -> Scenario {
+    let node = |name: String, kind| Node { name, kind };
+    let end = |node: &str, side| End { node: node.to_owned(), side };
+    let mut nodes = vec![
+        node("gateway".into(), NodeKind::Gateway(Box::new(gateway))),
+        node("lan".into(), NodeKind::Router),
+        node("wan".into(), NodeKind::Router),
+    ];
+    // Between a gateway and its neighbours nothing takes time: what arrives there has just left.
+    let at_once = LinkConfig::default();
+    let mut links = vec![
+        Link::new(end("lan", Side::Only), end("gateway", Side::Lan), at_once.clone()),
+        Link::new(end("gateway", Side::Wan), end("wan", Side::Only), at_once),
+    ];
+    for n in 0..6_u64 {
+        for (name, router, ms) in [(format!("h{n}"), "lan", 1), (format!("s{n}"), "wan", 5 + 9 * n)]
+        {
+            // Jitter keeps packets from coming at the same time, where the order would be ours.
+            let config = LinkConfig {
+                delay: Duration::from_millis(ms),
+                jitter: Jitter::Uniform(Duration::from_micros(300)),
+                rate: Some(Rate::from_mbps(10)),
+                ..LinkConfig::default()
+            };
+            links.push(Link::new(End::of(&name), End::of(router), config));
+            nodes.push(node(name, NodeKind::Host(Host::default())));
+        }
+    }
+    let pair = |n| Pair { from: format!("s{n}"), to: format!("h{n}") };
+    let start = Start::Between(Duration::ZERO, Duration::from_millis(500));
+    let group = |name: &str, kind, pairs: std::ops::Range<u64>| Traffic {
+        name: name.into(),
+        kind,
+        pairs: pairs.map(pair).collect(),
+        start,
+        ..Traffic::default()
+    };
+    let voice = Kind::Constant { rate: Rate::from_kbps(600), packet: 214 };
+    let files = Kind::Web {
+        request: Distribution::Constant(Bytes(300)),
+        answer: Distribution::Constant(Bytes(30_000)),
+        think: Distribution::Exponential(Duration::from_millis(100)),
+    };
+    Scenario {
+        run: Run {
+            duration: Duration::from_secs(4),
+            tcp: Config::new(tcp::Profile::Linux),
+            ..Run::default()
+        },
+        nodes,
+        links,
+        traffic: vec![
+            group("greedy", Kind::Greedy, 0..3),
+            group("web", files, 3..5),
+            group("voice", voice, 5..6),
+        ],
+        ..Scenario::default()
+    }
+}
+
+fn passage(port: PortId) -> impl Fn(&Record) -> (Time, PortId, Packet) {
+    move |record| {
+        let mut packet = Packet::default();
+        assert_eq!(describe(&record.bytes, record.len, &mut packet), None);
+        (record.time, port, packet)
+    }
+}
+
+fn in_order<T>(mut passages: Vec<(Time, PortId, T)>) -> Vec<(Time, PortId, T)> {
+    passages.sort_by_key(|(at, port, _)| (*at, *port)); // stable
+    passages
+}
+
+/// What the gateway says of a packet that leaves, as far as its bytes tell.
+fn said(packet: &Packet) -> String {
+    let Packet { len, key, tcp, network, dscp, ecn, .. } = packet;
+    format!("{:?}", (len, key, tcp, network, dscp, ecn))
+}
+
+/// The same gateway in the words of the contract of a machine.
+fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Packet)>, end: Time) -> Vec<Passage> {
+    let (config, policies) = (&gateway.config, gateway.policies.clone());
+    let mut machine = gateway::Gateway::new(config, policies, Time::ZERO);
+    let mut left = Vec::new();
+    let mut drain = |machine: &mut gateway::Gateway, now| {
+        for port in [LAN, WAN] {
+            while let Some(id) = machine.poll_transmit(now, port) {
+                left.push((now, port, said(&machine.pool()[&id])));
+                machine.pool().release(id);
+            }
+        }
+    };
+    let (mut arrivals, mut timeout) = (arrivals.into_iter().peekable(), None);
+    loop {
+        let arrival = arrivals.peek().map(|(at, ..)| *at);
+        let Some(now) = [arrival, timeout].into_iter().flatten().min().filter(|now| *now <= end)
+        else {
+            break;
+        };
+        if let Some((_, port, packet)) = arrivals.next_if(|(at, ..)| *at == now) {
+            let id = machine.pool().insert(packet).unwrap();
+            machine.handle_packet(now, port, id);
+        }
+        drain(&mut machine, now);
+        timeout = machine.poll_timeout(now).map(|at| at.max(now));
+    }
+    in_order(left)
+}
+
+/// Kills: draining one port only; not coming back at the time-out; losing SACK blocks or options on
+/// the way through.
+#[test]
+fn packets_leave_a_gateway_in_a_network_as_they_leave_one_that_is_driven_directly() {
+    for (name, gateway) in gateways() {
+        let scenario = scenario(gateway.clone());
+        let lan = |end: End| (end, End { node: "gateway".into(), side: Side::Lan });
+        let wan = |end: End| (end, End { node: "gateway".into(), side: Side::Wan });
+        let (outside_lan, inside_lan) = lan(End::of("lan"));
+        let (outside_wan, inside_wan) = wan(End::of("wan"));
+        let way = |from: &End, to: &End| Way { from: from.clone(), to: to.clone() };
+        let ways = [
+            way(&outside_lan, &inside_lan),
+            way(&outside_wan, &inside_wan),
+            way(&inside_lan, &outside_lan),
+            way(&inside_wan, &outside_wan),
+        ];
+        let [from_lan, from_wan, to_lan, to_wan] = captured(&scenario, ways);
+        let both = |lan: &[Record], wan: &[Record]| {
+            let lan = lan.iter().map(passage(LAN));
+            in_order(lan.chain(wan.iter().map(passage(WAN))).collect())
+        };
+        let arrivals = both(&from_lan, &from_wan);
+        let left = both(&to_lan, &to_wan);
+        let left: Vec<_> = left.iter().map(|(at, port, it)| (*at, *port, said(it))).collect();
+        let expected = driven(&gateway, arrivals, Time::ZERO + scenario.run.duration);
+        assert!(left.len() > 1_000, "{name}: {}", left.len());
+        let differs = left.iter().zip(&expected).find(|(left, expected)| left != expected);
+        assert_eq!(differs, None, "{name}");
+        assert_eq!(left.len(), expected.len(), "{name}");
+    }
+}
+
+fn gateways() -> Vec<(String, Gateway)> {
+    let gateway =
+        |config, policy| Gateway { config, policies: PolicySet::new(vec![policy]).unwrap() };
+    let shape = |allocation: &str, filter| {
+        let queue = spec("\"per-flow\"");
+        policy(filter, Action::Shape { conditioning: conditioning(allocation), queue })
+    };
+    let mut all: Vec<_> = AllocationSpec::NAMES
+        .iter()
+        .map(|name| ((*name).to_owned(), gateway(config(), shape(name, Filter::default()))))
+        .collect();
+    let exceed = Exceed::Mark { in_profile: Some(10), out_of_profile: 14 };
+    let mark = Action::Police { conditioning: conditioning("logical-partitions"), exceed };
+    all.push(("police-mark".into(), gateway(config(), policy(Filter::default(), mark))));
+    let tcp = Filter { protocol: vec![Range { first: 6, last: 6 }], ..Filter::default() };
+    let link = GatewayConfig {
+        rate: [Some(Rate::from_mbps(2)), Some(Rate::from_mbps(6))],
+        overhead: Overhead { per_packet: 18, min: 64, atm: true },
+        shaping_interval: Duration::from_millis(15),
+        ..config()
+    };
+    all.push(("link, coarse timer".into(), gateway(link, shape("drr", tcp))));
+    all
+}
+
+fn config() -> GatewayConfig {
+    GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: spec("\"per-flow\""),
+        packets: 4_096,
+        flows: 1_024,
+        shaping_interval: Duration::ZERO,
+        seed: 1,
+    }
+}
+
+fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).unwrap()
+}
+
+fn policy(filter: Filter, action: Action) -> Policy {
+    Policy { name: "all".into(), priority: 0, filter, action, mode: Mode::Enforce }
+}
+
+fn conditioning(allocation: &str) -> Conditioning {
+    let peak = Some(Rate::from_mbps(20));
+    let profile = Profile::new(Rate::from_mbps(4), peak, Bytes(20_000), Bytes(1_514)).unwrap();
+    let allocation = spec(&format!("{allocation:?}"));
+    Conditioning { profile, allocation, weights: Vec::new() }
+}
