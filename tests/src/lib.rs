@@ -10,6 +10,7 @@ mod frames;
 mod gateway;
 mod process;
 pub mod recording;
+pub mod tcp;
 mod testbed;
 mod traffic;
 mod wait;
@@ -17,7 +18,7 @@ mod wait;
 pub use frames::{Recorder, hex, send, unhex};
 pub use gateway::Gateway;
 pub use process::{Finished, Process, run};
-pub use testbed::{Host, Testbed, program};
+pub use testbed::{Host, Testbed, program, skip};
 pub use traffic::{Fetch, Outcome, Server};
 pub use wait::{now, pause, until};
 

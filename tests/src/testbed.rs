@@ -307,7 +307,7 @@ fn wait_for_turn() -> File {
 }
 
 /// Says, even where the output of passing tests is not shown, that a test does not run.
-fn skip(reason: &str) {
+pub fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     // Nothing is left to do where there is nobody to tell.

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A network interface of the network namespace of the thread that found it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -65,6 +65,17 @@ impl Interface {
         let index = unsafe { request.ifr_ifru.ifru_ifindex };
         let missing = || InterfaceError::NotFound { name: name.to_owned() };
         Ok(Self { index: u32::try_from(index).map_err(|_| missing())?, ..found })
+    }
+
+    /// The interface called `name` that the request `code` of the descriptor `of` makes.
+    pub(crate) fn make(
+        name: &str,
+        of: BorrowedFd<'_>,
+        code: libc::c_ulong,
+        fill: impl FnOnce(&mut libc::ifreq),
+    ) -> Result<Self, InterfaceError> {
+        Self { name: name.to_owned(), index: 0 }.request("make", of, code, fill)?;
+        Self::find(name)
     }
 
     /// Its name.
@@ -143,6 +154,18 @@ impl Interface {
         code: libc::c_ulong,
         fill: impl FnOnce(&mut libc::ifreq),
     ) -> Result<libc::ifreq, InterfaceError> {
+        let socket = open(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(|e| self.error(doing, e))?;
+        self.request(doing, socket.as_fd(), code, fill)
+    }
+
+    /// Makes one request about this interface, of the descriptor `of`.
+    fn request(
+        &self,
+        doing: &'static str,
+        of: BorrowedFd<'_>,
+        code: libc::c_ulong,
+        fill: impl FnOnce(&mut libc::ifreq),
+    ) -> Result<libc::ifreq, InterfaceError> {
         // SAFETY: an ifreq is plain data, and all zeroes is one.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
@@ -153,10 +176,9 @@ impl Interface {
             *to = libc::c_char::from_ne_bytes([from]);
         }
         fill(&mut request);
-        let socket = open(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(|e| self.error(doing, e))?;
         // SAFETY: `request` is a whole ifreq for the request `code`; what `fill` made it point to
         // outlives the call.
-        let result = unsafe { libc::ioctl(socket.as_raw_fd(), code, &raw mut request) };
+        let result = unsafe { libc::ioctl(of.as_raw_fd(), code, &raw mut request) };
         check(result).map_err(|e| self.error(doing, e))?;
         Ok(request)
     }

@@ -18,6 +18,7 @@ mod offload;
 mod port;
 mod schedule;
 pub mod testing;
+mod tun;
 mod turn;
 mod vnet;
 
@@ -33,5 +34,6 @@ pub use memory::{Frame, PacketMemory};
 pub use offload::Offload;
 pub use port::{Port, PortCounters};
 pub use schedule::{Granted, Wish, keep_time};
+pub use tun::Tun;
 pub use turn::{Turn, turn};
 pub use vnet::VnetHeader;

@@ -9,8 +9,10 @@ pub mod build;
 mod checksum;
 mod describe;
 mod ethertype;
+mod option;
 pub mod pcap;
 mod rewrite;
+pub mod segment;
 mod vlan;
 
 pub use checksum::complete as complete_checksum;

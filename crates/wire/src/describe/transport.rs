@@ -4,6 +4,7 @@ use tidegate_core::Packet;
 use tidegate_core::packet::{Protocol, TcpFlags, TcpSegment};
 
 use super::{Cursor, Oddity, be16};
+use crate::option::{self, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
 
 /// Describes what `packet.key.protocol` says is next; ports stay zero where there are none.
 #[inline]
@@ -67,7 +68,7 @@ fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
 /// Reads options into `segment`; `None` if one contradicts its length, which ends the reading.
 ///
 /// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps).
-fn tcp_options(mut options: &[u8], segment: &mut TcpSegment) -> Option<()> {
+fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
     // What all but the first segments of a connection look like (RFC 7323, appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, times @ ..] = options
         && let Ok(times) = times.try_into()
@@ -76,17 +77,9 @@ fn tcp_options(mut options: &[u8], segment: &mut TcpSegment) -> Option<()> {
         return Some(());
     }
     let syn = segment.flags.any(TcpFlags::SYN);
-    while let [kind, rest @ ..] = options {
-        match *kind {
-            END => break,
-            NOP => options = rest,
-            kind => {
-                let (len, body) = rest.split_first()?;
-                let (body, rest) = body.split_at_checked(usize::from(*len).checked_sub(2)?)?;
-                tcp_option(kind, body, syn, segment)?;
-                options = rest;
-            }
-        }
+    for option in option::each(options) {
+        let (kind, body) = option?;
+        tcp_option(kind, body, syn, segment)?;
     }
     Some(())
 }
@@ -110,12 +103,5 @@ const fn timestamps(body: [u8; 8]) -> (u32, u32) {
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }
 
-const END: u8 = 0;
-const NOP: u8 = 1;
-const MSS: u8 = 2;
-const WINDOW_SCALE: u8 = 3;
-const SACK_PERMITTED: u8 = 4;
-const SACK: u8 = 5;
-const TIMESTAMPS: u8 = 8;
 /// The largest shift; larger ones count as this (RFC 7323, section 2.3).
 const MAX_SHIFT: u8 = 14;

@@ -1,0 +1,69 @@
+//! A TUN device: IP packets between this host's stack and the process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::InterfaceError;
+use crate::interface::Interface;
+
+/// A TUN device, gone when dropped. What the host routes to it is received; what is sent arrives at
+/// the host.
+#[derive(Debug)]
+pub struct Tun(File);
+
+impl Tun {
+    /// Makes the device `name` in the network namespace of this thread; it is down and has no
+    /// address.
+    ///
+    /// # Errors
+    ///
+    /// Without CAP_NET_ADMIN, without `/dev/net/tun`, or if there is an interface of that name.
+    pub fn create(name: &str) -> Result<Self, InterfaceError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+        let failed =
+            |source| InterfaceError::System { name: name.to_owned(), doing: "make", source };
+        let file = options.open("/dev/net/tun").map_err(failed)?;
+        Interface::make(name, file.as_fd(), libc::TUNSETIFF, |request| {
+            request.ifr_ifru.ifru_flags = FLAGS;
+        })?;
+        Ok(Self(file))
+    }
+
+    /// Takes the next packet in; its length, or `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the device is gone, or down.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match (&self.0).read(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    /// Hands `packet` to the host.
+    ///
+    /// # Errors
+    ///
+    /// When the device is gone, or down, or the packet is none of IP.
+    pub fn send(&self, packet: &[u8]) -> io::Result<()> {
+        (&self.0).write(packet).map(drop)
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// IP packets with nothing before them.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "the constants fit; the field of ifreq is a short"
+)]
+const FLAGS: libc::c_short = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;

@@ -1,0 +1,37 @@
+//! The options of a TCP header.
+
+/// The options one after the other, each its kind and its body; `None` in place of one that
+/// contradicts its length, behind which nothing can be read.
+///
+/// Source: RFC 9293, section 3.1.
+#[inline]
+pub(crate) fn each(mut options: &[u8]) -> impl Iterator<Item = Option<(u8, &[u8])>> {
+    std::iter::from_fn(move || {
+        while let [NOP, rest @ ..] = options {
+            options = rest;
+        }
+        match options {
+            [] | [END, ..] => None,
+            [kind, rest @ ..] => {
+                let split = body(rest);
+                options = split.map_or(&[], |(_, rest)| rest);
+                Some(split.map(|(body, _)| (*kind, body)))
+            }
+        }
+    })
+}
+
+/// The body of the option whose length field is first, and what comes behind it.
+#[inline]
+fn body(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = rest.split_first()?;
+    rest.split_at_checked(usize::from(*len).checked_sub(2)?)
+}
+
+pub(crate) const END: u8 = 0;
+pub(crate) const NOP: u8 = 1;
+pub(crate) const MSS: u8 = 2;
+pub(crate) const WINDOW_SCALE: u8 = 3;
+pub(crate) const SACK_PERMITTED: u8 = 4;
+pub(crate) const SACK: u8 = 5;
+pub(crate) const TIMESTAMPS: u8 = 8;

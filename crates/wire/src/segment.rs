@@ -1,0 +1,91 @@
+//! The segments of end points, to frames and back.
+
+use std::net::SocketAddr;
+
+use tidegate_core::Packet;
+use tidegate_core::packet::{SackBlocks, TcpFlags};
+use tidegate_core::tcp::Segment;
+
+use crate::build::Frame;
+use crate::option::{self, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
+
+/// The frame that carries `segment` with this payload, whose length is that of the segment's.
+#[must_use]
+pub fn frame(src: SocketAddr, dst: SocketAddr, segment: &Segment, payload: Vec<u8>) -> Frame {
+    let mut frame = Frame { payload, ..Frame::tcp(src, dst) };
+    if let Some(ip) = frame.ip_mut() {
+        ip.ecn = segment.ecn;
+    }
+    if let Some(tcp) = frame.tcp_mut() {
+        let header = &segment.header;
+        (tcp.seq, tcp.ack) = (header.seq, header.ack);
+        (tcp.flags, tcp.window) = (header.flags, header.window);
+        tcp.options = options(segment);
+    }
+    frame
+}
+
+/// The segment in `frame`, which `packet` describes, and its payload; `None` if there is none.
+#[must_use]
+pub fn read<'a>(frame: &'a [u8], packet: &Packet) -> Option<(Segment, &'a [u8])> {
+    let header = packet.tcp?;
+    let at = usize::from(packet.transport_offset);
+    let len = usize::from(frame.get(at + 12)? >> 4) * 4;
+    let payload = frame.get(at + len..)?.get(..usize::try_from(header.payload).ok()?)?;
+    let sack = match header.has_sack {
+        true => sack_blocks(frame.get(at + 20..at + len)?),
+        false => SackBlocks::default(),
+    };
+    Some((Segment { header, sack, ecn: packet.ecn }, payload))
+}
+
+/// The TCP options of `segment`, padded to whole words.
+///
+/// Source: RFC 9293 section 3.1; RFC 7323, appendix A, and RFC 2018 (layout); Linux,
+/// `tcp_options_write` (order).
+#[must_use]
+pub fn options(segment: &Segment) -> Vec<u8> {
+    let header = &segment.header;
+    let syn = header.flags.any(TcpFlags::SYN);
+    let mut options = Vec::with_capacity(40);
+    if syn && header.mss != 0 {
+        options.extend([MSS, 4]);
+        options.extend(header.mss.to_be_bytes());
+    }
+    // Permission for SACK stands where the padding of timestamps would.
+    let permitted = if syn && header.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
+    if let Some((value, echo)) = header.timestamps {
+        options.extend(permitted);
+        options.extend([TIMESTAMPS, 10]);
+        options.extend(value.to_be_bytes());
+        options.extend(echo.to_be_bytes());
+    } else if permitted[0] == SACK_PERMITTED {
+        options.extend([NOP, NOP]);
+        options.extend(permitted);
+    }
+    if let (true, Some(shift)) = (syn, header.window_scale) {
+        options.extend([NOP, WINDOW_SCALE, 3, shift]);
+    }
+    if header.has_sack {
+        let blocks = segment.sack.as_slice();
+        options.extend([NOP, NOP, SACK, u8::try_from(2 + 8 * blocks.len()).unwrap_or(0)]);
+        for (first, end) in blocks {
+            options.extend(first.to_be_bytes());
+            options.extend(end.to_be_bytes());
+        }
+    }
+    options
+}
+
+/// The blocks among `options`; more than four cannot be.
+fn sack_blocks(options: &[u8]) -> SackBlocks {
+    let mut blocks = SackBlocks::default();
+    let found = option::each(options).flatten().filter(|(kind, _)| *kind == SACK);
+    for (_, body) in found {
+        for block in body.as_chunks::<8>().0 {
+            let [a, b, c, d, e, f, g, h] = *block;
+            blocks.push((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])));
+        }
+    }
+    blocks
+}

@@ -1,0 +1,82 @@
+//! What is sent: bytes that say where they belong.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use serde::{Deserialize, Serialize};
+
+/// What arrived at one end.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Received {
+    /// Bytes, in order.
+    pub bytes: u64,
+    /// Their checksum.
+    pub checksum: u64,
+    /// The checksum of what was sent to it.
+    pub expected: u64,
+}
+
+/// A stream of bytes, a different one for each number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Content(u64);
+
+impl Content {
+    /// What the kernel sends.
+    pub(super) const KERNELS: Self = Self(1);
+    /// What our end point sends.
+    pub(super) const OURS: Self = Self(2);
+
+    /// Its `len` bytes from `offset` on.
+    pub(super) fn bytes(self, offset: u64, len: usize) -> Vec<u8> {
+        let skip = usize::from((offset % 8).to_le_bytes()[0]);
+        let words = (offset / 8..).map(|index| self.word(index).to_le_bytes());
+        words.take((skip + len).div_ceil(8)).flatten().skip(skip).take(len).collect()
+    }
+
+    /// The checksum of its first `len` bytes.
+    pub(super) fn checksum(self, len: u64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let mut at = 0;
+        while at < len {
+            let piece = (len - at).min(1 << 16);
+            hasher.write(&self.bytes(at, usize::try_from(piece).unwrap_or(0)));
+            at += piece;
+        }
+        hasher.finish()
+    }
+
+    /// Source: Steele, Lea, Flood, doi 10.1145/2714064.2660195 (SplitMix64).
+    const fn word(self, index: u64) -> u64 {
+        let sum = self.0.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(index);
+        let mut z = sum.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// The checksum of `bytes`, which need not come in one piece.
+pub(super) fn checksum(pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    pieces.for_each(|piece| hasher.write(piece.as_ref()));
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_stream_wherever_it_is_cut() {
+        let (content, len) = (Content(7), 100_003);
+        let whole = content.bytes(0, len);
+        let pieces = [0..1, 1..8, 8..1_465, 1_465..len];
+        let cut = || {
+            pieces.iter().map(|range| content.bytes(range.start.try_into().unwrap(), range.len()))
+        };
+        assert_eq!(cut().flatten().collect::<Vec<_>>(), whole);
+        let expected = content.checksum(len.try_into().unwrap());
+        assert_eq!((checksum([&whole].into_iter()), checksum(cut())), (expected, expected));
+        assert_ne!(Content(8).bytes(0, 100), content.bytes(0, 100));
+        assert_ne!(content.bytes(8, 100), content.bytes(0, 100));
+    }
+}
