@@ -4,14 +4,18 @@
 //! its line in `registry!` below. Policies, the simulator and the live gateway know it from then on
 //! by its name.
 
+mod codel;
 mod detector;
 mod drop_tail;
 mod ered;
+mod fq_codel;
+mod law;
 mod length;
 mod longest;
 mod managed;
 mod per_flow;
 mod pi;
+mod pie;
 mod red;
 #[cfg(test)]
 mod testing;
@@ -95,4 +99,10 @@ registry! {
     Ered => ered, "ered";
     /// A controller that holds the queue at a length.
     Pi => pi, "pi";
+    /// A controller that makes packets wait for a time.
+    Pie => pie, "pie";
+    /// Controlled delay: packets may wait long for a moment, but not for longer.
+    Codel => codel, "codel";
+    /// A line for each flow, served in turn, with controlled delay in each.
+    FqCodel => fq_codel, "fq-codel";
 }

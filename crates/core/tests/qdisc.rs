@@ -21,6 +21,10 @@ const HASTY: &[&str] = &[
     "{ kind = \"ered\", red = { limit = \"8 kB\", min = \"1 kB\", max = \"3 kB\", weight = \"30 %\", ecn = false } }",
     "{ kind = \"pi\", limit = \"8 kB\", target = \"2 kB\", packet = \"1 kB\", gains = { a = 1e-1, b = 9e-2 } }",
     "{ kind = \"pi\", limit = \"8 kB\", target = \"2 kB\", packet = \"1 kB\", gains = { flows = 2, rtt = \"900 ms\" }, measure = \"packets\", by_size = true, ecn = false }",
+    "{ kind = \"pie\", limit = \"8 kB\", target = \"1 ms\", every = \"1 ms\", burst = \"5 ms\", packet = \"100 B\" }",
+    "{ kind = \"codel\", limit = \"8 kB\", target = \"1 ms\", interval = \"5 ms\", packet = \"100 B\" }",
+    "{ kind = \"codel\", limit = \"8 kB\", target = \"1 ms\", interval = \"5 ms\", packet = \"100 B\", ecn = false }",
+    "{ kind = \"fq-codel\", limit = \"8 kB\", packets = 30, quantum = \"256 B\", target = \"1 ms\", interval = \"5 ms\", ecn = false }",
 ];
 
 fn spec(text: &str) -> QdiscSpec {

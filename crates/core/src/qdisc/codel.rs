@@ -1,0 +1,274 @@
+//! CoDel: one line, in which packets may wait long for a moment, but not for longer.
+//!
+//! Source: RFC 8289; see `law` for the law and its differences.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::law::{Law, Leaves, Line, Standing};
+use super::{Backlog, Qdisc, checked};
+use crate::packet::{FlowFifo, Member};
+use crate::random::Random;
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
+
+/// How long packets may wait, and how much.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
+pub struct Config {
+    /// Most bytes that may wait, as frames.
+    pub limit: Bytes,
+    /// How long a packet may wait while the link is busy.
+    #[serde(with = "units::duration")]
+    pub target: Duration,
+    /// For how long packets may wait longer: the longest usual round-trip time.
+    #[serde(with = "units::duration")]
+    pub interval: Duration,
+    /// Size of a full packet: as much may wait for however long.
+    pub packet: Bytes,
+    /// ECN-capable packets are marked in place of being dropped.
+    pub ecn: bool,
+}
+
+impl Default for Config {
+    /// Source: RFC 8289, section 4.
+    fn default() -> Self {
+        Self {
+            limit: Bytes(4 << 20),
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            packet: Bytes(1_514),
+            ecn: true,
+        }
+    }
+}
+
+checked!(Config);
+
+impl Config {
+    fn check(&self) -> Result<(), &'static str> {
+        check(self.target, self.interval)
+    }
+
+    pub(super) fn build(&self, _: Option<Rate>, _: Random) -> Codel {
+        let Self { limit, target, interval, packet, ecn } = *self;
+        let standing = Standing { target, interval, packet, ecn };
+        Codel { limit, standing, law: Law::default(), line: FlowFifo::default() }
+    }
+}
+
+/// What is wrong with a target and an interval together.
+pub(super) fn check(target: Duration, interval: Duration) -> Result<(), &'static str> {
+    if target >= interval {
+        return Err("`target` must be less than `interval`");
+    }
+    Ok(())
+}
+
+/// Controlled delay.
+pub(super) struct Codel {
+    limit: Bytes,
+    standing: Standing,
+    law: Law,
+    line: FlowFifo,
+}
+
+/// All that waits, or what waits of one member.
+struct Waiting<'a> {
+    line: &'a mut FlowFifo,
+    of: Option<Member>,
+}
+
+impl Line for Waiting<'_> {
+    fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        match self.of {
+            Some(member) => self.line.pop_flow(cx.pool, member),
+            None => self.line.pop(cx.pool),
+        }
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.line.bytes()
+    }
+}
+
+impl Qdisc for Codel {
+    fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        if self.line.bytes() + cx.pool[&packet].frame_len() > self.limit {
+            cx.drop(packet, Reason::QueueFull);
+        } else {
+            cx.pool[&packet].queued = cx.now;
+            self.line.push(cx.pool, packet);
+        }
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let mut line = Waiting { line: &mut self.line, of: None };
+        self.law.dequeue(&self.standing, cx, &mut line, Leaves::Oldest)
+    }
+
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        // Nothing of it waits: that says nothing about the others.
+        self.line.peek_flow(cx.pool, member)?;
+        let mut line = Waiting { line: &mut self.line, of: Some(member) };
+        self.law.dequeue(&self.standing, cx, &mut line, Leaves::Promised)
+    }
+
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.line.peek_flow(pool, member).map(Packet::charged)
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
+    }
+
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.line.bytes_of(member)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, chance};
+    use super::*;
+    use crate::Time;
+    use crate::packet::Ecn;
+
+    /// When packets are hit, in milliseconds, while 200 packets wait in front of the one that comes
+    /// each millisecond, and one leaves each millisecond.
+    fn hits(ecn: Ecn, until: u64) -> Vec<u64> {
+        let mut bench = Bench::new(Config::default().build(None, chance()));
+        bench.kind.ecn = ecn;
+        (0..200).for_each(|_| bench.enqueue(0, 1_000));
+        let mut hits = Vec::new();
+        for millis in 1..=until {
+            bench.now = Time::from_millis(millis);
+            bench.enqueue(0, 1_000);
+            assert_eq!(bench.dequeue_flow(5), None);
+            let before = (bench.tally.drops.total(), bench.tally.marks.total());
+            bench.dequeue().unwrap();
+            if before != (bench.tally.drops.total(), bench.tally.marks.total()) {
+                hits.push(millis);
+            }
+        }
+        let counts = if ecn == Ecn::Ect0 { bench.tally.marks } else { bench.tally.drops };
+        assert_eq!(counts.of(Reason::Aqm), u64::try_from(hits.len()).unwrap());
+        hits
+    }
+
+    /// RFC 8289, section 5: packets wait longer than 5 ms from the fifth millisecond on; an interval
+    /// later the first is hit, the next after an interval, then after an interval over the root of 2,
+    /// of 3, and so on, each at the first packet that leaves from then on.
+    ///
+    /// Kills: counting from the time of a drop, not from when it was due; one interval less or more;
+    /// taking a flow that has nothing for an empty line.
+    #[test]
+    fn hits_follow_the_control_law() {
+        let mut due = vec![105.0f64, 205.0];
+        for count in 2..12 {
+            due.push(due.last().unwrap() + 100.0 / f64::from(count).sqrt());
+        }
+        let due: Vec<_> = due.into_iter().map(|at| format!("{}", at.ceil())).collect();
+        for ecn in [Ecn::NotEct, Ecn::Ect0] {
+            let hits: Vec<_> = hits(ecn, 600).into_iter().map(|at| at.to_string()).collect();
+            assert_eq!(hits, due[..hits.len()]);
+            assert_eq!(hits.len(), 10);
+        }
+    }
+
+    /// RFC 8289, section 5.4: while no more than a full packet waits, none is hit however old.
+    ///
+    /// Kills: counting the packet that leaves as still waiting.
+    #[test]
+    fn the_last_packets_are_never_hit() {
+        let mut bench = Bench::new(Config::default().build(None, chance()));
+        bench.enqueue(0, 1_514);
+        for tens in 1..100 {
+            bench.now = Time::from_millis(10 * tens);
+            bench.enqueue(0, 1_514);
+            assert_eq!(bench.dequeue(), Some((0, 1_514)));
+        }
+        assert_eq!((bench.tally.drops.total(), bench.waiting()), (0, 1));
+    }
+
+    /// Kills: not forgetting that packets once waited too long.
+    #[test]
+    fn a_burst_now_and_then_is_not_hit() {
+        let mut bench = Bench::new(Config::default().build(None, chance()));
+        for burst in 0..20 {
+            bench.now = Time::from_millis(50 * burst);
+            (0..10).for_each(|_| bench.enqueue(0, 1_000));
+            bench.now = Time::from_millis(50 * burst + 20);
+            assert_eq!(bench.drain().len(), 10);
+        }
+        assert_eq!(bench.tally.drops.total(), 0);
+    }
+
+    /// Kills: staying in the state of dropping, in which all that is overdue is dropped at once.
+    #[test]
+    fn congestion_after_a_calm_begins_with_one_hit() {
+        let mut bench = Bench::new(Config::default().build(None, chance()));
+        let congest = |bench: &mut Bench<Codel>, from: u64| {
+            bench.now = Time::from_millis(from);
+            (0..150).for_each(|_| bench.enqueue(0, 1_000));
+            let before = bench.tally.drops.total();
+            for millis in from..from + 120 {
+                bench.now = Time::from_millis(millis);
+                bench.dequeue();
+            }
+            bench.tally.drops.total() - before
+        };
+        assert_eq!(congest(&mut bench, 0), 1);
+        // The rest leaves in time: it is calm again.
+        for millis in 1_000..1_040 {
+            bench.now = Time::from_millis(millis);
+            bench.dequeue();
+        }
+        bench.enqueue(0, 1_000);
+        bench.dequeue();
+        assert_eq!(congest(&mut bench, 10_000), 1);
+    }
+
+    /// RFC 8289, section 5.5: what is overdue is dropped at once; Linux marks one packet at a time.
+    ///
+    /// Kills: marking one packet for all that is overdue.
+    #[test]
+    fn after_a_standstill_many_are_dropped_or_one_is_marked() {
+        for (ecn, at_least, at_most) in [(Ecn::NotEct, 20, 200), (Ecn::Ect0, 1, 1)] {
+            let mut bench = Bench::new(Config::default().build(None, chance()));
+            bench.kind.ecn = ecn;
+            (0..400).for_each(|_| bench.enqueue(0, 1_000));
+            for millis in 1..=110 {
+                bench.now = Time::from_millis(millis);
+                bench.dequeue();
+            }
+            let hits = |bench: &Bench<Codel>| bench.tally.drops.total() + bench.tally.marks.total();
+            assert_eq!(hits(&bench), 1);
+            bench.now = Time::from_secs(2);
+            bench.dequeue();
+            assert!((at_least..=at_most).contains(&(hits(&bench) - 1)), "{:?}", bench.tally);
+        }
+    }
+
+    /// An allocation has paid for the packet at the head of a flow; that one leaves.
+    ///
+    /// Kills: dropping the promised packet; taking the victim from another flow.
+    #[test]
+    fn out_of_turn_the_promised_packet_leaves_and_one_behind_it_is_dropped() {
+        let mut bench = Bench::new(Config::default().build(None, chance()));
+        for len in 1_000..1_150 {
+            bench.enqueue(len % 2, len);
+        }
+        let (mut expected, mut dropped) = (1_000, 0);
+        for millis in 1..60 {
+            bench.now = Time::from_millis(5 * millis);
+            assert_eq!(bench.dequeue_flow(0), Some((0, expected)));
+            let more = bench.tally.drops.of(Reason::Aqm) - dropped;
+            dropped += more;
+            expected += 2 + 2 * u32::try_from(more).unwrap();
+        }
+        assert!(dropped >= 3, "{dropped}");
+        assert_eq!(bench.dequeue_flow(7), None);
+        bench.drain();
+    }
+}

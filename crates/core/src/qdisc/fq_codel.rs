@@ -1,0 +1,345 @@
+//! FQ-CoDel: a line for each flow, served byte for byte in turn, new flows first, CoDel in each.
+//!
+//! Source: RFC 8290; what is dropped when all is full as in Linux, `net/sched/sch_fq_codel.c`.
+//! Differs: a line is that of a [`Packet::member`]: before a link that is a hash of the flow's key into
+//! 1,024 lines, as in the RFC, in the gateway the flow itself, so that flows never collide. The longest
+//! line is found to within a factor of two, in the same time for any number of lines.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::codel;
+use super::law::{Law, Leaves, Line, Standing};
+use super::longest::Longest;
+use super::{Backlog, Qdisc, checked};
+use crate::packet::{FlowFifo, Member, Rings};
+use crate::random::Random;
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
+
+/// How long packets may wait, how much, and what a flow may send in its turn.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
+pub struct Config {
+    /// Most bytes that may wait, as frames.
+    pub limit: Bytes,
+    /// Most packets that may wait.
+    pub packets: u32,
+    /// Bytes a flow may send in one turn.
+    pub quantum: Bytes,
+    /// How long a packet may wait while its flow is busy.
+    #[serde(with = "units::duration")]
+    pub target: Duration,
+    /// For how long packets may wait longer: the longest usual round-trip time.
+    #[serde(with = "units::duration")]
+    pub interval: Duration,
+    /// ECN-capable packets are marked in place of being dropped.
+    pub ecn: bool,
+}
+
+impl Default for Config {
+    /// Source: RFC 8290, section 5.2; the bytes are those of Linux, `tc-fq_codel(8)`.
+    fn default() -> Self {
+        Self {
+            limit: Bytes(32 << 20),
+            packets: 10_240,
+            quantum: Bytes(1_514),
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            ecn: true,
+        }
+    }
+}
+
+checked!(Config);
+
+impl Config {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.quantum < LEAST_QUANTUM {
+            return Err("`quantum` must be at least \"256 B\"");
+        }
+        codel::check(self.target, self.interval)
+    }
+
+    pub(super) fn build(&self, _: Option<Rate>, _: Random) -> FqCodel {
+        let quantum = self.quantum.max(LEAST_QUANTUM);
+        FqCodel {
+            limit: self.limit,
+            packets: self.packets,
+            quantum: i64::try_from(quantum.0).unwrap_or(i64::MAX),
+            standing: Standing {
+                target: self.target,
+                interval: self.interval,
+                packet: quantum,
+                ecn: self.ecn,
+            },
+            lines: Lines::default(),
+            turns: Rings::default(),
+            flows: Vec::new(),
+        }
+    }
+}
+
+/// Flow queueing with controlled delay.
+pub(super) struct FqCodel {
+    limit: Bytes,
+    packets: u32,
+    quantum: i64,
+    standing: Standing,
+    lines: Lines,
+    /// Flows whose turn comes: those that are new, and the others.
+    turns: Rings<2>,
+    /// By member.
+    flows: Vec<Flow>,
+}
+
+const NEW: usize = 0;
+const OLD: usize = 1;
+
+/// The packets that wait, by flow, and who has most.
+#[derive(Default)]
+struct Lines {
+    all: FlowFifo,
+    longest: Longest,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    law: Law,
+    /// Bytes it may still send in its turn, as charged; negative: it sent more.
+    credit: i64,
+}
+
+/// The packets of one flow.
+struct OfFlow<'a> {
+    lines: &'a mut Lines,
+    member: Member,
+}
+
+impl Line for OfFlow<'_> {
+    fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let packet = self.lines.all.pop_flow(cx.pool, self.member)?;
+        self.lines.longest.set(self.member, self.bytes());
+        Some(packet)
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.lines.all.bytes_of(self.member)
+    }
+}
+
+impl FqCodel {
+    /// Makes room by dropping half of the longest line from its front, but not too much at once.
+    fn make_room(&mut self, cx: &mut Cx<'_>) {
+        while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
+            let Some(member) = self.lines.longest.member() else { return };
+            let mut line = OfFlow { lines: &mut self.lines, member };
+            let half = Bytes(line.bytes().0 / 2);
+            for _ in 0..BATCH {
+                let Some(packet) = line.take(cx) else { break };
+                cx.drop(packet, Reason::QueueFull);
+                if line.bytes() <= half {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
+        let flow = self.flows.get_mut(member.index())?;
+        let mut line = OfFlow { lines: &mut self.lines, member };
+        flow.law.dequeue(&self.standing, cx, &mut line, leaves)
+    }
+
+    /// Whose turn it is, and whether it is new.
+    fn turn(&self) -> Option<(Member, usize)> {
+        let of = |ring| self.turns.first_of(ring).map(|member| (member, ring));
+        of(NEW).or_else(|| of(OLD))
+    }
+
+    fn grow_old(&mut self, member: Member, ring: usize) {
+        self.turns.remove_from(ring, member);
+        self.turns.push_to(OLD, member);
+    }
+}
+
+impl Qdisc for FqCodel {
+    fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        let waiting = &mut cx.pool[&packet];
+        waiting.queued = cx.now;
+        let member = waiting.member;
+        self.lines.all.push(cx.pool, packet);
+        self.lines.longest.set(member, self.lines.all.bytes_of(member));
+        if member.index() >= self.flows.len() {
+            self.flows.resize(member.index() + 1, Flow::default());
+        }
+        if self.turns.push_to(NEW, member) {
+            self.flows[member.index()].credit = self.quantum;
+        }
+        self.make_room(cx);
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        loop {
+            let (member, ring) = self.turn()?;
+            let credit = &mut self.flows[member.index()].credit;
+            if *credit <= 0 {
+                *credit += self.quantum;
+                self.grow_old(member, ring);
+            } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
+                self.flows[member.index()].credit -= i64::from(cx.pool[&packet].cost);
+                return Some(packet);
+            } else if ring == NEW && self.turns.first_of(OLD).is_some() {
+                // Else a flow could come back as new at once, and starve the others.
+                self.grow_old(member, ring);
+            } else {
+                self.turns.remove_from(ring, member);
+            }
+        }
+    }
+
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        self.lines.all.peek_flow(cx.pool, member)?;
+        self.take(cx, member, Leaves::Promised)
+    }
+
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.lines.all.peek_flow(pool, member).map(Packet::charged)
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: self.lines.all.packets(), bytes: self.lines.all.bytes() }
+    }
+
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.lines.all.bytes_of(member)
+    }
+}
+
+/// Source: Linux, `net/sched/sch_fq_codel.c` (`fq_codel_change`, `drop_batch_size`).
+const LEAST_QUANTUM: Bytes = Bytes(256);
+const BATCH: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, chance};
+    use super::*;
+    use crate::Time;
+
+    fn bench() -> Bench<FqCodel> {
+        Bench::new(Config::default().build(None, chance()))
+    }
+
+    #[test]
+    fn flows_share_by_bytes_whatever_the_size_of_their_packets() {
+        let mut bench = bench();
+        (0..20).for_each(|_| bench.enqueue(0, 1_500));
+        (0..300).for_each(|_| bench.enqueue(1, 100));
+        let sent: Vec<_> = (0..160).map_while(|_| bench.dequeue()).collect();
+        let bytes = |of| sent.iter().filter(|(m, _)| *m == of).map(|(_, len)| len).sum::<u32>();
+        assert!(bytes(0).abs_diff(bytes(1)) <= 3_028, "{} and {}", bytes(0), bytes(1));
+    }
+
+    /// RFC 8290, section 4.2: a queue that becomes active goes to the end of the new queues, which are
+    /// served before the old ones.
+    ///
+    /// Kills: one list for both.
+    #[test]
+    fn a_flow_that_was_silent_goes_first() {
+        let mut bench = bench();
+        (0..4).for_each(|_| bench.enqueue(0, 1_514));
+        (0..4).for_each(|_| bench.enqueue(1, 1_514));
+        assert_eq!([bench.dequeue(), bench.dequeue()], [Some((0, 1_514)), Some((1, 1_514))]);
+        bench.enqueue(2, 100);
+        assert_eq!(bench.dequeue(), Some((2, 100)));
+    }
+
+    /// RFC 8290, section 4.2, last paragraph: a queue that becomes empty while new goes to the old
+    /// ones first, so that packets that come just in time cannot starve those.
+    ///
+    /// Kills: leaving the lists at once.
+    #[test]
+    fn a_flow_cannot_stay_new_by_sending_just_in_time() {
+        let mut bench = bench();
+        (0..6).for_each(|_| bench.enqueue(0, 700));
+        assert_eq!(bench.dequeue(), Some((0, 700)));
+        bench.enqueue(1, 100);
+        // Both are new; the first still has credit for two, and then turns old.
+        assert_eq!([bench.dequeue(), bench.dequeue()], [Some((0, 700)); 2]);
+        assert_eq!(bench.dequeue(), Some((1, 100)));
+        assert_eq!(bench.dequeue(), Some((0, 700)), "the other has nothing");
+        bench.enqueue(1, 100);
+        assert_eq!(bench.dequeue(), Some((0, 700)), "the other is old now, and its turn not come");
+        assert_eq!(bench.drain(), [(1, 100), (0, 700)]);
+    }
+
+    /// Linux, `net/sched/sch_fq_codel.c`: from the front of the longest line until half of it is left,
+    /// 64 packets at most.
+    ///
+    /// Kills: dropping from whoever comes; one packet at a time; no end to a batch.
+    #[test]
+    fn when_all_is_full_the_longest_line_loses_half_of_it() {
+        let config = Config { packets: 100, ..Config::default() };
+        let mut bench = Bench::new(config.build(None, chance()));
+        (0..60).for_each(|_| bench.enqueue(0, 1_000));
+        (0..40).for_each(|_| bench.enqueue(1, 500));
+        bench.enqueue(2, 60);
+        assert_eq!(bench.tally.drops.of(Reason::QueueFull), 30);
+        let left = bench.drain();
+        let of = |member| left.iter().filter(|(of, _)| *of == member).count();
+        assert_eq!([of(0), of(1), of(2)], [30, 40, 1]);
+
+        let config = Config { limit: Bytes(400_000), ..Config::default() };
+        let mut bench = Bench::new(config.build(None, chance()));
+        (0..401).for_each(|_| bench.enqueue(0, 1_000));
+        assert_eq!((bench.tally.drops.of(Reason::QueueFull), bench.waiting()), (64, 337));
+    }
+
+    /// Kills: not telling what left a line.
+    #[test]
+    fn the_longest_line_is_the_one_that_is_longest_now() {
+        let mut bench =
+            Bench::new(Config { packets: 60, ..Config::default() }.build(None, chance()));
+        (0..50).for_each(|_| bench.enqueue(0, 1_000));
+        (0..48).for_each(|_| assert!(bench.dequeue_flow(0).is_some()));
+        (0..59).for_each(|_| bench.enqueue(1, 100));
+        let left = bench.drain();
+        assert_eq!(left.iter().filter(|(member, _)| *member == 0).count(), 2);
+    }
+
+    /// Each flow has its own law: the one that keeps a queue is hit, the other never.
+    #[test]
+    fn only_a_flow_that_keeps_a_queue_is_hit() {
+        let mut bench = bench();
+        (0..500).for_each(|_| bench.enqueue(0, 1_000));
+        let mut sent = Vec::new();
+        for millis in 1..400 {
+            bench.now = Time::from_millis(millis);
+            bench.enqueue(1, 100);
+            sent.extend([bench.dequeue(), bench.dequeue()]);
+        }
+        let of_other = sent.iter().flatten().filter(|(member, _)| *member == 1).count();
+        assert!(of_other >= 398, "{of_other}");
+        assert!(bench.tally.drops.of(Reason::Aqm) > 3);
+        assert_eq!(bench.tally.drops.total(), bench.tally.drops.of(Reason::Aqm));
+    }
+
+    #[test]
+    fn an_allocation_may_serve_any_flow() {
+        let mut bench = bench();
+        for (member, len) in [(0, 100), (1, 200), (0, 300)] {
+            bench.enqueue(member, len);
+        }
+        assert_eq!(bench.dequeue_flow(1), Some((1, 200)));
+        assert_eq!(bench.dequeue_flow(1), None);
+        assert_eq!(bench.dequeue_flow(9), None);
+        assert_eq!(bench.drain(), [(0, 100), (0, 300)]);
+    }
+
+    #[test]
+    fn fields_that_make_no_sense_are_refused() {
+        let error = |text: &str| toml::from_str::<Config>(text).unwrap_err().to_string();
+        assert!(error("quantum = \"1 B\"").contains("`quantum` must be at least"));
+        assert!(error("target = \"100 ms\"").contains("`target` must be less"));
+    }
+}

@@ -1,0 +1,431 @@
+//! PIE: one line; a controller steers the probability of being hit so that packets wait for a time.
+//!
+//! Source: RFC 8033, sections 4 and 5 and appendix A, with its optional marking (5.1), capped steps
+//! (5.5) and derandomisation (5.4). The time packets wait is that of the last one that left (4.3, time
+//! stamps), not an estimate from the departure rate (5.2).
+//! Differs: there is no timer, as in `pi`: ticks are made up for exactly, up to [`MOST_TICKS`] of them,
+//! which is more than an idle line needs to forget everything; of a line that stands still for longer,
+//! the rest of that time does not count. It is never switched off (5.3). Linux lets the probability
+//! decay only while packets do not wait at all, and lets burst allowance pass with packets, not ticks.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::length::{Measure, Ruler};
+use super::managed::{Aqm, Managed, Verdict};
+use super::{Backlog, checked};
+use crate::random::Random;
+use crate::{Bytes, Chance, Packet, Rate, Time, units};
+
+/// How long packets should wait, and how it is steered.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
+pub struct Config {
+    /// Most bytes that may wait, as frames.
+    pub limit: Bytes,
+    /// How long packets should wait.
+    #[serde(with = "units::duration")]
+    pub target: Duration,
+    /// How often the probability is computed.
+    #[serde(with = "units::duration")]
+    pub every: Duration,
+    /// How long a burst may last before anything is hit.
+    #[serde(with = "units::duration")]
+    pub burst: Duration,
+    /// ECN-capable packets are marked in place of being dropped.
+    pub ecn: bool,
+    /// They are marked only while the probability is at most this; beyond, they are dropped.
+    pub mark_up_to: Chance,
+    /// Size of a typical packet: nothing is hit while no more than two of these wait.
+    pub packet: Bytes,
+}
+
+impl Default for Config {
+    /// Source: RFC 8033, section 4 (15 ms, 150 ms) and section 5.1 (10 %).
+    fn default() -> Self {
+        Self {
+            limit: Bytes(4 << 20),
+            target: Duration::from_millis(15),
+            every: Duration::from_millis(15),
+            burst: Duration::from_millis(150),
+            ecn: true,
+            mark_up_to: Chance::from_ppb(100_000_000),
+            packet: Bytes(1_514),
+        }
+    }
+}
+
+checked!(Config);
+
+impl Config {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.every.is_zero() || self.target.is_zero() {
+            return Err("neither `target` nor `every` may be zero");
+        }
+        Ok(())
+    }
+
+    pub(super) fn build(&self, _: Option<Rate>, random: Random) -> Managed<Pie> {
+        let pie = Pie {
+            steering: Steering::new(self.target, self.every, self.burst),
+            mark_up_to: self.ecn.then(|| self.mark_up_to.real()),
+            few: self.packet * 2,
+            random,
+        };
+        Managed::new(pie, Ruler::new(Measure::Bytes, self.packet).limit(self.limit))
+    }
+}
+
+/// Proportional integral controller enhanced.
+pub(super) struct Pie {
+    steering: Steering,
+    /// The probability up to which packets are marked; `None` for never.
+    mark_up_to: Option<f64>,
+    /// While no more waits, nothing is hit.
+    few: Bytes,
+    random: Random,
+}
+
+impl Aqm for Pie {
+    fn arrival(&mut self, now: Time, _: &Packet, waiting: Backlog, room: bool) -> Verdict {
+        self.steering.advance(now);
+        if !room {
+            self.steering.since_hit = 0.0;
+            return Verdict::Drop;
+        }
+        let hit = self.steering.burst_left == 0
+            && waiting.bytes > self.few
+            && self.steering.hits(&mut self.random);
+        self.steering.allow_burst();
+        if !hit {
+            Verdict::Pass
+        } else if self.mark_up_to.is_some_and(|most| self.steering.p <= most) {
+            Verdict::Mark
+        } else {
+            Verdict::Drop
+        }
+    }
+
+    fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog) {
+        self.steering.advance(now);
+        let waited = now.since(packet.queued);
+        // An empty line is no congestion, however long the last packet waited.
+        self.steering.delay = if waiting.packets == 0 { 0.0 } else { waited.as_secs_f64() };
+    }
+}
+
+/// The probability, and what it follows from.
+#[derive(Clone, Debug, PartialEq)]
+struct Steering {
+    /// Nanoseconds between two ticks; they are at its multiples.
+    every: u64,
+    /// Nanoseconds that a burst may last.
+    burst: u64,
+    /// Seconds.
+    target: f64,
+    /// Ticks that are done.
+    ticks: u64,
+    /// What the last packet waited, and what it was at the last tick, in seconds.
+    delay: f64,
+    before: f64,
+    p: f64,
+    /// Nanoseconds that the present burst may still last.
+    burst_left: u64,
+    /// The probabilities of the packets since the last hit, added up.
+    since_hit: f64,
+}
+
+impl Steering {
+    fn new(target: Duration, every: Duration, burst: Duration) -> Self {
+        Self {
+            every: nanos(every).max(1),
+            burst: nanos(burst),
+            target: target.as_secs_f64(),
+            ticks: 0,
+            delay: 0.0,
+            before: 0.0,
+            p: 0.0,
+            burst_left: nanos(burst),
+            since_hit: 0.0,
+        }
+    }
+
+    /// Makes up for the ticks that are due at `now`; since the last call nothing came or went.
+    fn advance(&mut self, now: Time) {
+        let due = (now.nanos() / self.every).saturating_sub(self.ticks);
+        self.ticks += due;
+        for _ in 0..due.min(MOST_TICKS) {
+            let was = (self.p, self.before, self.burst_left);
+            self.tick();
+            if was == (self.p, self.before, self.burst_left) {
+                break;
+            }
+        }
+    }
+
+    /// Source: RFC 8033, section 4.2 and appendix A.
+    fn tick(&mut self) {
+        let (error, trend) = (self.delay - self.target, self.delay - self.before);
+        let step = (ALPHA * error + BETA * trend) / gentleness(self.p);
+        let step = if self.p >= 0.1 { step.min(LARGEST_STEP) } else { step };
+        self.p += step;
+        if self.is_calm() {
+            self.p *= DECAY;
+        }
+        self.p = self.p.clamp(0.0, 1.0);
+        self.burst_left = self.burst_left.saturating_sub(self.every);
+        self.before = self.delay;
+    }
+
+    /// Whether packets wait less than half of the target, and did at the last tick.
+    fn is_calm(&self) -> bool {
+        self.delay < self.target / 2.0 && self.before < self.target / 2.0
+    }
+
+    /// When congestion is over, the next burst may last again.
+    fn allow_burst(&mut self) {
+        if self.p == 0.0 && self.is_calm() {
+            self.burst_left = self.burst;
+        }
+    }
+
+    /// Whether a packet that comes to a line that is not almost empty is hit.
+    ///
+    /// Source: RFC 8033, section 4.1, and section 5.4: never before the probabilities have added up
+    /// to 0.85, and always when they have to 8.5.
+    fn hits(&mut self, random: &mut Random) -> bool {
+        if self.before < self.target / 2.0 && self.p < 0.2 {
+            return false;
+        }
+        if self.p == 0.0 {
+            self.since_hit = 0.0;
+        }
+        self.since_hit += self.p;
+        let hit = self.since_hit >= 0.85 && (self.since_hit >= 8.5 || random.unit() < self.p);
+        if hit {
+            self.since_hit = 0.0;
+        }
+        hit
+    }
+}
+
+/// What steps are divided by while the probability is small.
+///
+/// Source: RFC 8033, section 4.2.
+fn gentleness(p: f64) -> f64 {
+    match p {
+        p if p < 0.000_001 => 2_048.0,
+        p if p < 0.000_01 => 512.0,
+        p if p < 0.000_1 => 128.0,
+        p if p < 0.001 => 32.0,
+        p if p < 0.01 => 8.0,
+        p if p < 0.1 => 2.0,
+        _ => 1.0,
+    }
+}
+
+/// Per second of delay (RFC 8033, section 4.2).
+const ALPHA: f64 = 0.125;
+const BETA: f64 = 1.25;
+/// Source: RFC 8033, section 5.5 and section 4.2.
+const LARGEST_STEP: f64 = 0.02;
+const DECAY: f64 = 0.98;
+/// Ticks that are made up for: from a probability of 1, an idle line is back to 0 after some 300.
+const MOST_TICKS: u64 = 1_024;
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{Bench, chance};
+    use super::*;
+    use crate::packet::Ecn;
+    use crate::{Reason, Tally};
+
+    const T: Duration = Duration::from_millis(15);
+
+    fn steering() -> Steering {
+        Steering::new(T, T, Duration::from_millis(150))
+    }
+
+    /// RFC 8033, section 4.2, by hand: `p += (alpha (d - target) + beta (d - d_old)) / gentleness`,
+    /// with delays of 30, 30, 40, 400, 400, 10 and 5 ms.
+    ///
+    /// Kills: the two gains exchanged; the trend taken after the delay was stored; no largest step;
+    /// decay whatever the delay.
+    #[test]
+    fn the_probability_follows_the_formula_of_the_rfc() {
+        let mut steering = steering();
+        let mut next = |delay| {
+            steering.delay = delay;
+            steering.tick();
+            steering.p
+        };
+        let first = (0.125 * 0.015 + 1.25 * 0.030) / 2_048.0;
+        let second = first + 0.125 * 0.015 / 128.0;
+        let third = second + (0.125 * 0.025 + 1.25 * 0.010) / 128.0;
+        let fourth = third + (0.125 * 0.385 + 1.25 * 0.360) / 32.0;
+        let fifth = fourth + 0.125 * 0.385 / 2.0;
+        let expected = [(0.030, first), (0.030, second), (0.040, third), (0.400, fourth)];
+        for (delay, p) in expected {
+            assert!((next(delay) - p).abs() < 1e-12, "{delay}: {p}");
+        }
+        assert!((0.01..0.1).contains(&fourth));
+        assert!((next(0.400) - fifth).abs() < 1e-12);
+        let sixth = fifth + (0.125 * -0.005 + 1.25 * -0.390) / 2.0;
+        assert!(sixth < 0.0 && next(0.010) == 0.0);
+        assert_eq!(next(0.005), 0.0);
+    }
+
+    #[test]
+    fn a_high_probability_rises_by_two_percent_at_most_and_decays_in_calm() {
+        let mut steering = steering();
+        (steering.p, steering.delay) = (0.3, 0.5);
+        steering.tick();
+        assert!((steering.p - 0.32).abs() < 1e-12);
+        (steering.p, steering.delay, steering.before) = (0.5, 0.004, 0.004);
+        steering.tick();
+        assert!((steering.p - (0.5 - 0.125 * 0.011) * 0.98).abs() < 1e-12);
+        (steering.p, steering.delay, steering.before) = (0.5, 0.008, 0.008);
+        steering.tick();
+        assert!((steering.p - (0.5 - 0.125 * 0.007)).abs() < 1e-12);
+    }
+
+    /// RFC 8033, section 5.4: between two hits the probabilities add up to 0.85 to 8.5.
+    ///
+    /// Kills: not adding up while it is too early; a hit that does not begin anew.
+    #[test]
+    fn hits_are_neither_too_close_nor_too_far() {
+        let mut random = chance();
+        let mut steering = steering();
+        (steering.p, steering.before) = (0.05, 0.03);
+        let (mut distance, mut distances) = (0u32, Vec::new());
+        for _ in 0..40_000 {
+            distance += 1;
+            if steering.hits(&mut random) {
+                distances.push(std::mem::take(&mut distance));
+            }
+        }
+        assert_eq!(distances.iter().min(), Some(&17));
+        assert!(*distances.iter().max().unwrap() <= 171);
+        // 16 packets too early, and then 20 in the mean.
+        assert!((1_050..1_180).contains(&distances.len()), "{}", distances.len());
+        (steering.p, steering.since_hit) = (1e-9, 8.5);
+        assert!(steering.hits(&mut random) && steering.since_hit == 0.0);
+    }
+
+    /// What 4,000 packets bring about that come at twice the rate of a link that sends 1 kB in 1 ms.
+    fn overload(config: &Config, ecn: Ecn) -> (Tally, u64) {
+        let mut bench = Bench::new(config.build(None, chance()));
+        bench.kind.ecn = ecn;
+        let mut first = 0;
+        for half in 0..4_000 {
+            bench.now = Time::from_micros(500 * half);
+            bench.enqueue(0, 1_000);
+            if half % 2 == 0 {
+                bench.dequeue();
+            }
+            if first == 0 && bench.tally != Tally::default() {
+                first = half / 2;
+            }
+        }
+        let tally = bench.tally;
+        bench.drain();
+        (tally, first)
+    }
+
+    /// RFC 8033, section 4.4: a burst of 150 ms is left alone; section 5.1: marks up to 10 %.
+    ///
+    /// Kills: no burst allowance; marking at any probability; marking what is not ECN-capable.
+    #[test]
+    fn overload_is_marked_after_the_burst_and_dropped_when_it_lasts() {
+        let config = Config { limit: Bytes(1_000_000), ..Config::default() };
+        let (tally, first) = overload(&config, Ecn::Ect0);
+        assert!((150..1_000).contains(&first), "{first} ms");
+        assert!(tally.marks.of(Reason::Aqm) > 3 && tally.drops.of(Reason::Aqm) > 100, "{tally:?}");
+        let (tally, _) = overload(&config, Ecn::NotEct);
+        assert!(tally.marks.total() == 0 && tally.drops.of(Reason::Aqm) > 100, "{tally:?}");
+        let always = Config { mark_up_to: Chance::ALWAYS, ..config.clone() };
+        let (tally, _) = overload(&always, Ecn::Ect1);
+        assert!(tally.drops.of(Reason::Aqm) == 0 && tally.marks.total() > 100, "{tally:?}");
+        let patient = Config { burst: Duration::from_secs(10), ..config };
+        assert_eq!(overload(&patient, Ecn::NotEct).0.drops.of(Reason::Aqm), 0);
+    }
+
+    /// RFC 8033, section 4.1: nothing is hit while packets do not wait for long and the probability
+    /// is below 20 %, nor while no more than two packets wait.
+    ///
+    /// Kills: either of the two exceptions; a delay that stays when nothing waits.
+    #[test]
+    fn a_line_that_is_short_is_left_alone() {
+        let mut random = chance();
+        let mut steering = steering();
+        (steering.p, steering.before) = (0.19, 0.007);
+        assert!((0..1_000).all(|_| !steering.hits(&mut random)));
+        steering.p = 0.21;
+        assert!((0..1_000).any(|_| steering.hits(&mut random)));
+
+        let mut bench = Bench::new(Config::default().build(None, chance()));
+        let congested = Steering { p: 1.0, before: 0.1, delay: 0.1, burst_left: 0, ..steering };
+        bench.qdisc.aqm.steering = Steering { ticks: 0, since_hit: 1.0, ..congested };
+        (0..3).for_each(|_| bench.enqueue(0, 1_514));
+        assert_eq!((bench.waiting(), bench.tally.drops.total()), (3, 0));
+        bench.enqueue(0, 1_514);
+        assert_eq!(bench.tally.drops.of(Reason::Aqm), 1);
+        bench.now = Time::from_millis(9);
+        bench.dequeue();
+        assert_eq!(bench.qdisc.aqm.steering.delay, 0.009);
+        bench.drain();
+        assert_eq!(bench.qdisc.aqm.steering.delay, 0.0);
+        // Long after, a burst may last again.
+        bench.now = Time::from_secs(60);
+        bench.enqueue(0, 1_514);
+        assert_eq!(bench.qdisc.aqm.steering.burst_left, 150_000_000);
+    }
+
+    #[test]
+    fn after_a_silence_all_is_forgotten() {
+        let mut steering = steering();
+        (steering.p, steering.burst_left) = (1.0, 0);
+        let mut ticks = 0;
+        while steering.p > 0.0 {
+            steering.tick();
+            ticks += 1;
+        }
+        assert!(ticks < 300, "{ticks}");
+        steering.allow_burst();
+        assert_eq!(steering.burst_left, 150_000_000);
+    }
+
+    proptest! {
+        /// Kills: ending the loop when only the probability stands still; a tick too few.
+        #[test]
+        fn ticks_are_made_up_for_exactly(
+            delays in prop::collection::vec((0u32..100, 1u64..600), 1..20),
+            parts in 1u64..5,
+        ) {
+            let mut lazy = steering();
+            let (mut asked, mut timer) = (lazy.clone(), lazy.clone());
+            let mut now = 0;
+            for (millis, ticks) in delays {
+                for steering in [&mut lazy, &mut asked, &mut timer] {
+                    steering.delay = f64::from(millis) / 1e3;
+                }
+                for part in 1..=parts {
+                    asked.advance(Time::from_nanos(now + ticks * nanos(T) * part / parts));
+                }
+                now += ticks * nanos(T);
+                lazy.advance(Time::from_nanos(now));
+                (0..ticks).for_each(|_| timer.tick());
+                timer.ticks += ticks;
+                prop_assert_eq!(&lazy, &timer);
+                prop_assert_eq!(&asked, &timer);
+            }
+        }
+    }
+}
