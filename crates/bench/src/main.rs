@@ -49,6 +49,8 @@ enum Part {
         #[arg(long)]
         short: bool,
     },
+    /// Memory of an idle flow.
+    Memory,
     /// How evenly packets leave, against HTB; as root.
     Pacing,
     /// Processor time of a forwarded packet, against the kernel's; as root.
@@ -103,6 +105,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             instructions::measure(if short { Depth::Short } else { Depth::Full }, report)?;
             memory::measure(report)?;
         }
+        Part::Memory => memory::measure(report)?,
         Part::Pacing => pacing::measure(report)?,
         Part::Forwarding => forwarding::measure(report)?,
         Part::Case { name, operations, size, seed } => {

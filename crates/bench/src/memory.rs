@@ -38,8 +38,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
         unit: "B",
         most: Some(MOST),
         beside:
-            "its place in the flow table, in a shaped aggregate, in its logical partitions and \
-                 in its queue, with what these lists have in reserve"
+            "its place in the flow table, in a shaped aggregate, in its logical partitions, in its \
+                 queue and in that of the link, with what these lists have in reserve"
                 .to_owned(),
     });
     Ok(())

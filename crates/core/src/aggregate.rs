@@ -18,7 +18,7 @@ use members::Members;
 use progress::Progress;
 
 use crate::allocation::Share;
-use crate::packet::{Direction, Fifo, FlowId, Member};
+use crate::packet::{Direction, Fifo, Member};
 use crate::policy::Policy;
 use crate::qdisc::Backlog;
 use crate::random::Random;
@@ -86,9 +86,9 @@ impl Aggregate {
         self.direction
     }
 
-    /// Makes `flow` a member.
-    pub fn join(&mut self, now: Time, flow: FlowId, share: Share) -> Member {
-        let member = self.members.join(flow, share);
+    /// A new member.
+    pub fn join(&mut self, now: Time, share: Share) -> Member {
+        let member = self.members.join(share);
         if let Some(allocation) = self.conditioner.allocation() {
             allocation.join(now, member, share);
         }
@@ -100,7 +100,7 @@ impl Aggregate {
         if let Some(member) = self.untracked {
             return member;
         }
-        let member = self.join(now, FlowId::UNTRACKED, Share { weight: 1, rtt: None });
+        let member = self.join(now, Share { weight: 1, rtt: None });
         self.untracked = Some(member);
         member
     }

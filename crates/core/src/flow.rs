@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::packet::{Direction, FlowKey, Member, Packet};
 use crate::{Bytes, Time};
-use rtt::Half;
+use rtt::Halves;
 
 /// Both directions of a flow.
 ///
@@ -23,8 +23,7 @@ pub struct Flow {
     handles: [Handle; 2],
     tally: [Tally; 2],
     tracker: Tracker,
-    /// Round trips that begin with a packet leaving in a direction, by that direction.
-    halves: [Half; 2],
+    halves: Halves,
     /// When its last packet arrived, in [`ticks`].
     seen: u32,
     /// DS codepoints of the packets its handles were decided by.
@@ -94,7 +93,7 @@ impl Flow {
             handles: [Handle::NONE; 2],
             tally: [Tally::default(); 2],
             tracker: Tracker::default(),
-            halves: [Half::default(); 2],
+            halves: Halves::default(),
             seen: ticks(now),
             dscp: [0; 2],
         }
@@ -112,9 +111,9 @@ impl Flow {
         let arrival = self.tracker.on_arrival(segment, direction);
         if arrival.connection {
             self.tally = [Tally::default(); 2];
-            self.halves = [Half::default(); 2];
+            self.halves = Halves::default();
         }
-        self.halves[direction.reverse().index()].on_arrival(now, segment);
+        self.halves.on_arrival(direction, now, segment);
         self.tally[direction.index()].add(packet.len);
         packet.seen_before = arrival.seen_before;
         arrival
@@ -123,7 +122,7 @@ impl Flow {
     /// Takes note of `packet`, which leaves in `direction`; what it waited here is behind it.
     pub fn on_departure(&mut self, now: Time, packet: &Packet, direction: Direction) {
         if let Some(segment) = &packet.tcp {
-            self.halves[direction.index()].on_departure(now, segment, packet.seen_before);
+            self.halves.on_departure(direction, now, segment, packet.seen_before);
         }
     }
 
@@ -187,17 +186,13 @@ impl Flow {
     /// Its smoothed round-trip times, as far as they are known.
     #[must_use]
     pub fn rtt(&self) -> Rtt {
-        let [far, near] =
-            [Direction::Up, Direction::Down].map(|to| self.halves[to.index()].smoothed());
-        Rtt { near, far }
+        self.halves.smoothed()
     }
 
     /// Its shortest round-trip times, as far as they are known.
     #[must_use]
     pub fn min_rtt(&self) -> Rtt {
-        let [far, near] =
-            [Direction::Up, Direction::Down].map(|to| self.halves[to.index()].shortest());
-        Rtt { near, far }
+        self.halves.shortest()
     }
 
     /// Its connection is closed, or never got beyond a SYN.

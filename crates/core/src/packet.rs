@@ -5,6 +5,7 @@
 //! at all. A queue is a list threaded through the pool, so holding a packet allocates nothing.
 
 mod codepoint;
+mod dense;
 mod fifo;
 mod flow_fifo;
 mod key;
@@ -13,6 +14,7 @@ mod ring;
 mod sack;
 
 pub use codepoint::{Codepoint, NotACodepoint};
+pub(crate) use dense::make_room;
 pub use fifo::Fifo;
 pub use flow_fifo::FlowFifo;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
@@ -73,8 +75,6 @@ pub struct FlowId(pub u32);
 impl FlowId {
     /// In no flow table.
     pub const NONE: Self = Self(u32::MAX);
-    /// All flows the table has no room for.
-    pub const UNTRACKED: Self = Self(u32::MAX - 1);
 }
 
 impl Default for FlowId {

@@ -3,7 +3,7 @@
 //! Source: "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
 
 use crate::Time;
-use crate::packet::slot as index;
+use crate::packet::{make_room, slot as index};
 
 /// Timers, each with a number of the caller's choosing and a deadline to the nanosecond.
 ///
@@ -68,14 +68,21 @@ impl TimerWheel {
 
     /// Timer `number` fires at `deadline`, and not when it was to fire before.
     pub fn set(&mut self, number: u32, deadline: Time) {
-        let place = index(number);
-        if place >= self.timers.len() {
-            self.make_room(place);
+        let deadline = deadline.nanos().max(self.reached);
+        match self.timers.get(index(number)) {
+            Some(timer) if timer.next == UNSET => self.file(number, deadline),
+            _ => self.set_again(number, deadline),
         }
-        if self.timers[place].next != UNSET {
-            self.cancel(number);
+    }
+
+    /// Sets a timer that was set, or never was.
+    #[cold]
+    fn set_again(&mut self, number: u32, deadline: u64) {
+        if !self.cancel(number) {
+            let unset = Timer { deadline: 0, next: UNSET, previous: NIL };
+            make_room(&mut self.timers, index(number), unset);
         }
-        self.file(number, deadline.nanos().max(self.reached));
+        self.file(number, deadline);
     }
 
     /// Timer `number` does not fire; says whether it was set.
@@ -172,11 +179,9 @@ impl TimerWheel {
     /// Appends a timer to the list of the slot its deadline belongs to.
     fn file(&mut self, number: u32, deadline: u64) {
         let (level, digit) = digit(deadline, self.reached);
-        let at = level * SLOTS + digit;
-        if at >= self.slots.len() {
-            self.make_level(level);
-        }
-        let slot = &mut self.slots[at];
+        let Some(slot) = self.slots.get_mut(level * SLOTS + digit) else {
+            return self.file_at_new_level(number, deadline, level);
+        };
         let previous = slot.last;
         slot.last = number;
         if previous == NIL {
@@ -192,17 +197,13 @@ impl TimerWheel {
     }
 
     #[cold]
-    fn make_room(&mut self, place: usize) {
-        let unset = Timer { deadline: 0, next: UNSET, previous: NIL };
-        self.timers.resize(place + 1, unset);
-    }
-
-    #[cold]
-    fn make_level(&mut self, level: usize) {
+    fn file_at_new_level(&mut self, number: u32, deadline: u64, level: usize) {
         self.slots.resize((level + 1) * SLOTS, Slot { first: NIL, last: NIL, earliest: 0 });
+        self.file(number, deadline);
     }
 
     /// Makes `previous` and `next` neighbours in the list of `slot`; `NIL` stands for its ends.
+    #[inline]
     fn join(&mut self, previous: u32, next: u32, slot: usize) {
         match previous {
             NIL => self.slots[slot].first = next,

@@ -22,13 +22,13 @@ pub(super) struct Through {
 
 /// No policy, and no rate.
 pub(super) fn unmanaged(flows: u32, seed: u64) -> anyhow::Result<Through> {
-    Through::new(PolicySet::default(), data(flows, seed), seed)
+    Through::new(PolicySet::default(), data(flows, seed), None, seed)
 }
 
 /// One policy that shapes all traffic, per flow, in logical partitions, with a backlog.
 pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     let policies = PolicySet::new(vec![shaping()?])?;
-    let mut through = Through::new(policies, data(flows, seed), seed)?;
+    let mut through = Through::new(policies, data(flows, seed), None, seed)?;
     through.now = Time::from_secs(1);
     for _ in 0..BACKLOG {
         through.offer();
@@ -36,10 +36,10 @@ pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     Ok(through)
 }
 
-/// A gateway that shapes, after the first packet of each of its flows has left and long after.
+/// A gateway whose link has a rate and that shapes, after the first packet of each of its flows has left and long after.
 pub(crate) fn idle(flows: u32) -> anyhow::Result<Gateway> {
     let policies = PolicySet::new(vec![shaping()?])?;
-    let mut through = Through::new(policies, data(flows, 1), 1)?;
+    let mut through = Through::new(policies, data(flows, 1), Some(Rate::from_mbps(1_000)), 1)?;
     while let Some(at) = through.gateway.poll_timeout(through.now) {
         through.now = at;
         through.drain();
@@ -55,7 +55,7 @@ pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result
     let mut random = Random::new(seed, 0);
     let policies = mixes::policies(Mix::named(mix)?, policies, &mut random)?;
     let packets = (0..KNOWN).map(|_| mixes::packet(&policies, &mut random)).collect();
-    Through::new(policies, packets, seed)
+    Through::new(policies, packets, None, seed)
 }
 
 /// A policy that shapes everything in logical partitions.
@@ -96,10 +96,11 @@ impl Through {
     fn new(
         policies: PolicySet,
         packets: Vec<(Packet, Direction)>,
+        rate: Option<Rate>,
         seed: u64,
     ) -> anyhow::Result<Self> {
         let config = GatewayConfig {
-            rate: [None, None],
+            rate: [rate; 2],
             overhead: Overhead::default(),
             queue: QdiscSpec::PerFlow(Default::default()),
             packets: 4_096,

@@ -36,7 +36,7 @@ impl Wheel {
 
 const DELAYS: usize = 4_096;
 
-/// A timer is cancelled, or set again: each is an operation.
+/// A timer is cancelled and set again: both are one operation.
 pub(super) struct SetCancel(Wheel);
 
 impl SetCancel {
@@ -48,7 +48,7 @@ impl SetCancel {
 impl Case for SetCancel {
     fn run(&mut self, operations: u64) -> u64 {
         let mut sum = 0;
-        for _ in 0..operations / 2 {
+        for _ in 0..operations {
             let number = self.0.order.next();
             sum += u64::from(self.0.wheel.cancel(number));
             self.0.set(number);

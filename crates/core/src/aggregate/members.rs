@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::allocation::Share;
-use crate::packet::{FlowId, Member};
+use crate::packet::{Member, make_room, number};
 
 /// Members and what is known of them; numbers are used again.
 #[derive(Debug, Default)]
@@ -14,26 +14,26 @@ pub(super) struct Members {
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// [`FlowId::NONE`] for a number that is free.
-    flow: FlowId,
+    /// Zero for a number that is free.
     weight: u32,
     /// Zero while not measured; an hour is as good as forever.
     rtt_micros: u32,
 }
 
+const FREE: Known = Known { weight: 0, rtt_micros: 0 };
+
 impl Members {
-    pub(super) fn join(&mut self, flow: FlowId, share: Share) -> Member {
-        let known = Known { flow, weight: share.weight, rtt_micros: micros(share.rtt) };
-        if let Some(member) = self.free.pop() {
-            self.known[member.index()] = known;
-            return member;
-        }
-        self.known.push(known);
-        Member(u32::try_from(self.known.len() - 1).unwrap_or(u32::MAX))
+    pub(super) fn join(&mut self, share: Share) -> Member {
+        let next = Member(number(self.known.len()));
+        let member = self.free.pop().unwrap_or(next);
+        make_room(&mut self.known, member.index(), FREE);
+        let weight = share.weight.max(1);
+        self.known[member.index()] = Known { weight, rtt_micros: micros(share.rtt) };
+        member
     }
 
     pub(super) fn leave(&mut self, member: Member) {
-        self.known[member.index()].flow = FlowId::NONE;
+        self.known[member.index()] = FREE;
         self.free.push(member);
     }
 
@@ -60,12 +60,12 @@ impl Members {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Member, Share)> {
         let members = (0..).map(Member).zip(&self.known);
         members
-            .filter(|(_, known)| known.flow != FlowId::NONE)
+            .filter(|(_, known)| known.weight != FREE.weight)
             .map(|(member, _)| (member, self.share(member)))
     }
 
     pub(super) fn count(&self) -> u32 {
-        u32::try_from(self.known.len() - self.free.len()).unwrap_or(u32::MAX)
+        number(self.known.len() - self.free.len())
     }
 }
 
@@ -81,10 +81,10 @@ mod tests {
     fn numbers_are_used_again_and_stay_dense() {
         let share = Share { weight: 1, rtt: None };
         let mut members = Members::default();
-        let all: Vec<_> = (0..3).map(|flow| members.join(FlowId(flow), share)).collect();
+        let all: Vec<_> = (0..3).map(|_| members.join(share)).collect();
         members.leave(all[1]);
         assert_eq!(members.iter().map(|(member, _)| member).collect::<Vec<_>>(), [all[0], all[2]]);
-        assert_eq!(members.join(FlowId(9), share), all[1]);
+        assert_eq!(members.join(share), all[1]);
         assert_eq!(members.count(), 3);
     }
 
@@ -92,7 +92,7 @@ mod tests {
     fn only_changes_that_matter_are_passed_on() {
         let share = |ms| Share { weight: 1, rtt: Some(Duration::from_millis(ms)) };
         let mut members = Members::default();
-        let member = members.join(FlowId(0), Share { weight: 1, rtt: None });
+        let member = members.join(Share { weight: 1, rtt: None });
         assert!(members.update(member, share(80)));
         assert!(!members.update(member, share(85)));
         assert!(members.update(member, share(95)));

@@ -1,5 +1,7 @@
 //! A set of small numbers whose lowest is found at once.
 
+use crate::packet::make_room;
+
 /// A set of numbers below 16,777,216; finding the lowest looks at four words.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
@@ -14,9 +16,7 @@ impl Bits {
     pub(super) fn insert(&mut self, number: usize) {
         let mut at = number;
         for words in &mut self.levels {
-            if at / 64 >= words.len() {
-                words.resize(at / 64 + 1, 0);
-            }
+            make_room(words, at / 64, 0);
             words[at / 64] |= 1 << (at % 64);
             at /= 64;
         }

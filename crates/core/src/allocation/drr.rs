@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{Member, Ring};
+use crate::packet::{Member, Ring, make_room};
 use crate::{Bytes, Time};
 
 /// No parameters.
@@ -46,9 +46,7 @@ impl Credit {
 
 impl Order for Drr {
     fn join(&mut self, member: Member, share: Share) {
-        if member.index() >= self.credits.len() {
-            self.credits.resize(member.index() + 1, Credit::default());
-        }
+        make_room(&mut self.credits, member.index(), Credit::default());
         self.credits[member.index()].weight = share.weight.max(1);
     }
 

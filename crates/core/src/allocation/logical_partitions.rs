@@ -20,7 +20,7 @@ use serde::Deserialize;
 use super::shares::{Part, Shares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
-use crate::packet::{Member, Rings};
+use crate::packet::{Member, Rings, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time};
 
@@ -425,9 +425,7 @@ fn tick(now: Time) -> u32 {
 impl Allocation for LogicalPartitions {
     fn join(&mut self, now: Time, member: Member, share: Share) {
         self.advance(now);
-        if member.index() >= self.accounts.len() {
-            self.accounts.resize(member.index() + 1, Account::default());
-        }
+        make_room(&mut self.accounts, member.index(), Account::default());
         let account = &mut self.accounts[member.index()];
         if account.state == State::Absent {
             account.set_part(Part::of(share));

@@ -8,7 +8,7 @@ use super::bits::Bits;
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{Member, Ring};
+use crate::packet::{Member, Ring, make_room};
 use crate::{Bytes, Time};
 
 /// No parameters.
@@ -38,9 +38,7 @@ struct Lru {
 
 impl Lru {
     fn known(&mut self, member: Member) -> Option<usize> {
-        if member.index() >= self.place_of.len() {
-            self.place_of.resize(member.index() + 1, None);
-        }
+        make_room(&mut self.place_of, member.index(), None);
         self.place_of[member.index()]
     }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::shares::{Part, Shares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
-use crate::packet::{Member, Ring};
+use crate::packet::{Member, Ring, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time};
 
@@ -106,9 +106,7 @@ impl Allocation for Partitioned {
     fn join(&mut self, now: Time, member: Member, share: Share) {
         self.shares.advance(now);
         self.end(member);
-        if member.index() >= self.accounts.len() {
-            self.accounts.resize(member.index() + 1, Account::default());
-        }
+        make_room(&mut self.accounts, member.index(), Account::default());
         let part = Part::of(share);
         self.shares.count(part);
         let (tokens, earned) = (self.depth(part), self.shares.earned());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{before, low_half};
 use crate::Time;
-use crate::packet::{TcpFlags, TcpSegment};
+use crate::packet::{Direction, TcpFlags, TcpSegment};
 
 /// The two halves of a flow's round-trip time, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -31,7 +31,7 @@ impl Rtt {
 /// Source: RFC 6298, sections 2 and 3 (smoothing; Karn's algorithm). Differs: no variance is kept,
 /// for nothing here times out by it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Half {
+struct Half {
     /// Smoothed round-trip time, in eighths of a microsecond; zero before the first.
     smoothed: u32,
     /// The shortest, in microseconds.
@@ -40,7 +40,47 @@ pub(super) struct Half {
     mark: u32,
     /// When that began, in microseconds.
     began: u32,
-    probe: Probe,
+}
+
+/// The two halves of a flow's round-trip time, by the direction of what begins a round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Halves {
+    halves: [Half; 2],
+    /// Beside them, not in them, where each would take four bytes.
+    probes: [Probe; 2],
+}
+
+impl Halves {
+    /// Takes note of a segment that leaves in direction `to`.
+    pub(super) fn on_departure(
+        &mut self,
+        to: Direction,
+        now: Time,
+        segment: &TcpSegment,
+        seen_before: bool,
+    ) {
+        let (half, probe) = (&mut self.halves[to.index()], &mut self.probes[to.index()]);
+        half.on_departure(probe, now, segment, seen_before);
+    }
+
+    /// Takes note of a segment that arrives going in direction `way`.
+    pub(super) fn on_arrival(&mut self, way: Direction, now: Time, segment: &TcpSegment) {
+        let at = way.reverse().index();
+        self.halves[at].on_arrival(&mut self.probes[at], now, segment);
+    }
+
+    pub(super) fn smoothed(&self) -> Rtt {
+        self.each(Half::smoothed)
+    }
+
+    pub(super) fn shortest(&self) -> Rtt {
+        self.each(Half::shortest)
+    }
+
+    fn each(&self, of: impl Fn(&Half) -> Option<Duration>) -> Rtt {
+        let [far, near] = [Direction::Up, Direction::Down].map(|to| of(&self.halves[to.index()]));
+        Rtt { near, far }
+    }
 }
 
 /// What is being measured.
@@ -63,40 +103,52 @@ enum Probe {
 
 impl Half {
     /// Takes note of a segment that leaves for the host.
-    pub(super) fn on_departure(&mut self, now: Time, segment: &TcpSegment, seen_before: bool) {
+    fn on_departure(
+        &mut self,
+        probe: &mut Probe,
+        now: Time,
+        segment: &TcpSegment,
+        seen_before: bool,
+    ) {
         if segment.sequence_len() > 0 {
-            self.data_leaves(now, segment, seen_before);
+            self.data_leaves(probe, now, segment, seen_before);
         } else if let Some((value, _)) = segment.timestamps {
-            self.ack_leaves(now, value);
+            self.ack_leaves(probe, now, value);
         }
     }
 
-    fn data_leaves(&mut self, now: Time, segment: &TcpSegment, seen_before: bool) {
+    fn data_leaves(
+        &mut self,
+        probe: &mut Probe,
+        now: Time,
+        segment: &TcpSegment,
+        seen_before: bool,
+    ) {
         if seen_before {
             // An acknowledgement may now be for either copy (Karn), or wait for this one.
-            self.probe = Probe::None;
-        } else if self.probe != Probe::Data {
-            (self.probe, self.mark, self.began) = (Probe::Data, segment.end_seq(), micros(now));
+            *probe = Probe::None;
+        } else if *probe != Probe::Data {
+            (*probe, self.mark, self.began) = (Probe::Data, segment.end_seq(), micros(now));
         }
     }
 
-    fn ack_leaves(&mut self, now: Time, timestamp: u32) {
-        match self.probe {
-            Probe::None => (self.probe, self.mark) = (Probe::NextTick, timestamp),
+    fn ack_leaves(&mut self, probe: &mut Probe, now: Time, timestamp: u32) {
+        match *probe {
+            Probe::None => (*probe, self.mark) = (Probe::NextTick, timestamp),
             Probe::NextTick if timestamp != self.mark => {
-                (self.probe, self.mark, self.began) = (Probe::Tick, timestamp, micros(now));
+                (*probe, self.mark, self.began) = (Probe::Tick, timestamp, micros(now));
             }
             Probe::NextTick | Probe::Data | Probe::Tick => {}
         }
     }
 
     /// Takes note of a segment that arrives from the host.
-    pub(super) fn on_arrival(&mut self, now: Time, segment: &TcpSegment) {
+    fn on_arrival(&mut self, probe: &mut Probe, now: Time, segment: &TcpSegment) {
         if !segment.flags.any(TcpFlags::ACK) {
             return;
         }
         let span = micros(now).wrapping_sub(self.began).max(1);
-        match self.probe {
+        match *probe {
             Probe::Data if !before(segment.ack, self.mark) => self.sample(span),
             Probe::Tick if segment.payload > 0 => match segment.timestamps {
                 Some((_, echo)) if echo == self.mark => {
@@ -109,7 +161,7 @@ impl Half {
             },
             _ => return,
         }
-        self.probe = Probe::None;
+        *probe = Probe::None;
     }
 
     /// Source: RFC 6298, section 2; scaled so that no fraction is lost.
@@ -125,11 +177,11 @@ impl Half {
         self.shortest = self.shortest.min(span);
     }
 
-    pub(super) fn smoothed(&self) -> Option<Duration> {
+    fn smoothed(&self) -> Option<Duration> {
         (self.smoothed != 0).then(|| Duration::from_micros(u64::from(self.smoothed / 8)))
     }
 
-    pub(super) fn shortest(&self) -> Option<Duration> {
+    fn shortest(&self) -> Option<Duration> {
         (self.smoothed != 0).then(|| Duration::from_micros(u64::from(self.shortest)))
     }
 }

@@ -266,5 +266,5 @@ impl IndexMut<FlowId> for FlowTable {
     }
 }
 
-// With the head of a list, of which there are at most two, a flow takes 176 to 180 bytes.
-const _: () = assert!(size_of::<Slot>() <= 172);
+// With the head of a list, of which there are at most two, a flow takes 172 to 176 bytes.
+const _: () = assert!(size_of::<Slot>() <= 168);

@@ -2,7 +2,7 @@
 
 use crate::aggregate::Aggregate;
 use crate::flow::{Flow, Handle};
-use crate::packet::{Direction, Member};
+use crate::packet::{Direction, Member, make_room};
 use crate::policy::PolicyIndex;
 use crate::{Bytes, Time};
 
@@ -95,9 +95,7 @@ impl Aggregates {
 
     /// The aggregate in `slot` belongs to `policy`.
     pub(super) fn assign(&mut self, slot: u32, policy: PolicyIndex, direction: Direction) {
-        if policy.index() >= self.of_policy.len() {
-            self.of_policy.resize(policy.index() + 1, [None; 2]);
-        }
+        make_room(&mut self.of_policy, policy.index(), [None; 2]);
         self.of_policy[policy.index()][direction.index()] = Some(slot);
     }
 

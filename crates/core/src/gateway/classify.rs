@@ -90,7 +90,7 @@ impl Gateway {
         }
         let handle = match slot.and_then(|slot| Some((slot, self.aggregates.get_mut(slot)?))) {
             Some((slot, aggregate)) => {
-                let member = aggregate.join(now, packet.flow, share);
+                let member = aggregate.join(now, share);
                 Handle { aggregate: slot, generation, member }
             }
             None => Handle { generation, ..Handle::NONE },

@@ -1,20 +1,25 @@
 //! A first-in-first-out list through the pool from which any flow's oldest packet can be taken.
 
 use super::pool::NIL;
-use super::{Fifo, Member, Packet, PacketId, PacketPool, slot};
+use super::{Fifo, Member, Packet, PacketId, PacketPool, make_room, number, slot};
 use crate::Bytes;
 
 /// Packets in order of arrival, and at the same time those of each flow in theirs.
 ///
 /// Every operation takes the same time however many packets and flows there are. Flows are told
-/// apart by [`Packet::member`], which must not change while a packet is here.
-#[derive(Debug, Default)]
+/// apart by [`Packet::member`], which must not change while a packet is here. A flow has a line as
+/// long as it has packets: of one that has none, four bytes are kept.
+#[derive(Debug)]
 pub struct FlowFifo {
     all: Fifo,
+    /// The line of each flow; [`NIL`] if it has none.
+    line_of: Vec<u32>,
     lines: Vec<Line>,
+    /// The first line that is free, whose `head` is the next.
+    free: u32,
 }
 
-/// The packets of one flow.
+/// The packets of one flow; none in a line that is free.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     head: u32,
@@ -24,14 +29,23 @@ struct Line {
 
 const EMPTY: Line = Line { head: NIL, tail: NIL, bytes: 0 };
 
+impl Default for FlowFifo {
+    fn default() -> Self {
+        Self { all: Fifo::new(), line_of: Vec::new(), lines: Vec::new(), free: NIL }
+    }
+}
+
 impl FlowFifo {
     /// Appends `id`.
     pub fn push(&mut self, pool: &mut PacketPool, id: PacketId) {
-        let (member, len) = (pool[&id].member.index(), pool[&id].len);
-        if member >= self.lines.len() {
-            self.lines.resize(member + 1, EMPTY);
-        }
-        let line = &mut self.lines[member];
+        self.push_to_line(pool, id);
+    }
+
+    /// Appends `id`; says which is the [`line`](Self::line) of its flow.
+    pub(crate) fn push_to_line(&mut self, pool: &mut PacketPool, id: PacketId) -> Member {
+        let (member, len) = (pool[&id].member, pool[&id].len);
+        let at = self.line(member).unwrap_or_else(|| self.begin(member));
+        let line = &mut self.lines[at.index()];
         pool.links[slot(id.0)].next_of_flow = NIL;
         pool.links[slot(id.0)].previous = self.all.last();
         if line.tail == NIL {
@@ -42,6 +56,7 @@ impl FlowFifo {
         line.tail = id.0;
         line.bytes += len;
         self.all.push(pool, id);
+        at
     }
 
     /// Removes the oldest packet.
@@ -53,28 +68,52 @@ impl FlowFifo {
 
     /// Removes the oldest packet of `member`.
     pub fn pop_flow(&mut self, pool: &mut PacketPool, member: Member) -> Option<PacketId> {
-        let line = self.lines.get_mut(member.index()).filter(|line| line.head != NIL)?;
+        let at = self.line(member)?;
+        let line = &mut self.lines[at.index()];
         let id = PacketId(line.head);
         line.head = pool.links[slot(id.0)].next_of_flow;
-        if line.head == NIL {
-            line.tail = NIL;
-        }
         line.bytes -= pool[&id].len;
+        if line.head == NIL {
+            *line = Line { head: std::mem::replace(&mut self.free, at.0), ..EMPTY };
+            self.line_of[member.index()] = NIL;
+        }
         self.all.unlink(pool, &id);
         Some(id)
+    }
+
+    /// What tells the line of `member` from those of others, as long as it has packets here.
+    #[must_use]
+    pub(crate) fn line(&self, member: Member) -> Option<Member> {
+        self.line_of.get(member.index()).filter(|line| **line != NIL).copied().map(Member)
+    }
+
+    /// Whose packets are in the line with that number.
+    pub(crate) fn member_in(&self, pool: &PacketPool, line: Member) -> Member {
+        pool.at(self.lines[line.index()].head).member
+    }
+
+    /// Gives `member` a line, which is empty.
+    fn begin(&mut self, member: Member) -> Member {
+        let line = match self.lines.get(slot(self.free)) {
+            Some(free) => std::mem::replace(&mut self.free, free.head),
+            None => number(self.lines.len()),
+        };
+        make_room(&mut self.lines, slot(line), EMPTY);
+        make_room(&mut self.line_of, member.index(), NIL);
+        self.line_of[member.index()] = line;
+        Member(line)
     }
 
     /// The oldest packet of `member`, left where it is.
     #[must_use]
     pub fn peek_flow<'p>(&self, pool: &'p PacketPool, member: Member) -> Option<&'p Packet> {
-        let line = self.lines.get(member.index()).filter(|line| line.head != NIL)?;
-        Some(pool.at(line.head))
+        Some(pool.at(self.lines[self.line(member)?.index()].head))
     }
 
     /// Bytes of `member`'s packets, as frames.
     #[must_use]
     pub fn bytes_of(&self, member: Member) -> Bytes {
-        Bytes(self.lines.get(member.index()).map_or(0, |line| u64::from(line.bytes)))
+        Bytes(self.line(member).map_or(0, |line| u64::from(self.lines[line.index()].bytes)))
     }
 
     /// Number of packets.
@@ -92,7 +131,7 @@ impl FlowFifo {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::collections::{BTreeSet, VecDeque};
 
     use proptest::prelude::*;
 
@@ -117,12 +156,14 @@ mod tests {
     proptest! {
         /// Does what a plain list that is searched from the front does.
         ///
-        /// Kills: leaving `previous` of the successor untouched in `unlink`; not resetting `tail`.
+        /// Kills: leaving `previous` of the successor untouched in `unlink`; keeping the line of a
+        /// flow that has nothing, or losing it.
         #[test]
         fn is_one_queue_and_a_queue_for_each_flow(steps in steps()) {
             let mut pool = PacketPool::with_capacity(256);
             let mut fifo = FlowFifo::default();
             let mut model: VecDeque<(u32, u32)> = VecDeque::new();
+            let mut most = 0;
             for (n, step) in (1u32..).zip(steps) {
                 let (taken, expected) = match step {
                     Step::Push(member) => {
@@ -130,6 +171,9 @@ mod tests {
                         let id = pool.insert(packet).unwrap();
                         fifo.push(&mut pool, id);
                         model.push_back((member, n));
+                        let flows: BTreeSet<_> = model.iter().map(|(of, _)| *of).collect();
+                        most = most.max(flows.len());
+                        prop_assert_eq!(fifo.lines.len(), most);
                         continue;
                     }
                     Step::Pop => (fifo.pop(&mut pool), model.pop_front()),

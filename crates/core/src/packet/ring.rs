@@ -1,6 +1,6 @@
 //! Flows that take turns.
 
-use super::{Member, slot};
+use super::{Member, make_room, slot};
 
 /// Members in the order of their turns, each at most once.
 pub(crate) type Ring = Rings<1>;
@@ -54,9 +54,7 @@ impl Ring {
 impl<const N: usize> Rings<N> {
     /// Appends `member` to a ring, unless it is in one; says whether it was not.
     pub(crate) fn push_to(&mut self, ring: usize, member: Member) -> bool {
-        if member.index() >= self.links.len() {
-            self.links.resize(member.index() + 1, Link { next: NIL, previous: NIL });
-        }
+        make_room(&mut self.links, member.index(), Link { next: NIL, previous: NIL });
         if self.links[member.index()].next != NIL {
             return false;
         }

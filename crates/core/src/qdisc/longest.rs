@@ -1,7 +1,7 @@
 //! Which flow has most waiting, to within a factor of two.
 
 use crate::Bytes;
-use crate::packet::Member;
+use crate::packet::{Member, make_room};
 
 /// Members in lists by the power of two their backlog reaches.
 ///
@@ -36,9 +36,7 @@ impl Longest {
     /// `member` now has `backlog` waiting.
     pub(super) fn set(&mut self, member: Member, backlog: Bytes) {
         let class = (u64::BITS - backlog.0.leading_zeros()).min(63);
-        if member.index() >= self.nodes.len() {
-            self.nodes.resize(member.index() + 1, OUTSIDE);
-        }
+        make_room(&mut self.nodes, member.index(), OUTSIDE);
         if self.nodes[member.index()].class != class {
             self.remove(member);
             self.insert(member, class);

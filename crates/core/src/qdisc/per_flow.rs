@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Member, Ring};
+use crate::packet::{FlowFifo, Member, Ring, make_room};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 
@@ -42,13 +42,14 @@ impl Config {
     }
 }
 
+/// Inside, a flow is its line, which it has as long as it has packets.
 pub(super) struct PerFlow {
     limit: Bytes,
     flow_limit: Bytes,
     lines: FlowFifo,
-    /// Flows with packets waiting, in the order of their turns.
+    /// Lines with packets waiting, in the order of their turns.
     turns: Ring,
-    /// Bytes each flow may still send in its turn, as charged; negative: it sent more.
+    /// Bytes each line may still send in its turn, as charged; negative: it sent more.
     credit: Vec<i64>,
     longest: Longest,
 }
@@ -57,15 +58,19 @@ impl PerFlow {
     /// Makes room by dropping from the front of the longest line.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.bytes() > self.limit {
-            let Some(member) = self.longest.member() else { return };
-            let Some(packet) = self.take(cx, member) else { return };
+            let Some(line) = self.longest.member() else { return };
+            let Some(packet) = self.take(cx, self.lines.member_in(cx.pool, line)) else { return };
             cx.drop(packet, Reason::QueueFull);
         }
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        let line = self.lines.line(member)?;
         let packet = self.lines.pop_flow(cx.pool, member)?;
-        self.longest.set(member, self.lines.bytes_of(member));
+        self.longest.set(line, self.lines.bytes_of(member));
+        if self.lines.line(member).is_none() {
+            self.turns.remove(line);
+        }
         Some(packet)
     }
 }
@@ -73,35 +78,31 @@ impl PerFlow {
 impl Qdisc for PerFlow {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let (member, len) = (cx.pool[&packet].member, cx.pool[&packet].frame_len());
-        let line = self.lines.bytes_of(member) + len;
-        if line > self.flow_limit {
+        let bytes = self.lines.bytes_of(member) + len;
+        if bytes > self.flow_limit {
             cx.drop(packet, Reason::FlowFull);
             return;
         }
-        self.lines.push(cx.pool, packet);
-        self.longest.set(member, line);
-        if self.turns.push(member) {
-            if member.index() >= self.credit.len() {
-                self.credit.resize(member.index() + 1, 0);
-            }
-            self.credit[member.index()] = QUANTUM;
+        let line = self.lines.push_to_line(cx.pool, packet);
+        self.longest.set(line, bytes);
+        if self.turns.push(line) {
+            make_room(&mut self.credit, line.index(), 0);
+            self.credit[line.index()] = QUANTUM;
         }
         self.make_room(cx);
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         loop {
-            let member = self.turns.first()?;
-            if self.lines.bytes_of(member) == Bytes::ZERO {
-                self.turns.pop();
-            } else if self.credit[member.index()] <= 0 {
-                self.credit[member.index()] += QUANTUM;
-                self.turns.rotate();
-            } else {
-                let packet = self.take(cx, member)?;
-                self.credit[member.index()] -= i64::from(cx.pool[&packet].cost);
-                return Some(packet);
+            let line = self.turns.first()?;
+            let credit = &mut self.credit[line.index()];
+            if *credit > 0 {
+                let member = self.lines.member_in(cx.pool, line);
+                *credit -= i64::from(self.lines.peek_flow(cx.pool, member)?.cost);
+                return self.take(cx, member);
             }
+            *credit += QUANTUM;
+            self.turns.rotate();
         }
     }
 
@@ -161,6 +162,19 @@ mod tests {
         for member in 1..4 {
             assert!(sent.contains(&(member, 1_000)));
         }
+    }
+
+    /// Kills: `longest` not told of what a line lost.
+    #[test]
+    fn a_line_that_was_served_pays_no_longer() {
+        let config = Config { limit: Bytes(10_000), flow_limit: Bytes(10_000) };
+        let mut bench = Bench::new(config.build(None, chance()));
+        (0..9).for_each(|_| bench.enqueue(0, 1_000));
+        (0..8).for_each(|_| assert_eq!(bench.dequeue(), Some((0, 1_000))));
+        (0..5).for_each(|_| bench.enqueue(1, 1_000));
+        (0..5).for_each(|_| bench.enqueue(2, 1_000));
+        assert_eq!(bench.tally.drops.of(Reason::QueueFull), 1);
+        assert!(bench.drain().contains(&(0, 1_000)));
     }
 
     #[test]
