@@ -21,8 +21,8 @@ mod statistics;
 
 pub use connection::{Connection, Event, Outgoing};
 pub use profile::{
-    Config, Details, EcnMode, Floor, IdleRule, LimitedTransmit, Pipe, Profile, Recovery,
-    ReduceFrom, Spurious,
+    Config, Details, Duplicates, EcnMode, Floor, IdleRule, LimitedTransmit, Pipe, Profile,
+    Recovery, ReduceFrom, Spurious,
 };
 pub use segment::Segment;
 pub use statistics::Statistics;

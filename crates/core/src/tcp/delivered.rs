@@ -17,8 +17,8 @@ pub(super) struct Delivered {
     pub(super) repeated: bool,
     /// Some was overtaken: sent once, and delivered after what was sent later.
     pub(super) overtaken: bool,
-    /// Some that was sent once was acknowledged, in whatever way.
-    pub(super) original: bool,
+    /// Where the lowest ends of those that were sent once.
+    original: Option<u64>,
     /// The one that was sent last.
     pub(super) latest: Option<Sent>,
 }
@@ -31,9 +31,14 @@ impl Delivered {
             self.latest = Some(*sent);
         }
         if !sent.repeated() {
-            self.original = true;
+            self.original = Some(self.original.map_or(sent.end, |end| end.min(sent.end)));
             self.overtaken |= sent.end < highest;
         }
+    }
+
+    /// Whether something below `until` was delivered that was sent once.
+    pub(super) fn original_below(&self, until: u64) -> bool {
+        self.original.is_some_and(|end| end <= until)
     }
 
     /// It was acknowledged cumulatively.

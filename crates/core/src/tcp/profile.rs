@@ -37,6 +37,16 @@ pub enum Recovery {
     Sack,
 }
 
+/// What duplicate ACKs do in a recovery without SACK.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Duplicates {
+    /// They widen the window (RFC 6582).
+    Inflate,
+    /// Each stands for a segment that was delivered, as SACK would tell it (Linux).
+    Deliver,
+}
+
 /// What counts as in flight in a recovery with SACK.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
@@ -116,6 +126,9 @@ pub enum Spurious {
     Off,
     /// By the timestamp the first ACK echoes (RFC 3522).
     Timestamps,
+    /// By timestamps, by what is acknowledged after a timeout (F-RTO, RFC 5682), and by D-SACK (RFC
+    /// 3708), as in Linux.
+    All,
 }
 
 /// Makes [`Details`] and what a file may say of them.
@@ -179,6 +192,8 @@ details! {
     rtt_every_ack: bool,
     /// How lost segments are found and repaired.
     recovery: Recovery,
+    /// What duplicate ACKs do in a recovery without SACK.
+    duplicates: Duplicates,
     /// What counts as in flight in a recovery with SACK.
     pipe: Pipe,
     /// SACK blocks an ACK tells at most; beside timestamps there is room for three.
@@ -190,6 +205,8 @@ details! {
     prr: bool,
     /// Losses are found by time (RFC 8985).
     rack: bool,
+    /// A lost tail is probed for before the timeout (RFC 8985, section 7).
+    tail_loss_probe: bool,
     /// When the first two duplicate ACKs let one segment go each.
     limited_transmit: LimitedTransmit,
     /// Timestamps are offered (RFC 7323).
@@ -202,11 +219,15 @@ details! {
     loss_floor: u32,
     /// The same for ECN-Echo.
     ecn_floor: u32,
+    /// After ECN-Echo the window comes down as segments are delivered (Linux); otherwise at once.
+    echo_gradually: bool,
     /// ECN-Echo at a window of one segment holds everything back for a timeout (RFC 3168, section
     /// 6.1.2).
     echo_at_one_waits: bool,
     /// The window also grows on an ACK that carries ECN-Echo.
     grow_on_echo: bool,
+    /// Thresholds, and what a recovery lets go, are whole segments (Linux).
+    counts_segments: bool,
     /// What a reduction of the window starts from.
     reduce_from: ReduceFrom,
     /// How timeouts that were not called for are found out.
@@ -273,19 +294,23 @@ const NS2: Details = Details {
     clock_granularity: MS.saturating_mul(10),
     rtt_every_ack: false,
     recovery: Recovery::NewReno,
+    duplicates: Duplicates::Inflate,
     pipe: Pipe::Estimate,
     sack_blocks: 3,
     eased_exit: false,
     prr: false,
     rack: false,
+    tail_loss_probe: false,
     limited_transmit: LimitedTransmit::Always,
     timestamps: false,
     window_scaling: true,
     ecn: EcnMode::Off,
     loss_floor: 1,
     ecn_floor: 1,
+    echo_gradually: false,
     echo_at_one_waits: true,
     grow_on_echo: false,
+    counts_segments: false,
     reduce_from: ReduceFrom::Window,
     spurious: Spurious::Off,
     idle: IdleRule::Keep,
@@ -310,19 +335,23 @@ const RFC: Details = Details {
     clock_granularity: MS,
     rtt_every_ack: true,
     recovery: Recovery::Sack,
+    duplicates: Duplicates::Inflate,
     pipe: Pipe::Scoreboard,
     sack_blocks: 4,
     eased_exit: true,
     prr: true,
     rack: true,
+    tail_loss_probe: true,
     limited_transmit: LimitedTransmit::Open,
     timestamps: true,
     window_scaling: true,
     ecn: EcnMode::Off,
     loss_floor: 2,
     ecn_floor: 2,
+    echo_gradually: false,
     echo_at_one_waits: true,
     grow_on_echo: false,
+    counts_segments: false,
     reduce_from: ReduceFrom::Flight,
     spurious: Spurious::Timestamps,
     idle: IdleRule::Restart,
@@ -346,21 +375,25 @@ const LINUX: Details = Details {
     clock_granularity: ZERO,
     rtt_every_ack: true,
     recovery: Recovery::Sack,
+    duplicates: Duplicates::Deliver,
     pipe: Pipe::Scoreboard,
     sack_blocks: 4,
     eased_exit: true,
     prr: true,
     rack: true,
+    tail_loss_probe: true,
     limited_transmit: LimitedTransmit::Open,
     timestamps: true,
     window_scaling: true,
     ecn: EcnMode::Off,
     loss_floor: 2,
     ecn_floor: 2,
+    echo_gradually: true,
     echo_at_one_waits: false,
     grow_on_echo: false,
+    counts_segments: true,
     reduce_from: ReduceFrom::Congestion,
-    spurious: Spurious::Timestamps,
+    spurious: Spurious::All,
     idle: IdleRule::Halve,
     pacing: false,
     time_wait: MS.saturating_mul(1_000),

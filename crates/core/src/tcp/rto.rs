@@ -26,7 +26,10 @@ impl Rto {
     /// Takes in a measurement; only segments sent once measure anything (Karn).
     ///
     /// Source: RFC 6298, sections 2.2 and 2.3, with alpha = 1/8 and beta = 1/4.
+    ///
+    /// It also ends the backoff: one from a segment sent twice could not (section 5.7; Karn).
     pub(super) fn sample(&mut self, details: &Details, rtt: Duration) {
+        self.backoff = 0;
         let exact = nanos(rtt).max(1);
         self.least = self.least.min(exact);
         let rtt = stepped(exact, details).max(1);
@@ -37,11 +40,6 @@ impl Rto {
             self.deviation = self.deviation - self.deviation / 4 + off / 4;
             self.smoothed = self.smoothed - self.smoothed / 8 + rtt / 8;
         }
-    }
-
-    /// New data was acknowledged: the timeout is no longer backed off.
-    pub(super) const fn acknowledged(&mut self) {
-        self.backoff = 0;
     }
 
     /// It expired: the next is twice as long (RFC 6298, section 5.5).
@@ -61,10 +59,14 @@ impl Rto {
 
     /// The timeout as it stands, backed off.
     pub(super) fn timeout(&self, details: &Details) -> Duration {
-        let most = nanos(details.rto_max);
+        self.backed_off(details, self.backoff)
+    }
+
+    /// The timeout, doubled so many times.
+    pub(super) fn backed_off(&self, details: &Details, times: u8) -> Duration {
         let base = nanos(self.base(details));
-        let backed = base.saturating_mul(1 << self.backoff.min(MOST_DOUBLINGS));
-        Duration::from_nanos(backed.min(most))
+        let backed = base.saturating_mul(1 << times.min(MOST_DOUBLINGS));
+        Duration::from_nanos(backed.min(nanos(details.rto_max)))
     }
 
     /// The timeout without backoff.

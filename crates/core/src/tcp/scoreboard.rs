@@ -141,6 +141,16 @@ impl Scoreboard {
         self.outstanding() + self.copies - self.sacked - self.lost
     }
 
+    /// Segments that are out.
+    pub(super) fn segments(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Bytes delivered out of order.
+    pub(super) const fn sacked(&self) -> u64 {
+        self.sacked
+    }
+
     /// Segments delivered out of order.
     pub(super) const fn delivered_out_of_order(&self) -> u32 {
         self.sacked_segments
@@ -158,6 +168,10 @@ impl Scoreboard {
 
     pub(super) fn is_empty(&self) -> bool {
         self.sent.is_empty()
+    }
+
+    pub(super) fn back(&self) -> Option<&Sent> {
+        self.sent.back()
     }
 
     pub(super) fn front(&self) -> Option<&Sent> {
@@ -287,6 +301,13 @@ impl Scoreboard {
             self.lose(index);
         }
         self.cursor = self.first;
+    }
+
+    /// The first segment is lost, unless it is delivered or lost already.
+    pub(super) fn lose_first(&mut self) {
+        if self.sent.front().is_some_and(|sent| !sent.is(Sent::SACKED | Sent::LOST)) {
+            self.lose(0);
+        }
     }
 
     /// Losses found after a timeout that was not called for are none.

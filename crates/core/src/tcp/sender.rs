@@ -6,13 +6,15 @@
 
 mod ack;
 mod recovery;
+mod tail;
 mod timers;
 mod transmit;
+mod undo;
 
 use std::time::Duration;
 
 use super::congestion::{CongestionControl, Signal, Window};
-use super::profile::{Config, Details, EcnMode, Pipe, Recovery, ReduceFrom};
+use super::profile::{Config, Details, Duplicates, EcnMode, Pipe, Recovery, ReduceFrom};
 use super::rack::Rack;
 use super::rate::RateSampler;
 use super::rto::Rto;
@@ -21,9 +23,11 @@ use super::statistics::Counters;
 use crate::Time;
 
 pub(super) use ack::AckInfo;
-use recovery::{Phase, Prr, Undo};
+use recovery::{Phase, Prr};
+use tail::Tail;
 use timers::Timer;
 pub(super) use transmit::Span;
+use undo::Undo;
 
 /// What every step of a sender is lent.
 #[derive(Clone, Copy)]
@@ -53,6 +57,8 @@ pub(super) struct Sender {
     /// was answered last; `None` before the first.
     lost_until: Option<u64>,
     marked_until: Option<u64>,
+    /// Bytes that duplicate ACKs in a recovery without SACK stand for ([`Duplicates::Deliver`]).
+    stood_for: u64,
     /// A segment is repaired whatever the window says.
     repair: bool,
     /// The first partial ACK of this recovery was seen.
@@ -61,6 +67,11 @@ pub(super) struct Sender {
     /// What is in flight in a recovery with SACK, where that is estimated ([`Pipe::Estimate`]).
     estimate: u64,
     undo: Option<Undo>,
+    /// F-RTO: new data goes before what is held for lost.
+    prefer_new: bool,
+    tail: Option<Tail>,
+    /// A tail loss probe is to be sent.
+    probing: bool,
     rto: Rto,
     rack: Rack,
     rate: RateSampler,
@@ -68,6 +79,10 @@ pub(super) struct Sender {
     timer: Option<(Time, Timer)>,
     /// When a paced sender may send next.
     release: Time,
+    /// Times the retransmission timer expired in a row.
+    expired: u8,
+    /// Times the peer was asked about its window in a row.
+    persisted: u8,
     /// The persist timer lets a small segment go.
     override_window: bool,
     /// When anything was sent last.
@@ -128,6 +143,7 @@ impl Sender {
             phase: Phase::Open,
             duplicates: 0,
             inflation: 0,
+            stood_for: 0,
             lost_until: None,
             marked_until: None,
             repair: false,
@@ -135,11 +151,16 @@ impl Sender {
             prr: Prr::default(),
             estimate: 0,
             undo: None,
+            prefer_new: false,
+            tail: None,
+            probing: false,
             rto: Rto::new(),
             rack: Rack::default(),
             rate: RateSampler::default(),
             timer: None,
             release: Time::ZERO,
+            expired: 0,
+            persisted: 0,
             override_window: false,
             last_sent: Time::ZERO,
             timed: None,
@@ -216,9 +237,9 @@ impl Sender {
         span.start + span.payload == self.written
     }
 
-    /// It waits for the peer's window to open.
-    pub(super) fn probes_window(&self) -> bool {
-        matches!(self.timer, Some((_, Timer::Persist)))
+    /// Times the retransmission timer expired in a row.
+    pub(super) const fn expired(&self) -> u8 {
+        self.expired
     }
 
     /// Bytes delivered to the peer, in order or not.
@@ -269,12 +290,17 @@ impl Sender {
         self.phase == Phase::Fast
     }
 
-    /// Bytes in flight in a recovery with SACK.
+    /// Bytes in flight in a recovery.
     fn pipe(&self, details: &Details) -> u64 {
         match details.pipe {
-            Pipe::Scoreboard => self.board.pipe(),
-            Pipe::Estimate => self.estimate,
+            Pipe::Estimate if self.sack => self.estimate,
+            Pipe::Estimate | Pipe::Scoreboard => self.board.pipe().saturating_sub(self.stood_for),
         }
+    }
+
+    /// Recovery goes by what is delivered, told by SACK or by counting duplicates.
+    fn goes_by_delivery(&self, details: &Details) -> bool {
+        self.sack || details.duplicates == Duplicates::Deliver
     }
 
     /// Tells the congestion control about `signal` and sets the threshold.
@@ -294,6 +320,9 @@ impl Sender {
             ReduceFrom::Congestion => self.window.congestion,
         };
         self.congestion.on_signal(cx.now, &mut self.window, from, signal);
+        if cx.details.counts_segments {
+            self.window.threshold -= self.window.threshold % self.window.segment;
+        }
         match signal {
             Signal::Echo => self.marked_until = Some(self.board.end()),
             Signal::Loss | Signal::Timeout { .. } => self.lost_until = Some(self.board.end()),

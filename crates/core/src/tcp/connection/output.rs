@@ -46,7 +46,7 @@ impl Connection {
         }
         let cx = Self::cx(&self.details, now);
         let probe = self.sender.handle_time(cx);
-        if self.sender.rto().backoff() > MOST_TIMEOUTS && !self.sender.probes_window() {
+        if self.sender.expired() > MOST_TIMEOUTS {
             self.end(Event::TimedOut);
             return None;
         }

@@ -6,7 +6,7 @@ use super::recovery::Phase;
 use super::{Cx, Sender};
 use crate::tcp::congestion::{Ack, Signal};
 use crate::tcp::delivered::Delivered;
-use crate::tcp::profile::IdleRule;
+use crate::tcp::profile::{IdleRule, Pipe};
 use crate::{Time, tcp::congestion::Delivery};
 
 /// An acknowledgement, in places of the stream.
@@ -33,9 +33,11 @@ impl Sender {
     /// Takes in an acknowledgement for something between what was acknowledged before and what was
     /// sent.
     pub(in crate::tcp) fn acknowledge(&mut self, cx: Cx<'_>, info: &AckInfo) {
+        // ns-2's `Sack1` does not grow with the ACK that ends recovery.
+        let one_less = self.sack && cx.details.pipe == Pipe::Estimate;
         let recovering = self.phase == Phase::Fast;
         let (una, flight_before) = (self.board.una(), self.board.pipe());
-        let outstanding = self.board.outstanding();
+        let (outstanding, stood_for) = (self.board.outstanding(), self.stood_for);
         let window_moved = self.move_window(info);
         let mut delivered = Delivered::default();
         let lost_before = self.board.lost_ever();
@@ -44,7 +46,7 @@ impl Sender {
         let advanced = info.to > una;
         let news = delivered.bytes > 0;
         if advanced {
-            self.rto.acknowledged();
+            self.expired = 0;
         }
         let rtt = self.measure(cx, info, &delivered);
         let duplicate = !advanced && outstanding > 0 && info.pure && (news || !window_moved);
@@ -55,8 +57,9 @@ impl Sender {
             (false, false) => self.duplicates,
         };
         let delivery = self.sample_rate(cx, &delivered);
-        let waiting = self.find_losses(cx, info, &delivered);
+        self.probe_on_ack(cx, info, advanced, news);
         self.check_undo(cx, info, &delivered, advanced);
+        let waiting = self.find_losses(cx, info, &delivered);
         let newly_lost = self.board.lost_ever() - lost_before;
         self.recover_on_ack(cx, una, advanced, counts, &delivered, newly_lost);
         self.counters.echoes += u64::from(info.echo);
@@ -72,7 +75,7 @@ impl Sender {
             least_rtt: self.rto.least().unwrap_or_default(),
             echo: info.echo,
             marked: if info.echo { delivered.bytes } else { 0 },
-            may_grow: advanced && !(self.sack && recovering) && self.may_grow(cx, info.echo),
+            may_grow: advanced && !(one_less && recovering) && self.may_grow(cx, info.echo),
             in_recovery: self.phase == Phase::Fast,
             delivery,
         };
@@ -80,7 +83,12 @@ impl Sender {
             self.tell(&ack);
         }
         self.answer_echo(cx, info);
-        self.prr_window(cx, newly_lost, &delivered, advanced);
+        let told = match (self.sack, advanced, counts) {
+            (false, false, true) => self.window.segment,
+            (false, true, _) => delivered.bytes.saturating_sub(stood_for).max(self.window.segment),
+            _ => delivered.bytes,
+        };
+        self.prr_window(cx, newly_lost, told, advanced);
         self.set_timer_on_ack(cx, advanced, waiting);
     }
 
@@ -88,7 +96,7 @@ impl Sender {
     fn tell(&mut self, ack: &Ack) {
         let before = self.window.congestion;
         self.congestion.on_ack(&mut self.window, ack);
-        if self.phase == Phase::Fast && !self.congestion.keeps_window() {
+        if matches!(self.phase, Phase::Fast | Phase::Reduced) && !self.congestion.keeps_window() {
             self.window.congestion = before;
         }
     }
@@ -167,8 +175,13 @@ impl Sender {
         }
         self.counters.reductions += 1;
         let at_one = self.window.congestion <= self.window.segment;
+        self.begin_prr(cx, self.board.pipe());
         self.signal(cx, Signal::Echo);
-        self.reduce();
+        if cx.details.echo_gradually {
+            self.phase = Phase::Reduced;
+        } else {
+            self.reduce();
+        }
         self.tell_reduced = true;
         if at_one && cx.details.echo_at_one_waits {
             self.release = cx.now + self.rto.timeout(cx.details);

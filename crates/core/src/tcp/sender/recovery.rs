@@ -2,9 +2,9 @@
 
 use super::{AckInfo, Cx, Sender};
 use crate::Time;
-use crate::tcp::congestion::{Signal, Window};
+use crate::tcp::congestion::Signal;
 use crate::tcp::delivered::Delivered;
-use crate::tcp::profile::{Pipe, Recovery, Spurious};
+use crate::tcp::profile::{Duplicates, Pipe, Recovery, ReduceFrom};
 use crate::tcp::scoreboard::DUPLICATES;
 use crate::tcp::sequence::tick;
 
@@ -14,6 +14,8 @@ pub(super) enum Phase {
     /// Nothing is known to be wrong.
     #[default]
     Open,
+    /// The window comes down after ECN-Echo, as segments are delivered (Linux, `CWR`).
+    Reduced,
     /// Fast recovery.
     Fast,
     /// After a timeout, until all that was out then is acknowledged.
@@ -28,17 +30,6 @@ pub(super) struct Prr {
     delivered: u64,
     out: u64,
     flight: u64,
-}
-
-/// What the window was before a reduction that may turn out not to have been called for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Undo {
-    window: Window,
-    backoff: u8,
-    /// When the first copy was sent; a timestamp echoed from before shows that it was needless.
-    copied_at: Option<Time>,
-    /// F-RTO: ACKs since the timeout.
-    step: u8,
 }
 
 impl Sender {
@@ -78,15 +69,19 @@ impl Sender {
         newly_lost: u64,
     ) {
         let acknowledged = self.board.una() - una;
-        if advanced
-            && self.phase != Phase::Open
-            && self.lost_until.is_none_or(|until| self.board.una() >= until)
-        {
+        let over = match self.phase {
+            Phase::Open => false,
+            Phase::Reduced => self.is_past(self.marked_until),
+            Phase::Fast | Phase::Loss => {
+                self.lost_until.is_none_or(|until| self.board.una() >= until)
+            }
+        };
+        if advanced && over {
             self.leave(cx);
         } else if self.phase == Phase::Fast {
             self.fast_on_ack(cx, advanced, duplicate, acknowledged);
         }
-        if self.phase == Phase::Open && self.loss_is_plain() {
+        if matches!(self.phase, Phase::Open | Phase::Reduced) && self.loss_is_plain() {
             self.enter(cx, delivered, newly_lost);
         }
     }
@@ -105,12 +100,16 @@ impl Sender {
     fn enter(&mut self, cx: Cx<'_>, delivered: &Delivered, newly_lost: u64) {
         self.counters.recoveries += 1;
         self.save(cx);
+        // What was delivered by this very ACK was in flight when the loss was found.
+        self.begin_prr(cx, self.board.pipe() + newly_lost + delivered.bytes);
         if self.is_past(self.marked_until) {
             self.signal(cx, Signal::Loss);
         } else {
-            // The window was reduced for this round trip already (RFC 3168, section 6.1.2).
+            // The window comes down for this round trip already (RFC 3168, section 6.1.2).
             self.lost_until = Some(self.board.end());
-            self.window.threshold = self.window.congestion.max(2 * self.window.segment);
+            if self.phase == Phase::Open {
+                self.window.threshold = self.window.congestion.max(2 * self.window.segment);
+            }
         }
         self.phase = Phase::Fast;
         self.repair = true;
@@ -118,13 +117,12 @@ impl Sender {
         let left = u64::from(DUPLICATES) * self.window.segment;
         self.estimate = self.board.outstanding().saturating_sub(left);
         self.partial_seen = false;
-        self.prr = Prr {
-            delivered: 0,
-            out: 0,
-            // What was delivered by this very ACK was in flight when the loss was found.
-            flight: (self.board.pipe() + newly_lost + delivered.bytes).max(1),
-        };
-        if self.sack {
+        self.stood_for = 0;
+        if self.goes_by_delivery(cx.details) {
+            if !self.sack {
+                self.stand_for(u64::from(self.duplicates));
+                self.board.lose_first();
+            }
             if !cx.details.prr {
                 self.reduce();
             }
@@ -141,6 +139,17 @@ impl Sender {
         if self.sack {
             let left = if advanced { 2 * self.window.segment } else { self.window.segment };
             self.estimate = self.estimate.saturating_sub(left);
+            return;
+        }
+        if cx.details.duplicates == Duplicates::Deliver {
+            if advanced {
+                // One segment was the hole; the others had told of themselves by duplicates.
+                let eaten = acknowledged.saturating_sub(self.window.segment);
+                self.stood_for = self.stood_for.saturating_sub(eaten);
+                self.board.lose_first();
+            } else if duplicate {
+                self.stand_for(1);
+            }
             return;
         }
         if !advanced {
@@ -161,13 +170,19 @@ impl Sender {
         self.window.congestion = total - self.inflation;
     }
 
+    /// So many more segments were delivered, duplicates say; at least one was not.
+    fn stand_for(&mut self, segments: u64) {
+        let most = self.board.outstanding().saturating_sub(self.window.segment);
+        self.stood_for = (self.stood_for + segments * self.window.segment).min(most);
+    }
+
     /// All that was out when the loss was found is acknowledged.
     fn leave(&mut self, cx: Cx<'_>) {
         match self.phase {
             Phase::Fast => {
                 self.rack.recovered();
-                self.inflation = 0;
-                if self.sack {
+                (self.inflation, self.stood_for) = (0, 0);
+                if self.goes_by_delivery(cx.details) {
                     if cx.details.prr {
                         self.reduce();
                     }
@@ -177,11 +192,24 @@ impl Sender {
                     self.window.congestion = self.window.threshold.min(eased);
                 }
             }
+            Phase::Reduced => self.reduce(),
             Phase::Open | Phase::Loss => {}
         }
         self.phase = Phase::Open;
         self.repair = false;
-        self.undo = None;
+        self.prefer_new = false;
+    }
+
+    /// The window is to come down from now on in proportion to what is delivered.
+    ///
+    /// Source: RFC 9937, section 6.1, with `flight` bytes in flight; where the profile reduces from
+    /// the window, in proportion to that (Linux 6.12, `tcp_init_cwnd_reduction`).
+    pub(super) fn begin_prr(&mut self, cx: Cx<'_>, flight: u64) {
+        let from = match cx.details.reduce_from {
+            ReduceFrom::Flight => flight,
+            ReduceFrom::Window | ReduceFrom::Congestion => self.window.congestion,
+        };
+        self.prr = Prr { delivered: 0, out: 0, flight: from.max(1) };
     }
 
     /// Sets the window in recovery with SACK.
@@ -191,22 +219,26 @@ impl Sender {
         &mut self,
         cx: Cx<'_>,
         newly_lost: u64,
-        delivered: &Delivered,
+        delivered: u64,
         advanced: bool,
     ) {
-        let on = cx.details.prr && self.sack && self.phase == Phase::Fast;
+        let on = match self.phase {
+            Phase::Fast => cx.details.prr && self.goes_by_delivery(cx.details),
+            Phase::Reduced => true,
+            Phase::Open | Phase::Loss => false,
+        };
         if !on || self.congestion.keeps_window() {
             return;
         }
         let (pipe, threshold, segment) =
-            (self.board.pipe(), self.window.threshold, self.window.segment);
-        self.prr.delivered += delivered.bytes;
+            (self.pipe(cx.details), self.window.threshold, self.window.segment);
+        self.prr.delivered += delivered;
         let mut more = if pipe > threshold {
             let share = u128::from(self.prr.delivered) * u128::from(threshold);
             let share = share.div_ceil(u128::from(self.prr.flight));
             u64::try_from(share).unwrap_or(u64::MAX).saturating_sub(self.prr.out)
         } else {
-            let mut more = self.prr.delivered.saturating_sub(self.prr.out).max(delivered.bytes);
+            let mut more = self.prr.delivered.saturating_sub(self.prr.out).max(delivered);
             if advanced && newly_lost == 0 {
                 more += segment;
             }
@@ -214,6 +246,9 @@ impl Sender {
         };
         if self.prr.out == 0 {
             more = more.max(segment);
+        }
+        if cx.details.counts_segments {
+            more = more.next_multiple_of(segment);
         }
         self.window.congestion = pipe + more;
     }
@@ -228,68 +263,19 @@ impl Sender {
     /// Source: RFC 6298, sections 5.4 to 5.6; RFC 5681, section 3.1 (the window is one segment).
     pub(super) fn time_out(&mut self, cx: Cx<'_>) {
         self.counters.timeouts += 1;
-        let again = self.rto.backoff() > 0;
-        if !again {
-            self.undo = None;
-            self.save(cx);
-        }
+        let again = self.expired > 0;
+        self.expired = self.expired.saturating_add(1);
+        self.save_for_timeout(cx, again);
         self.signal(cx, Signal::Timeout { again });
         self.rto.back_off();
         if !self.congestion.keeps_window() {
             self.window.congestion = self.window.segment;
         }
         self.phase = Phase::Loss;
-        (self.duplicates, self.inflation) = (0, 0);
+        (self.duplicates, self.inflation, self.stood_for) = (0, 0, 0);
         self.repair = true;
         self.timed = None;
+        self.tail = None;
         self.board.lose_all();
-    }
-
-    /// Keeps what an undo restores.
-    fn save(&mut self, cx: Cx<'_>) {
-        if cx.details.spurious != Spurious::Off && self.undo.is_none() {
-            let backoff = self.rto.backoff();
-            self.undo = Some(Undo { window: self.window, backoff, copied_at: None, step: 0 });
-        }
-    }
-
-    /// A copy is sent.
-    pub(super) fn note_copy(&mut self, now: Time) {
-        if let Some(undo) = &mut self.undo {
-            undo.copied_at.get_or_insert(now);
-        }
-    }
-
-    /// Takes back a timeout that was not called for.
-    ///
-    /// Source: RFC 3522, section 3.2 (the first ACK after it echoes a timestamp from before the copy);
-    /// RFC 4015.
-    pub(super) fn check_undo(
-        &mut self,
-        cx: Cx<'_>,
-        info: &AckInfo,
-        delivered: &Delivered,
-        advanced: bool,
-    ) {
-        let Some(undo) = &mut self.undo else { return };
-        if self.phase != Phase::Loss || !advanced {
-            return;
-        }
-        undo.step = undo.step.saturating_add(1);
-        let Some(copied_at) = undo.copied_at else { return };
-        let needless = info.echoed.is_some_and(|echoed| echoed < tick(copied_at));
-        if undo.step > 1 || !needless || delivered.bytes == 0 {
-            return;
-        }
-        let undo = *undo;
-        self.counters.spurious += 1;
-        self.window.congestion = self.window.congestion.max(undo.window.congestion);
-        self.window.threshold = undo.window.threshold;
-        self.rto.set_backoff(undo.backoff);
-        self.board.forget_losses();
-        self.phase = Phase::Open;
-        self.repair = false;
-        self.undo = None;
-        self.congestion.on_undo(cx.now, &mut self.window);
     }
 }

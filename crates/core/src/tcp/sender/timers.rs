@@ -11,6 +11,8 @@ pub(super) enum Timer {
     Retransmit,
     /// A segment may be lost by then (RFC 8985, section 6.3).
     Reorder,
+    /// The tail may be lost (RFC 8985, section 7).
+    TailProbe,
     /// The peer's window may have opened (RFC 9293, section 3.8.6.1).
     Persist,
 }
@@ -35,6 +37,7 @@ impl Sender {
                 }
             }
             Timer::Reorder => self.reorder_timeout(cx),
+            Timer::TailProbe => self.tail_timeout(cx),
             Timer::Persist => return self.persist_timeout(cx),
         }
         false
@@ -50,7 +53,9 @@ impl Sender {
             let impatient = !self.sack
                 && self.phase == Phase::Fast
                 && std::mem::replace(&mut self.partial_seen, true);
-            if !impatient {
+            if let Some(at) = self.probe_at(cx) {
+                self.timer = Some((at, Timer::TailProbe));
+            } else if !impatient {
                 self.arm(cx);
             }
         }
@@ -67,10 +72,10 @@ impl Sender {
         let newly_lost = self.board.lost_ever() - lost_before;
         let nothing = crate::tcp::delivered::Delivered::default();
         self.recover_on_ack(cx, self.board.una(), false, false, &nothing, newly_lost);
-        self.prr_window(cx, newly_lost, &nothing, false);
+        self.prr_window(cx, newly_lost, 0, false);
         match waiting {
             Some(at) => self.timer = Some((at, Timer::Reorder)),
-            None => self.arm(cx),
+            None => self.arm_for_head(cx),
         }
     }
 
@@ -79,7 +84,7 @@ impl Sender {
         if !self.board.is_empty() || self.next() >= self.total() {
             return false;
         }
-        self.rto.back_off();
+        self.persisted = self.persisted.saturating_add(1);
         self.set_persist(cx);
         self.counters.probes += 1;
         self.override_window = self.limit > self.next();
@@ -88,6 +93,7 @@ impl Sender {
 
     /// The window does not let the next segment go and nothing is out that would open it.
     pub(super) fn set_persist(&mut self, cx: Cx<'_>) {
-        self.timer = Some((cx.now + self.rto.timeout(cx.details), Timer::Persist));
+        let timeout = self.rto.backed_off(cx.details, self.persisted);
+        self.timer = Some((cx.now + timeout, Timer::Persist));
     }
 }

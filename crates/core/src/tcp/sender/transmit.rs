@@ -4,7 +4,7 @@ use super::recovery::Phase;
 use super::timers::Timer;
 use super::{Cx, Sender};
 use crate::tcp::profile::{IdleRule, LimitedTransmit};
-use crate::tcp::scoreboard::DUPLICATES;
+use crate::tcp::scoreboard::{DUPLICATES, Sent};
 use crate::{Bytes, Rate, Time};
 
 /// A part of the stream that is to be sent now.
@@ -28,8 +28,17 @@ impl Sender {
             return None;
         }
         self.release = Time::ZERO;
-        if self.next() >= self.total() && self.board.lost() == 0 && !self.repair {
+        let nothing_new = self.next() >= self.total();
+        if nothing_new && self.board.lost() == 0 && !self.repair && !self.probing {
             return None;
+        }
+        if self.probing {
+            return self.probe(cx);
+        }
+        if self.prefer_new
+            && let Some(span) = self.new_data(cx)
+        {
+            return Some(span);
         }
         self.retransmission(cx).or_else(|| self.new_data(cx))
     }
@@ -47,6 +56,32 @@ impl Sender {
             return None;
         }
         self.repair = false;
+        if !forced {
+            self.estimate += sent.len();
+        }
+        let head = sent.start == self.una() && self.sack && self.phase == Phase::Fast;
+        let span = self.copy(cx, &sent);
+        if head {
+            // Source: Linux 6.12, `tcp_xmit_retransmit_queue`.
+            self.arm(cx);
+        }
+        Some(span)
+    }
+
+    /// New data, or the last segment once more (RFC 8985, section 7.3).
+    fn probe(&mut self, cx: Cx<'_>) -> Option<Span> {
+        let timer = self.timer;
+        let span = self.new_segment(cx, true).or_else(|| {
+            let last = self.board.back().copied()?;
+            Some(self.copy(cx, &last))
+        });
+        self.probed(span.is_some_and(|span| span.retransmission));
+        self.timer = timer;
+        span
+    }
+
+    /// Sends a segment again.
+    fn copy(&mut self, cx: Cx<'_>, sent: &Sent) -> Span {
         let stamped = self.rate.stamp(cx.now, false, sent.start, sent.end);
         self.board.repeat(sent.start, stamped);
         self.counters.retransmitted += 1;
@@ -61,14 +96,16 @@ impl Sender {
             markable: false,
             reduced: false,
         };
-        if !forced {
-            self.estimate += sent.len();
-        }
         self.sent(cx, sent.len());
-        Some(span)
+        span
     }
 
     fn new_data(&mut self, cx: Cx<'_>) -> Option<Span> {
+        self.new_segment(cx, false)
+    }
+
+    /// The next new segment, if the windows let it go; a probe needs no congestion window.
+    fn new_segment(&mut self, cx: Cx<'_>, probe: bool) -> Option<Span> {
         let start = self.next();
         if start >= self.total() {
             return None;
@@ -80,10 +117,11 @@ impl Sender {
         let fin = fin && start + payload == self.written;
         let len = payload + u64::from(fin);
         let (flight, window) = self.occupied(cx);
-        if flight + payload > window && flight > 0 {
+        if flight + payload > window && flight > 0 && !probe {
             self.note_blocked(cx);
             return None;
         }
+        self.persisted = 0;
         let idle = self.board.is_empty();
         self.board.push(self.rate.stamp(cx.now, idle, start, start + len));
         if self.next() >= self.written {
@@ -124,9 +162,10 @@ impl Sender {
         let more = ahead * self.window.segment;
         match self.phase {
             Phase::Loss => (self.board.pipe(), congestion + more),
-            Phase::Fast if self.sack => (self.pipe(cx.details), congestion),
+            Phase::Fast if self.goes_by_delivery(cx.details) => (self.pipe(cx.details), congestion),
             Phase::Fast => (self.board.outstanding(), congestion + self.inflation),
             Phase::Open => (self.board.outstanding(), congestion + more),
+            Phase::Reduced => (self.board.pipe(), congestion),
         }
     }
 
@@ -152,10 +191,12 @@ impl Sender {
     fn sent(&mut self, cx: Cx<'_>, len: u64) {
         self.counters.segments_sent += 1;
         self.last_sent = cx.now;
-        if self.phase == Phase::Fast {
+        if matches!(self.phase, Phase::Fast | Phase::Reduced) {
             self.prr_sent(len);
         }
-        if self.timer.is_none() {
+        if let Some(at) = self.probe_at(cx) {
+            self.timer = Some((at, Timer::TailProbe));
+        } else if self.timer.is_none() {
             self.arm(cx);
         }
         if let Some(rate) = self.pace(cx) {

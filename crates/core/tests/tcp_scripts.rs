@@ -1,0 +1,45 @@
+//! Senders of every profile do what a script expects.
+//!
+//! What is expected was recorded from a kernel (`vectors/linux`, by `record.py`), or follows from the
+//! text of an RFC (`vectors/rfc`, each line worked out from the section it names); never is it our
+//! own output. The `ns2-2003` profile has its vectors in `tcp_golden.rs`.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its scripts has failed")]
+
+#[path = "tcp/script.rs"]
+mod script;
+
+macro_rules! scripts {
+    ($folder:literal: $($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("vectors/", $folder, "/", $name, ".txt")))),+]
+    };
+}
+
+/// Plays all at two initial sequence numbers, of which one wraps.
+fn play_all(profile: &str, scripts: &[(&str, &str)]) {
+    let mut failures = String::new();
+    for (name, script) in scripts {
+        for isn in [1, u32::MAX - 5_000] {
+            let wrong = script::play(script, profile, isn);
+            if !wrong.is_empty() {
+                failures += &format!("\n{name}, ISN {isn}:\n  {}", wrong.join("\n  "));
+                break;
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+/// Kills: PRR without rounding up to segments; RACK before undo; an RTO from the head after a tail
+/// probe; backoff that ends with an ambiguous ACK.
+#[test]
+fn a_sender_like_linux_does_what_the_kernel_did() {
+    let scripts: &[(&str, &str)] = scripts!["linux":
+        "application-limited", "congestion-avoidance", "copy-lost", "ecn", "f-rto", "f-rto-real",
+        "fin", "idle", "later-losses", "needless-copy", "no-sack", "one-loss", "reordered",
+        "reordered-late", "repeated-timeouts", "slow-start", "spurious-timeout", "tail-probe",
+        "tail-probe-needless", "tail-probe-new", "tail-probe-repairs", "three-losses", "timeout",
+        "zero-window",
+    ];
+    play_all("linux", scripts);
+}
