@@ -133,6 +133,10 @@ catalogue! {
         "name a way of a link, or traffic, that the file has";
     TooMuch = "TG0060", "more than can be simulated at once",
         "stay within the limit the message gives";
+    BadWindow = "TG0061", "a window or segment size that cannot be",
+        "stay within what RFC 7323 can show: `receive_window` from one `mss` to 1023 MiB, `window_scale` at most 14";
+    BadTcp = "TG0062", "TCP settings that cannot be",
+        "correct the field the message names; a profile has all of them, and each may be set otherwise";
 
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read or written",

@@ -32,16 +32,36 @@ pub(crate) fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
     item.unwrap_or(list).span()
 }
 
+/// The table at `path`, and where it stands.
+pub(crate) fn table<'a>(document: &'a DeTable<'a>, path: &str) -> Option<(Span, &'a DeTable<'a>)> {
+    let node = exact(document, path)?;
+    Some((node.span(), node.get_ref().as_table()?))
+}
+
+/// The node at `path`, if it is written.
+fn exact<'a>(document: &'a DeTable<'a>, path: &str) -> Option<&'a Node<'a>> {
+    let mut steps = steps(path);
+    let first = document.get(steps.next()?)?;
+    steps.try_fold(first, inner)
+}
+
+fn steps(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['.', '[']).map(|step| step.trim_end_matches(']'))
+}
+
+fn inner<'a>(node: &'a Node<'a>, step: &str) -> Option<&'a Node<'a>> {
+    match node.get_ref() {
+        DeValue::Table(table) => table.get(step),
+        DeValue::Array(array) => step.parse().ok().and_then(|at: usize| array.get(at)),
+        _ => None,
+    }
+}
+
+/// The node at `path`, or what it would stand in.
 fn node<'a>(document: &'a DeTable<'a>, path: &str) -> Option<&'a Node<'a>> {
-    let mut steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
-    let mut node = steps.next().and_then(|key| document.get(key))?;
-    for step in steps {
-        let inner = match node.get_ref() {
-            DeValue::Table(table) => table.get(step),
-            DeValue::Array(array) => step.parse().ok().and_then(|at: usize| array.get(at)),
-            _ => None,
-        };
-        let Some(inner) = inner else { break };
+    let mut steps = steps(path);
+    let mut node = document.get(steps.next()?)?;
+    while let Some(inner) = steps.next().and_then(|step| inner(node, step)) {
         node = inner;
     }
     Some(node)

@@ -6,6 +6,7 @@ mod compile;
 mod network;
 mod problem;
 pub(crate) mod raw;
+pub(crate) mod tcp;
 mod traffic;
 
 use tidegate_sim::Scenario;
@@ -26,7 +27,7 @@ pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Fin
     let read = |document: &DeTable<'_>, found: &mut Findings| {
         let file = File::from_document(document, found);
         let topology = topology::compile(&file, found);
-        let scenario = compile::compile(&file, &topology, fetch, found)?;
+        let scenario = compile::compile(&file, &topology, document, fetch, found)?;
         problem::report(&scenario, &file, document, found);
         Some(scenario)
     };

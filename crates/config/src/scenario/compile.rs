@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use tidegate_core::policy::PolicySet;
+use tidegate_core::tcp;
 use tidegate_sim::Scenario;
 use tidegate_sim::scenario::{Gateway, Host, Node, NodeKind, Run};
 use toml::Spanned;
+use toml::de::DeTable;
 
 use super::network::{CLOUD, Network};
+use super::tcp::Settings;
 use super::{Fetch, traffic};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
@@ -21,27 +24,35 @@ use crate::topology::{PolicyFile, Topology};
 pub(super) fn compile(
     file: &File,
     topology: &Topology,
+    document: &DeTable<'_>,
     fetch: Fetch<'_>,
     found: &mut Findings,
 ) -> Option<Scenario> {
-    let run = run(file, topology.seed, found);
+    let run_tcp = file.run.as_ref().and_then(|run| run.get_ref().tcp.as_ref());
+    let settings = Settings::new(run_tcp, document, found);
+    let run = run(file, topology.seed, &settings, found);
     let gateways = gateways(file, topology, fetch, found);
     let network = Network::new(file, topology, found);
-    let traffic = traffic::traffic(file, topology, fetch, found);
+    let traffic = traffic::traffic(file, topology, &settings, fetch, found);
+    let tcp = |(number, raw): (usize, &Spanned<topology_raw::Host>)| {
+        settings.of(raw.get_ref().tcp.as_ref(), &format!("host[{number}].tcp"), found)
+    };
+    let hosts = file.hosts.get().map_or(&[][..], |it| &it.get_ref().0);
+    let tcp: Vec<_> = hosts.iter().enumerate().map(tcp).collect();
     let probes = traffic::probes(file, topology, found);
     if found.has_errors() {
         return None;
     }
     network.lead(&traffic, file, found);
     let node = |name: &str, kind| Node { name: name.to_owned(), kind };
-    let host = |it: &crate::topology::Host| {
-        node(&it.name, NodeKind::Host(Host { addresses: it.addresses.clone(), tcp: None }))
+    let host = |(it, tcp): (&crate::topology::Host, Option<tcp::Config>)| {
+        node(&it.name, NodeKind::Host(Host { addresses: it.addresses.clone(), tcp }))
     };
     let router = |it: &Spanned<topology_raw::Router>| {
         let name = it.get_ref().name.get()?;
         Some(node(name.get_ref(), NodeKind::Router))
     };
-    let nodes = topology.hosts.iter().map(host);
+    let nodes = topology.hosts.iter().zip(tcp).map(host);
     let nodes = nodes.chain(rows(file.routers.as_ref()).iter().filter_map(router));
     let nodes = nodes.chain(gateways);
     let nodes = nodes.chain(network.cloud.map(|it| node(CLOUD, NodeKind::Cloud(it))));
@@ -51,7 +62,7 @@ pub(super) fn compile(
 /// By default a time series has this many steps.
 const STEPS: u32 = 300;
 
-fn run(file: &File, seed: u64, found: &mut Findings) -> Option<Run> {
+fn run(file: &File, seed: u64, settings: &Settings<'_>, found: &mut Findings) -> Option<Run> {
     let Some(raw) = &file.run else {
         let message = "`[run]` is missing in the file";
         let help = "say how long to simulate: [run] and below it duration = \"60 s\"";
@@ -71,7 +82,7 @@ fn run(file: &File, seed: u64, found: &mut Findings) -> Option<Run> {
             Some(bytes) => traffic::small(bytes, found)?,
             None => usual.link_header,
         },
-        tcp: usual.tcp,
+        tcp: settings.of_run().unwrap_or(usual.tcp),
     })
 }
 

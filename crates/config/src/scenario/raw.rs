@@ -13,6 +13,8 @@ use crate::read::{
 };
 use crate::values::{Flag, Period};
 
+use super::tcp::Tcp;
+
 tables! {
     /// What the simulator does.
     "[run]" Run {
@@ -25,6 +27,9 @@ tables! {
         /// Bytes of link-layer header that the length of a packet counts: "14 B" for Ethernet frames
         /// as a gateway sees them, "0 B" for lengths from the IP header on. Default: "14 B".
         "link_header" => link_header: Option<Spanned<Bytes>>,
+        /// TCP of the hosts: `profile` ("rfc", "linux" or "ns2-2003"), `congestion` (a congestion
+        /// control), and single details of the profile. Default: { profile = "rfc" }.
+        "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
     /// A group of flows.
@@ -73,6 +78,9 @@ tables! {
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.
         "dscp" => dscp: Option<Spanned<Token>>,
+        /// TCP of both ends, as of the run. Without a `profile` it changes fields of the run's; what
+        /// hosts have of their own does not count. Default: that of the hosts.
+        "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
     /// Something to record.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tidegate_core::tcp::Profile;
 use tidegate_core::{Bytes, Rate};
 use tidegate_sim::scenario::{Distribution, End, Kind, NodeKind, Probe, Side, Start};
 
@@ -212,6 +213,27 @@ fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
     assert_eq!(data[0]["field"], "gateway[0].inline");
 }
 
+/// Kills the mutants that forget the settings of the run, and that keep them beside another profile.
+#[test]
+fn tcp_of_traffic_adds_to_that_of_the_run_or_begins_anew() {
+    let with = |run: &str, traffic: &str| {
+        let text = SMALL.replace("warmup = \"1 s\"", &format!("tcp = {run}"));
+        scenario(&text.replace("stop = \"5 s\"", &format!("tcp = {traffic}")))
+    };
+    let it = with("{ profile = \"ns2-2003\", mss = \"1000 B\" }", "{ congestion = \"vegas\" }");
+    let (run, own) = (&it.run.tcp, it.traffic[0].tcp.as_ref().unwrap());
+    assert_eq!((run.profile, run.mss, run.congestion.name()), (Profile::Ns2, 1_000, "newreno"));
+    assert_eq!((own.profile, own.mss, own.congestion.name()), (Profile::Ns2, 1_000, "vegas"));
+    assert_eq!(own.details, Profile::Ns2.details());
+    let it =
+        with("{ mss = \"1000 B\" }", "{ profile = \"linux\", congestion = { kind = \"dctcp\" } }");
+    let own = it.traffic[0].tcp.as_ref().unwrap();
+    assert_eq!((own.profile, own.mss, own.congestion.name()), (Profile::Linux, 1_460, "dctcp"));
+    let text = SMALL.replace("name = \"c\"", "name = \"c\"\ntcp = { ack_every = 1 }");
+    let NodeKind::Host(host) = &scenario(&text).nodes[2].kind else { panic!() };
+    assert_eq!(host.tcp.as_ref().unwrap().details.ack_every, 1);
+}
+
 #[test]
 fn the_file_that_mistakes_are_made_in_is_right() {
     let it = scenario(SMALL);
@@ -271,6 +293,18 @@ stop = "5 s" -> flows = 1_000_000_000 -> TG0009 at 1_000_000_000 -> traffic[0].f
 stop = "5 s" -> protocol = "udp" -> TG0055 at "udp" -> traffic[0].protocol
 stop = "5 s" -> port = 0 -> TG0009 at 0 -> traffic[0].port
 stop = "5 s" -> dscp = 64 -> TG0014 at 64 -> traffic[0].dscp
+stop = "5 s" -> tcp = 5 -> TG0004 at 5 -> traffic[0].tcp
+stop = "5 s" -> tcp = { profile = "bsd" } -> TG0008 at "bsd" -> traffic[0].tcp.profile
+stop = "5 s" -> tcp = { window = "1 B" } -> TG0002 at window -> traffic[0].tcp.window
+stop = "5 s" -> tcp = { receive_window = "2000 MiB" } -> TG0061 at "2000 MiB" -> traffic[0].tcp.receive_window
+stop = "5 s" -> tcp = { window_scale = 15 } -> TG0061 at 15 -> traffic[0].tcp.window_scale
+stop = "5 s" -> tcp = { rto_min = "0 s" } -> TG0062 at "0 s" -> traffic[0].tcp.rto_min
+stop = "5 s" -> tcp = { congestion = "renoo" } -> TG0008 at "renoo" -> traffic[0].tcp.congestion
+stop = "5 s" -> tcp = { congestion = { kind = "vegas", alfa = 1 } } -> TG0002 at alfa -> traffic[0].tcp.congestion.alfa
+warmup = "1 s" -> tcp = { mss = 1000 } -> TG0062 at 1000 -> run.tcp.mss
+warmup = "1 s" -> tcp = { mss = "1 kB", rto_max = "-1 s" } -> TG0062 at "-1 s" -> run.tcp.rto_max
+off = "2 s" -> off = "2 s"\ntcp = { mss = "1 kB" } -> TG0055 at { mss -> traffic[1].tcp
+name = "c" -> name = "c"\ntcp = { initial_window = 0 } -> TG0061 at 0 -> host[2].tcp.initial_window
 name = "noise" -> name = "files" -> TG0018 at "files" -> traffic[1].name
 name = "noise" -> name = "no ise" -> TG0017 at "no ise" -> traffic[1].name
 kind = "on-off" -> kind = "onoff" -> TG0008 at "onoff" -> traffic[1].kind

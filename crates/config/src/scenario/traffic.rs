@@ -11,6 +11,7 @@ use toml::Spanned;
 use super::Fetch;
 use super::network::Ends;
 use super::raw::{self, Draw, Protocol, Real};
+use super::tcp::Settings;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::policy_file::filter;
@@ -24,12 +25,19 @@ use crate::values::{Period, number};
 pub(super) fn traffic(
     file: &File,
     topology: &Topology,
+    settings: &Settings<'_>,
     fetch: Fetch<'_>,
     found: &mut Findings,
 ) -> Vec<Traffic> {
     let hosts: HashSet<_> = topology.hosts.iter().map(|it| it.name.as_str()).collect();
-    let group = |it: &Spanned<raw::Traffic>| group(it, topology, &hosts, fetch, found);
-    rows(file.traffic.as_ref()).iter().filter_map(group).collect()
+    let mut all = Vec::new();
+    for (number, raw) in rows(file.traffic.as_ref()).iter().enumerate() {
+        let tcp = raw.get_ref().tcp.as_ref();
+        let tcp = settings.of(tcp, &format!("traffic[{number}].tcp"), found);
+        let group = group(raw, topology, &hosts, fetch, found);
+        all.extend(group.map(|group| Traffic { tcp, ..group }));
+    }
+    all
 }
 
 fn group(
@@ -164,7 +172,8 @@ fn kind(raw: &raw::Traffic, place: Span, fetch: Fetch<'_>, found: &mut Findings)
         raw::Kind::Constant => &["rate", "packet"],
         raw::Kind::Trace => &["trace"],
     };
-    belong(raw, kind, used, found);
+    let tcp = if udp { &[][..] } else { &["tcp"] };
+    belong(raw, kind, &[used, tcp].concat(), found);
     let mut its = Fields { place, found };
     Some(match kind.get_ref() {
         raw::Kind::Greedy => Kind::Greedy,
@@ -252,6 +261,7 @@ fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &
         ("rate", raw.rate.as_ref().map(Spanned::span)),
         ("packet", raw.packet.as_ref().map(Spanned::span)),
         ("trace", raw.trace.as_ref().map(Spanned::span)),
+        ("tcp", raw.tcp.as_ref().map(Spanned::span)),
     ];
     only(&fields, used, kind.span(), found);
 }

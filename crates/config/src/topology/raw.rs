@@ -13,6 +13,7 @@ use crate::read::{
     Also, Array, Choice, Field, List, Node, Number, Read, Required, Table, tables, wrong_type,
 };
 use crate::scenario::raw::{Probe, Run, Traffic};
+use crate::scenario::tcp::Tcp;
 use crate::values::{Flag, Period};
 
 tables! {
@@ -52,6 +53,8 @@ tables! {
         "address" => addresses: Option<Spanned<List<String>>>,
         /// The gateway it is behind. Default: none.
         "gateway" => gateway: Option<Spanned<String>>,
+        /// In the simulator: its TCP, as of the run. Without a `profile` it changes fields of the run's.
+        "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
     /// A gateway between some hosts and the network. Its ports are called as in its policy file.

@@ -42,7 +42,7 @@ fn rows(table: &Table) -> Vec<Value> {
 /// The traffic, the links that were used most, the aggregates, and what was dropped.
 pub(super) fn text(scenario: &Path, results: &Results) -> String {
     let mut text = format!(
-        "{}: {} with seed {}, figures after {}; {} packets over {} links, fingerprint {:016x}\n",
+        "{}: {} with seed {}, figures after {}; {} packets, {} hops, fingerprint {:016x}\n",
         scenario.display(),
         duration::show(results.duration),
         results.seed,

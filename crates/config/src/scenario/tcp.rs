@@ -1,0 +1,142 @@
+//! TCP settings as they are written: a table for the run, one for a host, one for traffic.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tidegate_core::tcp::Config;
+use tidegate_core::tcp::congestion::CongestionSpec;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings, Span};
+use crate::field;
+use crate::read::{Node, Read, mechanism_schema, one_of, wrong_type};
+
+/// That a table of TCP settings is there; what it says depends on the tables it adds to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tcp;
+
+impl Read for Tcp {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let table = node.get_ref().as_table();
+        if table.is_none() {
+            found.push(wrong_type(node, "a table such as { profile = \"linux\" }"));
+        }
+        table.map(|_| Self)
+    }
+
+    fn schema() -> Value {
+        let mut properties: serde_json::Map<_, _> =
+            names().into_iter().map(|name| (name, json!({}))).collect();
+        properties.insert("congestion".to_owned(), mechanism_schema(CongestionSpec::NAMES));
+        json!({ "type": "object", "additionalProperties": false, "properties": properties })
+    }
+}
+
+/// The fields there are.
+fn names() -> Vec<String> {
+    // Whoever reads the table is the one who knows them.
+    let unknown = toml::from_str::<Config>("\"\" = 0").map_err(|error| error.to_string());
+    let names = unknown.err().unwrap_or_default();
+    let listed = names.split_once("expected").map_or("", |(_, listed)| listed);
+    listed.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The TCP settings of a document.
+pub(super) struct Settings<'a> {
+    document: &'a DeTable<'a>,
+    /// Those of the run; `None` if it has none.
+    run: Option<Config>,
+    /// Those of the run are wrong, and so would be all that add to them.
+    wrong: bool,
+}
+
+impl<'a> Settings<'a> {
+    pub(super) fn new(
+        written: Option<&Spanned<Tcp>>,
+        document: &'a DeTable<'a>,
+        found: &mut Findings,
+    ) -> Self {
+        let mut this = Self { document, run: None, wrong: false };
+        if let Some((place, table)) = written.and_then(|_| field::table(document, RUN)) {
+            this.run = read(place, table.clone(), found);
+            this.wrong = this.run.is_none();
+        }
+        this
+    }
+
+    /// Those of the run; `None` if it has none.
+    pub(super) fn of_run(&self) -> Option<Config> {
+        self.run.clone()
+    }
+
+    /// Those at `path`, if there are any: where they name a profile they begin anew from it, otherwise they change
+    /// single fields of those of the run.
+    pub(super) fn of(
+        &self,
+        written: Option<&Spanned<Tcp>>,
+        path: &str,
+        found: &mut Findings,
+    ) -> Option<Config> {
+        written?;
+        let (place, own) = field::table(self.document, path).filter(|_| !self.wrong)?;
+        let mut table = match field::table(self.document, RUN) {
+            Some((_, run)) if !own.contains_key("profile") => run.clone(),
+            _ => DeTable::new(),
+        };
+        for (name, value) in own {
+            // A key that is there would keep the place it has.
+            table.remove(name.get_ref().as_ref());
+            table.insert(name.clone(), value.clone());
+        }
+        read(place, table, found)
+    }
+}
+
+/// Where the settings of the run are.
+const RUN: &str = "run.tcp";
+
+/// The settings in `table`, which stands at `place`; `None` if something is wrong.
+fn read(place: Span, table: DeTable<'_>, found: &mut Findings) -> Option<Config> {
+    let node = Spanned::new(place, DeValue::Table(table));
+    let config = Config::deserialize(ValueDeserializer::from(node.clone()));
+    config.map_err(|error| found.push(wrong(&node, error.span(), error.message()))).ok()
+}
+
+/// What is wrong with the table `node`, of which `message` was said at `span`.
+///
+/// The words of serde are turned into ours: which field, and what there is instead.
+fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
+    let span = span.unwrap_or_else(|| node.span());
+    let mut names = message.split('`').skip(1).step_by(2);
+    let name = names.next().unwrap_or_default();
+    let known: Vec<_> = names.collect();
+    if message.starts_with("unknown field") {
+        let span = key(node, name).unwrap_or(span);
+        let message = format!("`{name}` is not a field here");
+        return Diagnostic::error(Code::UnknownField, span, message).help(one_of(name, &known));
+    }
+    if message.starts_with("unknown variant") {
+        let message = format!("`{name}` is none of the names that can stand here");
+        return Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, &known));
+    }
+    // What is said of the table as a whole begins with the name of the field.
+    let field = node.get_ref().as_table().and_then(|table| table.get(name));
+    let span = field.filter(|_| message.starts_with('`')).map_or(span, Spanned::span);
+    let code = match name {
+        "receive_window" | "window_scale" | "initial_window" | "mss" => Code::BadWindow,
+        _ => Code::BadTcp,
+    };
+    match message.split_once(": ").filter(|_| message.starts_with('`')) {
+        Some((message, help)) => Diagnostic::error(code, span, message).help(help),
+        None => Diagnostic::error(code, span, message),
+    }
+}
+
+/// Where the key `name` stands in the table `node`, or in a table in it.
+fn key(node: &Node<'_>, name: &str) -> Option<Span> {
+    node.get_ref().as_table()?.iter().find_map(|(key, value)| {
+        let here = key.get_ref() == name;
+        if here { Some(key.span()) } else { self::key(value, name) }
+    })
+}
