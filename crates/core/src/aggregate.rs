@@ -25,13 +25,34 @@ use crate::random::Random;
 use crate::report::{AggregateReport, Count, Triggers};
 use crate::{Bytes, Cx, PacketId, PacketPool, Reason, Tally, Time};
 
+/// When aggregates look whether packets that wait may leave.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ShapingTimer {
+    /// How often the shaping timer looks; zero for exactly when the next packet conforms.
+    pub interval: Duration,
+    /// What else does.
+    pub triggers: TriggerSet,
+}
+
+/// Which triggers make an aggregate serve those that wait.
+///
+/// Source: `aggregates`, section 4.1 (the timer alone) and section 6 (all).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TriggerSet {
+    /// Everything that may have made a waiting packet conform; the allocation says whose goes.
+    #[default]
+    All,
+    /// The shaping timer. A packet that arrives when there are tokens takes them, before any that
+    /// waits: what the paper's section 6 mends.
+    Timer,
+}
+
 /// The flows of one policy in one direction.
 pub struct Aggregate {
     policy: String,
     direction: Direction,
     conditioner: Conditioner,
-    /// How often the shaping timer looks; zero for exactly when a packet conforms.
-    interval: Duration,
+    timer: ShapingTimer,
     /// What seeds its chance.
     seed: u64,
     members: Members,
@@ -50,13 +71,13 @@ struct Counts {
 }
 
 impl Aggregate {
-    /// The aggregate of `policy` in `direction`, without members; the shaping timer looks every
-    /// `interval`, and chance begins with `seed`.
+    /// The aggregate of `policy` in `direction`, without members; `timer` says when it
+    /// looks whether packets may leave, and chance begins with `seed`.
     #[must_use]
     pub fn new(
         policy: &Policy,
         direction: Direction,
-        interval: Duration,
+        timer: ShapingTimer,
         seed: u64,
         now: Time,
     ) -> Self {
@@ -64,8 +85,8 @@ impl Aggregate {
         Self {
             policy: policy.name.clone(),
             direction,
-            conditioner: Conditioner::new(policy, interval, random, now),
-            interval,
+            conditioner: Conditioner::new(policy, timer, random, now),
+            timer,
             seed,
             members: Members::default(),
             untracked: None,
@@ -160,6 +181,9 @@ impl Aggregate {
 
     /// Looks whether packets may leave now, for the reason given; appends them to `out`.
     pub fn trigger(&mut self, now: Time, pool: &mut PacketPool, why: Trigger, out: &mut Fifo) {
+        if self.timer.triggers == TriggerSet::Timer && why != Trigger::Timer {
+            return;
+        }
         why.count(&mut self.counts.triggers);
         if self.ready_at().is_none_or(|ready_at| ready_at > now) {
             return;
@@ -207,7 +231,7 @@ impl Aggregate {
     ) {
         if !self.conditioner.adopt(policy, now) {
             let random = chance(self.seed, &self.policy, self.direction);
-            let new = Conditioner::new(policy, self.interval, random, now);
+            let new = Conditioner::new(policy, self.timer, random, now);
             let old = std::mem::replace(&mut self.conditioner, new);
             if let Some(allocation) = self.conditioner.allocation() {
                 self.members.iter().for_each(|(member, share)| allocation.join(now, member, share));

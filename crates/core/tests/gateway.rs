@@ -98,6 +98,7 @@ fn config() -> GatewayConfig {
         packets: 4_096,
         flows: 64,
         shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
         seed: 1,
     }
 }

@@ -225,6 +225,7 @@ mod tests {
             packets: 100,
             flows: 100,
             shaping_interval: Duration::ZERO,
+            shaping_triggers: Default::default(),
             seed: 0,
         };
         Gateway { config, policies: PolicySet::default() }

@@ -203,6 +203,7 @@ fn config() -> GatewayConfig {
         packets: 4_096,
         flows: 1_024,
         shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
         seed: 1,
     }
 }

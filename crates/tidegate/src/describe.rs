@@ -8,6 +8,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 use tidegate_core::Rate;
+use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::Overhead;
 use tidegate_core::packet::NO_VLAN;
@@ -110,6 +111,10 @@ fn settings(config: &Config) -> Fields {
         Backend::AfXdp => "af-xdp",
         Backend::AfPacket => "af-packet",
     };
+    let triggers = match gateway.shaping_triggers {
+        TriggerSet::All => "all",
+        TriggerSet::Timer => "timer",
+    };
     BTreeMap::from([
         ("lan", config.lan.clone()),
         ("wan", config.wan.clone()),
@@ -118,6 +123,7 @@ fn settings(config: &Config) -> Fields {
         ("overhead", overhead(gateway.overhead)),
         ("queue", queue_name(&gateway.queue)),
         ("shaping_interval", duration::show(gateway.shaping_interval)),
+        ("shaping_triggers", triggers.to_owned()),
         ("heartbeat", duration::show(config.heartbeat)),
         ("packets", gateway.packets.to_string()),
         ("flows", gateway.flows.to_string()),

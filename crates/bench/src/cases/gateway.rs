@@ -106,6 +106,7 @@ impl Through {
             packets: 4_096,
             flows: u32::try_from(packets.len())?,
             shaping_interval: Duration::ZERO,
+            shaping_triggers: Default::default(),
             seed,
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);

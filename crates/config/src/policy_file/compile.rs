@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::policy::{
@@ -134,6 +135,10 @@ fn settings(raw: &raw::Gateway, found: &mut Findings) -> Option<GatewayConfig> {
         packets: packets?,
         flows: flows?,
         shaping_interval: raw.shaping_interval.as_ref().map_or(Duration::ZERO, |it| it.get_ref().0),
+        shaping_triggers: raw
+            .shaping_triggers
+            .as_ref()
+            .map_or_else(TriggerSet::default, |it| *it.get_ref()),
         seed: 0,
     })
 }

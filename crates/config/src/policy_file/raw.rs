@@ -1,6 +1,7 @@
 //! The policy file as it is written: which tables there are, and what may stand in them.
 
 use serde_json::Value;
+use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::Mode;
@@ -43,6 +44,10 @@ tables! {
         /// How often the shaping timer looks; "0 s" for exactly when the next packet conforms.
         /// Default: "0 s".
         "shaping_interval" => shaping_interval: Option<Spanned<Period>>,
+        /// What makes an aggregate look whether waiting packets may leave: "all" that may have made one
+        /// conform, or the "timer" alone, as in a host without the triggers of the paper's section 6;
+        /// what arrives when there are tokens then goes before what waits. Default: "all".
+        "shaping_triggers" => shaping_triggers: Option<Spanned<TriggerSet>>,
         /// For how long the kernel waits for a sign of life before it passes frames straight across,
         /// from "5 ms" to "10 s". Default: "50 ms".
         "heartbeat" => heartbeat: Option<Spanned<Period>>,
@@ -170,6 +175,11 @@ impl Choice for Mode {
 impl Choice for Direction {
     const WHAT: &str = "a direction";
     const CHOICES: &[(&str, Self)] = &[("up", Self::Up), ("down", Self::Down)];
+}
+
+impl Choice for TriggerSet {
+    const WHAT: &str = "a set of triggers";
+    const CHOICES: &[(&str, Self)] = &[("all", Self::All), ("timer", Self::Timer)];
 }
 
 impl Choice for Backend {

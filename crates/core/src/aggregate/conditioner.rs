@@ -1,7 +1,6 @@
 //! What an aggregate does with its packets: nothing, police, or shape.
 
-use std::time::Duration;
-
+use super::ShapingTimer;
 use super::policer::Policer;
 use super::progress::Progress;
 use super::shaper::Shaper;
@@ -51,7 +50,7 @@ pub(super) enum Conditioner {
 }
 
 impl Conditioner {
-    pub(super) fn new(policy: &Policy, interval: Duration, random: Random, now: Time) -> Self {
+    pub(super) fn new(policy: &Policy, timer: ShapingTimer, random: Random, now: Time) -> Self {
         match (&policy.action, policy.mode) {
             (Action::Pass, _) => Self::Pass,
             (Action::Police { conditioning, exceed }, Mode::Enforce) => {
@@ -62,7 +61,7 @@ impl Conditioner {
                 Mode::Observe,
             ) => Self::Police(Policer::new(conditioning, None, now)),
             (Action::Shape { conditioning, queue }, Mode::Enforce) => {
-                Self::Shape(Shaper::new(conditioning, queue, interval, random, now))
+                Self::Shape(Shaper::new(conditioning, queue, timer, random, now))
             }
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::peak::Peak;
 use super::progress::Progress;
+use super::{ShapingTimer, TriggerSet};
 use crate::allocation::{Allocation, AllocationSpec, Heads, Turn};
 use crate::packet::{Fifo, Member};
 use crate::policy::{Conditioning, Profile};
@@ -16,8 +17,7 @@ pub(super) struct Shaper {
     profile: Profile,
     allocation: Box<dyn Allocation>,
     peak: Peak,
-    /// How often the shaping timer looks.
-    interval: Duration,
+    timer: ShapingTimer,
     queue: Box<dyn Qdisc>,
     ready_at: Option<Time>,
     allocation_spec: AllocationSpec,
@@ -40,7 +40,7 @@ impl Shaper {
     pub(super) fn new(
         conditioning: &Conditioning,
         queue: &QdiscSpec,
-        interval: Duration,
+        timer: ShapingTimer,
         random: Random,
         now: Time,
     ) -> Self {
@@ -48,8 +48,8 @@ impl Shaper {
         Self {
             profile: *profile,
             allocation: allocation.build(profile, now),
-            peak: Peak::new(profile.peak(), interval),
-            interval,
+            peak: Peak::new(profile.peak(), timer.interval),
+            timer,
             queue: queue.build(Some(profile.mean()), random),
             ready_at: None,
             allocation_spec: allocation.clone(),
@@ -67,7 +67,7 @@ impl Shaper {
         if same && self.profile != conditioning.profile {
             self.profile = conditioning.profile;
             self.allocation.set_profile(now, &self.profile);
-            self.peak.set(self.profile.peak(), self.interval);
+            self.peak.set(self.profile.peak(), self.timer.interval);
             self.queue.set_rate(self.profile.mean());
         }
         same
@@ -77,7 +77,29 @@ impl Shaper {
         let member = cx.pool[&packet].member;
         self.queue.enqueue(cx, packet);
         self.allocation.wait(cx.now, member);
-        self.serve(cx, out)
+        match self.timer.triggers {
+            TriggerSet::All => self.serve(cx, out),
+            TriggerSet::Timer => self.demand(cx, member, out),
+        }
+    }
+
+    /// Lets the oldest packet of `member` go, if there are tokens for it, before any that has waited
+    /// longer; those are the timer's.
+    fn demand(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) -> Progress {
+        let mut progress = Progress::default();
+        if let Some(bytes) = self.queue.head(cx.pool, member)
+            && self.peak.ready_at() <= cx.now
+            && self.allocation.try_take(cx.now, member, bytes)
+            && let Some(packet) = self.queue.dequeue_flow(cx, member)
+        {
+            self.peak.take(cx.now, bytes);
+            progress.conforms(&cx.pool[&packet], cx.now);
+            out.push(cx.pool, packet);
+        }
+        if self.queue.backlog().packets > 0 {
+            self.ready_at.get_or_insert(cx.now + Duration::from_nanos(1));
+        }
+        progress
     }
 
     pub(super) fn serve(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Progress {
@@ -134,5 +156,94 @@ impl Shaper {
 
     pub(super) const fn profile(&self) -> &Profile {
         &self.profile
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocation::Share;
+    use crate::meter::Profile;
+    use crate::{Packet, Rate, Tally};
+
+    const TICK: Duration = Duration::from_millis(15);
+
+    /// A shaper of 1 Mbit/s with room for two packets of 1,000 bytes, and two members.
+    struct Bench {
+        pool: PacketPool,
+        tally: Tally,
+        shaper: Shaper,
+    }
+
+    impl Bench {
+        fn new(triggers: TriggerSet) -> Self {
+            let profile = Profile::new(Rate::from_mbps(1), None, Bytes(2_000), Bytes(1_500));
+            let conditioning = Conditioning {
+                profile: profile.unwrap(),
+                allocation: AllocationSpec::Fcfs(Default::default()),
+                weights: Vec::new(),
+            };
+            let queue = QdiscSpec::PerFlow(Default::default());
+            let timer = ShapingTimer { interval: TICK, triggers };
+            let random = Random::new(1, 1);
+            let mut shaper = Shaper::new(&conditioning, &queue, timer, random, Time::ZERO);
+            let share = Share { weight: 1, rtt: None };
+            (0..2).for_each(|it| shaper.allocation.join(Time::ZERO, Member(it), share));
+            Self { pool: PacketPool::with_capacity(16), tally: Tally::default(), shaper }
+        }
+
+        /// The members whose packets leave when one of `member` arrives at `ms`.
+        fn offer(&mut self, ms: u64, member: u32) -> Vec<u32> {
+            let packet =
+                Packet { len: 1_000, cost: 1_000, member: Member(member), ..Packet::default() };
+            let id = self.pool.insert(packet).unwrap();
+            self.call(ms, |shaper, cx, out| shaper.offer(cx, id, out))
+        }
+
+        fn tick(&mut self, ms: u64) -> Vec<u32> {
+            self.call(ms, Shaper::serve)
+        }
+
+        fn call(
+            &mut self,
+            ms: u64,
+            what: impl FnOnce(&mut Shaper, &mut Cx<'_>, &mut Fifo) -> Progress,
+        ) -> Vec<u32> {
+            let mut out = Fifo::new();
+            let now = Time::from_millis(ms);
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
+            what(&mut self.shaper, &mut cx, &mut out);
+            let mut left = Vec::new();
+            while let Some(id) = out.pop(&self.pool) {
+                left.push(self.pool[&id].member.0);
+                self.pool.release(id);
+            }
+            left
+        }
+    }
+
+    #[test]
+    fn what_arrives_makes_room_for_who_has_waited_longest() {
+        let mut bench = Bench::new(TriggerSet::All);
+        assert_eq!(
+            (bench.offer(0, 0), bench.offer(0, 0), bench.offer(0, 0)),
+            (vec![0], vec![0], vec![])
+        );
+        assert_eq!(bench.offer(8, 1), [0]); // a packet's worth, 8 ms later
+        assert_eq!(bench.shaper.ready_at(), Some(Time::from_millis(16)));
+    }
+
+    #[test]
+    fn with_the_timer_alone_what_arrives_goes_before_who_waits() {
+        let mut bench = Bench::new(TriggerSet::Timer);
+        assert_eq!(
+            (bench.offer(0, 0), bench.offer(0, 0), bench.offer(0, 0)),
+            (vec![0], vec![0], vec![])
+        );
+        assert!(bench.shaper.ready_at() > Some(Time::ZERO)); // the timer's next look
+        assert_eq!(bench.offer(8, 1), [1]);
+        assert_eq!(bench.offer(9, 1), Vec::<u32>::new());
+        assert_eq!(bench.tick(15), Vec::<u32>::new()); // 875 tokens
+        assert_eq!(bench.tick(30), [0, 1]);
     }
 }

@@ -119,8 +119,9 @@ impl Gateway {
     fn slot_of(&mut self, now: Time, policy: PolicyIndex, direction: Direction) -> Option<u32> {
         self.aggregates.slot(policy, direction).or_else(|| {
             let policy_itself = self.policies.get(policy)?;
-            let (interval, seed) = (self.config.shaping_interval, self.config.seed);
-            let aggregate = Aggregate::new(policy_itself, direction, interval, seed, now);
+            let seed = self.config.seed;
+            let timer = self.config.shaping_timer();
+            let aggregate = Aggregate::new(policy_itself, direction, timer, seed, now);
             Some(self.aggregates.add(policy, aggregate, self.generation))
         })
     }

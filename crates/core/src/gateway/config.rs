@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::aggregate::{ShapingTimer, TriggerSet};
 use crate::qdisc::QdiscSpec;
 use crate::{Packet, Rate};
 
@@ -20,11 +21,18 @@ pub struct GatewayConfig {
     pub flows: u32,
     /// How often the shaping timer looks; zero for exactly when the next packet conforms.
     pub shaping_interval: Duration,
+    /// What else makes an aggregate look whether packets that wait may leave.
+    pub shaping_triggers: TriggerSet,
     /// What seeds the hashes and all chance: fixed in a simulation, random on the live gateway.
     pub seed: u64,
 }
 
 impl GatewayConfig {
+    /// When aggregates look whether packets that wait may leave.
+    pub(super) const fn shaping_timer(&self) -> ShapingTimer {
+        ShapingTimer { interval: self.shaping_interval, triggers: self.shaping_triggers }
+    }
+
     /// Whether `other` differs in what a running gateway cannot change.
     #[must_use]
     pub fn needs_restart(&self, other: &Self) -> bool {
