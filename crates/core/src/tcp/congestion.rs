@@ -10,6 +10,7 @@
 //! built with. What is a matter of the control is in its `Config`.
 
 mod aggregate_fair;
+mod bbr;
 mod cubic;
 mod dctcp;
 mod growth;
@@ -82,8 +83,10 @@ pub struct Ack {
     /// recovered from, and the sender lets an ACK such as this one count (RFC 3168, section 6.1.2:
     /// not one with ECN-Echo).
     pub may_grow: bool,
-    /// The sender is in recovery from a loss.
+    /// The sender is repairing losses, after a fast retransmission or a timeout.
     pub in_recovery: bool,
+    /// Bytes found lost since the ACK before.
+    pub lost: u64,
     /// How fast data is being delivered, where this ACK allows an estimate.
     pub delivery: Option<Delivery>,
 }
@@ -99,8 +102,6 @@ pub struct Delivery {
     pub delivered: u64,
     /// `delivered` when the packet this sample is of was sent.
     pub delivered_before: u64,
-    /// Bytes lost over the span of the sample.
-    pub lost: u64,
     /// The sample may be low because the sender had nothing to send.
     pub application_limited: bool,
 }
@@ -121,6 +122,10 @@ pub enum Signal {
 
 /// How much may be in flight, and how fast it may be sent.
 pub trait CongestionControl: Send {
+    /// The connection is established, with this initial window, in this round-trip time if it was
+    /// measured.
+    fn on_start(&mut self, _window: &Window, _rtt: Option<Duration>) {}
+
     /// Lets the window grow, or shrink, after an acknowledgement; called for each that acknowledges
     /// or marks anything.
     ///
@@ -140,7 +145,7 @@ pub trait CongestionControl: Send {
     /// window.
     fn on_undo(&mut self, _now: Time, _window: &mut Window) {}
 
-    /// Nothing was sent for longer than the retransmission timeout; the sender is about to send.
+    /// Nothing is in flight, nor was sent for `idle`; the sender is about to send.
     fn on_idle(&mut self, _now: Time, _window: &mut Window, _idle: Duration) {}
 
     /// A new estimate of the mean round-trip time of the aggregate this connection belongs to, which
@@ -180,6 +185,8 @@ registry! {
     IncreaseByK => increase_by_k, "increase-by-k";
     /// Reduction by as much as was marked (RFC 8257).
     Dctcp => dctcp, "dctcp";
+    /// The rate and the round-trip time of the path, measured (version 1, as in Linux).
+    Bbr => bbr, "bbr";
 }
 
 /// Reads a factor that is a part of something: at most one.

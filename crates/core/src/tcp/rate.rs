@@ -2,6 +2,8 @@
 //!
 //! Source: draft-cheng-iccrg-delivery-rate-estimation-02, section 3.
 
+use std::time::Duration;
+
 use super::congestion::Delivery;
 use super::scoreboard::Sent;
 use crate::{Rate, Time};
@@ -40,8 +42,15 @@ impl RateSampler {
         self.delivered
     }
 
-    /// `bytes` were delivered, of which `latest` was sent last; `lost` were lost since it was sent.
-    pub(super) fn deliver(&mut self, now: Time, bytes: u64, latest: &Sent) -> Option<Delivery> {
+    /// `bytes` were delivered, of which `latest` was sent last. A rate over less than the `least`
+    /// round-trip time says nothing.
+    pub(super) fn deliver(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        latest: &Sent,
+        least: Duration,
+    ) -> Option<Delivery> {
         self.delivered += bytes;
         self.delivered_at = now;
         if self.delivered > self.limited_until {
@@ -50,7 +59,7 @@ impl RateSampler {
         self.flight_began = self.flight_began.max(latest.at);
         let sending = latest.at.since(latest.flight_began);
         let interval = now.since(latest.delivered_at).max(sending);
-        if interval.is_zero() {
+        if interval.is_zero() || interval < least {
             return None;
         }
         let bits = u128::from(self.delivered - latest.delivered) * 8_000_000_000;
@@ -59,7 +68,6 @@ impl RateSampler {
             rate: Rate::from_bps(rate),
             delivered: self.delivered,
             delivered_before: latest.delivered,
-            lost: 0,
             application_limited: latest.limited(),
         })
     }

@@ -198,6 +198,7 @@ impl Sender {
         if let Some(rtt) = rtt {
             self.rto.sample(cx.details, rtt);
         }
+        self.congestion.on_start(&self.window, rtt);
     }
 
     /// The application hands over `bytes` more.

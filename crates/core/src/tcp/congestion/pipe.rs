@@ -50,6 +50,7 @@ pub(super) struct Sender {
     recover: Option<u64>,
     /// No further reduction for what was sent before this.
     reduced: u64,
+    /// Bytes found lost since the ACK before.
     lost: u64,
     pub delivered: u64,
     delivered_at: Time,
@@ -70,7 +71,6 @@ struct Packet {
     delivered_before: u64,
     delivered_at: Time,
     first_sent: Time,
-    lost_before: u64,
     marked: bool,
 }
 
@@ -154,6 +154,8 @@ impl Pipe {
             floor: 2 * SEGMENT,
         };
         let next_loss = self.bottleneck.lose_every.map_or(Time::MAX, |every| start + every);
+        let mut control = control;
+        control.on_start(&window, Some(delay));
         self.senders.push(Sender {
             control,
             delay,
@@ -268,7 +270,6 @@ impl Pipe {
             delivered_before: it.delivered,
             delivered_at: it.delivered_at,
             first_sent: now,
-            lost_before: it.lost,
             marked: self.bottleneck.mark_above.is_some_and(|most| queued > most),
         };
         it.flight += SEGMENT;
@@ -316,11 +317,11 @@ impl Pipe {
             marked: if packet.marked { SEGMENT } else { 0 },
             may_grow: it.recover.is_none() && !packet.marked,
             in_recovery: it.recover.is_some(),
+            lost: std::mem::take(&mut it.lost),
             delivery: Some(Delivery {
                 rate: Rate::from_bps(bps),
                 delivered: it.delivered,
                 delivered_before: packet.delivered_before,
-                lost: it.lost - packet.lost_before,
                 application_limited: false,
             }),
         };

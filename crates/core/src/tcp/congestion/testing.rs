@@ -48,6 +48,7 @@ pub(super) fn acknowledged(bytes: u64) -> Ack {
         marked: 0,
         may_grow: true,
         in_recovery: false,
+        lost: 0,
         delivery: None,
     }
 }

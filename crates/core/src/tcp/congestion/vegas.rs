@@ -94,6 +94,9 @@ impl CongestionControl for Vegas {
         if ack.in_recovery {
             // What is measured now says nothing about the window.
             self.begin_round(ack.sent);
+            if ack.may_grow {
+                self.growth.advance(window, ack);
+            }
         } else if ack.acknowledged > self.round_end {
             self.end_round(window, ack);
             self.begin_round(ack.sent);

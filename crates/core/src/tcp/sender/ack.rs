@@ -76,7 +76,8 @@ impl Sender {
             echo: info.echo,
             marked: if info.echo { delivered.bytes } else { 0 },
             may_grow: advanced && !(one_less && recovering) && self.may_grow(cx, info.echo),
-            in_recovery: self.phase == Phase::Fast,
+            in_recovery: self.phase != Phase::Open,
+            lost: newly_lost,
             delivery,
         };
         if news || info.echo {
@@ -147,7 +148,7 @@ impl Sender {
 
     fn sample_rate(&mut self, cx: Cx<'_>, delivered: &Delivered) -> Option<Delivery> {
         let latest = delivered.latest.as_ref()?;
-        self.rate.deliver(cx.now, delivered.bytes, latest)
+        self.rate.deliver(cx.now, delivered.bytes, latest, self.rto.least().unwrap_or_default())
     }
 
     /// Whether the window may grow with this ACK.

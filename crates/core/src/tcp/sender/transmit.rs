@@ -1,5 +1,7 @@
 //! What leaves, and when.
 
+use std::time::Duration;
+
 use super::recovery::Phase;
 use super::timers::Timer;
 use super::{Cx, Sender};
@@ -241,14 +243,22 @@ impl Sender {
     /// Source: RFC 5681, section 4.1; RFC 2861 as Linux has it, `tcp_cwnd_restart`.
     fn restart_if_idle(&mut self, cx: Cx<'_>) {
         let idle = cx.now.since(self.last_sent);
-        let timeout = self.rto.base(cx.details);
-        if !self.board.is_empty() || idle <= timeout || self.rto.smoothed().is_none() {
+        if !self.board.is_empty() || self.next() == 0 || idle.is_zero() {
             return;
         }
+        if idle > self.rto.base(cx.details) && self.rto.smoothed().is_some() {
+            self.shrink_after(cx, idle);
+        }
+        self.last_sent = cx.now;
+        self.congestion.on_idle(cx.now, &mut self.window, idle);
+    }
+
+    fn shrink_after(&mut self, cx: Cx<'_>, idle: Duration) {
+        let timeout = self.rto.base(cx.details);
         let restart = u64::from(cx.details.initial_window) * self.window.segment;
         let restart = restart.min(self.window.congestion);
         match cx.details.idle {
-            IdleRule::Keep => return,
+            IdleRule::Keep => {}
             IdleRule::Restart => self.window.congestion = restart,
             IdleRule::Halve => {
                 let kept = self.window.congestion / 4 * 3;
@@ -263,7 +273,5 @@ impl Sender {
                 self.window.congestion = self.window.congestion.max(restart);
             }
         }
-        self.last_sent = cx.now;
-        self.congestion.on_idle(cx.now, &mut self.window, idle);
     }
 }
