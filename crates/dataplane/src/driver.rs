@@ -7,7 +7,7 @@ use tidegate_core::{Machine, Time};
 use crate::clock::{Alarm, Clock};
 use crate::inbox::{Inbox, Live};
 use crate::port::Port;
-use crate::turn::{send_due, take_in, turn};
+use crate::turn::{Turn, send_due, take_in, turn};
 
 /// Tells the kernel that the loop lives; when it does not hear so for a while, frames go straight
 /// across, past the loop.
@@ -70,9 +70,10 @@ const BEATS: u32 = 4;
 /// How a loop behaves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// At high rates, packets leave only at multiples of this; zero for each at its own time.
+    /// At high rates, packets are taken in and leave only at multiples of this; zero for each at its
+    /// own time.
     pub grid: Duration,
-    /// Packets per second that are a high rate.
+    /// Packets per second that are a high rate, of those that arrive and of those that leave.
     pub high_rate: u32,
     /// Longest time to go on sending what is held after being told to stop.
     pub drain: Duration,
@@ -80,6 +81,8 @@ pub struct Options {
 
 /// Source: measured, a loop that wakes for each packet takes 80 % of a core at 1 Gbit/s, on a grid
 /// of 100 us 67 %; at 100 Mbit/s (8,300 packets per second) it takes 16 % and is as exact as HTB.
+/// Forwarding 60,000 packets per second takes 3.9 us of a core each if every packet wakes the loop,
+/// and 1.9 us if they gather for up to 100 us.
 impl Default for Options {
     fn default() -> Self {
         Self { grid: Duration::from_micros(100), high_rate: 20_000, drain: Duration::from_secs(2) }
@@ -94,7 +97,8 @@ pub struct Driver<M, H = ()> {
     heartbeat: H,
     inbox: Inbox<M, H>,
     options: Options,
-    grid: Grid,
+    arriving: Grid,
+    leaving: Grid,
     /// When the last beat was.
     beat: Option<Time>,
     hangs: u64,
@@ -110,8 +114,17 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         inbox: Inbox<M, H>,
         options: Options,
     ) -> Self {
-        let grid = Grid::default();
-        Self { machine, ports, heartbeat, inbox, options, grid, beat: None, hangs: 0 }
+        Self {
+            machine,
+            ports,
+            heartbeat,
+            inbox,
+            options,
+            arriving: Grid::default(),
+            leaving: Grid::default(),
+            beat: None,
+            hangs: 0,
+        }
     }
 
     /// Runs until told to stop, and sends what is held; gives back all it was made of.
@@ -124,20 +137,37 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
                 take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
                 send_due(&mut self.machine, &mut self.ports, now)
             };
-            self.grid.count(now, turn.sent, &self.options);
-            let due = turn.wait.map(|wait| match wait {
-                Duration::ZERO => Alarm { at: now, exact: false },
-                wait => self.grid.alarm(now + wait, &self.options),
-            });
-            let beat = self.next_beat().map(|at| Alarm { at, exact: false });
-            let alarm = due.into_iter().chain(beat).min();
-            let mut fds = self.ports.iter().filter_map(|port| port.fd());
+            let alarm = self.alarm(now, &turn);
+            let listening = !self.lets_gather(&turn);
+            let mut fds = self.ports.iter().filter(|_| listening).filter_map(|port| port.fd());
             if clock.wait(alarm, &mut fds, self.inbox.bell()) && !self.serve(clock.now()) {
                 break;
             }
         }
         self.close(clock);
         (self.machine, self.ports, self.heartbeat)
+    }
+
+    /// When to come back after `turn` if nothing happens.
+    fn alarm(&mut self, now: Time, turn: &Turn) -> Option<Alarm> {
+        self.arriving.count(now, turn.received, &self.options);
+        self.leaving.count(now, turn.sent, &self.options);
+        let exact = !self.leaving.on;
+        let on_grid = |at: Time| Alarm { at: at.round_up_to(self.options.grid), exact: false };
+        let due = turn.wait.map(|wait| match wait {
+            Duration::ZERO => Alarm { at: now, exact: false },
+            wait if exact => Alarm { at: now + wait, exact },
+            wait => on_grid(now + wait),
+        });
+        let gathered = self.lets_gather(turn).then(|| on_grid(now + NEXT));
+        let beat = self.next_beat().map(|at| Alarm { at, exact: false });
+        due.into_iter().chain(gathered).chain(beat).min()
+    }
+
+    /// Whether to leave what arrives after `turn` until the grid's next point: at a high rate, as
+    /// long as there was something every time.
+    const fn lets_gather(&self, turn: &Turn) -> bool {
+        self.arriving.on && turn.received > 0 && !self.options.grid.is_zero()
     }
 
     fn serve(&mut self, now: Time) -> bool {
@@ -214,8 +244,7 @@ impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
 
 fn take_in_all(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) {
     for _ in 0..LAST_BURSTS {
-        let (more, _) = take_in(machine, ports, now, |_| true);
-        if !more {
+        if !take_in(machine, ports, now, |_| true).more {
             break;
         }
     }
@@ -224,11 +253,14 @@ fn take_in_all(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time
 /// Bursts taken in from each port before frames go straight across: more than a port holds.
 const LAST_BURSTS: u32 = 256;
 
-/// Whether the loop sends so much that it wakes on a grid.
+/// Short of the next point of any grid, from a point of it.
+const NEXT: Duration = Duration::from_nanos(1);
+
+/// Whether there are so many packets that the loop wakes on a grid for them.
 #[derive(Debug, Default)]
 struct Grid {
     since: Time,
-    sent: u64,
+    packets: u64,
     on: bool,
 }
 
@@ -236,18 +268,13 @@ impl Grid {
     /// What the rate is measured over.
     const WINDOW: Duration = Duration::from_millis(10);
 
-    fn count(&mut self, now: Time, sent: u32, options: &Options) {
-        self.sent += u64::from(sent);
+    fn count(&mut self, now: Time, packets: u32, options: &Options) {
+        self.packets += u64::from(packets);
         let span = now.since(self.since);
         if span >= Self::WINDOW {
-            self.on = u128::from(self.sent) * 1_000_000_000
+            self.on = u128::from(self.packets) * 1_000_000_000
                 >= u128::from(options.high_rate) * span.as_nanos();
-            (self.since, self.sent) = (now, 0);
+            (self.since, self.packets) = (now, 0);
         }
-    }
-
-    fn alarm(&self, due: Time, options: &Options) -> Alarm {
-        let at = if self.on { due.round_up_to(options.grid) } else { due };
-        Alarm { at, exact: !self.on }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, Reason, Time};
@@ -83,6 +83,7 @@ pub fn play_with<M: Machine + 'static, H: Heartbeat + 'static>(
             now: clock.now.clone(),
             arrivals: arrivals.into(),
             departures: departures.clone(),
+            cable: io::pipe()?.0,
             takes_frames: script.takes_frames,
             counters: PortCounters::default(),
         }));
@@ -133,7 +134,7 @@ impl<M: 'static, H: 'static> Clock for JumpingClock<M, H> {
     fn wait(
         &mut self,
         alarm: Option<Alarm>,
-        _ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
+        ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
         _inbox: BorrowedFd<'_>,
     ) -> bool {
         let now = self.now.get();
@@ -141,7 +142,8 @@ impl<M: 'static, H: 'static> Clock for JumpingClock<M, H> {
             self.arrivals.pop();
         }
         let alarm = alarm.map(|alarm| alarm.at);
-        let next = self.arrivals.last().copied().into_iter().chain(alarm).min();
+        let arrival = self.arrivals.last().copied().filter(|_| ports.next().is_some());
+        let next = arrival.into_iter().chain(alarm).min();
         let mut next = next.unwrap_or(Time::MAX).max(now);
         if let Some(hang) = self.hang.take_if(|hang| hang.contains(&next)) {
             next = hang.end;
@@ -164,6 +166,8 @@ struct ScriptedPort {
     now: Rc<Cell<Time>>,
     arrivals: VecDeque<(Time, Packet)>,
     departures: Departures,
+    /// What a clock sees of it: it waits for arrivals only where it is given this.
+    cable: io::PipeReader,
     takes_frames: bool,
     counters: PortCounters,
 }
@@ -217,7 +221,7 @@ impl Port for ScriptedPort {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+        Some(self.cable.as_fd())
     }
 
     fn counters(&self) -> PortCounters {

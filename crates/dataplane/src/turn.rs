@@ -7,7 +7,7 @@ use tidegate_core::{Machine, PortId, Time};
 use crate::port::Port;
 
 /// Frames taken from one port before the next has its turn.
-const BURST: usize = 64;
+const BURST: u32 = 64;
 
 /// How long to wait before an interface that had no room is tried again.
 const RETRY: Duration = Duration::from_micros(250);
@@ -21,6 +21,8 @@ pub struct Turn {
     /// How long nothing will leave unless something arrives: zero if more has arrived already,
     /// `None` if nothing waits.
     pub wait: Option<Duration>,
+    /// Packets taken from ports.
+    pub received: u32,
     /// Packets handed to ports.
     pub sent: u32,
 }
@@ -35,10 +37,10 @@ pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -
     if due > 0 {
         flush(machine, ports);
     }
-    let (more, taken) = take_in(machine, ports, now, |_| true);
+    let taken = take_in(machine, ports, now, |_| true);
     let turn = send_due(machine, ports, now);
-    let wait = if more { Some(Duration::ZERO) } else { turn.wait };
-    Turn { wait, sent: due + taken + turn.sent }
+    let wait = if taken.more { Some(Duration::ZERO) } else { turn.wait };
+    Turn { wait, received: taken.received, sent: due + taken.sent + turn.sent }
 }
 
 /// Sends what may leave, and takes nothing in.
@@ -50,18 +52,26 @@ pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], n
         wait => wait,
     });
     let stuck = ports.iter().any(|port| port.unsent() || !port.can_send());
-    Turn { wait: if stuck { Some(RETRY) } else { due }, sent }
+    Turn { wait: if stuck { Some(RETRY) } else { due }, received: 0, sent }
 }
 
-/// Hands in a burst from each port that `wanted` picks; says whether there may be more, and what
-/// left meanwhile.
+/// What came of taking in.
+pub(crate) struct Taken {
+    /// There may be more.
+    pub(crate) more: bool,
+    received: u32,
+    /// What left meanwhile.
+    sent: u32,
+}
+
+/// Hands in a burst from each port that `wanted` picks.
 pub(crate) fn take_in(
     machine: &mut dyn Machine,
     ports: &mut [Box<dyn Port>],
     now: Time,
     wanted: impl Fn(&dyn Port) -> bool,
-) -> (bool, u32) {
-    let (mut more, mut sent) = (false, 0);
+) -> Taken {
+    let mut taken = Taken { more: false, received: 0, sent: 0 };
     for index in 0..ports.len() {
         if !wanted(&*ports[index]) {
             continue;
@@ -70,12 +80,13 @@ pub(crate) fn take_in(
         while burst < BURST {
             let Some(packet) = ports[index].receive(machine.pool(), now) else { break };
             machine.handle_packet(now, id(index), packet);
-            sent += drain(machine, ports, now);
+            taken.sent += drain(machine, ports, now);
             burst += 1;
         }
-        more |= burst == BURST;
+        taken.received += burst;
+        taken.more |= burst == BURST;
     }
-    (more, sent)
+    taken
 }
 
 fn flush(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>]) {
@@ -170,7 +181,7 @@ mod tests {
         let due = machine.pool().insert(Packet::default()).unwrap();
         machine.handle_packet(Time::ZERO, PortId(0), due);
         let done = turn(&mut machine, &mut ports, Time::ZERO);
-        assert_eq!(done, Turn { wait: None, sent: 2 });
+        assert_eq!(done, Turn { wait: None, received: 1, sent: 2 });
         let expected = "wan sends, lan flushes, wan flushes, lan receives, wan sends, lan flushes, \
                         wan flushes";
         assert_eq!(log.borrow().join(", "), expected);

@@ -227,7 +227,7 @@ fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_acro
 fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() {
     let grid = Duration::from_micros(100);
     let options = Options { grid, high_rate: 20_000, ..EXACT };
-    // Held until all have arrived, because an arrival wakes the loop as well.
+    // Held until all have arrived, because an arrival may wake the loop as well.
     let delay = Duration::from_nanos(50_000_007);
     let on_and_off_the_grid = |every: u64, count: u64| {
         let arrivals = (0..count).map(|n| packet(Time::from_nanos(n * every), 1_500)).collect();
@@ -240,7 +240,33 @@ fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() 
         (on.len(), off.len())
     };
     assert_eq!(on_and_off_the_grid(1_000_000, 40), (0, 29)); // 1,000 packets per second
-    assert_eq!(on_and_off_the_grid(12_000, 4_000), (3_083, 0)); // 83,333
+    assert_eq!(on_and_off_the_grid(12_000, 4_000), (3_091, 0)); // 83,333
+}
+
+/// Kills: a loop that listens all the time; one that never does again.
+#[test]
+fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at_once() {
+    let grid = Duration::from_micros(100);
+    let options = Options { grid, high_rate: 20_000, ..EXACT };
+    let turns_and_longest = |every: u64| {
+        let at = |n: u64| Time::from_nanos(100_000_003 + n * every);
+        let last = packet(Time::from_millis(900), 60);
+        let arrivals: Vec<_> = (0..2_000).map(|n| packet(at(n), 60)).chain([last]).collect();
+        let arrived: Vec<_> = arrivals.iter().map(|(at, _)| *at).collect();
+        let script = script([arrivals, vec![]]);
+        let played = play(Delay::new(Duration::ZERO), script, (), options).unwrap();
+        let left: Vec<_> = played.departures[1].iter().map(|departure| departure.at).collect();
+        assert_eq!((left.len(), left.last()), (arrived.len(), arrived.last()));
+        let longest = left.iter().zip(arrived).map(|(left, arrived)| left.since(arrived)).max();
+        let mut turns = played.machine.asked;
+        turns.dedup();
+        (turns.len(), longest.unwrap())
+    };
+    let (turns, longest) = turns_and_longest(300_000);
+    assert!(turns >= 2_000 && longest.is_zero(), "{turns} turns, {longest:?}");
+    // Some 10 ms with one turn for each of 83,333 per second, then 14 ms with one every 100 us.
+    let (turns, longest) = turns_and_longest(12_000);
+    assert!(turns < 900 + 200 && longest <= grid && !longest.is_zero(), "{turns}, {longest:?}");
 }
 
 proptest! {
