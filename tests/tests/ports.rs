@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate_e2e::{Gateway, Recorder, Server, Testbed, on_each_backend, pause, run, send, until};
+use serde_json::Value;
+use tidegate_e2e::{
+    Gateway, Process, Recorder, Server, Testbed, on_each_backend, pause, run, send, until,
+};
 use tidegate_wire::build::{Frame, Link};
 
 on_each_backend! {
@@ -44,6 +47,25 @@ fn offloads_of_local_hosts_are_no_obstacle(bed: &Testbed, backend: &str) {
     for host in [&bed.lan, &bed.wan] {
         assert_eq!(host.tcp_counter("InCsumErrors"), 0, "{}", gateway.said());
     }
+}
+
+/// Kills: a doctor that does not look at addresses; one that looks at those of the other port.
+#[test]
+fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
+    let Some(bed) = Testbed::new() else { return };
+    let remedies = |port: &str| -> Vec<String> {
+        let words = ["doctor", "--json", "--lan", "lan", "--wan", "wan"];
+        let report = Process::start(&mut bed.tidegate(&words)).finish(LIMIT);
+        let report: Value = serde_json::from_str(&report.output).unwrap();
+        let findings = report["findings"].as_array().unwrap().iter();
+        let about = findings.filter(|it| it["what"] == port && it["health"] == "lacking");
+        let addresses = about.filter(|it| it["seen"].as_str().unwrap().contains("has an address"));
+        addresses.map(|it| it["remedy"].as_str().unwrap().to_owned()).collect()
+    };
+    bed.middle.run("ip address add 192.0.2.1/24 dev lan");
+    assert_eq!((remedies("lan").len(), remedies("wan").len()), (1, 0));
+    bed.middle.run(&remedies("lan")[0]);
+    assert_eq!(remedies("lan").len(), 0);
 }
 
 /// Kills the mutant that opens AF_XDP with buffers too short for the frames.
@@ -137,7 +159,7 @@ fn a_second_gateway_between_the_same_ports_is_refused(bed: &Testbed, backend: &s
 fn detached_ports_are_not_connected_any_more(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, SHAPED);
     let detach = || bed.tidegate(&["detach", "--json", "lan", "wan"]);
-    let refused = tidegate_e2e::Process::start(&mut detach()).finish(LIMIT);
+    let refused = Process::start(&mut detach()).finish(LIMIT);
     assert!(refused.output.contains("TG0202"), "{refused:?}");
     gateway.stop();
     let crosses = || {
@@ -234,7 +256,7 @@ fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-fn total(drops: &serde_json::Value) -> u64 {
+fn total(drops: &Value) -> u64 {
     let drops = drops.as_object().into_iter().flatten();
     drops.filter_map(|(_, count)| count.as_u64()).sum()
 }

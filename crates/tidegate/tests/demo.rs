@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -69,15 +69,10 @@ fn without_root_it_runs_in_a_user_namespace() {
     if !is_root() {
         return;
     }
-    // Where nobody can reach it.
-    let program = std::env::temp_dir().join(format!("tidegate-{}", std::process::id()));
-    fs::copy(env!("CARGO_BIN_EXE_tidegate"), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+    let program = Copied::new("figures");
+    let mut command = program.as_nobody();
     let output = start(command.args(["demo", "--json", "--seconds", "6"])).wait_with_output();
     let output = output.unwrap();
-    fs::remove_file(&program).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("unshare failed") {
         eprintln!("SKIPPED: this kernel has no user namespaces for ordinary users");
@@ -85,6 +80,31 @@ fn without_root_it_runs_in_a_user_namespace() {
     }
     assert!(output.status.success(), "{said}");
     check(&serde_json::from_slice(&output.stdout).unwrap());
+}
+
+/// The program, where nobody can reach it.
+struct Copied(PathBuf);
+
+impl Copied {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
+        fs::copy(env!("CARGO_BIN_EXE_tidegate"), &path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(path)
+    }
+
+    fn as_nobody(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&self.0);
+        command
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        // A file in a folder for such files is in the way of nobody.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// A demonstration that does not outlive its test.
@@ -105,17 +125,25 @@ impl Drop for Running {
     }
 }
 
-/// A demonstration in the middle of a phase: when it has something to show.
-fn in_the_middle() -> Running {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    let mut child = Running(start(command.args(["demo", "--seconds", "60"])));
+/// A demonstration by `program` in the middle of a phase, when it has something to show; or what it
+/// said before it ended.
+fn try_in_the_middle(program: &mut Command) -> Result<Running, String> {
+    let mut child = Running(start(program.args(["demo", "--seconds", "60"])));
     let (mut said, mut piece) = (String::new(), [0; 256]);
     let stderr = child.0.stderr.as_mut().unwrap();
     while !said.contains("Jain") {
         let read = stderr.read(&mut piece).unwrap();
-        assert!(read > 0, "{said}");
+        if read == 0 {
+            return Err(said);
+        }
         said += &String::from_utf8_lossy(&piece[..read]);
     }
+    Ok(child)
+}
+
+fn in_the_middle() -> Running {
+    let child = try_in_the_middle(&mut Command::new(env!("CARGO_BIN_EXE_tidegate")));
+    let child = child.unwrap_or_else(|said| panic!("{said}"));
     assert!(namespaces(child.0.id()) > 0);
     child
 }
@@ -145,6 +173,57 @@ fn processes(of: u32) -> Vec<String> {
     hosts.into_iter().flat_map(inside).collect()
 }
 
+fn runs(pid: &str) -> bool {
+    Path::new("/proc").join(pid).join("exe").exists()
+}
+
+/// Waits until nothing is `left`, for a limited time.
+fn until(left: impl Fn() -> Vec<String>) {
+    for _ in 0..100 {
+        if left().is_empty() {
+            return;
+        }
+        #[expect(clippy::disallowed_methods, reason = "processes live in real time")]
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("left behind: {:?}", left());
+}
+
+/// The processes in the user namespace `space`.
+fn inside(space: &Path) -> Vec<String> {
+    let all = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    all.filter(|pid| fs::read_link(format!("/proc/{pid}/ns/user")).is_ok_and(|it| it == space))
+        .collect()
+}
+
+/// Without root its namespaces have no names outside: they are gone when the last process is.
+///
+/// Kills: processes of the lab that are not bound to the demonstration.
+#[test]
+fn killed_without_root_it_leaves_nothing_behind() {
+    if !is_root() {
+        return;
+    }
+    let program = Copied::new("killed");
+    let mut child = match try_in_the_middle(&mut program.as_nobody()) {
+        Err(said) if said.contains("unshare failed") => {
+            eprintln!("SKIPPED: this kernel has no user namespaces for ordinary users");
+            return;
+        }
+        child => child.unwrap_or_else(|said| panic!("{said}")),
+    };
+    let space = fs::read_link(format!("/proc/{}/ns/user", child.0.id())).unwrap();
+    assert_ne!(space, fs::read_link("/proc/self/ns/user").unwrap());
+    assert!(inside(&space).len() >= 5, "{:?}", inside(&space));
+    child.signal("-KILL");
+    child.0.wait().unwrap();
+    until(|| inside(&space));
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.lines().any(|line| line.starts_with("tidegate ")), "{mounts}");
+}
+
 /// Kills: processes of the lab that are not bound to the demonstration.
 #[test]
 fn killed_it_leaves_no_process_behind_and_the_next_lab_removes_the_rest() {
@@ -157,15 +236,7 @@ fn killed_it_leaves_no_process_behind_and_the_next_lab_removes_the_rest() {
     assert!(left.len() >= 4, "{left:?}");
     child.signal("-KILL");
     child.0.wait().unwrap();
-    let runs = |pid: &String| Path::new("/proc").join(pid).join("exe").exists();
-    for _ in 0..100 {
-        #[expect(clippy::disallowed_methods, reason = "processes live in real time")]
-        std::thread::sleep(Duration::from_millis(100));
-        if !left.iter().any(runs) {
-            break;
-        }
-    }
-    assert!(!left.iter().any(runs), "{left:?}");
+    until(|| left.iter().filter(|pid| runs(pid)).cloned().collect());
     let mut next = in_the_middle();
     assert_eq!(namespaces(pid), 0);
     next.signal("-TERM");
