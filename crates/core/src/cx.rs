@@ -1,6 +1,10 @@
 //! What the world hands a mechanism for the duration of one call.
 
+mod count_by;
+
 use std::ops::AddAssign;
+
+pub use count_by::{CountBy, Countable};
 
 use crate::{PacketId, PacketPool, Time};
 
@@ -79,12 +83,16 @@ impl Reason {
             Self::ShutDown => "shut-down",
         }
     }
+}
+
+impl Countable for Reason {
+    const ALL: &'static [Self] = &Self::ALL;
 
     #[expect(
         clippy::as_conversions,
         reason = "a fieldless enum's discriminant is its index in ALL"
     )]
-    const fn index(self) -> usize {
+    fn index(self) -> usize {
         self as usize
     }
 }
@@ -106,38 +114,7 @@ impl AddAssign for Tally {
 }
 
 /// How many packets, by reason.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ByReason([u64; Reason::ALL.len()]);
-
-impl ByReason {
-    /// Counts one packet for `reason`.
-    pub const fn count(&mut self, reason: Reason) {
-        self.0[reason.index()] += 1;
-    }
-
-    /// Packets counted for `reason`.
-    #[must_use]
-    pub const fn of(&self, reason: Reason) -> u64 {
-        self.0[reason.index()]
-    }
-
-    /// Packets counted for any reason.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// Every reason with its count.
-    pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> {
-        Reason::ALL.into_iter().map(|reason| (reason, self.of(reason)))
-    }
-}
-
-impl AddAssign for ByReason {
-    fn add_assign(&mut self, more: Self) {
-        self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);
-    }
-}
+pub type ByReason = CountBy<Reason, { Reason::ALL.len() }>;
 
 impl Cx<'_> {
     /// Drops `packet`, counts it, and frees its buffer.

@@ -30,7 +30,7 @@ pub mod time;
 pub mod units;
 pub mod wheel;
 
-pub use cx::{ByReason, Cx, Reason, Tally};
+pub use cx::{ByReason, CountBy, Countable, Cx, Reason, Tally};
 pub use machine::{Machine, PortId};
 pub use packet::{Packet, PacketId, PacketPool};
 pub use time::Time;

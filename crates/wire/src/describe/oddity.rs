@@ -1,5 +1,7 @@
 //! What may be wrong with a frame.
 
+use tidegate_core::{CountBy, Countable};
+
 /// Why a frame could not be understood, or not in full.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
@@ -35,37 +37,22 @@ impl Oddity {
             Self::TcpOptions => "tcp-options",
         }
     }
+}
+
+impl Countable for Oddity {
+    const ALL: &'static [Self] = &Self::ALL;
 
     #[expect(
         clippy::as_conversions,
         reason = "a fieldless enum's discriminant is its index in ALL"
     )]
-    const fn index(self) -> usize {
+    fn index(self) -> usize {
         self as usize
     }
 }
 
 /// How many frames were odd, by oddity.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Oddities([u64; Oddity::ALL.len()]);
-
-impl Oddities {
-    /// Counts one frame.
-    pub const fn count(&mut self, oddity: Oddity) {
-        self.0[oddity.index()] += 1;
-    }
-
-    /// Frames that had this oddity.
-    #[must_use]
-    pub const fn of(&self, oddity: Oddity) -> u64 {
-        self.0[oddity.index()]
-    }
-
-    /// Every oddity with its count.
-    pub fn iter(&self) -> impl Iterator<Item = (Oddity, u64)> {
-        Oddity::ALL.into_iter().map(|oddity| (oddity, self.of(oddity)))
-    }
-}
+pub type Oddities = CountBy<Oddity, { Oddity::ALL.len() }>;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,56 @@
+//! Counts by kind, where the kinds are few and known.
+
+use std::marker::PhantomData;
+use std::ops::AddAssign;
+
+/// What is counted: one of a few kinds.
+pub trait Countable: Copy + 'static {
+    /// Every kind, each at its [`index`](Self::index).
+    const ALL: &'static [Self];
+
+    /// Its place among them.
+    fn index(self) -> usize;
+}
+
+/// How many there were of each of the `N` kinds of `K`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CountBy<K, const N: usize> {
+    counts: [u64; N],
+    kind: PhantomData<K>,
+}
+
+impl<K: Countable, const N: usize> CountBy<K, N> {
+    /// Counts one of `kind`.
+    pub fn count(&mut self, kind: K) {
+        self.counts[kind.index()] += 1;
+    }
+
+    /// How many there were of `kind`.
+    #[must_use]
+    pub fn of(&self, kind: K) -> u64 {
+        self.counts[kind.index()]
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Every kind with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (K, u64)> {
+        K::ALL.iter().copied().zip(self.counts)
+    }
+}
+
+impl<K, const N: usize> Default for CountBy<K, N> {
+    fn default() -> Self {
+        Self { counts: [0; N], kind: PhantomData }
+    }
+}
+
+impl<K, const N: usize> AddAssign for CountBy<K, N> {
+    fn add_assign(&mut self, more: Self) {
+        self.counts.iter_mut().zip(more.counts).for_each(|(count, more)| *count += more);
+    }
+}
