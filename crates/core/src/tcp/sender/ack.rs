@@ -126,15 +126,17 @@ impl Sender {
         }
     }
 
-    /// Takes a round-trip time from what was sent once.
+    /// Takes a round-trip time from what was sent once; the congestion control gets one with every
+    /// ACK, however the timeout is measured (ns-2 2.35, `tcp-vegas.cc`, keeps the time of every packet).
     ///
     /// Source: RFC 6298, section 3 (Karn); RFC 7323, section 4.1; Linux 6.12, `tcp_ack_update_rtt`.
     fn measure(&mut self, cx: Cx<'_>, info: &AckInfo, delivered: &Delivered) -> Option<Duration> {
         if !cx.details.rtt_every_ack {
-            let (_, sent_at) = self.timed.take_if(|(end, _)| *end <= info.to)?;
-            let rtt = cx.now.since(sent_at);
-            self.rto.sample(cx.details, rtt);
-            return Some(rtt);
+            if let Some((_, sent_at)) = self.timed.take_if(|(end, _)| *end <= info.to) {
+                self.rto.sample(cx.details, cx.now.since(sent_at));
+            }
+            let newest = delivered.last_once.filter(|_| !delivered.repeated);
+            return newest.map(|at| cx.now.since(at));
         }
         let by_clock = if delivered.repeated { None } else { delivered.first_once };
         let rtt = match (by_clock, delivered.selective_once) {
