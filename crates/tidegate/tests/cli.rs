@@ -365,6 +365,29 @@ fn sim_writes_every_table_as_a_file() {
 }
 
 #[test]
+fn sim_captures_the_link_that_is_named() {
+    let folder = Folder::new("pcap");
+    let probe = "[[probe]]\nkind = \"capture\"\nfrom = \"b\"\nto = \"a\"\n";
+    let (file, out) = (folder.file("call.toml", CALL), folder.path("call.pcap"));
+    let probed = folder.file("probed.toml", &format!("{CALL}{probe}"));
+    let sim =
+        |file: &str, more: &[&str]| tidegate(&[&["sim", file, "--pcap", &out], more].concat());
+    let length = || fs::metadata(&out).unwrap().len();
+    assert_eq!(sim(&file, &["--link", "a,b"]).status.code(), Some(0));
+    // A header of 24 bytes, and for each packet that arrived its bytes and 16 more.
+    let packets = length().saturating_sub(24);
+    assert!(packets > 90 * 216 && packets.is_multiple_of(216), "{packets}");
+    // Nothing goes the other way, which the probe asks for.
+    assert_eq!(sim(&probed, &[]).status.code(), Some(0));
+    assert_eq!(length(), 24);
+    for (file, more) in [(&file, &[][..]), (&probed, &["--link", "a,c"]), (&file, &["--link", "a"])]
+    {
+        let output = sim(file, more);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
+#[test]
 fn sim_refuses_a_wrong_scenario_with_2_and_points_at_the_place() {
     let folder = Folder::new("wrong-sim");
     let file = folder

@@ -1,5 +1,6 @@
 //! `tidegate sim`.
 
+mod capture;
 mod csv;
 mod progress;
 mod report;
@@ -28,12 +29,20 @@ pub(crate) struct Args {
     /// Also write each table of figures as DIR/TABLE.csv
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
+
+    /// Also write the packets that the scenario's probes capture, for tcpdump and Wireshark
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+
+    /// Capture what arrives over this link instead: both ends, in the direction meant
+    #[arg(long, value_name = "FROM,TO", requires = "pcap")]
+    link: Option<capture::Ends>,
 }
 
 /// Simulates it.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let Some(scenario) = load(args, context)? else { return Ok(Exit::WrongInput) };
-    let results = simulate(&scenario)?;
+    let results = simulate(&scenario, args)?;
     if let Some(folder) = &args.csv {
         csv::write(&results, folder)?;
     }
@@ -62,12 +71,15 @@ fn load(args: &Args, context: &Context) -> anyhow::Result<Option<Scenario>> {
     }))
 }
 
-fn simulate(scenario: &Scenario) -> anyhow::Result<Results> {
-    let simulation = Simulation::new(scenario).map_err(|problems| {
+fn simulate(scenario: &Scenario, args: &Args) -> anyhow::Result<Results> {
+    let mut simulation = Simulation::new(scenario).map_err(|problems| {
         // The file has been checked, and the seed is free.
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         Failure::input(Code::TooMuch, problems.join("\n"))
     })?;
+    if let Some(file) = &args.pcap {
+        capture::begin(&mut simulation, scenario, file, args.link.as_ref())?;
+    }
     let mut bar = progress::Bar::new();
     let results = simulation.run(|progress| {
         bar.show(progress);
