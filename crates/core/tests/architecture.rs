@@ -27,7 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("tidegate-py", &["tidegate-core", "tidegate-sim", "tidegate-config"]),
     ("tidegate-e2e", &["tidegate-core", "tidegate-wire", "tidegate-dataplane"]),
-    ("tidegate-fuzz", &["tidegate-core", "tidegate-wire", "tidegate-config"]),
+    ("tidegate-fuzz", &["tidegate-core", "tidegate-wire", "tidegate-sim", "tidegate-config"]),
     ("tidegate-bench", &["tidegate-core", "tidegate-wire", "tidegate-dataplane", "tidegate-e2e"]),
 ];
 
