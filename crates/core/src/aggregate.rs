@@ -292,6 +292,7 @@ impl Aggregate {
             backlog: self.conditioner.backlog(),
             peak_backlog,
             waited_ns: progress.waited_ns,
+            late: progress.late,
             triggers,
             mean: self.conditioner.profile().map(|profile| profile.mean()),
         }

@@ -82,6 +82,8 @@ pub struct AggregateReport {
     pub peak_backlog: u64,
     /// Nanoseconds that packets which have left had waited, in total.
     pub waited_ns: u64,
+    /// Packets that left more than 2 ms after they, or those sent together with them, conformed.
+    pub late: u64,
     /// How often each trigger looked whether the aggregate may send.
     pub triggers: Triggers,
     /// Mean rate of its profile, if it has one.

@@ -254,4 +254,6 @@ fn aggregates<A: Agenda>(scenario: &Scenario, engine: &Engine<A>, span: Duration
         .with("conforming_bps", reals(&all, |it| bps(it.conforming.bytes, span)))
         .with("exceeding_bps", reals(&all, |it| bps(it.exceeding.bytes, span)))
         .with("waited_mean_seconds", reals(&all, |it| it.waited.as_secs_f64() / real(left(it))))
+        .with("late_packets", whole(&all, |it| it.late))
+        .with("timer_looks", whole(&all, |it| it.timer))
 }

@@ -158,6 +158,8 @@ pub struct Aggregate {
     pub mean_wait_us: u64,
     /// Nanoseconds that packets which have left had waited, in total.
     pub waited_ns: u64,
+    /// Packets that left more than 2 ms after they conformed.
+    pub late: u64,
     /// Packets dropped, by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
     /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.

@@ -11,6 +11,7 @@ pub(super) struct Progress {
     pub(super) conforming: Count,
     pub(super) exceeding: Count,
     pub(super) waited_ns: u64,
+    pub(super) late: u64,
 }
 
 impl Progress {
@@ -27,5 +28,6 @@ impl AddAssign for Progress {
         self.conforming += more.conforming;
         self.exceeding += more.exceeding;
         self.waited_ns += more.waited_ns;
+        self.late += more.late;
     }
 }

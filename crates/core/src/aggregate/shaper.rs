@@ -24,6 +24,11 @@ pub(super) struct Shaper {
     queue_spec: QdiscSpec,
 }
 
+/// What is sent so much after the first of it conformed is late.
+///
+/// Source: `aggregates`, section 6 (ledger A000-16).
+const LATE: Duration = Duration::from_millis(2);
+
 /// The waiting packets, as an allocation sees them.
 struct Waiting<'a> {
     queue: &'a dyn Qdisc,
@@ -104,6 +109,7 @@ impl Shaper {
 
     pub(super) fn serve(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Progress {
         let mut progress = Progress::default();
+        let late = self.ready_at.is_some_and(|ready_at| cx.now.since(ready_at) > LATE);
         self.ready_at = loop {
             let spaced = self.peak.ready_at();
             if spaced > cx.now && self.queue.backlog().packets > 0 {
@@ -117,6 +123,7 @@ impl Shaper {
                     let Some(packet) = self.queue.dequeue_flow(cx, grant.member) else { continue };
                     self.peak.take(cx.now, grant.bytes);
                     progress.conforms(&cx.pool[&packet], cx.now);
+                    progress.late += u64::from(late);
                     out.push(cx.pool, packet);
                 }
             }
@@ -245,5 +252,27 @@ mod tests {
         assert_eq!(bench.offer(9, 1), Vec::<u32>::new());
         assert_eq!(bench.tick(15), Vec::<u32>::new()); // 875 tokens
         assert_eq!(bench.tick(30), [0, 1]);
+    }
+
+    #[test]
+    fn what_leaves_more_than_two_milliseconds_after_it_conformed_is_late() {
+        let late = |looks: &[u64]| {
+            let mut bench = Bench::new(TriggerSet::All);
+            (0..4).for_each(|_| drop(bench.offer(0, 0)));
+            let mut late = 0;
+            for ms in looks {
+                let mut out = Fifo::new();
+                let now = Time::from_millis(*ms);
+                let mut cx = Cx { now, pool: &mut bench.pool, tally: &mut bench.tally };
+                late += bench.shaper.serve(&mut cx, &mut out).late;
+                while let Some(id) = out.pop(&bench.pool) {
+                    bench.pool.release(id);
+                }
+            }
+            late
+        };
+        assert_eq!(late(&[8, 17]), 0); // tokens for one are there at 8 and at 16 ms
+        assert_eq!(late(&[11, 17]), 1);
+        assert_eq!(late(&[30]), 2);
     }
 }

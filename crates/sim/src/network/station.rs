@@ -48,6 +48,10 @@ pub(crate) struct Passed {
     pub(crate) marked: u64,
     /// How long packets that have left had waited, in total.
     pub(crate) waited: Duration,
+    /// Packets that left late.
+    pub(crate) late: u64,
+    /// How often the shaping timer looked.
+    pub(crate) timer: u64,
 }
 
 /// What works there.
@@ -172,6 +176,8 @@ impl Station {
                 now.dropped -= before.dropped;
                 now.marked -= before.marked;
                 now.waited = now.waited.saturating_sub(before.waited);
+                now.late -= before.late;
+                now.timer -= before.timer;
             }
         }
         all
@@ -189,6 +195,8 @@ impl Station {
             dropped: it.drops.total(),
             marked: it.marks.total(),
             waited: Duration::from_nanos(it.waited_ns),
+            late: it.late,
+            timer: it.triggers.timer,
         };
         gateway.report().aggregates.into_iter().map(passed).collect()
     }

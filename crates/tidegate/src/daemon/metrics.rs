@@ -149,6 +149,8 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     });
     let help = "Time that packets of the policy which have left had waited.";
     metric("tidegate_policy_wait_seconds_total", "counter", help, |it| float(it.waited_ns) / 1e9);
+    let help = "Packets of the policy that left more than 2 ms after they conformed.";
+    metric("tidegate_policy_late_packets_total", "counter", help, |it| float(it.late));
     let help = "Bytes of the policy that wait.";
     metric("tidegate_policy_waiting_bytes", "gauge", help, |it| float(it.waiting.bytes));
     metric("tidegate_policy_flows", "gauge", "Flows of the policy.", |it| f64::from(it.flows));
@@ -202,6 +204,7 @@ mod tests {
             peak_waiting_bytes: 9_000,
             mean_wait_us: 1,
             waited_ns: 1_500_000_000,
+            late: 3,
             drops: drops.clone(),
             marks: marks.clone(),
             triggers: BTreeMap::new(),

@@ -70,6 +70,7 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         peak_waiting_bytes: it.peak_backlog,
         mean_wait_us: it.waited_ns / left.max(1) / 1_000,
         waited_ns: it.waited_ns,
+        late: it.late,
         drops: counted([it.drops]),
         marks: counted([it.marks]),
         triggers: triggers(it.triggers),
