@@ -16,7 +16,7 @@ mod track;
 use aggregates::Aggregates;
 pub use config::{GatewayConfig, Overhead};
 use link::Link;
-use timers::Timers;
+use timers::{Due, Timers};
 
 use crate::aggregate::Trigger;
 use crate::flow::{FlowTable, Handle};
@@ -92,22 +92,25 @@ impl Gateway {
 
     /// The third stage: the aggregate in `slot` decides about `id`; without one it goes on.
     fn condition(&mut self, now: Time, direction: Direction, slot: u32, id: PacketId) {
+        let Some(aggregate) = self.aggregates.get_mut(slot) else {
+            return self.send_one(now, direction, id);
+        };
         let mut out = Fifo::new();
-        if let Some(aggregate) = self.aggregates.get_mut(slot) {
-            aggregate.offer(now, &mut self.pool, id, &mut out);
-            self.timers.arm(slot, aggregate.ready_at());
-        } else {
-            out.push(&mut self.pool, id);
-        }
+        aggregate.offer(now, &mut self.pool, id, &mut out);
+        self.timers.arm(slot, aggregate.ready_at());
         self.send(now, direction, out);
     }
 
     /// Hands what may leave to the link of `direction`.
     fn send(&mut self, now: Time, direction: Direction, mut out: Fifo) {
         while let Some(packet) = out.pop(&self.pool) {
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            self.links[direction.index()].push(&mut cx, packet);
+            self.send_one(now, direction, packet);
         }
+    }
+
+    fn send_one(&mut self, now: Time, direction: Direction, packet: PacketId) {
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+        self.links[direction.index()].push(&mut cx, packet);
     }
 
     /// Lets the aggregate in `slot` look whether it may send.
@@ -121,12 +124,13 @@ impl Gateway {
     }
 
     /// Does what is due: aggregates whose packets conform by now, and flows that have expired.
+    #[inline(never)]
     fn advance(&mut self, now: Time) {
-        while let Some(slot) = self.timers.due(now) {
-            self.trigger(now, slot, Trigger::Timer);
-        }
-        if self.timers.sweep_due(now) {
-            self.sweep(now);
+        while let Some(due) = self.timers.due(now) {
+            match due {
+                Due::Aggregate(slot) => self.trigger(now, slot, Trigger::Timer),
+                Due::Sweep => self.sweep(now),
+            }
         }
     }
 }
@@ -143,13 +147,17 @@ impl Machine for Gateway {
         packet.cost = self.config.overhead.charge(packet);
         self.counts.received[direction.index()].add(packet.len);
 
-        let slot = self.classify(now, direction, &id);
-        self.track(now, direction, &id);
+        let (flow, slot) = self.classify(now, direction, &id);
+        if let Some(flow) = flow {
+            self.track(now, direction, flow, &id);
+        }
         self.condition(now, direction, slot.unwrap_or(Handle::NO_AGGREGATE), id);
     }
 
     fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
-        self.advance(now);
+        if self.timers.is_due(now) {
+            self.advance(now);
+        }
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let packet = self.links[direction.index()].pop(&mut cx)?;
@@ -161,10 +169,12 @@ impl Machine for Gateway {
     }
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
-        let [up, down] = Direction::BOTH.map(|direction| {
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            self.links[direction.index()].ready_at(&mut cx)
-        });
-        [up, down, self.timers.next()].into_iter().flatten().min()
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+        let mut next = self.timers.next();
+        for link in &mut self.links {
+            let ready_at = link.ready_at(&mut cx);
+            next = ready_at.map(|at| next.map_or(at, |next| next.min(at))).or(next);
+        }
+        next
     }
 }

@@ -15,26 +15,29 @@ use crate::policy::PolicyIndex;
 use crate::{PacketId, PacketPool, Time};
 
 impl Gateway {
-    /// Finds the flow of `id` and its aggregate; notes both, and the member it is there.
+    /// Finds the flow of `id` and the slot of its aggregate; notes the flow, and the member it is
+    /// there.
     pub(super) fn classify(
         &mut self,
         now: Time,
         direction: Direction,
         id: &PacketId,
-    ) -> Option<u32> {
+    ) -> (Option<FlowId>, Option<u32>) {
         let Some(flow) = self.flow_of(now, direction, id) else {
-            return self.classify_untracked(now, direction, id);
+            return (None, self.classify_untracked(now, direction, id));
         };
-        self.pool[id].flow = flow;
-        let mut handle = self.flows[flow].handle(direction);
-        let dscp = self.pool[id].dscp;
-        let recoloured = self.policies.reads_dscp() && self.flows[flow].dscp(direction) != dscp;
+        let packet = &mut self.pool[id];
+        packet.flow = flow;
+        let dscp = packet.dscp;
+        let known = &self.flows[flow];
+        let mut handle = known.handle(direction);
+        let recoloured = self.policies.reads_dscp() && known.dscp(direction) != dscp;
         if handle.generation != self.generation || recoloured {
             handle = self.renew(now, direction, id, handle);
             self.flows[flow].set_handle(direction, handle, dscp);
         }
         self.pool[id].member = handle.member;
-        (handle.aggregate != Handle::NO_AGGREGATE).then_some(handle.aggregate)
+        (Some(flow), (handle.aggregate != Handle::NO_AGGREGATE).then_some(handle.aggregate))
     }
 
     /// The flow of `id`, which is made if this is its first packet; `None` if there is no room.

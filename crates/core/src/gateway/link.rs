@@ -50,15 +50,20 @@ impl Link {
     }
 
     /// A packet that leaves now.
+    #[inline]
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        self.stage(cx);
-        let len = self.next.peek(cx.pool)?.charged();
-        if let Some(bucket) = &mut self.bucket
-            && !bucket.try_take(cx.now, len)
-        {
+        if self.bucket.is_some() && !self.take(cx) {
             return None;
         }
         self.next.pop(cx.pool)
+    }
+
+    /// Takes the tokens for what leaves next, if there is something and they are there.
+    fn take(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.stage(cx);
+        let Some(next) = self.next.peek(cx.pool) else { return false };
+        let len = next.charged();
+        self.bucket.as_mut().is_none_or(|bucket| bucket.try_take(cx.now, len))
     }
 
     /// When [`pop`](Self::pop) has a packet; `None` if nothing waits.

@@ -9,16 +9,19 @@ use std::time::Duration;
 use crate::Time;
 use crate::wheel::TimerWheel;
 
-/// When which aggregate, by its slot, looks whether it may send.
+/// When which aggregate, by its slot, looks whether it may send, and when the flow table is swept.
 pub(super) struct Timers {
     wheel: TimerWheel,
     interval: Duration,
     sweep_at: Time,
+    /// Nothing is due before.
+    due_at: Time,
 }
 
 impl Timers {
     pub(super) fn new(interval: Duration, now: Time) -> Self {
-        Self { wheel: TimerWheel::new(), interval, sweep_at: now + SWEEP_EVERY }
+        let sweep_at = now + SWEEP_EVERY;
+        Self { wheel: TimerWheel::new(), interval, sweep_at, due_at: sweep_at }
     }
 
     pub(super) const fn set_interval(&mut self, interval: Duration) {
@@ -31,19 +34,27 @@ impl Timers {
         let at = ready_at.round_up_to(self.interval);
         if self.wheel.deadline(slot).is_none_or(|armed| at < armed) {
             self.wheel.set(slot, at);
+            self.due_at = self.due_at.min(at);
         }
     }
 
-    /// The slot of an aggregate that is to look now; call until `None`.
-    pub(super) fn due(&mut self, now: Time) -> Option<u32> {
-        self.wheel.pop(now)
+    /// Whether something may be due now.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        now >= self.due_at
     }
 
-    /// Whether the flow table is to be swept now; then not again for a while.
-    pub(super) fn sweep_due(&mut self, now: Time) -> bool {
-        let due = self.sweep_at <= now;
-        if due {
-            self.sweep_at = now + SWEEP_EVERY;
+    /// What is due now; call until `None`.
+    pub(super) fn due(&mut self, now: Time) -> Option<Due> {
+        let due = self.wheel.pop(now).map(Due::Aggregate).or_else(|| {
+            let due = self.sweep_at <= now;
+            if due {
+                self.sweep_at = now + SWEEP_EVERY;
+            }
+            due.then_some(Due::Sweep)
+        });
+        if due.is_none() {
+            self.due_at =
+                self.wheel.next_deadline().map_or(self.sweep_at, |at| at.min(self.sweep_at));
         }
         due
     }
@@ -52,6 +63,14 @@ impl Timers {
     pub(super) fn next(&self) -> Option<Time> {
         self.wheel.next_deadline()
     }
+}
+
+/// Something to be done.
+pub(super) enum Due {
+    /// The aggregate in this slot is to look.
+    Aggregate(u32),
+    /// The flow table is to be swept: the next time in a while.
+    Sweep,
 }
 
 const SWEEP_EVERY: Duration = Duration::from_millis(1);

@@ -4,14 +4,13 @@ use super::Gateway;
 use crate::aggregate::Trigger;
 use crate::allocation::Share;
 use crate::flow::{AckKind, Arrival, Handle, Rtt};
-use crate::packet::Direction;
+use crate::packet::{Direction, FlowId};
 use crate::{Bytes, PacketId, Time};
 
 impl Gateway {
-    /// Learns from the headers of `id`, and lets the aggregates look that may send because of it.
-    pub(super) fn track(&mut self, now: Time, direction: Direction, id: &PacketId) {
-        let packet = &mut self.pool[id];
-        let Some(flow) = self.flows.of_packet(packet, direction) else { return };
+    /// Learns from the headers of `id`, a packet of a flow, and lets the aggregates look that may send because of it.
+    pub(super) fn track(&mut self, now: Time, direction: Direction, of: FlowId, id: &PacketId) {
+        let (packet, flow) = (&mut self.pool[id], &mut self.flows[of]);
         let before = flow.rtt();
         let arrival = flow.on_arrival(now, packet, direction);
         if packet.tcp.is_none() {

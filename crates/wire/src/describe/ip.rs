@@ -6,6 +6,7 @@ use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Network, Protocol};
 use super::{Cursor, Oddity, be16, transport};
 
 /// Source: RFC 791, section 3.1.
+#[inline]
 pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     let header = frame.peek::<20>().ok_or(Oddity::Ipv4)?;
     let header_len = usize::from(header[0] & 0x0f) * 4;

@@ -7,6 +7,7 @@ use super::{Cursor, Oddity, be16};
 use crate::{checksum, ethertype};
 
 /// Passes all link-layer headers; says what they carry.
+#[inline]
 pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddity> {
     let ethernet = frame.take::<14>().ok_or(Oddity::Link)?;
     frame.ethertype = be16(ethernet[12], ethernet[13]);
