@@ -60,7 +60,8 @@ impl Default for LinkConfig {
 pub struct Link {
     transmitter: Option<Transmitter>,
     delay: Delay,
-    loss: LossProcess,
+    /// Where any are lost.
+    loss: Option<Box<LossProcess>>,
     /// Packets on their way, with the time each arrives at the other end; the next one first.
     travelling: VecDeque<(Time, PacketId)>,
 }
@@ -74,7 +75,8 @@ impl Link {
         Self {
             transmitter: config.rate.map(transmitter),
             delay: Delay::new(config, part(0)),
-            loss: LossProcess::new(config.loss, part(1)),
+            loss: (config.loss != Loss::None)
+                .then(|| Box::new(LossProcess::new(config.loss, part(1)))),
             travelling: VecDeque::new(),
         }
     }
@@ -84,7 +86,10 @@ impl Link {
         self.advance(cx);
         match &mut self.transmitter {
             Some(transmitter) => {
-                transmitter.enqueue(cx, packet);
+                let sent = transmitter.send(cx, packet);
+                if let Some((sent, packet)) = sent {
+                    self.depart(cx, sent, packet);
+                }
                 self.advance(cx);
             }
             None => self.depart(cx, cx.now, packet),
@@ -92,6 +97,7 @@ impl Link {
     }
 
     /// A packet that has arrived at the other end.
+    #[inline]
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.advance(cx);
         let (arrives, _) = self.travelling.front()?;
@@ -99,11 +105,15 @@ impl Link {
     }
 
     /// When [`poll`](Self::poll) may next have a packet; `None` if the link is empty.
+    #[inline]
     #[must_use]
     pub fn ready_at(&self) -> Option<Time> {
         let arrives = self.travelling.front().map(|(arrives, _)| *arrives);
         let sends = self.transmitter.as_ref().and_then(Transmitter::ready_at);
-        arrives.into_iter().chain(sends).min()
+        match (arrives, sends) {
+            (Some(arrives), Some(sends)) => Some(arrives.min(sends)),
+            (one, other) => one.or(other),
+        }
     }
 
     /// What waits for the transmitter.
@@ -120,6 +130,7 @@ impl Link {
     }
 
     /// Sends what was waiting, each packet as soon as the one before it was through.
+    #[inline]
     fn advance(&mut self, cx: &mut Cx<'_>) {
         while let Some((sent, packet)) = self.transmitter.as_mut().and_then(|it| it.next(cx)) {
             self.depart(cx, sent, packet);
@@ -129,11 +140,14 @@ impl Link {
     /// `packet` has left the transmitter at `sent`, or will have then.
     fn depart(&mut self, cx: &mut Cx<'_>, sent: Time, packet: PacketId) {
         let arrives = self.delay.arrival(sent);
-        if self.loss.loses() {
+        if self.loss.as_mut().is_some_and(|loss| loss.loses()) {
             cx.drop(packet, Reason::LinkLoss);
             return;
         }
-        // Almost always the last; with reordering, only the few that overtook lie behind it.
+        if self.travelling.back().is_none_or(|(last, _)| *last <= arrives) {
+            return self.travelling.push_back((arrives, packet));
+        }
+        // With reordering, the few that it overtakes lie behind it.
         let behind = self.travelling.iter().rev().take_while(|(other, _)| *other > arrives).count();
         self.travelling.insert(self.travelling.len() - behind, (arrives, packet));
     }

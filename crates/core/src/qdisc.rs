@@ -68,6 +68,19 @@ pub trait Qdisc: Send {
     /// Bytes of `member` that wait here, as frames.
     fn bytes_of(&self, member: Member) -> Bytes;
 
+    /// Whether a packet of `len` that finds nothing waiting, and would leave at once, passes as if
+    /// there were no queue.
+    fn passes(&self, len: Bytes) -> bool {
+        let _ = len;
+        false
+    }
+
+    /// Whether all packets wait in one line, so that whose they are makes no difference to
+    /// [`enqueue`](Self::enqueue) and [`dequeue`](Self::dequeue).
+    fn is_one_line(&self) -> bool {
+        false
+    }
+
     /// What waits here leaves at `rate` from now on.
     fn set_rate(&mut self, rate: Rate) {
         let _ = rate;

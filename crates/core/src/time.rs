@@ -84,8 +84,9 @@ impl fmt::Debug for Time {
 }
 
 /// `span` in nanoseconds; 584 years and more count as forever.
+#[inline]
 fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+    span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into())
 }
 
 #[cfg(test)]

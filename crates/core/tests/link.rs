@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::link::{Link, LinkConfig};
-use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
+use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Tally, Time};
 
 /// A link with the packets it has taken, numbered by their `flow`, and those it gave back.
 struct Bench {
@@ -224,4 +224,15 @@ fn what_no_link_can_be_is_refused() {
         let error = toml::from_str::<LinkConfig>(text).unwrap_err().to_string();
         assert!(error.contains(about), "{text}: {error}");
     }
+}
+
+/// Kills: letting any packet pass a queue in which nothing waits.
+#[test]
+fn a_packet_longer_than_the_queue_may_be_is_dropped_even_if_it_need_not_wait() {
+    let queue = "rate = '8 Mbit/s'\nqueue = { kind = 'drop-tail', limit = '1 kB' }";
+    let mut bench = Bench::new(&config(queue), 0);
+    bench.send(Time::ZERO, 1_001);
+    bench.send(Time::ZERO, 1_000);
+    bench.run_until(Time::MAX);
+    assert_eq!((bench.numbers(), bench.tally.drops.of(Reason::QueueFull)), (vec![1], 1));
 }

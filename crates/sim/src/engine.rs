@@ -19,7 +19,7 @@ use crate::series::Series;
 use crate::stream::{EndId, SenderCounts, Streams, Transfers};
 
 /// A scenario at work.
-pub(crate) struct Engine<A> {
+pub(crate) struct Engine<'a, A> {
     pub(crate) run: Run,
     now: Time,
     end: Time,
@@ -27,7 +27,7 @@ pub(crate) struct Engine<A> {
     /// The first parts of the agenda after those of links: stations, ticks, flows.
     parts: Parts,
     pub(crate) network: Network,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     hosts: Hosts,
     /// What there is of settings for end points.
@@ -78,9 +78,9 @@ pub struct Progress {
 /// Events between two looks at whether to go on: some milliseconds.
 const LOOK_EVERY: u64 = 1 << 15;
 
-impl<A: Agenda> Engine<A> {
+impl<'a, A: Agenda> Engine<'a, A> {
     /// A scenario that has passed its check, before anything happens.
-    pub(crate) fn new(scenario: &Scenario) -> Self {
+    pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let mut network = Network::new(scenario);
         let Flows { groups, flows, hosts, configs } = Flows::new(scenario, &network);
         let stations = number(network.lanes.len());
@@ -244,7 +244,7 @@ mod tests {
     use crate::testing::dumbbell;
 
     fn play<A: Agenda>(scenario: &Scenario) -> Results {
-        let mut engine = Engine::<A>::new(scenario);
+        let mut engine = Engine::<'_, A>::new(scenario);
         assert!(engine.play(|_| ControlFlow::Continue(())).is_continue());
         engine.check_conservation();
         Results::new(scenario, engine)

@@ -53,8 +53,8 @@ pub(crate) struct Counts {
 }
 
 /// A group of flows.
-pub(crate) struct Group {
-    pub(crate) traffic: Traffic,
+pub(crate) struct Group<'a> {
+    pub(crate) traffic: &'a Traffic,
     /// The numbers of its flows.
     pub(crate) flows: std::ops::Range<u32>,
     /// Bytes that arrived at its receivers.
@@ -71,16 +71,16 @@ pub(crate) struct Group {
 }
 
 /// All flows of a scenario, and what they use.
-pub(crate) struct Flows {
-    pub(crate) groups: Vec<Group>,
+pub(crate) struct Flows<'a> {
+    pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts,
     /// What there is of settings for end points.
     pub(crate) configs: Vec<Config>,
 }
 
-impl Group {
-    fn new(traffic: Traffic, flows: std::ops::Range<u32>, shares_rtt: bool) -> Self {
+impl<'a> Group<'a> {
+    fn new(traffic: &'a Traffic, flows: std::ops::Range<u32>, shares_rtt: bool) -> Self {
         Self {
             traffic,
             flows,
@@ -133,9 +133,9 @@ pub(crate) struct Hosts {
 /// Source: Linux, `ip_local_port_range`.
 const FIRST_PORT: u16 = 32_768;
 
-impl Flows {
+impl<'a> Flows<'a> {
     /// All flows of a scenario that has passed its check.
-    pub(crate) fn new(scenario: &Scenario, network: &Network) -> Self {
+    pub(crate) fn new(scenario: &'a Scenario, network: &Network) -> Self {
         let (names, mut hosts) = (names(&scenario.nodes), Hosts::new(scenario));
         let (mut groups, mut flows) = (Vec::new(), Vec::new());
         let mut configs = Configs::new(scenario);
@@ -163,7 +163,7 @@ impl Flows {
             let control = flows.last().map(|flow: &Flow| flow.configs[0]);
             let control = control.map(|config| configs.all[index(config)].congestion.name());
             let shares_rtt = control == Some(AGGREGATE_FAIR);
-            groups.push(Group::new(traffic.clone(), range, shares_rtt));
+            groups.push(Group::new(traffic, range, shares_rtt));
         }
         Self { groups, flows, hosts, configs: configs.all }
     }

@@ -3,7 +3,7 @@
 mod lane;
 mod station;
 
-use tidegate_core::{Packet, PacketId, PacketPool, Reason, Tally, Time};
+use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 
 pub(crate) use lane::Lane;
 pub(crate) use station::{Passed, Station, number_parts, since};
@@ -24,6 +24,8 @@ pub(crate) struct Network {
     routes: Routes,
     /// Packets dropped outside of links and stations.
     pub(crate) tally: Tally,
+    /// What a link counts in a call, which it takes over; empty between calls.
+    scratch: Tally,
     pub(crate) trace: Trace,
 }
 
@@ -92,6 +94,7 @@ impl Network {
             stations,
             routes: Routes::new(graph),
             tally: Tally::default(),
+            scratch: Tally::default(),
             trace: Trace::default(),
         }
     }
@@ -107,7 +110,7 @@ impl Network {
             match self.pool.reserve() {
                 Some(id) => break id,
                 None => {
-                    self.pool.grow(number(self.pool.capacity()).max(PACKETS));
+                    self.pool.grow((number(self.pool.capacity()) / 4).max(PACKETS));
                     self.tags.resize(self.pool.capacity(), Tag::default());
                 }
             }
@@ -128,7 +131,8 @@ impl Network {
             self.tally.drops.count(Reason::NoRoute);
             return self.pool.release(packet);
         };
-        lane.send(now, &mut self.pool, packet);
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.scratch };
+        lane.send(&mut cx, packet);
         lane.arm_after_send(agenda, way);
     }
 
@@ -141,7 +145,9 @@ impl Network {
         arrived: &mut Vec<PacketId>,
     ) {
         let leads = self.lanes[index(way)].leads;
-        while let Some(packet) = self.lanes[index(way)].poll(now, &mut self.pool) {
+        loop {
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.scratch };
+            let Some(packet) = self.lanes[index(way)].poll(&mut cx) else { break };
             let tag = self.tags[packet.index()];
             self.trace.note(now, way, tag.end, &self.pool[&packet]);
             match leads {
@@ -175,7 +181,7 @@ impl Network {
     /// What was dropped and marked anywhere.
     pub(crate) fn tally(&self) -> Tally {
         let mut all = self.tally;
-        self.lanes.iter().for_each(|lane| all += lane.tally);
+        self.lanes.iter().for_each(|lane| all += lane.tally());
         self.stations.iter().for_each(|station| all += station.tally());
         all
     }

@@ -46,7 +46,7 @@ impl Results {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    pub(crate) fn new<A: Agenda>(scenario: &Scenario, mut engine: Engine<A>) -> Self {
+    pub(crate) fn new<A: Agenda>(scenario: &Scenario, mut engine: Engine<'_, A>) -> Self {
         engine.settle();
         let series = std::mem::take(&mut engine.series);
         let span = scenario.run.duration.saturating_sub(scenario.run.warmup);
@@ -88,12 +88,12 @@ fn reals<T>(all: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
     all.iter().map(of).collect()
 }
 
-fn groups(groups: &[Group], flows: &[Flow], span: Duration) -> Table {
-    let of = |group: &Group| &flows[group.range()];
-    let sum = |group: &Group, each: fn(&Flow) -> u64| of(group).iter().map(each).sum::<u64>();
+fn groups(groups: &[Group<'_>], flows: &[Flow], span: Duration) -> Table {
+    let of = |group: &Group<'_>| &flows[group.range()];
+    let sum = |group: &Group<'_>, each: fn(&Flow) -> u64| of(group).iter().map(each).sum::<u64>();
     let received = |it: &Flow| it.counts.received.bytes - it.before.received.bytes;
     let goodput = |it: &Flow| it.counts.goodput - it.before.goodput;
-    let fair = |group: &Group| jain(&reals(of(group), |flow| real(received(flow))));
+    let fair = |group: &Group<'_>| jain(&reals(of(group), |flow| real(received(flow))));
     let table = Table::new("groups")
         .with("group", groups.iter().map(|it| it.traffic.name.clone()).collect::<Vec<_>>())
         .with("flows", whole(groups, |it| real_len(of(it).len())))
@@ -123,7 +123,7 @@ fn delays(table: Table, all: &[Option<&Histogram>]) -> Table {
         .with("delay_max_seconds", column(&|it| it.percentile(100.0)))
 }
 
-fn flows<A: Agenda>(scenario: &Scenario, engine: &Engine<A>, span: Duration) -> Table {
+fn flows<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>, span: Duration) -> Table {
     let flows = &engine.flows;
     let name = |node: u32| scenario.nodes[index(node)].name.clone();
     let text = |of: &dyn Fn(&Flow) -> String| flows.iter().map(of).collect::<Vec<_>>();
@@ -152,7 +152,7 @@ fn flows<A: Agenda>(scenario: &Scenario, engine: &Engine<A>, span: Duration) -> 
 }
 
 /// Files, bursts and answers that have arrived, in the order in which they did, in all of the run.
-fn transfers<A: Agenda>(engine: &Engine<A>) -> Table {
+fn transfers<A: Agenda>(engine: &Engine<'_, A>) -> Table {
     let Transfers { flow, began, ended, bytes } = &engine.transfers;
     let flows: Vec<&Flow> = flow.iter().map(|flow| &engine.flows[index(*flow)]).collect();
     let group = |it: &&Flow| engine.groups[index(it.group)].traffic.name.clone();
@@ -168,10 +168,10 @@ fn transfers<A: Agenda>(engine: &Engine<A>) -> Table {
 fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
     let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
     let text = |of: fn(&Way) -> String| ways.iter().map(|(way, _)| of(way)).collect::<Vec<_>>();
-    let offered = |it: &Lane| since(it.offered, it.before.offered);
-    let delivered = |it: &Lane| since(it.delivered, it.before.delivered);
-    let dropped = |it: &Lane| it.tally.drops.total() - it.before.tally.drops.total();
-    let marked = |it: &Lane| it.tally.marks.total() - it.before.tally.marks.total();
+    let offered = |it: &Lane| since(it.offered, it.before().offered);
+    let delivered = |it: &Lane| since(it.delivered, it.before().delivered);
+    let dropped = |it: &Lane| it.tally().drops.total() - it.before().tally.drops.total();
+    let marked = |it: &Lane| it.tally().marks.total() - it.before().tally.marks.total();
     let rates: Vec<_> = ways.iter().map(|(_, config)| config.rate).collect();
     let used = |(lane, rate): (&Lane, &Option<Rate>)| match rate {
         Some(rate) => bps(delivered(lane).bytes, span) / real(rate.bps()),
@@ -196,11 +196,11 @@ fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
 }
 
 /// Drops and marks after the warm-up, by place and reason; only what there was.
-fn drops<A: Agenda>(scenario: &Scenario, engine: &Engine<A>) -> Table {
+fn drops<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>) -> Table {
     let ways = scenario.links.iter().flat_map(|link| link.ways());
     let mut places: Vec<_> = ways
         .zip(&engine.network.lanes)
-        .map(|((way, _), lane)| (way.to_string(), lane.tally, lane.before.tally))
+        .map(|((way, _), lane)| (way.to_string(), lane.tally(), lane.before().tally))
         .collect();
     for station in &engine.network.stations {
         let name = scenario.nodes[index(station.node)].name.clone();
@@ -227,7 +227,7 @@ fn drops<A: Agenda>(scenario: &Scenario, engine: &Engine<A>) -> Table {
 }
 
 /// The aggregates of every gateway.
-fn aggregates<A: Agenda>(scenario: &Scenario, engine: &Engine<A>, span: Duration) -> Table {
+fn aggregates<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>, span: Duration) -> Table {
     let (mut gateways, mut all) = (Vec::new(), Vec::new());
     for station in &engine.network.stations {
         let name = &scenario.nodes[index(station.node)].name;

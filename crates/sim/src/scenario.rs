@@ -89,7 +89,7 @@ pub enum NodeKind {
     /// A gateway between what is at its LAN side and what is at its WAN side.
     Gateway(Box<Gateway>),
     /// A network of routes, as the lab emulates it.
-    Cloud(EmulatorConfig),
+    Cloud(Box<EmulatorConfig>),
 }
 
 /// A host.
@@ -98,7 +98,7 @@ pub struct Host {
     /// What it was given; nothing for one IPv4 and one IPv6 address by its place among the nodes.
     pub addresses: Vec<IpAddr>,
     /// Settings of its TCP end points; `None` for those of the run.
-    pub tcp: Option<tcp::Config>,
+    pub tcp: Option<Box<tcp::Config>>,
 }
 
 impl Host {

@@ -32,7 +32,7 @@ enum Watched {
 
 impl Series {
     /// What the probes of a scenario ask for.
-    pub(crate) fn new<A: Agenda>(scenario: &Scenario, engine: &Engine<A>) -> Self {
+    pub(crate) fn new<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>) -> Self {
         let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
         let group =
             |name: &str| (0_u32..).zip(&engine.groups).find(|(_, it)| it.traffic.name == name);
@@ -62,7 +62,7 @@ impl Series {
     }
 
     /// Sees how things are at `now`.
-    pub(crate) fn sample<A: Agenda>(&mut self, now: Time, engine: &Engine<A>) {
+    pub(crate) fn sample<A: Agenda>(&mut self, now: Time, engine: &Engine<'_, A>) {
         self.times.push(seconds(now));
         for (seen, group) in self.groups.iter_mut().zip(&engine.groups) {
             seen.push(group.received);
@@ -94,7 +94,7 @@ impl Series {
 
 /// Window, threshold and round-trip time of the connection a flow uses now; not a number where there
 /// is none, or none yet.
-fn window<A: Agenda>(engine: &Engine<A>, flow: u32) -> [f64; 3] {
+fn window<A: Agenda>(engine: &Engine<'_, A>, flow: u32) -> [f64; 3] {
     let Some(stream) = engine.flows[index(flow)].app.stream else { return [f64::NAN; 3] };
     let sender = engine.streams.get(stream).ends[0].tcp.statistics();
     let threshold = match sender.threshold {
@@ -112,7 +112,11 @@ pub(crate) fn seconds(at: Time) -> f64 {
 
 impl Series {
     /// What was seen, as tables: one of all groups, and one of each probe.
-    pub(crate) fn tables<A: Agenda>(self, scenario: &Scenario, engine: &Engine<A>) -> Vec<Table> {
+    pub(crate) fn tables<A: Agenda>(
+        self,
+        scenario: &Scenario,
+        engine: &Engine<'_, A>,
+    ) -> Vec<Table> {
         let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
         let at_times = |name: String| Table::new(name).with("time_seconds", self.times.clone());
         let mut groups = at_times("groups over time".to_owned());

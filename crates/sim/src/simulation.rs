@@ -34,9 +34,9 @@ use crate::scenario::{Problem, Scenario, Way};
 /// let results = simulation.run(|_| ControlFlow::Continue(())).unwrap();
 /// assert_eq!(results.table("flows").unwrap().whole("received_packets"), [374]);
 /// ```
-pub struct Simulation {
-    scenario: Scenario,
-    engine: Engine<TimerWheel>,
+pub struct Simulation<'a> {
+    scenario: &'a Scenario,
+    engine: Engine<'a, TimerWheel>,
 }
 
 /// Why a run came to no results.
@@ -51,18 +51,18 @@ pub enum Stopped {
     Capture(#[from] io::Error),
 }
 
-impl Simulation {
+impl<'a> Simulation<'a> {
     /// Makes the network of a scenario.
     ///
     /// # Errors
     ///
     /// Everything about the scenario that cannot be.
-    pub fn new(scenario: &Scenario) -> Result<Self, Vec<Problem>> {
+    pub fn new(scenario: &'a Scenario) -> Result<Self, Vec<Problem>> {
         let problems = scenario.check();
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { scenario: scenario.clone(), engine: Engine::new(scenario) })
+        Ok(Self { scenario, engine: Engine::new(scenario) })
     }
 
     /// Writes what arrives over link `way` to `out`, in the classic pcap format; says whether there is
@@ -97,6 +97,6 @@ impl Simulation {
         self.engine.check_conservation();
         let lanes = &mut self.engine.network.lanes;
         lanes.iter_mut().filter_map(Lane::captured).try_for_each(Capture::finish)?;
-        Ok(Results::new(&self.scenario, self.engine))
+        Ok(Results::new(self.scenario, self.engine))
     }
 }

@@ -46,7 +46,10 @@ pub(super) fn compile(
     network.lead(&traffic, file, found);
     let node = |name: &str, kind| Node { name: name.to_owned(), kind };
     let host = |(it, tcp): (&crate::topology::Host, Option<tcp::Config>)| {
-        node(&it.name, NodeKind::Host(Host { addresses: it.addresses.clone(), tcp }))
+        node(
+            &it.name,
+            NodeKind::Host(Host { addresses: it.addresses.clone(), tcp: tcp.map(Box::new) }),
+        )
     };
     let router = |it: &Spanned<topology_raw::Router>| {
         let name = it.get_ref().name.get()?;
@@ -55,7 +58,7 @@ pub(super) fn compile(
     let nodes = topology.hosts.iter().zip(tcp).map(host);
     let nodes = nodes.chain(rows(file.routers.as_ref()).iter().filter_map(router));
     let nodes = nodes.chain(gateways);
-    let nodes = nodes.chain(network.cloud.map(|it| node(CLOUD, NodeKind::Cloud(it))));
+    let nodes = nodes.chain(network.cloud.map(|it| node(CLOUD, NodeKind::Cloud(Box::new(it)))));
     Some(Scenario { run: run?, nodes: nodes.collect(), links: network.links, traffic, probes })
 }
 

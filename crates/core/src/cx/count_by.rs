@@ -16,6 +16,7 @@ pub trait Countable: Copy + 'static {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CountBy<K, const N: usize> {
     counts: [u64; N],
+    total: u64,
     kind: PhantomData<K>,
 }
 
@@ -23,6 +24,7 @@ impl<K: Countable, const N: usize> CountBy<K, N> {
     /// Counts one of `kind`.
     pub fn count(&mut self, kind: K) {
         self.counts[kind.index()] += 1;
+        self.total += 1;
     }
 
     /// How many there were of `kind`.
@@ -33,8 +35,8 @@ impl<K: Countable, const N: usize> CountBy<K, N> {
 
     /// How many there were.
     #[must_use]
-    pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
+    pub const fn total(&self) -> u64 {
+        self.total
     }
 
     /// Every kind with its count.
@@ -45,12 +47,13 @@ impl<K: Countable, const N: usize> CountBy<K, N> {
 
 impl<K, const N: usize> Default for CountBy<K, N> {
     fn default() -> Self {
-        Self { counts: [0; N], kind: PhantomData }
+        Self { counts: [0; N], total: 0, kind: PhantomData }
     }
 }
 
 impl<K, const N: usize> AddAssign for CountBy<K, N> {
     fn add_assign(&mut self, more: Self) {
         self.counts.iter_mut().zip(more.counts).for_each(|(count, more)| *count += more);
+        self.total += more.total;
     }
 }

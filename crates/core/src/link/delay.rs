@@ -29,6 +29,12 @@ pub enum Jitter {
 /// The delay of one link.
 pub(super) struct Delay {
     constant: Duration,
+    /// Where it varies.
+    variation: Option<Box<Variation>>,
+}
+
+/// How the delay of one link varies.
+struct Variation {
     jitter: Jitter,
     reorder: bool,
     random: Random,
@@ -39,11 +45,23 @@ pub(super) struct Delay {
 impl Delay {
     pub(super) fn new(config: &LinkConfig, random: Random) -> Self {
         let LinkConfig { delay: constant, jitter, reorder, .. } = *config;
-        Self { constant, jitter, reorder, random, latest: Time::ZERO }
+        let varies = jitter != Jitter::None;
+        let variation = || Box::new(Variation { jitter, reorder, random, latest: Time::ZERO });
+        Self { constant, variation: varies.then(variation) }
     }
 
     /// When a packet that is sent at `sent` arrives.
+    #[inline]
     pub(super) fn arrival(&mut self, sent: Time) -> Time {
+        match &mut self.variation {
+            None => sent + self.constant,
+            Some(variation) => variation.arrival(sent, self.constant),
+        }
+    }
+}
+
+impl Variation {
+    fn arrival(&mut self, sent: Time, constant: Duration) -> Time {
         let off_by = match self.jitter {
             Jitter::None => 0,
             Jitter::Uniform(most) => self.random.uniform(most),
@@ -52,7 +70,7 @@ impl Delay {
         let later = Duration::from_nanos(u64::try_from(off_by).unwrap_or(0));
         let sooner =
             if off_by < 0 { Duration::from_nanos(off_by.unsigned_abs()) } else { Duration::ZERO };
-        let arrives = sent + (self.constant + later).saturating_sub(sooner);
+        let arrives = sent + (constant + later).saturating_sub(sooner);
         if self.reorder {
             return arrives;
         }

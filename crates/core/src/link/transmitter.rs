@@ -6,7 +6,7 @@ use crate::packet::{FlowKey, Member};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::{Random, halves, mixed};
 use crate::units::NANOBITS_PER_BYTE;
-use crate::{Cx, PacketId, Rate, Time};
+use crate::{Bytes, Cx, PacketId, Rate, Time};
 
 /// Sends packets one after the other at its rate.
 ///
@@ -15,53 +15,105 @@ use crate::{Cx, PacketId, Rate, Time};
 pub(super) struct Transmitter {
     rate: Rate,
     queue: Box<dyn Qdisc>,
+    /// The queue tells flows apart.
+    apart: bool,
+    /// Packets in the queue.
+    waiting: u32,
     /// When the packet in transmission, if any, is through.
     free_at: Time,
     /// By how much `free_at` is rounded up, in `bits/s * ns`; less than `rate`.
-    rounded: u128,
+    rounded: u64,
+    /// What packets like the last take: most are.
+    like_last: Transmission,
+}
+
+/// How long packets of a length take, at the rate of the link.
+#[derive(Clone, Copy, Default)]
+struct Transmission {
+    charged: Bytes,
+    /// Whole nanoseconds, and what is left in `bits/s * ns`; less than the rate.
+    nanos: u64,
+    left: u64,
 }
 
 impl Transmitter {
     /// An idle transmitter; at rate zero it never sends.
     pub(super) fn new(rate: Rate, queue: &QdiscSpec, random: Random) -> Self {
         let queue = queue.build(Some(rate), random);
-        Self { rate, queue, free_at: Time::ZERO, rounded: 0 }
+        let (apart, like_last) = (!queue.is_one_line(), Transmission::default());
+        Self { rate, queue, apart, waiting: 0, free_at: Time::ZERO, rounded: 0, like_last }
     }
 
-    /// Takes `packet` into the queue. What began before now must have been taken with
-    /// [`next`](Self::next) already.
-    pub(super) fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        if self.backlog().packets == 0 && self.free_at < cx.now {
+    /// Takes `packet` in; if it can be sent at once, gives it back with the time it is through. What
+    /// began before now must have been taken with [`next`](Self::next) already.
+    pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) -> Option<(Time, PacketId)> {
+        if self.waiting == 0 && self.free_at < cx.now {
             (self.free_at, self.rounded) = (cx.now, 0);
         }
         let waiting = &mut cx.pool[&packet];
-        waiting.member = bucket(&waiting.key);
+        let idle = self.waiting == 0 && self.free_at == cx.now && self.rate.bps() > 0;
+        if idle && self.queue.passes(waiting.frame_len()) {
+            return Some(self.begin(cx, packet));
+        }
+        waiting.member = if self.apart { bucket(&waiting.key) } else { Member::default() };
         self.queue.enqueue(cx, packet);
+        self.waiting = self.queue.backlog().packets;
+        None
     }
 
     /// The next packet whose transmission has begun by now, and when it is through.
+    #[inline]
     pub(super) fn next(&mut self, cx: &mut Cx<'_>) -> Option<(Time, PacketId)> {
-        if self.free_at > cx.now || self.rate.bps() == 0 {
+        if self.waiting == 0 || self.free_at > cx.now || self.rate.bps() == 0 {
             return None;
         }
         // What the queue decides, it decides when the transmitter asks, however late we are.
         let mut then = Cx { now: self.free_at, pool: cx.pool, tally: cx.tally };
-        let packet = self.queue.dequeue(&mut then)?;
-        let bps = u128::from(self.rate.bps());
-        let bits = u128::from(cx.pool[&packet].charged().0) * u128::from(NANOBITS_PER_BYTE);
-        let nanos = bits.saturating_sub(self.rounded).div_ceil(bps);
-        self.rounded = nanos * bps + self.rounded - bits;
-        self.free_at += Duration::from_nanos_u128(nanos);
-        Some((self.free_at, packet))
+        let packet = self.queue.dequeue(&mut then);
+        self.waiting = self.queue.backlog().packets;
+        packet.map(|packet| self.begin(cx, packet))
+    }
+
+    fn begin(&mut self, cx: &Cx<'_>, packet: PacketId) -> (Time, PacketId) {
+        let takes = self.transmission(cx.pool[&packet].charged());
+        self.free_at += takes;
+        (self.free_at, packet)
+    }
+
+    /// How long the next packet takes, rounded up, less what the last was rounded up by.
+    fn transmission(&mut self, charged: Bytes) -> Duration {
+        if charged != self.like_last.charged {
+            self.like_last = Transmission::new(charged, self.rate);
+        }
+        let Transmission { nanos, left, .. } = self.like_last;
+        let nanos = if left <= self.rounded {
+            self.rounded -= left;
+            nanos
+        } else {
+            self.rounded += self.rate.bps() - left;
+            nanos + 1
+        };
+        Duration::from_nanos(nanos)
     }
 
     /// When [`next`](Self::next) has the next packet; `None` if nothing waits.
+    #[inline]
     pub(super) fn ready_at(&self) -> Option<Time> {
-        (self.backlog().packets > 0 && self.rate.bps() > 0).then_some(self.free_at)
+        (self.waiting > 0 && self.rate.bps() > 0).then_some(self.free_at)
     }
 
     pub(super) fn backlog(&self) -> Backlog {
         self.queue.backlog()
+    }
+}
+
+impl Transmission {
+    #[cold]
+    fn new(charged: Bytes, rate: Rate) -> Self {
+        let bits = u128::from(charged.0) * u128::from(NANOBITS_PER_BYTE);
+        let bps = u128::from(rate.bps());
+        let narrow = |x: u128| u64::try_from(x).unwrap_or(u64::MAX);
+        Self { charged, nanos: narrow(bits / bps), left: narrow(bits % bps) }
     }
 }
 

@@ -125,6 +125,10 @@ impl Qdisc for Codel {
     fn bytes_of(&self, member: Member) -> Bytes {
         self.line.bytes_of(member)
     }
+
+    fn is_one_line(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -63,6 +63,14 @@ impl Qdisc for DropTail {
     fn bytes_of(&self, member: Member) -> Bytes {
         self.line.bytes_of(member)
     }
+
+    fn passes(&self, len: Bytes) -> bool {
+        len <= self.limit
+    }
+
+    fn is_one_line(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -107,6 +107,10 @@ impl<A: Aqm> Qdisc for Managed<A> {
         self.line.bytes_of(member)
     }
 
+    fn is_one_line(&self) -> bool {
+        true
+    }
+
     fn set_rate(&mut self, rate: Rate) {
         self.aqm.set_rate(rate);
     }

@@ -21,7 +21,7 @@ pub(crate) struct App {
     written: usize,
 }
 
-impl<A: Agenda> Engine<A> {
+impl<A: Agenda> Engine<'_, A> {
     /// Lets the application of a flow do what is due.
     pub(super) fn app(&mut self, flow: u32) {
         if self.stops_at(flow).is_some_and(|stop| self.now >= stop) {
@@ -86,7 +86,7 @@ impl<A: Agenda> Engine<A> {
     fn open(&mut self, flow: u32, opener: usize) -> u32 {
         let it = &mut self.flows[index(flow)];
         let isns = [(); 2].map(|()| low(it.random.below(1 << 32)));
-        let key = self.hosts.key(it.hosts, opener, &self.groups[index(it.group)].traffic);
+        let key = self.hosts.key(it.hosts, opener, self.groups[index(it.group)].traffic);
         let configs = it.configs.map(|config| &self.configs[index(config)]);
         let stream = self.streams.open(self.now, flow, key, opener, configs, isns);
         it.app.stream = Some(stream);

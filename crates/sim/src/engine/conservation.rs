@@ -5,7 +5,7 @@ use super::apps::check_bytes;
 use crate::agenda::Agenda;
 use crate::network::Network;
 
-impl<A: Agenda> Engine<A> {
+impl<A: Agenda> Engine<'_, A> {
     /// Checks that every packet, and every byte of a connection, is accounted for.
     ///
     /// # Panics
@@ -29,7 +29,7 @@ impl Network {
         let mut inside = 0;
         for (number, lane) in self.lanes.iter().enumerate() {
             let held = u64::try_from(lane.held()).unwrap_or(u64::MAX);
-            let (delivered, dropped) = (lane.delivered.packets, lane.tally.drops.total());
+            let (delivered, dropped) = (lane.delivered.packets, lane.tally().drops.total());
             assert_eq!(
                 lane.offered.packets,
                 delivered + dropped + held,

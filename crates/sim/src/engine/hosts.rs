@@ -17,7 +17,7 @@ pub(super) const CHUNK: u64 = 1 << 18;
 /// More than any segment.
 const LOW: u64 = 1 << 17;
 
-impl<A: Agenda> Engine<A> {
+impl<A: Agenda> Engine<'_, A> {
     /// Hands what has arrived at a host to who is to receive it.
     pub(super) fn receive(&mut self) {
         let mut arrived = std::mem::take(&mut self.arrived);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_core::link::{Link, LinkConfig};
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::Count;
-use tidegate_core::{Cx, PacketId, PacketPool, Tally, Time};
+use tidegate_core::{Cx, PacketId, Tally, Time};
 
 use super::Leads;
 use crate::agenda::Agenda;
@@ -24,10 +24,10 @@ pub(crate) struct Lane {
     pub(crate) offered: Count,
     /// What came out of it.
     pub(crate) delivered: Count,
-    /// What it dropped and marked.
-    pub(crate) tally: Tally,
-    /// The same, when figures began to be taken.
-    pub(crate) before: LaneCounts,
+    /// What it dropped and marked, once it has.
+    tally: Option<Box<Tally>>,
+    /// What was counted when figures began to be taken.
+    before: Option<Box<LaneCounts>>,
     watch: Option<Box<Watch>>,
 }
 
@@ -64,8 +64,8 @@ impl Lane {
             armed: Time::MAX,
             offered: Count::default(),
             delivered: Count::default(),
-            tally: Tally::default(),
-            before: LaneCounts::default(),
+            tally: None,
+            before: None,
             watch: None,
         }
     }
@@ -91,14 +91,32 @@ impl Lane {
     }
 
     /// What it has counted.
-    pub(crate) const fn counts(&self) -> LaneCounts {
-        LaneCounts { offered: self.offered, delivered: self.delivered, tally: self.tally }
+    pub(crate) fn counts(&self) -> LaneCounts {
+        LaneCounts { offered: self.offered, delivered: self.delivered, tally: self.tally() }
+    }
+
+    /// What was counted when figures began to be taken.
+    pub(crate) fn before(&self) -> LaneCounts {
+        self.before.as_deref().copied().unwrap_or_default()
+    }
+
+    /// What it dropped and marked.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Takes over what `tally` counted in a call.
+    #[inline]
+    fn took(&mut self, tally: &mut Tally) {
+        if tally.drops.total() + tally.marks.total() > 0 {
+            **self.tally.get_or_insert_default() += std::mem::take(tally);
+        }
     }
 
     /// Figures are taken from `now` on.
     pub(crate) fn restart(&mut self, now: Time) {
         let backlog = self.link.backlog();
-        self.before = self.counts();
+        self.before = Some(Box::new(self.counts()));
         if let Some(watch) = &mut self.watch {
             let capture = watch.capture.take();
             **watch = Watch { since: now, from: now, backlog, capture, ..Watch::default() };
@@ -122,25 +140,27 @@ impl Lane {
     }
 
     #[inline]
-    pub(super) fn send(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId) {
-        let entering = &mut pool[&packet];
-        entering.arrived = now;
+    pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        let entering = &mut cx.pool[&packet];
+        entering.arrived = cx.now;
         self.offered.add(entering.len);
-        self.link.send(&mut Cx { now, pool, tally: &mut self.tally }, packet);
-        self.settle(now);
+        self.link.send(cx, packet);
+        self.took(cx.tally);
+        self.settle(cx.now);
     }
 
     #[inline]
-    pub(super) fn poll(&mut self, now: Time, pool: &mut PacketPool) -> Option<PacketId> {
-        let packet = self.link.poll(&mut Cx { now, pool, tally: &mut self.tally });
-        self.settle(now);
+    pub(super) fn poll(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let packet = self.link.poll(cx);
+        self.took(cx.tally);
+        self.settle(cx.now);
         let packet = packet?;
-        let left = &pool[&packet];
+        let left = &cx.pool[&packet];
         self.delivered.add(left.len);
         if let Some(watch) = &mut self.watch {
-            watch.delay.add(now.since(left.arrived));
+            watch.delay.add(cx.now.since(left.arrived));
             if let Some(capture) = &mut watch.capture {
-                capture.write(now, left, &pool.sack(&packet));
+                capture.write(cx.now, left, &cx.pool.sack(&packet));
             }
         }
         Some(packet)

@@ -81,7 +81,7 @@ impl Station {
                 (Works::Gateway(Box::new(gateway)), 2, config.packets)
             }
             NodeKind::Cloud(config) => {
-                let config = EmulatorConfig { seed, ..config.clone() };
+                let config = EmulatorConfig { seed, ..(**config).clone() };
                 let cloud = Emulator::new(&config);
                 (Works::Cloud(Box::new(cloud)), config.ports.len(), config.packets)
             }
