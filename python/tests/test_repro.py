@@ -1,6 +1,7 @@
 """What ``tidegate-repro`` promises."""
 
 import json
+import sys
 
 import pytest
 
@@ -45,6 +46,9 @@ def papers(tmp_path, monkeypatch):
     (folder / "fig10.py").write_text(PAPER.format(n=10, within=-0.5))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(experiment, "EXPERIMENTS", {})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in [name for name in sys.modules if name.split(".")[0] == "experiments"]:
+        del sys.modules[name]
     experiment.load.cache_clear()
 
 

@@ -41,6 +41,14 @@ def test_a_scenario_is_its_file():
     assert tomllib.loads(net.to_toml())["traffic"][0]["from"] == ["alice"]
 
 
+def test_what_a_file_holds_beyond_python_is_kept():
+    net = Scenario.from_toml('seed = 7\n[run]\ncolour = "red"\n[[host]]\nname = "a"\n')
+    assert tomllib.loads(net.to_toml())["seed"] == 7
+    with pytest.raises(ScenarioError) as caught:
+        net.check()
+    assert "colour" in str(caught.value) and "duration" in str(caught.value)
+
+
 def test_scenarios_and_results_can_be_sent_to_other_processes():
     net = pickle.loads(pickle.dumps(telephony()))
     run = pickle.loads(pickle.dumps(net.run()))

@@ -17,8 +17,7 @@ names its ``Source:`` and, under ``Differs:``, every deviation with its reason::
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -169,7 +168,7 @@ EXPERIMENTS: dict[str, Experiment] = {}
 
 def discover(root: Path) -> dict[str, Experiment]:
     """Loads every experiment under ``root``, in order of their names."""
-    for path in sorted(root.glob("*/*.py")):
+    for path in sorted(root.resolve().glob("*/*.py")):
         if not path.name.startswith("_"):
             load(path)
     return dict(sorted(EXPERIMENTS.items(), key=lambda item: _natural(item[0])))
@@ -177,17 +176,11 @@ def discover(root: Path) -> dict[str, Experiment]:
 
 @cache
 def load(path: Path) -> None:
-    """Loads the experiment in a file. What it imports from beside it is found."""
-    for folder in (path.parent, path.parent.parent):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-    name = f"experiments.{path.parent.name}.{path.stem}"
-    loader = importlib.machinery.SourceFileLoader(name, str(path))
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec is not None, "a loader of ours gives a spec"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    loader.exec_module(module)
+    """Loads the experiment in a file; relative imports find what stands beside it."""
+    root = path.parents[1]
+    if str(root.parent) not in sys.path:
+        sys.path.insert(0, str(root.parent))
+    importlib.import_module(f"{root.name}.{path.parent.name}.{path.stem}")
 
 
 def run_case(file: str, id: str, seed: int, parameters: Mapping[str, Any]) -> Mapping[str, float]:

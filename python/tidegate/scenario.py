@@ -52,9 +52,11 @@ class Scenario:
     """Step of time series. Default: a 300th of the duration."""
     tcp: Value | None = None
     """TCP of all hosts: ``{"profile": "rfc", "congestion": "newreno"}``."""
+    link_header: str | None = None
+    """Link-layer header that lengths of packets count. Default: ``"14 B"``, as of Ethernet."""
     name: str | None = None
     """What it is called in reports."""
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
     """Everything else, table by table, as in the file."""
 
     def host(self, name: str, **fields: Value) -> None:
@@ -135,27 +137,23 @@ class Scenario:
 
     def to_toml(self) -> str:
         """The scenario as a file for ``tidegate sim`` and ``tidegate lab``."""
-        run = {
-            "duration": self.duration,
-            "warmup": self.warmup,
-            "sample": self.sample,
-            "tcp": self.tcp,
-        }
-        run = {key: value for key, value in run.items() if value is not None}
+        run = {name: value for name in _RUN if (value := getattr(self, name)) is not None}
         head = {"name": self.name} if self.name is not None else {}
-        return _to_toml({**head, "run": run, **self.tables})
+        return _to_toml({**self.tables, **head, "run": {**self.tables.get("run", {}), **run}})
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
-        """The scenario that a file's text describes."""
+        """The scenario that a file's text describes. Whether it can be is for :meth:`check`."""
         tables = tomllib.loads(text)
-        run = tables.pop("run", {})
-        scenario = cls(run.pop("duration", None), name=tables.pop("name", None), **run)
-        scenario.tables = tables
-        return scenario
+        name, run = tables.pop("name", None), tables.get("run", {})
+        return cls(**{field: run.pop(field, None) for field in _RUN}, name=name, tables=tables)
 
     def _add(self, table: str, fields: Mapping[str, Value]) -> None:
         self.tables.setdefault(table, []).append(dict(fields))
+
+
+_RUN = ("duration", "warmup", "sample", "link_header", "tcp")
+"""The fields of a scenario that stand under ``[run]`` in a file."""
 
 
 def _list(names: Names) -> list[str]:
