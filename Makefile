@@ -20,13 +20,14 @@ check: ## what needs no test to run: form, lints, documentation, licences
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	python3 .ci/deny.py
 	$(MAKE) --no-print-directory .venv/test
-	.venv/bin/ruff format --check python
-	.venv/bin/ruff check python
+	.venv/bin/ruff format --check python experiments
+	.venv/bin/ruff check python experiments
 	.venv/bin/mypy
 	@if command -v clang-14 >/dev/null; then $(MAKE) --no-print-directory -C bpf check; \
 	else echo "skipped: whether bpf/*.o are what their sources give (apt-get install clang-14 llvm-14 libbpf-dev)"; fi
 
 build: program python ## target/release/tidegate, and the Python package in .venv
+	cargo build --release --locked --package tidegate-bench
 
 program:
 	cargo build --release --locked --package tidegate

@@ -66,6 +66,15 @@ enum Part {
         /// What its random choices begin with.
         seed: u64,
     },
+    /// Instructions of one operation of a case.
+    Count {
+        /// Its name.
+        name: String,
+        /// How often its operation is done.
+        operations: u64,
+        /// Among how many of its kind: flows, members, timers, policies.
+        size: u32,
+    },
     /// A loop that only passes frames on, between `lan` and `wan`.
     #[command(hide = true)]
     Bare,
@@ -110,6 +119,10 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Forwarding => forwarding::measure(report)?,
         Part::Case { name, operations, size, seed } => {
             println!("{:.1} ns", cases::time(&name, operations, size, seed)?);
+        }
+        Part::Count { name, operations, size } => {
+            let run = callgrind::Run { name: &name, operations, size, seed: 1 };
+            println!("{:.1} instructions", callgrind::cost(run, false)?.instructions);
         }
         Part::Bare => forwarder::run(true)?,
         Part::Redirect => forwarder::run(false)?,

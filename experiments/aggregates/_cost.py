@@ -1,0 +1,23 @@
+"""What an operation of the mechanisms costs, in instructions.
+
+Source: aggregates, Table 2 and section 6.
+Differs: the paper prints microseconds of machines of its time; callgrind counts instructions, which
+are the same on a busy machine.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def instructions(case: str, operations: int, size: int) -> float:
+    """Of one operation among ``size`` timers, flows or policies, by ``tidegate-bench count``."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    program = target / "release" / "tidegate-bench"
+    if not program.exists():
+        raise FileNotFoundError(f"{program} is not there: `make build` makes it")
+    command = [program, "count", case, str(operations), str(size)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(answer.stdout.split()[0])

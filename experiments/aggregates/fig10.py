@@ -1,0 +1,83 @@
+"""Logical partitions are as fair as partitions and lose nothing.
+
+Source: aggregates, section 4.2.3, figure 10, and abstract.
+Differs: see `_server.py`. The caption of figure 10 says that links are equal, the text that in (b)
+they differ; here they do.
+"""
+
+from tidegate.experiment import Experiment
+
+from ._server import draw, measured, server
+
+fig10 = Experiment(__file__)
+
+ALLOCATIONS = {
+    "sequential": "sequential",
+    "fcfs": "fcfs",
+    "lru": "lru",
+    "partitioned": {"kind": "partitioned", "depth": "rtt"},
+    "logical-partitions": "logical-partitions",
+}
+
+
+@fig10.run(allocation=list(ALLOCATIONS), links=["equal", "unequal"])
+def measure(seed, allocation, links):
+    return measured(server(ALLOCATIONS[allocation], links).run(seed), links)
+
+
+def jains(runs, allocation):
+    return runs.where(allocation=allocation, links="equal")["jain"]
+
+
+@fig10.claim("A000-11", "equal links: Jain index", paper=0.996, at_least=0.99)
+def jain(runs):
+    return jains(runs, "logical-partitions")
+
+
+@fig10.claim("A000-11", "as fair as FCFS, at least", paper=0.046, at_least=-0.0005)
+def over_fcfs(runs):
+    return jains(runs, "logical-partitions") - jains(runs, "fcfs")
+
+
+@fig10.claim("A000-11", "as fair as LRU, at least", paper=0.046, at_least=-0.0005)
+def over_lru(runs):
+    return jains(runs, "logical-partitions") - jains(runs, "lru")
+
+
+@fig10.claim("A000-12", "unequal links: use of the rate", paper="full", at_least=0.985)
+def utilisation(runs):
+    return runs.where(allocation="logical-partitions", links="unequal")["utilisation"]
+
+
+@fig10.claim("A000-12", "unequal links: max-min index F'", paper="fair", at_least=0.97)
+def max_min(runs):
+    return runs.where(allocation="logical-partitions", links="unequal")["max_min"]
+
+
+@fig10.claim("A000-9", "unequal links: FCFS uses more than partitions", paper=0.125, at_least=0.08)
+def fcfs_over_partitions(runs):
+    unequal = runs.where(links="unequal")
+    used = {name: unequal.where(allocation=name)["utilisation"] for name in ALLOCATIONS}
+    return used["fcfs"] - used["partitioned"]
+
+
+@fig10.claim("A000-14", "order: sequential far below FCFS", paper=0.52, at_least=0.2)
+def sequential_below_fcfs(runs):
+    return jains(runs, "fcfs") - jains(runs, "sequential")
+
+
+@fig10.claim("A000-14", "order: FCFS below partitions", paper=0.046, at_least=1e-6)
+def fcfs_below_partitions(runs):
+    return jains(runs, "partitioned") - jains(runs, "fcfs")
+
+
+@fig10.claim("A000-14", "order: LRU below partitions", paper=0.046, at_least=1e-6)
+def lru_below_partitions(runs):
+    return jains(runs, "partitioned") - jains(runs, "lru")
+
+
+@fig10.figure
+def figure(runs):
+    kinds = ["equal", "unequal"]
+    titles = [f"logical partitions, {links} links" for links in kinds]
+    return draw(titles, [server("logical-partitions", links).run(1) for links in kinds])
