@@ -6,6 +6,7 @@ mod gateway;
 mod meters;
 mod mixes;
 mod policies;
+mod queues;
 mod sharing;
 mod timers;
 
@@ -37,6 +38,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("known-flow", mix) => Box::new(gateway::known_flows(mix, size, seed)?),
         ("gateway", "unmanaged") => Box::new(gateway::unmanaged(size, seed)?),
         ("gateway", "shaped") => Box::new(gateway::shaped(size, seed)?),
+        ("queue", discipline) => Box::new(queues::Queue::new(discipline, size, random)?),
         ("wire", "describe") => Box::new(frames::Describe::new(size)),
         ("wire", "rewrite") => Box::new(frames::Rewrite::new(size)),
         (allocation, "backlog") => Box::new(sharing::Backlog::new(allocation, size, random)?),

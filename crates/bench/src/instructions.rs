@@ -1,5 +1,7 @@
 //! Instructions of each operation, against their limits.
 
+use tidegate_core::qdisc::QdiscSpec;
+
 use crate::callgrind::{self, Cost, Run};
 use crate::cases::MIXES;
 use crate::number::median;
@@ -77,6 +79,10 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     for name in WAYS {
         let (cost, beside) = case(name, 1_000, depth)?;
         report.add(instructions(name.to_owned(), cost, None, beside));
+    }
+    for discipline in QdiscSpec::NAMES {
+        let (cost, beside) = case(&format!("queue/{discipline}"), 1_000, depth)?;
+        report.add(instructions(format!("queue/{discipline}, in and out"), cost, None, beside));
     }
     for (what, most) in [("known-flow", KNOWN_FLOW), ("first-match", FIRST_MATCH)] {
         for mix in MIXES {

@@ -1,0 +1,73 @@
+//! Queue disciplines: a packet comes and another leaves, while some wait and none has to be hit.
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+use tidegate_core::packet::{Ecn, Member};
+use tidegate_core::qdisc::{Qdisc, QdiscSpec};
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
+
+use super::{Case, Order};
+
+const LEN: u32 = 1_514;
+const RATE: Rate = Rate::from_mbps(10_000);
+
+/// Packets that wait: fewer than any discipline minds by default.
+const WAITING: u32 = 16;
+
+/// Packets of `size` flows, one for one, at the rate of the link; an operation is the coming of one
+/// and the leaving of another.
+pub(super) struct Queue {
+    qdisc: Box<dyn Qdisc>,
+    pool: PacketPool,
+    tally: Tally,
+    order: Order,
+    now: Time,
+}
+
+impl Queue {
+    pub(super) fn new(name: &str, size: u32, mut random: Random) -> anyhow::Result<Self> {
+        let name: StrDeserializer<'_, Error> = name.into_deserializer();
+        let spec = QdiscSpec::deserialize(name)?;
+        let order = Order::new(size, &mut random);
+        let mut queue = Self {
+            qdisc: spec.build(Some(RATE), random),
+            pool: PacketPool::with_capacity(2 * WAITING),
+            tally: Tally::default(),
+            order,
+            now: Time::ZERO,
+        };
+        (0..WAITING).for_each(|_| queue.come());
+        Ok(queue)
+    }
+
+    fn come(&mut self) {
+        let member = Member(self.order.next());
+        let packet = Packet { len: LEN, cost: LEN, member, ecn: Ecn::Ect0, ..Packet::default() };
+        let Some(id) = self.pool.insert(packet) else { return };
+        let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        self.qdisc.enqueue(&mut cx, id);
+    }
+
+    fn leave(&mut self) -> u64 {
+        let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let Some(id) = self.qdisc.dequeue(&mut cx) else { return 0 };
+        let member = self.pool[&id].member;
+        self.pool.release(id);
+        u64::from(member.0)
+    }
+}
+
+impl Case for Queue {
+    fn run(&mut self, operations: u64) -> u64 {
+        let spacing = RATE.time_for(Bytes(LEN.into()));
+        let mut sum = 0;
+        for _ in 0..operations {
+            self.now += spacing;
+            self.come();
+            sum += self.leave();
+        }
+        sum
+    }
+}
