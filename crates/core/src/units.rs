@@ -214,7 +214,7 @@ fn decimal(digits: &str, size: u64) -> Option<u64> {
 
 /// A time as it is written in files, for `#[serde(with = "units::duration")]`.
 pub mod duration {
-    use super::{DURATION, Deserialize, Deserializer, Duration, Serializer, UnitError, fmt};
+    use super::{DURATION, Deserializer, Duration, QuantityVisitor, Serializer, UnitError, fmt};
 
     /// Reads a time such as `10 ms`.
     ///
@@ -243,7 +243,7 @@ pub mod duration {
     ///
     /// If the text is no time or lacks its unit.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+        from.deserialize_any(QuantityVisitor(&DURATION)).map(Duration::from_nanos)
     }
 
     /// For serde.

@@ -303,6 +303,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_time_without_a_unit_is_refused_with_an_example() {
+        let error = |text: &str| toml::from_str::<Config>(text).unwrap_err().to_string();
+        assert!(error("target = 5").contains("`5` has no unit; write for example \"10 ms\""));
+        assert!(error("interval = \"5 ms\"").contains("`target` must be less than `interval`"));
+    }
+
     /// An allocation has paid for the packet at the head of a flow; that one leaves.
     ///
     /// Kills: dropping the promised packet; taking the victim from another flow.

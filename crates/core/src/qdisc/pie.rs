@@ -70,7 +70,7 @@ impl Config {
         let pie = Pie {
             steering: Steering::new(self.target, self.every, self.burst),
             mark_up_to: self.ecn.then(|| self.mark_up_to.real()),
-            few: self.packet * 2,
+            few: Bytes(self.packet.0.saturating_mul(2)),
             random,
         };
         Managed::new(pie, Ruler::new(Measure::Bytes, self.packet).limit(self.limit))

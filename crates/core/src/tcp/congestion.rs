@@ -235,7 +235,7 @@ mod tests {
             ("{ kind = \"reno\", betta = 0.8 }", "betta"),
             ("{ kind = \"cubic\", beta = 1.5 }", "more than 1"),
             ("{ kind = \"dctcp\", gain = -1 }", "a number from 0"),
-            ("{ kind = \"increase-by-k\", from = 3 }", "string"),
+            ("{ kind = \"increase-by-k\", from = 3 }", "has no unit"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected) || error.contains("reno"), "{text}: {error}");
