@@ -18,6 +18,8 @@ const ROUNDS: usize = 5;
 /// How much wider the gaps between packets may spread than with HTB.
 const MOST: f64 = 1.3;
 
+const FRAME_BITS: f64 = 1_514.0 * 8.0;
+
 /// How long packets are sent, and how much of that is not looked at.
 const SENT: &str = "3000";
 const WARM_UP: i64 = 500_000_000;
@@ -32,7 +34,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
                 report.skip("pacing; there are no network namespaces here: run it as root");
                 return Ok(());
             };
-            shaped.push(spread(&bed, rate, &gateway(&bed, rate))?);
+            shaped.push(gaps(&bed, rate, &gateway(&bed, rate))?);
             drop(bed);
             let Some(bed) = Testbed::new() else { continue };
             bed.bridge();
@@ -40,15 +42,21 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
                 report.skip(&format!("pacing; there is no HTB here: {reason}"));
                 return Ok(());
             }
-            htb.push(spread(&bed, rate, &Forwarder::Kernel)?);
+            htb.push(gaps(&bed, rate, &Forwarder::Kernel)?);
         }
-        let (ours, theirs) = (median(shaped), median(htb));
+        let middle = |of: fn(&Gaps) -> f64, all: &[Gaps]| median(all.iter().map(of).collect());
+        let [ours, theirs] = [&shaped, &htb].map(|all| middle(|gaps| gaps.spread, all));
+        let [kept, htb_kept] = [&shaped, &htb].map(|all| middle(|gaps| gaps.rate, all));
         report.add(Line {
             what: format!("spread at {rate} Mbit/s, to that of HTB"),
             value: ours / theirs,
             unit: "x",
             most: Some(MOST),
-            beside: format!("{:.1} us, HTB {:.1} us", ours / 1_000.0, theirs / 1_000.0),
+            beside: format!(
+                "{:.1} us at {kept:.2} Mbit/s, HTB {:.1} us at {htb_kept:.2} Mbit/s",
+                ours / 1_000.0,
+                theirs / 1_000.0
+            ),
         });
     }
     Ok(())
@@ -76,8 +84,15 @@ fn add_htb(bed: &Testbed, rate: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Nanoseconds from the 1st to the 99th percentile of the gaps between arrivals.
-fn spread(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<f64> {
+/// The gaps between arrivals.
+struct Gaps {
+    /// Nanoseconds from the 1st to the 99th percentile.
+    spread: f64,
+    /// Mbit/s, by the one in the middle.
+    rate: f64,
+}
+
+fn gaps(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<Gaps> {
     let receiver = ready(&bed.wan, &["arrivals"])?;
     let to = format!("{}:{PORT}", bed.wan.v4);
     // A fifth more than can leave.
@@ -92,5 +107,6 @@ fn spread(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Resul
     gaps.sort_unstable();
     anyhow::ensure!(gaps.len() > 500, "only {} packets arrived", gaps.len());
     let (low, high) = (gaps[gaps.len() / 100], gaps[gaps.len() - 1 - gaps.len() / 100]);
-    Ok(real(u64::try_from(high - low)?))
+    let middle = u64::try_from(gaps[gaps.len() / 2])?;
+    Ok(Gaps { spread: real(u64::try_from(high - low)?), rate: FRAME_BITS * 1_000.0 / real(middle) })
 }

@@ -34,8 +34,8 @@ pub struct Alarm {
 
 /// The host's `CLOCK_MONOTONIC`, counted from when this was made.
 ///
-/// It comes back a little before an exact alarm, and waits awake for the rest: some 50 us at most,
-/// and an eighth of the time. One thread waits on it, and gets at most 15/16 of a core: under
+/// It comes back a little before an exact alarm, and waits awake for the rest: some 50 us, and an
+/// eighth of the time at most. One thread waits on it, and gets at most 15/16 of a core: under
 /// `SCHED_FIFO`, the kernel would stop a busier thread for some 50 ms in every second, which is
 /// worse than a short rest.
 #[derive(Debug)]
