@@ -458,12 +458,18 @@ pub(crate) fn one_of(name: &str, names: &[&str]) -> String {
         .map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), known), known))
         .filter(|(distance, known)| *distance <= 1 + known.len() / 5)
         .min_by_key(|(distance, _)| *distance);
-    let all = names.join(", ");
+    let mut all = names[..names.len().min(MOST_NAMES)].join(", ");
+    if names.len() > MOST_NAMES {
+        all += &format!(" and {} more", names.len() - MOST_NAMES);
+    }
     match close {
         Some((_, known)) => format!("did you mean `{known}`? there are: {all}"),
         None => format!("there are: {all}"),
     }
 }
+
+/// Most names that are listed.
+const MOST_NAMES: usize = 40;
 
 fn type_name(value: &DeValue<'_>) -> &'static str {
     match value {

@@ -243,6 +243,16 @@ fn the_file_that_mistakes_are_made_in_is_right() {
     assert_eq!(scenario(&from_file).traffic, it.traffic);
 }
 
+#[test]
+fn of_many_names_the_one_that_was_meant_is_named_and_some_others() {
+    let hosts: String = (0..60).map(|n| format!("[[host]]\nname = \"h{n}\"\n")).collect();
+    let text =
+        format!("[run]\nduration = \"1 s\"\n{hosts}[[link]]\nfrom = \"h59a\"\nto = \"h0\"\n");
+    let help = read(&text).1.iter().next().unwrap().help.clone();
+    assert!(help.starts_with("did you mean `h59`? there are: h0, h1,"), "{help}");
+    assert!(help.ends_with(", h39 and 20 more"), "{help}");
+}
+
 /// Mistakes: what is written (`\n` for a line break), what is written instead, the code of what is
 /// said about it and the words that are marked, and the field they stand in.
 const MISTAKES: &str = r#"

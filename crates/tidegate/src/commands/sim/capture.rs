@@ -29,7 +29,7 @@ impl std::str::FromStr for Ends {
 /// Captures into `file` what arrives over the link `ends`; without that, over each link of which the
 /// scenario has a probe, into files of their own if there are several.
 pub(super) fn begin(
-    simulation: &mut Simulation,
+    simulation: &mut Simulation<'_>,
     scenario: &Scenario,
     file: &Path,
     ends: Option<&Ends>,

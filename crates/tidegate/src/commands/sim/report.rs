@@ -41,12 +41,16 @@ fn rows(table: &Table) -> Vec<Value> {
 
 /// The traffic, the links that were used most, the aggregates, and what was dropped.
 pub(super) fn text(scenario: &Path, results: &Results) -> String {
+    let warmup = match results.warmup.is_zero() {
+        true => String::new(),
+        false => format!(", figures after {}", duration::show(results.warmup)),
+    };
     let mut text = format!(
-        "{}: {} with seed {}, figures after {}; {} packets, {} hops, fingerprint {:016x}\n",
+        "{}: {} with seed {}{}; {} packets, {} hops, fingerprint {:016x}\n",
         scenario.display(),
         duration::show(results.duration),
         results.seed,
-        duration::show(results.warmup),
+        warmup,
         results.packets,
         results.packet_hops,
         results.fingerprint,
