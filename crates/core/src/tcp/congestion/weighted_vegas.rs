@@ -11,7 +11,7 @@
 //! Differs: the paper prints no `alpha`; 2 is Linux's. What is queued is compared as it is, not in
 //! whole segments as in `vegas`: two connections with 1.1 and 2 segments queued would both count as
 //! having 2, and their rates would differ by as much. A step goes no further than to `theta * alpha`:
-//! whole steps swing around it by `theta`, which fills the queue with twice as much, and misses
+//! whole steps swing around it by `theta`, which keeps half as much again in the queue, and misses
 //! shares by up to 15 % where a window is no more than a few steps. `step = "whole"` has the
 //! paper's.
 
