@@ -317,6 +317,40 @@ fn the_cycle_begins_in_any_phase_but_the_one_that_drains() {
     }
 }
 
+/// The windows in segments when so many ms after the round-trip time grew 10 s old so many segments
+/// had been delivered, the last of which was sent after so many.
+fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
+    let mut control = bbr();
+    let mut window = window(200, u64::MAX);
+    control.bandwidth.insert(0, LINK);
+    control.full.reached = true;
+    control.min_rtt = Some((RTT, Time::ZERO));
+    control.mode = Mode::ProbeBandwidth { phase: 3, since: Time::ZERO };
+    let mut tell = |&(millis, delivered, before): &(u64, u64, u64)| {
+        let now = Time::from_secs(10) + Duration::from_millis(millis);
+        let delivery = delivery(delivered * SEGMENT, before * SEGMENT, LINK);
+        let flight = 4 * SEGMENT;
+        let ack = Ack { now, rtt: Some(RTT), delivery, flight, ..acknowledged(SEGMENT) };
+        control.on_ack(&mut window, &ack);
+        window.congestion / SEGMENT
+    };
+    acks.iter().map(&mut tell).collect()
+}
+
+#[test]
+fn measuring_the_round_trip_time_takes_200_ms_and_a_round_and_the_window_comes_back_at_once() {
+    // Kills: the window of before not restored; left before a round, or before 200 ms.
+    let round_first = [(0, 1_000, 0), (1, 1_001, 900), (150, 1_002, 1_001), (202, 1_003, 1_002)];
+    let windows = probe_rtt(&round_first);
+    assert!(windows[0] >= 200 && windows[3] >= 200, "{windows:?}");
+    assert_eq!(windows[1..3], [4, 4]);
+    let time_first =
+        [(1, 1_001, 900), (150, 1_002, 1_000), (210, 1_003, 1_000), (220, 1_004, 1_001)];
+    let windows = probe_rtt(&time_first);
+    assert_eq!(windows[..3], [4, 4, 4]);
+    assert!(windows[3] >= 200, "{windows:?}");
+}
+
 #[test]
 fn what_is_sent_after_an_idle_time_is_paced_at_the_bandwidth() {
     // Linux: no probing for more bandwidth, nor for the round-trip time, right after a pause.
