@@ -483,8 +483,7 @@ impl Bbr {
     /// `gain * bandwidth * min_rtt`.
     fn path(&self, window: &Window, bandwidth: u64, gain: Gain) -> u64 {
         let Some((min_rtt, _)) = self.min_rtt else { return INITIAL * window.segment };
-        let bytes = gain.of(Rate::from_bps(bandwidth).bytes_in(min_rtt).0);
-        bytes.next_multiple_of(window.segment.max(1))
+        gain.of(Rate::from_bps(bandwidth).bytes_in(min_rtt).0)
     }
 
     /// What keeps both ends busy, too: three bursts, an even number of segments, and two more in the
