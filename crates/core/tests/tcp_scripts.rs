@@ -43,3 +43,27 @@ fn a_sender_like_linux_does_what_the_kernel_did() {
     ];
     play_all("linux", scripts);
 }
+
+#[test]
+fn a_sender_by_the_rfcs_does_what_they_say() {
+    let scripts: &[(&str, &str)] = scripts!["rfc":
+        "ecn",
+        "eifel",
+        "idle",
+        "newreno",
+        "newreno-window",
+        "persist",
+        "prr-burst-loss",
+        "prr-one-loss",
+        "rack",
+        "rack-three",
+        "sack-burst-loss",
+        "sack-hole",
+        "slow-start",
+        "tail-probe",
+        "tail-probe-alone",
+        "timeout",
+        "timeout-least",
+    ];
+    play_all("rfc", scripts);
+}

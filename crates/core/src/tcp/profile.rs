@@ -201,12 +201,16 @@ details! {
     /// Recovery without SACK ends with no larger a window than what is out then, and a segment (RFC
     /// 6582, section 3.2, step 3, option 1); otherwise with the threshold (option 2).
     eased_exit: bool,
+    /// The ACK that ends recovery lets the window grow like any other (ns-2 without SACK, Linux).
+    grow_on_exit: bool,
     /// In recovery the window comes down in proportion to what is delivered (RFC 6937, RFC 9937).
     prr: bool,
     /// Losses are found by time (RFC 8985).
     rack: bool,
     /// A lost tail is probed for before the timeout (RFC 8985, section 7).
     tail_loss_probe: bool,
+    /// What a tail loss probe waits for beyond two round-trip times.
+    probe_slack: Duration as "optional_duration",
     /// When the first two duplicate ACKs let one segment go each.
     limited_transmit: LimitedTransmit,
     /// Timestamps are offered (RFC 7323).
@@ -298,9 +302,11 @@ const NS2: Details = Details {
     pipe: Pipe::Estimate,
     sack_blocks: 3,
     eased_exit: false,
+    grow_on_exit: true,
     prr: false,
     rack: false,
     tail_loss_probe: false,
+    probe_slack: ZERO,
     limited_transmit: LimitedTransmit::Always,
     timestamps: false,
     window_scaling: true,
@@ -339,9 +345,11 @@ const RFC: Details = Details {
     pipe: Pipe::Scoreboard,
     sack_blocks: 4,
     eased_exit: true,
+    grow_on_exit: false,
     prr: true,
     rack: true,
     tail_loss_probe: true,
+    probe_slack: ZERO,
     limited_transmit: LimitedTransmit::Open,
     timestamps: true,
     window_scaling: true,
@@ -379,9 +387,11 @@ const LINUX: Details = Details {
     pipe: Pipe::Scoreboard,
     sack_blocks: 4,
     eased_exit: true,
+    grow_on_exit: true,
     prr: true,
     rack: true,
     tail_loss_probe: true,
+    probe_slack: MS.saturating_mul(2),
     limited_transmit: LimitedTransmit::Open,
     timestamps: true,
     window_scaling: true,

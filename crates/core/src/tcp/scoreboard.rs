@@ -288,7 +288,17 @@ impl Scoreboard {
     }
 
     /// Everything not delivered is lost, copies too.
+    ///
+    /// If the first is delivered, its ACK should have come: the peer no longer has what it told of
+    /// (RFC 2018, section 8).
     pub(super) fn lose_all(&mut self) {
+        if self.sent.front().is_some_and(|sent| sent.is(Sent::SACKED)) {
+            for sent in &mut self.sent {
+                sent.flags &= !Sent::SACKED;
+            }
+            (self.sacked, self.sacked_segments) = (0, 0);
+            (self.edge, self.above_edge) = (self.first, 0);
+        }
         for index in 0..self.sent.len() {
             let sent = &mut self.sent[index];
             if sent.is(Sent::SACKED) {
@@ -318,6 +328,7 @@ impl Scoreboard {
                 self.lost -= sent.len();
             }
         }
+        (self.edge, self.above_edge) = (self.first, self.sacked_segments);
         self.list_anew();
     }
 
@@ -370,6 +381,13 @@ impl Scoreboard {
         }
         self.cursor = self.first.wrapping_add(count(index));
         self.sent.get(index)
+    }
+
+    /// The lowest segment below what was delivered last of which nothing is known.
+    pub(super) fn next_hole(&self) -> Option<&Sent> {
+        let below = self.sent.iter().take_while(|sent| sent.end <= self.highest);
+        let untold = Sent::SACKED | Sent::LOST | Sent::COPY;
+        below.into_iter().find(|sent| !sent.is(untold))
     }
 
     /// A copy of the segment at `start` is sent as `sent` says; returns the place after it.
@@ -522,3 +540,6 @@ const fn ahead(id: u32, reference: u32) -> i32 {
 fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -304,8 +304,8 @@ impl Sender {
         self.sack || details.duplicates == Duplicates::Deliver
     }
 
-    /// Tells the congestion control about `signal` and sets the threshold.
-    fn signal(&mut self, cx: Cx<'_>, signal: Signal) {
+    /// Tells the congestion control about `signal`, with `flight` bytes out, and sets the threshold.
+    fn signal(&mut self, cx: Cx<'_>, signal: Signal, flight: u64) {
         let segments = match signal {
             Signal::Echo => cx.details.ecn_floor,
             Signal::Loss => cx.details.loss_floor,
@@ -314,9 +314,7 @@ impl Sender {
         self.window.floor = u64::from(segments) * self.window.segment;
         let from = match cx.details.reduce_from {
             // Limited transmit does not count (RFC 5681, section 3.2, step 2).
-            ReduceFrom::Flight => {
-                self.board.outstanding().min(self.window.congestion.max(self.window.segment))
-            }
+            ReduceFrom::Flight => flight.min(self.window.congestion.max(self.window.segment)),
             ReduceFrom::Window => self.window.congestion.min(self.limit.saturating_sub(self.una())),
             ReduceFrom::Congestion => self.window.congestion,
         };

@@ -72,7 +72,10 @@ impl Play {
     fn line(&mut self, words: &[&str]) {
         let at = self.zero + micros(words[0]);
         match words[1] {
-            ">" => self.expect(at, &words[2..]),
+            ">" => {
+                self.player.advance(at);
+                self.expect(at, &words[2..]);
+            }
             "=" => {
                 self.player.advance(at);
                 self.check_state(words);

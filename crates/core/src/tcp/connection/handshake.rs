@@ -116,7 +116,7 @@ impl Connection {
                 ack,
                 timestamps: timestamps.then(|| (self.clock(now), self.recent)),
                 // The window of a SYN is not scaled.
-                window: self.receiver.offer(0),
+                window: self.receiver.offer(),
                 mss: self.handshake.mss,
                 flags: TcpFlags(flags),
                 window_scale: scaling.then_some(self.handshake.scale),
@@ -169,7 +169,7 @@ impl Connection {
         let cx = Self::cx(&self.details, now);
         let lost = self.handshake.sent > 1;
         self.sender.establish(cx, agreed, self.handshake.rtt(now), lost);
-        self.receiver.establish(self.handshake.peer_ecn, &self.details);
+        self.receiver.establish(self.receive_scale, self.handshake.peer_ecn, &self.details);
         self.window_from = (segment.header.seq, segment.header.ack);
         self.state = State::Open;
         self.happened.established = true;

@@ -136,7 +136,13 @@ impl Connection {
             return;
         }
         if self.state == State::SynReceived && flags.any(TcpFlags::SYN) && offset == -1 {
-            self.handshake.again();
+            if flags.any(TcpFlags::ACK) && segment.header.ack == self.send_base {
+                // Both ends opened at once (RFC 9293, section 3.5, figure 7, line 5).
+                self.establish(now, segment);
+                self.receiver.acknowledge_at_once();
+            } else {
+                self.handshake.again();
+            }
             return;
         }
         if self.state == State::TimeWait {

@@ -129,7 +129,7 @@ impl Connection {
                 seq: self.send_base.wrapping_add(low(self.sender.next())),
                 ack,
                 timestamps: self.timestamps.then(|| (self.clock(now), self.recent)),
-                window: self.receiver.offer(self.receive_scale),
+                window: self.receiver.offer(),
                 flags: TcpFlags(TcpFlags::ACK | echo),
                 ..TcpSegment::default()
             },

@@ -34,8 +34,8 @@ impl Sender {
     /// sent.
     pub(in crate::tcp) fn acknowledge(&mut self, cx: Cx<'_>, info: &AckInfo) {
         // ns-2's `Sack1` does not grow with the ACK that ends recovery.
-        let one_less = self.sack && cx.details.pipe == Pipe::Estimate;
-        let recovering = self.phase == Phase::Fast;
+        let stays = !cx.details.grow_on_exit || (self.sack && cx.details.pipe == Pipe::Estimate);
+        let ends_recovery = self.phase == Phase::Fast && stays;
         let (una, flight_before) = (self.board.una(), self.board.pipe());
         let (outstanding, stood_for) = (self.board.outstanding(), self.stood_for);
         let window_moved = self.move_window(info);
@@ -75,7 +75,7 @@ impl Sender {
             least_rtt: self.rto.least().unwrap_or_default(),
             echo: info.echo,
             marked: if info.echo { delivered.bytes } else { 0 },
-            may_grow: advanced && !(one_less && recovering) && self.may_grow(cx, info.echo),
+            may_grow: advanced && !ends_recovery && self.may_grow(cx, info.echo),
             in_recovery: self.phase != Phase::Open,
             lost: newly_lost,
             delivery,
@@ -83,7 +83,7 @@ impl Sender {
         if news || info.echo {
             self.tell(&ack);
         }
-        self.answer_echo(cx, info);
+        self.answer_echo(cx, info, outstanding);
         let told = match (self.sack, advanced, counts) {
             (false, false, true) => self.window.segment,
             (false, true, _) => delivered.bytes.saturating_sub(stood_for).max(self.window.segment),
@@ -168,10 +168,11 @@ impl Sender {
         used && !told && matches!(self.phase, Phase::Open | Phase::Loss)
     }
 
-    /// Answers ECN-Echo: at most once for what was out when it was last answered.
+    /// Answers ECN-Echo, before which `flight` bytes were out: at most once for what was out when it
+    /// was last answered.
     ///
     /// Source: RFC 3168, section 6.1.2.
-    fn answer_echo(&mut self, cx: Cx<'_>, info: &AckInfo) {
+    fn answer_echo(&mut self, cx: Cx<'_>, info: &AckInfo, flight: u64) {
         let fresh = self.is_past(self.lost_until) && self.is_past(self.marked_until);
         if !info.echo || !self.ecn || !fresh || self.phase != Phase::Open {
             return;
@@ -179,7 +180,7 @@ impl Sender {
         self.counters.reductions += 1;
         let at_one = self.window.congestion <= self.window.segment;
         self.begin_prr(cx, self.board.pipe());
-        self.signal(cx, Signal::Echo);
+        self.signal(cx, Signal::Echo, flight);
         if cx.details.echo_gradually {
             self.phase = Phase::Reduced;
         } else {

@@ -103,7 +103,7 @@ impl Sender {
         // What was delivered by this very ACK was in flight when the loss was found.
         self.begin_prr(cx, self.board.pipe() + newly_lost + delivered.bytes);
         if self.is_past(self.marked_until) {
-            self.signal(cx, Signal::Loss);
+            self.signal(cx, Signal::Loss, self.board.outstanding());
         } else {
             // The window comes down for this round trip already (RFC 3168, section 6.1.2).
             self.lost_until = Some(self.board.end());
@@ -247,10 +247,8 @@ impl Sender {
         if self.prr.out == 0 {
             more = more.max(segment);
         }
-        if cx.details.counts_segments {
-            more = more.next_multiple_of(segment);
-        }
-        self.window.congestion = pipe + more;
+        // The examples of RFC 6937, section 3.1, round up to segments; so does Linux.
+        self.window.congestion = pipe + more.next_multiple_of(segment);
     }
 
     /// `bytes` were sent in recovery.
@@ -266,7 +264,7 @@ impl Sender {
         let again = self.expired > 0;
         self.expired = self.expired.saturating_add(1);
         self.save_for_timeout(cx, again);
-        self.signal(cx, Signal::Timeout { again });
+        self.signal(cx, Signal::Timeout { again }, self.board.outstanding());
         self.rto.back_off();
         if !self.congestion.keeps_window() {
             self.window.congestion = self.window.segment;

@@ -38,7 +38,7 @@ impl Sender {
             None => PROBE_WITHOUT_RTT,
             Some(smoothed) => {
                 let alone = self.board.segments() == 1;
-                2 * smoothed + if alone { MOST_ACK_DELAY } else { LEAST_SLACK }
+                2 * smoothed + if alone { MOST_ACK_DELAY } else { cx.details.probe_slack }
             }
         };
         Some(cx.now + wait.min(timeout))
@@ -57,7 +57,7 @@ impl Sender {
     pub(super) fn arm_for_head(&mut self, cx: Cx<'_>) {
         let since = self.board.front().map_or(cx.now, |sent| sent.at);
         let at = since + self.rto.timeout(cx.details);
-        self.timer = Some((at.max(cx.now + LEAST_SLACK), Timer::Retransmit));
+        self.timer = Some((at.max(cx.now + cx.details.probe_slack), Timer::Retransmit));
     }
 
     /// A probe was sent.
@@ -78,7 +78,7 @@ impl Sender {
         } else if info.to > tail.until {
             self.tail = None;
             if self.phase == Phase::Open {
-                self.signal(cx, Signal::Loss);
+                self.signal(cx, Signal::Loss, self.board.outstanding());
                 self.reduce();
             }
         }
@@ -90,6 +90,3 @@ const PROBE_WITHOUT_RTT: Duration = Duration::from_secs(1);
 
 /// Source: RFC 8985, section 7.2 (`TLP.max_ack_delay`); Linux 6.12, `TCP_RTO_MIN`.
 const MOST_ACK_DELAY: Duration = Duration::from_millis(200);
-
-/// Source: Linux 6.12, `TCP_TIMEOUT_MIN`: two ticks, here of a millisecond.
-const LEAST_SLACK: Duration = Duration::from_millis(2);

@@ -31,7 +31,8 @@ impl Sender {
         }
         self.release = Time::ZERO;
         let nothing_new = self.next() >= self.total();
-        if nothing_new && self.board.lost() == 0 && !self.repair && !self.probing {
+        let nothing_lost = self.board.lost() == 0 && self.phase != Phase::Fast;
+        if nothing_new && nothing_lost && !self.repair && !self.probing {
             return None;
         }
         if self.probing {
@@ -42,7 +43,7 @@ impl Sender {
         {
             return Some(span);
         }
-        self.retransmission(cx).or_else(|| self.new_data(cx))
+        self.retransmission(cx).or_else(|| self.new_data(cx)).or_else(|| self.hole(cx))
     }
 
     fn retransmission(&mut self, cx: Cx<'_>) -> Option<Span> {
@@ -68,6 +69,18 @@ impl Sender {
             self.arm(cx);
         }
         Some(span)
+    }
+
+    /// With nothing lost and nothing new, a hole that may be a loss.
+    ///
+    /// Source: RFC 6675, section 4, `NextSeg`, rule 3. Differs: there is no rule 4 (rescue).
+    fn hole(&mut self, cx: Cx<'_>) -> Option<Span> {
+        if !self.sack || self.phase != Phase::Fast || cx.details.rack {
+            return None;
+        }
+        let hole = *self.board.next_hole()?;
+        let (flight, window) = self.occupied(cx);
+        (flight + hole.len() <= window).then(|| self.copy(cx, &hole))
     }
 
     /// New data, or the last segment once more (RFC 8985, section 7.3).
