@@ -211,7 +211,7 @@ fn flows_take_turns_where_the_queue_keeps_them_apart() {
 #[test]
 fn what_no_link_can_be_is_refused() {
     for (text, about) in [
-        ("delay = 25", "invalid type"),
+        ("delay = 25", "`25` has no unit"),
         ("delay = '25'", "no unit"),
         ("jitter = { pareto = '1 ms' }", "unknown variant"),
         ("loss = 0.1", "a chance such as"),
