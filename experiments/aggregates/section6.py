@@ -44,7 +44,12 @@ def rate(runs):
 
 
 @section6.claim(
-    "A000-16", "15 ms timer with triggers: packets over 2 ms late", paper="few", at_most=0.05
+    "A000-16",
+    "15 ms timer with triggers: packets over 2 ms late",
+    paper="few",
+    at_most=0.05,
+    why="a packet waits for the next trigger, and here one comes every 5 ms (100 packets and 100 "
+    "ACKs a second); for 95 % to be less than 2 ms late takes some 1,500 a second",
 )
 def late(runs):
     return runs.where(triggers="all")["late"]

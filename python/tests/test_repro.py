@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tidegate import experiment, repro
+from tidegate import Table, experiment, repro
 
 PAPER = '''"""Twice a number is even.
 
@@ -42,7 +42,7 @@ def papers(tmp_path, monkeypatch):
     """Two experiments, of which the second claims what is not so."""
     folder = tmp_path / "experiments" / "sums"
     folder.mkdir(parents=True)
-    (folder / "fig9.py").write_text(PAPER.format(n=9, within=0.01))
+    (folder / "fig9.py").write_text(PAPER.format(n=9, within=0.2))
     (folder / "fig10.py").write_text(PAPER.format(n=10, within=-0.5))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(experiment, "EXPERIMENTS", {})
@@ -74,6 +74,18 @@ def test_a_claim_that_does_not_hold_is_said_to_and_why(papers, capsys):
     out = capsys.readouterr().out
     assert "holds         sums/fig9#twice-one" in out
     assert "DOES NOT HOLD sums/fig10#twice-one" in out and "why: it was made so" in out
+
+
+def test_a_mean_within_bounds_is_not_enough_where_its_interval_is_not():
+    unsure = experiment.Experiment("sums/fig1.py")
+    # Kills: the mean in place of both ends of the interval.
+    for low, high in ((0.9, 1.5), (0.5, 1.1)):
+        unsure.claim("A9-3", "about one", paper=1, at_least=low, at_most=high)(
+            lambda runs: runs["x"]
+        )
+        assert not unsure.claims[-1].judge(Table({"x": [0.7, 1.3, 1.0]})).holds
+    unsure.claim("A9-3", "about one", paper=1, at_least=0, at_most=2)(lambda runs: runs["x"])
+    assert unsure.claims[-1].judge(Table({"x": [0.7, 1.3, 1.0]})).holds
 
 
 def test_the_report_has_each_claim_and_figure(papers, tmp_path):

@@ -55,9 +55,9 @@ class Claim:
     """If it is known not to hold: the reason."""
 
     def judge(self, runs: Table) -> Verdict:
-        """Whether the mean over the seeds is where the claim says."""
+        """Whether the mean over the seeds is, to 95 % confidence, where the claim says."""
         ours = Estimate.of(self.measure(runs))
-        return Verdict(self, ours, self.at_least <= ours.mean <= self.at_most)
+        return Verdict(self, ours, self.at_least <= ours.low and ours.high <= self.at_most)
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class Experiment:
             ref: the acceptance number it decides, such as ``A000-6``.
             text: the claim, in words.
             paper: what the paper says.
-            at_least: the least that the mean may be for the claim to hold.
-            at_most: the most that it may be.
+            at_least: where the confidence interval of the mean may begin for the claim to hold.
+            at_most: where it may end.
             within: instead of these: how far from ``paper`` it may be, as a fraction of it.
             why: if it does not hold: the reason, as far as it is known.
         """

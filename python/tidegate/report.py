@@ -53,5 +53,6 @@ def _row(verdict: Verdict) -> str:
 _HEAD = "| claim | paper | ours (95 % confidence interval) | |\n|---|---|---|---|"
 
 _HOW = """Written by `tidegate-repro report`; do not edit. Each number is the mean over the seeds of
-the experiment. A claim holds when that mean is within the bounds that the experiment's file gives.
+the experiment. A claim holds when the confidence interval of that mean is within the bounds that
+the experiment's file gives.
 """
