@@ -51,8 +51,8 @@ def sequential_starves(runs):
     paper=0.95,
     at_least=0.90,
     at_most=0.995,
-    why="the order is the paper's (below partitions, far above sequential), the distance is not: see "
-    "LRU",
+    why="the order is the paper's (below partitions, far above sequential), the distance is "
+    "not: see LRU",
 )
 def fcfs(runs):
     return equal(runs, "fcfs")["jain"]
@@ -65,8 +65,8 @@ def fcfs(runs):
     at_least=0.90,
     at_most=0.995,
     why="it is a little fairer: what arrives between two looks of the timer is all that LRU "
-    "cannot order, and without the cross traffic, which the paper does not print, nothing is lost and "
-    "every connection keeps its window full",
+    "cannot order, and without the cross traffic, which the paper does not print, nothing is "
+    "lost and every connection keeps its window full",
 )
 def lru(runs):
     return equal(runs, "lru")["jain"]

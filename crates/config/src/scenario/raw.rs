@@ -88,7 +88,7 @@ tables! {
         /// What: "queue" and "capture" of the way from one end of a link to the other; "throughput" and
         /// "window" of traffic.
         "kind" => kind: Required<ProbeKind>,
-        /// With kind "queue" or "capture": where the packets enter the link, written as in [[link]].
+        /// With kind "queue" or "capture": where the packets enter the link, written as in `[[link]]`.
         "from" => from: Option<Spanned<String>>,
         /// With kind "queue" or "capture": where they leave it.
         "to" => to: Option<Spanned<String>>,
