@@ -8,12 +8,19 @@ def mathis(p, round_trip, segments_per_ack):
     return sqrt(3 / (2 * segments_per_ack * p)) / round_trip
 
 
-def padhye(p, round_trip, segments_per_ack, timeout=1.0):
-    """Segments per second, of which 1 - p arrive. Source: Padhye, Firoiu, Towsley, Kurose, SIGCOMM 1998, equation 31, no window limit."""
+def padhye(p, round_trip, segments_per_ack, timeout=1.0, lost_together=True):
+    """Segments per second sent. Source: Padhye, Firoiu, Towsley, Kurose, SIGCOMM 1998, equation 31, no window limit.
+
+    The formula takes it that with a segment the rest of its round is lost, so that a loss often ends in a
+    timeout. If losses are independent (`lost_together` is false), it does when the copy is lost as well.
+    """
     b = segments_per_ack
     window = (2 + b) / (3 * b) + sqrt(8 * (1 - p) / (3 * b * p) + ((2 + b) / (3 * b)) ** 2)
-    after = min(1.0, (1 - (1 - p) ** 3) * (1 + (1 - p) ** 3 * (1 - (1 - p) ** (window - 3))) / (1 - (1 - p) ** window))
+    ends = p
+    if lost_together:
+        alone = (1 - (1 - p) ** 3) * (1 + (1 - p) ** 3 * (1 - (1 - p) ** (window - 3)))
+        ends = min(1.0, alone / (1 - (1 - p) ** window))
     backoff = 1 + p + 2 * p**2 + 4 * p**3 + 8 * p**4 + 16 * p**5 + 32 * p**6
-    segments = (1 - p) / p + window + after / (1 - p)
-    seconds = round_trip * (b / 2 * window + 1) + after * timeout * backoff / (1 - p)
+    segments = (1 - p) / p + window + ends / (1 - p)
+    seconds = round_trip * (b / 2 * window + 1) + ends * timeout * backoff / (1 - p)
     return segments / seconds

@@ -1,35 +1,30 @@
 """Runs ns-2 and ns-3 of Debian's packages on a scenario."""
 
-import os
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
+from measure import run
+from ours import target
 from scenarios import ACCESS, BURST, DELAY, INITIAL_WINDOW, MIN_RTO, PAUSE, PI_TARGET, RED
 
 HERE = Path(__file__).parent
 
 
-def measure(command):
-    """Runs a command that prints "name value" lines; those, and the CPU seconds it took as `cpu`."""
-    with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen([str(word) for word in command], stdout=out)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise subprocess.CalledProcessError(process.returncode, command)
-        out.seek(0)
-        lines = [line.split() for line in out]
-    return {name: float(value) for name, value in lines} | {"cpu": usage.ru_utime + usage.ru_stime}
+def figures(command):
+    """What a command says in "name value" lines, and the CPU seconds it took as `cpu`."""
+    out, cpu = run(command)
+    lines = (line.split() for line in out.splitlines())
+    return {name: float(value) for name, value in lines} | {"cpu": cpu}
 
 
-def with_flows(scenario, seed, run):
-    """Calls `run` with the path of a file of the scenario's flows."""
+def with_flows(scenario, seed, use):
+    """Calls `use` with the path of a file of the scenario's flows."""
     with tempfile.NamedTemporaryFile("w", suffix=".flows") as file:
         file.writelines(f"{start:.9f} {rtt:.9f} {kind}\n" for start, rtt, kind in scenario.drawn(seed))
         file.flush()
-        return run(file.name)
+        return use(file.name)
 
 
 def common(scenario, seed):
@@ -50,7 +45,7 @@ def ns2(scenario, seed, **changed):
         "pi_a": scenario.pi[0], "pi_b": scenario.pi[1], "pi_target": PI_TARGET,
     } | changed
     words = [f"{name}={value}" for name, value in options.items()]
-    return with_flows(scenario, seed, lambda file: measure(["ns", HERE / "ns2/network.tcl", f"flows={file}", *words]))
+    return with_flows(scenario, seed, lambda file: figures(["ns", HERE / "ns2/network.tcl", f"flows={file}", *words]))
 
 
 def ns3(scenario, seed, **changed):
@@ -60,20 +55,20 @@ def ns3(scenario, seed, **changed):
         "rate": scenario.rate, "access": ACCESS,
     } | changed
     words = [f"--{name}={value}" for name, value in options.items()]
-    return with_flows(scenario, seed, lambda file: measure([ns3_program(), f"--flows={file}", *words]))
+    return with_flows(scenario, seed, lambda file: figures([ns3_program(), f"--flows={file}", *words]))
 
 
 @cache
 def ns3_program():
     """The program for ns-3, compiled when its source is newer."""
     source = HERE / "ns3/network.cc"
-    target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "validate/network"
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    program = target() / "validate/network"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        program.parent.mkdir(parents=True, exist_ok=True)
         libraries = ["core", "network", "internet", "point-to-point", "traffic-control", "applications"]
-        command = ["g++", "-O2", "-std=c++17", "-o", target, source, *(f"-lns3-{name}" for name in libraries)]
+        command = ["g++", "-O2", "-std=c++17", "-o", program, source, *(f"-lns3-{name}" for name in libraries)]
         subprocess.run(command, check=True)
-    return target
+    return program
 
 
 ORACLES = {"ns-2": ns2, "ns-3": ns3}

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Flow = tuple[float, float, str]  # start (s), base round-trip time (s), greedy | onoff
 
@@ -26,7 +26,8 @@ class Scenario:
     loss: float = 0.0
     oracles: tuple[str, ...] = ("ns-2",)
     seeds: tuple[int, ...] = (1, 2, 3)
-    kernel: dict = field(default_factory=dict)
+    tcp: dict = field(default_factory=dict)  # settings of our end points beside those of ns-2
+    kernel: dict = field(default_factory=dict)  # what Linux was measured to do
 
     def drawn(self, seed):
         """The flows, as the seed has them."""
@@ -74,23 +75,22 @@ def aqm(name, queue, **more):
     )
 
 
-DUMBBELL = Scenario("dumbbell", greedy(100, 0.05, 0.05), kernel={"goodput": 95.84e6, "drops": 6974, "packets": 248_760})
-SINGLE = Scenario("one flow", greedy(1, 0.05, 0.05, within=0), rate=10e6, buffer=62_500, until=60, seeds=(1,),
-                  kernel={"goodput": 9.09e6, "drops": 145, "recoveries": 18})
+DUMBBELL = Scenario("dumbbell", greedy(100, 0.05, 0.05))
+SINGLE = Scenario("one flow", greedy(1, 0.05, 0.05, within=0), rate=10e6, buffer=62_500, until=60, seeds=(1,))
 UNEQUAL = Scenario("unequal RTTs", greedy(20, 0.02, 0.2), buffer=250_000, until=60)
 BOTH = ("ns-2", "ns-3")
 
 
 def with_sack(scenario, **more):
     """The same with SACK, which ns-3 is an oracle for, too."""
-    return Scenario(**{**vars(scenario), "name": scenario.name + ", SACK", "sack": True, "oracles": BOTH, "kernel": {}, **more})
+    return replace(scenario, name=scenario.name + ", SACK", sack=True, oracles=BOTH, **more)
 
 
 NETWORKS = [
     DUMBBELL,
     with_sack(DUMBBELL),
     SINGLE,
-    with_sack(SINGLE, kernel={"goodput": 9.62e6, "drops": 109, "recoveries": 19}),
+    with_sack(SINGLE),
     UNEQUAL,
     with_sack(UNEQUAL),
 ]
@@ -106,4 +106,20 @@ LOSSES = [
              seeds=(1,))
     for p in (0.0005, 0.001, 0.002, 0.005, 0.01)
     for delayed in (False, True)
+]
+
+
+def as_linux(scenario, name, recovery, **measured):
+    """The same with end points like Linux 6.12, and what that was measured to do.
+
+    Source: a kernel in virtual time (User Mode Linux, time-travel), Reno, one run each; recorded figures.
+    """
+    tcp = {"profile": "linux", "recovery": recovery}
+    return replace(scenario, name=name, tcp=tcp, kernel=measured, oracles=())
+
+
+KERNEL = [
+    as_linux(DUMBBELL, "dumbbell, no SACK", "new-reno", goodput=95.84, drops=6_974),
+    as_linux(SINGLE, "one flow, no SACK", "new-reno", goodput=9.09, drops=145, recoveries=18),
+    as_linux(SINGLE, "one flow, SACK", "sack", goodput=9.62, drops=109, recoveries=19),
 ]

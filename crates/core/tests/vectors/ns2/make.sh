@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes golden.txt anew; needs ns-2.35 (Debian package `ns2`).
+# Makes golden.txt anew, or another file: make.sh [PATH]; needs ns-2.35 (Debian package `ns2`).
+into=$(realpath "${1:-$(dirname "$0")/golden.txt}")
 cd "$(dirname "$0")" || exit 1
 run() { # VARIANT WINDOW QUEUE SECONDS WHAT NUMBERS
     printf '%s %s %s %s %s|' "$1" "$2" "$3" "$5" "$6"
@@ -22,4 +23,4 @@ run() { # VARIANT WINDOW QUEUE SECONDS WHAT NUMBERS
         run Newreno 28 1000 6 mark "$marks"
     done
     run Sack1 28 1000 6 mark "1 3 5 7 9 11 13 15 60 100"
-} > golden.txt
+} > "$into"

@@ -1,0 +1,127 @@
+"""Our TCP end point against this host's kernel, over a TUN device in a network namespace of its own."""
+
+import json
+import platform
+import subprocess
+from statistics import mean
+
+from ours import target
+from report import Quantity, progress, row, table, within
+
+MEGABYTES = 100
+EACH_WAY = f"ours_sends = {MEGABYTES}_000_000\nkernel_sends = {MEGABYTES}_000_000\n"
+TRANSFERS = {  # name: (settings of the kernel, the setup)
+    "a good link": ({}, "[endpoint]\nprofile = \"rfc\"\n[link]\ndelay = \"1 ms\""),
+    "0.05 % lost, SACK": ({}, "opens = \"kernel\"\n[endpoint]\nprofile = \"linux\"\n[link]\ndelay = \"1 ms\"\nloss = \"0.05 %\""),
+    "0.05 % lost, no SACK": (
+        {"tcp_sack": 0, "tcp_timestamps": 0},
+        "[endpoint]\nprofile = \"ns2-2003\"\n[link]\ndelay = \"1 ms\"\nloss = \"0.05 %\"",
+    ),
+    "disorder and 0.02 % lost": (
+        {},
+        "[endpoint]\nprofile = \"rfc\"\n[link]\ndelay = \"2 ms\"\njitter = \"500 us\"\nreorder = true\nloss = \"0.02 %\"",
+    ),
+    "one in 2000 marked": (
+        {"tcp_ecn": 1},
+        "mark_one_in = 2000\n[endpoint]\nprofile = \"rfc\"\necn = \"classic\"\n[link]\ndelay = \"1 ms\"",
+    ),
+}
+SECONDS = 40
+RATE = 10e6  # bit/s
+
+
+def try_out(kernel, setup):
+    """What came of a setup, in a namespace where the kernel has these settings."""
+    words = [f"net.ipv4.{name}={value}" for name, value in kernel.items()]
+    script = (f"sysctl -qw {' '.join(words)} && " if words else "") + f"exec {target() / 'release/e2e-tcp'}"
+    command = ["unshare", "--net", "sh", "-c", script]
+    said = subprocess.run(command, input=setup, capture_output=True, text=True)
+    if said.returncode != 0:
+        raise RuntimeError(f"{setup}\n{said.stderr}")
+    return json.loads(said.stdout)
+
+
+def transfers(pool):
+    """A hundred megabytes each way at once, which must arrive intact."""
+    jobs = {name: pool.submit(try_out, kernel, f"limit = \"600 s\"\n{EACH_WAY}{setup}") for name, (kernel, setup) in
+            TRANSFERS.items()}
+    rows, failed = [], []
+    for name, job in jobs.items():
+        progress(name)
+        run = job.result()
+        ends = [run["at_ours"], run["at_kernel"]]
+        intact = all(end["bytes"] == MEGABYTES * 10**6 and end["checksum"] == end["expected"] for end in ends)
+        rows.append([name, f"{run['seconds']:.0f} s", "{}, {}".format(*run["lost"]), run["segments"][1],
+                     "{}, {}".format(*run["recoveries"]), run["reductions"], "intact" if intact else "**damaged**"])
+        failed += [] if intact else [name]
+    progress("")
+    table(f"{MEGABYTES} MB each way at once, with Linux {platform.release()}",
+          ["link", "took", "lost to the kernel, to ours", "ours sent again", "our recoveries, timeouts", "our answers to marks",
+           "both files"], rows)
+    return failed
+
+
+def reductions(trace):
+    """The window before and after each time it came down by a tenth or more, after the first ten seconds."""
+    found, peak, low = [], 0.0, None
+    for sample in trace:
+        window = sample["window"]
+        if low is not None and window > low:
+            found.append((sample["at"], peak, low))
+            peak, low = window, None
+        elif low is not None or window < 0.9 * peak:
+            low = window
+        else:
+            peak = max(peak, window)
+    return [(peak, low) for at, peak, low in found if at >= 10]
+
+
+def seen(trace):
+    """What a trace of a window shows."""
+    steady = [sample for sample in trace if sample["at"] >= 10]
+    falls = reductions(trace)
+    span = steady[-1]["at"] - steady[0]["at"]
+    return {
+        "goodput": (steady[-1]["acknowledged"] - steady[0]["acknowledged"]) * 8 / span / 1e6,
+        "window": mean(sample["window"] for sample in steady),
+        "falls": len(falls),
+        "peak": mean(peak for peak, _ in falls),
+        "kept": 100 * mean(low / peak for peak, low in falls),
+        "rtt": mean(sample["rtt"] for sample in steady),
+    }
+
+
+def windows(pool):
+    """Windows over time of our sender and of the kernel's, each over the same link to the other's receiver."""
+    link = f"[link]\ndelay = \"25 ms\"\nrate = \"{RATE:.0f} bit/s\"\nqueue = {{ kind = \"drop-tail\", limit = \"62.5 kB\" }}\n"
+    amount = round(RATE / 8 * SECONDS * 0.93)
+    setups = {
+        (control, sender): f"limit = \"300 s\"\ntrace = \"50 ms\"\ncongestion = \"{control}\"\n{sender}_sends = {amount}\n"
+        f"[endpoint]\nprofile = \"linux\"\ncongestion = \"{control}\"\n{link}"
+        for control in ("reno", "cubic")
+        for sender in ("ours", "kernel")
+    }
+    jobs = {which: pool.submit(try_out, {}, setup) for which, setup in setups.items()}
+    traces = {}
+    for (control, sender), job in jobs.items():
+        progress(f"{control}, {sender}")
+        traces[control, sender] = seen(job.result()["trace" if sender == "ours" else "kernel_trace"])
+    progress("")
+    quantities = [
+        Quantity("goodput", lambda it: it["goodput"], "{:.2f} Mbit/s", within(0.02)),
+        Quantity("reductions", lambda it: it["falls"], "{:.0f}", within(0.25)),
+        Quantity("window before", lambda it: it["peak"], "{:.1f}", within(0.1)),
+        Quantity("kept of it", lambda it: it["kept"], "{:.0f} %", within(0.1)),
+        Quantity("mean window", lambda it: it["window"], "{:.1f}", within(0.1)),
+        Quantity("mean RTT", lambda it: it["rtt"], "{:.0f} ms", within(0.1)),
+    ]
+    rows, failed = [], []
+    for control in ("reno", "cubic"):
+        for quantity in quantities:
+            references = {"kernel": quantity.take(traces[control, "kernel"])}
+            cells, far = row(control, quantity, quantity.take(traces[control, "ours"]), references)
+            rows.append(cells)
+            failed += [f"{control}, {quantity.name}"] if far else []
+    table(f"Windows over 10 Mbit/s, 50 ms, 62.5 kB, beside Linux {platform.release()}",
+          ["control", "quantity", "ours", "the kernel's", "ratio", "verdict"], rows)
+    return failed

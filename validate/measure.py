@@ -1,0 +1,17 @@
+"""Runs a command and counts its processor time."""
+
+import os
+import subprocess
+import tempfile
+
+
+def run(command):
+    """What a command prints, and the CPU seconds it took."""
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen([str(word) for word in command], stdout=out)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        out.seek(0)
+        return out.read(), usage.ru_utime + usage.ru_stime
