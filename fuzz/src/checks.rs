@@ -8,7 +8,7 @@
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Ecn, Network};
-use tidegate_wire::{Checksum, complete_checksum, describe, rewrite};
+use tidegate_wire::{Checksum, complete_checksum, describe, rewrite, segment};
 
 fn described(frame: &[u8]) -> Packet {
     let mut packet = Packet::default();
@@ -27,6 +27,9 @@ pub(crate) fn describe_any(bytes: &[u8]) {
         let header = usize::from(bytes[transport + 12] >> 4) * 4;
         assert!(transport + header + usize::try_from(tcp.payload).unwrap() <= bytes.len());
     }
+
+    let selective = segment::sack(bytes, &packet);
+    assert!(selective.is_empty() || packet.tcp.is_some_and(|tcp| tcp.has_sack));
 
     let mut copy = bytes.to_vec();
     rewrite(&mut copy, &packet, Checksum::Finished);
@@ -56,12 +59,14 @@ pub(crate) fn rewrite_any(bytes: &[u8]) {
     if let Some(tcp) = &mut wanted.tcp {
         tcp.ack = u32::from_be_bytes([values[1], values[2], values[3], values[4]]);
         tcp.window = u16::from_be_bytes([values[5], values[6]]);
+        tcp.timestamps = tcp.timestamps.map(|(value, echo)| (value ^ tcp.ack, !echo));
     }
     let mut finished = frame.to_vec();
     rewrite(&mut finished, &wanted, Checksum::Finished);
     let after = described(&finished);
     // An IPv4 header under MPLS is recognised by its checksum, so none of this turns it opaque.
-    assert_eq!((after.dscp, after.ecn, after.tcp), (wanted.dscp, wanted.ecn, wanted.tcp));
+    let written = if before.tcp.is_some_and(|tcp| tcp.authenticated) { before } else { wanted };
+    assert_eq!((after.dscp, after.ecn, after.tcp), (wanted.dscp, wanted.ecn, written.tcp));
     assert_eq!((after.key, after.network), (before.key, before.network));
     assert_eq!(header_sum(&finished, &after), header_sum(frame, &before));
     assert_eq!(segment_sum(&finished, &after), segment_sum(frame, &before));

@@ -145,6 +145,8 @@ pub struct TcpSegment {
     pub sack_permitted: bool,
     /// SACK blocks are there.
     pub has_sack: bool,
+    /// A digest covers the header (RFC 2385, RFC 5925): nothing in it may be rewritten.
+    pub authenticated: bool,
 }
 
 /// The control bits of a TCP header (RFC 9293, section 3.1; RFC 3168, section 6.1).

@@ -378,6 +378,7 @@ fn any_segment() -> impl Strategy<Value = TcpSegment> {
                 window_scale,
                 sack_permitted: has_sack,
                 has_sack,
+                authenticated: false,
             }
         },
     )

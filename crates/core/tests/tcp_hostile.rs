@@ -154,6 +154,7 @@ impl Victim {
                     sack_permitted: *marked,
                     flags: TcpFlags(*flags),
                     has_sack: false,
+                    authenticated: false,
                 };
                 self.send(header, blocks, if *marked { Ecn::Ce } else { Ecn::NotEct });
             }

@@ -1,7 +1,7 @@
 //! Between the bytes of a frame and its description, for every kind of port.
 
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
-use tidegate_wire::{Checksum, describe, rewrite};
+use tidegate_wire::{Checksum, describe, rewrite, segment};
 
 use crate::memory::PacketMemory;
 use crate::port::PortCounters;
@@ -22,6 +22,10 @@ pub(crate) fn arrive(
     described.arrived = now;
     if let Some(size) = memory.frame(packet).vnet.segment_size() {
         described.segments = segments(described, size);
+    }
+    if pool.keeps_sack() && pool[packet].tcp.is_some_and(|tcp| tcp.has_sack) {
+        let blocks = segment::sack(&memory.bytes(packet, len), &pool[packet]);
+        pool.set_sack(packet, blocks);
     }
     counters.received += 1;
     counters.received_bytes += u64::from(len);
@@ -54,8 +58,29 @@ pub(crate) fn write_back(memory: &PacketMemory, pool: &mut PacketPool, packet: &
 #[cfg(test)]
 mod tests {
     use tidegate_core::packet::TcpSegment;
+    use tidegate_wire::build;
 
     use super::*;
+
+    /// Kills: blocks read whoever asks, or never.
+    #[test]
+    fn selective_acknowledgements_are_read_for_a_pool_that_keeps_them() {
+        let mut frame = build::Frame::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
+        let tcp = frame.tcp_mut().unwrap();
+        tcp.options = [[1, 1, 5, 10], [0, 0, 0, 5], [0, 0, 0, 9]].concat();
+        let bytes = frame.bytes();
+        let memory = PacketMemory::new(1, PacketMemory::SMALLEST).unwrap();
+        let mut pool = PacketPool::with_capacity(1);
+        let packet = pool.reserve().unwrap();
+        memory.buffer_mut(&packet)[..bytes.len()].copy_from_slice(&bytes);
+        for expected in [&[][..], &[(5, 9)]] {
+            let len = u32::try_from(bytes.len()).unwrap();
+            arrive(&memory, &mut pool, &packet, len, Time::ZERO, &mut PortCounters::default());
+            assert_eq!(pool.sack(&packet).as_slice(), expected);
+            pool.keep_sack();
+        }
+        pool.release(packet);
+    }
 
     #[test]
     fn a_super_packet_stands_for_its_payload_in_frames() {

@@ -99,6 +99,7 @@ mod tests {
                 window_scale: bit(3).then_some(7),
                 sack_permitted: bit(4),
                 has_sack: bit(5),
+                authenticated: false,
                 ..TcpSegment::default()
             };
             let options = options(&header, &sack);

@@ -37,7 +37,7 @@ fn named() -> Vec<(String, Vec<u8>)> {
             ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 9], 443).into(),
         ),
     ] {
-        for (transport, frame) in transports(src, dst) {
+        for (transport, frame) in with_options(src, dst).into_iter().chain(transports(src, dst)) {
             frames.push((format!("{version}-{transport}"), frame));
         }
         for (link, headers) in links() {
@@ -55,32 +55,12 @@ fn named() -> Vec<(String, Vec<u8>)> {
 }
 
 fn transports(src: SocketAddr, dst: SocketAddr) -> Vec<(&'static str, Frame)> {
-    let tcp = |flags, options: &[u8], payload| {
-        let tcp = Tcp {
-            src: src.port(),
-            dst: dst.port(),
-            seq: 1,
-            ack: 0xffff_0001,
-            flags: TcpFlags(flags),
-            window: 0x7fff,
-            options: options.to_vec(),
-        };
-        let mut frame = Frame::ip(src.ip(), dst.ip(), Transport::Tcp(tcp));
-        frame.payload = vec![0x5a; payload];
-        frame
-    };
+    let tcp = |flags, options: &[u8], payload| segment(src, dst, flags, options, payload);
     let with_ip = |mut frame: Frame, change: fn(&mut tidegate_wire::build::Ip)| {
         frame.ip_mut().into_iter().for_each(change);
         frame
     };
-    let timestamps = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9];
-    let syn = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
-    let sack = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9, 1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
     vec![
-        ("tcp-syn", tcp(TcpFlags::SYN, &syn, 0)),
-        ("tcp-ack", tcp(TcpFlags::ACK, &timestamps, 0)),
-        ("tcp-data", tcp(TcpFlags::ACK | TcpFlags::PSH, &timestamps, 101)),
-        ("tcp-sack", tcp(TcpFlags::ACK, &sack, 0)),
         ("tcp-fin", tcp(TcpFlags::ACK | TcpFlags::FIN, &[], 0)),
         ("tcp-bad-options", tcp(TcpFlags::SYN, &[2, 4, 5, 180, 3, 0, 1, 1], 3)),
         ("tcp-ect", with_ip(tcp(TcpFlags::ACK, &[], 20), |ip| ip.ecn = Ecn::Ect0)),
@@ -130,6 +110,43 @@ fn transports(src: SocketAddr, dst: SocketAddr) -> Vec<(&'static str, Frame)> {
             }),
         ),
     ]
+}
+
+/// TCP with options of every kind.
+fn with_options(src: SocketAddr, dst: SocketAddr) -> Vec<(&'static str, Frame)> {
+    let tcp = |flags, options: &[u8], payload| segment(src, dst, flags, options, payload);
+    let timestamps = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9];
+    let syn = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
+    let sack = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9, 1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let md5 = [&[1, 1, 19, 18][..], &[0x6d; 16]].concat();
+    let authenticated = [&[29, 16][..], &[0x61; 14], &timestamps].concat();
+    let odd = [1, 8, 10, 0xff, 0xff, 0, 1, 0, 0, 0, 9, 1];
+    let blocks = [&timestamps[..], &[1, 1, 5, 26], &[0x33; 24]].concat();
+    vec![
+        ("tcp-syn", tcp(TcpFlags::SYN, &syn, 0)),
+        ("tcp-ack", tcp(TcpFlags::ACK, &timestamps, 0)),
+        ("tcp-data", tcp(TcpFlags::ACK | TcpFlags::PSH, &timestamps, 101)),
+        ("tcp-sack", tcp(TcpFlags::ACK, &sack, 0)),
+        ("tcp-md5", tcp(TcpFlags::ACK, &md5, 9)),
+        ("tcp-ao", tcp(TcpFlags::ACK, &authenticated, 9)),
+        ("tcp-odd-timestamps", tcp(TcpFlags::ACK, &odd, 9)),
+        ("tcp-sack-blocks", tcp(TcpFlags::ACK, &blocks, 0)),
+    ]
+}
+
+fn segment(src: SocketAddr, dst: SocketAddr, flags: u8, options: &[u8], payload: usize) -> Frame {
+    let tcp = Tcp {
+        src: src.port(),
+        dst: dst.port(),
+        seq: 1,
+        ack: 0xffff_0001,
+        flags: TcpFlags(flags),
+        window: 0x7fff,
+        options: options.to_vec(),
+    };
+    let mut frame = Frame::ip(src.ip(), dst.ip(), Transport::Tcp(tcp));
+    frame.payload = vec![0x5a; payload];
+    frame
 }
 
 fn links() -> Vec<(&'static str, Vec<Link>)> {

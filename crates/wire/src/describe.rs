@@ -9,6 +9,7 @@ use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Network, Protocol};
 
 pub use oddity::{Oddities, Oddity};
+pub(crate) use transport::timestamps_at;
 
 use crate::ethertype;
 

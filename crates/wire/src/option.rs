@@ -5,7 +5,14 @@
 ///
 /// Source: RFC 9293, section 3.1.
 #[inline]
-pub(crate) fn each(mut options: &[u8]) -> impl Iterator<Item = Option<(u8, &[u8])>> {
+pub(crate) fn each(options: &[u8]) -> impl Iterator<Item = Option<(u8, &[u8])>> {
+    each_at(options).map(|option| option.map(|(_, kind, body)| (kind, body)))
+}
+
+/// [`each`], and before its kind where its body begins.
+#[inline]
+pub(crate) fn each_at(mut options: &[u8]) -> impl Iterator<Item = Option<(usize, u8, &[u8])>> {
+    let len = options.len();
     std::iter::from_fn(move || {
         while let [NOP, rest @ ..] = options {
             options = rest;
@@ -15,7 +22,7 @@ pub(crate) fn each(mut options: &[u8]) -> impl Iterator<Item = Option<(u8, &[u8]
             [kind, rest @ ..] => {
                 let split = body(rest);
                 options = split.map_or(&[], |(_, rest)| rest);
-                Some(split.map(|(body, _)| (*kind, body)))
+                Some(split.map(|(body, behind)| (len - behind.len() - body.len(), *kind, body)))
             }
         }
     })
@@ -35,3 +42,7 @@ pub(crate) const WINDOW_SCALE: u8 = 3;
 pub(crate) const SACK_PERMITTED: u8 = 4;
 pub(crate) const SACK: u8 = 5;
 pub(crate) const TIMESTAMPS: u8 = 8;
+/// RFC 2385.
+pub(crate) const MD5: u8 = 19;
+/// RFC 5925.
+pub(crate) const AUTHENTICATION: u8 = 29;

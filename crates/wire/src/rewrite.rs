@@ -1,9 +1,11 @@
 //! Descriptor to bytes: what was decided about a packet is written into its headers.
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{Network, TcpSegment};
+use tidegate_core::packet::{Network, TcpFlags, TcpSegment};
 
 use crate::checksum;
+use crate::describe::timestamps_at;
+use crate::segment::packet_options;
 
 /// What the TCP checksum field of a frame holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,10 +16,13 @@ pub enum Checksum {
     Partial,
 }
 
-/// Writes DSCP, ECN, TCP window and TCP acknowledgement number of `packet` into its frame.
+/// Writes DSCP, ECN, TCP window, TCP acknowledgement number and TCP timestamps of `packet` into its
+/// frame.
 ///
 /// `head` is what was described, or at least its headers. Only fields that differ are touched, and
 /// checksums follow incrementally: a right one stays right, a wrong one wrong by the same amount.
+/// A TCP header that a digest covers is left as it is, whatever `packet` says, and timestamps are
+/// written only where there are some.
 pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     let network = usize::from(packet.network_offset);
     match packet.network {
@@ -25,8 +30,11 @@ pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
         Network::Ipv4 => write_v4(head, network, packet),
         Network::Ipv6 => write_v6(head, network, packet),
     }
-    if let Some(tcp) = packet.tcp {
+    if let Some(tcp) = packet.tcp.filter(|tcp| !tcp.authenticated) {
         write_tcp(head, usize::from(packet.transport_offset), &tcp, checksum);
+        if let Some(timestamps) = tcp.timestamps {
+            let _ = write_timestamps(head, packet, tcp.flags, timestamps, checksum);
+        }
     }
 }
 
@@ -68,6 +76,34 @@ fn write_tcp(head: &mut [u8], at: usize, tcp: &TcpSegment, checksum: Checksum) {
             }
         }
     }
+}
+
+/// Options may begin at an odd byte; words of the checksum never do.
+fn write_timestamps(
+    head: &mut [u8],
+    packet: &Packet,
+    flags: TcpFlags,
+    (value, echo): (u32, u32),
+    checksum: Checksum,
+) -> Option<()> {
+    let options = packet_options(head, packet)?;
+    let at = 20 + timestamps_at(options, flags.any(TcpFlags::SYN))?;
+    let segment = head.get_mut(usize::from(packet.transport_offset)..)?;
+    let new = (u64::from(value) << 32 | u64::from(echo)).to_be_bytes();
+    for (at, byte) in (at..).zip(new) {
+        let old = read_at(segment, at & !1)?;
+        *segment.get_mut(at)? = byte;
+        let new = read_at(segment, at & !1)?;
+        if old != new && checksum == Checksum::Finished {
+            let header = segment.first_chunk_mut::<20>()?;
+            write(header, CHECKSUM, checksum::update(read(header, CHECKSUM), old, new));
+        }
+    }
+    Some(())
+}
+
+fn read_at(segment: &[u8], at: usize) -> Option<u16> {
+    segment.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
 fn header<const N: usize>(head: &mut [u8], at: usize) -> Option<&mut [u8; N]> {

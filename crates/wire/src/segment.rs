@@ -32,11 +32,22 @@ pub fn read<'a>(frame: &'a [u8], packet: &Packet) -> Option<(Segment, &'a [u8])>
     let at = usize::from(packet.transport_offset);
     let len = usize::from(frame.get(at + 12)? >> 4) * 4;
     let payload = frame.get(at + len..)?.get(..usize::try_from(header.payload).ok()?)?;
-    let sack = match header.has_sack {
-        true => sack_blocks(frame.get(at + 20..at + len)?),
-        false => SackBlocks::default(),
-    };
-    Some((Segment { header, sack, ecn: packet.ecn }, payload))
+    Some((Segment { header, sack: sack(frame, packet), ecn: packet.ecn }, payload))
+}
+
+/// What the frame that begins with `head` acknowledges selectively; `packet` describes it. None if
+/// its header says there is none: then not a byte is read.
+#[must_use]
+pub fn sack(head: &[u8], packet: &Packet) -> SackBlocks {
+    let has = packet.tcp.is_some_and(|tcp| tcp.has_sack);
+    let options = if has { packet_options(head, packet) } else { None };
+    options.map(sack_blocks).unwrap_or_default()
+}
+
+/// The options in the TCP header of the frame that begins with `head`.
+pub(crate) fn packet_options<'a>(head: &'a [u8], packet: &Packet) -> Option<&'a [u8]> {
+    let header = head.get(usize::from(packet.transport_offset)..)?;
+    header.get(20..usize::from(header.get(12)? >> 4) * 4)
 }
 
 /// The TCP options of `segment`, padded to whole words.

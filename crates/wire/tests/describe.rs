@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, NO_VLAN, Network, TcpFlags, TcpSegment};
 use tidegate_wire::build::{Frame, Link, Transport};
-use tidegate_wire::{Oddity, describe};
+use tidegate_wire::{Oddity, describe, segment};
 
 fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
     let mut packet = Packet::default();
@@ -88,6 +88,19 @@ fn expected_tcp(tcp: &etherparse::TcpSlice<'_>) -> TcpSegment {
     segment
 }
 
+/// The blocks of all options, in their order, as the oracle reads them.
+fn expected_sack(ip: &[u8]) -> Vec<(u32, u32)> {
+    let sliced = SlicedPacket::from_ip(ip).unwrap();
+    let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { return Vec::new() };
+    let blocks = |option| match option {
+        TcpOptionElement::SelectiveAcknowledgement(first, rest) => {
+            [Some(first)].into_iter().chain(rest).flatten().collect()
+        }
+        _ => Vec::new(),
+    };
+    tcp.options_iterator().map_while(Result::ok).flat_map(blocks).collect()
+}
+
 fn link_len(frame: &Frame) -> usize {
     let len = |link: &Link| if matches!(link, Link::Pppoe(_)) { 8 } else { 4 };
     14 + frame.link.iter().map(len).sum::<usize>()
@@ -95,7 +108,8 @@ fn link_len(frame: &Frame) -> usize {
 
 proptest! {
     /// Kills: payload counted to the end of the frame instead of the IP packet (padding), the
-    /// innermost VLAN instead of the outermost, extension headers counted in units of 4 bytes.
+    /// innermost VLAN instead of the outermost, extension headers counted in units of 4 bytes; SACK
+    /// blocks from the last first, or their edges exchanged.
     #[test]
     fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
         let mut bytes = frame.bytes();
@@ -113,6 +127,8 @@ proptest! {
         prop_assert_eq!(usize::try_from(packet.len).unwrap(), bytes.len());
         prop_assert!(!packet.fragment && !packet.rewritten);
         prop_assert_eq!(packet.tcp, expected.tcp);
+        let sack = segment::sack(&bytes, &packet);
+        prop_assert_eq!(sack.as_slice(), &expected_sack(&bytes[network..])[..]);
         let outermost = match frame.link.first() {
             Some(Link::Vlan(tag)) => tag.tci & 0xfff,
             _ => NO_VLAN,
@@ -303,6 +319,18 @@ fn unknown_options_are_passed_and_too_large_a_shift_counts_as_fourteen() {
     header.options = vec![254, 5, 1, 2, 3, 3, 3, 200];
     let (packet, oddity) = described(&frame.bytes());
     assert_eq!((packet.tcp.unwrap().window_scale, oddity), (Some(14), None));
+}
+
+#[test]
+fn a_digest_over_the_header_is_told() {
+    let digests = [[&[19, 18][..], &[7; 16], &[1, 1]].concat(), [&[29, 16][..], &[7; 14]].concat()];
+    for options in digests {
+        let mut frame = ipv4();
+        assert!(!described(&frame.bytes()).0.tcp.unwrap().authenticated);
+        frame.tcp_mut().unwrap().options = options;
+        let (packet, oddity) = described(&frame.bytes());
+        assert_eq!((packet.tcp.unwrap().authenticated, oddity), (true, None));
+    }
 }
 
 #[test]

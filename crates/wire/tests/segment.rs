@@ -38,6 +38,7 @@ fn segments() -> impl Strategy<Value = (Segment, Vec<u8>)> {
             let mut sack = SackBlocks::default();
             blocks.iter().for_each(|block| assert!(sack.push(*block)));
             let header = TcpSegment {
+                authenticated: false,
                 seq,
                 ack,
                 payload: u32::try_from(payload.len()).unwrap(),

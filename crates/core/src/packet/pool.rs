@@ -16,7 +16,7 @@ pub struct PacketId(pub(super) u32);
 pub struct PacketPool {
     slots: Vec<Packet>,
     pub(super) links: Vec<Links>,
-    /// By slot, as far as any was ever set.
+    /// By slot, as far as any was ever set or is to be kept.
     sack: Vec<SackBlocks>,
     free: u32,
     in_use: u32,
@@ -84,6 +84,22 @@ impl PacketPool {
         if new > old {
             self.free = number(old);
         }
+        if self.keeps_sack() {
+            self.keep_sack();
+        }
+    }
+
+    /// Has drivers read the SACK blocks of whatever arrives. Nobody pays for what nobody reads: until
+    /// this is called they need not.
+    pub fn keep_sack(&mut self) {
+        self.sack.resize(self.slots.len(), SackBlocks::default());
+    }
+
+    /// Whether drivers are to [`set_sack`](Self::set_sack) for each packet whose header says
+    /// [`has_sack`](super::TcpSegment::has_sack).
+    #[must_use]
+    pub const fn keeps_sack(&self) -> bool {
+        !self.sack.is_empty()
     }
 
     /// What the packet acknowledges selectively; nothing unless its header says
@@ -99,7 +115,7 @@ impl PacketPool {
     /// these stay within two cache lines.
     pub fn set_sack(&mut self, id: &PacketId, blocks: SackBlocks) {
         if self.sack.len() <= slot(id.0) {
-            self.sack.resize(self.slots.len(), SackBlocks::default());
+            self.keep_sack();
         }
         self.sack[slot(id.0)] = blocks;
     }

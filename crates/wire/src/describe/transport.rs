@@ -4,7 +4,9 @@ use tidegate_core::Packet;
 use tidegate_core::packet::{Protocol, TcpFlags, TcpSegment};
 
 use super::{Cursor, Oddity, be16};
-use crate::option::{self, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
+use crate::option::{
+    self, AUTHENTICATION, MD5, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE,
+};
 
 /// Describes what `packet.key.protocol` says is next; ports stay zero where there are none.
 #[inline]
@@ -67,7 +69,8 @@ fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
 
 /// Reads options into `segment`; `None` if one contradicts its length, which ends the reading.
 ///
-/// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps).
+/// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps), RFC 2385 and
+/// RFC 5925 (digests).
 fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
     // What all but the first segments of a connection look like (RFC 7323, appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, times @ ..] = options
@@ -84,6 +87,19 @@ fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
     Some(())
 }
 
+/// Where among `options` the timestamps stand that a description says, of a SYN or not.
+pub(crate) fn timestamps_at(options: &[u8], syn: bool) -> Option<usize> {
+    let mut found = None;
+    for option in option::each_at(options) {
+        let Some((at, kind, body)) = option else { break };
+        if tcp_option(kind, body, syn, &mut TcpSegment::default()).is_none() {
+            break;
+        }
+        found = if kind == TIMESTAMPS { Some(at) } else { found };
+    }
+    found
+}
+
 fn tcp_option(kind: u8, body: &[u8], syn: bool, segment: &mut TcpSegment) -> Option<()> {
     match (kind, body) {
         (MSS, &[high, low]) if syn => segment.mss = be16(high, low),
@@ -91,6 +107,7 @@ fn tcp_option(kind: u8, body: &[u8], syn: bool, segment: &mut TcpSegment) -> Opt
         (SACK_PERMITTED, []) if syn => segment.sack_permitted = true,
         (SACK, blocks) if !blocks.is_empty() && blocks.len() % 8 == 0 => segment.has_sack = true,
         (TIMESTAMPS, body) => segment.timestamps = Some(timestamps(body.try_into().ok()?)),
+        (MD5 | AUTHENTICATION, _) => segment.authenticated = true,
         (MSS, [_, _]) | (WINDOW_SCALE, [_]) | (SACK_PERMITTED, []) => {}
         (MSS | WINDOW_SCALE | SACK_PERMITTED | SACK, _) => return None,
         _ => {}

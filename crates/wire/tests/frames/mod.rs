@@ -115,13 +115,21 @@ fn tcp_options() -> impl Strategy<Value = Vec<u8>> {
         vec![3, 3, 7],
         vec![4, 2],
         vec![5, 10, 1, 2, 3, 4, 5, 6, 7, 8],
+        vec![5, 18, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9, 0xff, 0, 0, 1],
         vec![8, 10, 0, 0, 1, 0, 0, 2, 0, 1],
     ];
-    prop::sample::subsequence(options, 0..=6).prop_shuffle().prop_map(|options| {
-        let mut options = options.concat();
-        options.resize(options.len().div_ceil(4) * 4, 1);
-        options
-    })
+    prop::sample::subsequence(options, 0..=6)
+        .prop_filter("fits", |options| fit(options))
+        .prop_shuffle()
+        .prop_map(|options| {
+            let mut options = options.concat();
+            options.resize(options.len().div_ceil(4) * 4, 1);
+            options
+        })
+}
+
+fn fit(options: &[Vec<u8>]) -> bool {
+    options.iter().map(Vec::len).sum::<usize>() <= 40
 }
 
 /// The one's complement sum of all 16-bit words of all `parts`, each padded to whole words.
