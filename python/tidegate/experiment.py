@@ -56,8 +56,19 @@ class Claim:
 
     def judge(self, runs: Table) -> Verdict:
         """Whether the mean over the seeds is, to 95 % confidence, where the claim says."""
-        ours = Estimate.of(self.measure(runs))
-        return Verdict(self, ours, self.at_least <= ours.low and ours.high <= self.at_most)
+        return Verdict(self, Estimate.of(self.measure(runs)))
+
+    @property
+    def short(self) -> str:
+        """Its id within the experiment."""
+        return self.id.split("#")[1]
+
+    @property
+    def bounds(self) -> str:
+        """Where the mean is if it holds, in words."""
+        least = f"≥ {self.at_least:.4g}" if np.isfinite(self.at_least) else ""
+        most = f"≤ {self.at_most:.4g}" if np.isfinite(self.at_most) else ""
+        return f"{least} and {most}" if least and most else least or most
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,20 @@ class Verdict:
 
     claim: Claim
     ours: Estimate
-    holds: bool
+    """The mean over the seeds, and its interval."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the whole interval is within the bounds."""
+        return self.claim.at_least <= self.ours.low and self.ours.high <= self.claim.at_most
+
+    @property
+    def word(self) -> str:
+        """``holds``, ``does not hold``, or ``undecided``: a bound is within the interval."""
+        if self.holds:
+            return "holds"
+        outside = self.ours.high < self.claim.at_least or self.ours.low > self.claim.at_most
+        return "does not hold" if outside else "undecided"
 
     def as_dict(self) -> dict[str, Any]:
         """For machines to read."""
@@ -77,7 +101,7 @@ class Verdict:
         }  # fmt: skip
 
 
-@dataclass
+@dataclass(eq=False)
 class Experiment:
     """One figure or table of a paper."""
 
@@ -147,6 +171,16 @@ class Experiment:
         self.draw = draw
         return draw
 
+    @property
+    def paper(self) -> str:
+        """Key of the paper."""
+        return self.id.split("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Its id within the paper."""
+        return self.id.split("/")[1]
+
     def cases(self, seeds: int | None = None) -> list[Case]:
         """Every run there is to make."""
         return cases(self.variants, range(1, (seeds or self.seeds) + 1))
@@ -187,7 +221,11 @@ def run_case(file: str, id: str, seed: int, parameters: Mapping[str, Any]) -> Ma
     """One run of an experiment, in a process that may not have loaded it yet."""
     if id not in EXPERIMENTS:
         load(Path(file))
-    return EXPERIMENTS[id].measure(seed=seed, **parameters)
+    try:
+        return EXPERIMENTS[id].measure(seed=seed, **parameters)
+    except Exception as error:
+        error.add_note(f"in {id}, seed {seed}, {dict(parameters)}")
+        raise
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:

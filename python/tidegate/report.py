@@ -2,57 +2,152 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from tidegate.experiment import Experiment, Verdict
 from tidegate.result import Table
 
 
 def write_report(experiments: Sequence[Experiment], runs: Mapping[str, Table], out: Path) -> None:
-    """Writes a page for each paper, and the figure of each experiment beside it."""
-    out.mkdir(parents=True, exist_ok=True)
-    for paper, group in groupby(experiments, lambda each: each.id.split("/")[0]):
-        sections = [_section(each, runs[each.id], out) for each in group]
-        (out / f"{paper}.md").write_text(f"# `{paper}`\n\n{_HOW}\n" + "\n".join(sections))
+    """Writes a page for each paper, and the figure of each experiment into a folder beside it.
+
+    The same runs give the same files, to the last byte.
+    """
+    for paper, group in groupby(experiments, lambda each: each.paper):
+        own = list(group)
+        verdicts = {each.id: [it.judge(runs[each.id]) for it in each.claims] for each in own}
+        for each in own:
+            if each.draw is not None:
+                _write(out / paper / f"{each.name}.svg", _svg(each, runs[each.id]))
+        _write(out / f"{paper}.md", _page(paper, own, verdicts))
 
 
-def _figure(experiment: Experiment, runs: Table, out: Path) -> str | None:
+def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
+    """Writes the figure of an experiment as SVG and PNG; says where. None if it has none."""
     if experiment.draw is None:
-        return None
-    name = experiment.id.replace("/", "-")
-    figure = experiment.draw(runs)
-    figure.savefig(out / f"{name}.svg", metadata={"Date": None})
-    figure.savefig(out / f"{name}.png", dpi=150)
-    return f"{name}.svg"
+        return []
+    stem = out / experiment.id.replace("/", "-")
+    svg, png = stem.with_suffix(".svg"), stem.with_suffix(".png")
+    _write(svg, _svg(experiment, runs))
+    experiment.draw(runs).savefig(png, dpi=150)
+    return [svg, png]
 
 
-def _section(experiment: Experiment, runs: Table, out: Path) -> str:
-    verdicts = [claim.judge(runs) for claim in experiment.claims]
-    figure = _figure(experiment, runs, out)
-    lines = [f"## {experiment.id}", "", experiment.text, ""]
-    lines += [f"```\ntidegate-repro check {experiment.id}\n```", ""]
-    lines += [_HEAD, *map(_row, verdicts), ""]
-    lines += [
-        f"{each.claim.id}: {each.claim.why}\n"
-        for each in verdicts
-        if not each.holds and each.claim.why
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Every claim in a line, then how many hold: what a terminal shows at the end."""
+    rows = [("verdict", "claim", "paper", "ours", "95 % confidence")]
+    for each in verdicts:
+        ours = each.ours
+        rows.append((
+            each.word, each.claim.id, str(each.claim.paper),
+            f"{ours.mean:.4g}", f"{ours.low:.4g} to {ours.high:.4g}",
+        ))  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
     ]
-    if figure:
-        lines += [f"![{experiment.title}]({figure})", ""]
+    return "\n".join([*lines, "", tally(verdicts)])
+
+
+def tally(verdicts: Sequence[Verdict]) -> str:
+    """How many claims hold, and what is known of the others."""
+    counts = [(sum(it.word == word for it in verdicts), word) for word in _ONE_AND_MANY]
+    parts = [f"{count} {_ONE_AND_MANY[word][count > 1]}" for count, word in counts if count]
+    return f"{len(verdicts)} claims: {', '.join(parts)}."
+
+
+_ONE_AND_MANY = {
+    "holds": ("holds", "hold"),
+    "undecided": ("undecided", "undecided"),
+    "does not hold": ("does not hold", "do not hold"),
+}
+
+
+def _page(
+    paper: str, experiments: Sequence[Experiment], verdicts: Mapping[str, Sequence[Verdict]]
+) -> str:
+    every = [verdict for own in verdicts.values() for verdict in own]
+    lines = [f"# The paper `{paper}`", "", _HOW, tally(every), "", _HEAD_OF_ALL]
+    for each in experiments:
+        lines += [_short_row(each, verdict) for verdict in verdicts[each.id]]
+    lines += [""]
+    for path in sorted(Path(experiments[0].file).resolve().parent.glob("_*.py")):
+        if text := ast.get_docstring(ast.parse(path.read_text())):
+            lines += [f"## Shared: `{path.name}`", "", text, ""]
+    for each in experiments:
+        lines += _section(each, verdicts[each.id])
     return "\n".join(lines)
+
+
+def _section(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[str]:
+    seeds = "one seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
+    lines = [f"## {experiment.name}", "", experiment.text, ""]
+    lines += ["```", f"tidegate-repro check {experiment.id}    # {seeds}"]
+    if experiment.draw is not None:
+        lines += [f"tidegate-repro figure {experiment.id}"]
+    lines += ["```", "", _HEAD, *map(_row, verdicts), ""]
+    for each in verdicts:
+        if not each.holds and each.claim.why:
+            lines += [f"Why not `#{each.claim.short}`: {each.claim.why}.", ""]
+    if experiment.draw is not None:
+        figure = f"{experiment.paper}/{experiment.name}.svg"
+        lines += [f"![{experiment.title}]({figure})", ""]
+    return lines
+
+
+def _short_row(experiment: Experiment, verdict: Verdict) -> str:
+    link = f"[{experiment.name}](#{experiment.name})"
+    claim = verdict.claim
+    return _cells(link, claim.text, claim.paper, f"{verdict.ours.mean:.4g}", _mark(verdict))
 
 
 def _row(verdict: Verdict) -> str:
     claim = verdict.claim
-    mark = "holds" if verdict.holds else "**does not hold**"
-    return f"| {claim.text} | {claim.paper} | {verdict.ours} | {mark} |"
+    name = f"`#{claim.short}` {claim.text}"
+    return _cells(name, claim.paper, verdict.ours, claim.bounds, _mark(verdict))
 
 
-_HEAD = "| claim | paper | ours (95 % confidence interval) | |\n|---|---|---|---|"
+def _cells(*cells: object) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
-_HOW = """Written by `tidegate-repro report`; do not edit. Each number is the mean over the seeds of
-the experiment. A claim holds when the confidence interval of that mean is within the bounds that
-the experiment's file gives.
+
+def _mark(verdict: Verdict) -> str:
+    return verdict.word if verdict.holds else f"**{verdict.word}**"
+
+
+def _svg(experiment: Experiment, runs: Table) -> str:
+    """The figure as text: small, and the same whenever it is drawn from the same numbers."""
+    import matplotlib
+
+    assert experiment.draw is not None
+    settings: Any = {"svg.hashsalt": experiment.id, "svg.fonttype": "none"}
+    with matplotlib.rc_context(settings), io.StringIO() as file:
+        meta = {"Date": None, "Creator": None}
+        experiment.draw(runs).savefig(file, format="svg", metadata=meta)
+        svg = file.getvalue()
+    # A hundredth of a point is finer than any screen.
+    svg = re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
+    return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+_HEAD_OF_ALL = "| experiment | claim | paper | ours | verdict |\n|---|---|---|---|---|"
+
+_HEAD = "| claim | paper | ours (95 % confidence) | holds if | verdict |\n|---|---|---|---|---|"
+
+_HOW = """Written by `tidegate-repro report`; do not edit. Ours is the mean over the seeds of the
+experiment, with its 95 % confidence interval (Student's t). A claim holds when the whole interval
+lies within the bounds, does not hold when it lies wholly outside, and is undecided when it holds a
+bound: more seeds would tell.
 """

@@ -9,27 +9,42 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tidegate.experiment import Experiment, Verdict, discover, run_case
-from tidegate.report import write_report
+from tidegate.report import draw_figure, summary, tally, write_report
 from tidegate.result import Case, Table
 from tidegate.sweep import gather
 
-EXIT_DONE, EXIT_FAILED, EXIT_WRONG_INPUT = 0, 1, 2
+EXIT_DONE, EXIT_FAILED, EXIT_WRONG_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+class Interrupted(Exception):
+    """Ctrl-C came before all runs were made."""
+
+    def __init__(self, finished: Mapping[Experiment, Table], done: int, all: int) -> None:
+        super().__init__(f"interrupted after {done} of {all} runs")
+        self.finished = finished
+        """The experiments all of whose runs had been made."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code: 0 all hold, 1 some do not, 2 wrong input."""
+    """Runs the command line; the exit code: 0 done, 1 a claim does not hold, 2 wrong input."""
     options = _parser().parse_args(arguments)
     root = _experiments(options.experiments)
     if root is None:
         return _wrong(
             "there is no folder `experiments` here or above; say where: --experiments DIR"
         )
-    chosen = _chosen(discover(root), options.prefixes)
+    every = discover(root)
+    chosen = _chosen(every, options.prefixes)
     if not chosen:
         return _wrong(
             f"no experiment begins with {' or '.join(options.prefixes)}; see `tidegate-repro list`"
         )
-    code: int = options.command(chosen, options)
+    options.parted = {each.paper for each in every.values() if each not in chosen}
+    options.docs = root.resolve().parent / "docs" / "reproduce"
+    try:
+        code: int = options.command(chosen, options)
+    except Interrupted as interrupted:
+        return _stopped(interrupted, options)
     return code
 
 
@@ -38,12 +53,14 @@ def measure(experiments: Iterable[Experiment], options: argparse.Namespace) -> d
     cases = [(each, case) for each in experiments for case in each.cases(options.seeds)]
     calls = [(each.file, each.id, case.seed, case.parameters) for each, case in cases]
     rows = gather(run_case, calls, jobs=options.jobs, engine=options.engine, progress=_progress)
-    if any(row is None for row in rows):
-        raise KeyboardInterrupt
-    tables: dict[str, list[tuple[Case, Mapping[str, float]]]] = {}
+    runs: dict[str, list[tuple[Case, Mapping[str, float] | None]]] = {}
     for (each, case), row in zip(cases, rows, strict=True):
-        tables.setdefault(each.id, []).append((case, row))
-    return {id: Table.of_runs(runs) for id, runs in tables.items()}
+        runs.setdefault(each.id, []).append((case, row))
+    tables = {id: Table.of_runs(own) for id, own in runs.items()}
+    if not all(table.complete for table in tables.values()):
+        finished = {each: tables[each.id] for each in experiments if tables[each.id].complete}
+        raise Interrupted(finished, len(rows) - rows.count(None), len(rows))
+    return tables
 
 
 def _list(experiments: Sequence[Experiment], _: argparse.Namespace) -> int:
@@ -53,31 +70,51 @@ def _list(experiments: Sequence[Experiment], _: argparse.Namespace) -> int:
 
 
 def _check(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
-    runs = measure(experiments, options)
-    return _say(experiments, runs, options)
+    verdicts = _judge(experiments, measure(experiments, options))
+    print(_json(verdicts) if options.json else "\n".join([*map(_line, verdicts), tally(verdicts)]))
+    return EXIT_DONE if all(verdict.holds for verdict in verdicts) else EXIT_FAILED
 
 
 def _report(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
+    if parted := options.parted & {each.paper for each in experiments}:
+        return _wrong(f"a page is written whole; name all of {', '.join(sorted(parted))}")
     runs = measure(experiments, options)
-    write_report(experiments, runs, options.out)
-    return _say(experiments, runs, options)
+    write_report(experiments, runs, options.out or options.docs)
+    verdicts = _judge(experiments, runs)
+    print(_json(verdicts) if options.json else summary(verdicts))
+    return EXIT_DONE
 
 
-def _say(
-    experiments: Sequence[Experiment], runs: Mapping[str, Table], options: argparse.Namespace
-) -> int:
-    verdicts = [claim.judge(runs[each.id]) for each in experiments for claim in each.claims]
-    if options.json:
-        json.dump({"claims": [verdict.as_dict() for verdict in verdicts]}, sys.stdout, indent=1)
-        print()
-    else:
-        print("\n".join(map(_line, verdicts)))
-    return EXIT_DONE if all(verdict.holds for verdict in verdicts) else EXIT_FAILED
+def _figure(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
+    runs = measure(experiments, options)
+    for each in experiments:
+        for path in draw_figure(each, runs[each.id], options.out or Path()):
+            print(path)
+    return EXIT_DONE
+
+
+def _stopped(interrupted: Interrupted, options: argparse.Namespace) -> int:
+    """Says what can be said after Ctrl-C: of experiments that had finished."""
+    verdicts = [
+        claim.judge(runs) for each, runs in interrupted.finished.items() for claim in each.claims
+    ]
+    if verdicts:
+        print(_json(verdicts) if options.json else summary(verdicts))
+    print(f"tidegate-repro: {interrupted}; nothing was written", file=sys.stderr)
+    return EXIT_INTERRUPTED
+
+
+def _judge(experiments: Sequence[Experiment], runs: Mapping[str, Table]) -> list[Verdict]:
+    return [claim.judge(runs[each.id]) for each in experiments for claim in each.claims]
+
+
+def _json(verdicts: Sequence[Verdict]) -> str:
+    return json.dumps({"claims": [verdict.as_dict() for verdict in verdicts]}, indent=1)
 
 
 def _line(verdict: Verdict) -> str:
     claim = verdict.claim
-    mark = "holds" if verdict.holds else "DOES NOT HOLD"
+    mark = verdict.word if verdict.holds else verdict.word.upper()
     line = f"{mark:13} {claim.id}: {claim.text}; paper {claim.paper}, ours {verdict.ours}"
     return line if verdict.holds or claim.why is None else f"{line}\n{'':14}why: {claim.why}"
 
@@ -109,7 +146,8 @@ def _parser() -> argparse.ArgumentParser:
     for name, command, what in (
         ("list", _list, "the experiments and how much they claim"),
         ("check", _check, "run them and judge every claim; exit code 1 if one does not hold"),
-        ("report", _report, "run them and write the chapter of the documentation, with figures"),
+        ("figure", _figure, "run them and draw the figure of each, as SVG and PNG"),
+        ("report", _report, "run them, write the chapter of the documentation, list all verdicts"),
     ):
         sub = commands.add_parser(name, help=what, description=what)
         sub.add_argument("prefixes", nargs="*", metavar="ID", help="which: all whose id begins so")
@@ -127,8 +165,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--json", action="store_true", help="for machines to read")
         sub.add_argument(
-            "--out", type=Path, default=Path("docs/reproduce"), metavar="DIR", help="of `report`"
-        )
+            "--out", type=Path, metavar="DIR",
+            help="where files go; default: of `report` docs/reproduce, of `figure` here",
+        )  # fmt: skip
         sub.set_defaults(command=command)
     return parser
 
