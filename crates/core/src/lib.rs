@@ -6,12 +6,13 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `flow` · `allocation` · `qdisc` ·
-//! `policy` · `report` · `aggregate` · `link` · `tcp` · `gateway` · `emulator`.
+//! `class` · `policy` · `report` · `aggregate` · `link` · `tcp` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
 pub mod allocation;
+pub mod class;
 pub mod cx;
 pub mod emulator;
 pub mod flow;

@@ -19,7 +19,7 @@ pub use fifo::Fifo;
 pub use flow_fifo::FlowFifo;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use pool::{PacketId, PacketPool};
-pub(crate) use ring::{Ring, Rings};
+pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 
 use crate::{Bytes, Time};

@@ -72,6 +72,12 @@ impl TokenBucket {
         self.reaches(nanobits(len).min(self.depth))
     }
 
+    /// Forgets what it holds at `now` beyond `most`.
+    pub(crate) fn forget_beyond(&mut self, now: Time, most: Bytes) {
+        self.refill(now);
+        self.tokens = self.tokens.min(nanobits(most));
+    }
+
     /// Tokens per second.
     pub(crate) const fn rate(&self) -> Rate {
         self.rate

@@ -8,10 +8,17 @@ pub(crate) type Ring = Rings<1>;
 /// Several rings of which a member is in at most one; every change takes constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct Rings<const N: usize> {
-    links: Vec<Link>,
-    /// Whose turn it is in each ring; the last is before the first.
-    first: [u32; N],
+    links: Links,
+    first: [First; N],
 }
+
+/// Whose turn it is in a ring, if anybody is in it; the last is before the first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First(u32);
+
+/// The places of members in rings whose [`First`]s somebody else keeps; a member is in at most one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Links(Vec<Link>);
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -54,54 +61,77 @@ impl Ring {
 impl<const N: usize> Rings<N> {
     /// Appends `member` to a ring, unless it is in one; says whether it was not.
     pub(crate) fn push_to(&mut self, ring: usize, member: Member) -> bool {
-        make_room(&mut self.links, member.index(), Link { next: NIL, previous: NIL });
-        if self.links[member.index()].next != NIL {
-            return false;
-        }
-        let first = self.first[ring];
-        if first == NIL {
-            self.first[ring] = member.0;
-            self.links[member.index()] = Link { next: member.0, previous: member.0 };
-            return true;
-        }
-        let last = std::mem::replace(&mut self.links[slot(first)].previous, member.0);
-        self.links[slot(last)].next = member.0;
-        self.links[member.index()] = Link { next: first, previous: last };
-        true
+        self.links.push(&mut self.first[ring], member)
     }
 
     /// Whose turn it is in a ring.
     pub(crate) fn first_of(&self, ring: usize) -> Option<Member> {
-        (self.first[ring] != NIL).then_some(Member(self.first[ring]))
+        self.first[ring].member()
     }
 
     /// Ends the turn of the first of a ring; it has more.
     pub(crate) fn rotate_in(&mut self, ring: usize) {
-        if let Some(link) = self.links.get(slot(self.first[ring])) {
-            self.first[ring] = link.next;
+        if let Some(link) = self.links.0.get(slot(self.first[ring].0)) {
+            self.first[ring] = First(link.next);
         }
     }
 
     /// Takes `member` out of the ring it is in, if it is in one; it must be in no other than `ring`.
     pub(crate) fn remove_from(&mut self, ring: usize, member: Member) {
-        let inside = self.links.get_mut(member.index()).filter(|link| link.next != NIL);
+        self.links.remove(&mut self.first[ring], member);
+    }
+}
+
+impl First {
+    /// Nobody's.
+    pub(crate) const NOBODY: Self = Self(NIL);
+
+    /// Whose turn it is.
+    pub(crate) fn member(self) -> Option<Member> {
+        (self.0 != NIL).then_some(Member(self.0))
+    }
+}
+
+impl Links {
+    /// Appends `member` to the ring of `first`, unless it is in one; says whether it was not.
+    pub(crate) fn push(&mut self, first: &mut First, member: Member) -> bool {
+        let links = &mut self.0;
+        make_room(links, member.index(), Link { next: NIL, previous: NIL });
+        if links[member.index()].next != NIL {
+            return false;
+        }
+        if first.0 == NIL {
+            first.0 = member.0;
+            links[member.index()] = Link { next: member.0, previous: member.0 };
+            return true;
+        }
+        let last = std::mem::replace(&mut links[slot(first.0)].previous, member.0);
+        links[slot(last)].next = member.0;
+        links[member.index()] = Link { next: first.0, previous: last };
+        true
+    }
+
+    /// Takes `member` out of the ring it is in, if it is in one; it must be in no other than that of
+    /// `first`.
+    pub(crate) fn remove(&mut self, first: &mut First, member: Member) {
+        let inside = self.0.get_mut(member.index()).filter(|link| link.next != NIL);
         let Some(link) = inside else { return };
         let Link { next, previous } = std::mem::replace(link, Link { next: NIL, previous: NIL });
         if next == member.0 {
-            self.first[ring] = NIL;
+            first.0 = NIL;
             return;
         }
-        self.links[slot(previous)].next = next;
-        self.links[slot(next)].previous = previous;
-        if self.first[ring] == member.0 {
-            self.first[ring] = next;
+        self.0[slot(previous)].next = next;
+        self.0[slot(next)].previous = previous;
+        if first.0 == member.0 {
+            first.0 = next;
         }
     }
 }
 
 impl<const N: usize> Default for Rings<N> {
     fn default() -> Self {
-        Self { links: Vec::new(), first: [NIL; N] }
+        Self { links: Links::default(), first: [First::NOBODY; N] }
     }
 }
 

@@ -1,0 +1,392 @@
+//! Link sharing: which class of a tree sends next.
+//!
+//! The root is a link. A class is promised a rate, its guarantee, and may be held to another, its
+//! ceiling; the guarantees of the children of one class add up to no more than its own. What
+//! guarantees leave of a link or class, its excess, goes to the children that have more to send:
+//! to the highest priority first, and within a priority by weight, max-min fairly. A class that has
+//! nothing to send lends all it has to its siblings; there is nothing to pay back.
+//!
+//! The tree knows no packets. Its caller says that packets [wait](ClassTree::wait) at a leaf, asks
+//! which leaf is [next](ClassTree::next), and says what it has [sent](ClassTree::sent). Each step
+//! goes once along the way between a leaf and the root, in time that does not grow with the number
+//! of classes.
+//!
+//! Source: `postack`, section 3 (link sharing); the tree of classes with a guarantee and a ceiling
+//! is that of Linux, net/sched/sch_htb.c. Differs: the excess is shared not by deficit round robin,
+//! whose quanta must be matched to weights and packet lengths, but by start-time fair queueing
+//! (SIGCOMM 1996), sorted as in [`excess`]; the guarantee of a class that waits is not forgotten
+//! when its turn is late; a class in the middle of the tree has the same rights as a leaf.
+
+mod excess;
+mod node;
+
+use crate::packet::{First, Links, Member, number, slot};
+use crate::wheel::TimerWheel;
+use crate::{Bytes, Rate, Time};
+use excess::Excess;
+use node::Node;
+
+/// A class of a tree, by number; numbers are used again.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ClassId(pub u32);
+
+impl ClassId {
+    /// The link: the parent of classes that have no other.
+    pub const ROOT: Self = Self(0);
+
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        slot(self.0)
+    }
+}
+
+/// What a class has a right to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Terms {
+    /// What it may send whatever its siblings do; zero for nothing.
+    pub guarantee: Rate,
+    /// The most it may send; `None` for as much as its parent.
+    pub ceiling: Option<Rate>,
+    /// Its part in what the guarantees leave, in relation to its siblings of the same priority; at
+    /// least 1.
+    pub weight: u32,
+    /// Among siblings, the highest gets what the guarantees leave first; at most
+    /// [`MAX_PRIORITY`](Self::MAX_PRIORITY).
+    pub priority: u8,
+    /// What it may send at once, at its guarantee or its ceiling, when it has sent less before. One
+    /// packet may go beyond, and is paid off.
+    pub burst: Bytes,
+}
+
+impl Terms {
+    /// The highest priority.
+    pub const MAX_PRIORITY: u8 = 7;
+}
+
+/// Classes that share a link.
+#[derive(Debug)]
+pub struct ClassTree {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    /// Places of classes whose guarantee lets them send, in the rings of their parents.
+    guaranteed: Links,
+    /// Places of classes in the excess of their parents.
+    excess: Links,
+    /// When a class may be let go by its ceiling, or else its guarantee lets it send again.
+    wheel: TimerWheel,
+    /// Classes held by their ceiling.
+    held: u32,
+}
+
+/// What a class that has children keeps of them.
+#[derive(Debug)]
+struct Children {
+    count: u32,
+    /// Those that have something to send and may.
+    active: u32,
+    /// Whose turn it is among those whose guarantee lets them.
+    guaranteed: First,
+    excess: Excess,
+}
+
+impl Default for Children {
+    fn default() -> Self {
+        Self { count: 0, active: 0, guaranteed: First::NOBODY, excess: Excess::default() }
+    }
+}
+
+impl Default for ClassTree {
+    /// A link without classes.
+    fn default() -> Self {
+        let terms = Terms {
+            guarantee: Rate::from_bps(0),
+            ceiling: None,
+            weight: 1,
+            priority: 0,
+            burst: Bytes::ZERO,
+        };
+        Self {
+            nodes: vec![Node::new(ClassId::ROOT, terms, Time::ZERO)],
+            free: Vec::new(),
+            guaranteed: Links::default(),
+            excess: Links::default(),
+            wheel: TimerWheel::new(),
+            held: 0,
+        }
+    }
+}
+
+impl ClassTree {
+    /// A new class under `parent`, at which nothing may wait.
+    pub fn add(&mut self, now: Time, parent: ClassId, terms: Terms) -> ClassId {
+        let node = Node::new(parent, terms, now);
+        let id = match self.free.pop() {
+            Some(free) => {
+                self.nodes[slot(free)] = node;
+                ClassId(free)
+            }
+            None => {
+                self.nodes.push(node);
+                ClassId(number(self.nodes.len() - 1))
+            }
+        };
+        self.children(parent).count += 1;
+        id
+    }
+
+    /// Ends a class that has no children and at which nothing waits.
+    pub fn remove(&mut self, id: ClassId) {
+        self.deactivate(id);
+        self.release(id);
+        self.wheel.cancel(id.0);
+        let parent = self.nodes[id.index()].parent;
+        self.children(parent).count -= 1;
+        self.free.push(id.0);
+    }
+
+    /// Changes what a class has a right to; what it has left of its bursts stays.
+    pub fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
+        self.deactivate(id);
+        self.nodes[id.index()].set(now, terms);
+        self.resume(now, id);
+    }
+
+    /// Makes a class, and all below it, a child of `parent`, which must not lie below it.
+    pub fn move_to(&mut self, now: Time, id: ClassId, parent: ClassId) {
+        self.deactivate(id);
+        let old = std::mem::replace(&mut self.nodes[id.index()].parent, parent);
+        self.children(old).count -= 1;
+        self.children(parent).count += 1;
+        self.nodes[id.index()].begin_anew();
+        self.resume(now, id);
+    }
+
+    /// What a class has a right to.
+    #[must_use]
+    pub fn terms(&self, id: ClassId) -> Terms {
+        self.nodes[id.index()].terms()
+    }
+
+    /// The class it is a child of.
+    #[must_use]
+    pub fn parent(&self, id: ClassId) -> ClassId {
+        self.nodes[id.index()].parent
+    }
+
+    /// Whether it has no children: packets wait at leaves only.
+    #[must_use]
+    pub fn is_leaf(&self, id: ClassId) -> bool {
+        self.nodes[id.index()].is_leaf()
+    }
+
+    /// Bytes sent by a class, and those of them that were more than its guarantee.
+    #[must_use]
+    pub fn counts(&self, id: ClassId) -> Sent {
+        self.nodes[id.index()].sent
+    }
+
+    /// Packets wait at `leaf`.
+    pub fn wait(&mut self, now: Time, leaf: ClassId) {
+        let node = &mut self.nodes[leaf.index()];
+        if node.waiting {
+            return;
+        }
+        node.waiting = true;
+        node.awake(now);
+        if !node.held {
+            self.activate(now, leaf);
+        }
+    }
+
+    /// Nothing waits at `leaf` any more, though nothing was sent.
+    pub fn idle(&mut self, leaf: ClassId) {
+        self.nodes[leaf.index()].waiting = false;
+        self.deactivate(leaf);
+    }
+
+    /// The leaf whose packet goes next; the caller sends it, and says so, before it asks again.
+    pub fn next(&mut self, now: Time) -> Option<ClassId> {
+        self.advance(now);
+        let mut at = ClassId::ROOT;
+        while let Some(children) = self.nodes[at.index()].children.as_mut() {
+            if children.count == 0 {
+                break;
+            }
+            let guaranteed = children.guaranteed.member();
+            let child = guaranteed.or_else(|| children.excess.first())?;
+            self.nodes[child.index()].by_guarantee = guaranteed.is_some();
+            at = ClassId(child.0);
+        }
+        (at != ClassId::ROOT).then_some(at)
+    }
+
+    /// `leaf`, which was [`next`](Self::next), has sent `len`, nothing if its packets were all
+    /// dropped; whether `more` wait there.
+    pub fn sent(&mut self, now: Time, leaf: ClassId, len: Bytes, more: bool) {
+        self.nodes[leaf.index()].waiting = more;
+        let mut at = leaf;
+        while at != ClassId::ROOT {
+            self.charge(now, at, len);
+            at = self.nodes[at.index()].parent;
+        }
+    }
+
+    /// When a packet may go: now, or when a ceiling lets one; early by as much as a ceiling was
+    /// raised. `None` if none waits.
+    pub fn ready_at(&mut self, now: Time) -> Option<Time> {
+        self.advance(now);
+        if self.nodes[0].is_busy() {
+            return Some(now);
+        }
+        if self.held > 0 { self.wheel.next_deadline() } else { None }
+    }
+
+    /// Accounts for `len` at one class, and finds its next place.
+    fn charge(&mut self, now: Time, id: ClassId, len: Bytes) {
+        let node = &mut self.nodes[id.index()];
+        node.held = node.charge(now, len);
+        let (goes_on, by_guarantee) = (node.is_busy() && !node.held, node.by_guarantee);
+        if node.held {
+            self.held += 1;
+            self.wheel.set(id.0, node.released_at());
+        }
+        if !goes_on {
+            return self.withdraw(id);
+        }
+        if by_guarantee {
+            self.leave_guaranteed(id);
+            self.join_guaranteed(now, id);
+        } else {
+            self.leave_excess(id);
+            self.join_excess(id);
+        }
+    }
+
+    /// Lets time pass: what was held is let go, and guarantees fill up.
+    fn advance(&mut self, now: Time) {
+        while let Some(number) = self.wheel.pop(now) {
+            let id = ClassId(number);
+            let node = &self.nodes[id.index()];
+            if node.held {
+                self.resume(now, id);
+            } else if node.active {
+                self.join_guaranteed(now, id);
+            }
+        }
+    }
+
+    /// Looks anew whether a class that is not active is held, and may send.
+    fn resume(&mut self, now: Time, id: ClassId) {
+        self.release(id);
+        let node = &mut self.nodes[id.index()];
+        if !node.may_send(now) {
+            node.held = true;
+            self.held += 1;
+            self.wheel.set(id.0, node.released_at());
+        } else if node.is_busy() {
+            self.activate(now, id);
+        }
+    }
+
+    fn release(&mut self, id: ClassId) {
+        if std::mem::take(&mut self.nodes[id.index()].held) {
+            self.held -= 1;
+        }
+    }
+
+    /// A class that is not held has something to send: it takes its place, and so do those above.
+    fn activate(&mut self, now: Time, id: ClassId) {
+        let mut at = id;
+        loop {
+            self.nodes[at.index()].active = true;
+            self.join_guaranteed(now, at);
+            self.join_excess(at);
+            let parent = self.nodes[at.index()].parent;
+            let children = self.children(parent);
+            children.active += 1;
+            let node = &mut self.nodes[parent.index()];
+            if node.active || node.held || parent == ClassId::ROOT {
+                return;
+            }
+            node.awake(now);
+            at = parent;
+        }
+    }
+
+    /// A class gives up its place, and so do those above that have nothing else to send.
+    fn deactivate(&mut self, id: ClassId) {
+        let mut at = id;
+        while self.nodes[at.index()].active {
+            self.withdraw(at);
+            at = self.nodes[at.index()].parent;
+            if self.nodes[at.index()].is_busy() {
+                return;
+            }
+        }
+    }
+
+    /// Takes one class out of its places.
+    fn withdraw(&mut self, id: ClassId) {
+        self.leave_guaranteed(id);
+        self.leave_excess(id);
+        let node = &mut self.nodes[id.index()];
+        node.active = false;
+        let parent = node.parent;
+        self.children(parent).active -= 1;
+    }
+
+    /// Queues a class up for its guarantee, if that lets it send; else sees to it that it will.
+    fn join_guaranteed(&mut self, now: Time, id: ClassId) {
+        let node = &mut self.nodes[id.index()];
+        let parent = node.parent;
+        match node.guaranteed_at(now) {
+            Some(at) if at <= now => {
+                if let Some(children) = &mut self.nodes[parent.index()].children {
+                    self.guaranteed.push(&mut children.guaranteed, Member(id.0));
+                }
+            }
+            Some(at) => self.wheel.set(id.0, at),
+            None => {}
+        }
+    }
+
+    fn leave_guaranteed(&mut self, id: ClassId) {
+        let parent = self.nodes[id.index()].parent;
+        if let Some(children) = &mut self.nodes[parent.index()].children {
+            self.guaranteed.remove(&mut children.guaranteed, Member(id.0));
+        }
+    }
+
+    fn join_excess(&mut self, id: ClassId) {
+        let node = &self.nodes[id.index()];
+        let (parent, mut claim) = (node.parent, node.claim);
+        if let Some(children) = &mut self.nodes[parent.index()].children {
+            children.excess.join(&mut self.excess, Member(id.0), &mut claim);
+        }
+        self.nodes[id.index()].claim = claim;
+    }
+
+    fn leave_excess(&mut self, id: ClassId) {
+        let node = &self.nodes[id.index()];
+        let (parent, claim) = (node.parent, node.claim);
+        if let Some(children) = &mut self.nodes[parent.index()].children {
+            children.excess.leave(&mut self.excess, Member(id.0), &claim);
+        }
+    }
+
+    fn children(&mut self, of: ClassId) -> &mut Children {
+        self.nodes[of.index()].children.get_or_insert_default()
+    }
+}
+
+/// What a class has sent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Sent {
+    /// Packets.
+    pub packets: u64,
+    /// Charged bytes.
+    pub bytes: u64,
+    /// Charged bytes of these that its guarantee did not cover: lent by others, or by nobody.
+    pub borrowed: u64,
+}

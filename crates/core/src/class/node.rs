@@ -1,0 +1,143 @@
+//! One class: its two buckets, and where it stands.
+
+use std::time::Duration;
+
+use super::excess::Claim;
+use super::{Children, ClassId, Sent, Terms};
+use crate::meter::{TokenBucket, nanobits};
+use crate::{Bytes, Rate, Time};
+
+/// A class, or the link.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) parent: ClassId,
+    /// What it may still send by its guarantee; at rate zero, nothing.
+    guarantee: TokenBucket,
+    /// What its ceiling lets it send; at rate zero there is none.
+    ceiling: TokenBucket,
+    burst: Bytes,
+    /// Its claim on the excess of its parent.
+    pub(super) claim: Claim,
+    pub(super) children: Option<Box<Children>>,
+    pub(super) sent: Sent,
+    /// Packets wait here.
+    pub(super) waiting: bool,
+    /// It has sent as much as its ceiling lets it by now.
+    pub(super) held: bool,
+    /// It has something to send, is not held, and stands in its places.
+    pub(super) active: bool,
+    /// It was chosen last because of its guarantee.
+    pub(super) by_guarantee: bool,
+}
+
+impl Node {
+    pub(super) fn new(parent: ClassId, terms: Terms, now: Time) -> Self {
+        let mut guarantee = TokenBucket::new(terms.guarantee, owed(terms), now);
+        guarantee.forget_beyond(now, terms.burst);
+        Self {
+            parent,
+            guarantee,
+            ceiling: TokenBucket::new(ceiling(terms), terms.burst, now),
+            burst: terms.burst,
+            claim: Claim::new(terms.priority, terms.weight),
+            children: None,
+            sent: Sent::default(),
+            waiting: false,
+            held: false,
+            active: false,
+            by_guarantee: false,
+        }
+    }
+
+    pub(super) fn set(&mut self, now: Time, terms: Terms) {
+        self.guarantee.set(now, terms.guarantee, owed(terms));
+        self.ceiling.set(now, ceiling(terms), terms.burst);
+        self.burst = terms.burst;
+        self.claim.set(terms.priority, terms.weight);
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        let ceiling = self.ceiling.rate();
+        Terms {
+            guarantee: self.guarantee.rate(),
+            ceiling: (ceiling.bps() > 0).then_some(ceiling),
+            weight: self.claim.weight(),
+            priority: self.claim.priority(),
+            burst: self.burst,
+        }
+    }
+
+    /// It comes under another parent, where it has had nothing yet.
+    pub(super) fn begin_anew(&mut self) {
+        self.claim = Claim::new(self.claim.priority(), self.claim.weight());
+    }
+
+    pub(super) fn is_leaf(&self) -> bool {
+        self.children.as_ref().is_none_or(|children| children.count == 0)
+    }
+
+    /// Whether it, or something below that may, has something to send.
+    pub(super) fn is_busy(&self) -> bool {
+        self.waiting || self.children.as_ref().is_some_and(|children| children.active > 0)
+    }
+
+    /// It has something to send again: of the time before, only its burst is left.
+    pub(super) fn awake(&mut self, now: Time) {
+        if self.guarantee.rate().bps() > 0 {
+            self.guarantee.forget_beyond(now, self.burst);
+        }
+    }
+
+    /// Accounts for `len`, sent now; says whether its ceiling holds it from now on.
+    pub(super) fn charge(&mut self, now: Time, len: Bytes) -> bool {
+        if len > Bytes::ZERO {
+            self.sent.packets += 1;
+            self.sent.bytes += len.0;
+        }
+        if self.by_guarantee {
+            self.guarantee.refill(now);
+            self.guarantee.charge(nanobits(len));
+        } else {
+            self.claim.charge(len);
+            self.sent.borrowed += len.0;
+        }
+        if self.ceiling.rate().bps() == 0 {
+            return false;
+        }
+        self.ceiling.refill(now);
+        self.ceiling.charge(nanobits(len));
+        self.ceiling.content() < 0
+    }
+
+    /// Whether its ceiling lets it send now.
+    pub(super) fn may_send(&mut self, now: Time) -> bool {
+        self.ceiling.refill(now);
+        self.ceiling.rate().bps() == 0 || self.ceiling.content() >= 0
+    }
+
+    /// When its ceiling lets it send.
+    pub(super) fn released_at(&self) -> Time {
+        self.ceiling.reaches(0)
+    }
+
+    /// When its guarantee lets it send, if it has one.
+    pub(super) fn guaranteed_at(&mut self, now: Time) -> Option<Time> {
+        if self.guarantee.rate().bps() == 0 {
+            return None;
+        }
+        self.guarantee.refill(now);
+        Some(self.guarantee.reaches(0))
+    }
+}
+
+/// What a class may be behind its guarantee and still get later, beside its burst: its siblings may
+/// all have their bursts at once, and a link may stand still for a moment.
+fn owed(terms: Terms) -> Bytes {
+    terms.burst + terms.guarantee.bytes_in(MAY_LAG)
+}
+
+const MAY_LAG: Duration = Duration::from_millis(100);
+
+fn ceiling(terms: Terms) -> Rate {
+    terms.ceiling.unwrap_or(Rate::from_bps(0))
+}
