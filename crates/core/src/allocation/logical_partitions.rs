@@ -312,8 +312,7 @@ impl LogicalPartitions {
                 if head.is_none() {
                     self.save(member);
                 } else {
-                    self.accounts[member.index()].state = State::Round;
-                    self.rings.push_to(ROUND, member);
+                    self.enter_round(member);
                 }
                 continue;
             };
@@ -361,6 +360,13 @@ impl LogicalPartitions {
             return Turn::Grant(Grant { member, bytes });
         }
         Turn::Idle
+    }
+
+    /// A member in no ring takes turns from now on. It saves nothing, so it will not be full.
+    fn enter_round(&mut self, member: Member) {
+        self.accounts[member.index()].state = State::Round;
+        self.full.cancel(member.0);
+        self.rings.push_to(ROUND, member);
     }
 
     /// A member that has nothing more saves again: what it has left of its turn, if that is there.
@@ -547,7 +553,7 @@ mod tests {
     }
 
     /// Mutants it kills: `withdraw` left out when a member goes into the round; what is left of a
-    /// turn saved whether it is there or not.
+    /// turn saved whether it is there or not; a timer that goes on in the round.
     #[test]
     fn the_sum_of_savings_is_that_of_every_member_and_never_more_than_there_is() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(60_000), Bytes(1_500)).unwrap();
@@ -571,6 +577,10 @@ mod tests {
                 waiting.0[grant.member.index()] -= 1;
             }
             assert_eq!(all.savings.sum, saved(&all), "after {now:?}");
+            for number in (0..6).filter(|number| all.accounts[*number].state == State::Round) {
+                let timer = all.full.deadline(u32::try_from(number).unwrap());
+                assert_eq!(timer, None, "member {number} after {now:?}");
+            }
             // Whoever joined early learns at the next look that its part is smaller by now.
             let settled = now > Time::from_secs(2);
             let excess = all.savings.excess(&all.shares);
