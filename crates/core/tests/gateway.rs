@@ -509,17 +509,28 @@ fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
     }
 }
 
+/// Kills: handing what is left of a policy to the queue at the link, packet by packet.
 #[test]
-fn a_gateway_about_to_stop_does_not_squeeze_what_waits_through_the_queue_at_the_link() {
+fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link() {
     let rate = [Some(Rate::from_mbps(1)); 2];
-    let action = Action::Shape { conditioning: conditioning(), queue: queue("drop-tail") };
-    let mut run = Run::new(&GatewayConfig { rate, ..config() }, vec![policy("1", from(1), action)]);
-    (0..400).for_each(|number| run.offer(1, number, 1_000)); // the queue takes 256 KiB of a flow
-    run.gateway.release_all(run.now);
-    run.drain();
-    let (left, report) = run.end();
-    assert_eq!((left.len(), report.drops.total()), (400, 0));
-    assert_in_order(&left);
+    for (stops, all) in [(true, 400), (false, 402)] {
+        let action = Action::Shape { conditioning: conditioning(), queue: queue("drop-tail") };
+        let policies = vec![policy("1", from(1), action)];
+        let mut run = Run::new(&GatewayConfig { rate, ..config() }, policies);
+        (0..400).for_each(|number| run.offer(1, number, 1_000)); // the queue takes 256 KiB of a flow
+        match stops {
+            true => run.gateway.release_all(run.now),
+            false => run.gateway.install(run.now, PolicySet::default()),
+        }
+        run.drain();
+        if !stops {
+            (400..402).for_each(|number| run.offer(1, number, 1_000));
+            run.until(Time::from_secs(4));
+        }
+        let (left, report) = run.end();
+        assert_eq!((left.len(), report.held, report.drops.total()), (all, 0, 0));
+        assert_in_order(&left);
+    }
 }
 
 /// What happens to a gateway in a run.

@@ -11,8 +11,8 @@ impl Gateway {
     ///
     /// An aggregate whose policy keeps its name keeps its members, counters and waiting packets, and
     /// its tokens as well unless they are now shared in another way, or wait in another queue; what
-    /// waits in one that goes is sent on at once. Flows find their new aggregates with
-    /// their next packet.
+    /// waits in one that goes leaves as fast as the link takes it, whatever its queue holds. Flows
+    /// find their new aggregates with their next packet.
     ///
     /// Source: `aggregates`, section 6, R000-3. Differs: the AIX original scans all sockets and has
     /// a "short window" of best-effort service; here no instant is without a policy.
@@ -34,7 +34,8 @@ impl Gateway {
                     self.counts.tally += *gone.tally();
                 }
             }
-            self.send(now, direction, out);
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+            self.links[direction.index()].take_over(&mut cx, out);
         }
         self.policies = policies;
     }

@@ -15,7 +15,7 @@ pub(super) struct Link {
     /// What may leave, if the link's rate is to be kept.
     bucket: Option<TokenBucket>,
     queue: Box<dyn Qdisc>,
-    /// What leaves next: with a rate, at most one packet; else all there is.
+    /// What leaves next: with a rate, one packet, or what a swap left over; else all there is.
     next: Fifo,
 }
 
@@ -42,6 +42,18 @@ impl Link {
         }
         cx.pool[&packet].member = line(cx.pool[&packet].flow);
         self.queue.enqueue(cx, packet);
+    }
+
+    /// Takes in what a swap of policies lets go, all of it: it leaves at the link's rate, in line
+    /// behind what waits here, and whatever comes later waits behind it.
+    pub(super) fn take_over(&mut self, cx: &mut Cx<'_>, mut more: Fifo) {
+        if more.packets() == 0 {
+            return;
+        }
+        self.line_up(cx);
+        while let Some(packet) = more.pop(cx.pool) {
+            self.next.push(cx.pool, packet);
+        }
     }
 
     /// Whether packets of `flow` wait in the queue; what leaves next does so before anything else.
@@ -88,6 +100,11 @@ impl Link {
     /// Lets all that waits leave at once, and all that comes.
     pub(super) fn open(&mut self, cx: &mut Cx<'_>) {
         self.bucket = None;
+        self.line_up(cx);
+    }
+
+    /// Lets all that waits leave in one line, in the order in which the queue would let it go.
+    fn line_up(&mut self, cx: &mut Cx<'_>) {
         while let Some(packet) = self.queue.dequeue(cx) {
             self.next.push(cx.pool, packet);
         }
