@@ -1,5 +1,6 @@
 //! A packet's whole way through the gateway: taken in, conditioned, and handed out.
 
+use std::iter;
 use std::time::Duration;
 
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
@@ -50,11 +51,17 @@ pub(crate) fn idle(flows: u32) -> anyhow::Result<Gateway> {
     Ok(through.gateway)
 }
 
-/// Policies of a mix, which let pass what they match.
+/// Policies of a mix, which let pass what they match, and packets each of which one of them matches.
+///
+/// Of ten policies few packets are wanted, of ten thousand nearly all; and one that is not is spared
+/// an aggregate. So that only the number of policies differs, all are.
 pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result<Through> {
     let mut random = Random::new(seed, 0);
     let policies = mixes::policies(Mix::named(mix)?, policies, &mut random)?;
-    let packets = (0..KNOWN).map(|_| mixes::packet(&policies, &mut random)).collect();
+    let any = iter::repeat_with(|| mixes::packet(&policies, &mut random)).take(MOST_DRAWN);
+    let wanted = any.filter(|(packet, way)| policies.lookup(packet, *way).is_some());
+    let packets: Vec<_> = wanted.take(KNOWN).collect();
+    anyhow::ensure!(packets.len() == KNOWN, "hardly a packet has a policy in \"{mix}\"");
     Through::new(policies, packets, None, seed)
 }
 
@@ -75,6 +82,9 @@ fn shaping() -> anyhow::Result<Policy> {
 
 /// Flows where the policies vary.
 const KNOWN: usize = 2_000;
+
+/// Packets drawn to find so many that have a policy.
+const MOST_DRAWN: usize = 100 * KNOWN;
 
 /// Packets that wait where a profile is exceeded.
 const BACKLOG: usize = 200;
