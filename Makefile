@@ -13,6 +13,7 @@ demo: setup program ## the main job, in network namespaces of its own, about a m
 test: setup check build ## everything; under 30 minutes on 2 cores with everything cold
 	TIDEGATE_BIN=$(abspath $(TARGET))/release/tidegate cargo test --workspace --locked
 	.venv/bin/pytest
+	cargo run --release --locked --package tidegate-bench -- instructions --short
 
 check: ## what needs no test to run: form, lints, documentation, licences
 	cargo fmt --all --check

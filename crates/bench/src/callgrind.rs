@@ -1,7 +1,7 @@
 //! Counting instructions: a case runs twice in callgrind, and what the longer run took more is its.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
 use anyhow::{Context, bail};
@@ -39,7 +39,9 @@ pub(crate) fn is_there() -> bool {
 /// What an operation of `run` takes: set-up, and what only the first operations take, cancels out.
 pub(crate) fn cost(run: Run<'_>, with_cache: bool) -> anyhow::Result<Cost> {
     let longer = Run { operations: 2 * run.operations, ..run };
-    let (once, twice) = (count(run, with_cache)?, count(longer, with_cache)?);
+    // Side by side: neither is in what the other counts.
+    let (once, twice) = (Counting::start(run, with_cache)?, Counting::start(longer, with_cache)?);
+    let (once, twice) = (once.finish()?, twice.finish()?);
     let each = |name: &str| {
         let of = |counts: &[(String, u64)]| {
             counts.iter().find(|(event, _)| event == name).map(|(_, count)| real(*count))
@@ -59,21 +61,37 @@ pub(crate) fn nanos(run: Run<'_>) -> anyhow::Result<f64> {
     number.with_context(|| format!("{run:?} said: {text}{}", stderr(&output.stderr)))
 }
 
-/// The events of a run.
-fn count(run: Run<'_>, with_cache: bool) -> anyhow::Result<Vec<(String, u64)>> {
-    let file = Counts::new(run);
-    let mut command = Command::new("valgrind");
-    command.arg("--tool=callgrind");
-    command.arg(format!("--callgrind-out-file={}", file.0.display()));
-    if with_cache {
-        command.args(CACHE);
+/// A run in callgrind.
+struct Counting<'a> {
+    run: Run<'a>,
+    file: Counts,
+    process: Child,
+}
+
+impl<'a> Counting<'a> {
+    fn start(run: Run<'a>, with_cache: bool) -> anyhow::Result<Self> {
+        let file = Counts::new(run);
+        let mut command = Command::new("valgrind");
+        command.arg("--tool=callgrind");
+        command.arg(format!("--callgrind-out-file={}", file.0.display()));
+        if with_cache {
+            command.args(CACHE);
+        }
+        command.arg(env::current_exe()?).args(words(run));
+        let process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        Ok(Self { run, file, process })
     }
-    let output = command.arg(env::current_exe()?).args(words(run)).output()?;
-    if !output.status.success() {
-        bail!("{run:?} failed in callgrind:\n{}", stderr(&output.stderr));
+
+    /// Its events.
+    fn finish(self) -> anyhow::Result<Vec<(String, u64)>> {
+        let Self { run, file, process } = self;
+        let output = process.wait_with_output()?;
+        if !output.status.success() {
+            bail!("{run:?} failed in callgrind:\n{}", stderr(&output.stderr));
+        }
+        let text = fs::read_to_string(&file.0)?;
+        totals(&text).with_context(|| format!("no totals in what callgrind wrote about {run:?}"))
     }
-    let text = fs::read_to_string(&file.0)?;
-    totals(&text).with_context(|| format!("no totals in what callgrind wrote about {run:?}"))
 }
 
 fn words(run: Run<'_>) -> [String; 5] {
