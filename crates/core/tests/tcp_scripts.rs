@@ -36,7 +36,8 @@ fn play_all(profile: &str, scripts: &[(&str, &str)]) {
 fn a_sender_like_linux_does_what_the_kernel_did() {
     let scripts: &[(&str, &str)] = scripts!["linux":
         "application-limited", "congestion-avoidance", "copy-lost", "ecn", "f-rto", "f-rto-real",
-        "fin", "idle", "later-losses", "needless-copy", "no-sack", "one-loss", "reordered",
+        "fin", "idle", "later-losses", "needless-copy", "no-sack", "no-sack-overshoot",
+        "no-sack-timeout", "one-loss", "reordered",
         "reordered-late", "repeated-timeouts", "slow-start", "spurious-timeout", "tail-probe",
         "tail-probe-needless", "tail-probe-new", "tail-probe-repairs", "three-losses", "timeout",
         "zero-window",

@@ -232,6 +232,9 @@ details! {
     grow_on_echo: bool,
     /// Thresholds, and what a recovery lets go, are whole segments (Linux).
     counts_segments: bool,
+    /// A timeout in fast recovery sets the threshold anew (RFC 5681, equation 4); otherwise one
+    /// reduction is enough for what was out (Linux).
+    timeout_reduces_again: bool,
     /// What a reduction of the window starts from.
     reduce_from: ReduceFrom,
     /// How timeouts that were not called for are found out.
@@ -317,6 +320,7 @@ const NS2: Details = Details {
     echo_at_one_waits: true,
     grow_on_echo: false,
     counts_segments: false,
+    timeout_reduces_again: true,
     reduce_from: ReduceFrom::Window,
     spurious: Spurious::Off,
     idle: IdleRule::Keep,
@@ -360,6 +364,7 @@ const RFC: Details = Details {
     echo_at_one_waits: true,
     grow_on_echo: false,
     counts_segments: false,
+    timeout_reduces_again: true,
     reduce_from: ReduceFrom::Flight,
     spurious: Spurious::Timestamps,
     idle: IdleRule::Restart,
@@ -402,6 +407,7 @@ const LINUX: Details = Details {
     echo_at_one_waits: false,
     grow_on_echo: false,
     counts_segments: true,
+    timeout_reduces_again: false,
     reduce_from: ReduceFrom::Congestion,
     spurious: Spurious::All,
     idle: IdleRule::Halve,

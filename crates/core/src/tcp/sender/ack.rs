@@ -6,7 +6,7 @@ use super::recovery::Phase;
 use super::{Cx, Sender};
 use crate::tcp::congestion::{Ack, Signal};
 use crate::tcp::delivered::Delivered;
-use crate::tcp::profile::{IdleRule, Pipe};
+use crate::tcp::profile::{Duplicates, IdleRule, Pipe};
 use crate::{Time, tcp::congestion::Delivery};
 
 /// An acknowledgement, in places of the stream.
@@ -37,7 +37,7 @@ impl Sender {
         let stays = !cx.details.grow_on_exit || (self.sack && cx.details.pipe == Pipe::Estimate);
         let ends_recovery = self.phase == Phase::Fast && stays;
         let (una, flight_before) = (self.board.una(), self.board.pipe());
-        let (outstanding, stood_for) = (self.board.outstanding(), self.stood_for);
+        let (outstanding, stood_for) = (self.board.outstanding(), self.told_of(cx));
         let window_moved = self.move_window(info);
         let mut delivered = Delivered::default();
         let lost_before = self.board.lost_ever();
@@ -50,7 +50,7 @@ impl Sender {
         }
         let rtt = self.measure(cx, info, &delivered);
         let duplicate = !advanced && outstanding > 0 && info.pure && (news || !window_moved);
-        let counts = duplicate && (!self.sack || news);
+        let counts = duplicate && (news || (!self.sack && !self.holds(cx)));
         self.duplicates = match (advanced, counts) {
             (true, _) => 0,
             (false, true) => self.duplicates.saturating_add(1),
@@ -62,10 +62,16 @@ impl Sender {
         let waiting = self.find_losses(cx, info, &delivered);
         let newly_lost = self.board.lost_ever() - lost_before;
         self.recover_on_ack(cx, una, advanced, counts, &delivered, newly_lost);
+        let newly_lost = self.board.lost_ever() - lost_before;
         self.counters.echoes += u64::from(info.echo);
+        let told = match (self.counts_duplicates(cx), advanced, counts) {
+            (true, false, true) => self.window.segment,
+            (true, true, _) => delivered.bytes.saturating_sub(stood_for).max(self.window.segment),
+            _ => delivered.bytes,
+        };
         let ack = Ack {
             now: cx.now,
-            bytes: delivered.bytes,
+            bytes: if advanced { told } else { delivered.bytes },
             flight_before,
             flight: self.board.pipe(),
             acknowledged: self.board.una(),
@@ -84,13 +90,33 @@ impl Sender {
             self.tell(&ack);
         }
         self.answer_echo(cx, info, outstanding);
-        let told = match (self.sack, advanced, counts) {
-            (false, false, true) => self.window.segment,
-            (false, true, _) => delivered.bytes.saturating_sub(stood_for).max(self.window.segment),
-            _ => delivered.bytes,
-        };
         self.prr_window(cx, newly_lost, told, advanced);
         self.set_timer_on_ack(cx, advanced, waiting);
+    }
+
+    /// Without SACK, duplicates stand for what was delivered.
+    fn counts_duplicates(&self, cx: Cx<'_>) -> bool {
+        !self.sack && cx.details.duplicates == Duplicates::Deliver
+    }
+
+    /// Bytes of which duplicates have told that they were delivered; the next ACK does not tell it again.
+    ///
+    /// Source: Linux 6.12, `tcp_remove_reno_sacks`.
+    fn told_of(&self, cx: Cx<'_>) -> u64 {
+        match self.phase {
+            _ if !self.counts_duplicates(cx) => 0,
+            Phase::Fast => self.stood_for,
+            Phase::Open | Phase::Reduced => u64::from(self.duplicates) * self.window.segment,
+            Phase::Loss => 0,
+        }
+    }
+
+    /// Without SACK, duplicates of the last ACK of a recovery tell of copies that were not called for.
+    ///
+    /// Source: Linux 6.12, `tcp_try_undo_recovery`.
+    fn holds(&self, cx: Cx<'_>) -> bool {
+        let over = matches!(self.phase, Phase::Open | Phase::Reduced);
+        self.counts_duplicates(cx) && over && !self.is_past(self.lost_until)
     }
 
     /// The congestion control takes note. In recovery the window is the sender's own.

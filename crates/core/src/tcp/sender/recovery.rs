@@ -256,12 +256,24 @@ impl Sender {
         self.prr.out += bytes;
     }
 
+    /// The window was reduced already for what is out.
+    ///
+    /// Source: Linux 6.12, `tcp_enter_loss`.
+    fn has_reduced(&self, cx: Cx<'_>) -> bool {
+        let until = match self.phase {
+            Phase::Fast => self.lost_until,
+            Phase::Reduced => self.marked_until,
+            Phase::Open | Phase::Loss => return false,
+        };
+        !cx.details.timeout_reduces_again && until.is_some_and(|until| self.board.una() < until)
+    }
+
     /// The retransmission timer expired.
     ///
     /// Source: RFC 6298, sections 5.4 to 5.6; RFC 5681, section 3.1 (the window is one segment).
     pub(super) fn time_out(&mut self, cx: Cx<'_>) {
         self.counters.timeouts += 1;
-        let again = self.expired > 0;
+        let again = self.expired > 0 || self.has_reduced(cx);
         self.expired = self.expired.saturating_add(1);
         self.save_for_timeout(cx, again);
         self.signal(cx, Signal::Timeout { again }, self.board.outstanding());

@@ -43,14 +43,15 @@ impl Sender {
         false
     }
 
-    /// Source: RFC 6298, sections 5.2 and 5.3.
+    /// Source: RFC 6298, sections 5.2 and 5.3; RFC 6582, section 3.2, step 3 (after the first partial
+    /// ACK the timer stays); Linux 6.12, `tcp_clean_rtx_queue` (with every ACK it is set anew).
     pub(super) fn set_timer_on_ack(&mut self, cx: Cx<'_>, advanced: bool, waiting: Option<Time>) {
         if self.board.is_empty() {
             self.timer = None;
         } else if let Some(at) = waiting {
             self.timer = Some((at, Timer::Reorder));
         } else if advanced || matches!(self.timer, Some((_, Timer::Reorder)) | None) {
-            let impatient = !self.sack
+            let impatient = !self.goes_by_delivery(cx.details)
                 && self.phase == Phase::Fast
                 && std::mem::replace(&mut self.partial_seen, true);
             if let Some(at) = self.probe_at(cx) {
