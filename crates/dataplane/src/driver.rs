@@ -210,11 +210,11 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     fn close(&mut self, clock: &mut dyn Clock) {
         let deadline = clock.now() + self.options.drain;
         let now = clock.now();
-        if !self.heartbeat.passing() {
-            take_in_all(&mut self.machine, &mut self.ports, now);
-            self.heartbeat.set_passing(true);
+        if self.heartbeat.passing() {
+            take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
+        } else {
+            pass(&mut self.machine, &mut self.ports, &mut self.heartbeat, now);
         }
-        take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
         loop {
             let now = clock.now();
             let turn = send_due(&mut self.machine, &mut self.ports, now);
@@ -236,10 +236,26 @@ impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
     /// again.
     pub fn set_passing(&mut self, passing: bool) {
         if passing && !self.heartbeat.passing() {
-            take_in_all(self.machine, self.ports, self.now);
+            pass(self.machine, self.ports, self.heartbeat, self.now);
+        } else {
+            self.heartbeat.set_passing(passing);
         }
-        self.heartbeat.set_passing(passing);
     }
+}
+
+/// Sends frames straight across from now on, after those that have come.
+///
+/// What came between the last look and the change is at the ports and nowhere else. Beside it may be
+/// copies of the first that went straight across: a frame twice is better than none.
+fn pass(
+    machine: &mut dyn Machine,
+    ports: &mut [Box<dyn Port>],
+    heartbeat: &mut impl Heartbeat,
+    now: Time,
+) {
+    take_in_all(machine, ports, now);
+    heartbeat.set_passing(true);
+    take_in_all(machine, ports, now);
 }
 
 fn take_in_all(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 use tidegate_core::packet::Fifo;
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Reason, Time};
 use tidegate_dataplane::testing::{Departure, Played, Script, play};
-use tidegate_dataplane::{Bare, Heartbeat, Options};
+use tidegate_dataplane::{Bare, Heartbeat, Live, Options, Port, PortCounters};
 
 const END: Time = Time::from_millis(1_000);
 const EXACT: Options =
@@ -209,6 +210,66 @@ fn while_frames_go_straight_across_nothing_is_forwarded_a_second_time() {
     assert_eq!(forwarded, (6..10).map(|n| (Time::from_millis(n), 60)).collect::<Vec<_>>());
     assert_eq!(played.counters[0].drops.of(Reason::Stale), 6);
     assert_eq!(heartbeat.beats.borrow()[0], Time::from_millis(5));
+}
+
+/// Frames that come while the kernel is told to pass them on: the last that it leaves to the loop.
+#[derive(Clone, Default)]
+struct Cable(Rc<RefCell<Vec<Packet>>>);
+
+impl Heartbeat for Cable {
+    fn timeout(&self) -> Option<Duration> {
+        Some(TIMEOUT)
+    }
+
+    fn beat(&mut self, _now: Time) {}
+
+    fn set_passing(&mut self, _passing: bool) {
+        self.0.borrow_mut().push(packet(Time::ZERO, 61).1);
+    }
+
+    fn passing(&self) -> bool {
+        false
+    }
+}
+
+impl Port for Cable {
+    fn receive(&mut self, pool: &mut PacketPool, _now: Time) -> Option<PacketId> {
+        pool.insert(self.0.borrow_mut().pop()?)
+    }
+
+    fn can_send(&self) -> bool {
+        true
+    }
+
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        pool.release(packet);
+    }
+
+    fn flush(&mut self, _pool: &mut PacketPool) {}
+
+    fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
+        0
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+/// Kills the mutant that looks at the ports only before frames go straight across.
+#[test]
+fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
+    let mut cable = Cable::default();
+    let mut machine = Delay::new(Duration::from_secs(1));
+    let mut ports: Vec<Box<dyn Port>> = vec![Box::new(cable.clone())];
+    let (now, heartbeat) = (Time::ZERO, &mut cable);
+    let mut live = Live { machine: &mut machine, ports: &mut ports, heartbeat, now, hangs: 0 };
+    live.set_passing(true);
+    assert_eq!(machine.held[1].packets(), 1);
 }
 
 /// Kills the mutant that drops what arrived at every port while passing.
