@@ -240,23 +240,25 @@ impl Host {
         bytes.unwrap_or_else(|| panic!("no {interface} in\n{text}"))
     }
 
-    /// A counter of the TCP stack by its name in `/proc/net/snmp`, such as `RetransSegs`.
+    /// A counter of the TCP stack by its name in `/proc/net/snmp` or `/proc/net/netstat`, such as
+    /// `RetransSegs`.
     ///
     /// # Panics
     ///
     /// If there is no such counter.
     #[must_use]
     pub fn tcp_counter(&self, name: &str) -> u64 {
-        let text = self.net("snmp");
-        let rows: Vec<Vec<&str>> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("Tcp: "))
-            .map(|row| row.split_whitespace().collect())
-            .collect();
-        let value = rows.first().and_then(|names| names.iter().position(|each| *each == name));
-        let value = value.and_then(|at| rows.get(1)?.get(at)?.parse().ok());
-        value.unwrap_or_else(|| panic!("no counter {name} in\n{text}"))
+        let files = [("snmp", "Tcp: "), ("netstat", "TcpExt: ")];
+        let value = files.iter().find_map(|(file, row)| counter(&self.net(file), row, name));
+        value.unwrap_or_else(|| panic!("no counter {name} of TCP"))
     }
+}
+
+/// The counter `name` of a file of names and values, in the rows that start with `start`.
+fn counter(text: &str, start: &str, name: &str) -> Option<u64> {
+    let mut rows = text.lines().filter_map(|line| line.strip_prefix(start));
+    let at = rows.next()?.split_whitespace().position(|each| each == name)?;
+    rows.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
 /// The program under test: what `TIDEGATE_BIN` names, or else one built now.
