@@ -6,7 +6,6 @@ mod delay;
 mod loss;
 mod transmitter;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -17,6 +16,7 @@ pub use loss::{GilbertElliott, Loss};
 use self::delay::Delay;
 use self::loss::LossProcess;
 use self::transmitter::Transmitter;
+use crate::packet::Travelling;
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::{Cx, PacketId, Rate, Reason, Time, units};
@@ -62,8 +62,8 @@ pub struct Link {
     delay: Delay,
     /// Where any are lost.
     loss: Option<Box<LossProcess>>,
-    /// Packets on their way, with the time each arrives at the other end; the next one first.
-    travelling: VecDeque<(Time, PacketId)>,
+    /// Packets on their way, by when each arrives at the other end.
+    travelling: Travelling,
 }
 
 impl Link {
@@ -77,7 +77,7 @@ impl Link {
             delay: Delay::new(config, part(0)),
             loss: (config.loss != Loss::None)
                 .then(|| Box::new(LossProcess::new(config.loss, part(1)))),
-            travelling: VecDeque::new(),
+            travelling: Travelling::new(),
         }
     }
 
@@ -100,15 +100,14 @@ impl Link {
     #[inline]
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.advance(cx);
-        let (arrives, _) = self.travelling.front()?;
-        (*arrives <= cx.now).then(|| self.travelling.pop_front())?.map(|(_, packet)| packet)
+        self.travelling.pop(cx.pool, cx.now)
     }
 
     /// When [`poll`](Self::poll) may next have a packet; `None` if the link is empty.
     #[inline]
     #[must_use]
     pub fn ready_at(&self) -> Option<Time> {
-        let arrives = self.travelling.front().map(|(arrives, _)| *arrives);
+        let arrives = self.travelling.next_at();
         let sends = self.transmitter.as_ref().and_then(Transmitter::ready_at);
         match (arrives, sends) {
             (Some(arrives), Some(sends)) => Some(arrives.min(sends)),
@@ -125,8 +124,8 @@ impl Link {
     /// Packets inside, those that wait and those that travel.
     #[must_use]
     pub fn held(&self) -> usize {
-        let waiting = usize::try_from(self.backlog().packets).unwrap_or(usize::MAX);
-        self.travelling.len() + waiting
+        let inside = self.travelling.packets() + self.backlog().packets;
+        usize::try_from(inside).unwrap_or(usize::MAX)
     }
 
     /// Sends what was waiting, each packet as soon as the one before it was through.
@@ -144,11 +143,6 @@ impl Link {
             cx.drop(packet, Reason::LinkLoss);
             return;
         }
-        if self.travelling.back().is_none_or(|(last, _)| *last <= arrives) {
-            return self.travelling.push_back((arrives, packet));
-        }
-        // With reordering, the few that it overtakes lie behind it.
-        let behind = self.travelling.iter().rev().take_while(|(other, _)| *other > arrives).count();
-        self.travelling.insert(self.travelling.len() - behind, (arrives, packet));
+        self.travelling.push(cx.pool, arrives, packet);
     }
 }

@@ -12,6 +12,7 @@ mod key;
 mod pool;
 mod ring;
 mod sack;
+mod travel;
 
 pub use codepoint::{Codepoint, NotACodepoint};
 pub(crate) use dense::make_room;
@@ -21,11 +22,15 @@ pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use pool::{PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
+pub(crate) use travel::Travelling;
 
 use crate::{Bytes, Time};
 
 /// What a mechanism may read, and in part rewrite, of one packet.
+///
+/// Its fields stand in memory as they do here: what every hop of a network looks at comes first.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub struct Packet {
     /// When it reached the machine.
     pub arrived: Time,
@@ -35,14 +40,22 @@ pub struct Packet {
     pub len: u32,
     /// What it is charged where rates are kept: `len` and the overhead of the real link.
     pub cost: u32,
-    /// Who talks to whom.
-    pub key: FlowKey,
-    /// The flow table's number for that, in the order of `key`; [`FlowId::NONE`] before the look-up.
+    /// Its ECN codepoint (RFC 3168, section 5).
+    pub ecn: Ecn,
+    /// Its DS codepoint (RFC 2474), 0 to 63.
+    pub dscp: u8,
+    /// What the frame carries.
+    pub network: Network,
+    /// Part of a larger datagram; then `key` has no ports, so that all parts stay one flow.
+    pub fragment: bool,
+    /// The flow table's number for its key, in the order of `key`; [`FlowId::NONE`] before the look-up.
     pub flow: FlowId,
     /// What tells its flow from others in the queue it is in.
     pub member: Member,
     /// The TCP header, where there is a whole one.
     pub tcp: Option<TcpSegment>,
+    /// Who talks to whom.
+    pub key: FlowKey,
     /// Where the network header begins in the frame; zero for [`Network::Opaque`].
     pub network_offset: u16,
     /// Where the transport header begins in the frame; zero if there is none to be seen.
@@ -51,14 +64,6 @@ pub struct Packet {
     pub vlan: u16,
     /// Frames on the wire this stands for: more than one for a GSO super-packet.
     pub segments: u16,
-    /// What the frame carries.
-    pub network: Network,
-    /// Its DS codepoint (RFC 2474), 0 to 63.
-    pub dscp: u8,
-    /// Its ECN codepoint (RFC 3168, section 5).
-    pub ecn: Ecn,
-    /// Part of a larger datagram; then `key` has no ports, so that all parts stay one flow.
-    pub fragment: bool,
     /// Some of its TCP sequence numbers were seen before: sent again, or overtaken on the way here.
     pub seen_before: bool,
     /// Some header field here is no longer what the frame says: the driver writes it back.

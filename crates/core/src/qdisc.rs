@@ -68,11 +68,10 @@ pub trait Qdisc: Send {
     /// Bytes of `member` that wait here, as frames.
     fn bytes_of(&self, member: Member) -> Bytes;
 
-    /// Whether a packet of `len` that finds nothing waiting, and would leave at once, passes as if
-    /// there were no queue.
-    fn passes(&self, len: Bytes) -> bool {
-        let _ = len;
-        false
+    /// Up to which length a packet that finds nothing waiting, and would leave at once, passes as if
+    /// there were no queue; `None` if there is no such packet.
+    fn passes(&self) -> Option<Bytes> {
+        None
     }
 
     /// Whether all packets wait in one line, so that whose they are makes no difference to

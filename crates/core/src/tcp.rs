@@ -7,6 +7,7 @@
 pub mod congestion;
 mod connection;
 mod delivered;
+mod half;
 mod profile;
 mod rack;
 mod rate;

@@ -5,6 +5,7 @@ mod conservation;
 mod hosts;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::tcp::Config;
@@ -29,9 +30,9 @@ pub(crate) struct Engine<'a, A> {
     pub(crate) network: Network,
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
-    hosts: Hosts,
+    hosts: Hosts<'a>,
     /// What there is of settings for end points.
-    configs: Vec<Config>,
+    configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,
     /// Packets that have just arrived at a host.
@@ -73,6 +74,8 @@ pub struct Progress {
     pub end: Duration,
     /// How often some part of the network was called.
     pub events: u64,
+    /// Packets in the network now.
+    pub packets: u64,
 }
 
 /// Events between two looks at whether to go on: some milliseconds.
@@ -83,6 +86,8 @@ impl<'a, A: Agenda> Engine<'a, A> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let mut network = Network::new(scenario);
         let Flows { groups, flows, hosts, configs } = Flows::new(scenario, &network);
+        let is_tcp = |it: &&Flow| it.datagrams.is_none();
+        let streams = Streams::with_capacity(flows.iter().filter(is_tcp).count());
         let stations = number(network.lanes.len());
         let warm = number_parts(&mut network.stations, stations);
         let ends = warm + 2 + number(flows.len());
@@ -98,7 +103,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
             flows,
             hosts,
             configs,
-            streams: Streams::default(),
+            streams,
             transfers: Transfers::default(),
             arrived: Vec::new(),
             series: Series::default(),
@@ -133,9 +138,9 @@ impl<'a, A: Agenda> Engine<'a, A> {
         look(self.progress())
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&mut self) -> Progress {
         let (now, end) = (self.now.since(Time::ZERO), self.end.since(Time::ZERO));
-        Progress { now, end, events: self.counts.events }
+        Progress { now, end, events: self.counts.events, packets: self.network.held() }
     }
 
     /// Lets a part of the network do what is due.
@@ -160,8 +165,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
     /// Figures are taken from here on.
     fn warm(&mut self) {
         for (number, senders) in self.senders().into_iter().enumerate() {
-            let flow = &mut self.flows[number];
-            (flow.before, flow.senders_before) = (flow.counts, senders);
+            self.flows[number].restart(senders);
         }
         self.groups.iter_mut().for_each(|group| group.delay = Default::default());
         self.network.warm(self.now);
@@ -202,6 +206,11 @@ impl<'a, A: Agenda> Engine<'a, A> {
         self.network.lanes.iter_mut().for_each(|lane| lane.settle(now));
     }
 
+    /// What is left at the end once nobody asks flows and connections any more.
+    pub(crate) fn dismantle(self) -> (Network, Totals) {
+        (self.network.without_packets(), self.counts)
+    }
+
     /// Lets a flow do what is due.
     fn flow(&mut self, number: u32) {
         let flow = &mut self.flows[index(number)];
@@ -212,13 +221,15 @@ impl<'a, A: Agenda> Engine<'a, A> {
         if traffic.stop.is_some_and(|stop| self.now >= Time::ZERO + stop) {
             return;
         }
-        let next = flow.emitter.next(&traffic.kind, &mut flow.random);
+        let Some(datagrams) = &mut flow.datagrams else { return };
+        let next = datagrams.emitter.next(&traffic.kind, &mut flow.random);
         if next.is_some_and(|at| at <= self.now)
-            && let Some(len) = flow.emitter.emit(&traffic.kind)
+            && let Some(len) = datagrams.emitter.emit(&traffic.kind)
         {
             flow.counts.sent.add(len);
-            let packet = datagram(flow.key, len, self.run.link_header, traffic.dscp);
-            let tag = Tag { sent: self.now, host: flow.hosts[1], end: number, life: 0 };
+            let packet = datagram(datagrams.key, len, self.run.link_header, traffic.dscp);
+            let (sent, host) = (self.now, flow.hosts[1]);
+            let tag = Tag { sent, host, end: number, ..Tag::default() };
             let way = flow.first[0];
             self.counts.created += 1;
             let packet = self.network.insert(packet, tag);
@@ -226,7 +237,9 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
         let flow = &mut self.flows[index(number)];
         let traffic = &self.groups[index(flow.group)].traffic;
-        if let Some(at) = flow.emitter.next(&traffic.kind, &mut flow.random) {
+        if let Some(datagrams) = &mut flow.datagrams
+            && let Some(at) = datagrams.emitter.next(&traffic.kind, &mut flow.random)
+        {
             self.agenda.set(self.parts.flows + number, at);
         }
     }

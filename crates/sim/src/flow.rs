@@ -1,5 +1,7 @@
 //! Flows, and the groups they belong to.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Network as Family, Protocol};
@@ -13,7 +15,7 @@ use crate::engine::apps::App;
 use crate::histogram::Histogram;
 use crate::network::Network;
 use crate::routes::{index, names, number};
-use crate::scenario::{Host, NodeKind, Scenario, Start, Traffic};
+use crate::scenario::{Host, Node, NodeKind, Scenario, Start, Traffic};
 use crate::stream::SenderCounts;
 use crate::udp::Emitter;
 
@@ -27,22 +29,33 @@ pub(crate) struct Flow {
     /// When it begins.
     pub(crate) start: Time,
     pub(crate) random: Random,
-    pub(crate) emitter: Emitter,
-    /// The key of its packets, of UDP; of TCP each connection has its own.
-    pub(crate) key: FlowKey,
+    /// What it sends, of UDP.
+    pub(crate) datagrams: Option<Box<Datagrams>>,
     /// The application above it, of TCP, and the settings of either side.
     pub(crate) app: App,
     pub(crate) configs: [u32; 2],
     pub(crate) counts: Counts,
     /// What its senders counted on connections that are no more.
     pub(crate) past: SenderCounts,
-    /// The same as `counts`, and of all senders, when figures began to be taken.
-    pub(crate) before: Counts,
-    pub(crate) senders_before: SenderCounts,
+    /// What was counted when figures began to be taken.
+    before: Option<Box<Before>>,
+}
+
+/// The packets of a flow over UDP.
+pub(crate) struct Datagrams {
+    pub(crate) emitter: Emitter,
+    pub(crate) key: FlowKey,
+}
+
+/// What was counted of a flow, and by its senders, when figures began to be taken.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Before {
+    pub(crate) counts: Counts,
+    pub(crate) senders: SenderCounts,
 }
 
 /// What is counted of a flow.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
     /// Packets with data its sender sent.
     pub(crate) sent: Count,
@@ -74,9 +87,9 @@ pub(crate) struct Group<'a> {
 pub(crate) struct Flows<'a> {
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
-    pub(crate) hosts: Hosts,
+    pub(crate) hosts: Hosts<'a>,
     /// What there is of settings for end points.
-    pub(crate) configs: Vec<Config>,
+    pub(crate) configs: Vec<Arc<Config>>,
 }
 
 impl<'a> Group<'a> {
@@ -121,9 +134,8 @@ impl<'a> Group<'a> {
 }
 
 /// Who there is at which address, and which ports are taken.
-pub(crate) struct Hosts {
-    /// By node: an IPv4 and an IPv6 address, where it has them.
-    addresses: Vec<[Option<Endpoint>; 2]>,
+pub(crate) struct Hosts<'a> {
+    nodes: &'a [Node],
     /// By node, the next port a flow may begin at.
     ports: Vec<u16>,
 }
@@ -137,7 +149,9 @@ impl<'a> Flows<'a> {
     /// All flows of a scenario that has passed its check.
     pub(crate) fn new(scenario: &'a Scenario, network: &Network) -> Self {
         let (names, mut hosts) = (names(&scenario.nodes), Hosts::new(scenario));
-        let (mut groups, mut flows) = (Vec::new(), Vec::new());
+        let of_group = |it: &Traffic| it.pairs.len() * index(it.flows);
+        let mut flows = Vec::with_capacity(scenario.traffic.iter().map(of_group).sum());
+        let mut groups = Vec::new();
         let mut configs = Configs::new(scenario);
         for (group, traffic) in (0..).zip(&scenario.traffic) {
             let first = number(flows.len());
@@ -154,9 +168,11 @@ impl<'a> Flows<'a> {
                     let mut random = Random::new(scenario.run.seed, stream);
                     let start = start(traffic.start, &mut random);
                     // Of TCP each connection has a key of its own.
-                    let tcp = traffic.kind.is_tcp();
-                    let key = if tcp { FlowKey::default() } else { hosts.key(ends, 0, traffic) };
-                    flows.push(Flow::new(group, ends, ways, start, random, key, configs));
+                    let datagrams = (!traffic.kind.is_tcp()).then(|| {
+                        let key = hosts.key(ends, 0, traffic);
+                        Box::new(Datagrams { emitter: Emitter::new(start), key })
+                    });
+                    flows.push(Flow::new(group, ends, ways, start, random, datagrams, configs));
                 }
             }
             let range = first..number(flows.len());
@@ -174,14 +190,14 @@ const AGGREGATE_FAIR: &str = "aggregate-fair";
 
 /// Settings of end points, each once: those of the run, of hosts, and of groups.
 struct Configs {
-    all: Vec<Config>,
+    all: Vec<Arc<Config>>,
     /// By node.
     of_host: Vec<u32>,
 }
 
 impl Configs {
     fn new(scenario: &Scenario) -> Self {
-        let mut this = Self { all: vec![scenario.run.tcp.clone()], of_host: Vec::new() };
+        let mut this = Self { all: vec![Arc::new(scenario.run.tcp.clone())], of_host: Vec::new() };
         for node in &scenario.nodes {
             let config = match &node.kind {
                 NodeKind::Host(Host { tcp: Some(config), .. }) => this.add(config),
@@ -193,7 +209,7 @@ impl Configs {
     }
 
     fn add(&mut self, config: &Config) -> u32 {
-        self.all.push(config.clone());
+        self.all.push(Arc::new(config.clone()));
         number(self.all.len() - 1)
     }
 }
@@ -205,7 +221,7 @@ impl Flow {
         first: [u32; 2],
         start: Time,
         random: Random,
-        key: FlowKey,
+        datagrams: Option<Box<Datagrams>>,
         configs: [u32; 2],
     ) -> Self {
         Self {
@@ -214,15 +230,24 @@ impl Flow {
             first,
             start,
             random,
-            emitter: Emitter::new(start),
-            key,
+            datagrams,
             app: App::default(),
             configs,
             counts: Counts::default(),
             past: SenderCounts::default(),
-            before: Counts::default(),
-            senders_before: SenderCounts::default(),
+            before: None,
         }
+    }
+
+    /// What was counted when figures began to be taken.
+    pub(crate) fn before(&self) -> Before {
+        self.before.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Figures are taken from now on, when its senders have counted this.
+    pub(crate) fn restart(&mut self, senders: SenderCounts) {
+        let before = Before { counts: self.counts, senders };
+        self.before = (before != Before::default()).then(|| Box::new(before));
     }
 }
 
@@ -237,28 +262,27 @@ fn start(start: Start, random: &mut Random) -> Time {
     Time::ZERO + at
 }
 
-impl Hosts {
-    fn new(scenario: &Scenario) -> Self {
-        let of = |(node, place): (usize, &crate::scenario::Node)| {
-            let NodeKind::Host(host) = &place.kind else { return [None; 2] };
-            let endpoint = |address| match address {
-                std::net::IpAddr::V4(v4) => Endpoint::v4(v4.octets(), 0),
-                std::net::IpAddr::V6(v6) => Endpoint::v6(v6.octets(), 0),
-            };
-            let addresses = host.addresses(node);
-            let v4 = addresses.iter().find(|it| it.is_ipv4());
-            let v6 = addresses.iter().find(|it| it.is_ipv6());
-            [v4, v6].map(|address| address.copied().map(endpoint))
-        };
-        let nodes = &scenario.nodes;
-        let ports = vec![FIRST_PORT; nodes.len()];
-        Self { addresses: nodes.iter().enumerate().map(of).collect(), ports }
+impl<'a> Hosts<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        Self { nodes: &scenario.nodes, ports: vec![FIRST_PORT; scenario.nodes.len()] }
+    }
+
+    /// An IPv4 and an IPv6 address of a host, where it has them.
+    fn addresses(&self, node: u32) -> [Option<Endpoint>; 2] {
+        let NodeKind::Host(host) = &self.nodes[index(node)].kind else { return [None; 2] };
+        let addresses = host.addresses(index(node));
+        let v4 = addresses.iter().find(|it| it.is_ipv4());
+        let v6 = addresses.iter().find(|it| it.is_ipv6());
+        [v4, v6].map(|address| match address? {
+            IpAddr::V4(v4) => Some(Endpoint::v4(v4.octets(), 0)),
+            IpAddr::V6(v6) => Some(Endpoint::v6(v6.octets(), 0)),
+        })
     }
 
     /// The key of what the side `opener` opens between `ends`, from side 0 to side 1: of IPv4 if both
     /// have it.
     pub(crate) fn key(&mut self, ends: [u32; 2], opener: usize, traffic: &Traffic) -> FlowKey {
-        let [from, to] = ends.map(|node| self.addresses[index(node)]);
+        let [from, to] = ends.map(|node| self.addresses(node));
         let pairs = from.into_iter().zip(to).filter_map(|(from, to)| Some((from?, to?)));
         let (mut src, mut dst) = pairs.into_iter().next().unwrap_or_default();
         let (own, well_known) = (self.port(ends[opener]), traffic.port);

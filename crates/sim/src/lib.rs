@@ -29,6 +29,7 @@ mod trace;
 mod udp;
 
 pub use engine::Progress;
+pub use network::PACKET_BYTES;
 pub use results::Results;
 pub use scenario::Scenario;
 pub use simulation::{Simulation, Stopped};

@@ -11,7 +11,7 @@ pub(crate) use station::{Passed, Station, number_parts, since};
 use crate::agenda::Agenda;
 use crate::routes::{Graph, NOWHERE, Routes, index, names, number};
 use crate::scenario::{NodeKind, Scenario};
-use crate::trace::Trace;
+use crate::trace::{Trace, numbers};
 
 /// Everything between the hosts.
 pub(crate) struct Network {
@@ -40,6 +40,8 @@ pub(crate) struct Tag {
     pub(crate) end: u32,
     /// Which of the connections that had this number one after the other.
     pub(crate) life: u16,
+    /// What its trace notes of it; set when it is [`insert`](Network::insert)ed.
+    pub(crate) numbers: u64,
 }
 
 /// Where a link leads.
@@ -52,6 +54,9 @@ pub(crate) enum Leads {
     /// To a port of a station.
     Station(u32, u8),
 }
+
+/// Bytes of memory that a packet in the network takes.
+pub const PACKET_BYTES: usize = PacketPool::SLOT_BYTES + size_of::<Tag>();
 
 /// Packets there is room for at first.
 const PACKETS: u32 = 256;
@@ -73,7 +78,8 @@ impl Network {
                 }
             });
         }
-        let mut lanes = Vec::new();
+        let ways = scenario.links.iter().flat_map(|link| link.ways()).count();
+        let mut lanes = Vec::with_capacity(ways);
         for (way, config) in scenario.links.iter().flat_map(|link| link.ways()) {
             let [from, to] = [&way.from, &way.to].map(|end| names[end.node.as_str()]);
             if let Leads::Station(station, _) = leads[from] {
@@ -110,13 +116,14 @@ impl Network {
             match self.pool.reserve() {
                 Some(id) => break id,
                 None => {
-                    self.pool.grow((number(self.pool.capacity()) / 4).max(PACKETS));
+                    self.pool.grow((number(self.pool.capacity()) / 8).max(PACKETS));
+                    self.tags.reserve_exact(self.pool.capacity() - self.tags.len());
                     self.tags.resize(self.pool.capacity(), Tag::default());
                 }
             }
         };
+        self.tags[id.index()] = Tag { numbers: numbers(&packet), ..tag };
         self.pool[&id] = packet;
-        self.tags[id.index()] = tag;
         id
     }
 
@@ -149,7 +156,7 @@ impl Network {
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.scratch };
             let Some(packet) = self.lanes[index(way)].poll(&mut cx) else { break };
             let tag = self.tags[packet.index()];
-            self.trace.note(now, way, tag.end, &self.pool[&packet]);
+            self.trace.note(now, way, tag.end, tag.numbers, &self.pool[&packet]);
             match leads {
                 Leads::Router(vertex) => {
                     let next = self.routes.next(vertex, tag.host);
@@ -170,6 +177,11 @@ impl Network {
     pub(crate) fn warm(&mut self, now: Time) {
         self.lanes.iter_mut().for_each(|lane| lane.restart(now));
         self.stations.iter_mut().for_each(Station::restart);
+    }
+
+    /// The network without what it knew of packets.
+    pub(crate) fn without_packets(self) -> Self {
+        Self { pool: PacketPool::with_capacity(0), tags: Vec::new(), ..self }
     }
 
     /// Packets anywhere.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Rate, Time};
+use tidegate_core::link::LinkConfig;
+use tidegate_core::{Tally, Time};
 
 use crate::agenda::Agenda;
 use crate::draw::real;
@@ -10,7 +11,7 @@ use crate::engine::Engine;
 use crate::fairness::jain;
 use crate::flow::{Flow, Group};
 use crate::histogram::Histogram;
-use crate::network::{Lane, Passed, since};
+use crate::network::{Lane, Network, Passed, Station, since};
 use crate::routes::index;
 use crate::scenario::{Scenario, Way};
 use crate::series::seconds;
@@ -50,25 +51,31 @@ impl Results {
         engine.settle();
         let series = std::mem::take(&mut engine.series);
         let span = scenario.run.duration.saturating_sub(scenario.run.warmup);
+        let groups = groups(&engine.groups, &engine.flows, span);
+        let (flows, transfers) = (flows(scenario, &engine, span), transfers(&engine));
+        let series = match scenario.run.sample {
+            Some(_) => series.tables(scenario, &engine),
+            None => Vec::new(),
+        };
+        // The tables of links are large: what was looked at goes before they are made.
+        let (Network { lanes, stations, trace, .. }, counts) = engine.dismantle();
         let mut tables = vec![
-            groups(&engine.groups, &engine.flows, span),
-            flows(scenario, &engine, span),
-            links(scenario, &engine.network.lanes, span),
-            drops(scenario, &engine),
-            aggregates(scenario, &engine, span),
-            transfers(&engine),
+            groups,
+            flows,
+            links(scenario, &lanes, span),
+            drops(scenario, &lanes, &stations),
+            aggregates(scenario, &stations, span),
+            transfers,
         ];
-        if scenario.run.sample.is_some() {
-            tables.extend(series.tables(scenario, &engine));
-        }
+        tables.extend(series);
         Self {
             seed: scenario.run.seed,
             duration: scenario.run.duration,
             warmup: scenario.run.warmup,
-            events: engine.counts.events,
-            packets: engine.counts.created,
-            packet_hops: engine.network.lanes.iter().map(|lane| lane.delivered.packets).sum(),
-            fingerprint: engine.network.trace.fingerprint(),
+            events: counts.events,
+            packets: counts.created,
+            packet_hops: lanes.iter().map(|lane| lane.delivered.packets).sum(),
+            fingerprint: trace.fingerprint(),
             tables,
         }
     }
@@ -91,8 +98,8 @@ fn reals<T>(all: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
 fn groups(groups: &[Group<'_>], flows: &[Flow], span: Duration) -> Table {
     let of = |group: &Group<'_>| &flows[group.range()];
     let sum = |group: &Group<'_>, each: fn(&Flow) -> u64| of(group).iter().map(each).sum::<u64>();
-    let received = |it: &Flow| it.counts.received.bytes - it.before.received.bytes;
-    let goodput = |it: &Flow| it.counts.goodput - it.before.goodput;
+    let received = |it: &Flow| it.counts.received.bytes - it.before().counts.received.bytes;
+    let goodput = |it: &Flow| it.counts.goodput - it.before().counts.goodput;
     let fair = |group: &Group<'_>| jain(&reals(of(group), |flow| real(received(flow))));
     let table = Table::new("groups")
         .with("group", groups.iter().map(|it| it.traffic.name.clone()).collect::<Vec<_>>())
@@ -128,11 +135,11 @@ fn flows<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>, span: Duration)
     let name = |node: u32| scenario.nodes[index(node)].name.clone();
     let text = |of: &dyn Fn(&Flow) -> String| flows.iter().map(of).collect::<Vec<_>>();
     let group = |it: &Flow| engine.groups[index(it.group)].traffic.name.clone();
-    let sent = |it: &Flow| since(it.counts.sent, it.before.sent);
-    let received = |it: &Flow| since(it.counts.received, it.before.received);
-    let goodput = |it: &Flow| it.counts.goodput - it.before.goodput;
+    let sent = |it: &Flow| since(it.counts.sent, it.before().counts.sent);
+    let received = |it: &Flow| since(it.counts.received, it.before().counts.received);
+    let goodput = |it: &Flow| it.counts.goodput - it.before().counts.goodput;
     let senders = engine.senders().into_iter().zip(flows);
-    let senders: Vec<_> = senders.map(|(now, flow)| now.since(&flow.senders_before)).collect();
+    let senders: Vec<_> = senders.map(|(now, flow)| now.since(&flow.before().senders)).collect();
     Table::new("flows")
         .with("group", text(&group))
         .with("from", text(&|it| name(it.hosts[0])))
@@ -166,14 +173,13 @@ fn transfers<A: Agenda>(engine: &Engine<'_, A>) -> Table {
 }
 
 fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
-    let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
-    let text = |of: fn(&Way) -> String| ways.iter().map(|(way, _)| of(way)).collect::<Vec<_>>();
-    let offered = |it: &Lane| since(it.offered, it.before().offered);
-    let delivered = |it: &Lane| since(it.delivered, it.before().delivered);
-    let dropped = |it: &Lane| it.tally().drops.total() - it.before().tally.drops.total();
-    let marked = |it: &Lane| it.tally().marks.total() - it.before().tally.marks.total();
-    let rates: Vec<_> = ways.iter().map(|(_, config)| config.rate).collect();
-    let used = |(lane, rate): (&Lane, &Option<Rate>)| match rate {
+    let ways = || scenario.links.iter().flat_map(|link| link.ways());
+    let text = |of: fn(&Way) -> String| ways().map(|(way, _)| of(&way)).collect::<Vec<_>>();
+    let offered = |it: &Lane| it.counted()[0];
+    let delivered = |it: &Lane| it.counted()[1];
+    let dropped = |it: &Lane| it.tally().drops.total() - it.tally_before().drops.total();
+    let marked = |it: &Lane| it.tally().marks.total() - it.tally_before().marks.total();
+    let used = |(lane, (_, config)): (&Lane, (Way, &LinkConfig))| match config.rate {
         Some(rate) => bps(delivered(lane).bytes, span) / real(rate.bps()),
         None => f64::NAN,
     };
@@ -189,35 +195,34 @@ fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
         .with("delivered_bytes", whole(lanes, |it| delivered(it).bytes))
         .with("dropped_packets", whole(lanes, dropped))
         .with("marked_packets", whole(lanes, marked))
-        .with("utilisation", lanes.iter().zip(&rates).map(used).collect::<Vec<_>>())
+        .with("utilisation", lanes.iter().zip(ways()).map(used).collect::<Vec<_>>())
         .with("queue_mean_packets", waiting(0))
         .with("queue_mean_bytes", waiting(1));
     delays(table, &lanes.iter().map(|it| it.watched().map(|it| &it.delay)).collect::<Vec<_>>())
 }
 
 /// Drops and marks after the warm-up, by place and reason; only what there was.
-fn drops<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>) -> Table {
-    let ways = scenario.links.iter().flat_map(|link| link.ways());
-    let mut places: Vec<_> = ways
-        .zip(&engine.network.lanes)
-        .map(|((way, _), lane)| (way.to_string(), lane.tally(), lane.before().tally))
-        .collect();
-    for station in &engine.network.stations {
-        let name = scenario.nodes[index(station.node)].name.clone();
-        places.push((name, station.tally(), station.before));
-    }
+fn drops(scenario: &Scenario, lanes: &[Lane], stations: &[Station]) -> Table {
     let (mut place, mut reason, mut drops, mut marks) = (vec![], vec![], vec![], vec![]);
-    for (name, now, before) in places {
+    let mut add = |name: &dyn Fn() -> String, now: Tally, before: Tally| {
         for (why, dropped) in now.drops.iter() {
             let dropped = dropped - before.drops.of(why);
             let marked = now.marks.of(why) - before.marks.of(why);
             if dropped + marked > 0 {
-                place.push(name.clone());
+                place.push(name());
                 reason.push(why.name().to_owned());
                 drops.push(dropped);
                 marks.push(marked);
             }
         }
+    };
+    let ways = scenario.links.iter().flat_map(|link| link.ways());
+    for ((way, _), lane) in ways.zip(lanes) {
+        add(&|| way.to_string(), lane.tally(), lane.tally_before());
+    }
+    for station in stations {
+        let name = || scenario.nodes[index(station.node)].name.clone();
+        add(&name, station.tally(), station.before);
     }
     Table::new("drops")
         .with("place", place)
@@ -227,9 +232,9 @@ fn drops<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>) -> Table {
 }
 
 /// The aggregates of every gateway.
-fn aggregates<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>, span: Duration) -> Table {
+fn aggregates(scenario: &Scenario, stations: &[Station], span: Duration) -> Table {
     let (mut gateways, mut all) = (Vec::new(), Vec::new());
-    for station in &engine.network.stations {
+    for station in stations {
         let name = &scenario.nodes[index(station.node)].name;
         let aggregates = station.aggregates();
         gateways.extend(aggregates.iter().map(|_| name.clone()));

@@ -10,6 +10,7 @@ mod traffic;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::emulator::EmulatorConfig;
@@ -133,9 +134,9 @@ pub struct Link {
     /// The other end.
     pub b: End,
     /// What it is like from `a` to `b`; `None` if nothing goes that way.
-    pub forward: Option<LinkConfig>,
+    pub forward: Option<Arc<LinkConfig>>,
     /// What it is like from `b` to `a`; `None` if nothing goes that way.
-    pub back: Option<LinkConfig>,
+    pub back: Option<Arc<LinkConfig>>,
 }
 
 /// Where a link ends.
@@ -181,17 +182,18 @@ impl fmt::Display for End {
 }
 
 impl Link {
-    /// A link that is the same both ways.
+    /// A link that is the same both ways. Many links can share an `Arc` of what they are like.
     #[must_use]
-    pub fn new(a: End, b: End, config: LinkConfig) -> Self {
+    pub fn new(a: End, b: End, config: impl Into<Arc<LinkConfig>>) -> Self {
+        let config = config.into();
         Self { a, b, forward: Some(config.clone()), back: Some(config) }
     }
 
     /// The ways there are, each as from where to where, and what it is like.
     pub fn ways(&self) -> impl Iterator<Item = (Way, &LinkConfig)> {
         let way = |from: &End, to: &End| Way { from: from.clone(), to: to.clone() };
-        let forward = self.forward.as_ref().map(|config| (way(&self.a, &self.b), config));
-        let back = self.back.as_ref().map(|config| (way(&self.b, &self.a), config));
+        let forward = self.forward.as_deref().map(|config| (way(&self.a, &self.b), config));
+        let back = self.back.as_deref().map(|config| (way(&self.b, &self.a), config));
         forward.into_iter().chain(back)
     }
 }

@@ -1,5 +1,7 @@
 //! The connections of a run: two end points of the core each, and what drives them.
 
+use std::sync::Arc;
+
 use tidegate_core::Time;
 use tidegate_core::packet::FlowKey;
 use tidegate_core::tcp::{Config, Connection, Statistics};
@@ -92,6 +94,11 @@ impl End {
 }
 
 impl Streams {
+    /// None, and room for so many.
+    pub(crate) fn with_capacity(streams: usize) -> Self {
+        Self { all: Vec::with_capacity(streams), free: Vec::new() }
+    }
+
     /// Opens a connection of `flow` from the side `opener`; each side has its own settings.
     pub(crate) fn open(
         &mut self,
@@ -99,7 +106,7 @@ impl Streams {
         flow: u32,
         key: FlowKey,
         opener: usize,
-        configs: [&Config; 2],
+        configs: [&Arc<Config>; 2],
         isns: [u32; 2],
     ) -> u32 {
         let end = |side: usize| {
@@ -148,7 +155,7 @@ impl Streams {
 }
 
 /// What the senders of a flow counted, over all its connections.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SenderCounts {
     pub(crate) retransmitted: u64,
     pub(crate) timeouts: u64,

@@ -3,15 +3,20 @@
 use tidegate_core::packet::Ecn;
 use tidegate_core::{Packet, Time};
 
+/// What tells a packet from others of its flow. It is kept beside the packet, so that a hop looks at no
+/// more of its description than it must.
+pub(crate) fn numbers(packet: &Packet) -> u64 {
+    packet.tcp.map_or(0, |tcp| u64::from(tcp.seq) << 32 | u64::from(tcp.ack))
+}
+
 /// A hash over all that happened so far, in order.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Trace(u64);
 
 impl Trace {
-    /// Notes that `packet` for end point `end` arrived over link `way`.
+    /// Notes that `packet` for end point `end`, with these [`numbers`], arrived over link `way`.
     #[inline]
-    pub(crate) fn note(&mut self, now: Time, way: u32, end: u32, packet: &Packet) {
-        let numbers = packet.tcp.map_or(0, |tcp| u64::from(tcp.seq) << 32 | u64::from(tcp.ack));
+    pub(crate) fn note(&mut self, now: Time, way: u32, end: u32, numbers: u64, packet: &Packet) {
         let place = u64::from(way) << 32 | u64::from(end);
         let length = u64::from(packet.len) << 1 | u64::from(packet.ecn == Ecn::Ce);
         self.add(now.nanos());

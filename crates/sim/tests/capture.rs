@@ -4,6 +4,7 @@
 
 mod networks;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
@@ -31,7 +32,7 @@ fn busy() -> Scenario {
     let mut scenario = dumbbell(3, Kind::File { size: Distribution::Constant(Bytes(200_000)) });
     scenario.run.tcp = Config::new(Profile::Linux);
     scenario.run.tcp.details.ecn = EcnMode::Classic;
-    let lossy = scenario.links[0].forward.as_mut().unwrap();
+    let lossy = Arc::make_mut(scenario.links[0].forward.as_mut().unwrap());
     lossy.loss = Loss::Bernoulli(Chance::from_ppb(20_000_000));
     let mut udp = scenario.traffic[0].clone();
     (udp.name, udp.dscp) = ("telephony".into(), 46);
@@ -133,7 +134,7 @@ fn a_way_without_leave_to_reorder_keeps_the_order() {
     for reorder in [false, true] {
         let size = Distribution::Constant(Bytes(400_000));
         let mut scenario = dumbbell(1, Kind::File { size });
-        let forward = scenario.links[0].forward.as_mut().unwrap();
+        let forward = Arc::make_mut(scenario.links[0].forward.as_mut().unwrap());
         forward.jitter = Jitter::Uniform(Duration::from_millis(5));
         forward.reorder = reorder;
         let captured = captured(&scenario, [way("s0", "l"), way("l", "r")]);

@@ -4,6 +4,7 @@
 
 mod networks;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use networks::{dumbbell, run};
@@ -103,12 +104,13 @@ fn the_same_run_three_times_as_slow_goes_alike() {
         let mut scenario = dumbbell(7, kind);
         for link in &mut scenario.links {
             for way in [&mut link.forward, &mut link.back].into_iter().flatten() {
+                let way = Arc::make_mut(way);
                 way.delay *= k;
                 way.rate = way.rate.map(|rate| Rate::from_bps(rate.bps() / u64::from(k)));
             }
         }
-        scenario.links[0].forward.as_mut().unwrap().rate =
-            Some(Rate::from_kbps(15_000 / u64::from(k)));
+        let bottleneck = Arc::make_mut(scenario.links[0].forward.as_mut().unwrap());
+        bottleneck.rate = Some(Rate::from_kbps(15_000 / u64::from(k)));
         scenario.traffic[0].start = Start::At(ms(1));
         scenario.run.duration *= k;
         run(&scenario)

@@ -191,14 +191,23 @@ impl Frame {
     /// The frame, without padding and frame check sequence.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
+        self.bytes_before(0)
+    }
+
+    /// All before the last so many bytes of the frame, which are zeros at the end of its payload:
+    /// lengths and checksums count them.
+    #[must_use]
+    pub fn bytes_before(&self, zeros: usize) -> Vec<u8> {
         let (mut inner, mut ethertype) = match &self.network {
-            Network::Ip(ip) if ip.src.is_ipv4() => (ip.bytes(&self.payload), ethertype::IPV4),
-            Network::Ip(ip) => (ip.bytes(&self.payload), ethertype::IPV6),
+            Network::Ip(ip) if ip.src.is_ipv4() => {
+                (ip.bytes(&self.payload, zeros), ethertype::IPV4)
+            }
+            Network::Ip(ip) => (ip.bytes(&self.payload, zeros), ethertype::IPV6),
             Network::Other(ethertype) => (self.payload.clone(), *ethertype),
         };
         let mut bottom = true;
         for link in self.link.iter().rev() {
-            let header = link_header(*link, ethertype, bottom, inner.len());
+            let header = link_header(*link, ethertype, bottom, inner.len() + zeros);
             inner.splice(0..0, header);
             bottom &= !matches!(link, Link::Mpls(_));
             ethertype = link.ethertype();
@@ -222,21 +231,21 @@ fn link_header(link: Link, carried: u16, bottom: bool, len: usize) -> Vec<u8> {
 }
 
 impl Ip {
-    fn bytes(&self, payload: &[u8]) -> Vec<u8> {
+    fn bytes(&self, payload: &[u8], zeros: usize) -> Vec<u8> {
         let first = self.fragment.is_none_or(|(offset, _)| offset == 0);
-        let payload = if first { self.segment(payload) } else { payload.to_vec() };
+        let payload = if first { self.segment(payload, zeros) } else { payload.to_vec() };
         match (self.src, self.dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => self.v4(src, dst, &payload),
-            _ => self.v6(&payload),
+            (IpAddr::V4(src), IpAddr::V4(dst)) => self.v4(src, dst, &payload, zeros),
+            _ => self.v6(&payload, zeros),
         }
     }
 
-    fn v4(&self, src: Ipv4Addr, dst: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
+    fn v4(&self, src: Ipv4Addr, dst: Ipv4Addr, payload: &[u8], zeros: usize) -> Vec<u8> {
         let len = 20 + self.options.len();
         let (offset, more) = self.fragment.unwrap_or_default();
         let words = [
             (word(0x40 | (len / 4)) << 8) | self.traffic_class(),
-            word(len + payload.len()),
+            word(len + payload.len() + zeros),
             self.identification,
             offset | u16::from(more) << 13,
             64 << 8 | u16::from(self.transport.protocol(true)),
@@ -251,7 +260,7 @@ impl Ip {
         header
     }
 
-    fn v6(&self, payload: &[u8]) -> Vec<u8> {
+    fn v6(&self, payload: &[u8], zeros: usize) -> Vec<u8> {
         let mut extensions = self.extensions.clone();
         if let Some((offset, more)) = self.fragment {
             let word = (offset << 3 | u16::from(more)).to_be_bytes();
@@ -265,7 +274,7 @@ impl Ip {
             next = kind;
         }
         let class = (0x6000 | self.traffic_class() << 4).to_be_bytes();
-        let [high, low] = word(carried.len()).to_be_bytes();
+        let [high, low] = word(carried.len() + zeros).to_be_bytes();
         let mut packet = [class[0], class[1], 0, 0, high, low, next, 64].to_vec();
         packet.extend(endpoint(self.src).number().to_be_bytes());
         packet.extend(endpoint(self.dst).number().to_be_bytes());
@@ -274,8 +283,8 @@ impl Ip {
     }
 
     /// The transport header and `payload`, with their checksum.
-    fn segment(&self, payload: &[u8]) -> Vec<u8> {
-        let (mut segment, field) = self.transport.header(payload.len());
+    fn segment(&self, payload: &[u8], zeros: usize) -> Vec<u8> {
+        let (mut segment, field) = self.transport.header(payload.len() + zeros);
         segment.extend(payload);
         let Some(field) = field else { return segment };
         let v4 = self.src.is_ipv4();
@@ -283,7 +292,7 @@ impl Ip {
         let key = FlowKey { src: endpoint(self.src), dst: endpoint(self.dst), protocol };
         let start = match protocol {
             Protocol::ICMP => 0,
-            _ => checksum::pseudo_header(&key, segment.len()),
+            _ => checksum::pseudo_header(&key, segment.len() + zeros),
         };
         let checksum = match !checksum::sum(start, &segment) {
             0 if protocol == Protocol::UDP => u16::MAX,

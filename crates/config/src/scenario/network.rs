@@ -1,6 +1,7 @@
 //! What connects the nodes: links as they are written, and those that need not be.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use tidegate_core::emulator::EmulatorConfig;
@@ -36,6 +37,7 @@ impl<'a> Network<'a> {
         let written = rows(file.links.as_ref());
         let mut links: Vec<_> =
             written.iter().filter_map(|it| written_link(it.get_ref(), &ends, found)).collect();
+        share(&mut links);
         alone(file, &links, found);
         links.extend(topology.hosts.iter().filter_map(|host| {
             let node = topology.gateways.get(host.gateway?)?.name.clone();
@@ -196,13 +198,26 @@ impl<'a> Ends<'a> {
 fn written_link(raw: &raw::Link, ends: &Ends<'_>, found: &mut Findings) -> Option<Link> {
     let a = raw.from.get().and_then(|it| ends.find(it, found));
     let b = raw.to.get().and_then(|it| ends.find(it, found));
-    let forward = link(&raw.way.0, &LinkConfig::default(), "a link", found);
+    let forward = Arc::new(link(&raw.way.0, &LinkConfig::default(), "a link", found));
     let back = match raw.back.as_ref().map(Spanned::get_ref) {
-        None => Some(forward.clone()),
+        None => Some(Arc::clone(&forward)),
         Some(raw::Back::None) => None,
-        Some(raw::Back::Differs(way)) => Some(link(way, &forward, "a link", found)),
+        Some(raw::Back::Differs(way)) => Some(Arc::new(link(way, &forward, "a link", found))),
     };
     Some(Link { a: a?, b: b?, forward: Some(forward), back })
+}
+
+/// Lets links that are like the one before them share what they are like.
+fn share(links: &mut [Link]) {
+    let mut last: [Option<Arc<LinkConfig>>; 2] = [None, None];
+    for link in links {
+        for (way, last) in [&mut link.forward, &mut link.back].into_iter().zip(&mut last) {
+            if way == last {
+                way.clone_from(last);
+            }
+            last.clone_from(way);
+        }
+    }
 }
 
 /// Complains of routers without a link.

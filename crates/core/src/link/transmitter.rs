@@ -17,6 +17,8 @@ pub(super) struct Transmitter {
     queue: Box<dyn Qdisc>,
     /// The queue tells flows apart.
     apart: bool,
+    /// Longest packet that passes the queue while nothing waits.
+    passes: Option<Bytes>,
     /// Packets in the queue.
     waiting: u32,
     /// When the packet in transmission, if any, is through.
@@ -41,7 +43,8 @@ impl Transmitter {
     pub(super) fn new(rate: Rate, queue: &QdiscSpec, random: Random) -> Self {
         let queue = queue.build(Some(rate), random);
         let (apart, like_last) = (!queue.is_one_line(), Transmission::default());
-        Self { rate, queue, apart, waiting: 0, free_at: Time::ZERO, rounded: 0, like_last }
+        let passes = queue.passes();
+        Self { rate, queue, apart, passes, waiting: 0, free_at: Time::ZERO, rounded: 0, like_last }
     }
 
     /// Takes `packet` in; if it can be sent at once, gives it back with the time it is through. What
@@ -52,7 +55,7 @@ impl Transmitter {
         }
         let waiting = &mut cx.pool[&packet];
         let idle = self.waiting == 0 && self.free_at == cx.now && self.rate.bps() > 0;
-        if idle && self.queue.passes(waiting.frame_len()) {
+        if idle && self.passes.is_some_and(|most| waiting.frame_len() <= most) {
             return Some(self.begin(cx, packet));
         }
         waiting.member = if self.apart { bucket(&waiting.key) } else { Member::default() };

@@ -3,6 +3,7 @@
 use std::ops::{Index, IndexMut};
 
 use super::{Packet, SackBlocks, number, slot};
+use crate::Time;
 
 /// A packet held by exactly one owner: a queue, a driver, or a caller on the way between them.
 ///
@@ -23,13 +24,18 @@ pub struct PacketPool {
 }
 
 /// Where a packet stands in the lists it is in: one over all packets of a queue, and one over those
-/// of its flow.
+/// of its flow; or one over all that travel on a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     pub(super) next: u32,
     pub(super) previous: u32,
     pub(super) next_of_flow: u32,
+    /// When it arrives, if it travels.
+    pub(super) due: Time,
 }
+
+/// Before it stands in any.
+const NOWHERE: Links = Links { next: NIL, previous: NIL, next_of_flow: NIL, due: Time::ZERO };
 
 pub(super) const NIL: u32 = u32::MAX;
 
@@ -42,10 +48,13 @@ impl PacketId {
 }
 
 impl PacketPool {
+    /// Bytes of memory that a slot takes; its SACK blocks come on top where there are any.
+    pub const SLOT_BYTES: usize = size_of::<Packet>() + size_of::<Links>();
+
     /// A pool of `capacity` free slots.
     #[must_use]
     pub fn with_capacity(capacity: u32) -> Self {
-        let link = |next| Links { next, previous: NIL, next_of_flow: NIL };
+        let link = |next| Links { next, ..NOWHERE };
         Self {
             slots: vec![Packet::default(); slot(capacity)],
             links: (1..capacity).chain([NIL]).map(link).take(slot(capacity)).collect(),
@@ -76,10 +85,11 @@ impl PacketPool {
     /// Makes room for `more` packets. A driver whose buffers are memory of a fixed size never does.
     pub fn grow(&mut self, more: u32) {
         let (old, new) = (self.slots.len(), self.slots.len() + slot(more));
+        self.slots.reserve_exact(slot(more));
+        self.links.reserve_exact(slot(more));
         self.slots.resize(new, Packet::default());
         let next = |place| if place + 1 == new { self.free } else { number(place + 1) };
-        let links =
-            (old..new).map(|place| Links { next: next(place), previous: NIL, next_of_flow: NIL });
+        let links = (old..new).map(|place| Links { next: next(place), ..NOWHERE });
         self.links.extend(links);
         if new > old {
             self.free = number(old);

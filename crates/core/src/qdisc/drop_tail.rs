@@ -26,46 +26,49 @@ impl Default for Config {
 
 impl Config {
     pub(super) fn build(&self, _: Option<Rate>, _: Random) -> DropTail {
-        DropTail { limit: self.limit, line: FlowFifo::default() }
+        DropTail { limit: self.limit, line: None }
     }
 }
 
 pub(super) struct DropTail {
     limit: Bytes,
-    line: FlowFifo,
+    /// Once anything has waited: most of the queues of a large network stay empty.
+    line: Option<Box<FlowFifo>>,
 }
 
 impl Qdisc for DropTail {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        if self.line.bytes() + cx.pool[&packet].frame_len() > self.limit {
+        let line = self.line.get_or_insert_default();
+        if line.bytes() + cx.pool[&packet].frame_len() > self.limit {
             cx.drop(packet, Reason::QueueFull);
         } else {
-            self.line.push(cx.pool, packet);
+            line.push(cx.pool, packet);
         }
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        self.line.pop(cx.pool)
+        self.line.as_mut()?.pop(cx.pool)
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
-        self.line.pop_flow(cx.pool, member)
+        self.line.as_mut()?.pop_flow(cx.pool, member)
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.peek_flow(pool, member).map(crate::Packet::charged)
+        self.line.as_ref()?.peek_flow(pool, member).map(crate::Packet::charged)
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
+        let backlog = |line: &FlowFifo| Backlog { packets: line.packets(), bytes: line.bytes() };
+        self.line.as_deref().map_or_else(Backlog::default, backlog)
     }
 
     fn bytes_of(&self, member: Member) -> Bytes {
-        self.line.bytes_of(member)
+        self.line.as_ref().map_or(Bytes::ZERO, |line| line.bytes_of(member))
     }
 
-    fn passes(&self, len: Bytes) -> bool {
-        len <= self.limit
+    fn passes(&self) -> Option<Bytes> {
+        Some(self.limit)
     }
 
     fn is_one_line(&self) -> bool {

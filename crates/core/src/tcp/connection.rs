@@ -8,13 +8,15 @@ mod input;
 mod output;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::congestion::CongestionControl;
-use super::profile::{Config, Details};
+use super::half::Half;
+use super::profile::Config;
 use super::receiver::Receiver;
 use super::segment::Segment;
-use super::sender::{Cx, Sender};
+use super::sender::Sender;
 use super::statistics::Statistics;
 use crate::Time;
 use handshake::Handshake;
@@ -73,8 +75,8 @@ enum State {
 /// at [`poll_timeout`](Self::poll_timeout).
 pub struct Connection {
     state: State,
-    details: Details,
-    sender: Sender,
+    config: Arc<Config>,
+    sender: Half,
     receiver: Receiver,
     handshake: Handshake,
     /// Sequence numbers of place zero of either stream.
@@ -98,7 +100,8 @@ pub struct Connection {
     passive: bool,
     time_wait_until: Time,
     happened: Happened,
-    arrived: Option<VecDeque<(u64, u64)>>,
+    #[expect(clippy::box_collection, reason = "most connections have none, and there are many")]
+    arrived: Option<Box<VecDeque<(u64, u64)>>>,
 }
 
 /// Events not fetched yet.
@@ -112,27 +115,27 @@ struct Happened {
 }
 
 impl Connection {
-    /// Opens a connection: a SYN waits to be sent. Sequence numbers begin at `isn`.
+    /// Opens a connection: a SYN waits to be sent. Sequence numbers begin at `isn`. Many connections
+    /// can share an `Arc` of their settings.
     #[must_use]
-    pub fn connect(config: &Config, now: Time, isn: u32) -> Self {
-        let mut connection = Self::new(config, isn, State::SynSent);
+    pub fn connect<C: Clone + Into<Arc<Config>>>(config: &C, now: Time, isn: u32) -> Self {
+        let mut connection = Self::new(config.clone().into(), isn, State::SynSent);
         connection.handshake.begin(now);
         connection
     }
 
     /// Waits for a SYN.
     #[must_use]
-    pub fn listen(config: &Config, _now: Time, isn: u32) -> Self {
-        Self::new(config, isn, State::Listen)
+    pub fn listen<C: Clone + Into<Arc<Config>>>(config: &C, _now: Time, isn: u32) -> Self {
+        Self::new(config.clone().into(), isn, State::Listen)
     }
 
-    fn new(config: &Config, isn: u32, state: State) -> Self {
+    fn new(config: Arc<Config>, isn: u32, state: State) -> Self {
         Self {
             state,
-            details: config.details,
-            sender: Sender::new(config),
-            receiver: Receiver::new(config),
-            handshake: Handshake::new(config),
+            sender: Half::default(),
+            receiver: Receiver::new(&config),
+            handshake: Handshake::new(&config),
             send_base: isn.wrapping_add(1),
             receive_base: 0,
             send_scale: 0,
@@ -147,7 +150,8 @@ impl Connection {
             passive: false,
             time_wait_until: Time::MAX,
             happened: Happened::default(),
-            arrived: config.tell_arrivals.then(VecDeque::new),
+            arrived: config.tell_arrivals.then(|| Box::new(VecDeque::new())),
+            config,
         }
     }
 
@@ -157,10 +161,10 @@ impl Connection {
         match self.state {
             State::Listen | State::Closed => None,
             State::SynSent | State::SynReceived => self.handshake.poll_timeout(),
-            State::Open => [self.sender.poll_timeout(), self.receiver.poll_timeout()]
-                .into_iter()
-                .flatten()
-                .min(),
+            State::Open => {
+                let sends = self.sender.busy().and_then(Sender::poll_timeout);
+                [sends, self.receiver.poll_timeout()].into_iter().flatten().min()
+            }
             State::TimeWait => Some(self.time_wait_until),
         }
     }
@@ -170,7 +174,7 @@ impl Connection {
         if std::mem::take(&mut self.happened.established) {
             return Some(Event::Established);
         }
-        if let Some((offset, len)) = self.arrived.as_mut().and_then(VecDeque::pop_front) {
+        if let Some((offset, len)) = self.arrived.as_mut().and_then(|it| it.pop_front()) {
             return Some(Event::Arrived { offset, len });
         }
         if std::mem::take(&mut self.happened.readable) {
@@ -184,14 +188,17 @@ impl Connection {
 
     /// The application hands over `bytes` more to send.
     pub fn write(&mut self, bytes: u64) {
-        self.sender.write(bytes);
+        if bytes > 0 {
+            self.sender.wake(&self.config).write(bytes);
+        }
     }
 
     /// The application has no more to send: a FIN follows the last byte.
     pub fn close(&mut self) {
         match self.state {
             State::Listen => self.state = State::Closed,
-            _ => self.sender.finish(),
+            State::Closed => {}
+            _ => self.sender.wake(&self.config).finish(),
         }
     }
 
@@ -214,26 +221,29 @@ impl Connection {
 
     /// Its congestion control, for what an aggregate tells it.
     pub fn congestion(&mut self) -> &mut dyn CongestionControl {
-        self.sender.congestion_mut()
+        self.sender.wake(&self.config).congestion_mut()
     }
 
     /// Its state and counts.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let window = self.sender.window();
-        let counters = &self.sender.counters;
+        self.sender.with(&self.config, |sender| self.statistics_with(sender))
+    }
+
+    fn statistics_with(&self, sender: &Sender) -> Statistics {
+        let (window, counters) = (sender.window(), &sender.counters);
         Statistics {
             congestion_window: window.congestion,
-            inflation: self.sender.inflation(),
+            inflation: sender.inflation(),
             threshold: window.threshold,
             segment: window.segment,
-            smoothed_rtt: self.sender.rto().smoothed(),
-            least_rtt: self.sender.rto().least(),
-            timeout: self.sender.rto().timeout(&self.details),
-            flight: self.sender.flight(),
-            written: self.sender.written(),
-            acknowledged: self.sender.acknowledged(),
-            delivered: self.sender.delivered(),
+            smoothed_rtt: sender.rto().smoothed(),
+            least_rtt: sender.rto().least(),
+            timeout: sender.rto().timeout(&self.config.details),
+            flight: sender.flight(),
+            written: sender.written(),
+            acknowledged: sender.acknowledged(),
+            delivered: sender.delivered(),
             received: self.receiver.received(),
             duplicate: self.receiver.duplicate_bytes,
             segments_sent: counters.segments_sent,
@@ -245,12 +255,8 @@ impl Connection {
             marks: self.receiver.marks,
             echoes: counters.echoes,
             reductions: counters.reductions,
-            in_recovery: self.sender.in_recovery(),
+            in_recovery: sender.in_recovery(),
         }
-    }
-
-    fn cx(details: &Details, now: Time) -> Cx<'_> {
-        Cx { now, details }
     }
 
     fn end(&mut self, event: Event) {

@@ -19,6 +19,9 @@ use crate::Time;
 /// Source: RFC 5681, section 3.2; RFC 6675, section 2 (`DupThresh`).
 pub(super) const DUPLICATES: u32 = 3;
 
+/// Segments there is room for at first, and a quarter of what is out each time more is needed.
+const ROOM: usize = 4;
+
 /// A segment that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
@@ -185,6 +188,9 @@ impl Scoreboard {
         if self.sent.is_empty() {
             (self.edge, self.cursor, self.above_edge) = (id, id, 0);
         }
+        if self.sent.len() == self.sent.capacity() {
+            self.sent.reserve_exact(ROOM + self.sent.len() / 4);
+        }
         self.sent.push_back(sent);
         self.append(id);
     }
@@ -214,9 +220,19 @@ impl Scoreboard {
             }
             self.first = next;
         }
+        if self.sent.capacity() > 4 * (ROOM + self.sent.len()) {
+            self.give_back();
+        }
         self.trim(to, delivered);
         self.una = self.una.max(to);
         self.highest = self.highest.max(to);
+    }
+
+    /// A window that was once large does not keep its room: half of it goes when a quarter would do,
+    /// so that a window that comes and goes moves little.
+    #[cold]
+    fn give_back(&mut self) {
+        self.sent.shrink_to(self.sent.capacity() / 2);
     }
 
     /// An ACK in the middle of a segment: what is left of it stays as it is.

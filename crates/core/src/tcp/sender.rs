@@ -201,6 +201,11 @@ impl Sender {
         self.congestion.on_start(&self.window, rtt);
     }
 
+    /// How far the peer's window reaches by now, and the largest it showed.
+    pub(super) fn set_window(&mut self, limit: u64, largest: u64) {
+        (self.limit, self.largest_window) = (limit, largest);
+    }
+
     /// The application hands over `bytes` more.
     pub(super) fn write(&mut self, bytes: u64) {
         if !self.finished {

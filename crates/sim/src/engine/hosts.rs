@@ -151,7 +151,8 @@ impl<A: Agenda> Engine<'_, A> {
             flow.counts.sent.add(packet.len);
         }
         let (host, way) = (flow.hosts[1 - side], flow.first[side]);
-        let tag = Tag { sent: self.now, host, end: id.peer().0, life: stream.life };
+        let (sent, end, life) = (self.now, id.peer().0, stream.life);
+        let tag = Tag { sent, host, end, life, ..Tag::default() };
         self.counts.created += 1;
         let packet = self.network.insert(packet, tag);
         if segment.header.has_sack {

@@ -7,7 +7,7 @@ use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::Count;
 use tidegate_core::{Cx, PacketId, Tally, Time};
 
-use super::Leads;
+use super::{Leads, since};
 use crate::agenda::Agenda;
 use crate::capture::Capture;
 use crate::draw::stream;
@@ -32,11 +32,12 @@ pub(crate) struct Lane {
 }
 
 /// What is counted of a link.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LaneCounts {
     pub(crate) offered: Count,
     pub(crate) delivered: Count,
-    pub(crate) tally: Tally,
+    /// Where there is any.
+    tally: Option<Box<Tally>>,
 }
 
 /// What is kept of a link that is watched.
@@ -91,13 +92,22 @@ impl Lane {
     }
 
     /// What it has counted.
-    pub(crate) fn counts(&self) -> LaneCounts {
-        LaneCounts { offered: self.offered, delivered: self.delivered, tally: self.tally() }
+    fn counts(&self) -> LaneCounts {
+        let Self { offered, delivered, .. } = *self;
+        LaneCounts { offered, delivered, tally: self.tally.clone() }
     }
 
-    /// What was counted when figures began to be taken.
-    pub(crate) fn before(&self) -> LaneCounts {
-        self.before.as_deref().copied().unwrap_or_default()
+    /// Packets it took in and delivered since figures began to be taken.
+    pub(crate) fn counted(&self) -> [Count; 2] {
+        let none = LaneCounts::default();
+        let before = self.before.as_deref().unwrap_or(&none);
+        [since(self.offered, before.offered), since(self.delivered, before.delivered)]
+    }
+
+    /// What it had dropped and marked when figures began to be taken.
+    pub(crate) fn tally_before(&self) -> Tally {
+        let before = self.before.as_deref().and_then(|before| before.tally.as_deref());
+        before.copied().unwrap_or_default()
     }
 
     /// What it dropped and marked.
@@ -116,7 +126,7 @@ impl Lane {
     /// Figures are taken from `now` on.
     pub(crate) fn restart(&mut self, now: Time) {
         let backlog = self.link.backlog();
-        self.before = Some(Box::new(self.counts()));
+        self.before = (self.offered.packets > 0).then(|| Box::new(self.counts()));
         if let Some(watch) = &mut self.watch {
             let capture = watch.capture.take();
             **watch = Watch { since: now, from: now, backlog, capture, ..Watch::default() };

@@ -470,6 +470,10 @@ mod tests {
 
     type Change = fn(&mut Scenario);
 
+    fn back(scenario: &mut Scenario) -> &mut LinkConfig {
+        std::sync::Arc::make_mut(scenario.links[0].back.as_mut().unwrap())
+    }
+
     /// What is said of the scenario once it is changed.
     fn said(change: impl FnOnce(&mut Scenario)) -> String {
         let mut scenario = scenario();
@@ -495,7 +499,7 @@ mod tests {
             (|it| it.links[1].a.side = Side::Lan, "links[1].a: `r.lan` is no place"),
             (|it| it.links[1].b.node = "r".into(), "links[1].b: `r` is at both ends"),
             (|it| it.links.push(it.links[0].clone()), "links[2].forward: a second link leads"),
-            (|it| it.links[0].back.as_mut().unwrap().rate = Some(NOTHING), "links[0].rate: it is"),
+            (|it| back(it).rate = Some(NOTHING), "links[0].rate: it is"),
             (|it| it.traffic[0].pairs[0].to = "r".into(), "traffic[0].to: there is no host `r`"),
             (|it| it.traffic[0].pairs.clear(), "traffic[0].pairs: there are none"),
             (|it| it.traffic[0].flows = 0, "traffic[0].flows: it is zero"),

@@ -7,7 +7,7 @@ use crate::Time;
 use crate::packet::{Ecn, TcpFlags, TcpSegment};
 use crate::tcp::profile::{Config, Details, EcnMode, LEAST_MSS, Recovery};
 use crate::tcp::segment::Segment;
-use crate::tcp::sender::Agreed;
+use crate::tcp::sender::{Agreed, Cx};
 
 /// What a SYN offers, and how often it was sent.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl Connection {
         if answer {
             flags |= TcpFlags::ACK;
         }
-        if self.details.ecn != EcnMode::Off {
+        if self.config.details.ecn != EcnMode::Off {
             match answer {
                 true if self.handshake.peer_ecn => flags |= TcpFlags::ECE,
                 // Some paths lose SYNs with these bits (RFC 3168, section 6.1.1.1).
@@ -105,9 +105,9 @@ impl Connection {
                 _ => {}
             }
         }
-        let timestamps = if answer { self.timestamps } else { self.details.timestamps };
-        let scaling = self.details.window_scaling && (!answer || self.handshake.peer_scaled);
-        let sack = self.details.recovery == Recovery::Sack && (!answer || self.peer_sack);
+        let timestamps = if answer { self.timestamps } else { self.config.details.timestamps };
+        let scaling = self.config.details.window_scaling && (!answer || self.handshake.peer_scaled);
+        let sack = self.config.details.recovery == Recovery::Sack && (!answer || self.peer_sack);
         let ack = if answer { self.receive_base } else { 0 };
         self.last_ack = ack;
         Segment {
@@ -134,13 +134,13 @@ impl Connection {
         if syn.mss != 0 {
             self.handshake.peer_mss = syn.mss.max(LEAST_MSS);
         }
-        if let (true, Some(scale)) = (self.details.window_scaling, syn.window_scale) {
+        if let (true, Some(scale)) = (self.config.details.window_scaling, syn.window_scale) {
             self.send_scale = scale.min(14);
             self.receive_scale = self.handshake.scale;
             self.handshake.peer_scaled = true;
         }
-        self.peer_sack = syn.sack_permitted && self.details.recovery == Recovery::Sack;
-        if let (true, Some((value, _))) = (self.details.timestamps, syn.timestamps) {
+        self.peer_sack = syn.sack_permitted && self.config.details.recovery == Recovery::Sack;
+        if let (true, Some((value, _))) = (self.config.details.timestamps, syn.timestamps) {
             self.timestamps = true;
             (self.recent, self.recent_at) = (value, now);
         }
@@ -149,7 +149,7 @@ impl Connection {
         let asks = bits.any(TcpFlags::ECE) && bits.any(TcpFlags::CWR);
         let grants = bits.any(TcpFlags::ECE) && !bits.any(TcpFlags::CWR);
         let answered = bits.any(TcpFlags::ACK);
-        let can = self.details.ecn != EcnMode::Off;
+        let can = self.config.details.ecn != EcnMode::Off;
         self.handshake.peer_ecn = can && if answered { grants } else { asks };
     }
 
@@ -166,10 +166,10 @@ impl Connection {
             ecn: self.handshake.peer_ecn,
             window: u64::from(segment.header.window) << scale,
         };
-        let cx = Self::cx(&self.details, now);
+        let cx = Cx { now, details: &self.config.details };
         let lost = self.handshake.sent > 1;
         self.sender.establish(cx, agreed, self.handshake.rtt(now), lost);
-        self.receiver.establish(self.receive_scale, self.handshake.peer_ecn, &self.details);
+        self.receiver.establish(self.receive_scale, self.handshake.peer_ecn, &self.config.details);
         self.window_from = (segment.header.seq, segment.header.ack);
         self.state = State::Open;
         self.happened.established = true;

@@ -5,7 +5,7 @@ use crate::Time;
 use crate::packet::{SackBlocks, TcpFlags, TcpSegment};
 use crate::tcp::receiver::Arrival;
 use crate::tcp::segment::Segment;
-use crate::tcp::sender::AckInfo;
+use crate::tcp::sender::{AckInfo, Sender};
 use crate::tcp::sequence::{distance, low};
 
 impl Connection {
@@ -82,7 +82,8 @@ impl Connection {
             // Only the exact number resets (RFC 5961, section 3.2).
             if offset == 0 {
                 // Who has sent and received all only waited for the other's last ACK.
-                let over = self.sender.waits_for_end() && self.receiver.is_finished();
+                let ended = self.sender.busy().is_some_and(Sender::waits_for_end);
+                let over = ended && self.receiver.is_finished();
                 self.end(if over { Event::Closed } else { Event::Reset });
             } else {
                 self.receiver.acknowledge_at_once();
@@ -146,7 +147,7 @@ impl Connection {
             return;
         }
         if self.state == State::TimeWait {
-            self.time_wait_until = now + self.details.time_wait;
+            self.time_wait_until = now + self.config.details.time_wait;
         }
         // With a zero window nothing is taken, but what is acknowledged counts.
         if offset == 0 && flags.any(TcpFlags::ACK) && self.state == State::Open {
@@ -181,7 +182,7 @@ impl Connection {
         if header.has_sack {
             self.translate(&segment.sack, to, &mut info);
         }
-        self.sender.acknowledge(Self::cx(&self.details, now), &info);
+        self.sender.acknowledge(&self.config, now, &info);
         true
     }
 
@@ -254,27 +255,28 @@ impl Connection {
             ecn: segment.ecn,
             reduced: header.flags.any(TcpFlags::CWR),
         };
-        let taken = self.receiver.take(now, &self.details, arrival);
+        let taken = self.receiver.take(now, &self.config.details, arrival);
         if let (Some((from, to)), Some(arrived)) = (taken, &mut self.arrived) {
             arrived.push_back((from, to - from));
         }
         self.happened.readable |= self.receiver.received() > before;
         if !finished && self.receiver.is_finished() {
             self.happened.peer_closed = true;
-            self.passive = !self.sender.has_finished();
+            self.passive = !self.sender.busy().is_some_and(Sender::has_finished);
         }
     }
 
     /// Closes when both streams have ended.
     fn finish_if_done(&mut self, now: Time) {
-        if self.state != State::Open || !self.sender.is_done() || !self.receiver.is_finished() {
+        let all_sent = self.sender.busy().is_some_and(Sender::is_done);
+        if self.state != State::Open || !all_sent || !self.receiver.is_finished() {
             return;
         }
         if self.passive {
             self.end(Event::Closed);
         } else {
             self.state = State::TimeWait;
-            self.time_wait_until = now + self.details.time_wait;
+            self.time_wait_until = now + self.config.details.time_wait;
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Connection, Event, MOST_TIMEOUTS, Outgoing, State};
 use crate::Time;
 use crate::packet::{Ecn, TcpFlags, TcpSegment};
 use crate::tcp::segment::Segment;
-use crate::tcp::sender::Span;
+use crate::tcp::sender::{Cx, Span};
 use crate::tcp::sequence::{low, short};
 
 impl Connection {
@@ -36,7 +36,7 @@ impl Connection {
             return None;
         }
         let segment = self.syn(now);
-        let first = self.handshake.sent(now, &self.details);
+        let first = self.handshake.sent(now, &self.config.details);
         Some(Outgoing { segment, offset: 0, retransmission: !first })
     }
 
@@ -44,26 +44,30 @@ impl Connection {
         if let Some((place, echo)) = self.receiver.before_change.take() {
             return Some(self.ack_for(now, place, echo));
         }
-        let cx = Self::cx(&self.details, now);
-        let probe = self.sender.handle_time(cx);
-        if self.sender.expired() > MOST_TIMEOUTS {
-            self.end(Event::TimedOut);
-            return None;
-        }
-        if probe {
-            return Some(self.window_probe(now));
+        if let Some(sender) = self.sender.busy_mut() {
+            let probe = sender.handle_time(Cx { now, details: &self.config.details });
+            if sender.expired() > MOST_TIMEOUTS {
+                self.end(Event::TimedOut);
+                return None;
+            }
+            if probe {
+                return Some(self.window_probe(now));
+            }
         }
         let due = self.receiver.must_acknowledge(now);
         if due && self.receiver.has_blocks() {
             return Some(self.pure_ack(now));
         }
-        if let Some(span) = self.sender.poll_transmit(Self::cx(&self.details, now)) {
-            return Some(self.data(now, span));
+        if let Some(sender) = self.sender.busy_mut()
+            && let Some(span) = sender.poll_transmit(Cx { now, details: &self.config.details })
+        {
+            let last = sender.is_last(&span);
+            return Some(self.data(now, span, last));
         }
         due.then(|| self.pure_ack(now))
     }
 
-    fn data(&mut self, now: Time, span: Span) -> Outgoing {
+    fn data(&mut self, now: Time, span: Span, last: bool) -> Outgoing {
         let mut segment = self.header(now);
         segment.header.seq = self.send_base.wrapping_add(low(span.start));
         segment.header.payload = short(span.payload);
@@ -74,7 +78,7 @@ impl Connection {
         if span.reduced {
             flags |= TcpFlags::CWR;
         }
-        if span.payload > 0 && self.sender.is_last(&span) {
+        if span.payload > 0 && last {
             flags |= TcpFlags::PSH;
         }
         segment.header.flags = TcpFlags(flags);
@@ -87,8 +91,11 @@ impl Connection {
     fn pure_ack(&mut self, now: Time) -> Outgoing {
         let mut segment = self.header(now);
         if self.peer_sack && self.receiver.has_blocks() {
-            let room =
-                usize::from(self.details.sack_blocks).min(if self.timestamps { 3 } else { 4 });
+            let room = usize::from(self.config.details.sack_blocks).min(if self.timestamps {
+                3
+            } else {
+                4
+            });
             segment.sack = self.receiver.blocks(self.receive_base, room);
             segment.header.has_sack = !segment.sack.is_empty();
         }

@@ -29,6 +29,13 @@ pub(in crate::tcp) struct AckInfo {
     pub(in crate::tcp) echoed: Option<Time>,
 }
 
+impl AckInfo {
+    /// Whether it means anything beside a window to who has never sent.
+    pub(in crate::tcp) const fn says_more_than_window(&self) -> bool {
+        self.count > 0 || self.duplicate.is_some() || self.echo
+    }
+}
+
 impl Sender {
     /// Takes in an acknowledgement for something between what was acknowledged before and what was
     /// sent.

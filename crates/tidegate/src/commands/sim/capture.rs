@@ -44,7 +44,7 @@ pub(super) fn begin(
         let file = File::create(&path).map_err(|error| {
             Failure::input(Code::NoSuchFile, format!("cannot write {}: {error}", path.display()))
         })?;
-        simulation.capture(&way, Box::new(BufWriter::new(file)));
+        simulation.capture(&way, Box::new(BufWriter::with_capacity(BUFFER, file)));
     }
     Ok(())
 }
@@ -84,6 +84,9 @@ fn beside(file: &Path, way: &Way) -> PathBuf {
     let extension = part(file.extension());
     file.with_file_name(if extension.is_empty() { name } else { format!("{name}.{extension}") })
 }
+
+/// Bytes of a capture that are written at once: a hundred packets and more.
+const BUFFER: usize = 1 << 18;
 
 #[cfg(test)]
 mod tests {
