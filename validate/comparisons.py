@@ -2,16 +2,15 @@
 
 import subprocess
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
 from formulas import mathis, padhye
-from oracles import ORACLES, ns2, ns3
+from oracles import ORACLES
 from ours import ours
 from report import (DROPS, GOODPUT, LOSS, MARKED, RECOVERIES, TIMEOUTS, average, progress, queue_of, row, table,
                     utilisation)
-from scenarios import AQMS, DUMBBELL, KERNEL, LOSSES, NETWORKS
+from scenarios import AQMS, KERNEL, LOSSES, NETWORKS
 
 HERE = Path(__file__).parent
 VECTORS = HERE.parent / "crates/core/tests/vectors/ns2"
@@ -115,27 +114,4 @@ def kernel(pool):
             rows.append(cells)
             failed += [f"{scenario.name}, {quantity.name}"] if far else []
     table("As Linux 6.12 in virtual time", ["scenario", "quantity", "ours", "Linux 6.12", "ratio", "verdict"], rows)
-    return failed
-
-
-def speed(_pool):
-    """Bottleneck packets per CPU second on the dumbbell, in turns."""
-    who = {"ours": ours, "ns-2": ns2, "ns-3": ns3}
-    scenario = replace(DUMBBELL, sack=False)
-    rates = {name: [] for name in who}
-    for seed in (1, 2, 3):
-        for name, simulate in who.items():
-            progress(f"{name}, {seed} of 3")
-            run = simulate(scenario, seed)
-            rates[name].append(run["packets"] / run["cpu"])
-    progress("")
-    rate = {name: mean(values) for name, values in rates.items()}
-    limits = {"ns-2": 5, "ns-3": 80}
-    rows = [["ours", f"{rate['ours']:.0f}", "", "", ""]]
-    failed = []
-    for name, limit in limits.items():
-        ratio = rate["ours"] / rate[name]
-        rows.append([name, f"{rate[name]:.0f}", f"{ratio:.1f}", limit, "holds" if ratio >= limit else "**too slow**"])
-        failed += [] if ratio >= limit else [f"{ratio:.1f} times as fast as {name}, not {limit}"]
-    table("Bottleneck packets per CPU second", ["", "packets/s", "ours to it", "at least", "verdict"], rows)
     return failed

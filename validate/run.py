@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import comparisons
 import live
+from speed import speed
 
 
 def main():
@@ -20,7 +21,7 @@ def main():
         "aqm": comparisons.aqms,
         "formulas": comparisons.losses,
         "kernel": comparisons.kernel,
-        "speed": comparisons.speed,
+        "speed": speed,
         "live": live.transfers,
         "windows": live.windows,
     }

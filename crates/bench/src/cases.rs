@@ -56,7 +56,7 @@ pub(crate) fn time(name: &str, operations: u64, size: u32, seed: u64) -> anyhow:
 }
 
 /// Nanoseconds this process has run.
-fn processor_time() -> anyhow::Result<u64> {
+pub(crate) fn processor_time() -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/self/schedstat")?;
     let number = text.split_whitespace().next().and_then(|number| number.parse().ok());
     number.context("/proc/self/schedstat has no number")

@@ -1,92 +1,175 @@
 //! Greedy connections over one bottleneck: what the speed of simulators is compared by.
 //!
-//! `dumbbell [FLOWS] [SECONDS] [Mbit/s] [traces]`: every flow has hosts of its own on either side of
-//! a link with a round-trip time of 50 ms and a buffer of that time; access links have ten times its
-//! rate. Packets have 1,500 bytes from the IP header on. With `traces` everything there is to record
-//! is recorded.
+//! Every flow has hosts of its own on either side of a link with a round-trip time of 50 ms and a
+//! buffer of that time; access links have ten times its rate. Packets have 1,500 bytes from the IP
+//! header on.
 
+use std::fs;
 use std::ops::ControlFlow;
+use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, anyhow, ensure};
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use tidegate_core::link::LinkConfig;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::tcp::{Config, Profile};
 use tidegate_core::{Bytes, Rate};
-use tidegate_sim::Simulation;
 use tidegate_sim::scenario::{
     End, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Start, Traffic, Way,
 };
+use tidegate_sim::{Progress, Simulation};
 
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |n: usize, default| args.get(n).and_then(|it| it.parse().ok()).unwrap_or(default);
-    let (flows, seconds, mbps) = (number(0, 100), number(1, 30), number(2, 100));
-    let traces = args.get(3).is_some_and(|it| it == "traces");
-    let scenario = dumbbell(flows, seconds, mbps, traces);
-    let simulation = Simulation::new(&scenario).unwrap_or_else(|problems| panic!("{problems:?}"));
-    let results = simulation.run(|_| ControlFlow::Continue(()));
-    let results = results.unwrap_or_else(|stopped| panic!("{stopped}"));
-    let table = |name| results.table(name).unwrap_or_else(|| panic!("no table {name}"));
-    println!(
-        "goodput {:.2} Mbit/s, {} packets over the bottleneck, {} dropped, {} timeouts, {} packet-hops, {} events, {:016x}",
-        table("groups").real("goodput_bps")[0] / 1e6,
-        table("links").whole("delivered_packets")[0],
-        table("links").whole("dropped_packets")[0],
-        table("flows").whole("timeouts").iter().sum::<u64>(),
-        results.packet_hops,
-        results.events,
-        results.fingerprint,
-    );
+use crate::cases::processor_time;
+use crate::memory::held;
+
+/// What is run.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Dumbbell {
+    /// Connections.
+    pub(crate) flows: u64,
+    /// Seconds that pass in the network.
+    pub(crate) seconds: u64,
+    /// Rate of the bottleneck.
+    pub(crate) mbps: u64,
+    /// How often it is run, each time with another seed.
+    #[arg(default_value_t = 1)]
+    pub(crate) times: u64,
+    /// Record all there is to record, every 100 ms.
+    #[arg(long)]
+    pub(crate) traces: bool,
 }
 
-fn dumbbell(flows: u64, seconds: u64, mbps: u64, traces: bool) -> Scenario {
-    let node = |name: String, kind| Node { name, kind };
-    let (rate, access) = (Rate::from_mbps(mbps), Rate::from_mbps(10 * mbps));
-    let link = |a: &str, b: &str, rate, ms, limit| {
-        let config = LinkConfig {
-            delay: Duration::from_millis(ms),
-            rate: Some(rate),
-            queue: fifo(limit),
-            ..LinkConfig::default()
-        };
-        Link::new(End::of(a), End::of(b), config)
-    };
-    // 50 ms of the rate.
-    let buffer = Bytes(mbps * 1_000_000 / 8 / 20);
-    let mut nodes = vec![node("l".into(), NodeKind::Router), node("r".into(), NodeKind::Router)];
-    let mut links = vec![link("l", "r", rate, 21, buffer)];
-    for n in 0..flows {
-        for (host, router) in [(format!("s{n}"), "l"), (format!("d{n}"), "r")] {
-            links.push(link(&host, router, access, 2, Bytes(1 << 24)));
-            nodes.push(node(host, NodeKind::Host(Host::default())));
-        }
+/// What came of it, in total of all times.
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Outcome {
+    /// Processor time of running, making the network not counted.
+    pub(crate) nanos: u64,
+    /// Packets that arrived over a link, and those over the bottleneck.
+    pub(crate) packet_hops: u64,
+    pub(crate) packets: u64,
+    pub(crate) timeouts: u64,
+    /// Of the last.
+    pub(crate) goodput_bps: f64,
+    pub(crate) fingerprint: String,
+    /// The most packets that were in the network at a time, of the last.
+    pub(crate) packets_inside: u64,
+    /// Bytes on the heap, of the last: of the scenario, with the network before anything happened,
+    /// the most while it ran, and of the results.
+    pub(crate) scenario_bytes: u64,
+    pub(crate) built_bytes: u64,
+    pub(crate) running_bytes: u64,
+    pub(crate) results_bytes: u64,
+    /// The most memory that the process ever had, all of it counted.
+    pub(crate) peak_bytes: u64,
+}
+
+impl Dumbbell {
+    /// Runs it in a process of its own.
+    pub(crate) fn run_apart(&self) -> anyhow::Result<Outcome> {
+        let numbers = [self.flows, self.seconds, self.mbps, self.times].map(|it| it.to_string());
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("dumbbell").args(numbers).args(self.traces.then_some("--traces"));
+        let output = command.output()?;
+        ensure!(output.status.success(), "{self:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(serde_json::from_slice(&output.stdout)?)
     }
-    let pair = |n| Pair { from: format!("s{n}"), to: format!("d{n}") };
-    let traffic = Traffic {
-        name: "greedy".into(),
-        kind: Kind::Greedy,
-        pairs: (0..flows).map(pair).collect(),
-        start: Start::Between(Duration::ZERO, Duration::from_secs(1)),
-        ..Traffic::default()
-    };
-    let bottleneck = Way { from: End::of("l"), to: End::of("r") };
-    let group = || traffic.name.clone();
-    let probes = match traces {
-        true => vec![
-            Probe::Queue(bottleneck),
-            Probe::Throughput { traffic: group() },
-            Probe::Window { traffic: group(), flows: Vec::new() },
-        ],
-        false => Vec::new(),
-    };
-    let run = Run {
-        duration: Duration::from_secs(seconds),
-        sample: traces.then_some(Duration::from_millis(100)),
-        link_header: 0,
-        tcp: Config::new(Profile::Ns2),
-        ..Run::default()
-    };
-    Scenario { run, nodes, links, traffic: vec![traffic], probes }
+
+    /// Runs it.
+    pub(crate) fn run(&self) -> anyhow::Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for seed in 1..=self.times {
+            self.once(seed, &mut outcome)?;
+        }
+        outcome.peak_bytes = peak()?;
+        Ok(outcome)
+    }
+
+    fn once(&self, seed: u64, outcome: &mut Outcome) -> anyhow::Result<()> {
+        let empty = held();
+        let mut scenario = self.scenario();
+        scenario.run.seed = seed;
+        outcome.scenario_bytes = held() - empty;
+        let simulation = Simulation::new(&scenario).map_err(|it| anyhow!("{it:?}"))?;
+        outcome.built_bytes = held() - empty;
+        (outcome.running_bytes, outcome.packets_inside) = (0, 0);
+        let look = |progress: Progress| {
+            outcome.running_bytes = outcome.running_bytes.max(held() - empty);
+            outcome.packets_inside = outcome.packets_inside.max(progress.packets);
+            ControlFlow::Continue(())
+        };
+        let before = processor_time()?;
+        let results = simulation.run(look)?;
+        outcome.nanos += processor_time()? - before;
+        outcome.results_bytes = held() - empty - outcome.scenario_bytes;
+        let table = |name| results.table(name).context("a table is missing");
+        outcome.packet_hops += results.packet_hops;
+        outcome.packets += table("links")?.whole("delivered_packets")[0];
+        outcome.timeouts += table("flows")?.whole("timeouts").iter().sum::<u64>();
+        outcome.goodput_bps = table("groups")?.real("goodput_bps")[0];
+        outcome.fingerprint = format!("{:016x}", results.fingerprint);
+        Ok(())
+    }
+
+    fn scenario(&self) -> Scenario {
+        let Self { flows, seconds, mbps, traces, .. } = *self;
+        let node = |name: String, kind| Node { name, kind };
+        let (rate, access) = (Rate::from_mbps(mbps), Rate::from_mbps(10 * mbps));
+        let like = |rate, ms, limit| {
+            Arc::new(LinkConfig {
+                delay: Duration::from_millis(ms),
+                rate: Some(rate),
+                queue: fifo(limit),
+                ..LinkConfig::default()
+            })
+        };
+        let link = |a: &str, b: &str, like: &Arc<LinkConfig>| {
+            Link::new(End::of(a), End::of(b), Arc::clone(like))
+        };
+        // 50 ms of the rate.
+        let buffer = Bytes(mbps * 1_000_000 / 8 / 20);
+        let mut nodes =
+            vec![node("l".into(), NodeKind::Router), node("r".into(), NodeKind::Router)];
+        let mut links = vec![link("l", "r", &like(rate, 21, buffer))];
+        let near = like(access, 2, Bytes(1 << 24));
+        let more = 2 * usize::try_from(flows).unwrap_or(0);
+        nodes.reserve_exact(more);
+        links.reserve_exact(more);
+        for n in 0..flows {
+            for (host, router) in [(format!("s{n}"), "l"), (format!("d{n}"), "r")] {
+                links.push(link(&host, router, &near));
+                nodes.push(node(host, NodeKind::Host(Host::default())));
+            }
+        }
+        let pair = |n| Pair { from: format!("s{n}"), to: format!("d{n}") };
+        let traffic = Traffic {
+            name: "greedy".into(),
+            kind: Kind::Greedy,
+            pairs: (0..flows).map(pair).collect(),
+            start: Start::Between(Duration::ZERO, Duration::from_secs(1)),
+            ..Traffic::default()
+        };
+        let bottleneck = Way { from: End::of("l"), to: End::of("r") };
+        let group = || traffic.name.clone();
+        let probes = match traces {
+            true => vec![
+                Probe::Queue(bottleneck),
+                Probe::Throughput { traffic: group() },
+                Probe::Window { traffic: group(), flows: Vec::new() },
+            ],
+            false => Vec::new(),
+        };
+        let run = Run {
+            duration: Duration::from_secs(seconds),
+            sample: traces.then_some(Duration::from_millis(100)),
+            link_header: 0,
+            tcp: Config::new(Profile::Ns2),
+            ..Run::default()
+        };
+        Scenario { run, nodes, links, traffic: vec![traffic], probes }
+    }
 }
 
 fn fifo(bytes: Bytes) -> QdiscSpec {
@@ -95,4 +178,12 @@ fn fifo(bytes: Bytes) -> QdiscSpec {
         config.limit = bytes;
     }
     fifo
+}
+
+/// The most memory this process ever had.
+fn peak() -> anyhow::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(1_024 * kib.context("/proc/self/status has no VmHWM")?)
 }

@@ -4,6 +4,7 @@
 
 mod callgrind;
 mod cases;
+mod dumbbell;
 mod forwarder;
 mod forwarding;
 mod instructions;
@@ -13,6 +14,7 @@ mod memory;
 mod number;
 mod pacing;
 mod report;
+mod simulator;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
+use crate::dumbbell::Dumbbell;
 use crate::instructions::Depth;
 use crate::report::Report;
 
@@ -55,6 +58,10 @@ enum Part {
     Pacing,
     /// Processor time of a forwarded packet, against the kernel's; as root.
     Forwarding,
+    /// Speed and memory of the simulator, beside ns-2 and ns-3.
+    Simulator,
+    /// One dumbbell in virtual time: what it took and came to, as JSON.
+    Dumbbell(Dumbbell),
     /// One case: what callgrind looks at. Says what an operation took in processor time.
     Case {
         /// Its name.
@@ -109,6 +116,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             memory::measure(report)?;
             pacing::measure(report)?;
             forwarding::measure(report)?;
+            simulator::measure(report)?;
         }
         Part::Instructions { short } => {
             instructions::measure(if short { Depth::Short } else { Depth::Full }, report)?;
@@ -117,6 +125,8 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Memory => memory::measure(report)?,
         Part::Pacing => pacing::measure(report)?,
         Part::Forwarding => forwarding::measure(report)?,
+        Part::Simulator => simulator::measure(report)?,
+        Part::Dumbbell(it) => println!("{}", serde_json::to_string(&it.run()?)?),
         Part::Case { name, operations, size, seed } => {
             println!("{:.1} ns", cases::time(&name, operations, size, seed)?);
         }

@@ -45,6 +45,13 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Bytes on the heap now.
+pub(crate) fn held() -> u64 {
+    let it = HEAP.stats();
+    let held = it.bytes_allocated.wrapping_sub(it.bytes_deallocated);
+    u64::try_from(held).unwrap_or(0)
+}
+
 /// Bytes on the heap for a gateway that has seen a packet of each of so many flows, and sent it.
 fn heap(flows: u32) -> anyhow::Result<f64> {
     let region = Region::new(HEAP);

@@ -28,7 +28,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tidegate-py", &["tidegate-core", "tidegate-sim", "tidegate-config"]),
     ("tidegate-e2e", &["tidegate-core", "tidegate-wire", "tidegate-dataplane"]),
     ("tidegate-fuzz", &["tidegate-core", "tidegate-wire", "tidegate-sim", "tidegate-config"]),
-    ("tidegate-bench", &["tidegate-core", "tidegate-wire", "tidegate-dataplane", "tidegate-e2e"]),
+    (
+        "tidegate-bench",
+        &["tidegate-core", "tidegate-wire", "tidegate-dataplane", "tidegate-sim", "tidegate-e2e"],
+    ),
 ];
 
 /// What the mechanisms may use of anybody else's: what must not be written by hand.

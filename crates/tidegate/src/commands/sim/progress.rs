@@ -66,7 +66,7 @@ mod tests {
     fn the_bar_grows_with_the_time_that_has_passed() {
         let line = |ms| {
             let now = Duration::from_millis(ms);
-            line(Progress { now, end: Duration::from_secs(20), events: 0 })
+            line(Progress { now, end: Duration::from_secs(20), events: 0, packets: 0 })
         };
         assert_eq!(line(0), format!("[{}]   0 %  0.0 s of 20 s", "-".repeat(40)));
         assert_eq!(

@@ -1,0 +1,156 @@
+//! What must not matter: what things are called, in which order they are given, and the unit of time.
+
+mod networks;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use networks::{dumbbell, run};
+use tidegate_core::tcp::{Config, Profile};
+use tidegate_core::{Bytes, Rate};
+use tidegate_sim::Results;
+use tidegate_sim::scenario::{Distribution, Kind, Probe, Scenario, Start, Traffic};
+
+/// Connections that begin one after the other, so that no two packets of different ones ever come at
+/// the same time: files and endless ones, each a group of its own with settings of its own.
+fn connections() -> Scenario {
+    let profiles = [Profile::Ns2, Profile::Rfc, Profile::Linux];
+    let file = Kind::File { size: Distribution::Constant(Bytes(700_000)) };
+    let mut scenario = dumbbell(6, Kind::Greedy);
+    let of = |n: u64, all: &Traffic| Traffic {
+        name: format!("g{n}"),
+        kind: if n.is_multiple_of(2) { Kind::Greedy } else { file.clone() },
+        pairs: vec![all.pairs[usize::try_from(n).expect("six")].clone()],
+        start: Start::At(Duration::from_nanos(100_003 + 37_000_009 * n)),
+        tcp: Some(Config::new(profiles[usize::try_from(n).expect("six") % 3])),
+        ..all.clone()
+    };
+    let all = scenario.traffic[0].clone();
+    scenario.traffic = (0..6).map(|n| of(n, &all)).collect();
+    scenario.run.duration = Duration::from_secs(4);
+    scenario
+}
+
+/// Everything of a table but `names`, row by row, by the names in `names`.
+fn rows(results: &Results, table: &str, names: &[&str]) -> Vec<String> {
+    let table = results.table(table).expect("a table");
+    let row = |at: usize| {
+        let shown = |name: &str| match table.column(name).expect("a column") {
+            tidegate_sim::table::Values::Text(all) => all[at].clone(),
+            tidegate_sim::table::Values::Whole(all) => all[at].to_string(),
+            tidegate_sim::table::Values::Real(all) => format!("{:x}", all[at].to_bits()),
+        };
+        let (by, others): (Vec<_>, Vec<_>) =
+            table.columns().iter().map(|it| it.name.as_str()).partition(|it| names.contains(it));
+        let shown = |all: Vec<&str>| all.into_iter().map(shown).collect::<Vec<_>>().join(" ");
+        format!("{}: {}", shown(by), shown(others))
+    };
+    let mut rows: Vec<_> = (0..table.rows()).map(row).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// Nodes, links and traffic backwards, and every name another: to the last bit the same figures.
+///
+/// Kills: a group whose flows begin at the first of all; the settings of the group before.
+#[test]
+fn names_and_the_order_in_which_things_are_given_change_no_figure() {
+    let scenario = connections();
+    let mut other = scenario.clone();
+    other.nodes.reverse();
+    other.links.reverse();
+    other.traffic.reverse();
+    let renamed = |name: &mut String| *name = format!("{name}-other");
+    other.nodes.iter_mut().for_each(|it| renamed(&mut it.name));
+    other
+        .links
+        .iter_mut()
+        .flat_map(|it| [&mut it.a, &mut it.b])
+        .for_each(|it| renamed(&mut it.node));
+    other.traffic.iter_mut().for_each(|it| renamed(&mut it.name));
+    let pairs = other.traffic.iter_mut().flat_map(|it| &mut it.pairs);
+    pairs.flat_map(|it| [&mut it.from, &mut it.to]).for_each(renamed);
+    for probe in &mut other.probes {
+        if let Probe::Queue(way) = probe {
+            [&mut way.from.node, &mut way.to.node].into_iter().for_each(renamed);
+        }
+    }
+    let (first, second) = (run(&scenario), run(&other));
+    let tables: [(&str, &[&str]); 4] = [
+        ("groups", &["group"]),
+        ("flows", &["group", "from", "to"]),
+        ("links", &["from", "to"]),
+        ("drops", &["place", "reason"]),
+    ];
+    for (table, names) in tables {
+        let expected = rows(&first, table, names);
+        let found = rows(&second, table, names);
+        let mut found: Vec<_> = found.iter().map(|row| row.replace("-other", "")).collect();
+        found.sort_unstable();
+        assert!(!expected.is_empty());
+        assert_eq!(found, expected, "{table}");
+    }
+    assert!(first.table("links").expect("links").whole("dropped_packets").iter().sum::<u64>() > 20);
+    assert_eq!((first.packets, first.packet_hops), (second.packets, second.packet_hops));
+}
+
+/// Rates a quarter, delays and every time a stack knows four times as long: the same packets are
+/// sent, lost and sent again, and files take four times as long. To a millionth: a smoothed round-trip
+/// time is a whole number of nanoseconds in either.
+///
+/// Kills: a timer of an end point that goes off at whole milliseconds; an access link with a delay of
+/// 10 us whatever the scenario says.
+#[test]
+fn connections_four_times_as_slow_go_alike() {
+    let (fast, slow) = (run(&in_slow_motion(1)), run(&in_slow_motion(4)));
+    let whole = |of: &Results, table: &str, name: &str| {
+        of.table(table).expect("a table").whole(name).to_vec()
+    };
+    for name in
+        ["sent_packets", "received_packets", "retransmitted_segments", "recoveries", "timeouts"]
+    {
+        assert_eq!(whole(&fast, "flows", name), whole(&slow, "flows", name), "{name}");
+    }
+    for name in ["delivered_packets", "dropped_packets"] {
+        assert_eq!(whole(&fast, "links", name), whole(&slow, "links", name), "{name}");
+    }
+    assert!(whole(&fast, "flows", "retransmitted_segments").iter().sum::<u64>() > 20);
+    let took = |of: &Results| of.table("transfers").expect("files").real("took_seconds").to_vec();
+    assert_eq!(took(&fast).len(), 3);
+    for (fast, slow) in took(&fast).into_iter().zip(took(&slow)) {
+        assert!((slow / (4.0 * fast) - 1.0).abs() < 1e-6, "{slow} is not 4 * {fast}");
+    }
+}
+
+fn in_slow_motion(k: u32) -> Scenario {
+    let mut scenario = connections();
+    for link in &mut scenario.links {
+        for way in [&mut link.forward, &mut link.back].into_iter().flatten() {
+            let way = Arc::make_mut(way);
+            way.delay *= k;
+            way.rate = way.rate.map(|rate| Rate::from_bps(rate.bps() / u64::from(k)));
+        }
+    }
+    for group in &mut scenario.traffic {
+        if let Start::At(at) = &mut group.start {
+            *at *= k;
+        }
+        // Timestamps tick once a millisecond whatever the unit of the scenario.
+        let mut config = Config::new(Profile::Ns2);
+        let it = &mut config.details;
+        for time in [
+            &mut it.ack_delay,
+            &mut it.rto_initial,
+            &mut it.rto_min,
+            &mut it.rto_max,
+            &mut it.clock_granularity,
+            &mut it.probe_slack,
+            &mut it.time_wait,
+        ] {
+            *time *= k;
+        }
+        group.tcp = Some(config);
+    }
+    scenario.run.duration *= k;
+    scenario
+}

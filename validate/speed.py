@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Bottleneck packets per CPU second on the dumbbell: ours beside ns-2 and ns-3, in turns.
+
+Alone it prints a table, or with `--json` the medians of its turns; `null` is a simulator that is not there.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from measure import run
+from oracles import ns2, ns3
+from ours import ours, program, table as section, text
+from report import progress, table
+from scenarios import DUMBBELL
+
+TURNS = 3
+SCENARIO = replace(DUMBBELL, sack=False)
+LIMITS = {"ns2": 5, "ns3": 80}
+MOST_TRACED = 2
+NAMES = {"ours": "ours", "traced": "ours, all traces", "ns2": "ns-2", "ns3": "ns-3"}
+
+
+def traced(scenario, seed):
+    """Ours, recording all there is to record: series of everything each 100 ms, and a capture of the bottleneck."""
+    probes = [section("probe", kind="capture", **{"from": "near", "to": "far"})]
+    for flow in range(len(scenario.drawn(seed))):
+        probes += [section("probe", kind=kind, traffic=f"f{flow}") for kind in ("throughput", "window")]
+    file_text = text(scenario, seed).replace("[run]\n", '[run]\nsample = "100 ms"\n', 1) + "\n" + "\n".join(probes)
+    with tempfile.TemporaryDirectory() as folder:
+        file, capture = Path(folder, "traced.toml"), Path(folder, "traced.pcap")
+        file.write_text(file_text)
+        out, cpu = run([program(), "sim", file, "--json", "--pcap", capture])
+        assert capture.stat().st_size > 1e6, "nothing was captured"
+    [bottleneck] = [link for link in json.loads(out)["tables"]["links"] if (link["from"], link["to"]) == ("near", "far")]
+    return {"packets": bottleneck["delivered_packets"], "cpu": cpu}
+
+
+def compiled(source, libraries):
+    """Whether g++ finds the header `source` and there is a compiler at all."""
+    return shutil.which("g++") is not None and any(Path("/usr/include").glob(f"{libraries}/{source}"))
+
+
+def measure():
+    """Packets per CPU second, the median of the turns; `None` for who is not there."""
+    who = {"ours": ours, "traced": traced, "ns2": ns2, "ns3": ns3}
+    there = {"ns2": shutil.which("ns"), "ns3": compiled("core-module.h", "ns3*/ns3")}
+    rates = {name: [] for name in who}
+    for seed in range(1, TURNS + 1):
+        for name, simulate in who.items():
+            if there.get(name, True):
+                progress(f"{name}, {seed} of {TURNS}")
+                done = simulate(SCENARIO, seed)
+                rates[name].append(done["packets"] / done["cpu"])
+    progress("")
+    return {name: median(values) if values else None for name, values in rates.items()}
+
+
+def speed(_pool=None):
+    """Prints the table and returns the rows whose verdict fails."""
+    rates, rows, failed = measure(), [], []
+    for name, rate in rates.items():
+        if rate is None:
+            rows.append([NAMES[name], "", "", "", "not there"])
+            continue
+        ratio = rates["ours"] / rate
+        holds = ratio >= LIMITS[name] if name in LIMITS else ratio <= MOST_TRACED
+        limit = f"at least {LIMITS[name]}" if name in LIMITS else f"at most {MOST_TRACED}" if name == "traced" else ""
+        rows.append([NAMES[name], f"{rate:.0f}", f"{ratio:.1f}", limit, "holds" if holds else "**fails**"])
+        failed += [] if holds else [f"ours has {ratio:.1f} times the packets per second of {NAMES[name]}, {limit}"]
+    table("Bottleneck packets per CPU second", ["", "packets/s", "ours to it", "limit", "verdict"], rows)
+    return failed
+
+
+if __name__ == "__main__":
+    if "--json" in sys.argv[1:]:
+        print(json.dumps(measure()))
+    else:
+        sys.exit(bool(speed()))
