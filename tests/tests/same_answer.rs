@@ -397,7 +397,7 @@ fn tcp() -> Filter {
 }
 
 fn policy(name: &str, filter: Filter, action: Action) -> Policy {
-    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce }
+    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
 }
 
 fn conditioning(allocation: &str) -> Conditioning {

@@ -10,6 +10,7 @@ pub use tracker::{AckKind, Tracker, Tracking};
 
 use std::time::Duration;
 
+use crate::class::ClassId;
 use crate::packet::{Direction, FlowKey, Member, Packet};
 use crate::{Bytes, Time};
 use rtt::Halves;
@@ -28,6 +29,8 @@ pub struct Flow {
     seen: u32,
     /// DS codepoints of the packets its handles were decided by.
     dscp: [u8; 2],
+    /// The classes of the link its packets wait in.
+    classes: [ClassId; 2],
 }
 
 /// What tells flows apart: the same addresses on another VLAN are other hosts.
@@ -96,6 +99,7 @@ impl Flow {
             halves: Halves::default(),
             seen: ticks(now),
             dscp: [0; 2],
+            classes: [ClassId::ROOT; 2],
         }
     }
 
@@ -151,6 +155,17 @@ impl Flow {
     pub const fn set_handle(&mut self, direction: Direction, handle: Handle, dscp: u8) {
         self.handles[direction.index()] = handle;
         self.dscp[direction.index()] = dscp;
+    }
+
+    /// The class of the link its packets wait in, in `direction`.
+    #[must_use]
+    pub const fn class(&self, direction: Direction) -> ClassId {
+        self.classes[direction.index()]
+    }
+
+    /// Says which class of the link its packets wait in, in `direction`.
+    pub const fn set_class(&mut self, direction: Direction, class: ClassId) {
+        self.classes[direction.index()] = class;
     }
 
     /// Packets that arrived, going in `direction`.

@@ -5,6 +5,7 @@
 //! sends it. `install` swaps the policies under live traffic.
 
 mod aggregates;
+mod classes;
 mod classify;
 mod config;
 mod install;
@@ -15,10 +16,12 @@ mod track;
 
 use aggregates::Aggregates;
 pub use config::{GatewayConfig, Overhead};
+pub use install::ClassChangeError;
 use link::Link;
 use timers::{Due, Timers};
 
 use crate::aggregate::Trigger;
+use crate::class::ClassId;
 use crate::flow::{FlowTable, Handle};
 use crate::machine::{Machine, PortId};
 use crate::packet::{Direction, Fifo};
@@ -59,7 +62,7 @@ impl Gateway {
     #[must_use]
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let links = Direction::BOTH.map(|way| Link::new(config, way, now));
-        Self {
+        let mut gateway = Self {
             pool: PacketPool::with_capacity(config.packets),
             config: config.clone(),
             aggregates: Aggregates::default(),
@@ -69,7 +72,9 @@ impl Gateway {
             timers: Timers::new(config.shaping_interval, now),
             links,
             counts: Counts::default(),
-        }
+        };
+        gateway.share_links(now);
+        gateway
     }
 
     /// Whether it changes nothing about the traffic: then a driver may let packets pass without it.
@@ -93,24 +98,43 @@ impl Gateway {
     /// The third stage: the aggregate in `slot` decides about `id`; without one it goes on.
     fn condition(&mut self, now: Time, direction: Direction, slot: u32, id: PacketId) {
         let Some(aggregate) = self.aggregates.get_mut(slot) else {
-            return self.send_one(now, direction, id);
+            return self.send_one(now, direction, None, id);
         };
         let mut out = Fifo::new();
         aggregate.offer(now, &mut self.pool, id, &mut out);
         self.timers.arm(slot, aggregate.ready_at());
-        self.send(now, direction, out);
+        let class = self.aggregates.class(slot);
+        self.send(now, direction, class, out);
     }
 
-    /// Hands what may leave to the link of `direction`.
-    fn send(&mut self, now: Time, direction: Direction, mut out: Fifo) {
+    /// Hands what may leave, all of one class, to the link of `direction`.
+    fn send(&mut self, now: Time, direction: Direction, class: Option<ClassId>, mut out: Fifo) {
         while let Some(packet) = out.pop(&self.pool) {
-            self.send_one(now, direction, packet);
+            self.send_one(now, direction, class, packet);
         }
     }
 
-    fn send_one(&mut self, now: Time, direction: Direction, packet: PacketId) {
+    /// Hands a packet to the link. What waits there of its flow is of the same class from now on, so
+    /// that no packet overtakes another.
+    fn send_one(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        class: Option<ClassId>,
+        packet: PacketId,
+    ) {
+        let link = &mut self.links[direction.index()];
+        let leaf = link.leaf(class);
+        let id = self.pool[&packet].flow;
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        self.links[direction.index()].push(&mut cx, packet);
+        if let Some(classes) = link.classes_mut()
+            && let Some(flow) = self.flows.of_packet(&cx.pool[&packet], direction)
+            && flow.class(direction) != leaf
+        {
+            classes.move_flow(&mut cx, id, flow.class(direction), leaf);
+            flow.set_class(direction, leaf);
+        }
+        link.push(&mut cx, leaf, packet);
     }
 
     /// Lets the aggregate in `slot` look whether it may send.
@@ -120,7 +144,8 @@ impl Gateway {
         aggregate.trigger(now, &mut self.pool, why, &mut out);
         let direction = aggregate.direction();
         self.timers.arm(slot, aggregate.ready_at());
-        self.send(now, direction, out);
+        let class = self.aggregates.class(slot);
+        self.send(now, direction, class, out);
     }
 
     /// Does what is due: aggregates whose packets conform by now, and flows that have expired.

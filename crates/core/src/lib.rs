@@ -5,8 +5,8 @@
 //! callers; neither gets a private version of any mechanism.
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
-//! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `flow` · `allocation` · `qdisc` ·
-//! `class` · `policy` · `report` · `aggregate` · `link` · `tcp` · `gateway` · `emulator`.
+//! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `flow` · `allocation` ·
+//! `qdisc` · `policy` · `report` · `aggregate` · `link` · `tcp` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,13 @@
 //! Policies: which traffic, how much of it, and what happens beyond that.
 
+mod classes;
 mod filter;
 mod index;
 pub mod parse;
 mod set;
 
 pub use crate::meter::{Profile, ProfileError};
+pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet};
 pub use filter::{Filter, Range, Specificity};
 pub use set::{PolicyIndex, PolicySet, PolicySetError};
 
@@ -26,6 +28,8 @@ pub struct Policy {
     pub action: Action,
     /// Whether it is done, or only reported.
     pub mode: Mode,
+    /// The class of the link its packets are of; `None` for the one of packets without a class.
+    pub class: Option<String>,
 }
 
 /// Whether a policy acts.

@@ -4,6 +4,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
+use crate::class::{Sent, Terms};
 use crate::packet::Direction;
 use crate::qdisc::Backlog;
 use crate::{ByReason, Rate};
@@ -88,6 +89,25 @@ pub struct AggregateReport {
     pub triggers: Triggers,
     /// Mean rate of its profile, if it has one.
     pub mean: Option<Rate>,
+}
+
+/// The state of a class in one direction.
+#[derive(Clone, Debug)]
+pub struct ClassReport {
+    /// Its name.
+    pub name: String,
+    /// The class it is a part of; `None` for the link.
+    pub parent: Option<String>,
+    /// The way its packets go.
+    pub direction: Direction,
+    /// What it has a right to now.
+    pub terms: Terms,
+    /// What it has sent.
+    pub sent: Sent,
+    /// What waits at it, and below it.
+    pub backlog: Backlog,
+    /// Packets dropped at it, and below it.
+    pub drops: u64,
 }
 
 /// What makes an aggregate look whether it may send (`aggregates`, section 6).

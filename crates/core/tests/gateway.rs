@@ -140,7 +140,7 @@ fn conditioning() -> Conditioning {
 }
 
 fn policy(name: &str, filter: Filter, action: Action) -> Policy {
-    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce }
+    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
 }
 
 fn shape() -> Action {

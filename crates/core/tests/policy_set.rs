@@ -18,7 +18,14 @@ fn packet(src: ([u8; 4], u16), dst: ([u8; 4], u16)) -> Packet {
 }
 
 fn policy(name: &str, priority: i32, filter: Filter) -> Policy {
-    Policy { name: name.into(), priority, filter, action: Action::Pass, mode: Mode::Enforce }
+    Policy {
+        name: name.into(),
+        priority,
+        filter,
+        action: Action::Pass,
+        mode: Mode::Enforce,
+        class: None,
+    }
 }
 
 fn winner<'s>(set: &'s PolicySet, packet: &Packet) -> Option<&'s str> {

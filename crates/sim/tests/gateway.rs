@@ -213,7 +213,7 @@ fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
 }
 
 fn policy(filter: Filter, action: Action) -> Policy {
-    Policy { name: "all".into(), priority: 0, filter, action, mode: Mode::Enforce }
+    Policy { name: "all".into(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
 }
 
 fn conditioning(allocation: &str) -> Conditioning {

@@ -77,6 +77,7 @@ fn shaping() -> anyhow::Result<Policy> {
         filter: Filter::default(),
         action: Action::Shape { conditioning, queue },
         mode: Mode::Enforce,
+        class: None,
     })
 }
 

@@ -69,6 +69,7 @@ pub(super) fn policies(mix: Mix, size: u32, random: &mut Random) -> anyhow::Resu
         filter: mix.filter(number, random),
         action: Action::Pass,
         mode: Mode::Enforce,
+        class: None,
     };
     Ok(PolicySet::new((0..size).map(&mut policy).collect())?)
 }

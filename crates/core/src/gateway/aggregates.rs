@@ -1,6 +1,7 @@
 //! The aggregates there are, and which belongs to which policy.
 
 use crate::aggregate::Aggregate;
+use crate::class::ClassId;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Member, make_room};
 use crate::policy::PolicyIndex;
@@ -20,6 +21,8 @@ struct Slot {
     /// The generation its occupant came in with: older handles mean somebody else.
     since: u32,
     aggregate: Option<Aggregate>,
+    /// The class of the link that its packets are of.
+    class: Option<ClassId>,
 }
 
 impl Aggregates {
@@ -33,10 +36,11 @@ impl Aggregates {
         &mut self,
         policy: PolicyIndex,
         aggregate: Aggregate,
+        class: Option<ClassId>,
         generation: u32,
     ) -> u32 {
         let direction = aggregate.direction();
-        let new = Slot { since: generation, aggregate: Some(aggregate) };
+        let new = Slot { since: generation, aggregate: Some(aggregate), class };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[index(slot)] = new;
@@ -53,6 +57,18 @@ impl Aggregates {
 
     pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Aggregate> {
         self.slots.get_mut(index(slot))?.aggregate.as_mut()
+    }
+
+    /// The class of the link that packets of the aggregate in `slot` are of.
+    pub(super) fn class(&self, slot: u32) -> Option<ClassId> {
+        self.slots.get(index(slot))?.class
+    }
+
+    /// Says of which class of the link they are from now on.
+    pub(super) fn set_class(&mut self, slot: u32, class: Option<ClassId>) {
+        if let Some(slot) = self.slots.get_mut(index(slot)) {
+            slot.class = class;
+        }
     }
 
     pub(super) fn get(&self, slot: u32) -> Option<&Aggregate> {

@@ -111,11 +111,12 @@ impl Gateway {
             moved.push(&mut self.pool, id);
         }
         let Some(aggregate) = self.aggregates.get_mut(to.aggregate) else {
-            return self.send(now, direction, moved);
+            return self.send(now, direction, None, moved);
         };
         let mut out = Fifo::new();
         aggregate.take_over(now, &mut self.pool, moved, &mut out);
-        self.send(now, direction, out);
+        let class = self.aggregates.class(to.aggregate);
+        self.send(now, direction, class, out);
     }
 
     /// The slot of a policy's aggregate, which is made if this is its first packet.
@@ -125,7 +126,9 @@ impl Gateway {
             let seed = self.config.seed;
             let timer = self.config.shaping_timer();
             let aggregate = Aggregate::new(policy_itself, direction, timer, seed, now);
-            Some(self.aggregates.add(policy, aggregate, self.generation))
+            let class = policy_itself.class.as_ref();
+            let class = class.and_then(|name| self.links[direction.index()].class(name));
+            Some(self.aggregates.add(policy, aggregate, class, self.generation))
         })
     }
 
@@ -148,7 +151,8 @@ const FEWEST: usize = 4;
 
 /// Whether packets of a flow wait anywhere. Its number, and its memberships, must then stay its own.
 fn has_waiting(aggregates: &Aggregates, links: &[Link; 2], id: FlowId, flow: &Flow) -> bool {
-    aggregates.has_waiting(flow) || links.iter().any(|link| link.has_waiting(id))
+    let at_link = |way: Direction| links[way.index()].has_waiting(flow.class(way), id);
+    aggregates.has_waiting(flow) || Direction::BOTH.into_iter().any(at_link)
 }
 
 fn withdraw_all(

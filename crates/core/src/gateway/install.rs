@@ -2,9 +2,27 @@
 
 use super::Gateway;
 use super::GatewayConfig;
+use crate::class::ClassId;
 use crate::packet::{Direction, Fifo};
-use crate::policy::PolicySet;
+use crate::policy::{ClassChange, ClassFaultKind, PolicySet};
 use crate::{Cx, Time};
+
+/// Why a class cannot be changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ClassChangeError {
+    /// No class has that name.
+    #[error("there is no such class")]
+    NoClass,
+    /// Its rights would contradict those of its parent or children.
+    #[error("{0}")]
+    Fault(ClassFaultKind),
+}
+
+impl From<ClassFaultKind> for ClassChangeError {
+    fn from(fault: ClassFaultKind) -> Self {
+        Self::Fault(fault)
+    }
+}
 
 impl Gateway {
     /// Puts `policies` in force.
@@ -18,13 +36,16 @@ impl Gateway {
     /// a "short window" of best-effort service; here no instant is without a policy.
     pub fn install(&mut self, now: Time, policies: PolicySet) {
         self.generation += 1;
+        self.policies = policies;
+        self.share_links(now);
         self.aggregates.disown();
         for slot in self.aggregates.slots() {
             let mut out = Fifo::new();
+            let class = self.aggregates.class(slot);
             let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
             let direction = aggregate.direction();
-            let index = policies.find(aggregate.policy());
-            if let Some((index, policy)) = index.and_then(|at| Some((at, policies.get(at)?))) {
+            let index = self.policies.find(aggregate.policy());
+            if let Some((index, policy)) = index.and_then(|at| Some((at, self.policies.get(at)?))) {
                 aggregate.reconfigure(now, &mut self.pool, policy, &mut out);
                 self.timers.arm(slot, aggregate.ready_at());
                 self.aggregates.assign(slot, index, direction);
@@ -34,10 +55,70 @@ impl Gateway {
                     self.counts.tally += *gone.tally();
                 }
             }
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            self.links[direction.index()].take_over(&mut cx, out);
+            self.send_on(now, direction, class, out);
         }
-        self.policies = policies;
+    }
+
+    /// Hands what a swap lets go to the link: into the queue of its class, which may have no room for
+    /// all of it, or in line behind what waits.
+    fn send_on(&mut self, now: Time, direction: Direction, class: Option<ClassId>, out: Fifo) {
+        let link = &mut self.links[direction.index()];
+        if link.classes().is_some() {
+            return self.send(now, direction, class, out);
+        }
+        link.take_over(&mut Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally }, out);
+    }
+
+    /// Lets the classes of the policies in force share the links.
+    pub(super) fn share_links(&mut self, now: Time) {
+        for way in Direction::BOTH {
+            let mut displaced = Fifo::new();
+            let link = &mut self.links[way.index()];
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+            link.share(&mut cx, self.policies.classes(), &self.config, &mut displaced);
+            self.send_on(now, way, None, displaced);
+        }
+        for slot in self.aggregates.slots() {
+            let Some(aggregate) = self.aggregates.get(slot) else { continue };
+            let policy =
+                self.policies.find(aggregate.policy()).and_then(|at| self.policies.get(at));
+            let link = &self.links[aggregate.direction().index()];
+            let class = policy.and_then(|policy| link.class(policy.class.as_ref()?));
+            self.aggregates.set_class(slot, class);
+        }
+    }
+
+    /// Changes what the class of that name has a right to, in both directions or neither; until
+    /// policies are installed.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name, or its rights would contradict those of others.
+    pub fn change_class(
+        &mut self,
+        now: Time,
+        name: &str,
+        change: &ClassChange,
+    ) -> Result<(), ClassChangeError> {
+        let mut terms = [None; 2];
+        for way in Direction::BOTH {
+            let Some(classes) = self.links[way.index()].classes() else { continue };
+            let id = classes.find(name).ok_or(ClassChangeError::NoClass)?;
+            let changed = change.of(classes.terms(id), way);
+            classes.check(id, changed, self.config.rate[way.index()])?;
+            terms[way.index()] = Some((id, changed));
+        }
+        if terms == [None; 2] {
+            return Err(ClassChangeError::NoClass);
+        }
+        for (link, (id, terms)) in
+            self.links.iter_mut().zip(terms).filter_map(|(link, it)| Some((link, it?)))
+        {
+            if let Some(classes) = link.classes_mut() {
+                classes.change(now, id, terms);
+            }
+        }
+        Ok(())
     }
 
     /// Changes what it was told beside the policies.
@@ -58,6 +139,7 @@ impl Gateway {
         }
         self.timers.set_interval(kept.shaping_interval);
         self.config = kept;
+        self.share_links(now);
     }
 
     /// Lets everything that waits leave now, conforming or not: the gateway is about to stop.
@@ -71,7 +153,7 @@ impl Gateway {
             let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
             aggregate.flush(now, &mut self.pool, &mut out);
             let direction = aggregate.direction();
-            self.send(now, direction, out);
+            self.send(now, direction, None, out);
         }
     }
 }

@@ -2,19 +2,25 @@
 
 use std::time::Duration;
 
+use super::GatewayConfig;
+use super::classes::Classes;
+use crate::class::ClassId;
 use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Member};
+use crate::policy::ClassSet;
 use crate::qdisc::{Backlog, Qdisc};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, Rate, Reason, Time};
 
-use super::GatewayConfig;
-
 /// One direction's way out.
 pub(super) struct Link {
+    direction: Direction,
     /// What may leave, if the link's rate is to be kept.
     bucket: Option<TokenBucket>,
+    /// Where packets wait if there are no classes.
     queue: Box<dyn Qdisc>,
+    /// Who shares the link; only where it has a rate.
+    classes: Option<Box<Classes>>,
     /// What leaves next: with a rate, one packet, or what a swap left over; else all there is.
     next: Fifo,
 }
@@ -24,28 +30,74 @@ impl Link {
         let rate = config.rate[direction.index()];
         let bucket = rate.map(|rate| TokenBucket::new(rate, burst(rate), now));
         let random = Random::named(config.seed, &["link", direction.name()]);
-        Self { bucket, queue: config.queue.build(rate, random), next: Fifo::new() }
+        let queue = config.queue.build(rate, random);
+        Self { direction, bucket, queue, classes: None, next: Fifo::new() }
     }
 
-    /// Takes in a packet that may leave as far as its policy is concerned.
+    /// Lets the classes of `set` share the link from now on. What waits stays; what waited where
+    /// nothing can wait any more is appended to `displaced`, to be pushed again.
+    pub(super) fn share(
+        &mut self,
+        cx: &mut Cx<'_>,
+        set: &ClassSet,
+        config: &GatewayConfig,
+        displaced: &mut Fifo,
+    ) {
+        if set.is_empty() || self.bucket.is_none() {
+            if let Some(mut classes) = self.classes.take() {
+                classes.clear_all(cx, displaced);
+            }
+            return;
+        }
+        if self.classes.is_none() {
+            empty(&mut *self.queue, cx, displaced);
+        }
+        let make = || Box::new(Classes::new(self.direction, config.seed, &config.queue));
+        self.classes.get_or_insert_with(make).install(cx, set, displaced);
+    }
+
+    /// The class of that name, if there is one.
+    pub(super) fn class(&self, name: &str) -> Option<ClassId> {
+        self.classes.as_ref()?.find(name)
+    }
+
+    /// Where packets of `class` wait, or those of none.
+    #[inline]
+    pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
+        self.classes.as_ref().map_or(ClassId::ROOT, |classes| class.unwrap_or(classes.default()))
+    }
+
+    /// The classes, if any share it.
+    pub(super) fn classes(&self) -> Option<&Classes> {
+        self.classes.as_deref()
+    }
+
+    /// The classes, if any share it, to change them.
+    pub(super) fn classes_mut(&mut self) -> Option<&mut Classes> {
+        self.classes.as_deref_mut()
+    }
+
+    /// Takes in a packet that may leave as far as its policy is concerned, to wait at `leaf`.
     ///
     /// When buffers are scarce, one that would wait behind others is dropped: the other direction
     /// needs some.
-    pub(super) fn push(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+    pub(super) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         if self.bucket.is_none() {
             self.next.push(cx.pool, packet);
             return;
         }
-        if cx.pool.is_scarce() && self.queue.backlog().packets > 0 {
-            cx.drop(packet, Reason::NoBuffer);
-            return;
-        }
         cx.pool[&packet].member = line(cx.pool[&packet].flow);
-        self.queue.enqueue(cx, packet);
+        if let Some(classes) = &mut self.classes {
+            classes.push(cx, leaf, packet);
+        } else if cx.pool.is_scarce() && self.queue.backlog().packets > 0 {
+            cx.drop(packet, Reason::NoBuffer);
+        } else {
+            self.queue.enqueue(cx, packet);
+        }
     }
 
     /// Takes in what a swap of policies lets go, all of it: it leaves at the link's rate, in line
-    /// behind what waits here, and whatever comes later waits behind it.
+    /// behind what waits here, and whatever comes later waits behind it. Not while classes share it.
     pub(super) fn take_over(&mut self, cx: &mut Cx<'_>, mut more: Fifo) {
         if more.packets() == 0 {
             return;
@@ -56,9 +108,13 @@ impl Link {
         }
     }
 
-    /// Whether packets of `flow` wait in the queue; what leaves next does so before anything else.
-    pub(super) fn has_waiting(&self, flow: FlowId) -> bool {
-        self.queue.bytes_of(line(flow)) > Bytes::ZERO
+    /// Whether packets of `flow`, which is of the class `leaf`, wait in the queue; what leaves next
+    /// does so before anything else.
+    pub(super) fn has_waiting(&self, leaf: ClassId, flow: FlowId) -> bool {
+        match &self.classes {
+            Some(classes) => classes.has_waiting(leaf, flow),
+            None => self.queue.bytes_of(line(flow)) > Bytes::ZERO,
+        }
     }
 
     /// A packet that leaves now.
@@ -81,7 +137,10 @@ impl Link {
     /// When [`pop`](Self::pop) has a packet; `None` if nothing waits.
     pub(super) fn ready_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
         self.stage(cx);
-        let len = self.next.peek(cx.pool)?.charged();
+        let Some(next) = self.next.peek(cx.pool) else {
+            return self.classes.as_mut()?.ready_at(cx.now);
+        };
+        let len = next.charged();
         Some(self.bucket.as_ref().map_or(cx.now, |bucket| bucket.ready_at(len)))
     }
 
@@ -103,34 +162,47 @@ impl Link {
         self.line_up(cx);
     }
 
-    /// Lets all that waits leave in one line, in the order in which the queue would let it go.
+    /// Lets all that waits leave in one line, in the order in which the queues would let it go.
     fn line_up(&mut self, cx: &mut Cx<'_>) {
-        while let Some(packet) = self.queue.dequeue(cx) {
-            self.next.push(cx.pool, packet);
+        if let Some(mut classes) = self.classes.take() {
+            classes.clear_all(cx, &mut self.next);
         }
+        empty(&mut *self.queue, cx, &mut self.next);
     }
 
     pub(super) fn backlog(&self) -> Backlog {
+        let classes = self.classes.as_ref().map_or_else(Backlog::default, |it| it.waiting());
         let queue = self.queue.backlog();
         Backlog {
-            packets: queue.packets + self.next.packets(),
-            bytes: queue.bytes + self.next.bytes(),
+            packets: queue.packets + classes.packets + self.next.packets(),
+            bytes: queue.bytes + classes.bytes + self.next.bytes(),
         }
     }
 
     /// Takes the next packet out of the queue, to see how long it is; without a rate, none is there.
     fn stage(&mut self, cx: &mut Cx<'_>) {
-        if self.bucket.is_some()
-            && self.next.packets() == 0
-            && let Some(packet) = self.queue.dequeue(cx)
-        {
+        if self.bucket.is_none() || self.next.packets() > 0 {
+            return;
+        }
+        let packet = match &mut self.classes {
+            Some(classes) => classes.pop(cx),
+            None => self.queue.dequeue(cx),
+        };
+        if let Some(packet) = packet {
             self.next.push(cx.pool, packet);
         }
     }
 }
 
+/// Takes out all that waits in `queue`.
+fn empty(queue: &mut dyn Qdisc, cx: &mut Cx<'_>, out: &mut Fifo) {
+    while let Some(packet) = queue.dequeue(cx) {
+        out.push(cx.pool, packet);
+    }
+}
+
 /// What tells a flow from others in the queue: its number, and zero for what is in no flow.
-const fn line(flow: FlowId) -> Member {
+pub(super) const fn line(flow: FlowId) -> Member {
     Member(flow.0.wrapping_add(1))
 }
 

@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use super::Gateway;
+use super::classes::Classes;
+use super::link::Link;
 use crate::Time;
+use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, Endpoint};
-use crate::report::{Count, FlowReport, Report};
+use crate::qdisc::Backlog;
+use crate::report::{ClassReport, Count, FlowReport, Report};
 
 impl Gateway {
     /// Its state now.
@@ -27,6 +31,22 @@ impl Gateway {
             untracked: self.flows.untracked(),
             aggregates,
         }
+    }
+
+    /// The classes that share the link, those up first, each by name.
+    #[must_use]
+    pub fn classes(&self) -> Vec<ClassReport> {
+        let shared = self.links.iter().filter_map(Link::classes);
+        shared.flat_map(Classes::reports).collect()
+    }
+
+    /// What waits at a class of the link, the class of packets without one if there is none of that
+    /// name, or in the one queue there is.
+    #[must_use]
+    pub fn backlog_of(&self, class: Option<ClassId>, direction: Direction) -> Backlog {
+        let link = &self.links[direction.index()];
+        let leaf = link.leaf(class);
+        link.classes().map_or_else(|| link.backlog(), |classes| classes.backlog(leaf))
     }
 
     /// Up to `most` flows, each in the directions it has packets in, those with most bytes first.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::index::Index;
-use super::{Filter, Policy};
+use super::{ClassSet, Filter, Policy};
 use crate::packet::{Direction, Packet};
 
 /// A policy's place in its set: 0 takes precedence over all others.
@@ -20,6 +20,7 @@ pub struct PolicyIndex(pub u32);
 #[derive(Clone, Debug)]
 pub struct PolicySet {
     policies: Vec<Policy>,
+    classes: ClassSet,
     index: Index,
     reads_dscp: bool,
 }
@@ -54,7 +55,19 @@ impl PolicySet {
         let filters: Vec<&Filter> = policies.iter().map(|policy| &policy.filter).collect();
         let index = Index::new(&filters);
         let reads_dscp = policies.iter().any(reads_dscp);
-        Ok(Self { policies, index, reads_dscp })
+        Ok(Self { policies, classes: ClassSet::default(), index, reads_dscp })
+    }
+
+    /// The same policies on a link that `classes` share.
+    #[must_use]
+    pub fn with_classes(self, classes: ClassSet) -> Self {
+        Self { classes, ..self }
+    }
+
+    /// The classes that share the link.
+    #[must_use]
+    pub const fn classes(&self) -> &ClassSet {
+        &self.classes
     }
 
     /// The policy `packet` belongs to, crossing in `direction`.
@@ -137,6 +150,7 @@ impl PolicyIndex {
 impl Default for PolicySet {
     /// No policies.
     fn default() -> Self {
-        Self { policies: Vec::new(), index: Index::new(&[]), reads_dscp: false }
+        let (policies, classes) = (Vec::new(), ClassSet::default());
+        Self { policies, classes, index: Index::new(&[]), reads_dscp: false }
     }
 }

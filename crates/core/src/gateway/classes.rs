@@ -1,0 +1,348 @@
+//! The classes of one direction of the link: the tree, and where the packets of each leaf wait.
+
+use std::collections::BTreeMap;
+
+use super::link::line;
+use crate::class::{ClassId, ClassTree, Terms};
+use crate::packet::{Direction, Fifo, FlowId, number};
+use crate::policy::{Class, ClassFaultKind, ClassSet};
+use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
+use crate::random::Random;
+use crate::report::ClassReport;
+use crate::{Bytes, Cx, PacketId, Rate, Reason, Time};
+
+/// The classes of one direction of the link.
+pub(super) struct Classes {
+    direction: Direction,
+    seed: u64,
+    tree: ClassTree,
+    /// By number; the link itself has one too, in which nothing waits.
+    lines: Vec<Line>,
+    by_name: BTreeMap<Box<str>, ClassId>,
+    /// Where packets wait of which no policy says otherwise.
+    default: ClassId,
+}
+
+/// What is kept of a class beside its rights.
+struct Line {
+    name: Box<str>,
+    spec: QdiscSpec,
+    /// Made when the first packet comes.
+    queue: Option<Box<dyn Qdisc>>,
+    /// Packets that came.
+    arrived: u64,
+    /// Bits per second that its children are promised.
+    promised: u64,
+}
+
+impl Line {
+    fn new(name: &str, spec: QdiscSpec) -> Self {
+        Self { name: name.into(), spec, queue: None, arrived: 0, promised: 0 }
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.queue.as_ref().map_or_else(Backlog::default, |queue| queue.backlog())
+    }
+}
+
+impl Classes {
+    /// No classes yet, under a link where packets wait as `spec` says.
+    pub(super) fn new(direction: Direction, seed: u64, spec: &QdiscSpec) -> Self {
+        Self {
+            direction,
+            seed,
+            tree: ClassTree::default(),
+            lines: vec![Line::new("", spec.clone())],
+            by_name: BTreeMap::new(),
+            default: ClassId::ROOT,
+        }
+    }
+
+    /// Puts `set` in force: classes that keep their name keep what waits and what they have left.
+    /// Packets of others, and of what is no leaf any more, are appended to `displaced`.
+    pub(super) fn install(&mut self, cx: &mut Cx<'_>, set: &ClassSet, displaced: &mut Fifo) {
+        let default = Class::new(Class::DEFAULT, self.lines[0].spec.clone());
+        let says = |name: &str| set.classes().iter().any(|class| class.name == name);
+        let default = (!says(Class::DEFAULT)).then_some(&default);
+        let mut stays = vec![false; self.lines.len()];
+        for line in &mut self.lines {
+            line.promised = 0;
+        }
+        for class in set.classes().iter().chain(default) {
+            let id = self.put(cx, class);
+            if let Some(stays) = stays.get_mut(id.index()) {
+                *stays = true;
+            }
+        }
+        self.remove_others(cx, &stays, displaced);
+        self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
+        for at in 0..self.lines.len() {
+            let id = ClassId(number(at));
+            if !self.tree.is_leaf(id) {
+                self.clear(cx, id, displaced);
+            }
+        }
+    }
+
+    /// Adds one class, or changes it to what `class` says.
+    fn put(&mut self, cx: &mut Cx<'_>, class: &Class) -> ClassId {
+        let parent = class.parent.as_ref().and_then(|name| self.find(name));
+        let parent = parent.unwrap_or(ClassId::ROOT);
+        let terms = class.terms(self.direction);
+        self.lines[parent.index()].promised += terms.guarantee.bps();
+        let Some(id) = self.find(&class.name) else {
+            return self.add(cx.now, parent, class, terms);
+        };
+        if self.tree.parent(id) != parent {
+            self.tree.move_to(cx.now, id, parent);
+        }
+        if self.tree.terms(id) != terms {
+            self.set(cx.now, id, terms);
+        }
+        if self.lines[id.index()].spec != class.queue {
+            let mut waiting = Fifo::new();
+            self.clear(cx, id, &mut waiting);
+            self.lines[id.index()].spec = class.queue.clone();
+            while let Some(packet) = waiting.pop(cx.pool) {
+                self.enqueue(cx, id, packet);
+            }
+        }
+        id
+    }
+
+    fn add(&mut self, now: Time, parent: ClassId, class: &Class, terms: Terms) -> ClassId {
+        let id = self.tree.add(now, parent, terms);
+        let line = Line::new(&class.name, class.queue.clone());
+        self.by_name.insert(line.name.clone(), id);
+        match self.lines.get_mut(id.index()) {
+            Some(free) => *free = line,
+            None => self.lines.push(line),
+        }
+        id
+    }
+
+    fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
+        self.tree.set(now, id, terms);
+        if let (Some(queue), Some(rate)) = (&mut self.lines[id.index()].queue, leaves_at(terms)) {
+            queue.set_rate(rate);
+        }
+    }
+
+    /// Removes the classes that do not stay, children before their parents.
+    fn remove_others(&mut self, cx: &mut Cx<'_>, stays: &[bool], displaced: &mut Fifo) {
+        let gone = self.by_name.values().filter(|id| stays.get(id.index()) == Some(&false));
+        let mut gone: Vec<_> = gone.map(|id| (self.depth(*id), *id)).collect();
+        gone.sort_unstable_by_key(|(depth, id)| (std::cmp::Reverse(*depth), id.0));
+        for (_, id) in gone {
+            self.clear(cx, id, displaced);
+            self.tree.remove(id);
+            let free = Line::new("", self.lines[0].spec.clone());
+            let gone = std::mem::replace(&mut self.lines[id.index()], free);
+            self.by_name.remove(&gone.name);
+        }
+    }
+
+    fn depth(&self, id: ClassId) -> u32 {
+        let (mut at, mut depth) = (id, 0);
+        while at != ClassId::ROOT {
+            at = self.tree.parent(at);
+            depth += 1;
+        }
+        depth
+    }
+
+    /// Takes out all that waits at a class.
+    fn clear(&mut self, cx: &mut Cx<'_>, id: ClassId, out: &mut Fifo) {
+        let line = &mut self.lines[id.index()];
+        let Some(mut queue) = line.queue.take() else { return };
+        while let Some(packet) = queue.dequeue(cx) {
+            line.arrived = line.arrived.saturating_sub(1);
+            out.push(cx.pool, packet);
+        }
+        self.tree.idle(id);
+    }
+
+    /// Takes out all that waits.
+    pub(super) fn clear_all(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        for at in 0..self.lines.len() {
+            self.clear(cx, ClassId(number(at)), out);
+        }
+    }
+
+    /// The class of that name.
+    pub(super) fn find(&self, name: &str) -> Option<ClassId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The class of packets that no policy gives one.
+    pub(super) const fn default(&self) -> ClassId {
+        self.default
+    }
+
+    /// What waits at a class.
+    pub(super) fn backlog(&self, id: ClassId) -> Backlog {
+        self.lines.get(id.index()).map_or_else(Backlog::default, Line::backlog)
+    }
+
+    /// Whether packets of `flow` wait at a class.
+    pub(super) fn has_waiting(&self, id: ClassId, flow: FlowId) -> bool {
+        let queue = self.lines.get(id.index()).and_then(|line| line.queue.as_ref());
+        queue.is_some_and(|queue| queue.bytes_of(line(flow)).0 > 0)
+    }
+
+    /// Takes in a packet at a leaf.
+    ///
+    /// When buffers are scarce, one that would wait behind others of its class is dropped.
+    pub(super) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+        if cx.pool.is_scarce() && self.backlog(leaf).packets > 0 {
+            self.lines[leaf.index()].arrived += 1;
+            cx.drop(packet, Reason::NoBuffer);
+        } else {
+            self.enqueue(cx, leaf, packet);
+        }
+    }
+
+    fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+        let rate = leaves_at(self.tree.terms(leaf));
+        let Line { name, spec, queue, arrived, .. } = &mut self.lines[leaf.index()];
+        let queue = queue.get_or_insert_with(|| {
+            let random = Random::named(self.seed, &["class", name, self.direction.name()]);
+            spec.build(rate, random)
+        });
+        *arrived += 1;
+        queue.enqueue(cx, packet);
+        if queue.backlog().packets > 0 {
+            self.tree.wait(cx.now, leaf);
+        }
+    }
+
+    /// The packet that goes next.
+    pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        loop {
+            let leaf = self.tree.next(cx.now)?;
+            let queue = self.lines[leaf.index()].queue.as_mut();
+            let packet = queue.and_then(|queue| queue.dequeue(cx));
+            let len = packet.as_ref().map_or(Bytes::ZERO, |packet| cx.pool[packet].charged());
+            let more = self.backlog(leaf).packets > 0;
+            self.tree.sent(cx.now, leaf, len, more);
+            if packet.is_some() {
+                return packet;
+            }
+        }
+    }
+
+    /// When a packet may go, as far as classes are concerned.
+    pub(super) fn ready_at(&mut self, now: Time) -> Option<Time> {
+        self.tree.ready_at(now)
+    }
+
+    /// Moves what waits of `flow` to another leaf.
+    pub(super) fn move_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId, to: ClassId) {
+        while let Some(packet) = self.withdraw(cx, flow, from) {
+            self.enqueue(cx, to, packet);
+        }
+    }
+
+    fn withdraw(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId) -> Option<PacketId> {
+        let old = self.lines.get_mut(from.index())?;
+        let queue = old.queue.as_mut()?;
+        let packet = queue.dequeue_flow(cx, line(flow));
+        old.arrived = old.arrived.saturating_sub(packet.is_some().into());
+        if queue.backlog().packets == 0 {
+            self.tree.idle(from);
+        }
+        packet
+    }
+
+    /// Whether a class can be given these rights, under a link of `rate`.
+    pub(super) fn check(
+        &self,
+        id: ClassId,
+        terms: Terms,
+        rate: Option<Rate>,
+    ) -> Result<(), ClassFaultKind> {
+        let direction = self.direction;
+        if terms.ceiling.is_some_and(|ceiling| ceiling < terms.guarantee) {
+            return Err(ClassFaultKind::CeilingBelowGuarantee(direction));
+        }
+        let fits = |promised: u64, of: Option<Rate>| match of {
+            Some(of) if promised > of.bps() => {
+                let promised = Rate::from_bps(promised);
+                Err(ClassFaultKind::PromisedTooMuch { direction, promised, of })
+            }
+            _ => Ok(()),
+        };
+        fits(self.lines[id.index()].promised, Some(terms.guarantee))?;
+        let parent = self.tree.parent(id);
+        let above = match parent {
+            ClassId::ROOT => rate,
+            _ => Some(self.tree.terms(parent).guarantee),
+        };
+        fits(self.promised_with(id, terms.guarantee), above)
+    }
+
+    /// Bits per second that the children of its parent are promised if a class is promised `guarantee`.
+    fn promised_with(&self, id: ClassId, guarantee: Rate) -> u64 {
+        let others = self.lines[self.tree.parent(id).index()].promised;
+        let own = self.tree.terms(id).guarantee.bps();
+        others.saturating_sub(own).saturating_add(guarantee.bps())
+    }
+
+    /// Gives a class these rights.
+    pub(super) fn change(&mut self, now: Time, id: ClassId, terms: Terms) {
+        let parent = self.tree.parent(id);
+        self.lines[parent.index()].promised = self.promised_with(id, terms.guarantee);
+        self.set(now, id, terms);
+    }
+
+    /// What a class has a right to.
+    pub(super) fn terms(&self, id: ClassId) -> Terms {
+        self.tree.terms(id)
+    }
+
+    /// Packets and bytes that wait at all of them.
+    pub(super) fn waiting(&self) -> Backlog {
+        self.lines.iter().map(Line::backlog).fold(Backlog::default(), plus)
+    }
+
+    /// Every class, in the order of their names.
+    pub(super) fn reports(&self) -> Vec<ClassReport> {
+        let mut below = vec![(Backlog::default(), 0); self.lines.len()];
+        for id in self.by_name.values() {
+            let line = &self.lines[id.index()];
+            let waiting = line.backlog();
+            let gone = self.tree.counts(*id).packets + u64::from(waiting.packets);
+            let drops = if self.tree.is_leaf(*id) { line.arrived.saturating_sub(gone) } else { 0 };
+            let mut at = *id;
+            while at != ClassId::ROOT {
+                let (backlog, dropped) = &mut below[at.index()];
+                (*backlog, *dropped) = (plus(*backlog, waiting), *dropped + drops);
+                at = self.tree.parent(at);
+            }
+        }
+        let report = |id: &ClassId| {
+            let parent = self.tree.parent(*id);
+            let (backlog, drops) = below[id.index()];
+            ClassReport {
+                name: self.lines[id.index()].name.to_string(),
+                parent: (parent != ClassId::ROOT)
+                    .then(|| self.lines[parent.index()].name.to_string()),
+                direction: self.direction,
+                terms: self.tree.terms(*id),
+                sent: self.tree.counts(*id),
+                backlog,
+                drops,
+            }
+        };
+        self.by_name.values().map(report).collect()
+    }
+}
+
+fn plus(a: Backlog, b: Backlog) -> Backlog {
+    Backlog { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
+}
+
+/// The rate at which what waits at a class leaves, as far as that is known.
+fn leaves_at(terms: Terms) -> Option<Rate> {
+    Some(terms.guarantee).filter(|rate| rate.bps() > 0).or(terms.ceiling)
+}
