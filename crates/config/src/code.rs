@@ -70,7 +70,7 @@ catalogue! {
     BadName = "TG0017", "not a usable name",
         "names are 1 to 64 letters, digits, dots, dashes and underscores, so that metrics and commands can carry them";
     DuplicateName = "TG0018", "a name used twice",
-        "give each policy a name of its own";
+        "give each policy, and each class, a name of its own";
     SamePort = "TG0019", "lan and wan are the same interface",
         "name two interfaces: the one towards the users and the one towards the Internet";
     BurstBelowPacket = "TG0020", "a burst below the MTU",
@@ -95,6 +95,16 @@ catalogue! {
         "write the lower end first";
     BadMechanism = "TG0030", "a mechanism with wrong parameters",
         "correct the parameter the message names";
+    NotATree = "TG0031", "classes that are no tree",
+        "give each class a `parent` that is a class and does not lie below it, or none";
+    PromisedTooMuch = "TG0032", "guarantees that add up to more than there is",
+        "lower one of the guarantees, or raise that of the parent or the rate of the link";
+    CeilingBelowGuarantee = "TG0033", "a ceiling below the guarantee",
+        "raise the ceiling, or lower the guarantee";
+    NotALeaf = "TG0034", "a policy for a class that has parts",
+        "name one of its parts: packets wait there; add one for what is left, if there is none";
+    ClassWithoutRate = "TG0035", "classes on a link without a rate",
+        "give the link its rate: rate = { up = \"38 Mbit/s\", down = \"475 Mbit/s\" } in [gateway]";
 
     // What is written in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",

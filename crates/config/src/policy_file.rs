@@ -1,5 +1,6 @@
 //! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
 
+mod classes;
 mod compile;
 pub(crate) mod filter;
 mod overhead;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tidegate_core::Bytes;
 use tidegate_core::gateway::GatewayConfig;
-use tidegate_core::policy::Policy;
+use tidegate_core::policy::{ClassSet, Policy, PolicySet, PolicySetError};
 
 use crate::{Findings, Host, read};
 
@@ -29,6 +30,19 @@ pub struct Config {
     pub gateway: GatewayConfig,
     /// The policies, in the order of the file.
     pub policies: Vec<Policy>,
+    /// The classes that share the link.
+    pub classes: ClassSet,
+}
+
+impl Config {
+    /// The policies and classes, in their order.
+    ///
+    /// # Errors
+    ///
+    /// If two policies have the same name, which no file that was read has.
+    pub fn policy_set(&self) -> Result<PolicySet, PolicySetError> {
+        Ok(PolicySet::new(self.policies.clone())?.with_classes(self.classes.clone()))
+    }
 }
 
 /// How the ports are opened.

@@ -283,8 +283,7 @@ impl Refusal {
 
 /// The policies of `config` in their order.
 pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
-    PolicySet::new(config.policies.clone())
-        .map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
+    config.policy_set().map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
 }
 
 fn can_change(changes: &[Change]) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::Overhead;
 use tidegate_core::packet::NO_VLAN;
-use tidegate_core::policy::{Action, Conditioning, Exceed, Filter, Mode, Policy, Range};
+use tidegate_core::policy::{Action, Class, Conditioning, Exceed, Filter, Mode, Policy, Range};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::units::duration;
 
@@ -21,9 +21,9 @@ use crate::config::{Backend, Config};
 /// One difference.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Change {
-    /// "gateway" or "policy NAME".
+    /// "gateway", "class NAME" or "policy NAME".
     pub what: String,
-    /// The field; none if the whole policy comes or goes.
+    /// The field; none if the whole of it comes or goes.
     pub field: Option<String>,
     /// What runs; none if it is not there.
     pub from: Option<String>,
@@ -52,21 +52,25 @@ type Fields = BTreeMap<&'static str, String>;
 #[must_use]
 pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
     let mut all = compare("gateway", &settings(running), &settings(next));
-    let by_name = |config: &Config| -> BTreeMap<String, Fields> {
-        config.policies.iter().map(|it| (it.name.clone(), policy_fields(it))).collect()
+    let named = |config: &Config| -> BTreeMap<String, Fields> {
+        let classes = config.classes.classes().iter();
+        let classes = classes.map(|it| (format!("class {}", it.name), class_fields(it)));
+        let policies = config.policies.iter();
+        let policies = policies.map(|it| (format!("policy {}", it.name), policy_fields(it)));
+        classes.chain(policies).collect()
     };
-    let (before, after) = (by_name(running), by_name(next));
-    for (name, fields) in &before {
-        match after.get(name) {
-            Some(new) => all.extend(compare(&format!("policy {name}"), fields, new)),
-            None => all.push(whole(name, Some(fields), None)),
+    let (before, after) = (named(running), named(next));
+    for (what, fields) in &before {
+        match after.get(what) {
+            Some(new) => all.extend(compare(what, fields, new)),
+            None => all.push(whole(what, Some(fields), None)),
         }
     }
     all.extend(
         after
             .iter()
-            .filter(|(name, _)| !before.contains_key(*name))
-            .map(|(name, fields)| whole(name, None, Some(fields))),
+            .filter(|(what, _)| !before.contains_key(*what))
+            .map(|(what, fields)| whole(what, None, Some(fields))),
     );
     all
 }
@@ -81,13 +85,13 @@ pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
     changes.iter().filter(fixed).collect()
 }
 
-fn whole(name: &str, from: Option<&Fields>, to: Option<&Fields>) -> Change {
+fn whole(what: &str, from: Option<&Fields>, to: Option<&Fields>) -> Change {
     let show = |fields: &Fields| {
         let pairs: Vec<_> =
             fields.iter().map(|(field, value)| format!("{field} {value}")).collect();
         pairs.join("; ")
     };
-    Change { what: format!("policy {name}"), field: None, from: from.map(show), to: to.map(show) }
+    Change { what: what.to_owned(), field: None, from: from.map(show), to: to.map(show) }
 }
 
 fn compare(what: &str, before: &Fields, after: &Fields) -> Vec<Change> {
@@ -136,8 +140,26 @@ fn overhead(it: Overhead) -> String {
     format!("{:+} B for each frame, at least {} B{cells}", it.per_packet, it.min)
 }
 
+fn class_fields(class: &Class) -> Fields {
+    let mut fields = Fields::from([
+        ("weight", class.weight.to_string()),
+        ("priority", class.priority.to_string()),
+        ("queue", queue_name(&class.queue)),
+    ]);
+    fields.extend(class.parent.clone().map(|parent| ("parent", parent)));
+    fields.extend(class.burst.map(|burst| ("burst", burst.to_string())));
+    for (field, way) in [("guarantee up", 0), ("guarantee down", 1)] {
+        fields.insert(field, class.guarantee[way].to_string());
+    }
+    for (field, way) in [("ceiling up", 0), ("ceiling down", 1)] {
+        fields.extend(class.ceiling[way].map(|rate| (field, rate.to_string())));
+    }
+    fields
+}
+
 fn policy_fields(policy: &Policy) -> Fields {
     let mut fields = Fields::from([("priority", policy.priority.to_string())]);
+    fields.extend(policy.class.clone().map(|class| ("class", class)));
     let filter: Vec<_> =
         filter(&policy.filter).into_iter().map(|(name, text)| format!("{name} {text}")).collect();
     let any = || "any packet".to_owned();

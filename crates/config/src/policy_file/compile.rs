@@ -13,7 +13,7 @@ use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
-use super::{Config, filter, raw};
+use super::{Config, classes, filter, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::host::Host;
@@ -37,6 +37,7 @@ pub(super) fn compile(
     let settings = settings(gateway, found);
     let heartbeat = heartbeat(gateway, found);
     can_match(written, &policies, found);
+    let classes = classes::compile(file, settings.as_ref(), found);
     let (lan, wan) = ports?;
     Some(Config {
         lan,
@@ -45,6 +46,7 @@ pub(super) fn compile(
         heartbeat: heartbeat?,
         gateway: settings?,
         policies,
+        classes: classes?,
     })
 }
 
@@ -225,7 +227,7 @@ fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut 
 fn policy(raw: &Spanned<raw::Policy>, longest: Bytes, found: &mut Findings) -> Option<Policy> {
     let place = raw.span();
     let raw = raw.get_ref();
-    let name = raw.name.get().and_then(|name| policy_name(name, found));
+    let name = raw.name.get().and_then(|name| usable_name(name, "policy", found));
     let priority = match &raw.priority {
         Some(priority) => number(priority, "priority", i32::MIN..=i32::MAX, found),
         None => Some(0),
@@ -236,16 +238,22 @@ fn policy(raw: &Spanned<raw::Policy>, longest: Bytes, found: &mut Findings) -> O
     };
     let action = action(raw, place, longest, found);
     let mode = raw.mode.as_ref().map(|it| *it.get_ref()).unwrap_or_default();
-    Some(Policy { name: name?, priority: priority?, filter: filter?, action: action?, mode })
+    let class = raw.class.as_ref().map(|class| class.get_ref().clone());
+    Some(Policy { name: name?, priority: priority?, filter: filter?, action: action?, mode, class })
 }
 
-fn policy_name(name: &Spanned<String>, found: &mut Findings) -> Option<String> {
+/// `name`, if it can be that of a thing of the kind `what`.
+pub(super) fn usable_name(
+    name: &Spanned<String>,
+    what: &str,
+    found: &mut Findings,
+) -> Option<String> {
     let text = name.get_ref();
     let usable = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
     if (1..=64).contains(&text.chars().count()) && text.chars().all(usable) {
         return Some(text.clone());
     }
-    let message = format!("`{}` cannot name a policy", text.escape_debug());
+    let message = format!("`{}` cannot name a {what}", text.escape_debug());
     found.push(Diagnostic::error(Code::BadName, name.span(), message));
     None
 }

@@ -1,6 +1,6 @@
 //! The policy file as it is written: which tables there are, and what may stand in them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
@@ -8,7 +8,7 @@ use tidegate_core::policy::Mode;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::{Backend, overhead};
 use crate::diagnostic::Findings;
@@ -26,6 +26,9 @@ tables! {
         /// The policies. A packet belongs to the one with the highest priority that matches it; then
         /// to the most specific; then to the first by name. What none matches passes.
         "policy" => policies: Option<Spanned<Array<Policy>>>,
+        /// The classes that share the link; a policy says which its packets are of. The class
+        /// "default" is for all others, and there also if it is not written. Default: one queue.
+        "class" => classes: Option<Spanned<Array<Class>>>,
     }
 
     /// The gateway itself. `rate`, `overhead` and `shaping_interval` can change while it runs.
@@ -69,6 +72,31 @@ tables! {
         "down" => down: Option<Spanned<Rate>>,
     }
 
+    /// A class: what part of the link its packets have a right to. Its rates can be changed while the
+    /// gateway runs: `tidegate class`.
+    "[[class]]" Class {
+        /// Its name, in policies, metrics and commands: letters, digits, dots, dashes, underscores.
+        "name" => name: Required<String>,
+        /// The class it is a part of. Default: the link.
+        "parent" => parent: Option<Spanned<String>>,
+        /// What it may send whatever others do: a rate, or { up, down }. Default: nothing; of a class
+        /// with parts, what these are promised.
+        "guarantee" => guarantee: Option<Spanned<EachWay>>,
+        /// The most it may send: a rate, or { up, down }. Default: as much as its parent.
+        "ceiling" => ceiling: Option<Spanned<EachWay>>,
+        /// Its part in what guarantees leave, relative to others of the same parent and priority, from
+        /// 1 to 65535. Default: 1.
+        "weight" => weight: Option<Spanned<Number>>,
+        /// Among parts of one class, the highest gets what guarantees leave first, from 0 to 7.
+        /// Default: 0.
+        "priority" => priority: Option<Spanned<Number>>,
+        /// Most it may send at once when it has sent less before. Default: what its rate carries in
+        /// 2 ms, at least two full-size frames.
+        "burst" => burst: Option<Spanned<Bytes>>,
+        /// Where its packets wait: a queue discipline. Default: that of the gateway.
+        "queue" => queue: Option<Spanned<QdiscSpec>>,
+    }
+
     /// A policy: which traffic, how much of it, and what happens beyond that.
     "[[policy]]" Policy {
         /// Its name, in metrics and commands: letters, digits, dots, dashes, underscores.
@@ -91,6 +119,8 @@ tables! {
         "mark" => mark: Option<Spanned<Mark>>,
         /// Weights of flows, first match first. Default: all 1.
         "weights" => weights: Option<Spanned<Array<Weight>>>,
+        /// The class of the link its packets are of. Default: "default".
+        "class" => class: Option<Spanned<String>>,
     }
 
     /// Filter: the packets of which each field has one of the values given for it.
@@ -138,6 +168,24 @@ tables! {
         "match" => filter: Required<Match>,
         /// Their part relative to the others, from 1 to 65535.
         "weight" => weight: Required<Number>,
+    }
+}
+
+/// A rate for both directions, or for each its own.
+#[derive(Clone, Debug)]
+pub(crate) struct EachWay(pub(crate) [Option<Rate>; 2]);
+
+impl Read for EachWay {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        if !matches!(node.get_ref(), DeValue::Table(_)) {
+            return Some(Self([Some(Rate::read(node, found)?); 2]));
+        }
+        let rates = Rates::read(node, found)?;
+        Some(Self([rates.up, rates.down].map(|rate| rate.map(Spanned::into_inner))))
+    }
+
+    fn schema() -> Value {
+        json!({ "anyOf": [Rate::schema(), Rates::schema()] })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tidegate_core::policy::PolicySet;
 use tidegate_core::tcp;
 use tidegate_sim::Scenario;
 use tidegate_sim::scenario::{Gateway, Host, Node, NodeKind, Run};
@@ -96,7 +95,7 @@ fn gateways(file: &File, topology: &Topology, fetch: Fetch<'_>, found: &mut Find
         let raw = raw.get_ref();
         let place = raw.inline.as_ref().or(raw.policy.as_ref())?.span();
         let config = policies(&gateway.policy, place, fetch, found)?;
-        let policies = PolicySet::new(config.policies).ok()?;
+        let policies = config.policy_set().ok()?;
         let kind = NodeKind::Gateway(Box::new(Gateway { config: config.gateway, policies }));
         Some(Node { name: gateway.name.clone(), kind })
     };

@@ -49,16 +49,16 @@ error[TG0002]: `heartbeet` is not a field of [gateway]
     a_table_that_does_not_exist_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
-[[class]]
+[[trunk]]
 name = "office"
 "# => r#"
-error[TG0002]: `class` is not a field of the file
+error[TG0002]: `trunk` is not a field of the file
  --> office.toml:4:3
   |
-4 | [[class]]
+4 | [[trunk]]
   |   ^^^^^
   |
-  = help: there are: gateway, policy"#;
+  = help: there are: gateway, policy, class"#;
     a_missing_field_is_named: r#"[gateway]
 lan = "eth1"
 "# => r#"

@@ -206,7 +206,7 @@ error[TG0018]: two policies are named `web`
 9 | name = "web"
   |        ^^^^^
   |
-  = help: give each policy a name of its own"#;
+  = help: give each policy, and each class, a name of its own"#;
     one_interface_cannot_be_both_ports: r#"[gateway]
 lan = "eth0"
 wan = "eth0"

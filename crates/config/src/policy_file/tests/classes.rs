@@ -1,0 +1,163 @@
+//! What becomes of the classes of a policy file, and what is said of those that are no tree.
+
+use super::{PORTS, parsed, said};
+use tidegate_core::Rate;
+use tidegate_core::packet::Direction;
+
+#[test]
+fn classes_have_their_rates_each_way_and_their_defaults() {
+    let config = parsed(&format!(
+        "{PORTS}rate = {{ up = \"10 Mbit/s\", down = \"20 Mbit/s\" }}\nqueue = \"drop-tail\"\n\
+         [[class]]\nname = \"voice\"\nparent = \"office\"\nguarantee = \"2 Mbit/s\"\npriority = 7\n\
+         [[class]]\nname = \"office\"\nceiling = {{ up = \"5 Mbit/s\" }}\nweight = 3\n\
+         [[policy]]\nname = \"all\"\naction = \"pass\"\nclass = \"voice\"\n"
+    ));
+    let [office, voice] = config.classes.classes() else { panic!("{:?}", config.classes) };
+    assert_eq!((office.name.as_str(), voice.parent.as_deref()), ("office", Some("office")));
+    assert_eq!(office.guarantee, [Rate::from_mbps(2); 2]); // what its part is promised
+    assert_eq!(office.ceiling, [Some(Rate::from_mbps(5)), None]);
+    assert_eq!((office.weight, voice.weight, voice.priority), (3, 1, 7));
+    assert_eq!(voice.queue.name(), "drop-tail");
+    assert_eq!(voice.terms(Direction::Up).burst.0, 2 * 1_538);
+    assert_eq!(config.policies[0].class.as_deref(), Some("voice"));
+    assert_eq!(config.policy_set().unwrap().classes(), &config.classes);
+}
+
+said! {
+    promises_beyond_the_parent_and_the_link_name_both_lines: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+rate = { up = "10 Mbit/s", down = "50 Mbit/s" }
+[[class]]
+name = "office"
+guarantee = "8 Mbit/s"
+[[class]]
+name = "web"
+parent = "office"
+guarantee = { up = "9 Mbit/s" }
+[[class]]
+name = "guests"
+guarantee = { up = "3 Mbit/s" }
+"# => r#"
+error[TG0032]: class `web`: with it, guarantees up come to 9 Mbit/s, of 8 Mbit/s
+  --> office.toml:11:13
+   |
+ 7 | guarantee = "8 Mbit/s"
+   |             ---------- what its parent has
+...
+11 | guarantee = { up = "9 Mbit/s" }
+   |             ^^^^^^^^^^^^^^^^^^^
+   |
+   = help: lower one of the guarantees, or raise that of the parent or the rate of the link
+
+error[TG0032]: class `guests`: with it, guarantees up come to 11 Mbit/s, of 10 Mbit/s
+  --> office.toml:14:13
+   |
+ 4 | rate = { up = "10 Mbit/s", down = "50 Mbit/s" }
+   |        ---------------------------------------- what the link has
+...
+14 | guarantee = { up = "3 Mbit/s" }
+   |             ^^^^^^^^^^^^^^^^^^^
+   |
+   = help: lower one of the guarantees, or raise that of the parent or the rate of the link"#;
+    a_ceiling_below_the_guarantee_names_both: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+rate = { up = "10 Mbit/s" }
+[[class]]
+name = "office"
+guarantee = "8 Mbit/s"
+ceiling = { up = "7 Mbit/s" }
+"# => r#"
+error[TG0033]: class `office`: its ceiling up is below its guarantee
+ --> office.toml:8:11
+  |
+7 | guarantee = "8 Mbit/s"
+  |             ---------- the guarantee
+8 | ceiling = { up = "7 Mbit/s" }
+  |           ^^^^^^^^^^^^^^^^^^^
+  |
+  = help: raise the ceiling, or lower the guarantee"#;
+    loops_and_orphans_are_no_trees: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+rate = { up = "10 Mbit/s" }
+[[class]]
+name = "a"
+parent = "b"
+[[class]]
+name = "b"
+parent = "a"
+[[class]]
+name = "c"
+parent = "d"
+"# => r#"
+error[TG0031]: class `a`: it lies below itself
+ --> office.toml:7:10
+  |
+7 | parent = "b"
+  |          ^^^
+8 | [[class]]
+9 | name = "b"
+  |        --- its parent
+  |
+  = help: give each class a `parent` that is a class and does not lie below it, or none
+
+error[TG0031]: class `c`: its parent is no class
+  --> office.toml:13:10
+   |
+13 | parent = "d"
+   |          ^^^
+   |
+   = help: give each class a `parent` that is a class and does not lie below it, or none"#;
+    a_policy_names_a_class_that_is_there_and_has_no_parts: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+rate = { up = "10 Mbit/s" }
+[[class]]
+name = "office"
+[[class]]
+name = "web"
+parent = "office"
+[[policy]]
+name = "one"
+action = "pass"
+class = "office"
+[[policy]]
+name = "two"
+match = { protocol = "tcp" }
+action = "pass"
+class = "wep"
+"# => r#"
+error[TG0034]: class `office` has parts: no packets wait there
+  --> office.toml:13:9
+   |
+ 9 | parent = "office"
+   |          -------- one of its parts
+...
+13 | class = "office"
+   |         ^^^^^^^^
+   |
+   = help: name one of its parts: packets wait there; add one for what is left, if there is none
+
+error[TG0008]: there is no class `wep`
+  --> office.toml:18:9
+   |
+18 | class = "wep"
+   |         ^^^^^
+   |
+   = help: did you mean `web`? there are: default, office, web"#;
+    classes_need_a_rate_to_share: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+[[class]]
+name = "office"
+"# => r#"
+error[TG0035]: classes share a rate, and the link has none
+ --> office.toml:4:1
+  |
+4 | [[class]]
+  | ^^^^^^^^^
+  |
+  = help: give the link its rate: rate = { up = "38 Mbit/s", down = "475 Mbit/s" } in [gateway]"#;
+}
