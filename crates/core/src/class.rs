@@ -201,8 +201,12 @@ impl ClassTree {
 
     /// Nothing waits at `leaf` any more, though nothing was sent.
     pub fn idle(&mut self, leaf: ClassId) {
-        self.nodes[leaf.index()].waiting = false;
-        self.deactivate(leaf);
+        let node = &mut self.nodes[leaf.index()];
+        node.waiting = false;
+        // It may have got children meanwhile.
+        if !node.is_busy() {
+            self.deactivate(leaf);
+        }
     }
 
     /// The leaf whose packet goes next; the caller sends it, and says so, before it asks again.

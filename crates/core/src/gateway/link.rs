@@ -64,7 +64,9 @@ impl Link {
     /// Where packets of `class` wait, or those of none.
     #[inline]
     pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
-        self.classes.as_ref().map_or(ClassId::ROOT, |classes| class.unwrap_or(classes.default()))
+        self.classes
+            .as_ref()
+            .map_or(ClassId::ROOT, |classes| class.unwrap_or_else(|| classes.default()))
     }
 
     /// The classes, if any share it.
