@@ -114,7 +114,7 @@ def as_linux(scenario, name, recovery, **measured):
 
     Source: a kernel in virtual time (User Mode Linux, time-travel), Reno, one run each; recorded figures.
     """
-    tcp = {"profile": "linux", "recovery": recovery}
+    tcp = {"profile": "linux", "congestion": "reno", "recovery": recovery}
     return replace(scenario, name=name, tcp=tcp, kernel=measured, oracles=())
 
 

@@ -17,10 +17,10 @@ from ._server import CLIENTS, PACKET, ROUND_TRIPS
 
 section5 = Experiment(__file__)
 
-GROWTHS = {
+GROWTHS: dict[str, str | dict[str, str]] = {
     "newreno": "newreno",
     "aggregate-fair": "aggregate-fair",
-    "increase-by-k": "increase-by-k",
+    "increase-by-k": {"kind": "increase-by-k", "from": "100 ms"},
 }
 RED = {
     "kind": "red",

@@ -212,6 +212,22 @@ fn decimal(digits: &str, size: u64) -> Option<u64> {
     whole.checked_mul(size)?.checked_add(part)
 }
 
+/// [`duration`], for a field that may be absent.
+pub(crate) mod optional_duration {
+    use serde::{Deserialize, Deserializer};
+
+    use super::{Duration, duration};
+
+    #[derive(Deserialize)]
+    struct Written(#[serde(with = "duration")] Duration);
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<Written>::deserialize(from)?.map(|written| written.0))
+    }
+}
+
 /// A time as it is written in files, for `#[serde(with = "units::duration")]`.
 pub mod duration {
     use super::{DURATION, Deserializer, Duration, QuantityVisitor, Serializer, UnitError, fmt};

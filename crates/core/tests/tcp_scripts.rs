@@ -60,11 +60,13 @@ fn a_sender_by_the_rfcs_does_what_they_say() {
         "rack-three",
         "sack-burst-loss",
         "sack-hole",
+        "sack-rescue",
         "slow-start",
         "tail-probe",
         "tail-probe-alone",
         "timeout",
         "timeout-least",
+        "validated",
     ];
     play_all("rfc", scripts);
 }

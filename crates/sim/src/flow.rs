@@ -178,15 +178,15 @@ impl<'a> Flows<'a> {
             let range = first..number(flows.len());
             let control = flows.last().map(|flow: &Flow| flow.configs[0]);
             let control = control.map(|config| configs.all[index(config)].congestion.name());
-            let shares_rtt = control == Some(AGGREGATE_FAIR);
+            let shares_rtt = control.is_some_and(|name| BY_MEAN.contains(&name));
             groups.push(Group::new(traffic, range, shares_rtt));
         }
         Self { groups, flows, hosts, configs: configs.all }
     }
 }
 
-/// The congestion control that wants to know the mean round-trip time of its group.
-const AGGREGATE_FAIR: &str = "aggregate-fair";
+/// The congestion controls that want to know the mean round-trip time of their group.
+const BY_MEAN: [&str; 2] = ["aggregate-fair", "increase-by-k"];
 
 /// Settings of end points, each once: those of the run, of hosts, and of groups.
 struct Configs {

@@ -106,6 +106,9 @@ pub enum IdleRule {
     /// It halves for every retransmission timeout without sending, and does not grow unused
     /// (RFC 2861, as Linux does it).
     Halve,
+    /// It stays for five minutes, and does not grow unless half of it was used; a loss reduces what
+    /// was used (RFC 7661).
+    Validate,
 }
 
 /// Which part of the retransmission timeout has a least value.
@@ -175,19 +178,19 @@ details! {
     /// Segments a receiver answers with one ACK; 1 is an ACK for each.
     ack_every: u8,
     /// How long an ACK may be delayed.
-    ack_delay: Duration as "optional_duration",
+    ack_delay: Duration as "units::optional_duration",
     /// Segments at the beginning, and after a loss, that are answered at once.
     quick_acks: u8,
     /// Retransmission timeout before the first measurement.
-    rto_initial: Duration as "optional_duration",
+    rto_initial: Duration as "units::optional_duration",
     /// Its least value, by `rto_floor`.
-    rto_min: Duration as "optional_duration",
+    rto_min: Duration as "units::optional_duration",
     /// Its greatest value.
-    rto_max: Duration as "optional_duration",
+    rto_max: Duration as "units::optional_duration",
     /// What `rto_min` bounds.
     rto_floor: Floor,
     /// The clock's step: round-trip times and timeouts are whole multiples of it; zero for none.
-    clock_granularity: Duration as "optional_duration",
+    clock_granularity: Duration as "units::optional_duration",
     /// Every ACK measures a round-trip time; otherwise one segment at a time is timed.
     rtt_every_ack: bool,
     /// How lost segments are found and repaired.
@@ -207,10 +210,13 @@ details! {
     prr: bool,
     /// Losses are found by time (RFC 8985).
     rack: bool,
+    /// With SACK and without RACK: once in a recovery with nothing else to send, the last segment not
+    /// known to have arrived is sent again (RFC 6675, section 4, `NextSeg`, rule 4).
+    rescue: bool,
     /// A lost tail is probed for before the timeout (RFC 8985, section 7).
     tail_loss_probe: bool,
     /// What a tail loss probe waits for beyond two round-trip times.
-    probe_slack: Duration as "optional_duration",
+    probe_slack: Duration as "units::optional_duration",
     /// When the first two duplicate ACKs let one segment go each.
     limited_transmit: LimitedTransmit,
     /// Timestamps are offered (RFC 7323).
@@ -244,21 +250,7 @@ details! {
     /// Segments are spread over the round-trip time.
     pacing: bool,
     /// How long a closed connection answers what was on its way.
-    time_wait: Duration as "optional_duration",
-}
-
-/// `units::duration`, for a field that may be absent.
-mod optional_duration {
-    use super::{Deserialize, Duration, units};
-
-    #[derive(Deserialize)]
-    struct Written(#[serde(with = "units::duration")] Duration);
-
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<Written>::deserialize(from)?.map(|written| written.0))
-    }
+    time_wait: Duration as "units::optional_duration",
 }
 
 impl Profile {
@@ -267,7 +259,8 @@ impl Profile {
     pub fn congestion(self) -> CongestionSpec {
         match self {
             Self::Ns2 => CongestionSpec::NewReno(Default::default()),
-            Self::Rfc | Self::Linux => CongestionSpec::Reno(Default::default()),
+            Self::Rfc => CongestionSpec::Reno(Default::default()),
+            Self::Linux => CongestionSpec::Cubic(Default::default()),
         }
     }
 
@@ -308,6 +301,7 @@ const NS2: Details = Details {
     grow_on_exit: true,
     prr: false,
     rack: false,
+    rescue: false,
     tail_loss_probe: false,
     probe_slack: ZERO,
     limited_transmit: LimitedTransmit::Always,
@@ -329,7 +323,7 @@ const NS2: Details = Details {
 };
 
 /// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts),
-/// RFC 6675, RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522.
+/// RFC 6675, RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522, RFC 7661.
 /// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
 const RFC: Details = Details {
     initial_window: 10,
@@ -352,6 +346,7 @@ const RFC: Details = Details {
     grow_on_exit: false,
     prr: true,
     rack: true,
+    rescue: true,
     tail_loss_probe: true,
     probe_slack: ZERO,
     limited_transmit: LimitedTransmit::Open,
@@ -367,7 +362,7 @@ const RFC: Details = Details {
     timeout_reduces_again: true,
     reduce_from: ReduceFrom::Flight,
     spurious: Spurious::Timestamps,
-    idle: IdleRule::Restart,
+    idle: IdleRule::Validate,
     pacing: false,
     time_wait: MS.saturating_mul(1_000),
 };
@@ -395,6 +390,7 @@ const LINUX: Details = Details {
     grow_on_exit: true,
     prr: true,
     rack: true,
+    rescue: false,
     tail_loss_probe: true,
     probe_slack: MS.saturating_mul(2),
     limited_transmit: LimitedTransmit::Open,
@@ -440,7 +436,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// An end point of this profile, with Reno, 1,460-byte segments and a window of 4 MiB.
+    /// An end point of this profile, with its congestion control, 1,460-byte segments and a window of
+    /// 4 MiB.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
         Self {

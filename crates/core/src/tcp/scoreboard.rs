@@ -406,6 +406,11 @@ impl Scoreboard {
         below.into_iter().find(|sent| !sent.is(untold))
     }
 
+    /// The highest segment that is out and not delivered, as far as is known.
+    pub(super) fn last_unknown(&self) -> Option<&Sent> {
+        self.sent.iter().rev().find(|sent| !sent.is(Sent::SACKED))
+    }
+
     /// A copy of the segment at `start` is sent as `sent` says; returns the place after it.
     pub(super) fn repeat(&mut self, start: u64, sent: Sent) {
         let index = self.find(start);

@@ -10,6 +10,7 @@ mod tail;
 mod timers;
 mod transmit;
 mod undo;
+mod validation;
 
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use tail::Tail;
 use timers::Timer;
 pub(super) use transmit::Span;
 use undo::Undo;
+use validation::Validation;
 
 /// What every step of a sender is lent.
 #[derive(Clone, Copy)]
@@ -90,6 +92,9 @@ pub(super) struct Sender {
     /// The segment whose round trip is being timed ends here; it was sent then.
     timed: Option<(u64, Time)>,
     usage: Usage,
+    validation: Validation,
+    /// Up to here the end of the window was repaired once in this recovery (RFC 6675, `RescueRxt`).
+    rescued: Option<u64>,
     /// The peer agreed to SACK, and the profile uses it.
     sack: bool,
     /// ECN was agreed on.
@@ -165,6 +170,8 @@ impl Sender {
             last_sent: Time::ZERO,
             timed: None,
             usage: Usage::default(),
+            validation: Validation::default(),
+            rescued: None,
             sack: false,
             ecn: false,
             tell_reduced: false,
@@ -323,6 +330,9 @@ impl Sender {
             ReduceFrom::Window => self.window.congestion.min(self.limit.saturating_sub(self.una())),
             ReduceFrom::Congestion => self.window.congestion,
         };
+        let unvalidated = self.unvalidated(cx, flight);
+        self.begin_unvalidated(unvalidated.is_some() && signal == Signal::Loss);
+        let from = unvalidated.unwrap_or(from);
         self.congestion.on_signal(cx.now, &mut self.window, from, signal);
         if cx.details.counts_segments {
             self.window.threshold -= self.window.threshold % self.window.segment;

@@ -27,7 +27,9 @@ pub(crate) fn play(script: &str, profile: &str, isn: u32) -> Vec<String> {
         .collect();
     let peer = lines.iter().find(|words| words[0] == "peer").expect("a script has a peer");
     let sets = lines.iter().filter(|words| words[0] == "set").map(|words| words[1..].join(" "));
-    let toml = format!("profile = \"{profile}\"\n{}", sets.collect::<Vec<_>>().join("\n"));
+    // The kernel's sockets were set to Reno, too.
+    let head = format!("profile = \"{profile}\"\ncongestion = \"reno\"");
+    let toml = format!("{head}\n{}", sets.collect::<Vec<_>>().join("\n"));
     let config = toml::from_str(&toml).unwrap();
     let begins = lines.iter().position(|words| ["expected:", "recorded:"].contains(&words[0]));
     let begins = begins.expect("a script says what is expected");

@@ -1,7 +1,8 @@
 //! Increase-by-K: connections with long round-trip times grow by several segments per round trip.
 //!
 //! Law, in segments: above the threshold the window grows by `k` per round trip where the round-trip
-//! time is at least `from`, by one where it is shorter. Slow start and reductions are Reno's.
+//! time is at least `from`, by one where it is shorter. Long, where nothing else is said, is what is
+//! not below the mean of the aggregate. Slow start and reductions are Reno's.
 //!
 //! Source: `aggregates`, section 5, which names it as the alternative to growth by the square of the
 //! round-trip time and prints no number; the defaults are ours.
@@ -22,14 +23,15 @@ use crate::{Factor, Time, units};
 pub struct Config {
     /// Segments per round trip: 4.
     pub k: Factor,
-    /// From this round-trip time on: 100 ms.
-    #[serde(with = "units::duration")]
-    pub from: Duration,
+    /// From this round-trip time on; from the mean of the aggregate on, and from 100 ms until that is
+    /// known, where nothing is said.
+    #[serde(with = "units::optional_duration")]
+    pub from: Option<Duration>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { k: Factor::whole(4), from: Duration::from_millis(100) }
+        Self { k: Factor::whole(4), from: None }
     }
 }
 
@@ -38,6 +40,7 @@ impl Config {
         IncreaseByK {
             k: Pace::ratio(u128::from(self.k.millionths()), u128::from(Factor::ONE.millionths())),
             from: self.from,
+            mean: UNKNOWN_MEAN,
             growth: Growth::new(counting),
         }
     }
@@ -45,14 +48,16 @@ impl Config {
 
 pub(super) struct IncreaseByK {
     k: Pace,
-    from: Duration,
+    from: Option<Duration>,
+    /// Mean round-trip time of the aggregate.
+    mean: Duration,
     growth: Growth,
 }
 
 impl CongestionControl for IncreaseByK {
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         if ack.may_grow {
-            let pace = if ack.smoothed_rtt >= self.from { self.k } else { Pace::ONE };
+            let pace = if ack.smoothed_rtt >= self.from.unwrap_or(self.mean) { self.k } else { Pace::ONE };
             self.growth.advance_at(window, ack, pace);
         }
     }
@@ -61,7 +66,14 @@ impl CongestionControl for IncreaseByK {
         self.growth.restart(matches!(signal, Signal::Timeout { .. }));
         reno::halve(window, flight, signal);
     }
+
+    fn on_aggregate(&mut self, mean_rtt: Duration, _connections: u32) {
+        self.mean = if mean_rtt.is_zero() { UNKNOWN_MEAN } else { mean_rtt };
+    }
 }
+
+/// Until the mean is known; ours.
+const UNKNOWN_MEAN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -70,9 +82,11 @@ mod tests {
 
     #[test]
     fn the_long_grow_by_k_per_round_trip_and_the_short_by_one() {
-        // Kills: `>` in place of `>=`; `k` for all.
-        let grown = |rtt_ms| {
-            let mut control = Config::default().build(Counting::RFC);
+        // Kills: `>` in place of `>=`; `k` for all; a mean that goes before what the file says.
+        let grown = |from: Option<u64>, mean_ms: u64, rtt_ms| {
+            let config = Config { from: from.map(Duration::from_millis), ..Config::default() };
+            let mut control = config.build(Counting::RFC);
+            control.on_aggregate(Duration::from_millis(mean_ms), 3);
             let mut window = window(1_000, 0);
             for _ in 0..1_000 {
                 let smoothed_rtt = Duration::from_millis(rtt_ms);
@@ -80,8 +94,16 @@ mod tests {
             }
             real(window.congestion) / real(SEGMENT) - 1_000.0
         };
-        for (rtt_ms, expected) in [(99, 1.0), (100, 4.0), (600, 4.0)] {
-            assert!((grown(rtt_ms) / expected - 1.0).abs() < 0.003, "{rtt_ms} ms");
+        let cases = [
+            (None, 0, [(99, 1.0), (100, 4.0), (600, 4.0)]),
+            (None, 300, [(100, 1.0), (299, 1.0), (300, 4.0)]),
+            (Some(200), 300, [(199, 1.0), (200, 4.0), (300, 4.0)]),
+        ];
+        for (from, mean, growths) in cases {
+            for (rtt_ms, expected) in growths {
+                let grown = grown(from, mean, rtt_ms);
+                assert!((grown / expected - 1.0).abs() < 0.003, "{from:?} {mean} {rtt_ms} ms");
+            }
         }
     }
 }

@@ -64,6 +64,7 @@ impl Sender {
             (false, false) => self.duplicates,
         };
         let delivery = self.sample_rate(cx, &delivered);
+        self.validate(cx, una);
         self.probe_on_ack(cx, info, advanced, news);
         self.check_undo(cx, info, &delivered, advanced);
         let waiting = self.find_losses(cx, info, &delivered);
@@ -192,6 +193,7 @@ impl Sender {
     fn may_grow(&self, cx: Cx<'_>, echo: bool) -> bool {
         let used = match cx.details.idle {
             IdleRule::Keep | IdleRule::Restart => true,
+            IdleRule::Validate => self.is_validated(),
             IdleRule::Halve if self.usage.blocked => true,
             IdleRule::Halve => {
                 self.window.in_slow_start() && self.window.congestion < 2 * self.usage.most

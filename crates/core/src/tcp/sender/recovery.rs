@@ -117,6 +117,7 @@ impl Sender {
         let left = u64::from(DUPLICATES) * self.window.segment;
         self.estimate = self.board.outstanding().saturating_sub(left);
         self.partial_seen = false;
+        self.rescued = None;
         self.stood_for = 0;
         if self.goes_by_delivery(cx.details) {
             if !self.sack {
@@ -181,6 +182,7 @@ impl Sender {
         match self.phase {
             Phase::Fast => {
                 self.rack.recovered();
+                self.end_unvalidated();
                 (self.inflation, self.stood_for) = (0, 0);
                 if self.goes_by_delivery(cx.details) {
                     if cx.details.prr {

@@ -71,16 +71,25 @@ impl Sender {
         Some(span)
     }
 
-    /// With nothing lost and nothing new, a hole that may be a loss.
+    /// With nothing lost and nothing new, a hole that may be a loss; else, once in a recovery, the last
+    /// segment of which nothing is known.
     ///
-    /// Source: RFC 6675, section 4, `NextSeg`, rule 3. Differs: there is no rule 4 (rescue).
+    /// Source: RFC 6675, section 4, `NextSeg`, rules 3 and 4.
     fn hole(&mut self, cx: Cx<'_>) -> Option<Span> {
         if !self.sack || self.phase != Phase::Fast || cx.details.rack {
             return None;
         }
-        let hole = *self.board.next_hole()?;
+        let hole = self.board.next_hole().copied();
+        let rescue = || cx.details.rescue && self.is_past(self.rescued);
+        let sent = hole.or_else(|| if rescue() { self.board.last_unknown().copied() } else { None })?;
         let (flight, window) = self.occupied(cx);
-        (flight + hole.len() <= window).then(|| self.copy(cx, &hole))
+        if flight + sent.len() > window {
+            return None;
+        }
+        if hole.is_none() {
+            self.rescued = self.lost_until;
+        }
+        Some(self.copy(cx, &sent))
     }
 
     /// New data, or the last segment once more (RFC 8985, section 7.3).
@@ -262,6 +271,7 @@ impl Sender {
         if idle > self.rto.base(cx.details) && self.rto.smoothed().is_some() {
             self.shrink_after(cx, idle);
         }
+        self.keep_no_longer(cx);
         self.last_sent = cx.now;
         self.congestion.on_idle(cx.now, &mut self.window, idle);
     }
@@ -271,7 +281,7 @@ impl Sender {
         let restart = u64::from(cx.details.initial_window) * self.window.segment;
         let restart = restart.min(self.window.congestion);
         match cx.details.idle {
-            IdleRule::Keep => {}
+            IdleRule::Keep | IdleRule::Validate => {}
             IdleRule::Restart => self.window.congestion = restart,
             IdleRule::Halve => {
                 let kept = self.window.congestion / 4 * 3;

@@ -1,0 +1,135 @@
+//! Window validation: whether what the window allows was lately used.
+//!
+//! Source: RFC 7661, section 4. `pipeACK` is the most that was acknowledged in one round-trip time, of
+//! the last three such times or the last second. The window is validated while that is at least half
+//! of it; else it is kept, for five minutes, but does not grow, and a loss reduces what was used.
+//!
+//! Differs: samples are kept in four bins of a quarter of the period each, which section 4.5.1 allows;
+//! so one counts for up to a quarter of the period longer.
+
+use std::time::Duration;
+
+use super::recovery::Phase;
+use super::{Cx, Sender};
+use crate::Time;
+use crate::tcp::profile::IdleRule;
+
+/// What of the window was used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Validation {
+    /// The most acknowledged in a round-trip time, by quarters of the sampling period; none for none.
+    bins: [Option<u64>; BINS],
+    /// Where the newest bin is, and since when.
+    newest: usize,
+    since: Time,
+    /// The round-trip time being measured: from where on, and what is acknowledged when it is over.
+    round: Option<(u64, u64)>,
+    /// When the window was last validated, or reduced for not being so.
+    validated_at: Time,
+    /// In a recovery that began with a window not validated: copies sent before it.
+    copies_before: Option<u64>,
+}
+
+impl Validation {
+    /// `pipeACK`; none if it is undefined.
+    fn used(&self) -> Option<u64> {
+        self.bins.iter().flatten().max().copied()
+    }
+
+    /// Forgets what is older than the sampling period.
+    fn turn(&mut self, now: Time, period: Duration) {
+        let span = period / u32::try_from(BINS).unwrap_or(1);
+        if now.since(self.since) >= period {
+            (self.bins, self.since) = ([None; BINS], now);
+        }
+        while now.since(self.since) >= span {
+            self.newest = (self.newest + 1) % BINS;
+            self.bins[self.newest] = None;
+            self.since += span;
+        }
+    }
+}
+
+impl Sender {
+    /// Whether enough of the window was used lately, or nothing is known.
+    pub(super) fn is_validated(&self) -> bool {
+        self.validation.used().is_none_or(|used| used >= self.window.congestion / 2)
+    }
+
+    /// What a reduction starts from, if the window is not validated.
+    ///
+    /// Source: RFC 7661, section 4.4.1 (`Max(pipeACK, LossFlightSize)`).
+    pub(super) fn unvalidated(&self, cx: Cx<'_>, flight: u64) -> Option<u64> {
+        let on = cx.details.idle == IdleRule::Validate && !self.is_validated();
+        on.then(|| self.validation.used().unwrap_or(0).max(flight))
+    }
+
+    /// Takes note of what is acknowledged, where all below `before` was already; outside of recoveries
+    /// only (section 4.2).
+    pub(super) fn validate(&mut self, cx: Cx<'_>, before: u64) {
+        if cx.details.idle != IdleRule::Validate || self.phase != Phase::Open {
+            return;
+        }
+        let period = self.rto.smoothed().map_or(LEAST_PERIOD, |rtt| (3 * rtt).max(LEAST_PERIOD));
+        let (una, next) = (self.una(), self.board.end());
+        let validation = &mut self.validation;
+        validation.turn(cx.now, period);
+        let (from, until) = *validation.round.get_or_insert((before, next));
+        if una >= until {
+            let bin = &mut validation.bins[validation.newest];
+            *bin = (*bin).max(Some(una - from));
+            validation.round = (next > una).then_some((una, next));
+        }
+        self.keep_no_longer(cx);
+    }
+
+    /// A window that was not used for five minutes halves.
+    ///
+    /// Source: RFC 7661, section 4.4.3.
+    pub(super) fn keep_no_longer(&mut self, cx: Cx<'_>) {
+        if cx.details.idle != IdleRule::Validate {
+            return;
+        }
+        let idle = self.board.is_empty() && cx.now.since(self.last_sent) > self.rto.base(cx.details);
+        if self.is_validated() && !idle {
+            self.validation.validated_at = cx.now;
+            return;
+        }
+        let least = u64::from(cx.details.initial_window) * self.window.segment;
+        while cx.now.since(self.validation.validated_at) > MOST_KEPT {
+            self.validation.validated_at += MOST_KEPT;
+            let kept = self.window.congestion / 4 * 3;
+            self.window.threshold = self.window.threshold.max(kept);
+            self.window.congestion = (self.window.congestion / 2).max(least);
+        }
+    }
+
+    /// A recovery begins; `unvalidated` if the window was.
+    pub(super) fn begin_unvalidated(&mut self, unvalidated: bool) {
+        self.validation.copies_before = unvalidated.then_some(self.counters.retransmitted);
+    }
+
+    /// A recovery ends: half of what was sent again comes off the threshold, and what is used has to
+    /// be found anew.
+    ///
+    /// Source: RFC 7661, section 4.4.1 (`(Max(pipeACK, LossFlightSize) - R) / 2`).
+    pub(super) fn end_unvalidated(&mut self) {
+        let Some(before) = self.validation.copies_before.take() else { return };
+        let repeated = (self.counters.retransmitted - before) * self.window.segment;
+        let left = self.window.threshold.saturating_sub(repeated / 2);
+        self.window.threshold = left.max(self.window.segment);
+        if !self.congestion.keeps_window() {
+            self.window.congestion = self.window.congestion.min(self.window.threshold);
+        }
+        (self.validation.bins, self.validation.round) = ([None; BINS], None);
+    }
+}
+
+/// Bins of the sampling period (RFC 7661, section 4.5.1).
+const BINS: usize = 4;
+
+/// The least sampling period (section 4.2).
+const LEAST_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long a window is kept that is not used (section 4.4.3).
+const MOST_KEPT: Duration = Duration::from_secs(300);
