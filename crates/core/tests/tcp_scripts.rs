@@ -31,13 +31,13 @@ fn play_all(profile: &str, scripts: &[(&str, &str)]) {
 }
 
 /// Kills: PRR without rounding up to segments; RACK before undo; an RTO from the head after a tail
-/// probe; backoff that ends with an ambiguous ACK.
+/// probe; backoff that ends with an ambiguous ACK; a deviation that shrinks with every ACK.
 #[test]
 fn a_sender_like_linux_does_what_the_kernel_did() {
     let scripts: &[(&str, &str)] = scripts!["linux":
         "application-limited", "congestion-avoidance", "copy-lost", "ecn", "f-rto", "f-rto-real",
         "fin", "idle", "later-losses", "needless-copy", "no-sack", "no-sack-overshoot",
-        "no-sack-timeout", "one-loss", "reordered",
+        "no-sack-timeout", "one-loss", "pacing", "reordered",
         "reordered-late", "repeated-timeouts", "slow-start", "spurious-timeout", "tail-probe",
         "tail-probe-needless", "tail-probe-new", "tail-probe-repairs", "three-losses", "timeout",
         "zero-window",

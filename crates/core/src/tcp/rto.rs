@@ -13,6 +13,11 @@ pub(super) struct Rto {
     smoothed: u64,
     /// Its mean deviation in ns.
     deviation: u64,
+    /// What it adds to the timeout as in Linux, the most that four deviations were in this round trip,
+    /// and the place whose acknowledgement ends that.
+    variation: u64,
+    most: u64,
+    round: u64,
     least: u64,
     /// Timeouts in a row.
     backoff: u8,
@@ -20,25 +25,61 @@ pub(super) struct Rto {
 
 impl Rto {
     pub(super) const fn new() -> Self {
-        Self { smoothed: 0, deviation: 0, least: u64::MAX, backoff: 0 }
+        Self {
+            smoothed: 0,
+            deviation: 0,
+            variation: 0,
+            most: 0,
+            round: 0,
+            least: u64::MAX,
+            backoff: 0,
+        }
     }
 
-    /// Takes in a measurement; only segments sent once measure anything (Karn).
+    /// Takes in a measurement, made when all below `una` was acknowledged and all below `next` sent;
+    /// only segments sent once measure anything (Karn).
     ///
     /// Source: RFC 6298, sections 2.2 and 2.3, with alpha = 1/8 and beta = 1/4.
     ///
     /// It also ends the backoff: one from a segment sent twice could not (section 5.7; Karn).
-    pub(super) fn sample(&mut self, details: &Details, rtt: Duration) {
+    pub(super) fn sample(&mut self, details: &Details, rtt: Duration, una: u64, next: u64) {
         self.backoff = 0;
         let exact = nanos(rtt).max(1);
         self.least = self.least.min(exact);
         let rtt = stepped(exact, details).max(1);
         if self.smoothed == 0 {
             (self.smoothed, self.deviation) = (rtt, rtt / 2);
+            self.variation = (4 * self.deviation).max(nanos(details.rto_min));
+            (self.most, self.round) = (self.variation, next);
+            return;
+        }
+        let off = self.smoothed.abs_diff(rtt);
+        if details.rto_floor == Floor::Variation {
+            self.vary(details, off, rtt < self.smoothed);
+            self.end_round(details, una, next);
         } else {
-            let off = self.smoothed.abs_diff(rtt);
             self.deviation = self.deviation - self.deviation / 4 + off / 4;
-            self.smoothed = self.smoothed - self.smoothed / 8 + rtt / 8;
+        }
+        self.smoothed = self.smoothed - self.smoothed / 8 + rtt / 8;
+    }
+
+    /// The deviation, which hardly grows when round-trip times shrink, and the most it was.
+    ///
+    /// Source: Linux 6.12, `tcp_rtt_estimator`.
+    fn vary(&mut self, details: &Details, off: u64, below: bool) {
+        let (more, less) = (off.saturating_sub(self.deviation), self.deviation.saturating_sub(off));
+        self.deviation = self.deviation - less / 4 + more / if below { 32 } else { 4 };
+        self.most = self.most.max(4 * self.deviation).max(nanos(details.rto_min));
+        self.variation = self.variation.max(self.most);
+    }
+
+    /// Once in a round trip what is added to the timeout comes down.
+    ///
+    /// Source: Linux 6.12, `tcp_rtt_estimator`.
+    fn end_round(&mut self, details: &Details, una: u64, next: u64) {
+        if una > self.round {
+            self.variation -= self.variation.saturating_sub(self.most) / 4;
+            (self.round, self.most) = (next, nanos(details.rto_min));
         }
     }
 
@@ -75,12 +116,13 @@ impl Rto {
         let base = if self.smoothed == 0 {
             nanos(details.rto_initial)
         } else {
-            let variation = self.deviation.saturating_mul(4).max(nanos(details.clock_granularity));
             match details.rto_floor {
                 Floor::Timeout => {
+                    let variation = self.deviation.saturating_mul(4);
+                    let variation = variation.max(nanos(details.clock_granularity));
                     stepped(self.smoothed.saturating_add(variation), details).max(least)
                 }
-                Floor::Variation => self.smoothed.saturating_add(variation.max(least)),
+                Floor::Variation => self.smoothed.saturating_add(self.variation),
             }
         };
         Duration::from_nanos(base.min(nanos(details.rto_max)))

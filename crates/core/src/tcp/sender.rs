@@ -203,7 +203,7 @@ impl Sender {
         self.largest_window = agreed.window;
         self.last_sent = cx.now;
         if let Some(rtt) = rtt {
-            self.rto.sample(cx.details, rtt);
+            self.rto.sample(cx.details, rtt, self.board.una(), self.board.end());
         }
         self.congestion.on_start(&self.window, rtt);
     }

@@ -57,7 +57,8 @@ pub(super) struct IncreaseByK {
 impl CongestionControl for IncreaseByK {
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         if ack.may_grow {
-            let pace = if ack.smoothed_rtt >= self.from.unwrap_or(self.mean) { self.k } else { Pace::ONE };
+            let pace =
+                if ack.smoothed_rtt >= self.from.unwrap_or(self.mean) { self.k } else { Pace::ONE };
             self.growth.advance_at(window, ack, pace);
         }
     }

@@ -167,7 +167,12 @@ impl Sender {
     fn measure(&mut self, cx: Cx<'_>, info: &AckInfo, delivered: &Delivered) -> Option<Duration> {
         if !cx.details.rtt_every_ack {
             if let Some((_, sent_at)) = self.timed.take_if(|(end, _)| *end <= info.to) {
-                self.rto.sample(cx.details, cx.now.since(sent_at));
+                self.rto.sample(
+                    cx.details,
+                    cx.now.since(sent_at),
+                    self.board.una(),
+                    self.board.end(),
+                );
             }
             let newest = delivered.last_once.filter(|_| !delivered.repeated);
             return newest.map(|at| cx.now.since(at));
@@ -178,7 +183,7 @@ impl Sender {
             (None, None) if delivered.bytes > 0 => cx.now.since(info.echoed?),
             (None, None) => return None,
         };
-        self.rto.sample(cx.details, rtt);
+        self.rto.sample(cx.details, rtt, self.board.una(), self.board.end());
         Some(delivered.last_once.map_or(rtt, |at| cx.now.since(at)))
     }
 

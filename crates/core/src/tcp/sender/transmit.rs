@@ -81,7 +81,8 @@ impl Sender {
         }
         let hole = self.board.next_hole().copied();
         let rescue = || cx.details.rescue && self.is_past(self.rescued);
-        let sent = hole.or_else(|| if rescue() { self.board.last_unknown().copied() } else { None })?;
+        let sent =
+            hole.or_else(|| if rescue() { self.board.last_unknown().copied() } else { None })?;
         let (flight, window) = self.occupied(cx);
         if flight + sent.len() > window {
             return None;
@@ -231,11 +232,15 @@ impl Sender {
     /// The rate to send at, if there is one.
     ///
     /// Source: Linux 6.12, `tcp_update_pacing_rate`: twice the window per round-trip time in slow
-    /// start, 1.2 times else.
+    /// start, 1.2 times else; `tcp_update_skb_after_send`: the first ten segments are not paced.
+    /// Differs: a kernel's gap is half as long after an idle time.
     fn pace(&self, cx: Cx<'_>) -> Option<Rate> {
         let own = self.congestion.pacing_rate(&self.window);
         if own.is_some() || !cx.details.pacing {
             return own.filter(|rate| rate.bps() > 0);
+        }
+        if self.counters.segments_sent < UNPACED {
+            return None;
         }
         let rtt = self.rto.smoothed()?.as_nanos().max(1);
         let percent: u128 =
@@ -298,3 +303,6 @@ impl Sender {
         }
     }
 }
+
+/// Segments at the beginning that are not paced (Linux 6.12, `tcp_update_skb_after_send`).
+const UNPACED: u64 = 10;

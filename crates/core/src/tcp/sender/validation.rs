@@ -90,7 +90,8 @@ impl Sender {
         if cx.details.idle != IdleRule::Validate {
             return;
         }
-        let idle = self.board.is_empty() && cx.now.since(self.last_sent) > self.rto.base(cx.details);
+        let idle =
+            self.board.is_empty() && cx.now.since(self.last_sent) > self.rto.base(cx.details);
         if self.is_validated() && !idle {
             self.validation.validated_at = cx.now;
             return;

@@ -8,7 +8,7 @@ is written below the script's own lines; the test replays the script against our
 A script:
 
     # words
-    peer mss 1000 window 60000 scale 7 sack timestamps ecn     (what the SYN-ACK offers)
+    peer mss 1000 window 60000 scale 7 sack timestamps ecn     (what the SYN-ACK offers; `paced`: the socket is)
     set initial_window 4                                       (for our side only; the kernel's is 10)
     0 write 20000            at 0 ms the application writes
     100 ack 2001             at 100 ms an ACK: sequence numbers count from 1
@@ -33,6 +33,7 @@ import time
 CLONE_NEWNET = 0x40000000
 LOCAL, PEER, PORT = "10.77.0.1", "10.77.0.2", 7777
 MSG_EOR = 0x80
+SO_MAX_PACING_RATE = 47
 FIN, SYN, RST, PSH, ACK, ECE, CWR = 1, 2, 4, 8, 16, 64, 128
 
 
@@ -132,6 +133,8 @@ class Run:
     def connect(self):
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.sock.setsockopt(socket.IPPROTO_TCP, 13, b"reno")
+        if "paced" in self.peer:
+            self.sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("Q", 10**9))
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock.setblocking(False)
