@@ -78,7 +78,9 @@ def reductions(trace):
 
 
 def seen(trace):
-    """What a trace of a window shows."""
+    """What a trace of a window shows, until the last byte is acknowledged: our end is looked at until it is closed."""
+    whole = next(n for n, sample in enumerate(trace) if sample["acknowledged"] == trace[-1]["acknowledged"])
+    trace = trace[: whole + 1]
     steady = [sample for sample in trace if sample["at"] >= 10]
     falls = reductions(trace)
     span = steady[-1]["at"] - steady[0]["at"]
