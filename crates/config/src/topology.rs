@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::Value;
-use tidegate_core::emulator::{EmulatorConfig, Route};
+use tidegate_core::emulator::{self, EmulatorConfig};
 use tidegate_core::link::LinkConfig;
 
 use crate::{Findings, read};
@@ -25,8 +25,8 @@ pub struct Topology {
     pub hosts: Vec<Host>,
     /// The gateways, each before at least one host.
     pub gateways: Vec<Gateway>,
-    /// The ways through the network, by host number.
-    pub routes: Vec<Way>,
+    /// The routes through the network, by host number.
+    pub routes: Vec<Route>,
 }
 
 /// A host.
@@ -60,7 +60,7 @@ pub enum PolicyFile {
 
 /// A one-way route through the network.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Way {
+pub struct Route {
     /// Numbers of the hosts whose packets take it; empty for any.
     pub from: Vec<usize>,
     /// Numbers of the hosts they go to; empty for any.
@@ -69,7 +69,7 @@ pub struct Way {
     pub link: LinkConfig,
 }
 
-impl Way {
+impl Route {
     /// Whether packets from one host to another may take it.
     pub(crate) fn leads(&self, from: usize, to: usize) -> bool {
         let fits = |ends: &[usize], host| ends.is_empty() || ends.contains(&host);
@@ -156,15 +156,18 @@ impl Topology {
     pub(crate) fn between(&self, ports: Vec<Vec<IpNet>>) -> EmulatorConfig {
         let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
         let all = |hosts: &[usize]| hosts.iter().flat_map(|host| nets(*host)).collect();
-        let route =
-            |way: &Way| Route { from: all(&way.from), to: all(&way.to), link: way.link.clone() };
+        let route = |it: &Route| emulator::Route {
+            from: all(&it.from),
+            to: all(&it.to),
+            link: it.link.clone(),
+        };
         let routes = self.routes.iter().map(route).collect();
         EmulatorConfig { ports, routes, packets: PACKETS, seed: self.seed }
     }
 
     /// Whether a route of the network leads from one host to another.
     pub(crate) fn leads(&self, from: usize, to: usize) -> bool {
-        self.routes.iter().any(|way| way.leads(from, to))
+        self.routes.iter().any(|route| route.leads(from, to))
     }
 }
 

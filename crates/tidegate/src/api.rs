@@ -26,9 +26,9 @@ pub struct Status {
     /// What needs attention; something here makes the state "degraded".
     pub alarms: Vec<String>,
     /// From the LAN to the WAN.
-    pub up: Way,
+    pub up: LinkDirection,
     /// From the WAN to the LAN.
-    pub down: Way,
+    pub down: LinkDirection,
     /// Packets inside.
     pub held: u32,
     /// Packets dropped, by reason; only reasons that occurred.
@@ -89,7 +89,7 @@ impl FailToWire {
 
 /// One direction of the link.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub struct Way {
+pub struct LinkDirection {
     /// What came in.
     pub received: Count,
     /// What went out.

@@ -12,7 +12,7 @@ use std::io;
 pub use client::{Outcome, Progress, Transfer, transfer};
 pub(crate) use ping::percentile;
 pub use ping::{Echo, Ping, Pings, ping};
-pub use request::Way;
+pub use request::Sender;
 pub use server::Server;
 pub use watch::{Seen, watch};
 

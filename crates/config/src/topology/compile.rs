@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tidegate_core::link::LinkConfig;
 use toml::Spanned;
 
-use super::{Gateway, Host, PolicyFile, Topology, Way, raw};
+use super::{Gateway, Host, PolicyFile, Route, Topology, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::{Array, List, one_of};
@@ -204,7 +204,7 @@ pub(crate) fn named(
 /// What stands for every host.
 const ANY: &str = "any";
 
-fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Way {
+fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Route {
     let names: Vec<_> = hosts.iter().map(|it| it.name.as_str()).collect();
     let mut ends = |list: Option<&Spanned<List<String>>>| -> Vec<usize> {
         let list = list.map_or(&[][..], |it| &it.get_ref().0);
@@ -215,7 +215,7 @@ fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Way {
     };
     let (from, to) = (ends(raw.from.as_ref()), ends(raw.to.as_ref()));
     let usual = LinkConfig::default();
-    Way { from, to, link: link(&raw.way.0, &usual, "a route", found) }
+    Route { from, to, link: link(&raw.way.0, &usual, "a route", found) }
 }
 
 /// What a link is like, as `otherwise` where nothing is written; `what` it is called.
@@ -250,7 +250,12 @@ pub(crate) fn link(
 }
 
 /// Warns of routes that no packet can ever take, and of pairs of hosts without a route.
-fn unreachable(raw: &[Spanned<raw::Route>], routes: &[Way], hosts: &[Host], found: &mut Findings) {
+fn unreachable(
+    raw: &[Spanned<raw::Route>],
+    routes: &[Route],
+    hosts: &[Host],
+    found: &mut Findings,
+) {
     let apart = |a: usize, b: usize| {
         a != b && (hosts[a].gateway.is_none() || hosts[a].gateway != hosts[b].gateway)
     };
@@ -260,7 +265,7 @@ fn unreachable(raw: &[Spanned<raw::Route>], routes: &[Way], hosts: &[Host], foun
         if !apart(a, b) {
             continue;
         }
-        match routes.iter().position(|way| way.leads(a, b)) {
+        match routes.iter().position(|route| route.leads(a, b)) {
             Some(route) => used[route] = true,
             None => cut_off = cut_off.or(Some((a, b))),
         }

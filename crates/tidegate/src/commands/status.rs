@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tidegate_core::Rate;
 
 use super::Context;
-use crate::api::{Aggregate, Flow, Flows, Status, Way};
+use crate::api::{Aggregate, Flow, Flows, LinkDirection, Status};
 use crate::client;
 use crate::output::Exit;
 
@@ -65,8 +65,8 @@ fn show(status: &Status) -> String {
     );
     line("fail-to-wire", ports.fail_to_wire.words());
     ports.notes.iter().for_each(|note| line("", note));
-    line("up", &way(&status.up));
-    line("down", &way(&status.down));
+    line("up", &crossed(&status.up));
+    line("down", &crossed(&status.down));
     let held = status.held;
     line(
         "flows",
@@ -80,9 +80,9 @@ fn show(status: &Status) -> String {
     text + &table(&status.aggregates)
 }
 
-fn way(way: &Way) -> String {
-    let waiting = way.waiting.packets;
-    let (received, sent) = (way.received, way.transmitted);
+fn crossed(it: &LinkDirection) -> String {
+    let waiting = it.waiting.packets;
+    let (received, sent) = (it.received, it.transmitted);
     format!(
         "{} packets ({}) in, {} ({}) out, {waiting} wait for the link",
         received.packets,

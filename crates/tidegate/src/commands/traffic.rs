@@ -8,7 +8,7 @@ use tidegate_core::units::duration;
 
 use super::Context;
 use crate::output::Exit;
-use crate::traffic::{Ping, Server, Transfer, Way, ping, transfer, watch};
+use crate::traffic::{Ping, Sender, Server, Transfer, ping, transfer, watch};
 
 /// What `traffic` is told.
 #[derive(Debug, clap::Args)]
@@ -114,7 +114,7 @@ impl Fetch {
     fn transfer(&self) -> Transfer {
         Transfer {
             server: self.server,
-            way: if self.upload { Way::Up } else { Way::Down },
+            sender: if self.upload { Sender::Client } else { Sender::Server },
             bytes: self.bytes.map(|bytes| bytes.0),
             time: self.time,
             from: self.from,

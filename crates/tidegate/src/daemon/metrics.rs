@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::api::{Aggregate, FailToWire, Status, Way};
+use crate::api::{Aggregate, FailToWire, LinkDirection, Status};
 
 /// Metrics being written.
 struct Page(String);
@@ -90,10 +90,10 @@ fn gateway(status: &Status, page: &mut Page) {
 }
 
 fn link(status: &Status, page: &mut Page) {
-    let ways = [("up", &status.up), ("down", &status.down)];
-    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Way) -> u64| {
-        let sample = |(direction, way)| (labels(&[("direction", direction)]), float(value(way)));
-        page.metric(name, kind, help, ways.map(sample));
+    let directions = [("up", &status.up), ("down", &status.down)];
+    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&LinkDirection) -> u64| {
+        let sample = |(name, direction)| (labels(&[("direction", name)]), float(value(direction)));
+        page.metric(name, kind, help, directions.map(sample));
     };
     metric("tidegate_received_bytes_total", "counter", "Bytes taken in.", |it| it.received.bytes);
     metric("tidegate_received_packets_total", "counter", "Packets taken in.", |it| {
@@ -118,10 +118,11 @@ fn link(status: &Status, page: &mut Page) {
     let errors = ports().map(|(port, count)| (port, float(count.send_errors)));
     let help = "Times the interface refused to send.";
     page.metric("tidegate_port_send_errors_total", "counter", help, errors);
-    let ways = [(&status.ports.lan, status.up.bypassed), (&status.ports.wan, status.down.bypassed)];
-    let bypassed = ways.into_iter().filter_map(|(port, way)| Some((port, way?)));
-    let bypassed = bypassed.flat_map(|(port, way)| {
-        [("told", way.told), ("silent", way.silent), ("no-socket", way.no_socket)]
+    let bypassed =
+        [(&status.ports.lan, status.up.bypassed), (&status.ports.wan, status.down.bypassed)];
+    let bypassed = bypassed.into_iter().filter_map(|(port, frames)| Some((port, frames?)));
+    let bypassed = bypassed.flat_map(|(port, frames)| {
+        [("told", frames.told), ("silent", frames.silent), ("no-socket", frames.no_socket)]
             .map(|(reason, n)| (labels(&[("port", port), ("reason", reason)]), float(n)))
     });
     let help = "Frames that the kernel passed straight across.";
@@ -189,7 +190,8 @@ mod tests {
         let count = Count { packets: 3, bytes: 4_500 };
         let port = Some(PortCount { ring_overflows: 1, receive_errors: 0, send_errors: 2 });
         let bypassed = Some(Bypassed { told: 5, silent: 0, no_socket: 1 });
-        let way = Way { received: count, transmitted: count, waiting: count, port, bypassed };
+        let direction =
+            LinkDirection { received: count, transmitted: count, waiting: count, port, bypassed };
         let drops = BTreeMap::from([("queue-full".to_owned(), 7)]);
         let marks = BTreeMap::from([("aqm".to_owned(), 8)]);
         let aggregate = |direction: &str| Aggregate {
@@ -219,8 +221,8 @@ mod tests {
             unconfirmed_ms: None,
             passing: false,
             alarms: Vec::new(),
-            up: way,
-            down: way,
+            up: direction,
+            down: direction,
             held: 3,
             drops: drops.clone(),
             marks: marks.clone(),

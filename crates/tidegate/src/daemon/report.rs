@@ -24,8 +24,8 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         unconfirmed_ms: None,
         passing: seen.passing,
         alarms: Vec::new(),
-        up: way(seen, Direction::Up),
-        down: way(seen, Direction::Down),
+        up: link_direction(seen, Direction::Up),
+        down: link_direction(seen, Direction::Down),
         held: report.held,
         drops: counted(seen.ports.iter().map(|port| port.drops).chain([report.drops])),
         marks: counted([report.marks]),
@@ -36,14 +36,14 @@ pub(super) fn status(seen: &Seen) -> api::Status {
     }
 }
 
-fn way(seen: &Seen, direction: Direction) -> api::Way {
+fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
     let at = direction.index();
     let port = seen.ports.get(at).map(|port| api::PortCount {
         ring_overflows: port.ring_overflows,
         receive_errors: port.receive_errors,
         send_errors: port.send_errors,
     });
-    api::Way {
+    api::LinkDirection {
         received: count(seen.report.received[at]),
         transmitted: count(seen.report.transmitted[at]),
         waiting: waiting(seen.report.link[at]),

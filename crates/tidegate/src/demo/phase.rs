@@ -144,8 +144,8 @@ mod tests {
             let topology = topology.unwrap();
             assert_eq!(topology.gateways.len(), usize::from(phase.allocation.is_some()));
             let down = topology.routes.last().unwrap().link.delay;
-            for (way, rtt) in topology.routes.iter().zip(RTTS) {
-                assert_eq!(way.link.delay + down, rtt);
+            for (route, rtt) in topology.routes.iter().zip(RTTS) {
+                assert_eq!(route.link.delay + down, rtt);
             }
             if let Some(allocation) = phase.allocation {
                 let (config, found) =

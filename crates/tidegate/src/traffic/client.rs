@@ -8,7 +8,7 @@ use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 
 use super::pin_congestion_control;
-use super::request::{Receipt, Request, Way};
+use super::request::{Receipt, Request, Sender};
 use super::stream::{is_timeout, receive, send};
 use crate::clock::Clock;
 
@@ -17,8 +17,8 @@ use crate::clock::Clock;
 pub struct Transfer {
     /// Who to talk to.
     pub server: SocketAddr,
-    /// The way the data goes.
-    pub way: Way,
+    /// Which end sends.
+    pub sender: Sender,
     /// How much; `None` for as much as the time allows.
     pub bytes: Option<u64>,
     /// The longest it may take; `None` for as long as it takes.
@@ -110,13 +110,13 @@ pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outco
         }
         Err(error) => return Err(error),
     };
-    Request { way: it.way, bytes }.write(&mut connection)?;
-    let receipt = match it.way {
-        Way::Down => receive(&mut connection, bytes, |so_far| {
+    Request { sender: it.sender, bytes }.write(&mut connection)?;
+    let receipt = match it.sender {
+        Sender::Server => receive(&mut connection, bytes, |so_far| {
             reporter.update(so_far);
             in_time()
         })?,
-        Way::Up => {
+        Sender::Client => {
             send(&mut connection, bytes, |so_far| {
                 reporter.update(so_far);
                 in_time()
@@ -143,7 +143,7 @@ mod tests {
         let server = Server::bind(([127, 0, 0, 1], 0).into(), Some("reno")).unwrap();
         let mut it = Transfer {
             server: server.address().unwrap(),
-            way: Way::Down,
+            sender: Sender::Server,
             bytes: Some(3_000_000),
             time: Some(Duration::from_secs(60)),
             from: Some([127, 0, 0, 2].into()),
@@ -151,8 +151,8 @@ mod tests {
             interval: Duration::from_millis(100),
         };
         thread::spawn(move || server.run());
-        for way in [Way::Down, Way::Up] {
-            it.way = way;
+        for sender in [Sender::Server, Sender::Client] {
+            it.sender = sender;
             let outcome = transfer(&it, drop).unwrap();
             assert!(outcome.complete && outcome.intact, "{outcome:?}");
             assert_eq!(outcome.end.bytes, 3_000_000);

@@ -2,19 +2,19 @@
 
 use std::io::{self, Read, Write};
 
-/// The way the data goes.
+/// Which end of a transfer sends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
-    /// From the server to the client.
-    Down,
-    /// From the client to the server.
-    Up,
+pub enum Sender {
+    /// The server: a download.
+    Server,
+    /// The client: an upload.
+    Client,
 }
 
 /// A transfer of so many bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Request {
-    pub(super) way: Way,
+    pub(super) sender: Sender,
     /// Bytes to transfer; `u64::MAX` for as many as the connection lasts.
     pub(super) bytes: u64,
 }
@@ -30,13 +30,13 @@ const MAGIC: [u8; 3] = *b"TG1";
 
 impl Request {
     pub(super) fn write(self, to: &mut impl Write) -> io::Result<()> {
-        let way = match self.way {
-            Way::Down => 0,
-            Way::Up => 1,
+        let sender = match self.sender {
+            Sender::Server => 0,
+            Sender::Client => 1,
         };
         let mut message = [0; 12];
         message[..3].copy_from_slice(&MAGIC);
-        message[3] = way;
+        message[3] = sender;
         message[4..].copy_from_slice(&self.bytes.to_be_bytes());
         to.write_all(&message)
     }
@@ -45,16 +45,16 @@ impl Request {
         let (mut head, mut bytes) = ([0; 4], [0; 8]);
         from.read_exact(&mut head)?;
         from.read_exact(&mut bytes)?;
-        let [magic @ .., way] = head;
-        let way = match way {
-            0 => Way::Down,
-            1 => Way::Up,
+        let [magic @ .., sender] = head;
+        let sender = match sender {
+            0 => Sender::Server,
+            1 => Sender::Client,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
         if magic != MAGIC {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Self { way, bytes: u64::from_be_bytes(bytes) })
+        Ok(Self { sender, bytes: u64::from_be_bytes(bytes) })
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn requests_and_receipts_are_read_as_they_were_written() {
-        let request = Request { way: Way::Up, bytes: 12_345 };
+        let request = Request { sender: Sender::Client, bytes: 12_345 };
         let mut wire = Vec::new();
         request.write(&mut wire).unwrap();
         assert_eq!(Request::read(&mut wire.as_slice()).unwrap(), request);

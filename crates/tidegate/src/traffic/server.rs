@@ -7,7 +7,7 @@ use std::thread;
 use socket2::{Domain, Socket, Type};
 
 use super::pin_congestion_control;
-use super::request::{Request, Way};
+use super::request::{Request, Sender};
 use super::stream::{receive, send};
 
 /// A server, listening.
@@ -74,8 +74,8 @@ fn echo_datagrams(socket: &UdpSocket) {
 
 fn answer(mut connection: TcpStream) -> io::Result<()> {
     let request = Request::read(&mut connection)?;
-    match request.way {
-        Way::Down => send(&mut connection, request.bytes, |_| true).map(drop),
-        Way::Up => receive(&mut connection, request.bytes, |_| true)?.write(&mut connection),
+    match request.sender {
+        Sender::Server => send(&mut connection, request.bytes, |_| true).map(drop),
+        Sender::Client => receive(&mut connection, request.bytes, |_| true)?.write(&mut connection),
     }
 }
