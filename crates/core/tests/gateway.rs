@@ -569,8 +569,8 @@ proptest! {
     /// Whatever happens, nothing is lost without a count, no flow is reordered, and all that waits
     /// leaves in the end.
     ///
-    /// Kills: not moving what waits when a flow changes hands; taking an old handle for one of the
-    /// aggregate that has its slot now; forgetting what was dropped in an aggregate that went.
+    /// Kills: what waits not moved with its flow; an old handle taken for the aggregate now in its
+    /// slot; the drops of one that went forgotten; a swap that overtakes what waits for the link.
     #[test]
     fn every_packet_leaves_in_order_or_is_counted(
         steps in steps(),

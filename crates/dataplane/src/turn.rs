@@ -123,10 +123,11 @@ mod tests {
     use crate::bare::Bare;
     use crate::port::PortCounters;
 
-    /// A port to which one frame has come, and which writes down what is done to it.
+    /// A port to which frames have come, and which writes down what is done to it.
     struct Scribe {
         name: &'static str,
         arrivals: u32,
+        has_room: bool,
         log: Rc<RefCell<Vec<String>>>,
     }
 
@@ -144,7 +145,7 @@ mod tests {
         }
 
         fn can_send(&self) -> bool {
-            true
+            self.has_room
         }
 
         fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
@@ -174,7 +175,7 @@ mod tests {
     fn what_is_due_has_left_before_anything_is_taken_in() {
         let log = Rc::default();
         let port = |name, arrivals| -> Box<dyn Port> {
-            Box::new(Scribe { name, arrivals, log: Rc::clone(&log) })
+            Box::new(Scribe { name, arrivals, has_room: true, log: Rc::clone(&log) })
         };
         let mut machine = Bare::new(4);
         let mut ports = [port("lan", 1), port("wan", 0)];
@@ -185,5 +186,24 @@ mod tests {
         let expected = "wan sends, lan flushes, wan flushes, lan receives, wan sends, lan flushes, \
                         wan flushes";
         assert_eq!(log.borrow().join(", "), expected);
+    }
+
+    /// What a turn says when this many frames have come to the LAN port, and the WAN port has room.
+    fn turn_of(arrivals: u32, has_room: bool) -> Turn {
+        let port = |name, arrivals| -> Box<dyn Port> {
+            Box::new(Scribe { name, arrivals, has_room, log: Rc::default() })
+        };
+        let mut ports = [port("lan", arrivals), port("wan", 0)];
+        turn(&mut Bare::new(2 * BURST), &mut ports, Time::ZERO)
+    }
+
+    /// Kills: a turn that takes in all there is; one that sleeps although more is there; one that
+    /// asks a machine again at once whose packets have no room to go to.
+    #[test]
+    fn a_turn_is_bounded_and_says_when_the_next_is_worth_it() {
+        let (more, received) = (Some(Duration::ZERO), BURST);
+        assert_eq!(turn_of(BURST + 1, true), Turn { wait: more, received, sent: BURST });
+        assert_eq!(turn_of(2, true), Turn { wait: None, received: 2, sent: 2 });
+        assert_eq!(turn_of(2, false), Turn { wait: Some(RETRY), received: 2, sent: 0 });
     }
 }
