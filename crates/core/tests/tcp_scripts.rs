@@ -51,6 +51,7 @@ fn a_sender_by_the_rfcs_does_what_they_say() {
         "ecn",
         "eifel",
         "idle",
+        "karn",
         "newreno",
         "newreno-window",
         "persist",

@@ -124,9 +124,10 @@ impl Receiver {
         (self.read + self.buffer).min(self.next + (u64::from(u16::MAX) << self.scale))
     }
 
-    /// The window to offer now; its right edge never moves left.
+    /// The window to offer now. What was offered is taken; shown, the right edge may move left by less
+    /// than a step of the scale, which a sender must bear (RFC 7323, section 2.4).
     pub(super) fn offer(&mut self) -> u16 {
-        let window = (self.window_end().max(self.offered) - self.next) >> self.scale;
+        let window = self.window_end().saturating_sub(self.next) >> self.scale;
         let window = u16::try_from(window).unwrap_or(u16::MAX);
         self.offered = self.offered.max(self.next + (u64::from(window) << self.scale));
         window
