@@ -52,10 +52,10 @@ repro: setup build ## every experiment, every claim; writes docs/reproduce and e
 bench: setup build ## what a packet costs: instructions, memory, time, evenness; also in target/bench.md and bench.json
 	TIDEGATE_BIN=$(abspath $(TARGET))/release/tidegate cargo run --release --locked --package tidegate-bench -- all --out $(TARGET)
 
-validate: build ## beside ns-2, ns-3, formulas and this kernel; installs the simulators from Debian's packages; half an hour
+validate: program ## beside ns-2, ns-3, formulas and this kernel; installs the simulators from Debian's packages; half an hour
 	@validate/setup
 	cargo build --release --locked --package tidegate-e2e --bins
-	validate/run.py
+	validate/run.py --page docs/understand/validation.md
 
 deny: ## the whole of deny.toml, advisories too; builds cargo-deny the first time, some minutes
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -6,7 +6,7 @@ import subprocess
 from statistics import mean, median
 
 from ours import target
-from report import Quantity, progress, row, table, within
+from report import Quantity, progress, within
 
 MEGABYTES = 100
 EACH_WAY = f"ours_sends = {MEGABYTES}_000_000\nkernel_sends = {MEGABYTES}_000_000\n"
@@ -42,11 +42,11 @@ def try_out(kernel, setup):
     return json.loads(said.stdout)
 
 
-def transfers(pool):
+def transfers(report, pool):
     """A hundred megabytes each way at once, which must arrive intact."""
     jobs = {name: pool.submit(try_out, kernel, f"limit = \"600 s\"\n{EACH_WAY}{setup}") for name, (kernel, setup) in
             TRANSFERS.items()}
-    rows, failed = [], []
+    rows = []
     for name, job in jobs.items():
         progress(name)
         run = job.result()
@@ -54,12 +54,12 @@ def transfers(pool):
         intact = all(end["bytes"] == MEGABYTES * 10**6 and end["checksum"] == end["expected"] for end in ends)
         rows.append([name, f"{run['seconds']:.0f} s", "{}, {}".format(*run["lost"]), run["segments"][1],
                      "{}, {}".format(*run["recoveries"]), run["reductions"], "intact" if intact else "**damaged**"])
-        failed += [] if intact else [name]
+        if not intact:
+            report.failed.append(f"{name}: damaged")
     progress("")
-    table(f"{MEGABYTES} MB each way at once, with Linux {platform.release()}",
+    report.table(f"{MEGABYTES} MB each way at once, with Linux {platform.release()}",
           ["link", "took", "lost to the kernel, to ours", "ours sent again", "our recoveries, timeouts", "our answers to marks",
            "both files"], rows)
-    return failed
 
 
 def reductions(trace):
@@ -94,7 +94,7 @@ def seen(trace):
     }
 
 
-def windows(pool):
+def windows(report, pool):
     """Windows over time of our sender and of the kernel's, each over the same link to the other's receiver."""
     link = f"[link]\ndelay = \"25 ms\"\nrate = \"{RATE:.0f} bit/s\"\nqueue = {{ kind = \"drop-tail\", limit = \"62.5 kB\" }}\n"
     amount = round(RATE / 8 * SECONDS * 0.93)
@@ -121,13 +121,10 @@ def windows(pool):
         Quantity("mean window", lambda it: it["window"], "{:.1f}", within(0.1)),
         Quantity("mean RTT", lambda it: it["rtt"], "{:.0f} ms", within(0.1)),
     ]
-    rows, failed = [], []
+    rows = []
     for control in ("reno", "cubic"):
         for quantity in quantities:
-            references = {"kernel": quantity.take(traces[control, "kernel"])}
-            cells, far = row(control, quantity, quantity.take(traces[control, "ours"]), references)
-            rows.append(cells)
-            failed += [f"{control}, {quantity.name}"] if far else []
-    table(f"Windows over 10 Mbit/s, 50 ms, 62.5 kB, beside Linux {platform.release()}",
+            references = {"the kernel's": quantity.take(traces[control, "kernel"])}
+            rows.append(report.judged(control, quantity, quantity.take(traces[control, "ours"]), references))
+    report.table(f"Windows over 10 Mbit/s, 50 ms, 62.5 kB, beside Linux {platform.release()}",
           ["control", "quantity", "ours", "the kernel's", "ratio", "verdict"], rows)
-    return failed

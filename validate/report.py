@@ -1,9 +1,9 @@
 """Tables of what was compared, and verdicts."""
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from statistics import mean
-from typing import Callable
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,14 @@ class Quantity:
     form: str
     # Whether two values are near enough to each other; `None` where it is only shown.
     near: Callable[[float, float], bool] | None = None
+
+    def far(self, ours, references):
+        """The names of the references, given as values by name, that `ours` is not near enough to."""
+        return [who for who, value in references.items() if value is not None and self.near and not self.near(ours, value)]
+
+    def cell(self, value):
+        """The value as it stands in a table."""
+        return "" if value is None else self.form.format(value)
 
 
 def within(share):
@@ -38,7 +46,7 @@ DROPS = Quantity("drops", lambda run: run["drops"], "{:.0f}", factor(2))
 RECOVERIES = Quantity("recoveries", lambda run: run["recoveries"], "{:.0f}", within(0.25))
 TIMEOUTS = Quantity("timeouts", lambda run: run["timeouts"], "{:.0f}")
 QUEUE = Quantity("mean queue", lambda run: run["queue"] / 1000, "{:.1f} kB")
-LOSS = Quantity("loss", lambda run: 100 * run["drops"] / run["arrivals"], "{:.2f} %", factor(2, both_below=0.5))
+LOSS = Quantity("loss", lambda run: 100 * run["drops"] / run["arrivals"], "{:.2f} %", factor(2, both_below=0.05))
 MARKED = Quantity("marked", lambda run: 100 * run["marks"] / run["packets"], "{:.1f} %")
 
 
@@ -57,22 +65,49 @@ def average(runs, quantity):
     return mean(map(quantity.take, runs))
 
 
-def row(name, quantity, ours, references):
-    """The cells of one quantity; `references` are values by name, `None` where there is none."""
-    known = {who: value for who, value in references.items() if value is not None}
-    ratios = [f"{ours / value:.2f}" if value else "" for value in known.values()]
-    far = [who for who, value in known.items() if quantity.near and not quantity.near(ours, value)]
-    verdict = "" if not quantity.near or not known else f"**outside** {', '.join(far)}" if far else "holds"
-    cells = [quantity.form.format(value) if value is not None else "" for value in references.values()]
-    return [name, quantity.name, quantity.form.format(ours), *cells, ", ".join(ratios), verdict], bool(far)
+@dataclass
+class Report:
+    """What a part of the comparison says: on stdout as it comes, and kept for the page."""
 
+    said: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
-def table(title, head, rows):
-    """Prints a table of markdown."""
-    print(f"\n### {title}\n")
-    for cells in [head, ["---"] * len(head), *rows]:
-        print("| " + " | ".join(map(str, cells)) + " |")
-    sys.stdout.flush()
+    def say(self, text):
+        """A paragraph."""
+        print(f"\n{text}", flush=True)
+        self.said.append(text)
+
+    def table(self, title, head, rows):
+        """A table of markdown; none if it has no rows."""
+        lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in [head, ["---"] * len(head), *rows]]
+        if rows:
+            self.say(f"**{title}**\n\n" + "\n".join(lines))
+
+    def judged(self, name, quantity, ours, references, explained=()):
+        """A row: ours beside references by name, and whether it is near enough to them.
+
+        It fails if it is not, unless one of the causes in `explained`, which are values by name, when
+        toggled makes it so.
+        """
+        known = {who: value for who, value in references.items() if value is not None}
+        ratios = ", ".join(f"{ours / value:.2f}" for value in known.values() if value)
+        far = quantity.far(ours, known)
+        causes = [cause for cause, value in dict(explained).items() if not quantity.far(value, known)]
+        verdict = "holds" if quantity.near and known else ""
+        if far and causes:
+            verdict = f"outside {', '.join(far)}: {causes[0]}"
+        elif far:
+            verdict = f"**outside** {', '.join(far)}"
+            self.failed.append(f"{name}, {quantity.name}: {quantity.cell(ours)} beside {verdict.split('** ')[1]}")
+        return [name, quantity.name, quantity.cell(ours), *map(quantity.cell, references.values()), ratios, verdict]
+
+    def toggled(self, name, quantity, cause, ours, without, references):
+        """A row about a cause: it is shown if with it and without it the verdicts differ."""
+        shown = bool(quantity.far(ours, references)) != bool(quantity.far(without, references))
+        if not shown:
+            self.failed.append(f"{name}, {quantity.name}: not shown to come from: {cause}")
+        cells = [quantity.cell(value) for value in (ours, without, *references.values())]
+        return [name, quantity.name, cause, *cells, "shown" if shown else "**not shown**"]
 
 
 def progress(text):

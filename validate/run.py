@@ -1,37 +1,61 @@
 #!/usr/bin/env python3
 """Our simulator and TCP beside references that nobody here wrote: `make validate`.
 
-Tables on stdout, progress on stderr; exit code 1 if a verdict fails.
+Tables on stdout, progress on stderr; exit code 1 if a verdict fails and no cause of it is shown.
 """
 
 import argparse
 import os
+import platform
+import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import comparisons
 import live
-from speed import speed
+import page
+import speed
+from report import Report
+
+PARTS = {
+    "golden": comparisons.golden,
+    "networks": comparisons.networks,
+    "aqm": comparisons.aqms,
+    "formulas": comparisons.losses,
+    "kernel": comparisons.kernel,
+    "speed": speed.speed,
+    "live": live.transfers,
+    "windows": live.windows,
+}
+
+
+def carried_out(part, pool):
+    """The report of a part; one that cannot be carried out is one that fails."""
+    report = Report()
+    began = time.monotonic()
+    try:
+        PARTS[part](report, pool)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as wrong:
+        report.failed.append(f"could not be carried out: {wrong}")
+    took = time.monotonic() - began
+    report.say(f"({time.strftime('%Y-%m-%d')}, Linux {platform.release()}, {os.cpu_count()} processors, {took:.0f} s)")
+    return report
 
 
 def main():
-    parts = {
-        "golden": comparisons.golden,
-        "networks": comparisons.networks,
-        "aqm": comparisons.aqms,
-        "formulas": comparisons.losses,
-        "kernel": comparisons.kernel,
-        "speed": speed,
-        "live": live.transfers,
-        "windows": live.windows,
-    }
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[[], *parts], help="only these", metavar="|".join(parts))
-    chosen = parser.parse_args().parts or list(parts)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="only these", metavar="|".join(PARTS))
+    parser.add_argument("--page", type=Path, help="where the tables are written, each between its markers")
+    options = parser.parse_args()
     failed = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for part in chosen:
-            failed += [f"{part}: {row}" for row in parts[part](pool)]
+        for part in options.parts or PARTS:
+            report = carried_out(part, pool)
+            failed += [f"{part}: {what}" for what in report.failed]
+            if options.page:
+                page.write(options.page, part, report)
     print("\n" + ("\n".join(["These verdicts fail:", *failed]) if failed else "All verdicts hold."))
     sys.exit(bool(failed))
 

@@ -8,6 +8,15 @@ Flow = tuple[float, float, str]  # start (s), base round-trip time (s), greedy |
 
 
 @dataclass(frozen=True)
+class Toggle:
+    """What decides some quantities: `tcp` turns it round in our end points."""
+
+    cause: str
+    tcp: dict
+    quantities: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One bottleneck and who crosses it. Times in s, rates in bit/s, sizes in bytes, windows in segments."""
 
@@ -27,7 +36,8 @@ class Scenario:
     oracles: tuple[str, ...] = ("ns-2",)
     seeds: tuple[int, ...] = (1, 2, 3)
     tcp: dict = field(default_factory=dict)  # settings of our end points beside those of ns-2
-    kernel: dict = field(default_factory=dict)  # what Linux was measured to do
+    measured: dict = field(default_factory=dict)  # what Linux was measured to do: values by quantity
+    toggles: tuple[Toggle, ...] = ()
 
     def drawn(self, seed):
         """The flows, as the seed has them."""
@@ -98,24 +108,29 @@ AQMS = [
     aqm("Drop-Tail", "droptail"),
     aqm("RED", "red"),
     aqm("PI approx", "pi", pi=pi_design(50, 0.3, 2500)),
-    aqm("PI exact", "pi", pi=pi_design(60, 0.18, 2500)),
+    aqm("PI exact", "pi", pi=pi_design(60, 0.18, 2500), toggles=(
+        Toggle("a SYN that was lost is repeated without ECN (RFC 3168, 6.1.1.1)", {"ecn_fallback": True}, ("loss",)),
+    )),
     with_sack(aqm("Drop-Tail", "droptail")),
 ]
 LOSSES = [
-    Scenario(f"{100 * p:g} %, {'delayed ACKs' if delayed else 'an ACK for each'}", greedy(10, 0.1, 0.1), rate=1e9, buffer=10_000_000, until=600, since=10, loss=p, delayed=delayed,
-             seeds=(1,))
+    Scenario(f"{100 * p:g} %, {'delayed ACKs' if delayed else 'an ACK for each'}", greedy(10, 0.1, 0.1), rate=1e9,
+             buffer=10_000_000, until=210, since=10, loss=p, delayed=delayed, seeds=(1,))
     for p in (0.0005, 0.001, 0.002, 0.005, 0.01)
     for delayed in (False, True)
 ]
 
 
-def as_linux(scenario, name, recovery, **measured):
+MEASURED = "Linux 6.12"
+
+
+def as_linux(scenario, name, recovery, toggles=(), **measured):
     """The same with end points like Linux 6.12, and what that was measured to do.
 
     Source: a kernel in virtual time (User Mode Linux, time-travel), Reno, one run each; recorded figures.
     """
     tcp = {"profile": "linux", "congestion": "reno", "recovery": recovery}
-    return replace(scenario, name=name, tcp=tcp, kernel=measured, oracles=())
+    return replace(scenario, name=name, tcp=tcp, measured=measured, oracles=(), toggles=toggles)
 
 
 KERNEL = [

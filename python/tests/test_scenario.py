@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tidegate
-from tidegate import Scenario, ScenarioError
+from tidegate import Scenario, ScenarioError, Table
 
 
 def telephony(rate: str = "64 kbit/s") -> Scenario:
@@ -116,3 +116,24 @@ def test_tables_become_frames_and_files(tmp_path):
 def test_a_missing_column_is_named_with_those_there_are():
     with pytest.raises(KeyError, match=r"no column 'rate'; there are a_bps"):
         tidegate.Table({"a_bps": np.array([1.0])})["rate"]
+
+
+def test_a_probe_is_between_the_two_ends_of_a_link():
+    net = Scenario(duration="1 s")
+    net.probe("queue", "middle", "client")
+    assert net.tables["probe"] == [{"kind": "queue", "from": "middle", "to": "client"}]
+    with pytest.raises(TypeError, match="two ends"):
+        net.probe("queue", "middle")
+
+
+def test_a_table_is_printed_in_rows_and_of_many_some():
+    table = Table({"rate_bps": [1.5, 300.0], "flow": ["a", "b"]})
+    assert str(table) == "rate_bps  flow\n     1.5     a\n     300     b"
+    lines = str(Table({"n": range(30)})).split("\n")
+    assert (lines[0], lines[1], lines[10], lines[11], lines[-1]) == (
+        " n",
+        " 0",
+        " 9",
+        "… 10 more rows",
+        "29",
+    )

@@ -23,6 +23,10 @@ class Case:
     seed: int
 
 
+_SHOWN = 20
+"""Rows of a longer table that are printed."""
+
+
 class Table:
     """Columns of equal length, by name; a unit is the last word of a column's name.
 
@@ -58,6 +62,30 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({len(self)} rows: {', '.join(self.columns)})"
+
+    def __str__(self) -> str:
+        """The rows, aligned; of many the first and the last ones."""
+        shown: Sequence[int] = range(len(self))
+        if len(self) > _SHOWN:
+            shown = [*range(_SHOWN // 2), *range(len(self) - _SHOWN // 2, len(self))]
+        cells = [
+            [
+                name,
+                *(
+                    f"{column[row]:.6g}" if column.dtype.kind == "f" else str(column[row])
+                    for row in shown
+                ),
+            ]
+            for name, column in self.columns.items()
+        ]
+        widths = [max(map(len, column)) for column in cells]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in zip(*cells, strict=True)
+        ]
+        if len(self) > _SHOWN:
+            lines.insert(1 + _SHOWN // 2, f"… {len(self) - _SHOWN} more rows")
+        return "\n".join(lines)
 
     def where(self, **equal: object) -> Table:
         """The rows whose columns have these values."""

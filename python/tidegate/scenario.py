@@ -112,9 +112,17 @@ class Scenario:
         pairs = {"from": _list(sender), "to": _list(receiver)}
         self._add("traffic", {"name": name, "kind": kind, **pairs, **fields})
 
-    def probe(self, kind: str, **fields: Value) -> None:
-        """Something to record beyond the defaults."""
-        self._add("probe", {"kind": kind, **fields})
+    def probe(self, kind: str, *ends: str, **fields: Value) -> None:
+        """Something to record beyond the defaults.
+
+        ``kind``: queue or capture, with the two ends of a link in the direction meant
+        (``net.probe("queue", "middle", "client")``); throughput or window, with ``traffic``.
+        """
+        if ends and len(ends) != 2:
+            raise TypeError(f"a probe is between two ends of a link, not {len(ends)}: {ends}")
+        self._add(
+            "probe", {"kind": kind, **dict(zip(("from", "to"), ends, strict=False)), **fields}
+        )
 
     def run(self, seed: int = 1) -> Result:
         """Simulates it. The same seed gives the same result, bit for bit, on any machine.

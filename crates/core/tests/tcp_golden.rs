@@ -165,7 +165,9 @@ const TOLERANCE: Duration = Duration::from_micros(20);
 #[test]
 fn the_same_segments_are_sent_at_the_same_times() {
     let (mut failures, mut segments) = (Vec::new(), 0);
-    for line in VECTORS.lines().filter(|line| !line.starts_with('#')) {
+    // Those of Vegas, whose SYN is a full segment there, are for the test of `vegas-ns2`.
+    let runs = |line: &&str| !line.starts_with('#') && !line.starts_with("Vegas");
+    for line in VECTORS.lines().filter(runs) {
         let run = Run::parse(line);
         let (last, _) = *run.sent.last().unwrap();
         let ours = sent(&run, Time::from_micros(last));

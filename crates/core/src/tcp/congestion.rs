@@ -23,6 +23,7 @@ mod reno;
 #[cfg(test)]
 mod testing;
 mod vegas;
+mod vegas_ns2;
 mod weighted_vegas;
 
 use std::time::Duration;
@@ -177,6 +178,8 @@ registry! {
     Cubic => cubic, "cubic";
     /// So many packets of its own in the queue, and no more.
     Vegas => vegas, "vegas";
+    /// The same as ns-2 has it, with the weight of `itcp`.
+    VegasNs2 => vegas_ns2, "vegas-ns2";
     /// Vegas with shares in proportion to weights (`itcp`).
     WeightedVegas => weighted_vegas, "weighted-vegas";
     /// Growth by the square of the round-trip time: equal rates within an aggregate.

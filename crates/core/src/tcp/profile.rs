@@ -225,6 +225,9 @@ details! {
     window_scaling: bool,
     /// Whether ECN is offered.
     ecn: EcnMode,
+    /// A SYN that found no answer is sent again without the offer of ECN (RFC 3168, section
+    /// 6.1.1.1).
+    ecn_fallback: bool,
     /// Segments that a loss leaves of the window at least; the threshold stays at two or more.
     loss_floor: u32,
     /// The same for ECN-Echo.
@@ -308,6 +311,7 @@ const NS2: Details = Details {
     timestamps: false,
     window_scaling: true,
     ecn: EcnMode::Off,
+    ecn_fallback: false,
     loss_floor: 1,
     ecn_floor: 1,
     echo_gradually: false,
@@ -353,6 +357,7 @@ const RFC: Details = Details {
     timestamps: true,
     window_scaling: true,
     ecn: EcnMode::Off,
+    ecn_fallback: true,
     loss_floor: 2,
     ecn_floor: 2,
     echo_gradually: false,
@@ -397,6 +402,7 @@ const LINUX: Details = Details {
     timestamps: true,
     window_scaling: true,
     ecn: EcnMode::Off,
+    ecn_fallback: true,
     loss_floor: 2,
     ecn_floor: 2,
     echo_gradually: true,

@@ -60,6 +60,10 @@ pub(super) struct Sender {
     may_send: Time,
     waking: bool,
     pub signals: u64,
+    /// The receiver lets no more than this be out.
+    pub limit: u64,
+    /// When each packet was sent.
+    pub sent: Vec<Time>,
     /// The window in segments at every whole round-trip time without a queue.
     pub trace: Vec<(Time, f64)>,
 }
@@ -174,6 +178,8 @@ impl Pipe {
             may_send: start,
             waking: true,
             signals: 0,
+            limit: u64::MAX,
+            sent: Vec::new(),
             trace: Vec::new(),
         });
         let sender = self.senders.len() - 1;
@@ -230,7 +236,7 @@ impl Pipe {
     fn send(&mut self, sender: usize) {
         loop {
             let it = &mut self.senders[sender];
-            if it.flight + SEGMENT > it.window.congestion {
+            if it.flight + SEGMENT > it.window.congestion.min(it.limit) {
                 return;
             }
             if it.may_send > self.now {
@@ -274,6 +280,7 @@ impl Pipe {
         };
         it.flight += SEGMENT;
         it.next += SEGMENT;
+        it.sent.push(now);
         self.sent += 1;
         let delay = it.delay;
         if chosen || queued + SEGMENT > self.bottleneck.buffer {

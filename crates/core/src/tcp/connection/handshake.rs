@@ -92,7 +92,7 @@ impl Connection {
     /// The SYN, or SYN and ACK, that this end sends.
     pub(super) fn syn(&mut self, now: Time) -> Segment {
         let answer = self.state == State::SynReceived;
-        let first = self.handshake.sent == 0;
+        let offers = self.handshake.sent == 0 || !self.config.details.ecn_fallback;
         let mut flags = TcpFlags::SYN;
         if answer {
             flags |= TcpFlags::ACK;
@@ -100,8 +100,8 @@ impl Connection {
         if self.config.details.ecn != EcnMode::Off {
             match answer {
                 true if self.handshake.peer_ecn => flags |= TcpFlags::ECE,
-                // Some paths lose SYNs with these bits (RFC 3168, section 6.1.1.1).
-                false if first => flags |= TcpFlags::ECE | TcpFlags::CWR,
+                // Some paths lose SYNs with these bits.
+                false if offers => flags |= TcpFlags::ECE | TcpFlags::CWR,
                 _ => {}
             }
         }
@@ -173,5 +173,26 @@ impl Connection {
         self.window_from = (segment.header.seq, segment.header.ack);
         self.state = State::Open;
         self.happened.established = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::Profile;
+
+    /// Kills: the first SYN as the only one to offer; each of them.
+    #[test]
+    fn a_syn_that_found_no_answer_is_repeated_with_ecn_only_where_the_profile_insists() {
+        for (profile, again) in [(Profile::Ns2, true), (Profile::Rfc, false)] {
+            let mut config = Config::new(profile);
+            config.details.ecn = EcnMode::Classic;
+            let mut connection = Connection::connect(&config, Time::ZERO, 1);
+            let mut offers = |now| {
+                let flags = connection.poll_transmit(now).unwrap().segment.header.flags;
+                flags.any(TcpFlags::ECE) && flags.any(TcpFlags::CWR)
+            };
+            assert_eq!((offers(Time::ZERO), offers(Time::from_millis(3_000))), (true, again));
+        }
     }
 }

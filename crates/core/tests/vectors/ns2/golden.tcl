@@ -2,9 +2,9 @@
 #
 #   ns golden.tcl VARIANT WINDOW QUEUE SECONDS WHAT "NUMBERS"
 #
-# VARIANT is Reno, Newreno or Sack1; WINDOW the receiver's, in segments; QUEUE the bottleneck's limit
-# in packets; NUMBERS are packets on their way into the bottleneck, the SYN is 0; WHAT is done to them
-# is `drop`, or `mark` (ECN).
+# VARIANT is Reno, Newreno, Sack1 or Vegas; WINDOW the receiver's, in segments; QUEUE the bottleneck's
+# limit in packets; NUMBERS are packets on their way into the bottleneck, the SYN is 0; WHAT is done to
+# them is `drop`, or `mark` (ECN).
 foreach {variant window queue seconds what numbers} $argv break
 set ns [new Simulator]
 set trace [open "|awk -v OFS=: {\$1==\"+\" && \$3==0 && \$4==1 && \$11>0 {printf \"%d %d\\n\", \$2*1e6+0.5, \$11}}" w]
@@ -23,6 +23,8 @@ if {$variant == "Sack1"} {set sink [new Agent/TCPSink/Sack1]} else {set sink [ne
 $tcp set window_ $window
 $tcp set packetSize_ 1000
 $tcp set minrto_ 1
+# Vegas of ns-2 has no SYN, and takes the first ACK for no more than one.
+if {$variant == "Vegas"} {$tcp set windowInit_ 1}
 if {$what == "mark"} {$tcp set ecn_ 1}
 $ns attach-agent $s $tcp
 $ns attach-agent $k $sink

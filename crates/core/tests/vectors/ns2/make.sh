@@ -22,5 +22,6 @@ run() { # VARIANT WINDOW QUEUE SECONDS WHAT NUMBERS
     for marks in "14" "14 20" "14 40" "3 9" "1" "1 3 5 7 9 11 13 15" "20 21 22 60 61 100 140 180" "2 4 6 20 22 30"; do
         run Newreno 28 1000 6 mark "$marks"
     done
+    for window in 28 1000; do run Vegas $window 1000 8 drop 99999; done
     run Sack1 28 1000 6 mark "1 3 5 7 9 11 13 15 60 100"
 } > "$into"

@@ -1,0 +1,271 @@
+//! Vegas as ns-2 has it: that of the simulations of its time, and with `theta` that of `itcp`.
+//!
+//! Law, once per round, in segments: `delta = expected - sent * base / rtt`, rounded to the nearest,
+//! with what was out when the round ended, what was sent in it, the least round-trip time ever and
+//! the mean of this round. Above the threshold the next round's ACKs add `theta / cwnd` each if
+//! `delta` is below `theta * alpha`; `theta` segments go at once if it is above `theta * beta`. Slow
+//! start doubles in every other round until `delta` exceeds `theta * gamma`, and then leaves 7/8. A
+//! loss leaves three quarters, an echo a half.
+//!
+//! Source: ns-2 2.35, `tcp-vegas.cc` (`recv`); `itcp`, section 3 (`theta`, there with `alpha = beta`).
+//!
+//! Differs: how losses are found, and that what was lost twice leaves a half, is the sender's or left
+//! out. A round goes on through a recovery. The SYN, which ns-2's does not have, tells it nothing: it is
+//! shorter than what follows, and a base it set would be too low for ever.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Ack, CongestionControl, Counting, Signal, Window};
+use crate::{Factor, Time};
+
+/// How much may be queued, in segments, and for how many this connection counts.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The window grows below: 1.
+    pub alpha: Factor,
+    /// It shrinks above: 3.
+    pub beta: Factor,
+    /// Slow start ends above: 1.
+    pub gamma: Factor,
+    /// The weight: 1. It may change while the connection lasts.
+    pub theta: Factor,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { alpha: Factor::ONE, beta: Factor::whole(3), gamma: Factor::ONE, theta: Factor::ONE }
+    }
+}
+
+impl Config {
+    /// It counts ACKs whatever the profile says.
+    pub(super) fn build(&self, _counting: Counting) -> VegasNs2 {
+        VegasNs2 {
+            config: self.clone(),
+            base: Duration::MAX,
+            sum: Duration::ZERO,
+            samples: 0,
+            round_end: 0,
+            round_began: Time::ZERO,
+            growing_round: true,
+            per_ack: 0,
+            carried: 0,
+        }
+    }
+}
+
+pub(super) struct VegasNs2 {
+    config: Config,
+    /// Least round-trip time ever seen.
+    base: Duration,
+    /// Round-trip times of this round.
+    sum: Duration,
+    samples: u32,
+    /// The round ends when more than this is acknowledged.
+    round_end: u64,
+    round_began: Time,
+    /// Slow start grows in this round.
+    growing_round: bool,
+    /// What an ACK adds to the window, and what is short of a byte of it, in [`UNIT`]s of a byte.
+    per_ack: u64,
+    carried: u64,
+}
+
+/// Parts of a byte that are counted.
+const UNIT: u64 = 1 << 20;
+
+impl CongestionControl for VegasNs2 {
+    fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
+        if !ack.in_recovery && ack.acknowledged > self.round_end {
+            self.end_round(window, ack);
+        }
+        if ack.may_grow {
+            self.grow(window, ack);
+        }
+        if let Some(rtt) = ack.rtt {
+            self.sum += rtt;
+            self.samples += 1;
+            self.base = self.base.min(rtt);
+        }
+    }
+
+    fn on_signal(&mut self, _now: Time, window: &mut Window, flight: u64, signal: Signal) {
+        (self.per_ack, self.carried) = (0, 0);
+        let segments = flight / window.segment;
+        let left = match signal {
+            Signal::Loss => segments - segments / 4,
+            Signal::Echo | Signal::Timeout { .. } => segments / 2,
+        };
+        window.threshold = (left.max(2) * window.segment).max(window.floor);
+    }
+
+    fn set_weight(&mut self, weight: Factor) {
+        self.config.theta = weight;
+    }
+}
+
+impl VegasNs2 {
+    fn end_round(&mut self, window: &mut Window, ack: &Ack) {
+        let sent = ack.sent.saturating_sub(self.round_end) / window.segment;
+        let rtt = match self.samples {
+            0 => ack.now.since(self.round_began),
+            samples => self.sum / samples,
+        };
+        if rtt < self.base || sent <= 1 {
+            self.base = rtt;
+        }
+        if !rtt.is_zero() {
+            let delta = delta(outstanding(window, ack), sent, self.base, rtt);
+            self.adjust(window, delta);
+        }
+        (self.sum, self.samples) = (Duration::ZERO, 0);
+        (self.round_end, self.round_began) = (ack.sent, ack.now);
+    }
+
+    fn adjust(&mut self, window: &mut Window, delta: u64) {
+        let Config { alpha, beta, gamma, theta } = self.config;
+        let delta = delta.saturating_mul(Factor::ONE.millionths());
+        let exceeds = |threshold: Factor| delta > theta.of(threshold.millionths());
+        let least = 2 * window.segment;
+        self.per_ack = 0;
+        if window.in_slow_start() {
+            self.growing_round = !self.growing_round;
+            if self.growing_round && exceeds(gamma) {
+                window.threshold = least;
+                window.congestion = (window.congestion - window.congestion / 8).max(least);
+            } else if self.growing_round {
+                self.per_ack = window.segment * UNIT;
+            }
+        } else if exceeds(beta) {
+            let step = theta.of(window.segment);
+            window.congestion = window.congestion.saturating_sub(step).max(least);
+            window.threshold = window.threshold.min(window.congestion);
+        } else if delta < theta.of(alpha.millionths()) {
+            let square = u128::from(window.segment) * u128::from(window.segment);
+            let shared = square * u128::from(UNIT) / u128::from(window.congestion.max(1));
+            self.per_ack = theta.of(u64::try_from(shared).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Adds what the round says, unless the sender does not keep up with the window.
+    fn grow(&mut self, window: &mut Window, ack: &Ack) {
+        let one = window.segment * UNIT;
+        if self.per_ack == one && !window.in_slow_start() && window.congestion > window.segment {
+            self.per_ack = 0;
+        }
+        let used = outstanding(window, ack) * window.segment;
+        if window.congestion.saturating_sub(used) > 2 * window.segment {
+            return;
+        }
+        self.carried += self.per_ack;
+        window.congestion += self.carried / UNIT;
+        self.carried %= UNIT;
+    }
+}
+
+/// Segments that are out, with the one that this ACK lets go.
+fn outstanding(window: &Window, ack: &Ack) -> u64 {
+    ack.sent.saturating_sub(ack.acknowledged) / window.segment + 1
+}
+
+/// `expected - sent * base / rtt`, rounded to the nearest, or zero if that is negative.
+fn delta(expected: u64, sent: u64, base: Duration, rtt: Duration) -> u64 {
+    let (base, rtt) = (base.as_nanos(), rtt.as_nanos());
+    let twice = 2 * u128::from(expected) * rtt + rtt;
+    let queued = twice.saturating_sub(2 * u128::from(sent) * base) / (2 * rtt);
+    u64::try_from(queued).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pipe::{Bottleneck, Pipe, mean};
+    use super::super::testing::{SEGMENT, acknowledged, real, window};
+    use super::*;
+    use crate::Rate;
+
+    /// What ns-2 sends, by `make.sh` beside it.
+    const VECTORS: &str = include_str!("../../../tests/vectors/ns2/golden.txt");
+
+    #[test]
+    fn every_segment_leaves_when_it_does_in_ns_2() {
+        // 0.8 Mbit/s and 100 ms, segments of 1,000 bytes with their headers take 10 ms each, and what
+        // is left of a round trip 201.64 ms. The vector does not have the first segment, which leaves at once.
+        // Kills: doubling in every round; the other parity; the newest sample counted in the round
+        // it ends; 3/4 at the end of slow start; delta rounded down; the least sample for the mean.
+        for line in VECTORS.lines().filter_map(|line| line.strip_prefix("Vegas ")) {
+            let (settings, trace) = line.split_once('|').unwrap();
+            let window: u64 = settings.split(' ').next().unwrap().parse().unwrap();
+            let mut pipe = Pipe::new(Bottleneck::new(Rate::from_bps(SEGMENT * 8 * 100), 1_000));
+            let delay = Duration::from_micros(201_640);
+            pipe.add(Box::new(Config::default().build(Counting::RFC)), delay, 1, Duration::ZERO);
+            pipe.senders[0].limit = window * SEGMENT;
+            pipe.run(Duration::from_secs(8));
+            let mut at = Duration::ZERO;
+            for (number, word) in trace.split_whitespace().enumerate() {
+                at += Duration::from_micros(word.parse().unwrap());
+                let ours = pipe.senders[0].sent[number + 1].since(Time::ZERO);
+                let apart = ours.abs_diff(at);
+                assert!(apart < Duration::from_millis(1), "{number}: ns-2 {at:?}, ours {ours:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn delta_is_rounded_to_the_nearest_segment() {
+        // int((expected / base - sent / rtt) * base + 0.5), base 100 ms: 20 - 20 * 100 / 108 = 1.48;
+        // at 108.2 ms 1.52; fewer sent than expected counts as queued, more as nothing.
+        let delta = |expected, sent, micros| {
+            delta(expected, sent, Duration::from_millis(100), Duration::from_micros(micros))
+        };
+        assert_eq!((delta(20, 20, 108_000), delta(20, 20, 108_300)), (1, 2));
+        assert_eq!((delta(20, 18, 100_000), delta(10, 20, 100_000)), (2, 0));
+    }
+
+    #[test]
+    fn weights_scale_steps_and_thresholds() {
+        // theta = 3, alpha 1, beta 3: below 3 queued it adds 3 per window, above 9 it takes 3 away.
+        // Kills: theta left out of one of them.
+        let after = |delta| {
+            let mut control = Config::default().build(Counting::RFC);
+            control.set_weight(Factor::whole(3));
+            let mut window = window(30, 2 * SEGMENT);
+            control.adjust(&mut window, delta);
+            for _ in 0..30 {
+                let sent = window.congestion;
+                control.grow(&mut window, &Ack { sent, acknowledged: 0, ..acknowledged(SEGMENT) });
+            }
+            real(window.congestion) / real(SEGMENT)
+        };
+        assert!((after(2) - 33.0).abs() < 0.01, "{}", after(2));
+        assert_eq!((after(3), after(9), after(10)), (30.0, 30.0, 27.0));
+    }
+
+    #[test]
+    fn a_loss_leaves_three_quarters() {
+        let left = |signal, segments: u64| {
+            let mut window = window(segments, u64::MAX);
+            let mut control = Config::default().build(Counting::RFC);
+            control.on_signal(Time::ZERO, &mut window, segments * SEGMENT, signal);
+            window.threshold / SEGMENT
+        };
+        let timeout = Signal::Timeout { again: false };
+        assert_eq!((left(Signal::Loss, 23), left(Signal::Loss, 3)), (18, 3));
+        assert_eq!((left(Signal::Echo, 23), left(timeout, 23), left(timeout, 3)), (11, 11, 2));
+    }
+
+    #[test]
+    fn alone_it_keeps_one_to_three_segments_in_the_queue() {
+        let mut pipe = Pipe::new(Bottleneck::new(Rate::from_kbps(11_680), 1_000));
+        let control = Config::default().build(Counting::RFC);
+        pipe.add(Box::new(control), Duration::from_millis(100), 2, Duration::ZERO);
+        pipe.run(Duration::from_secs(30));
+        let (rates, queue) = pipe.run(Duration::from_secs(30));
+        assert!(rates[0] > 0.99 * 11_680e3, "{}", rates[0]);
+        assert!((0.5..=3.5).contains(&queue), "{queue}");
+        let mean = mean(&pipe.senders[0].trace, Time::from_secs(30));
+        assert!((101.0..=105.0).contains(&mean), "{mean}");
+    }
+}
