@@ -9,6 +9,7 @@ mod peak;
 mod policer;
 mod progress;
 mod shaper;
+mod signal;
 
 use conditioner::Conditioner;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use std::time::Duration;
 pub use conditioner::Trigger;
 use members::Members;
 use progress::Progress;
+use signal::Signal;
 
 use crate::allocation::Share;
 use crate::packet::{Direction, Fifo, Member};
@@ -57,6 +59,7 @@ pub struct Aggregate {
     seed: u64,
     members: Members,
     untracked: Option<Member>,
+    signal: Signal,
     counts: Counts,
     tally: Tally,
 }
@@ -90,6 +93,7 @@ impl Aggregate {
             seed,
             members: Members::default(),
             untracked: None,
+            signal: Signal::new(policy, direction, now),
             counts: Counts::default(),
             tally: Tally::default(),
         }
@@ -131,6 +135,8 @@ impl Aggregate {
         if let Some(allocation) = self.conditioner.allocation() {
             allocation.leave(now, member);
         }
+        self.conditioner.forgive(member);
+        self.signal.leave(member);
         self.members.leave(member);
     }
 
@@ -173,6 +179,10 @@ impl Aggregate {
     }
 
     fn condition(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
+        let Some(packet) = self.pass_controlled(now, pool, packet, out) else { return };
+        if pool[&packet].controlled {
+            self.signal.entered += u64::from(pool[&packet].cost);
+        }
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.offer(&mut cx, packet, out);
         let backlog = self.conditioner.backlog().bytes.0;
@@ -185,7 +195,7 @@ impl Aggregate {
             return;
         }
         why.count(&mut self.counts.triggers);
-        if self.ready_at().is_none_or(|ready_at| ready_at > now) {
+        if self.conditioner.ready_at().is_none_or(|ready_at| ready_at > now) {
             return;
         }
         let mut cx = Cx { now, pool, tally: &mut self.tally };
@@ -194,8 +204,12 @@ impl Aggregate {
 
     /// When the next packet conforms, if one waits and nothing else happens.
     #[must_use]
-    pub const fn ready_at(&self) -> Option<Time> {
-        self.conditioner.ready_at()
+    pub fn ready_at(&self) -> Option<Time> {
+        let ready_at = self.conditioner.ready_at();
+        match &self.signal.control {
+            None => ready_at,
+            Some(control) => [ready_at, control.ready_at()].into_iter().flatten().min(),
+        }
     }
 
     /// Bytes of `member` that wait, as frames.
@@ -212,7 +226,11 @@ impl Aggregate {
         member: Member,
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
-        self.conditioner.withdraw(&mut cx, member)
+        let packet = self.conditioner.withdraw(&mut cx, member)?;
+        if pool[&packet].controlled {
+            self.signal.entered -= u64::from(pool[&packet].cost);
+        }
+        Some(packet)
     }
 
     /// Appends all that waits to `out`, conforming or not.
@@ -229,6 +247,10 @@ impl Aggregate {
         policy: &Policy,
         out: &mut Fifo,
     ) {
+        if let (Some(control), Some(to)) = (&mut self.signal.control, policy.action.conditioning())
+        {
+            control.set_profile(now, &to.profile);
+        }
         if !self.conditioner.adopt(policy, now) {
             let random = chance(self.seed, &self.policy, self.direction);
             let new = Conditioner::new(policy, self.timer, random, now);
@@ -294,6 +316,7 @@ impl Aggregate {
             waited_ns: progress.waited_ns,
             late: progress.late,
             triggers,
+            acks: self.signal.counts(),
             mean: self.conditioner.profile().map(|profile| profile.mean()),
         }
     }

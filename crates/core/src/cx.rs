@@ -104,12 +104,18 @@ pub struct Tally {
     pub drops: ByReason,
     /// Packets marked "congestion experienced", which go on.
     pub marks: ByReason,
+    /// Of the packets dropped, those of flows that are governed by their ACKs.
+    pub controlled_drops: u64,
+    /// What they were charged, in bytes.
+    pub controlled_bytes: u64,
 }
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, more: Self) {
         self.drops += more.drops;
         self.marks += more.marks;
+        self.controlled_drops += more.controlled_drops;
+        self.controlled_bytes += more.controlled_bytes;
     }
 }
 
@@ -120,6 +126,10 @@ impl Cx<'_> {
     /// Drops `packet`, counts it, and frees its buffer.
     pub fn drop(&mut self, packet: PacketId, reason: Reason) {
         self.tally.drops.count(reason);
+        if self.pool[&packet].controlled {
+            self.tally.controlled_drops += 1;
+            self.tally.controlled_bytes += u64::from(self.pool[&packet].cost);
+        }
         self.pool.release(packet);
     }
 

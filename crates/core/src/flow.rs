@@ -264,6 +264,6 @@ const fn low_half(number: u64) -> u32 {
 }
 
 /// Whether `a` comes before `b`, where numbers wrap (RFC 9293, section 3.4).
-const fn before(a: u32, b: u32) -> bool {
+pub(crate) const fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) > u32::MAX / 2
 }

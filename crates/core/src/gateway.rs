@@ -1,8 +1,9 @@
 //! The gateway: packets in, packets out, and when to be called next.
 //!
 //! A packet's way is one stage after the other, each in its own file: `classify` finds its flow
-//! and aggregate, `track` learns from its headers, its aggregate conditions it, and its `link`
-//! sends it. `install` swaps the policies under live traffic.
+//! and aggregate, `track` learns from its headers, `signal` holds it if it is an ACK whose data has
+//! to wait, its aggregate conditions it, and its `link` sends it. `install` swaps the policies under
+//! live traffic.
 
 mod aggregates;
 mod classes;
@@ -10,6 +11,7 @@ mod classify;
 mod config;
 mod install;
 mod link;
+mod signal;
 mod status;
 mod timers;
 mod track;
@@ -50,6 +52,8 @@ struct Counts {
     transmitted: [Count; 2],
     /// Drops and marks at the links, and of aggregates that are no more.
     tally: Tally,
+    /// What the signals of aggregates that are no more have done.
+    acks: crate::ack::Counts,
 }
 
 impl Gateway {
@@ -62,8 +66,12 @@ impl Gateway {
     #[must_use]
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let links = Direction::BOTH.map(|way| Link::new(config, way, now));
+        let mut pool = PacketPool::with_capacity(config.packets);
+        if policies.policies().iter().any(|policy| policy.action.signal().is_some()) {
+            pool.keep_sack();
+        }
         let mut gateway = Self {
-            pool: PacketPool::with_capacity(config.packets),
+            pool,
             config: config.clone(),
             aggregates: Aggregates::default(),
             policies,
@@ -105,6 +113,7 @@ impl Gateway {
         self.timers.arm(slot, aggregate.ready_at());
         let class = self.aggregates.class(slot);
         self.send(now, direction, class, out);
+        self.release_acks(now, slot);
     }
 
     /// Hands what may leave, all of one class, to the link of `direction`.
@@ -146,6 +155,7 @@ impl Gateway {
         self.timers.arm(slot, aggregate.ready_at());
         let class = self.aggregates.class(slot);
         self.send(now, direction, class, out);
+        self.release_acks(now, slot);
     }
 
     /// Does what is due: aggregates whose packets conform by now, and flows that have expired.
@@ -165,7 +175,7 @@ impl Machine for Gateway {
         &mut self.pool
     }
 
-    fn handle_packet(&mut self, now: Time, port: PortId, id: PacketId) {
+    fn handle_packet(&mut self, now: Time, port: PortId, mut id: PacketId) {
         let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
         let packet = &mut self.pool[&id];
         packet.arrived = now;
@@ -175,6 +185,8 @@ impl Machine for Gateway {
         let (flow, slot) = self.classify(now, direction, &id);
         if let Some(flow) = flow {
             self.track(now, direction, flow, &id);
+            let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
+            id = back;
         }
         self.condition(now, direction, slot.unwrap_or(Handle::NO_AGGREGATE), id);
     }

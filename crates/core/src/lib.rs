@@ -6,10 +6,11 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `flow` · `allocation` ·
-//! `qdisc` · `policy` · `report` · `aggregate` · `link` · `tcp` · `gateway` · `emulator`.
+//! `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
+pub mod ack;
 pub mod aggregate;
 pub mod allocation;
 pub mod class;

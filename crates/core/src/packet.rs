@@ -66,6 +66,8 @@ pub struct Packet {
     pub segments: u16,
     /// Some of its TCP sequence numbers were seen before: sent again, or overtaken on the way here.
     pub seen_before: bool,
+    /// Its aggregate governs its sender by the ACKs that go back.
+    pub controlled: bool,
     /// Some header field here is no longer what the frame says: the driver writes it back.
     pub rewritten: bool,
 }

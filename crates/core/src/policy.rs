@@ -11,6 +11,7 @@ pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet};
 pub use filter::{Filter, Range, Specificity};
 pub use set::{PolicyIndex, PolicySet, PolicySetError};
 
+use crate::ack::AckSpec;
 use crate::allocation::AllocationSpec;
 use crate::packet::{Direction, Packet};
 use crate::qdisc::QdiscSpec;
@@ -53,6 +54,8 @@ pub enum Action {
         conditioning: Conditioning,
         /// Where they wait.
         queue: QdiscSpec,
+        /// How the senders are told by their ACKs, if they are.
+        signal: Option<AckSpec>,
     },
     /// They never wait; those in profile go on.
     Police {
@@ -107,6 +110,15 @@ impl Conditioning {
 }
 
 impl Action {
+    /// How the senders are told by their ACKs, if they are.
+    #[must_use]
+    pub const fn signal(&self) -> Option<&AckSpec> {
+        match self {
+            Self::Shape { signal, .. } => signal.as_ref(),
+            Self::Pass | Self::Police { .. } => None,
+        }
+    }
+
     /// How much conforms and how that is shared, unless everything does.
     #[must_use]
     pub const fn conditioning(&self) -> Option<&Conditioning> {

@@ -26,6 +26,10 @@ pub struct Report {
     pub drops: ByReason,
     /// Packets marked "congestion experienced", by reason.
     pub marks: ByReason,
+    /// Packets that are no more because their ACK is kept as a record, or the next one says more.
+    pub absorbed: u64,
+    /// Packets made of others: ACKs that were records, or parts of one.
+    pub made: u64,
     /// Flows in the table.
     pub flows: u32,
     /// Flows that found the table full.
@@ -87,6 +91,8 @@ pub struct AggregateReport {
     pub late: u64,
     /// How often each trigger looked whether the aggregate may send.
     pub triggers: Triggers,
+    /// ACKs that go back to its senders: what is held of them, and what was done.
+    pub acks: crate::ack::Counts,
     /// Mean rate of its profile, if it has one.
     pub mean: Option<Rate>,
 }

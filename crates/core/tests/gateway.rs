@@ -134,17 +134,21 @@ fn from(host: u8) -> Filter {
 const MEAN: Rate = Rate::from_mbps(8);
 const BURST: Bytes = Bytes(3_000);
 
+fn shape_by(conditioning: Conditioning, name: &str) -> Action {
+    Action::Shape { conditioning, queue: queue(name), signal: None }
+}
+
 fn conditioning() -> Conditioning {
     let profile = Profile::new(MEAN, None, BURST, Bytes(1_514)).unwrap();
     Conditioning { profile, allocation: allocation("fcfs"), weights: Vec::new() }
 }
 
-fn policy(name: &str, filter: Filter, action: Action) -> Policy {
-    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
+fn shape() -> Action {
+    shape_by(conditioning(), "per-flow")
 }
 
-fn shape() -> Action {
-    Action::Shape { conditioning: conditioning(), queue: queue("per-flow") }
+fn policy(name: &str, filter: Filter, action: Action) -> Policy {
+    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
 }
 
 /// Of every host, the packets left in the order of their numbers.
@@ -243,7 +247,7 @@ fn a_super_packet_longer_than_the_burst_leaves_and_is_paid_off() {
     for name in AllocationSpec::NAMES {
         let mut conditioning = conditioning();
         conditioning.allocation = allocation(name);
-        let action = Action::Shape { conditioning, queue: queue("per-flow") };
+        let action = shape_by(conditioning, "per-flow");
         let mut run = Run::new(&config(), vec![policy("all", Filter::default(), action)]);
         for number in 0..10 {
             run.offer(1, number, 10_000);
@@ -263,9 +267,8 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
     run.until(Time::from_millis(5));
     let mut faster = conditioning();
     faster.profile = Profile::new(Rate::from_mbps(80), None, BURST, Bytes(1_514)).unwrap();
-    let faster = Action::Shape { conditioning: faster, queue: queue("per-flow") };
-    let policies = PolicySet::new(vec![policy("all", Filter::default(), faster)]).unwrap();
-    run.gateway.install(run.now, policies);
+    let all = policy("all", Filter::default(), shape_by(faster, "per-flow"));
+    run.gateway.install(run.now, PolicySet::new(vec![all]).unwrap());
     run.drain();
     assert_eq!(run.left.len(), 8); // no new burst
     run.until(Time::from_millis(7));
@@ -280,8 +283,7 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
 fn what_waits_leaves_by_the_new_rate_at_once() {
     let of_rate = |rate| {
         let profile = Profile::new(rate, None, BURST, Bytes(1_514)).unwrap();
-        let conditioning = Conditioning { profile, ..conditioning() };
-        let action = Action::Shape { conditioning, queue: queue("per-flow") };
+        let action = shape_by(Conditioning { profile, ..conditioning() }, "per-flow");
         vec![policy("all", Filter::default(), action)]
     };
     let mut run = Run::new(&config(), of_rate(Rate::from_kbps(8)));
@@ -378,8 +380,8 @@ fn a_coarse_timer_does_not_keep_an_aggregate_below_its_peak() {
     let mut conditioning = conditioning();
     let burst = Bytes(60_000); // more than is earned between two looks
     conditioning.profile = Profile::new(MEAN, Some(MEAN), burst, Bytes(1_514)).unwrap();
-    let action = Action::Shape { conditioning, queue: queue("per-flow") };
-    let mut run = Run::new(&config, vec![policy("all", Filter::default(), action)]);
+    let all = policy("all", Filter::default(), shape_by(conditioning, "per-flow"));
+    let mut run = Run::new(&config, vec![all]);
     (0..250).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_millis(200));
     let (left, _) = run.end();
@@ -466,9 +468,8 @@ fn a_swap_loses_nothing_although_buffers_are_scarce() {
         let mut conditioning = conditioning();
         conditioning.allocation = allocation(scheme);
         conditioning.profile = Profile::new(Rate::from_kbps(8), None, BURST, Bytes(1_514)).unwrap();
-        let action = Action::Shape { conditioning, queue: queue("drop-tail") };
         // With "new", the flow changes hands while "old" stays.
-        let mut next = vec![policy(name, from(1), action)];
+        let mut next = vec![policy(name, from(1), shape_by(conditioning, "drop-tail"))];
         if name == "new" {
             next.push(policy("old", from(9), shape()));
         }
@@ -514,8 +515,7 @@ fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
 fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link() {
     let rate = [Some(Rate::from_mbps(1)); 2];
     for (stops, all) in [(true, 400), (false, 402)] {
-        let action = Action::Shape { conditioning: conditioning(), queue: queue("drop-tail") };
-        let policies = vec![policy("1", from(1), action)];
+        let policies = vec![policy("1", from(1), shape_by(conditioning(), "drop-tail"))];
         let mut run = Run::new(&GatewayConfig { rate, ..config() }, policies);
         (0..400).for_each(|number| run.offer(1, number, 1_000)); // the queue takes 256 KiB of a flow
         match stops {
@@ -553,7 +553,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn sets(allocation_name: &str, queue_name: &str, which: usize) -> Vec<Policy> {
     let mut conditioning = conditioning();
     conditioning.allocation = allocation(allocation_name);
-    let shape = Action::Shape { conditioning: conditioning.clone(), queue: queue(queue_name) };
+    let shape = shape_by(conditioning.clone(), queue_name);
     let police = Action::Police { conditioning, exceed: Exceed::Drop };
     match which {
         0 => vec![policy("all", Filter::default(), shape)],

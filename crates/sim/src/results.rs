@@ -261,4 +261,10 @@ fn aggregates(scenario: &Scenario, stations: &[Station], span: Duration) -> Tabl
         .with("waited_mean_seconds", reals(&all, |it| it.waited.as_secs_f64() / real(left(it))))
         .with("late_packets", whole(&all, |it| it.late))
         .with("timer_looks", whole(&all, |it| it.timer))
+        .with("peak_waiting_bytes", whole(&all, |it| it.peak))
+        .with("held_acks", reals(&all, |it| real(it.acks.held_ns) / 1e9 / span.as_secs_f64()))
+        .with("peak_held_acks", whole(&all, |it| it.acks.peak_held.into()))
+        .with("delayed_acks", whole(&all, |it| it.acks.delayed))
+        .with("overdue_acks", whole(&all, |it| it.acks.overdue))
+        .with("smaller_windows", whole(&all, |it| it.acks.windows))
 }

@@ -175,7 +175,10 @@ fn gateways() -> Vec<(String, Gateway)> {
         |config, policy| Gateway { config, policies: PolicySet::new(vec![policy]).unwrap() };
     let shape = |allocation: &str, filter| {
         let queue = spec("\"per-flow\"");
-        policy(filter, Action::Shape { conditioning: conditioning(allocation), queue })
+        policy(
+            filter,
+            Action::Shape { conditioning: conditioning(allocation), queue, signal: None },
+        )
     };
     let mut all: Vec<_> = AllocationSpec::NAMES
         .iter()

@@ -8,6 +8,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 use tidegate_core::Rate;
+use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::Overhead;
@@ -171,8 +172,9 @@ fn policy_fields(policy: &Policy) -> Fields {
     );
     match &policy.action {
         Action::Pass => {}
-        Action::Shape { conditioning, queue } => {
+        Action::Shape { conditioning, queue, signal } => {
             fields.insert("queue", queue_name(queue));
+            fields.insert("signal", signal.as_ref().map_or_else(|| "none".to_owned(), signal_name));
             shared(conditioning, &mut fields);
         }
         Action::Police { conditioning, exceed } => {
@@ -246,6 +248,10 @@ fn queue_name(spec: &QdiscSpec) -> String {
 }
 
 fn allocation(spec: &AllocationSpec) -> String {
+    mechanism(spec, spec.name())
+}
+
+fn signal_name(spec: &AckSpec) -> String {
     mechanism(spec, spec.name())
 }
 

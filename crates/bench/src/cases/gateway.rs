@@ -75,7 +75,7 @@ fn shaping() -> anyhow::Result<Policy> {
         name: "everything".to_owned(),
         priority: 0,
         filter: Filter::default(),
-        action: Action::Shape { conditioning, queue },
+        action: Action::Shape { conditioning, queue, signal: None },
         mode: Mode::Enforce,
         class: None,
     })

@@ -271,7 +271,8 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
         raw::Action::Pass => return Some(Action::Pass),
         raw::Action::Shape => {
             let queue = raw.queue.as_ref().map_or_else(default_queue, |it| it.get_ref().clone());
-            return Some(Action::Shape { conditioning: conditioning?, queue });
+            let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
+            return Some(Action::Shape { conditioning: conditioning?, queue, signal });
         }
         raw::Action::PoliceDrop => Exceed::Drop,
         raw::Action::PoliceMark => mark(raw, action.span(), found)?,
@@ -291,6 +292,7 @@ fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut F
         ),
         ("weights", raw.weights.as_ref().map(Spanned::span), &[Shape, PoliceMark, PoliceDrop]),
         ("queue", raw.queue.as_ref().map(Spanned::span), &[Shape]),
+        ("signal", raw.signal.as_ref().map(Spanned::span), &[Shape]),
         ("mark", raw.mark.as_ref().map(Spanned::span), &[PoliceMark]),
     ];
     for (name, span, actions) in fields {

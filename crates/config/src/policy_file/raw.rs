@@ -1,6 +1,7 @@
 //! The policy file as it is written: which tables there are, and what may stand in them.
 
 use serde_json::{Value, json};
+use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
@@ -115,6 +116,9 @@ tables! {
         "allocation" => allocation: Option<Spanned<AllocationSpec>>,
         /// Where packets wait, with action "shape": a queue discipline. Default: "per-flow".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// How senders of TCP are told by their ACKs, with action "shape": "postack" holds ACKs in place
+        /// of data, "tcr" paces them and makes windows smaller, "none". Default: "none".
+        "signal" => signal: Option<Spanned<Signal>>,
         /// The DS codepoints that tell the two kinds apart, with action "police-mark".
         "mark" => mark: Option<Spanned<Mark>>,
         /// Weights of flows, first match first. Default: all 1.
@@ -234,6 +238,28 @@ impl Choice for Backend {
     const WHAT: &str = "a backend";
     const CHOICES: &[(&str, Self)] =
         &[("auto", Self::Auto), ("af-xdp", Self::AfXdp), ("af-packet", Self::AfPacket)];
+}
+
+/// How senders are told by their ACKs, if they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Signal(pub(crate) Option<AckSpec>);
+
+/// The name for "they are not".
+const NO_SIGNAL: &str = "none";
+
+impl Read for Signal {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        if node.get_ref().as_str() == Some(NO_SIGNAL) {
+            return Some(Self(None));
+        }
+        mechanism(node, "a signal", AckSpec::NAMES, found).map(|it| Self(Some(it)))
+    }
+
+    fn schema() -> Value {
+        let mut names = vec![NO_SIGNAL];
+        names.extend(AckSpec::NAMES);
+        mechanism_schema(&names)
+    }
 }
 
 impl Read for AllocationSpec {

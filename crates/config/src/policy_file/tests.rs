@@ -94,7 +94,9 @@ fn defaults_are_those_the_schema_states() {
     assert_eq!((gateway.packets, gateway.flows), (16_384, 131_072));
     assert_eq!((gateway.rate, gateway.overhead), ([None, None], Default::default()));
     assert_eq!(config.heartbeat, Duration::from_millis(50));
-    let Action::Shape { conditioning, queue } = &config.policies[0].action else { panic!("shape") };
+    let Action::Shape { conditioning, queue, signal: None } = &config.policies[0].action else {
+        panic!("shape")
+    };
     assert_eq!((conditioning.allocation.name(), queue.name()), ("logical-partitions", "per-flow"));
     assert_eq!(conditioning.profile.burst(), Bytes(100_000)); // 8 Mbit/s for 100 ms
     assert_eq!(conditioning.profile.mean(), Rate::from_mbps(8));

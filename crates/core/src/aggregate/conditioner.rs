@@ -60,7 +60,7 @@ impl Conditioner {
                 Action::Police { conditioning, .. } | Action::Shape { conditioning, .. },
                 Mode::Observe,
             ) => Self::Police(Policer::new(conditioning, None, now)),
-            (Action::Shape { conditioning, queue }, Mode::Enforce) => {
+            (Action::Shape { conditioning, queue, .. }, Mode::Enforce) => {
                 Self::Shape(Shaper::new(conditioning, queue, timer, random, now))
             }
         }
@@ -78,7 +78,7 @@ impl Conditioner {
                 Action::Police { conditioning, .. } | Action::Shape { conditioning, .. },
                 Mode::Observe,
             ) => policer.adopt(conditioning, None, now),
-            (Self::Shape(shaper), Action::Shape { conditioning, queue }, Mode::Enforce) => {
+            (Self::Shape(shaper), Action::Shape { conditioning, queue, .. }, Mode::Enforce) => {
                 shaper.adopt(conditioning, queue, now)
             }
             _ => false,
@@ -96,6 +96,26 @@ impl Conditioner {
             Self::Police(policer) => policer.offer(cx, packet, out),
             Self::Shape(shaper) => shaper.offer(cx, packet, out),
         }
+    }
+
+    /// Charges `packet`, which passes at once; `None` if it has to wait, or is to be policed.
+    pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
+        match self {
+            Self::Shape(shaper) => shaper.pass(cx, packet),
+            Self::Pass | Self::Police(_) => None,
+        }
+    }
+
+    /// A member is no more, nor is what it owes.
+    pub(super) fn forgive(&mut self, member: Member) {
+        if let Self::Shape(shaper) = self {
+            shaper.forgive(member);
+        }
+    }
+
+    /// Bytes that passed and have not been paid for yet, as charged.
+    pub(super) fn owed(&self) -> Bytes {
+        self.shaper().map_or(Bytes::ZERO, Shaper::owed)
     }
 
     /// Sends what conforms by now.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, TriggerSet};
-use crate::allocation::{Allocation, AllocationSpec, Heads, Turn};
-use crate::packet::{Fifo, Member};
+use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
+use crate::packet::{Fifo, Member, Packet, make_room};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -20,6 +20,9 @@ pub(super) struct Shaper {
     timer: ShapingTimer,
     queue: Box<dyn Qdisc>,
     ready_at: Option<Time>,
+    /// By member, what has passed before there were tokens for it, in bytes as charged.
+    owes: Vec<u64>,
+    owed: u64,
     allocation_spec: AllocationSpec,
     queue_spec: QdiscSpec,
 }
@@ -33,11 +36,24 @@ const LATE: Duration = Duration::from_millis(2);
 struct Waiting<'a> {
     queue: &'a dyn Qdisc,
     pool: &'a PacketPool,
+    owes: &'a [u64],
 }
+
+/// What is owed is paid in parts of this: full-size frames.
+const PART: u64 = 1_514;
+
+/// Packets pass as long as no more is owed than the mean rate carries in this time.
+const MOST_OWED: Duration = Duration::from_secs(1);
+
+/// And always if it is no more than this.
+const FEW_OWED: Bytes = Bytes(64 << 10);
 
 impl Heads for Waiting<'_> {
     fn head(&self, member: Member) -> Option<Bytes> {
-        self.queue.head(self.pool, member)
+        match self.owes.get(member.index()) {
+            Some(owes) if *owes > 0 => Some(Bytes(PART.min(*owes))),
+            _ => self.queue.head(self.pool, member),
+        }
     }
 }
 
@@ -57,6 +73,8 @@ impl Shaper {
             timer,
             queue: queue.build(Some(profile.mean()), random),
             ready_at: None,
+            owes: Vec::new(),
+            owed: 0,
             allocation_spec: allocation.clone(),
             queue_spec: queue.clone(),
         }
@@ -88,6 +106,37 @@ impl Shaper {
         }
     }
 
+    /// Charges `packet`, which passes at once and is paid for when its turn comes; `None` if it has
+    /// to wait, because others of its flow do or too much is owed already.
+    pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
+        let Packet { member, cost, .. } = cx.pool[packet];
+        let most = self.profile.mean().bytes_in(MOST_OWED).max(FEW_OWED);
+        if self.owed >= most.0 || self.queue.bytes_of(member) > Bytes::ZERO {
+            return None;
+        }
+        let mut progress = Progress::default();
+        progress.conforms(&cx.pool[packet], cx.now);
+        progress.controlled = 0;
+        make_room(&mut self.owes, member.index(), 0);
+        self.owes[member.index()] += u64::from(cost);
+        self.owed += u64::from(cost);
+        self.allocation.wait(cx.now, member);
+        self.ready_at.get_or_insert(cx.now);
+        Some(progress)
+    }
+
+    /// What has passed and has not been paid for yet.
+    pub(super) const fn owed(&self) -> Bytes {
+        Bytes(self.owed)
+    }
+
+    /// A member is no more, nor is what it owes.
+    pub(super) fn forgive(&mut self, member: Member) {
+        if let Some(owes) = self.owes.get_mut(member.index()) {
+            self.owed -= std::mem::take(owes);
+        }
+    }
+
     /// Lets the oldest packet of `member` go, if there are tokens for it, before any that has waited
     /// longer; those are the timer's.
     fn demand(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) -> Progress {
@@ -112,14 +161,18 @@ impl Shaper {
         let late = self.ready_at.is_some_and(|ready_at| cx.now.since(ready_at) > LATE);
         self.ready_at = loop {
             let spaced = self.peak.ready_at();
-            if spaced > cx.now && self.queue.backlog().packets > 0 {
+            if spaced > cx.now && (self.queue.backlog().packets > 0 || self.owed > 0) {
                 break Some(spaced);
             }
-            let waiting = Waiting { queue: &*self.queue, pool: cx.pool };
+            let waiting = Waiting { queue: &*self.queue, pool: cx.pool, owes: &self.owes };
             match self.allocation.grant(cx.now, &waiting) {
                 Turn::Idle => break None,
                 Turn::At(time) => break Some(time.max(spaced)),
                 Turn::Grant(grant) => {
+                    if self.pay(grant) {
+                        self.peak.take(cx.now, grant.bytes);
+                        continue;
+                    }
                     let Some(packet) = self.queue.dequeue_flow(cx, grant.member) else { continue };
                     self.peak.take(cx.now, grant.bytes);
                     progress.conforms(&cx.pool[&packet], cx.now);
@@ -129,6 +182,16 @@ impl Shaper {
             }
         };
         progress
+    }
+
+    /// Pays for what has passed, if the member granted something owes.
+    fn pay(&mut self, grant: Grant) -> bool {
+        let owes = self.owes.get_mut(grant.member.index()).filter(|owes| **owes > 0);
+        let Some(owes) = owes else { return false };
+        let paid = grant.bytes.0.min(*owes);
+        *owes -= paid;
+        self.owed -= paid;
+        true
     }
 
     pub(super) fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Progress {

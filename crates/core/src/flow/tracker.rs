@@ -233,6 +233,15 @@ impl Tracker {
         end.has(ACKED).then_some(end.ack)
     }
 
+    /// How many bits the windows are shifted by that the sender of `direction` shows; `None` unless
+    /// the SYNs of both ends told.
+    #[must_use]
+    pub fn scale(&self, direction: Direction) -> Option<u8> {
+        let (end, other) = (&self.ends[direction.index()], &self.ends[direction.reverse().index()]);
+        let scaled = end.scale != NO_SCALE && other.scale != NO_SCALE;
+        (self.tracking() == Tracking::Full).then_some(if scaled { end.scale } else { 0 })
+    }
+
     /// Bytes the sender of `direction` was last ready to receive; `None` unless the SYNs of both
     /// ends told how windows are scaled.
     #[must_use]

@@ -91,7 +91,10 @@ impl Aggregates {
     pub(super) fn has_waiting(&self, flow: &Flow) -> bool {
         Direction::BOTH.into_iter().map(|way| flow.handle(way)).any(|handle| {
             let aggregate = self.now(handle);
-            aggregate.is_some_and(|aggregate| aggregate.waiting(handle.member) > Bytes::ZERO)
+            aggregate.is_some_and(|aggregate| {
+                aggregate.waiting(handle.member) > Bytes::ZERO
+                    || aggregate.held_acks(handle.member) > 0
+            })
         })
     }
 

@@ -86,8 +86,9 @@ impl Gateway {
             aggregate.update(now, old.member, share);
             return Handle { generation, ..old };
         }
-        let mut waiting = Fifo::new();
+        let (mut waiting, mut acks) = (Fifo::new(), Fifo::new());
         if let Some(aggregate) = before {
+            aggregate.withdraw_acks(now, &mut self.pool, old.member, &mut acks);
             withdraw_all(aggregate, now, &mut self.pool, old.member, &mut waiting);
             aggregate.leave(now, old.member);
         }
@@ -99,6 +100,7 @@ impl Gateway {
             None => Handle { generation, ..Handle::NONE },
         };
         self.move_to(now, direction, handle, waiting);
+        self.go_on(now, direction.reverse(), acks);
         handle
     }
 

@@ -36,26 +36,33 @@ impl Gateway {
     /// a "short window" of best-effort service; here no instant is without a policy.
     pub fn install(&mut self, now: Time, policies: PolicySet) {
         self.generation += 1;
+        if policies.policies().iter().any(|policy| policy.action.signal().is_some()) {
+            self.pool.keep_sack();
+        }
         self.policies = policies;
         self.share_links(now);
         self.aggregates.disown();
         for slot in self.aggregates.slots() {
-            let mut out = Fifo::new();
+            let (mut out, mut acks) = (Fifo::new(), Fifo::new());
             let class = self.aggregates.class(slot);
             let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
             let direction = aggregate.direction();
             let index = self.policies.find(aggregate.policy());
             if let Some((index, policy)) = index.and_then(|at| Some((at, self.policies.get(at)?))) {
+                aggregate.resignal(now, &mut self.pool, policy, &mut acks);
                 aggregate.reconfigure(now, &mut self.pool, policy, &mut out);
                 self.timers.arm(slot, aggregate.ready_at());
                 self.aggregates.assign(slot, index, direction);
             } else {
+                aggregate.flush_acks(now, &mut self.pool, &mut acks);
                 aggregate.flush(now, &mut self.pool, &mut out);
                 if let Some(gone) = self.aggregates.remove(slot) {
+                    self.counts.acks += gone.acks();
                     self.counts.tally += *gone.tally();
                 }
             }
             self.send_on(now, direction, class, out);
+            self.go_on(now, direction.reverse(), acks);
         }
     }
 
@@ -149,11 +156,13 @@ impl Gateway {
             link.open(&mut cx);
         }
         for slot in self.aggregates.slots() {
-            let mut out = Fifo::new();
+            let (mut out, mut acks) = (Fifo::new(), Fifo::new());
             let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
+            aggregate.flush_acks(now, &mut self.pool, &mut acks);
             aggregate.flush(now, &mut self.pool, &mut out);
             let direction = aggregate.direction();
             self.send(now, direction, None, out);
+            self.send(now, direction.reverse(), None, acks);
         }
     }
 }

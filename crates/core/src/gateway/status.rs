@@ -6,6 +6,7 @@ use super::Gateway;
 use super::classes::Classes;
 use super::link::Link;
 use crate::Time;
+use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, Endpoint};
@@ -18,7 +19,11 @@ impl Gateway {
     pub fn report(&self) -> Report {
         let aggregates: Vec<_> = self.aggregates.in_order().map(|it| it.report()).collect();
         let mut tally = self.counts.tally;
-        self.aggregates.in_order().for_each(|aggregate| tally += *aggregate.tally());
+        let mut acks = self.counts.acks;
+        for aggregate in self.aggregates.in_order() {
+            tally += *aggregate.tally();
+            acks += aggregate.acks();
+        }
         Report {
             generation: self.generation.into(),
             received: self.counts.received,
@@ -27,6 +32,8 @@ impl Gateway {
             link: Direction::BOTH.map(|direction| self.links[direction.index()].backlog()),
             drops: tally.drops,
             marks: tally.marks,
+            absorbed: acks.absorbed,
+            made: acks.made,
             flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
             untracked: self.flows.untracked(),
             aggregates,
@@ -61,7 +68,8 @@ impl Gateway {
 
     /// Packets taken in and not yet handed out.
     pub(super) fn held(&self) -> u32 {
-        let aggregates = self.aggregates.in_order().map(|aggregate| aggregate.backlog().packets);
+        let inside = |it: &Aggregate| it.backlog().packets + it.acks().packets;
+        let aggregates = self.aggregates.in_order().map(inside);
         let links = self.links.iter().map(|link| link.backlog().packets);
         aggregates.chain(links).sum()
     }

@@ -19,6 +19,10 @@ pub struct PacketPool {
     pub(super) links: Vec<Links>,
     /// By slot, as far as any was ever set or is to be kept.
     sack: Vec<SackBlocks>,
+    /// Packets made of others since the driver last looked: from which slot, to which.
+    copies: Vec<(u32, u32)>,
+    /// Whether the driver makes them.
+    makes_copies: bool,
     free: u32,
     in_use: u32,
 }
@@ -59,6 +63,8 @@ impl PacketPool {
             slots: vec![Packet::default(); slot(capacity)],
             links: (1..capacity).chain([NIL]).map(link).take(slot(capacity)).collect(),
             sack: Vec::new(),
+            copies: Vec::new(),
+            makes_copies: false,
             free: if capacity == 0 { NIL } else { 0 },
             in_use: 0,
         }
@@ -69,6 +75,47 @@ impl PacketPool {
         let id = self.reserve()?;
         self[&id] = packet;
         Some(id)
+    }
+
+    /// Puts `packet`, whose frame begins as that of the packet `of` does, into a free slot; `None` if
+    /// every buffer is in use, or the driver makes no copies: see [`copies`](Self::copies).
+    pub(crate) fn insert_copy(&mut self, of: &PacketId, packet: Packet) -> Option<PacketId> {
+        if !self.makes_copies {
+            return None;
+        }
+        let id = self.insert(packet)?;
+        self.copies.push((of.0, id.0));
+        if packet.tcp.is_some_and(|tcp| tcp.has_sack) {
+            let blocks = self.sack(of);
+            self.set_sack(&id, blocks);
+        }
+        Some(id)
+    }
+
+    /// The driver promises to make what [`copies`](Self::copies) says. Until it does, no packet is made
+    /// of another.
+    pub const fn make_copies(&mut self) {
+        self.makes_copies = true;
+    }
+
+    /// What packets were made of others since this was last asked, oldest first: from which slot, to
+    /// which. As much of the frame is copied as the new packet is long.
+    ///
+    /// A driver asks after every call of a machine, and copies in this order before it reserves a
+    /// slot: then a slot that was given back, or used again, still holds what was meant.
+    pub fn copies(&mut self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.copies.drain(..).map(|(from, to)| (slot(from), slot(to)))
+    }
+
+    /// Whether [`copies`](Self::copies) has any.
+    #[must_use]
+    pub const fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// The packet of a number from [`lend`](Self::lend), while it is lent.
+    pub(crate) fn lent(&self, number: u32) -> &Packet {
+        self.at(number)
     }
 
     /// A free slot whose description is stale; `None` if every buffer is in use.

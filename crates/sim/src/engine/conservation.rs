@@ -3,7 +3,7 @@
 use super::Engine;
 use super::apps::check_bytes;
 use crate::agenda::Agenda;
-use crate::network::Network;
+use crate::network::{Network, Station};
 
 impl<A: Agenda> Engine<'_, A> {
     /// Checks that every packet, and every byte of a connection, is accounted for.
@@ -13,10 +13,12 @@ impl<A: Agenda> Engine<'_, A> {
     /// If one is not: then the simulator is wrong, and so may be every figure of the run.
     pub(crate) fn check_conservation(&mut self) {
         let (held, dropped) = (self.network.held(), self.network.tally().drops.total());
+        let (made, absorbed) = self.network.made_and_absorbed();
         assert_eq!(
-            self.counts.created,
-            self.counts.ended + dropped + held,
-            "packets sent are those that arrived ({}), were dropped ({dropped}) or are held ({held})",
+            self.counts.created + made,
+            self.counts.ended + dropped + absorbed + held,
+            "packets sent or made ({made}) are those that arrived ({}), were dropped ({dropped}), \
+             absorbed ({absorbed}) or are held ({held})",
             self.counts.ended
         );
         self.network.check_conservation();
@@ -25,6 +27,12 @@ impl<A: Agenda> Engine<'_, A> {
 }
 
 impl Network {
+    /// Packets that gateways made of others, and those of which they left none.
+    fn made_and_absorbed(&self) -> (u64, u64) {
+        let all = self.stations.iter().map(Station::made_and_absorbed);
+        all.fold((0, 0), |(made, absorbed), it| (made + it.0, absorbed + it.1))
+    }
+
     fn check_conservation(&mut self) {
         let mut inside = 0;
         for (number, lane) in self.lanes.iter().enumerate() {

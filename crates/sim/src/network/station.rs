@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::ack::Counts as AckCounts;
 use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, FlowId, Member};
@@ -52,6 +53,10 @@ pub(crate) struct Passed {
     pub(crate) late: u64,
     /// How often the shaping timer looked.
     pub(crate) timer: u64,
+    /// Most bytes that waited in all of the run.
+    pub(crate) peak: u64,
+    /// What was done with the ACKs that go back to its senders.
+    pub(crate) acks: AckCounts,
 }
 
 /// What works there.
@@ -77,7 +82,8 @@ impl Station {
         let (works, ports, packets) = match &place.kind {
             NodeKind::Gateway(it) => {
                 let config = GatewayConfig { seed, ..it.config.clone() };
-                let gateway = Gateway::new(&config, it.policies.clone(), Time::ZERO);
+                let mut gateway = Gateway::new(&config, it.policies.clone(), Time::ZERO);
+                gateway.pool().make_copies();
                 (Works::Gateway(Box::new(gateway)), 2, config.packets)
             }
             NodeKind::Cloud(config) => {
@@ -123,14 +129,15 @@ impl Station {
         self.machine().pool().in_use()
     }
 
-    /// Packets taken in; and those that left, were dropped inside, or are held.
+    /// Packets taken in or made inside; and those that left, were dropped or absorbed inside, or are
+    /// held.
     pub(crate) fn balance(&mut self) -> (u64, u64) {
         let held = u64::from(self.held());
         match &self.works {
             Works::Gateway(gateway) => {
-                let Report { received, transmitted, drops, .. } = gateway.report();
+                let Report { received, transmitted, drops, absorbed, made, .. } = gateway.report();
                 let [taken, left] = [received, transmitted].map(|it| it[0].packets + it[1].packets);
-                (taken, left + drops.total() + held)
+                (taken + made, left + drops.total() + absorbed + held)
             }
             Works::Cloud(cloud) => {
                 let report = cloud.report();
@@ -141,17 +148,28 @@ impl Station {
         }
     }
 
+    /// Packets made inside, and those of which no packet is left.
+    pub(crate) fn made_and_absorbed(&self) -> (u64, u64) {
+        match &self.works {
+            Works::Gateway(gateway) => {
+                let Report { made, absorbed, .. } = gateway.report();
+                (made, absorbed)
+            }
+            Works::Cloud(_) => (0, 0),
+        }
+    }
+
     /// What was dropped and marked inside, or dropped at the door.
     pub(crate) fn tally(&self) -> Tally {
         let mut all = self.tally;
         all += match &self.works {
             Works::Gateway(gateway) => {
                 let Report { drops, marks, .. } = gateway.report();
-                Tally { drops, marks }
+                Tally { drops, marks, ..Tally::default() }
             }
             Works::Cloud(cloud) => {
                 let EmulatorReport { drops, marks, .. } = cloud.report();
-                Tally { drops, marks }
+                Tally { drops, marks, ..Tally::default() }
             }
         };
         all
@@ -178,6 +196,10 @@ impl Station {
                 now.waited = now.waited.saturating_sub(before.waited);
                 now.late -= before.late;
                 now.timer -= before.timer;
+                now.acks.held_ns -= before.acks.held_ns;
+                now.acks.delayed -= before.acks.delayed;
+                now.acks.overdue -= before.acks.overdue;
+                now.acks.windows -= before.acks.windows;
             }
         }
         all
@@ -197,6 +219,8 @@ impl Station {
             waited: Duration::from_nanos(it.waited_ns),
             late: it.late,
             timer: it.triggers.timer,
+            peak: it.peak_backlog,
+            acks: it.acks,
         };
         gateway.report().aggregates.into_iter().map(passed).collect()
     }
@@ -206,6 +230,17 @@ impl Station {
         match &mut self.works {
             Works::Gateway(gateway) => &mut **gateway,
             Works::Cloud(cloud) => &mut **cloud,
+        }
+    }
+
+    /// A packet that was made of another goes where that goes.
+    #[inline]
+    fn copy_tags(&mut self) {
+        let Works::Gateway(gateway) = &mut self.works else { return };
+        if gateway.pool().has_copies() {
+            for (from, to) in gateway.pool().copies() {
+                self.tags[to] = self.tags[from];
+            }
         }
     }
 
@@ -245,6 +280,7 @@ impl Network {
         }
         it.tags[inside.index()] = tag;
         it.machine().handle_packet(now, PortId(port), inside);
+        it.copy_tags();
         self.drain(agenda, now, station);
     }
 
@@ -261,6 +297,7 @@ impl Network {
             loop {
                 let it = &mut self.stations[index(station)];
                 let Some(inside) = it.machine().poll_transmit(now, port_id) else { break };
+                it.copy_tags();
                 let (tag, exit) = (it.tags[inside.index()], it.exits[port]);
                 let pool = it.machine().pool();
                 let (packet, sack) = (outside(&pool[&inside]), pool.sack(&inside));
@@ -287,6 +324,7 @@ fn outside(packet: &Packet) -> Packet {
         flow: FlowId::NONE,
         member: Member::default(),
         seen_before: false,
+        controlled: false,
         rewritten: false,
         ..*packet
     }

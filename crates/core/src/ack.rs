@@ -1,0 +1,130 @@
+//! How senders are told by their ACKs: held until their data may come, or with a smaller window.
+//!
+//! To add a mechanism: write `ack/<name>.rs` with a `Config` and its `build`, then add its `mod`
+//! line and its line in `registry!` below. Policies know it from then on by its name.
+
+mod calendar;
+mod gate;
+mod hold;
+mod paced;
+mod postack;
+mod record;
+mod shares;
+mod tcr;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::meter::Profile;
+use crate::packet::{Direction, Fifo, Member, Packet};
+use crate::registry::registry;
+use crate::{Bytes, Cx, PacketId, Time};
+
+pub use hold::Counts;
+
+/// A way to govern the senders of an aggregate by what goes back to them.
+///
+/// Sides are named from the data of the aggregate: its sender is near, its receiver far. It is told
+/// of every data packet, and offered every packet that goes back.
+pub trait AckControl: Send {
+    /// Whether data waits in the queue of the aggregate, or passes and is charged.
+    fn placement(&self) -> Placement;
+
+    /// Changes the profile of the aggregate.
+    fn set_profile(&mut self, now: Time, profile: &Profile);
+
+    /// A data packet of `member` has arrived.
+    fn on_data(&mut self, now: Time, member: Member, packet: &Packet);
+
+    /// Takes in a packet that goes back to the sender of `member`; what goes on at once is appended
+    /// to `out`, in order.
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        known: &Known,
+        packet: PacketId,
+        out: &mut Fifo,
+    );
+
+    /// Appends to `out` what may go on now.
+    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo);
+
+    /// When something may go on although nothing else happens.
+    fn ready_at(&self) -> Option<Time>;
+
+    /// ACKs of `member` that are held.
+    fn held(&self, member: Member) -> u32;
+
+    /// Appends all that is held of `member` to `out`, in order.
+    fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo);
+
+    /// A member that is no more; nothing of it is held.
+    fn leave(&mut self, member: Member);
+
+    /// What it holds and has done.
+    fn counts(&self) -> Counts;
+}
+
+/// What is known of a flow, seen from between its ends.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Known {
+    /// The sequence number after the highest that the sender of the data sent.
+    pub sent: Option<u32>,
+    /// How many bits the receiver's window is shifted by, if the SYNs told.
+    pub scale: Option<u8>,
+    /// Shortest round trip to the sender and back.
+    pub near: Option<Duration>,
+    /// Shortest round trip to the receiver and back.
+    pub far: Option<Duration>,
+    /// Its part relative to the other members.
+    pub weight: u32,
+}
+
+/// What stands between the ACKs that go on and the rate of the aggregate.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Queue {
+    /// Charged bytes of governed flows that wait, or have passed before their time.
+    pub controlled: Bytes,
+    /// Packets of others wait as well.
+    pub others: bool,
+}
+
+/// Where data of a governed flow waits.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// As the direction says: data from the LAN as `upload`, data from the WAN as `download`.
+    #[default]
+    Auto,
+    /// The bottleneck is behind the gateway: data waits in the aggregate's queue.
+    Upload,
+    /// The bottleneck is before the gateway: data that has crossed it passes at once and is charged.
+    Download,
+}
+
+impl Placement {
+    /// Whether data that goes in `direction` passes at once.
+    #[must_use]
+    pub fn passes(self, direction: Direction) -> bool {
+        match self {
+            Self::Auto => direction == Direction::Down,
+            Self::Upload => false,
+            Self::Download => true,
+        }
+    }
+}
+
+registry! {
+    /// A signal as a policy names it.
+    AckSpec, "a signal", build(profile: &Profile, now: Time) -> AckControl:
+    /// ACKs wait in place of the data they would call for.
+    PostAck => postack, "postack";
+    /// The window is what the rate needs, and ACKs are paced.
+    Tcr => tcr, "tcr";
+}

@@ -1,0 +1,124 @@
+//! Leave to send that has been given, until it is used or has run out.
+
+use std::time::Duration;
+
+use crate::Time;
+
+/// Bytes by when the leave for them runs out, to some milliseconds.
+///
+/// Source: `postack`, R001-9 P3 (the `O_C` of a class).
+pub(super) struct Calendar {
+    /// By when it runs out, in [`days`], modulo their number.
+    days: Vec<u32>,
+    total: u64,
+    /// The day it is: what was to be used before has run out.
+    today: u64,
+    /// The first day that may hold something.
+    first: u64,
+}
+
+impl Default for Calendar {
+    fn default() -> Self {
+        Self { days: vec![0; DAYS], total: 0, today: 0, first: 0 }
+    }
+}
+
+impl Calendar {
+    /// Gives leave for `bytes`, which runs out after `span`.
+    pub(super) fn add(&mut self, now: Time, span: Duration, bytes: u32) {
+        self.expire(now);
+        // Past the end of the day: it must not run out early.
+        let day = (days(now + span) + 1).min(self.today + LAST);
+        self.first = self.first.min(day);
+        let entry = &mut self.days[place(day)];
+        let before = *entry;
+        *entry = entry.saturating_add(bytes);
+        self.total += u64::from(*entry - before);
+    }
+
+    /// `bytes` were sent; the leave that runs out first is used first.
+    pub(super) fn take(&mut self, mut bytes: u32) {
+        while bytes > 0 && self.total > 0 {
+            let entry = &mut self.days[place(self.first)];
+            let used = bytes.min(*entry);
+            *entry -= used;
+            bytes -= used;
+            self.total -= u64::from(used);
+            if *entry == 0 {
+                self.first += 1;
+            }
+        }
+    }
+
+    /// Bytes there is leave for at `now`.
+    pub(super) fn total(&mut self, now: Time) -> u64 {
+        self.expire(now);
+        self.total
+    }
+
+    /// When the next of it runs out.
+    pub(super) fn next(&self) -> Option<Time> {
+        if self.total == 0 {
+            return None;
+        }
+        let day = (self.first..=self.today + LAST).find(|day| self.days[place(*day)] > 0)?;
+        Some(Time::from_nanos((day + 1) << DAY_BITS))
+    }
+
+    fn expire(&mut self, now: Time) {
+        let now = days(now);
+        while self.today < now && self.total > 0 {
+            let entry = std::mem::take(&mut self.days[place(self.today)]);
+            self.total -= u64::from(entry);
+            self.today += 1;
+        }
+        self.today = self.today.max(now);
+        self.first = self.first.max(self.today);
+    }
+}
+
+/// A day is `2^20` ns, about a millisecond.
+const DAY_BITS: u32 = 20;
+/// They cover a second.
+const DAYS: usize = 1_024;
+const LAST: u64 = 1_023;
+
+const fn days(time: Time) -> u64 {
+    time.nanos() >> DAY_BITS
+}
+
+#[expect(clippy::as_conversions, reason = "less than DAYS")]
+const fn place(day: u64) -> usize {
+    (day & LAST) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    #[test]
+    fn leave_runs_out_after_its_span_and_not_before() {
+        let mut calendar = Calendar::default();
+        calendar.add(MS(1_000), Duration::from_millis(20), 500);
+        calendar.add(MS(1_000), Duration::from_secs(9), 70);
+        assert_eq!(calendar.total(MS(1_020)), 570);
+        let next = calendar.next().unwrap();
+        assert!(next >= MS(1_020) && next < MS(1_030), "{next:?}");
+        assert_eq!(calendar.total(next), 70);
+        assert_eq!((calendar.total(MS(3_000)), calendar.next()), (0, None));
+    }
+
+    #[test]
+    fn what_is_sent_uses_what_runs_out_first() {
+        let mut calendar = Calendar::default();
+        calendar.add(MS(0), Duration::from_millis(200), 100);
+        calendar.add(MS(0), Duration::from_millis(20), 100);
+        calendar.take(150);
+        assert_eq!((calendar.total(MS(100)), calendar.total(MS(300))), (50, 0));
+        calendar.take(10); // more than there was leave for
+        calendar.add(MS(300), Duration::from_millis(20), 100);
+        assert_eq!(calendar.total(MS(300)), 100);
+    }
+}

@@ -1,0 +1,359 @@
+//! ACKs that are held: what each is worth, in order for each flow, and as few packets as will do.
+//!
+//! Of a flow at most its newest pure ACK is kept as a packet, and those with SACK blocks. An older
+//! one is a record of sixteen bytes; when its time comes, it is made again of the newest.
+//!
+//! Source: `postack`, R001-8 (what an ACK is worth), R001-11 to R001-17. Differs: what one that is
+//! made again says besides its acknowledgement, window and timestamp echo is what the newest says.
+//! A pure ACK goes on with the highest sequence number that went its way: with that of before the
+//! data which has passed it, it would be refused (RFC 9293, section 3.10.7.4).
+
+mod counts;
+mod flow;
+mod release;
+
+pub use counts::Counts;
+use flow::Flow;
+
+use super::Known;
+use super::record::{Kind, NONE, Record, Records};
+use crate::flow::before;
+use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
+use crate::{Cx, PacketId, PacketPool, Time};
+
+/// The held ACKs of an aggregate.
+pub(super) struct Holds {
+    flows: Vec<Flow>,
+    records: Records,
+    pub(super) counts: Counts,
+    /// Whether one that acknowledges much goes on in steps.
+    splits: bool,
+}
+
+/// Most records of a flow; of more, the oldest goes on.
+const MOST_OF_FLOW: u32 = 4_096;
+
+/// With more records than this, a plain ACK takes the place of the one before it.
+const COALESCE_BEYOND: u32 = 256;
+
+/// What came of a packet that arrived.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Taken {
+    /// It went on, and calls for so many bytes of data.
+    Passed(u32),
+    /// It is held.
+    Held,
+}
+
+/// A packet on its way back, and what is lent to deal with it.
+struct Back<'a> {
+    member: Member,
+    packet: PacketId,
+    tcp: TcpSegment,
+    out: &'a mut Fifo,
+}
+
+impl Holds {
+    pub(super) fn new(splits: bool) -> Self {
+        Self { flows: Vec::new(), records: Records::default(), counts: Counts::default(), splits }
+    }
+
+    pub(super) fn flow(&mut self, member: Member) -> &mut Flow {
+        make_room(&mut self.flows, member.index(), Flow::default());
+        &mut self.flows[member.index()]
+    }
+
+    /// Takes note of data of `member`.
+    pub(super) fn on_data(&mut self, member: Member, packet: &Packet) {
+        if let Some(tcp) = &packet.tcp {
+            self.flow(member).on_data(packet, tcp);
+        }
+    }
+
+    /// Forgets a flow of which nothing is held.
+    pub(super) fn leave(&mut self, member: Member) {
+        if let Some(flow) = self.flows.get_mut(member.index()) {
+            debug_assert_eq!(flow.count, 0, "an ACK is forgotten");
+            *flow = Flow::default();
+        }
+    }
+
+    pub(super) fn held(&self, member: Member) -> u32 {
+        self.flows.get(member.index()).map_or(0, |flow| flow.count)
+    }
+
+    /// For how long the oldest of `member` has been held.
+    pub(super) fn age(&self, member: Member, now: Time) -> Option<std::time::Duration> {
+        let flow = self.flows.get(member.index()).filter(|flow| flow.count > 0)?;
+        Some(self.records.get(flow.first).held(now))
+    }
+
+    /// Takes in what goes back to the sender of `member`. With `open`, an ACK in front of which
+    /// none is held goes on at once.
+    pub(super) fn take_in(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        known: &Known,
+        packet: PacketId,
+        open: bool,
+        out: &mut Fifo,
+    ) -> Taken {
+        let flow = self.flow(member);
+        flow.known = *known;
+        let Some(tcp) = cx.pool[&packet].tcp else {
+            out.push(cx.pool, packet);
+            return Taken::Passed(0);
+        };
+        let back = Back { member, packet, tcp, out };
+        let Some(sent) = known.sent else { return Taken::Passed(self.pass(cx, back)) };
+        flow.sent = sent;
+        if tcp.flags.any(TcpFlags::ACK) && before(sent, tcp.ack) {
+            // RFC 9293, section 3.10.7.4: ignored, and answered with an ACK.
+            self.counts.unsent += 1;
+            back.out.push(cx.pool, back.packet);
+            return Taken::Passed(0);
+        }
+        if is_urgent(flow, &tcp) {
+            return self.pass_all(cx, back);
+        }
+        if tcp.payload > 0 {
+            return self.piggybacked(cx, back, open);
+        }
+        if before(tcp.ack, flow.seen) && !tcp.has_sack {
+            return self.stale(cx, back);
+        }
+        let tells = before(flow.seen, tcp.ack) || flow.is_duplicate(&tcp);
+        if flow.count == 0 && (open || !tells) {
+            let blocks = cx.pool.sack(&back.packet);
+            let news = flow.selective(&tcp, blocks);
+            let cost = flow.charge(flow.worth(tcp.ack).saturating_add(news));
+            flow.note(&tcp);
+            self.go(cx.pool, member, back.packet, back.out);
+            self.flow(member).credited += news;
+            return Taken::Passed(cost);
+        }
+        self.hold(cx, back)
+    }
+
+    /// Lets it go on, whatever it is; says what it calls for.
+    fn pass(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> u32 {
+        let flow = &mut self.flows[back.member.index()];
+        if back.tcp.flags.any(TcpFlags::SYN) {
+            flow.restart();
+        }
+        let mut cost = 0;
+        if back.tcp.flags.any(TcpFlags::ACK) && !back.tcp.flags.any(TcpFlags::RST) {
+            if flow.is_known() {
+                cost = flow.charge(flow.worth(back.tcp.ack));
+            }
+            flow.note(&back.tcp);
+        }
+        self.go(cx.pool, back.member, back.packet, back.out);
+        cost
+    }
+
+    /// Lets it go on, and before it what is held.
+    fn pass_all(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
+        let cost = self.withdraw(cx, back.member, back.out);
+        Taken::Passed(cost.saturating_add(self.pass(cx, back)))
+    }
+
+    /// `packet` goes on: its fields are made to fit what went before it.
+    fn go(&mut self, pool: &mut PacketPool, member: Member, packet: PacketId, out: &mut Fifo) {
+        let flow = &mut self.flows[member.index()];
+        let it = &mut pool[&packet];
+        if let Some(tcp) = &mut it.tcp
+            && tcp.flags.any(TcpFlags::ACK)
+            && !tcp.flags.any(TcpFlags::RST)
+        {
+            let as_it_came = *tcp;
+            let syn = tcp.flags.any(TcpFlags::SYN);
+            if !syn && let Some(window) = flow.capped(tcp) {
+                tcp.window = window;
+                self.counts.windows += 1;
+            }
+            if !syn {
+                flow.goes(tcp, tcp.sequence_len() == 0);
+            }
+            it.rewritten |= *tcp != as_it_came;
+        }
+        out.push(pool, packet);
+    }
+
+    /// An ACK of less than was acknowledged before: it goes on, unless it would release something.
+    fn stale(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
+        self.counts.stale += 1;
+        if before(self.flows[back.member.index()].released, back.tcp.ack) {
+            self.counts.absorbed += 1;
+            cx.pool.release(back.packet);
+            return Taken::Held;
+        }
+        self.go(cx.pool, back.member, back.packet, back.out);
+        Taken::Passed(0)
+    }
+
+    /// Data with an acknowledgement: it goes on, and what it acknowledges is held apart from it.
+    ///
+    /// Source: `postack`, R001-12.
+    fn piggybacked(&mut self, cx: &mut Cx<'_>, back: Back<'_>, open: bool) -> Taken {
+        let Back { member, packet, tcp, out } = back;
+        let flow = &self.flows[member.index()];
+        let nothing_new = !before(flow.released, tcp.ack);
+        if nothing_new || (flow.count == 0 && open) {
+            return Taken::Passed(self.pass(cx, Back { member, packet, tcp, out }));
+        }
+        let released = flow.released;
+        let field = flow.field(released, &tcp);
+        let ack = field.and_then(|_| pure_ack(cx.pool, &packet, &tcp));
+        let (Some(window), Some(ack)) = (field, ack) else {
+            // It cannot be told less: what is held before it goes on with it.
+            return self.pass_all(cx, Back { member, packet, tcp, out });
+        };
+        self.counts.made += 1;
+        if let Some(tcp) = &mut cx.pool[&packet].tcp {
+            (tcp.ack, tcp.window) = (released, window);
+        }
+        cx.pool[&packet].rewritten = true;
+        self.flows[member.index()].note_back(&tcp);
+        self.go(cx.pool, member, packet, out);
+        let tcp = TcpSegment { payload: 0, ..tcp };
+        let pure = Back { member, packet: ack, tcp, out };
+        if before(tcp.ack, self.flows[member.index()].seen) {
+            return self.stale(cx, pure);
+        }
+        self.hold(cx, pure)
+    }
+
+    /// Files it behind what is held of its flow.
+    fn hold(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
+        let Back { member, packet, tcp, out } = back;
+        // A congestion echo is told as often as it came (`postack`, R001-17).
+        let own = tcp.has_sack || tcp.flags.any(TcpFlags::ECE | TcpFlags::CWR);
+        let blocks = cx.pool.sack(&packet);
+        let flow = &mut self.flows[member.index()];
+        let duplicate = !own && flow.is_duplicate(&tcp);
+        let same = tcp.ack == flow.seen && !duplicate;
+        let news = flow.selective(&tcp, blocks);
+        if !own && !duplicate && self.takes_the_place(member, same) {
+            self.replace_template(cx.pool, member, packet, &tcp);
+            return Taken::Held;
+        }
+        if !own {
+            self.absorb_template(cx.pool, member);
+        }
+        let mut kind = Kind::PACKET;
+        kind |= if own { Kind::SELECTIVE } else { 0 };
+        kind |= if duplicate { Kind::DUPLICATE } else { 0 };
+        let number = cx.pool.lend(packet);
+        let record = Record::new(number, news, tcp.window, Kind(kind), cx.now);
+        let Some(at) = self.records.insert(record) else {
+            self.counts.overdue += 1;
+            let Some(packet) = cx.pool.take_back(number) else { return Taken::Held };
+            return self.pass_all(cx, Back { member, packet, tcp, out });
+        };
+        self.append(member, at, !own);
+        self.flows[member.index()].note(&tcp);
+        if self.held(member) > MOST_OF_FLOW || cx.pool.is_scarce() {
+            self.counts.overdue += 1;
+            return Taken::Passed(self.release(cx, member, out).unwrap_or(0));
+        }
+        Taken::Held
+    }
+
+    /// Whether a plain ACK can take the place of the newest that is held: there are many, or it says
+    /// the `same`, with another window.
+    fn takes_the_place(&self, member: Member, same: bool) -> bool {
+        let flow = &self.flows[member.index()];
+        let last = flow.template != NONE && flow.template == flow.last;
+        last && (same || flow.count > COALESCE_BEYOND)
+            && !self.records.get(flow.last).kind().any(Kind::DUPLICATE)
+    }
+
+    /// Source: `postack`, R001-16: that ACKs go on in steps makes up for it.
+    fn replace_template(
+        &mut self,
+        pool: &mut PacketPool,
+        member: Member,
+        packet: PacketId,
+        tcp: &TcpSegment,
+    ) {
+        let flow = &mut self.flows[member.index()];
+        let entry = self.records.get_mut(flow.template);
+        if let Some(old) = pool.take_back(entry.number) {
+            pool.release(old);
+        }
+        (entry.number, entry.window) = (pool.lend(packet), tcp.window);
+        flow.note(tcp);
+        self.counts.absorbed += 1;
+    }
+
+    /// Keeps of the newest pure ACK only a record; a newer one follows, which others are made of.
+    fn absorb_template(&mut self, pool: &mut PacketPool, member: Member) {
+        let flow = &mut self.flows[member.index()];
+        let at = std::mem::replace(&mut flow.template, NONE);
+        if at == NONE {
+            return;
+        }
+        let entry = self.records.get_mut(at);
+        let Some(packet) = pool.take_back(entry.number) else { return };
+        let tcp = pool[&packet].tcp.unwrap_or_default();
+        pool.release(packet);
+        let duplicate = entry.kind().any(Kind::DUPLICATE);
+        entry.number = tcp.ack;
+        if !duplicate {
+            entry.extra = tcp.timestamps.map_or(0, |(_, echo)| echo);
+        }
+        entry.set_kind(Kind(if duplicate { Kind::DUPLICATE } else { 0 }));
+        self.counts.absorbed += 1;
+        self.counts.packets -= 1;
+    }
+
+    fn append(&mut self, member: Member, at: u32, template: bool) {
+        let flow = &mut self.flows[member.index()];
+        if flow.count == 0 {
+            flow.first = at;
+        } else {
+            self.records.get_mut(flow.last).set_next(at);
+        }
+        flow.last = at;
+        flow.count += 1;
+        if template {
+            flow.template = at;
+        }
+        let counts = &mut self.counts;
+        counts.held += 1;
+        counts.packets += 1;
+        counts.delayed += 1;
+        counts.peak_held = counts.peak_held.max(counts.held);
+    }
+}
+
+/// What is never held, nor is what is before it.
+///
+/// Source: `postack`, R001-11 (c).
+fn is_urgent(flow: &Flow, tcp: &TcpSegment) -> bool {
+    const NEVER: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::URG;
+    tcp.flags.any(NEVER)
+        || !tcp.flags.any(TcpFlags::ACK)
+        || !flow.is_known()
+        || tcp.window == 0
+        || flow.window == 0
+}
+
+/// A pure ACK that says what `data` says; `None` if there is no room.
+fn pure_ack(pool: &mut PacketPool, data: &PacketId, tcp: &TcpSegment) -> Option<PacketId> {
+    let whole = pool[data];
+    let flags = TcpFlags(tcp.flags.0 & !TcpFlags::PSH);
+    let packet = Packet {
+        len: whole.len.saturating_sub(tcp.payload),
+        cost: whole.cost.saturating_sub(tcp.payload),
+        segments: 1,
+        seen_before: false,
+        rewritten: true,
+        controlled: false,
+        tcp: Some(TcpSegment { payload: 0, flags, seq: tcp.end_seq(), ..*tcp }),
+        ..whole
+    };
+    pool.insert_copy(data, packet)
+}

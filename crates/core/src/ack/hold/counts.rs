@@ -1,0 +1,47 @@
+//! What a signal counts of itself.
+
+/// What a signal holds and has done.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// ACKs held now.
+    pub held: u32,
+    /// Packets kept for them.
+    pub packets: u32,
+    /// Most ACKs that were ever held.
+    pub peak_held: u32,
+    /// ACKs that had to wait.
+    pub delayed: u64,
+    /// For how long, all together, in nanoseconds.
+    pub held_ns: u64,
+    /// Packets that are no more: of which a record was kept, or which the next made superfluous.
+    pub absorbed: u64,
+    /// Packets made of others.
+    pub made: u64,
+    /// Steps, beyond the last, in which ACKs went on.
+    pub split: u64,
+    /// ACKs that went on because they had been held for as long as may be, or there was no room.
+    pub overdue: u64,
+    /// Windows made smaller.
+    pub windows: u64,
+    /// ACKs of data that was never sent.
+    pub unsent: u64,
+    /// ACKs of less than was acknowledged before.
+    pub stale: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.held += more.held;
+        self.packets += more.packets;
+        self.peak_held = self.peak_held.max(more.peak_held);
+        self.delayed += more.delayed;
+        self.held_ns += more.held_ns;
+        self.absorbed += more.absorbed;
+        self.made += more.made;
+        self.split += more.split;
+        self.overdue += more.overdue;
+        self.windows += more.windows;
+        self.unsent += more.unsent;
+        self.stale += more.stale;
+    }
+}

@@ -1,0 +1,178 @@
+//! How held ACKs go on: in order, in steps if they acknowledge much, made again if need be.
+
+use super::super::record::{Kind, NONE, Record};
+use super::Holds;
+use crate::packet::{Fifo, Member, Packet, TcpSegment};
+use crate::{Cx, PacketPool};
+
+/// What the oldest ACK of a flow would do if it went on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::ack) struct Head {
+    /// Charged bytes of data it calls for.
+    pub(in crate::ack) cost: u32,
+    /// Its acknowledgement number.
+    pub(in crate::ack) ack: u32,
+    /// Its window field.
+    window: u16,
+    /// It is only part of what is acknowledged.
+    step: bool,
+}
+
+/// An ACK of more than so many full segments goes on in steps.
+///
+/// Source: `postack`, R001-15.
+const STRETCH: u32 = 4;
+
+/// Full segments in a step.
+const STEP: u32 = 2;
+
+impl Holds {
+    /// What the oldest ACK of `member` would do.
+    pub(in crate::ack) fn head(&self, pool: &PacketPool, member: Member) -> Option<Head> {
+        let flow = self.flows.get(member.index()).filter(|flow| flow.count > 0)?;
+        let record = self.records.get(flow.first);
+        let (ack, window) = shown(pool, record);
+        let worth = flow.worth(ack);
+        let kind = record.kind();
+        let news = if kind.any(Kind::DUPLICATE | Kind::SELECTIVE) { record.extra } else { 0 };
+        let whole =
+            Head { cost: flow.charge(worth.saturating_add(news)), ack, window, step: false };
+        let long = worth > flow.mss().saturating_mul(STRETCH);
+        if !self.splits || !long || !flow.may_split(worth) || news > 0 || flow.template == NONE {
+            return Some(whole);
+        }
+        let part = flow.released.wrapping_add(flow.credited + STEP * flow.mss());
+        let tcp = TcpSegment { ack, window, ..TcpSegment::default() };
+        let Some(window) = flow.field(part, &tcp) else { return Some(whole) };
+        Some(Head { cost: flow.charge(flow.worth(part)), ack: part, window, step: true })
+    }
+
+    /// Lets the oldest ACK of `member` go on, or its next step; says what data it calls for, as
+    /// charged.
+    pub(in crate::ack) fn release(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        out: &mut Fifo,
+    ) -> Option<u32> {
+        loop {
+            let head = self.head(cx.pool, member)?;
+            let flow = &self.flows[member.index()];
+            let record = *self.records.get(flow.first);
+            // Without a buffer for a step it goes on as a whole.
+            if head.step && self.make(cx, member, &head, None, out) {
+                self.counts.split += 1;
+                return Some(head.cost);
+            }
+            let whole = self.unlink(cx, member, &record);
+            if record.kind().any(Kind::PACKET) {
+                let cost = self.let_go(cx, member, &record, out);
+                return Some(cost);
+            }
+            let head = Head { ack: whole.0, window: whole.1, ..head };
+            let echo = (!record.kind().any(Kind::DUPLICATE)).then_some(record.extra);
+            let flow = &self.flows[member.index()];
+            let news = if echo.is_none() { record.extra } else { 0 };
+            let cost = flow.charge(flow.worth(head.ack).saturating_add(news));
+            if self.make(cx, member, &head, echo, out) {
+                self.flows[member.index()].credited += news;
+                return Some(cost);
+            }
+            // No buffer: the next one acknowledges it too.
+        }
+    }
+
+    /// Lets all that is held of `member` go on; says what data that calls for.
+    pub(in crate::ack) fn withdraw(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        out: &mut Fifo,
+    ) -> u32 {
+        let mut cost = 0_u32;
+        if self.held(member) == 0 {
+            return 0;
+        }
+        let splits = std::mem::replace(&mut self.splits, false);
+        while let Some(more) = self.release(cx, member, out) {
+            cost = cost.saturating_add(more);
+        }
+        self.splits = splits;
+        cost
+    }
+
+    /// Takes the oldest record of `member` out; says what it shows.
+    fn unlink(&mut self, cx: &Cx<'_>, member: Member, record: &Record) -> (u32, u16) {
+        let shown = shown(cx.pool, record);
+        let flow = &mut self.flows[member.index()];
+        let first = flow.first;
+        flow.first = record.next();
+        flow.count -= 1;
+        if flow.count == 0 {
+            flow.last = NONE;
+        }
+        if flow.template == first {
+            flow.template = NONE;
+        }
+        let span = record.held(cx.now);
+        flow.was_held(span);
+        self.records.remove(first);
+        self.counts.held -= 1;
+        self.counts.held_ns += u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        shown
+    }
+
+    /// The packet of a record that has its own goes on; says what data it calls for.
+    fn let_go(&mut self, cx: &mut Cx<'_>, member: Member, record: &Record, out: &mut Fifo) -> u32 {
+        self.counts.packets -= 1;
+        let Some(packet) = cx.pool.take_back(record.number) else { return 0 };
+        let ack = cx.pool[&packet].tcp.map_or(0, |tcp| tcp.ack);
+        let kind = record.kind();
+        let news = if kind.any(Kind::DUPLICATE | Kind::SELECTIVE) { record.extra } else { 0 };
+        let flow = &self.flows[member.index()];
+        let cost = flow.charge(flow.worth(ack).saturating_add(news));
+        self.go(cx.pool, member, packet, out);
+        self.flows[member.index()].credited += news;
+        cost
+    }
+
+    /// Makes a packet that says `head` of the newest pure ACK; says whether there was a buffer.
+    fn make(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        head: &Head,
+        echo: Option<u32>,
+        out: &mut Fifo,
+    ) -> bool {
+        let template = self.flows[member.index()].template;
+        if template == NONE {
+            return false;
+        }
+        let number = self.records.get(template).number;
+        let mut packet: Packet = *cx.pool.lent(number);
+        if let Some(tcp) = &mut packet.tcp {
+            (tcp.ack, tcp.window) = (head.ack, head.window);
+            if let (Some((_, old)), Some(echo)) = (&mut tcp.timestamps, echo) {
+                *old = echo;
+            }
+        }
+        packet.rewritten = true;
+        let Some(of) = cx.pool.take_back(number) else { return false };
+        let made = cx.pool.insert_copy(&of, packet);
+        let _ = cx.pool.lend(of);
+        let Some(made) = made else { return false };
+        self.counts.made += 1;
+        self.go(cx.pool, member, made, out);
+        true
+    }
+}
+
+/// Acknowledgement number and window field of a record.
+fn shown(pool: &PacketPool, record: &Record) -> (u32, u16) {
+    if record.kind().any(Kind::PACKET) {
+        pool.lent(record.number).tcp.map_or((0, 0), |tcp| (tcp.ack, tcp.window))
+    } else {
+        (record.number, record.window)
+    }
+}

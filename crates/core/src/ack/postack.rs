@@ -1,0 +1,227 @@
+//! PostACK: an ACK waits in place of the data it calls for, so that data need not.
+//!
+//! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 has
+//! the drain factor the ledger found it needs; P2 does not, and keeps what slow start left in the
+//! queue. A sender that nothing else limits would have its ACKs held ever longer, up to the bound,
+//! and then its data would wait after all; so its window is that with which they are held for half of
+//! the bound, if it is known how it is scaled. (A window, once shown, is not taken back.) PreAck (R001-21) and the loss express of R001-14 are left out.
+
+mod rules;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::gate::quantum;
+use super::hold::{Holds, Taken};
+use super::paced::Bound;
+use super::shares::Shares;
+use super::{AckControl, Counts, Known, Placement, Queue};
+use crate::meter::Profile;
+use crate::packet::{Fifo, Member, Packet};
+use crate::{Bytes, Cx, PacketId, Time, units};
+use rules::{Bucket, Rule, VirtualQueue};
+
+/// When ACKs go on.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What decides when the next goes on.
+    pub release: Release,
+    /// The longest an ACK may be held. Windows that would have them held for more than half of that
+    /// are made smaller.
+    #[serde(with = "units::duration")]
+    pub max_hold: Duration,
+    /// Before or behind the bottleneck.
+    pub placement: Placement,
+}
+
+/// The rules by which ACKs go on (`postack`, R001-9).
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Release {
+    /// P1: at the rate of their flow.
+    Bucket,
+    /// P2: as much later as their data would have left a queue for each flow.
+    VirtualQueue,
+    /// P3: when the queue of the class wants more.
+    #[default]
+    Gate,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { release: Release::default(), max_hold: MAX_HOLD, placement: Placement::default() }
+    }
+}
+
+/// Half of it makes up for a loss on ways of up to as long a round trip: the window is halved.
+const MAX_HOLD: Duration = Duration::from_secs(1);
+
+/// A window is not made smaller than the first one a SYN can offer (RFC 7323, section 2.2).
+const LEAST_WINDOW: Bytes = Bytes(65_535);
+
+impl Config {
+    pub(super) fn build(&self, profile: &Profile, _: Time) -> PostAck {
+        PostAck {
+            config: self.clone(),
+            holds: Holds::new(true),
+            shares: Shares::new(profile.mean()),
+            bound: Bound::default(),
+            queue: Queue::default(),
+            rule: match self.release {
+                Release::Bucket => Rule::Bucket(Bucket::default()),
+                Release::VirtualQueue => Rule::VirtualQueue(VirtualQueue::default()),
+                Release::Gate => Rule::Gate(Default::default()),
+            },
+        }
+    }
+}
+
+/// The held ACKs of an aggregate, and when they go on.
+pub(super) struct PostAck {
+    config: Config,
+    holds: Holds,
+    shares: Shares,
+    bound: Bound,
+    rule: Rule,
+    /// As it was when last looked at.
+    queue: Queue,
+}
+
+impl PostAck {
+    /// The window with which ACKs of `member` are held for half of the bound; none if it is not known
+    /// how long its way is.
+    fn window(&self, member: Member, known: &Known) -> u32 {
+        let (Some(near), Some(far)) = (known.near, known.far) else { return 0 };
+        let span = near + far + self.config.max_hold / 2;
+        let window = self.shares.of(member).bytes_in(span).max(LEAST_WINDOW);
+        u32::try_from(window.0).unwrap_or(0)
+    }
+
+    /// Lets go what has been held for as long as may be.
+    fn overdue(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
+            let Some(cost) = self.holds.release(cx, member, out) else { continue };
+            self.holds.counts.overdue += 1;
+            self.gone(cx, member, cost);
+            // Whether the next is overdue too.
+            self.bound.forget(member);
+            self.bound.watch(cx.now, member, Duration::ZERO);
+        }
+    }
+
+    /// An ACK that calls for `cost` bytes of `member` went on, not by the rule.
+    fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
+        let near = self.holds.flow(member).known.near;
+        match &mut self.rule {
+            Rule::Gate(gate) => gate.called(cx.now, near, cost),
+            Rule::Bucket(bucket) => bucket.passed(cx.now, member, cost, &self.shares),
+            Rule::VirtualQueue(_) => {}
+        }
+    }
+}
+
+impl AckControl for PostAck {
+    fn placement(&self) -> Placement {
+        self.config.placement
+    }
+
+    fn set_profile(&mut self, _: Time, profile: &Profile) {
+        self.shares.set_rate(profile.mean());
+    }
+
+    fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
+        self.holds.on_data(member, packet);
+        self.shares.note(now, member, None);
+        match &mut self.rule {
+            Rule::Gate(gate) => gate.on_data(packet.cost, packet.segments),
+            Rule::VirtualQueue(queue) => queue.on_data(now, member, packet, &self.shares),
+            Rule::Bucket(_) => {}
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        known: &Known,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) {
+        self.shares.note(cx.now, member, Some(known.weight));
+        self.holds.flow(member).cap = self.window(member, known);
+        let rate = self.shares.rate();
+        let open = match &mut self.rule {
+            Rule::Gate(gate) => gate.is_idle() && gate.is_open(cx.now, rate, self.queue),
+            Rule::Bucket(_) => false,
+            Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &packet),
+        };
+        match self.holds.take_in(cx, member, known, packet, open, out) {
+            Taken::Passed(cost) => self.gone(cx, member, cost),
+            Taken::Held => {
+                let longest = self.holds.flow(member).longest(self.config.max_hold);
+                self.bound.watch(cx.now, member, longest);
+                let quantum = quantum(&mut self.holds, member, known.weight);
+                match &mut self.rule {
+                    Rule::Gate(gate) => gate.wait(member, quantum),
+                    Rule::Bucket(bucket) => {
+                        bucket.arm(cx, member, &self.holds, &self.shares, self.queue);
+                    }
+                    Rule::VirtualQueue(queue) => queue.arm(cx, member, &self.holds),
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) {
+        self.queue = queue;
+        if self.holds.counts.held == 0 {
+            return;
+        }
+        self.overdue(cx, out);
+        let (holds, shares) = (&mut self.holds, &self.shares);
+        match &mut self.rule {
+            Rule::Gate(gate) => {
+                gate.serve(cx, shares.rate(), queue, holds, |it| shares.weight(it), out);
+            }
+            Rule::Bucket(bucket) => bucket.serve(cx, queue, holds, shares, out),
+            Rule::VirtualQueue(virtual_queue) => virtual_queue.serve(cx, holds, out),
+        }
+    }
+
+    fn ready_at(&self) -> Option<Time> {
+        if self.holds.counts.held == 0 {
+            return None;
+        }
+        let rule = match &self.rule {
+            Rule::Gate(gate) => gate.ready_at(),
+            Rule::Bucket(bucket) => bucket.ready_at(),
+            Rule::VirtualQueue(queue) => queue.ready_at(),
+        };
+        [rule, self.bound.next()].into_iter().flatten().min()
+    }
+
+    fn held(&self, member: Member) -> u32 {
+        self.holds.held(member)
+    }
+
+    fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
+        let cost = self.holds.withdraw(cx, member, out);
+        self.gone(cx, member, cost);
+    }
+
+    fn leave(&mut self, member: Member) {
+        self.bound.forget(member);
+        match &mut self.rule {
+            Rule::Gate(_) => {}
+            Rule::Bucket(bucket) => bucket.forget(member),
+            Rule::VirtualQueue(queue) => queue.forget(member),
+        }
+        self.holds.leave(member);
+    }
+
+    fn counts(&self) -> Counts {
+        self.holds.counts
+    }
+}

@@ -1,0 +1,189 @@
+//! The rules that give every ACK a time of its own: P1 and P2.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::super::Queue;
+use super::super::gate::Gate;
+use super::super::hold::Holds;
+use super::super::paced::{Paced, takes};
+use super::super::shares::Shares;
+use crate::flow::before;
+use crate::packet::{Fifo, Member, Packet};
+use crate::{Bytes, Cx, PacketId, Rate, Time};
+
+/// What decides when ACKs go on.
+pub(super) enum Rule {
+    Gate(Gate),
+    Bucket(Bucket),
+    VirtualQueue(VirtualQueue),
+}
+
+/// P1: an ACK goes on when its flow's rate has carried the data it calls for.
+///
+/// Source: `postack`, R001-9: `t(k) = max(arrival(k), t(k-1)) + cost(k) / r`.
+#[derive(Default)]
+pub(super) struct Bucket {
+    pace: Paced,
+}
+
+/// What is in the queue beyond this, in full frames, is drained; within this time; and by that at
+/// least the rate stays what it is, in 1024ths.
+///
+/// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
+const KEPT: u64 = 3 * 1_514;
+const WITHIN: Duration = Duration::from_millis(200);
+const FLOOR: u64 = 307;
+
+impl Bucket {
+    /// An ACK that called for `cost` bytes went on before its time.
+    pub(super) fn passed(&mut self, now: Time, member: Member, cost: u32, shares: &Shares) {
+        let takes = shares.of(member).time_for(Bytes(u64::from(cost)));
+        let free = self.pace.free(member);
+        *free = (*free).max(now) + takes;
+    }
+
+    pub(super) fn arm(
+        &mut self,
+        cx: &Cx<'_>,
+        member: Member,
+        holds: &Holds,
+        shares: &Shares,
+        queue: Queue,
+    ) {
+        if !self.pace.is_set(member) && holds.held(member) > 0 {
+            let rate = drained(shares.of(member), shares.rate(), queue);
+            let takes = takes(holds, cx.pool, member, rate);
+            let from = (*self.pace.free(member)).max(cx.now);
+            self.pace.set(member, from + takes);
+        }
+    }
+
+    pub(super) fn serve(
+        &mut self,
+        cx: &mut Cx<'_>,
+        queue: Queue,
+        holds: &mut Holds,
+        shares: &Shares,
+        out: &mut Fifo,
+    ) {
+        while let Some((at, member)) = self.pace.due(cx.now) {
+            if holds.release(cx, member, out).is_none() {
+                continue;
+            }
+            *self.pace.free(member) = at;
+            if holds.held(member) > 0 {
+                // It was there when the one before went: arrival does not matter.
+                let rate = drained(shares.of(member), shares.rate(), queue);
+                self.pace.set(member, at + takes(holds, cx.pool, member, rate));
+            }
+        }
+    }
+
+    pub(super) fn ready_at(&self) -> Option<Time> {
+        self.pace.next()
+    }
+
+    pub(super) fn forget(&mut self, member: Member) {
+        self.pace.forget(member);
+    }
+}
+
+/// The rate of a flow while the queue of all has more than is to be kept.
+fn drained(of: Rate, all: Rate, queue: Queue) -> Rate {
+    let excess = queue.controlled.0.saturating_sub(KEPT);
+    let within = all.bytes_in(WITHIN).0.max(1);
+    let less = (excess.saturating_mul(1_024) / within).min(1_024 - FLOOR);
+    let part = u128::from(of.bps()) * u128::from(1_024 - less) / 1_024;
+    Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+}
+
+/// P2: an ACK is held for as long as its data would have waited in a queue for its flow.
+///
+/// Source: `postack`, R001-9.
+#[derive(Default)]
+pub(super) struct VirtualQueue {
+    flows: Vec<Virtual>,
+    pace: Paced,
+}
+
+/// The queue of a flow that is not there.
+#[derive(Clone, Default)]
+struct Virtual {
+    /// When what has come would have left.
+    free: Time,
+    /// The end of each segment on its way, and how long it would have waited.
+    waits: VecDeque<(u32, Duration)>,
+    /// Up to where, and when, ACKs may go on.
+    times: VecDeque<(u32, Time)>,
+}
+
+/// Most that is remembered of a flow.
+const MOST: usize = 4_096;
+
+impl VirtualQueue {
+    pub(super) fn on_data(&mut self, now: Time, member: Member, packet: &Packet, shares: &Shares) {
+        let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
+        let flow = self.flow(member);
+        flow.free = flow.free.max(now) + shares.of(member).time_for(packet.charged());
+        if !packet.seen_before && flow.waits.len() < MOST {
+            flow.waits.push_back((tcp.end_seq(), flow.free.since(now)));
+        }
+    }
+
+    /// Says whether the ACK need not wait.
+    pub(super) fn on_ack(&mut self, cx: &Cx<'_>, member: Member, packet: &PacketId) -> bool {
+        let Some(tcp) = cx.pool[packet].tcp else { return true };
+        let flow = self.flow(member);
+        let mut wait = None;
+        while let Some((_, span)) = flow.waits.pop_front_if(|(end, _)| !before(tcp.ack, *end)) {
+            wait = Some(span);
+        }
+        if let Some(wait) = wait {
+            let last = flow.times.back().map_or(Time::ZERO, |(_, at)| *at);
+            if flow.times.len() >= MOST {
+                flow.times.pop_back();
+            }
+            flow.times.push_back((tcp.ack, last.max(cx.now + wait)));
+        }
+        wait.is_none() && flow.times.is_empty()
+    }
+
+    pub(super) fn arm(&mut self, cx: &Cx<'_>, member: Member, holds: &Holds) {
+        if self.pace.is_set(member) {
+            return;
+        }
+        let Some(head) = holds.head(cx.pool, member) else { return };
+        let flow = self.flow(member);
+        while flow.times.len() > 1 && flow.times.front().is_some_and(|it| before(it.0, head.ack)) {
+            flow.times.pop_front();
+        }
+        let at = flow.times.front().map_or(cx.now, |(_, at)| *at);
+        self.pace.set(member, at.max(cx.now));
+    }
+
+    pub(super) fn serve(&mut self, cx: &mut Cx<'_>, holds: &mut Holds, out: &mut Fifo) {
+        while let Some((_, member)) = self.pace.due(cx.now) {
+            holds.release(cx, member, out);
+            if holds.held(member) > 0 {
+                self.arm(cx, member, holds);
+            } else {
+                self.flow(member).times.clear();
+            }
+        }
+    }
+
+    pub(super) fn ready_at(&self) -> Option<Time> {
+        self.pace.next()
+    }
+
+    pub(super) fn forget(&mut self, member: Member) {
+        self.pace.forget(member);
+        *self.flow(member) = Virtual::default();
+    }
+
+    fn flow(&mut self, member: Member) -> &mut Virtual {
+        crate::packet::make_room(&mut self.flows, member.index(), Virtual::default());
+        &mut self.flows[member.index()]
+    }
+}

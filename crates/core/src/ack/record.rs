@@ -1,0 +1,167 @@
+//! Records of ACKs that are held: sixteen bytes each, in lists, in a store of bounded size.
+
+use std::time::Duration;
+
+use crate::Time;
+use crate::packet::slot;
+
+/// All records of an aggregate.
+#[derive(Default)]
+pub(super) struct Records {
+    list: Vec<Record>,
+    free: u32,
+    in_use: u32,
+}
+
+/// An ACK that is held.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Record {
+    /// Its acknowledgement number; for one whose packet is kept, the number of that.
+    pub(super) number: u32,
+    /// Its timestamp echo; for a selective one, the bytes it newly acknowledges.
+    pub(super) extra: u32,
+    pub(super) window: u16,
+    /// When it arrived, in [`ticks`].
+    at: u16,
+    /// Number of the next of its flow, and what kind it is in the highest bits.
+    link: u32,
+}
+
+/// What a record stands for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Kind(pub(super) u32);
+
+impl Kind {
+    /// Acknowledges more than the one before.
+    #[cfg(test)]
+    pub(super) const PLAIN: Self = Self(0);
+    /// A duplicate without blocks.
+    pub(super) const DUPLICATE: u32 = 1 << 28;
+    /// Its packet is kept.
+    pub(super) const PACKET: u32 = 2 << 28;
+    /// It has SACK blocks, or others fields that cannot be made of another packet's.
+    pub(super) const SELECTIVE: u32 = 4 << 28;
+
+    pub(super) const fn any(self, bits: u32) -> bool {
+        self.0 & bits != 0
+    }
+}
+
+/// No record. Numbers have 28 bits.
+pub(super) const NONE: u32 = (1 << 28) - 1;
+
+/// Most records of an aggregate: a megabyte.
+const MOST: u32 = 1 << 16;
+
+const _: () = assert!(size_of::<Record>() == 16);
+
+impl Record {
+    pub(super) const fn new(number: u32, extra: u32, window: u16, kind: Kind, now: Time) -> Self {
+        Self { number, extra, window, at: ticks(now), link: NONE | kind.0 }
+    }
+
+    pub(super) const fn kind(&self) -> Kind {
+        Kind(self.link & !NONE)
+    }
+
+    pub(super) const fn next(&self) -> u32 {
+        self.link & NONE
+    }
+
+    pub(super) const fn set_kind(&mut self, kind: Kind) {
+        self.link = (self.link & NONE) | kind.0;
+    }
+
+    pub(super) const fn set_next(&mut self, next: u32) {
+        self.link = (self.link & !NONE) | next;
+    }
+
+    /// How long it has been held, to about a millisecond and up to a minute.
+    pub(super) fn held(&self, now: Time) -> Duration {
+        Duration::from_nanos(u64::from(ticks(now).wrapping_sub(self.at)) << TICK_BITS)
+    }
+}
+
+impl Records {
+    /// Files `record`; `None` if there is no room.
+    pub(super) fn insert(&mut self, record: Record) -> Option<u32> {
+        if self.in_use == MOST {
+            return None;
+        }
+        let number = if slot(self.in_use) == self.list.len() {
+            self.list.push(record);
+            self.in_use
+        } else {
+            let number = self.free;
+            self.free = self.list[slot(number)].next();
+            self.list[slot(number)] = record;
+            number
+        };
+        self.in_use += 1;
+        Some(number)
+    }
+
+    /// Takes a record out of the store.
+    pub(super) fn remove(&mut self, number: u32) -> Record {
+        let record = self.list[slot(number)];
+        self.list[slot(number)].set_next(self.free);
+        self.free = number;
+        self.in_use -= 1;
+        record
+    }
+
+    pub(super) fn get(&self, number: u32) -> &Record {
+        &self.list[slot(number)]
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> &mut Record {
+        &mut self.list[slot(number)]
+    }
+
+    #[cfg(test)]
+    pub(super) const fn in_use(&self) -> u32 {
+        self.in_use
+    }
+}
+
+/// A tick is `2^20` ns, about a millisecond; 16 bits of them last a minute.
+const TICK_BITS: u32 = 20;
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "the clock wraps, and is compared as such"
+)]
+const fn ticks(now: Time) -> u16 {
+    (now.nanos() >> TICK_BITS) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_bounded_and_gives_out_every_place_again() {
+        let mut records = Records::default();
+        let record = Record::new(1, 2, 3, Kind::PLAIN, Time::ZERO);
+        let numbers: Vec<_> = (0..MOST).map(|_| records.insert(record).unwrap()).collect();
+        assert_eq!(records.insert(record), None);
+        for number in &numbers {
+            assert_eq!(records.remove(*number).number, 1);
+        }
+        assert_eq!(records.in_use(), 0);
+        let mut again: Vec<_> = (0..MOST).map(|_| records.insert(record).unwrap()).collect();
+        again.sort_unstable();
+        assert_eq!(again, numbers);
+    }
+
+    #[test]
+    fn kind_and_successor_do_not_disturb_each_other() {
+        let mut record = Record::new(9, 8, 7, Kind(Kind::PACKET | Kind::SELECTIVE), Time::ZERO);
+        record.set_next(5);
+        record.set_kind(Kind(Kind::DUPLICATE));
+        assert!(record.next() == 5 && record.kind() == Kind(Kind::DUPLICATE));
+        let after = record.held(Time::from_secs(60));
+        assert!(after > Duration::from_millis(59_990) && after <= Duration::from_secs(60));
+    }
+}

@@ -1,0 +1,98 @@
+//! What part of the rate of its aggregate a flow has.
+
+use std::time::Duration;
+
+use crate::packet::{Member, make_room, slot};
+use crate::{Rate, Time};
+
+/// The rates of the flows of an aggregate: by weight, among those that were active lately.
+///
+/// Source: `postack`, section 2 (`r_i`: share of the class over the number of active flows).
+/// Differs: a flow is active if it sent within this interval or the one before, so that no timer is
+/// needed for any.
+pub(super) struct Shares {
+    rate: Rate,
+    /// By member: the interval it was last seen in, and its weight.
+    seen: Vec<(u32, u32)>,
+    interval: u32,
+    /// Weights of those seen in this interval, and in the one before.
+    now: u64,
+    before: u64,
+}
+
+/// A few round trips of most flows.
+const INTERVAL: Duration = Duration::from_millis(400);
+
+impl Shares {
+    pub(super) const fn new(rate: Rate) -> Self {
+        Self { rate, seen: Vec::new(), interval: 0, now: 0, before: 0 }
+    }
+
+    pub(super) const fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+    }
+
+    /// The rate of all.
+    pub(super) const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// `member` is active at `now`.
+    pub(super) fn note(&mut self, now: Time, member: Member, weight: Option<u32>) {
+        self.advance(now);
+        make_room(&mut self.seen, member.index(), (0, 1));
+        let (seen, known) = &mut self.seen[slot(member.0)];
+        let weight = weight.unwrap_or(*known).max(1);
+        if *seen != self.interval {
+            *seen = self.interval;
+            self.now += u64::from(weight);
+        } else {
+            self.now = self.now - u64::from(*known) + u64::from(weight);
+        }
+        *known = weight;
+    }
+
+    /// The weight of `member`.
+    pub(super) fn weight(&self, member: Member) -> u32 {
+        self.seen.get(member.index()).map_or(1, |(_, weight)| *weight)
+    }
+
+    /// The rate of `member`: never zero.
+    pub(super) fn of(&self, member: Member) -> Rate {
+        let weight = u64::from(self.weight(member));
+        let all = self.now.max(self.before).max(weight);
+        let part = u128::from(self.rate.bps()) * u128::from(weight) / u128::from(all);
+        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+    }
+
+    fn advance(&mut self, now: Time) {
+        let length = u64::try_from(INTERVAL.as_nanos()).unwrap_or(u64::MAX);
+        // Begins with 1: zero is never.
+        let interval = u32::try_from(now.nanos() / length + 1).unwrap_or(u32::MAX);
+        if interval != self.interval {
+            self.before = if interval == self.interval.saturating_add(1) { self.now } else { 0 };
+            self.now = 0;
+            self.interval = interval;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_shared_by_weight_among_those_that_are_active() {
+        let mut shares = Shares::new(Rate::from_mbps(12));
+        shares.note(Time::ZERO, Member(0), None);
+        assert_eq!(shares.of(Member(0)), Rate::from_mbps(12));
+        shares.note(Time::ZERO, Member(3), Some(3));
+        shares.note(Time::ZERO, Member(3), Some(2));
+        assert_eq!(shares.of(Member(0)), Rate::from_mbps(4));
+        assert_eq!(shares.of(Member(3)), Rate::from_mbps(8));
+        for ms in [500, 900] {
+            shares.note(Time::from_millis(ms), Member(0), None);
+        }
+        assert_eq!(shares.of(Member(0)), Rate::from_mbps(12)); // 3 was last seen two intervals ago
+    }
+}

@@ -1,0 +1,136 @@
+//! TCP rate control: each sender's window is what its rate needs, and its ACKs are paced.
+//!
+//! Source: `postack`, section 4 (R001-1 to R001-6); US 6,038,216. Differs: where the SYNs were not
+//! seen, or the window is less than its scale can say, ACKs are paced only (R001-1, R001-3); the
+//! maximum segment size of a SYN is left alone. The window of a SYN is too: its right edge stays
+//! until ACKs have caught up with it.
+
+use serde::Deserialize;
+
+use super::hold::{Holds, Taken};
+use super::paced::Paced;
+use super::shares::Shares;
+use super::{AckControl, Counts, Known, Placement, Queue};
+use crate::meter::Profile;
+use crate::packet::{Fifo, Member, Packet};
+use crate::{Bytes, Cx, PacketId, Rate, Time};
+
+/// Where data waits.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Before or behind the bottleneck.
+    pub placement: Placement,
+}
+
+impl Config {
+    pub(super) fn build(&self, profile: &Profile, _: Time) -> Tcr {
+        Tcr {
+            placement: self.placement,
+            holds: Holds::new(false),
+            shares: Shares::new(profile.mean()),
+            pace: Paced::default(),
+        }
+    }
+}
+
+/// Windows and paces of an aggregate.
+pub(super) struct Tcr {
+    placement: Placement,
+    holds: Holds,
+    shares: Shares,
+    pace: Paced,
+}
+
+impl Tcr {
+    /// The window of a flow; none if it is not known how long its way is.
+    ///
+    /// Source: `postack`, R001-3.
+    fn window(&mut self, member: Member, known: &Known) -> u32 {
+        let (Some(near), Some(far)) = (known.near, known.far) else { return 0 };
+        let rate = self.shares.of(member);
+        let mss = u64::from(self.holds.flow(member).mss());
+        let needed = rate.bytes_in(near + far).0 + mss;
+        let whole = needed.div_ceil(mss) * mss;
+        u32::try_from(whole.max(2 * mss)).unwrap_or(u32::MAX)
+    }
+
+    fn rate(&self, member: Member) -> Rate {
+        self.shares.of(member)
+    }
+
+    /// An ACK that calls for `cost` bytes went on, as it was to at `at`.
+    fn gone(&mut self, at: Time, member: Member, cost: u32) {
+        let takes = self.rate(member).time_for(Bytes(u64::from(cost)));
+        let free = self.pace.free(member);
+        *free = (*free).max(at) + takes;
+    }
+}
+
+impl AckControl for Tcr {
+    fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    fn set_profile(&mut self, _: Time, profile: &Profile) {
+        self.shares.set_rate(profile.mean());
+    }
+
+    fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
+        self.holds.on_data(member, packet);
+        self.shares.note(now, member, None);
+    }
+
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        known: &Known,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) {
+        self.shares.note(cx.now, member, Some(known.weight));
+        self.holds.flow(member).cap = self.window(member, known);
+        let open = *self.pace.free(member) <= cx.now;
+        match self.holds.take_in(cx, member, known, packet, open, out) {
+            Taken::Passed(cost) => self.gone(cx.now, member, cost),
+            Taken::Held if !self.pace.is_set(member) => {
+                let at = *self.pace.free(member);
+                self.pace.set(member, at.max(cx.now));
+            }
+            Taken::Held => {}
+        }
+    }
+
+    fn serve(&mut self, cx: &mut Cx<'_>, _: Queue, out: &mut Fifo) {
+        while let Some((at, member)) = self.pace.due(cx.now) {
+            let Some(cost) = self.holds.release(cx, member, out) else { continue };
+            self.gone(at, member, cost);
+            if self.holds.held(member) > 0 {
+                let next = *self.pace.free(member);
+                self.pace.set(member, next);
+            }
+        }
+    }
+
+    fn ready_at(&self) -> Option<Time> {
+        self.pace.next()
+    }
+
+    fn held(&self, member: Member) -> u32 {
+        self.holds.held(member)
+    }
+
+    fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
+        self.holds.withdraw(cx, member, out);
+    }
+
+    fn leave(&mut self, member: Member) {
+        self.pace.forget(member);
+        self.holds.leave(member);
+    }
+
+    fn counts(&self) -> Counts {
+        self.holds.counts
+    }
+}

@@ -1,0 +1,159 @@
+//! A signal, its packets, and what came out of it, for tests.
+
+use std::time::Duration;
+
+use super::{AckControl, AckSpec, Known, Queue};
+use crate::meter::Profile;
+use crate::packet::{Fifo, Member, Network, SackBlocks, TcpFlags, TcpSegment};
+use crate::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
+
+pub(super) const MSS: u32 = 1_448;
+pub(super) const FRAME: u32 = MSS + 66;
+pub(super) const US: fn(u64) -> Time = Time::from_micros;
+
+#[derive(serde::Deserialize)]
+struct File {
+    signal: AckSpec,
+}
+
+/// A signal with one aggregate of `rate`, and its packets.
+pub(super) struct Bench {
+    pub(super) pool: PacketPool,
+    tally: Tally,
+    pub(super) signal: Box<dyn AckControl>,
+    pub(super) known: Known,
+    pub(super) queue: Queue,
+    pub(super) ins: u64,
+    pub(super) outs: u64,
+}
+
+impl Bench {
+    pub(super) fn new(spec: &str, mbps: u64) -> Self {
+        let rate = Rate::from_mbps(mbps);
+        let profile = Profile::new(rate, None, Bytes(15_140), Bytes(1_514)).unwrap();
+        let File { signal: spec } = toml::from_str(&format!("signal = {spec}")).unwrap();
+        let mut pool = PacketPool::with_capacity(4_096);
+        pool.keep_sack();
+        pool.make_copies();
+        Self {
+            pool,
+            tally: Tally::default(),
+            signal: spec.build(&profile, Time::ZERO),
+            known: Known {
+                sent: Some(0),
+                scale: Some(7),
+                near: Some(Duration::from_micros(200)),
+                far: Some(Duration::from_millis(50)),
+                weight: 1,
+            },
+            queue: Queue::default(),
+            ins: 0,
+            outs: 0,
+        }
+    }
+
+    /// A full segment of data, up to `end`.
+    pub(super) fn data(&mut self, now: Time, member: u32, end: u32) {
+        let tcp = TcpSegment { seq: end.wrapping_sub(MSS), payload: MSS, ..TcpSegment::default() };
+        let packet =
+            Packet { len: FRAME, cost: FRAME, segments: 1, tcp: Some(tcp), ..Packet::default() };
+        self.signal.on_data(now, Member(member), &packet);
+        self.known.sent = Some(end);
+    }
+
+    /// What goes on when this packet comes back.
+    pub(super) fn back(
+        &mut self,
+        now: Time,
+        member: u32,
+        tcp: TcpSegment,
+        blocks: &[(u32, u32)],
+    ) -> Vec<TcpSegment> {
+        let tcp = TcpSegment { has_sack: !blocks.is_empty(), ..tcp };
+        let packet = Packet {
+            len: 66 + tcp.payload,
+            cost: 66 + tcp.payload,
+            segments: 1,
+            tcp: Some(tcp),
+            network: Network::Ipv4,
+            ..Packet::default()
+        };
+        let id = self.pool.insert(packet).unwrap();
+        let mut sack = SackBlocks::default();
+        blocks.iter().for_each(|block| assert!(sack.push(*block)));
+        self.pool.set_sack(&id, sack);
+        self.ins += 1;
+        let mut out = Fifo::new();
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
+        self.signal.on_ack(&mut cx, Member(member), &self.known, id, &mut out);
+        self.signal.serve(&mut cx, self.queue, &mut out);
+        self.taken(out)
+    }
+
+    /// What goes on when a pure ACK of `ack` comes back.
+    pub(super) fn ack(&mut self, now: Time, member: u32, ack: u32) -> Vec<u32> {
+        let out = self.back(now, member, plain(ack), &[]);
+        out.iter().map(|tcp| tcp.ack).collect()
+    }
+
+    pub(super) fn serve(&mut self, now: Time) -> Vec<TcpSegment> {
+        let mut out = Fifo::new();
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
+        self.signal.serve(&mut cx, self.queue, &mut out);
+        self.taken(out)
+    }
+
+    /// The queue is full from now on, or empty.
+    pub(super) fn fill(&mut self, now: Time, full: bool) -> Vec<TcpSegment> {
+        let controlled = if full { Bytes(1 << 30) } else { Bytes::ZERO };
+        self.queue = Queue { controlled, others: false };
+        self.serve(now)
+    }
+
+    pub(super) fn withdraw(&mut self, now: Time, member: u32) -> Vec<TcpSegment> {
+        let mut out = Fifo::new();
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
+        self.signal.withdraw(&mut cx, Member(member), &mut out);
+        self.taken(out)
+    }
+
+    /// Serves whenever something is due, until nothing is.
+    pub(super) fn run_until(&mut self, end: Time) -> Vec<(Time, TcpSegment)> {
+        let mut all = Vec::new();
+        while let Some(at) = self.signal.ready_at().filter(|at| *at <= end) {
+            all.extend(self.serve(at).into_iter().map(|tcp| (at, tcp)));
+        }
+        all
+    }
+
+    /// Every packet is one that came in or was made, and is out, absorbed or kept.
+    pub(super) fn check(&self) {
+        let counts = self.signal.counts();
+        let kept = u64::from(counts.packets);
+        assert_eq!(self.ins + counts.made, self.outs + counts.absorbed + kept, "{counts:?}");
+        assert_eq!(self.pool.in_use(), counts.packets, "{counts:?}");
+    }
+
+    fn taken(&mut self, mut out: Fifo) -> Vec<TcpSegment> {
+        let mut all = Vec::new();
+        while let Some(id) = out.pop(&self.pool) {
+            all.push(self.pool[&id].tcp.unwrap());
+            self.pool.release(id);
+            self.outs += 1;
+        }
+        self.check();
+        all
+    }
+}
+
+/// A pure ACK with a window of 64 KiB.
+pub(super) fn plain(ack: u32) -> TcpSegment {
+    TcpSegment {
+        seq: 1,
+        ack,
+        window: 512,
+        flags: TcpFlags(TcpFlags::ACK),
+        timestamps: Some((ack, ack / 2)),
+        ..TcpSegment::default()
+    }
+}

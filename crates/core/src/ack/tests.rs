@@ -1,0 +1,343 @@
+//! What every way to govern senders by their ACKs must keep to.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::Counts;
+use super::testing::{Bench, FRAME, MSS, US, plain};
+use crate::flow::before;
+use crate::packet::{TcpFlags, TcpSegment};
+use crate::{Bytes, Rate, Time};
+
+const EVERY: [&str; 4] = [
+    "\"postack\"",
+    r#"{ kind = "postack", release = "bucket" }"#,
+    r#"{ kind = "postack", release = "virtual-queue" }"#,
+    "\"tcr\"",
+];
+
+/// A bench of which the flow `member` has sent `segments`, and whose first ACK has passed.
+fn sent(spec: &str, segments: u32) -> Bench {
+    let mut bench = Bench::new(spec, 10);
+    bench.ack(US(0), 0, 0);
+    (1..=segments).for_each(|n| bench.data(US(0), 0, n * MSS));
+    bench
+}
+
+#[test]
+fn a_closed_gate_holds_acks_and_an_open_one_lets_them_go_in_order() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    for n in 1..=20 {
+        assert!(bench.ack(US(u64::from(n)), 0, 2 * n * MSS).is_empty());
+    }
+    let counts = bench.signal.counts();
+    assert_eq!((counts.held, counts.packets, counts.absorbed), (20, 1, 19));
+    // As much as the queue wants, and when that has not come for long, as much again.
+    let first = bench.fill(US(30), false);
+    assert_eq!(first.iter().map(|tcp| tcp.ack).collect::<Vec<_>>(), [2 * MSS, 4 * MSS]);
+    let rest = bench.run_until(US(200_000));
+    let acks: Vec<_> = rest.iter().map(|(_, tcp)| tcp.ack).collect();
+    assert_eq!(acks, (3..=20).map(|n| 2 * n * MSS).collect::<Vec<_>>());
+    assert_eq!(bench.signal.counts().held, 0);
+}
+
+#[test]
+fn an_ack_that_is_made_again_says_what_it_said() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    let came: Vec<_> = (1..=3)
+        .map(|n| TcpSegment {
+            window: u16::try_from(500 + n).unwrap(),
+            timestamps: Some((100 + n, 50 + n)),
+            ..plain(n * 2 * MSS)
+        })
+        .collect();
+    came.iter().for_each(|tcp| assert!(bench.back(US(1), 0, *tcp, &[]).is_empty()));
+    let went = bench.withdraw(US(2), 0);
+    for (came, went) in came.iter().zip(&went) {
+        assert_eq!((went.ack, went.window), (came.ack, came.window));
+        assert_eq!(went.timestamps, Some((103, came.timestamps.unwrap().1)));
+    }
+    assert_eq!(went.len(), 3);
+}
+
+/// Kills: letting a duplicate go before what is held; making one record of two duplicates.
+#[test]
+fn duplicates_keep_their_number_their_blocks_and_their_place() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    bench.ack(US(1), 0, 2 * MSS);
+    (0..3).for_each(|_| assert!(bench.ack(US(2), 0, 2 * MSS).is_empty()));
+    let blocks = [(4 * MSS, 5 * MSS), (8 * MSS, 9 * MSS)];
+    assert!(bench.back(US(3), 0, plain(2 * MSS), &blocks).is_empty());
+    bench.ack(US(4), 0, 10 * MSS);
+    let went = bench.withdraw(US(5), 0);
+    let acks: Vec<_> = went.iter().map(|tcp| tcp.ack / MSS).collect();
+    assert_eq!(acks, [2, 2, 2, 2, 2, 10]);
+    let blocks: Vec<_> = went.iter().map(|tcp| tcp.has_sack).collect();
+    assert_eq!(blocks, [false, false, false, false, true, false]);
+}
+
+#[test]
+fn what_is_never_held_goes_on_at_once_and_what_was_before_it_goes_first() {
+    let never = [
+        TcpSegment { flags: TcpFlags(TcpFlags::ACK | TcpFlags::FIN), ..plain(4 * MSS) },
+        TcpSegment { flags: TcpFlags(TcpFlags::ACK | TcpFlags::RST), ..plain(4 * MSS) },
+        TcpSegment { flags: TcpFlags(TcpFlags::ACK | TcpFlags::URG), ..plain(4 * MSS) },
+        TcpSegment { window: 0, ..plain(4 * MSS) },
+    ];
+    for spec in EVERY {
+        for tcp in never {
+            let mut bench = sent(spec, 40);
+            bench.fill(US(0), true);
+            bench.ack(US(1), 0, 2 * MSS);
+            let held = bench.signal.counts().held;
+            let went = bench.back(US(2), 0, tcp, &[]);
+            assert_eq!(went.len(), usize::try_from(held).unwrap() + 1, "{spec}: {tcp:?}");
+            assert_eq!(went.last().map(|it| it.flags), Some(tcp.flags));
+            assert_eq!(bench.signal.counts().held, 0);
+        }
+    }
+}
+
+#[test]
+fn a_window_that_opens_again_is_never_held() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    bench.back(US(1), 0, TcpSegment { window: 0, ..plain(2 * MSS) }, &[]);
+    assert_eq!(bench.ack(US(2), 0, 2 * MSS), [2 * MSS]);
+    assert!(bench.ack(US(3), 0, 4 * MSS).is_empty());
+}
+
+/// Kills: taking data's timestamp for nothing; leaving the sequence number of a held ACK.
+#[test]
+fn data_passes_held_acks_and_they_are_not_too_old_afterwards() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    assert!(
+        bench
+            .back(US(1), 0, TcpSegment { timestamps: Some((7, 1)), ..plain(2 * MSS) }, &[])
+            .is_empty()
+    );
+    let data = TcpSegment { payload: 100, timestamps: Some((9, 2)), window: 500, ..plain(4 * MSS) };
+    let went = bench.back(US(2), 0, data, &[]);
+    // The data goes on, and tells of nothing that is held.
+    assert_eq!((went.len(), went[0].payload, went[0].ack, went[0].seq), (1, 100, 0, 1));
+    let edge = |tcp: &TcpSegment| tcp.ack + (u32::from(tcp.window) << 7);
+    assert!(edge(&went[0]) <= edge(&data) && edge(&went[0]) >= 512 << 7);
+    let later = bench.withdraw(US(3), 0);
+    assert_eq!(later.iter().map(|tcp| tcp.ack).collect::<Vec<_>>(), [2 * MSS, 4 * MSS]);
+    for tcp in &later {
+        assert_eq!((tcp.payload, tcp.seq), (0, 101), "behind the data");
+        assert!(tcp.timestamps.unwrap().0 >= 9, "PAWS would drop it");
+    }
+}
+
+#[test]
+fn a_stretch_ack_goes_on_in_steps_of_two_segments() {
+    let mut bench = sent(EVERY[0], 60);
+    bench.fill(US(0), true);
+    assert!(bench.ack(US(1), 0, 44 * MSS).is_empty());
+    let mut went = bench.fill(US(2), false);
+    went.extend(bench.run_until(US(500_000)).into_iter().map(|(_, tcp)| tcp));
+    let acks: Vec<_> = went.iter().map(|tcp| tcp.ack / MSS).collect();
+    assert_eq!(acks[..3], [2, 4, 6]);
+    assert_eq!(acks.last(), Some(&44));
+    assert!(acks.windows(2).all(|pair| pair[1] - pair[0] <= 4));
+    let edges: Vec<_> = went.iter().map(|tcp| tcp.ack + (u32::from(tcp.window) << 7)).collect();
+    assert!(edges.windows(2).all(|pair| pair[0] <= pair[1]), "{edges:?}");
+    assert!(edges.iter().all(|edge| *edge <= 44 * MSS + (512 << 7)));
+}
+
+#[test]
+fn nothing_is_held_for_longer_than_the_bound() {
+    let mut bench = sent(r#"{ kind = "postack", max_hold = "100 ms" }"#, 40);
+    bench.fill(US(0), true);
+    (1..=10).for_each(|n| assert!(bench.ack(US(1_000 * u64::from(n)), 0, 2 * n * MSS).is_empty()));
+    let went = bench.run_until(US(1_000_000));
+    assert_eq!(went.len(), 10);
+    for (n, (at, tcp)) in (1..).zip(&went) {
+        assert_eq!(tcp.ack, 2 * n * MSS);
+        let held = at.since(US(1_000 * u64::from(n)));
+        assert!(held < Duration::from_millis(104), "{n}: {held:?}");
+    }
+    assert_eq!(bench.signal.counts().overdue, 10);
+}
+
+/// Kills: an ACK a turn instead of byte for byte.
+#[test]
+fn flows_take_turns_byte_for_byte() {
+    let mut bench = Bench::new(EVERY[0], 10);
+    bench.fill(US(0), true);
+    let first = |member: u32| member << 24;
+    for member in 0..2 {
+        bench.data(US(0), member, first(member));
+        bench.ack(US(0), member, first(member));
+    }
+    // One acknowledges every segment, the other every fourth.
+    for n in 1..=400 {
+        for member in [0, 1] {
+            let end = first(member) + n * MSS;
+            bench.data(US(0), member, end);
+            if member == 0 || n % 4 == 0 {
+                bench.ack(US(u64::from(n)), member, end);
+            }
+        }
+    }
+    let mut last = [first(0), first(1)];
+    bench.fill(US(400), false);
+    for (_, tcp) in bench.run_until(US(140_000)) {
+        last[usize::from(tcp.ack >= first(1))] = tcp.ack;
+    }
+    let bytes = [last[0], last[1] - first(1)];
+    let [one, other] = bytes.map(f64::from);
+    assert!(one > 50_000.0 && (one / other - 1.0).abs() < 0.2, "{one} {other}");
+}
+
+#[test]
+fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
+    let mut bench = sent(EVERY[3], 100);
+    // 10 Mbit/s for 50.2 ms are 62,750 bytes; one segment more, and whole ones: 45 of 1,448.
+    bench.known.scale = Some(2);
+    let went = bench.back(US(1_000), 0, TcpSegment { window: 60_000, ..plain(2 * MSS) }, &[]);
+    assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
+    let next = bench.back(US(1_001), 0, TcpSegment { window: 60_000, ..plain(4 * MSS) }, &[]);
+    assert!(next.is_empty());
+    let at = bench.signal.ready_at().unwrap();
+    // Two segments as frames, at 10 Mbit/s.
+    assert_eq!(at, US(1_000) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME))));
+}
+
+/// Segments that were sent.
+const DATA: u32 = 100;
+
+/// What a hostile receiver, or somebody between, may send.
+#[derive(Clone, Copy, Debug)]
+struct Lie {
+    member: u32,
+    ack: u32,
+    window: u16,
+    payload: u32,
+    flags: u8,
+    block: Option<(u32, u32)>,
+    after_us: u64,
+    open: bool,
+}
+
+fn lie() -> impl Strategy<Value = Lie> {
+    let ack = prop_oneof![4 => 0_u32..200_000, 1 => any::<u32>()];
+    let block = prop::option::weighted(0.3, (any::<u32>(), any::<u32>()));
+    let near = prop::option::weighted(0.3, (0_u32..200_000, 0_u32..200_000));
+    let flags = prop_oneof![8 => Just(TcpFlags::ACK), 1 => any::<u8>()];
+    let window = prop_oneof![4 => Just(512_u16), 1 => any::<u16>()];
+    let payload = prop_oneof![4 => Just(0_u32), 1 => 1_u32..3_000];
+    (0_u32..3, ack, window, payload, flags, block, near, 0_u64..3_000, any::<bool>()).prop_map(
+        |(member, ack, window, payload, flags, block, near, after_us, open)| Lie {
+            member,
+            ack,
+            window,
+            payload,
+            flags,
+            block: block.or(near),
+            after_us,
+            open,
+        },
+    )
+}
+
+proptest! {
+    /// Whatever comes back: no packet is lost or made up, no more goes on than came, ACKs of a flow
+    /// that go on do not go backwards and never beyond what came, and windows show no more than was
+    /// offered.
+    ///
+    /// Kills: releasing a record before the one in front of it; counting a stale ACK's packet twice.
+    #[test]
+    fn whatever_comes_back_nothing_is_lost_nor_amplified(
+        lies in prop::collection::vec(lie(), 1..300),
+        which in 0_usize..4,
+    ) {
+        let mut bench = Bench::new(EVERY[which], 10);
+        for member in 0..3 {
+            (1..=DATA).for_each(|n| bench.data(US(0), member, n * MSS));
+        }
+        let mut now = US(0);
+        let mut most = 0_u64;
+        for lie in lies {
+            now += Duration::from_micros(lie.after_us);
+            bench.fill(now, !lie.open);
+            let tcp = TcpSegment {
+                seq: 1,
+                ack: lie.ack,
+                window: lie.window,
+                payload: lie.payload,
+                flags: TcpFlags(lie.flags),
+                ..plain(0)
+            };
+            let blocks: Vec<_> = lie.block.into_iter().collect();
+            let went = bench.back(now, lie.member, tcp, &blocks);
+            most += 1 + u64::from(lie.payload > 0);
+            for it in &went {
+                prop_assert!(it.ack == lie.ack || !before(DATA * MSS, it.ack), "{it:?}");
+            }
+            bench.check();
+        }
+        for member in 0..3 {
+            bench.withdraw(now, member);
+        }
+        let Counts { held, packets, split, .. } = bench.signal.counts();
+        prop_assert_eq!((held, packets), (0, 0));
+        prop_assert!(bench.outs <= most + split, "{} of {most}", bench.outs);
+        prop_assert!(split <= u64::from(3 * DATA), "{split} steps");
+    }
+
+    /// With ACKs of every segment and a constant way to the receiver, P1, P2 and a queue for the flow
+    /// let a sender see the same.
+    ///
+    /// Source: `postack`, R001-9, theorem: `d(k) = max(a(k), d(k-1)) + L/r` does not change when `a` is
+    /// shifted. Kills: in P1, `max(arrival, now)` in place of `max(arrival, t(k-1))`.
+    #[test]
+    fn bucket_and_virtual_queue_are_what_a_sender_sees_behind_a_queue_for_its_flow(
+        gaps in prop::collection::vec(prop_oneof![Just(0_u64), 0_u64..4_000], 1..60),
+    ) {
+        const FAR: u64 = 40_000;
+        let service = Rate::from_mbps(10).time_for(Bytes(u64::from(FRAME)));
+        let mut arrivals = vec![];
+        let mut at = 0;
+        for gap in gaps {
+            at += gap;
+            arrivals.push(US(at));
+        }
+        let mut free = Time::ZERO;
+        let fair: Vec<_> = arrivals.iter().map(|arrival| {
+            free = free.max(*arrival) + service;
+            free + Duration::from_micros(FAR)
+        }).collect();
+        for spec in &EVERY[1..3] {
+            let mut bench = Bench::new(spec, 10);
+            bench.ack(US(0), 0, 0);
+            let mut events: Vec<_> = (1_u32..).zip(&arrivals)
+                .flat_map(|(n, at)| [(*at, true, n), (*at + Duration::from_micros(FAR), false, n)])
+                .collect();
+            events.sort_by_key(|(at, data, n)| (*at, !data, *n));
+            let mut seen = vec![];
+            let mut latest = 0;
+            for (at, data, n) in events {
+                let passed = bench.run_until(Time::from_nanos(at.nanos().saturating_sub(1)));
+                seen.extend(passed.iter().map(|(at, tcp)| (*at, tcp.ack)));
+                if data {
+                    latest = latest.max(n);
+                    bench.data(at, 0, n * MSS);
+                } else {
+                    bench.known.sent = Some(latest * MSS);
+                    seen.extend(bench.ack(at, 0, n * MSS).into_iter().map(|ack| (at, ack)));
+                }
+            }
+            seen.extend(bench.run_until(Time::from_secs(100)).iter().map(|(at, tcp)| (*at, tcp.ack)));
+            let expected: Vec<_> =
+                (1_u32..).zip(&fair).map(|(n, at)| (*at, n * MSS)).collect();
+            prop_assert_eq!(&seen, &expected, "{}", spec);
+        }
+    }
+}

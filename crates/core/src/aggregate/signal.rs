@@ -1,0 +1,201 @@
+//! What goes back to the senders of an aggregate, and what that is told of its data.
+
+use super::Aggregate;
+use crate::ack::{AckControl, AckSpec, Counts, Known, Queue};
+use crate::packet::{Direction, Fifo, Member};
+use crate::policy::{Mode, Policy, Profile};
+use crate::{Bytes, Cx, PacketId, PacketPool, Time};
+
+/// How the senders of an aggregate are told by their ACKs, if they are.
+#[derive(Default)]
+pub(super) struct Signal {
+    pub(super) control: Option<Box<dyn AckControl>>,
+    spec: Option<AckSpec>,
+    /// Whether data passes at once and is charged.
+    passes: bool,
+    /// Bytes of governed flows that came into the queue, as charged, without those moved elsewhere.
+    pub(super) entered: u64,
+    /// What signals that are no more have done.
+    past: Counts,
+}
+
+impl Signal {
+    pub(super) fn new(policy: &Policy, direction: Direction, now: Time) -> Self {
+        let (Some((spec, profile)), Mode::Enforce) = (spec(policy), policy.mode) else {
+            return Self::default();
+        };
+        let control = spec.build(profile, now);
+        let passes = control.placement().passes(direction);
+        Self { passes, control: Some(control), spec: Some(spec.clone()), ..Self::default() }
+    }
+
+    pub(super) fn leave(&mut self, member: Member) {
+        if let Some(control) = &mut self.control {
+            control.leave(member);
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = self.past;
+        if let Some(control) = &self.control {
+            counts += control.counts();
+        }
+        counts
+    }
+}
+
+fn spec(policy: &Policy) -> Option<(&AckSpec, &Profile)> {
+    Some((policy.action.signal()?, &policy.action.conditioning()?.profile))
+}
+
+impl Aggregate {
+    /// Whether its senders are told by their ACKs.
+    #[must_use]
+    pub const fn has_signal(&self) -> bool {
+        self.signal.control.is_some()
+    }
+
+    /// Takes note of a data packet that is about to be offered.
+    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) {
+        if let Some(control) = &mut self.signal.control {
+            let packet = &pool[packet];
+            control.on_data(now, packet.member, packet);
+        }
+    }
+
+    /// Takes in what goes back to the sender of `member`; what goes on is appended to `acks`.
+    pub fn on_ack(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        member: Member,
+        known: &Known,
+        packet: PacketId,
+        acks: &mut Fifo,
+    ) {
+        let known = Known { weight: self.members.share(member).weight, ..*known };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
+        match &mut self.signal.control {
+            Some(control) => control.on_ack(&mut cx, member, &known, packet, acks),
+            None => acks.push(cx.pool, packet),
+        }
+    }
+
+    /// Appends to `acks` those that may go on now.
+    pub fn release(&mut self, now: Time, pool: &mut PacketPool, acks: &mut Fifo) {
+        let queue = self.queue();
+        if let Some(control) = &mut self.signal.control {
+            let mut cx = Cx { now, pool, tally: &mut self.tally };
+            control.serve(&mut cx, queue, acks);
+        }
+    }
+
+    /// What its signal holds and has done.
+    #[must_use]
+    pub fn acks(&self) -> Counts {
+        self.signal.counts()
+    }
+
+    /// ACKs of `member` that are held.
+    #[must_use]
+    pub fn held_acks(&self, member: Member) -> u32 {
+        self.signal.control.as_ref().map_or(0, |control| control.held(member))
+    }
+
+    /// Appends all ACKs of `member` that are held to `acks`, in order.
+    pub fn withdraw_acks(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        member: Member,
+        acks: &mut Fifo,
+    ) {
+        if let Some(control) = &mut self.signal.control {
+            let mut cx = Cx { now, pool, tally: &mut self.tally };
+            control.withdraw(&mut cx, member, acks);
+        }
+    }
+
+    /// Appends all ACKs that are held to `acks`, those of each flow in order.
+    pub fn flush_acks(&mut self, now: Time, pool: &mut PacketPool, acks: &mut Fifo) {
+        let members: Vec<_> = self.members.iter().map(|(member, _)| member).collect();
+        for member in members {
+            self.withdraw_acks(now, pool, member, acks);
+        }
+    }
+
+    /// Lets the signal of `policy` take over, if it is another; what the old one held goes on.
+    pub fn resignal(&mut self, now: Time, pool: &mut PacketPool, policy: &Policy, acks: &mut Fifo) {
+        let enforced = policy.mode == Mode::Enforce;
+        let wanted = spec(policy).map(|(spec, _)| spec).filter(|_| enforced);
+        if wanted == self.signal.spec.as_ref() {
+            return;
+        }
+        self.flush_acks(now, pool, acks);
+        let (past, entered) = (self.signal.counts(), self.signal.entered);
+        let new = Signal::new(policy, self.direction, now);
+        self.signal = Signal { past, entered, ..new };
+    }
+
+    /// Lets `packet` pass at once and charges it, or hands it back if it has to wait.
+    pub fn pass(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> Option<PacketId> {
+        let len = pool[&packet].len;
+        let back = self.try_pass(now, pool, packet, out);
+        if back.is_none() {
+            self.counts.offered.add(len);
+        }
+        back
+    }
+
+    /// Lets a packet of a governed flow pass if its data is not to wait; hands others back.
+    pub(super) fn pass_controlled(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> Option<PacketId> {
+        if !self.signal.passes || !pool[&packet].controlled {
+            return Some(packet);
+        }
+        let back = self.try_pass(now, pool, packet, out);
+        if back.is_none() {
+            let mut cx = Cx { now, pool, tally: &mut self.tally };
+            self.counts.progress += self.conditioner.serve(&mut cx, out);
+        }
+        back
+    }
+
+    fn try_pass(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> Option<PacketId> {
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
+        match self.conditioner.pass(&mut cx, &packet) {
+            None => Some(packet),
+            Some(progress) => {
+                self.counts.progress += progress;
+                out.push(pool, packet);
+                None
+            }
+        }
+    }
+
+    /// What stands between its ACKs and its rate.
+    fn queue(&self) -> Queue {
+        let left = self.counts.progress.controlled + self.tally.controlled_bytes;
+        let waiting = self.signal.entered.saturating_sub(left);
+        let backlog = self.conditioner.backlog().bytes.0;
+        let owed = self.conditioner.owed().0;
+        Queue { controlled: Bytes(waiting + owed), others: backlog > waiting }
+    }
+}

@@ -1,0 +1,218 @@
+//! ACK control in a network: what the senders of an aggregate make of it.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod networks;
+
+use std::time::Duration;
+
+use networks::run;
+use tidegate_core::ack::AckSpec;
+use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::link::LinkConfig;
+use tidegate_core::packet::Direction;
+use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
+use tidegate_core::tcp::{self, Config};
+use tidegate_core::{Bytes, Rate};
+use tidegate_sim::scenario::{
+    End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
+};
+
+/// A class of 10 Mbit/s, and hosts 52 ms from each other of which four send.
+struct Case {
+    signal: Option<&'static str>,
+    way: Direction,
+    loss: u32,
+    window: Option<Bytes>,
+}
+
+fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).unwrap()
+}
+
+fn gateway(case: &Case) -> Gateway {
+    let profile = Profile::new(Rate::from_mbps(10), None, Bytes(15_140), Bytes(1_514)).unwrap();
+    let conditioning = Conditioning { profile, allocation: spec("\"drr\""), weights: Vec::new() };
+    let action = Action::Shape {
+        conditioning,
+        queue: spec(r#"{"kind":"per-flow","limit":"32 MiB","flow_limit":"8 MiB"}"#),
+        signal: case.signal.map(spec::<AckSpec>),
+    };
+    let filter = Filter { direction: Some(case.way), ..Filter::default() };
+    let policy = Policy {
+        name: "all".into(),
+        priority: 0,
+        filter,
+        action,
+        mode: Mode::Enforce,
+        class: None,
+    };
+    Gateway { config: config(), policies: PolicySet::new(vec![policy]).unwrap() }
+}
+
+fn config() -> GatewayConfig {
+    GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: spec("\"per-flow\""),
+        packets: 65_536,
+        flows: 1_024,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        seed: 1,
+    }
+}
+
+fn scenario(case: &Case) -> Scenario {
+    let node = |name: &str, kind| Node { name: name.to_owned(), kind };
+    let end = |side| End { node: "gateway".into(), side };
+    let ms = Duration::from_millis;
+    let mut tcp = Config::new(tcp::Profile::Linux);
+    if let Some(window) = case.window {
+        tcp.receive_window = window;
+    }
+    let lan = LinkConfig {
+        delay: Duration::from_micros(100),
+        rate: Some(Rate::from_mbps(1_000)),
+        ..LinkConfig::default()
+    };
+    let wan =
+        LinkConfig { delay: ms(26), rate: Some(Rate::from_mbps(1_000)), ..LinkConfig::default() };
+    let lossy =
+        LinkConfig { loss: spec(&format!("\"{} %\"", f64::from(case.loss) / 10.0)), ..wan.clone() };
+    let mut nodes = vec![
+        node("gateway", NodeKind::Gateway(Box::new(gateway(case)))),
+        node("lan", NodeKind::Router),
+        node("wan", NodeKind::Router),
+    ];
+    let mut links = vec![
+        Link::new(End::of("lan"), end(Side::Lan), lan.clone()),
+        Link {
+            a: end(Side::Wan),
+            b: End::of("wan"),
+            forward: Some(
+                if case.way == Direction::Up { lossy.clone() } else { wan.clone() }.into(),
+            ),
+            back: Some(if case.way == Direction::Up { wan } else { lossy }.into()),
+        },
+    ];
+    for n in 0..4 {
+        for (name, router) in [(format!("l{n}"), "lan"), (format!("w{n}"), "wan")] {
+            links.push(Link::new(End::of(&name), End::of(router), lan.clone()));
+            nodes.push(node(&name, NodeKind::Host(Host::default())));
+        }
+    }
+    let pair = |n| match case.way {
+        Direction::Up => Pair { from: format!("l{n}"), to: format!("w{n}") },
+        Direction::Down => Pair { from: format!("w{n}"), to: format!("l{n}") },
+    };
+    Scenario {
+        run: Run {
+            duration: Duration::from_secs(30),
+            warmup: Duration::from_secs(10),
+            tcp,
+            ..Run::default()
+        },
+        nodes,
+        links,
+        traffic: vec![Traffic {
+            name: "bulk".into(),
+            kind: Kind::Greedy,
+            pairs: (0..4).map(pair).collect(),
+            start: Start::Between(Duration::ZERO, ms(500)),
+            ..Traffic::default()
+        }],
+        ..Scenario::default()
+    }
+}
+
+/// Goodput in bit/s, Jain's index, mean bytes of data that wait, ACKs that are held, drops.
+#[derive(Debug)]
+struct Outcome {
+    goodput: f64,
+    jain: f64,
+    data: f64,
+    acks: f64,
+    dropped: u64,
+    timeouts: u64,
+}
+
+fn outcome(case: &Case) -> Outcome {
+    let results = run(&scenario(case));
+    let [groups, all, flows] =
+        ["groups", "aggregates", "flows"].map(|name| results.table(name).unwrap().clone());
+    Outcome {
+        goodput: groups.real("goodput_bps")[0],
+        jain: groups.real("jain")[0],
+        data: all.real("waited_mean_seconds")[0] * all.real("conforming_bps")[0] / 8.0,
+        acks: all.real("held_acks")[0],
+        dropped: all.whole("dropped_packets")[0],
+        timeouts: flows.whole("timeouts").iter().sum(),
+    }
+}
+
+const GATE: &str = "\"postack\"";
+const BUCKET: &str = r#"{ "kind": "postack", "release": "bucket" }"#;
+const VIRTUAL: &str = r#"{ "kind": "postack", "release": "virtual-queue" }"#;
+const TCR: &str = "\"tcr\"";
+
+/// Bytes of a record of a held ACK, and of the packet kept of each flow (descriptor and frame).
+const RECORD: f64 = 16.0;
+const KEPT: f64 = 4.0 * (128.0 + 66.0);
+
+/// Kills: a gate that counts no leave that was given; leave that never runs out; held ACKs that are
+/// forgotten by conservation.
+#[test]
+fn acks_wait_in_place_of_data_whose_bottleneck_is_behind_us() {
+    let window = Some(Bytes(65_536));
+    let case = |signal| Case { signal, way: Direction::Up, loss: 0, window };
+    let fair = outcome(&case(None));
+    for signal in [GATE, BUCKET, VIRTUAL, TCR] {
+        let it = outcome(&case(Some(signal)));
+        assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{signal}: {it:?}, {fair:?}");
+        assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{signal}: {it:?}");
+        // P2 keeps what slow start left in the queue; the drain of P1 keeps some more than P3.
+        let most = if signal == VIRTUAL {
+            0.5
+        } else if signal == BUCKET {
+            0.04
+        } else {
+            0.03
+        };
+        assert!(it.data < most * fair.data, "{signal}: {it:?}, {fair:?}");
+        let all = it.data + it.acks * RECORD + KEPT;
+        assert!(signal == VIRTUAL || all < 0.04 * fair.data, "{signal}: {all} of {fair:?}");
+    }
+}
+
+#[test]
+fn downloads_keep_to_their_rate_and_no_data_waits_here() {
+    let window = Some(Bytes(65_536));
+    let case = |signal| Case { signal, way: Direction::Down, loss: 0, window };
+    let fair = outcome(&case(None));
+    for signal in [GATE, BUCKET, VIRTUAL, TCR] {
+        let it = outcome(&case(Some(signal)));
+        assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{signal}: {it:?}, {fair:?}");
+        assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{signal}: {it:?}");
+        assert!(it.data < 100.0, "{signal}: {it:?}");
+    }
+}
+
+#[test]
+fn windows_that_grow_without_end_do_not_make_the_queue_grow() {
+    let case = |signal| Case { signal, way: Direction::Up, loss: 0, window: None };
+    let (fair, it) = (outcome(&case(None)), outcome(&case(Some(GATE))));
+    assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{it:?}, {fair:?}");
+    assert!(it.data < 0.03 * fair.data, "{it:?}, {fair:?}");
+    assert!(it.dropped == 0 && it.timeouts == 0, "{it:?}");
+}
+
+/// Kills: taking duplicates for nothing; leave for data that never comes, for as long as on a WAN.
+#[test]
+fn a_lossy_way_costs_no_more_than_behind_a_queue_for_each_flow_and_less_than_with_small_windows() {
+    let case = |signal| Case { signal, way: Direction::Up, loss: 10, window: None };
+    let [fair, gate, tcr] = [None, Some(GATE), Some(TCR)].map(|signal| outcome(&case(signal)));
+    assert!(gate.goodput > 0.97 * fair.goodput, "{gate:?}, {fair:?}");
+    assert!(gate.goodput > 1.08 * tcr.goodput, "{gate:?}, {tcr:?}");
+    assert!(gate.jain > 0.97, "{gate:?}");
+}
