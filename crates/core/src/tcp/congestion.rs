@@ -161,6 +161,11 @@ pub trait CongestionControl: Send {
         None
     }
 
+    /// It goes by [`Ack::delivery`], which is not estimated for those that do not.
+    fn wants_delivery_rate(&self) -> bool {
+        false
+    }
+
     /// It sets `window.congestion` itself, in recovery as well.
     fn keeps_window(&self) -> bool {
         false

@@ -1,5 +1,6 @@
 //! What one ACK tells of the segments it delivers.
 
+use super::rate::Stamp;
 use super::scoreboard::Sent;
 use crate::Time;
 
@@ -21,18 +22,21 @@ pub(super) struct Delivered {
     original: Option<u64>,
     /// The one that was sent last.
     pub(super) latest: Option<Sent>,
+    /// Its stamp, where there are any.
+    pub(super) stamp: Option<Stamp>,
 }
 
 impl Delivered {
     /// Counts a segment; `highest` is the highest place delivered before it.
-    pub(super) fn add(&mut self, sent: &Sent, highest: u64) {
+    pub(super) fn add(&mut self, sent: &Sent, stamp: Option<Stamp>, highest: u64) {
         self.bytes += sent.len();
-        if self.latest.is_none_or(|latest| latest.sent_before(sent.at, sent.end)) {
-            self.latest = Some(*sent);
+        if self.latest.is_none_or(|latest| latest.sent_before(sent.at, sent.end())) {
+            (self.latest, self.stamp) = (Some(*sent), stamp);
         }
         if !sent.repeated() {
-            self.original = Some(self.original.map_or(sent.end, |end| end.min(sent.end)));
-            self.overtaken |= sent.end < highest;
+            let end = sent.end();
+            self.original = Some(self.original.map_or(end, |lowest| lowest.min(end)));
+            self.overtaken |= end < highest;
         }
     }
 

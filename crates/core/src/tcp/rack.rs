@@ -40,8 +40,8 @@ impl Rack {
             return;
         }
         self.rtt = rtt;
-        if (self.at, self.end) < (latest.at, latest.end) {
-            (self.at, self.end) = (latest.at, latest.end);
+        if (self.at, self.end) < (latest.at, latest.end()) {
+            (self.at, self.end) = (latest.at, latest.end());
         }
     }
 

@@ -8,6 +8,15 @@ use super::congestion::Delivery;
 use super::scoreboard::Sent;
 use crate::{Rate, Time};
 
+/// What was delivered by the time a segment was sent last, when that was known, and when the first of
+/// its flight was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stamp {
+    delivered: u64,
+    delivered_at: Time,
+    flight_began: Time,
+}
+
 /// What has been delivered by when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RateSampler {
@@ -21,15 +30,13 @@ pub(super) struct RateSampler {
 
 impl RateSampler {
     /// A segment to be sent now; `idle` if nothing was out before.
-    pub(super) fn stamp(&mut self, now: Time, idle: bool, start: u64, end: u64) -> Sent {
+    pub(super) fn stamp(&mut self, now: Time, idle: bool, start: u64, end: u64) -> (Sent, Stamp) {
         if idle {
             (self.flight_began, self.delivered_at) = (now, now);
         }
-        let mut sent = Sent::new(start, end, now, self.limited_until > self.delivered);
-        sent.delivered = self.delivered;
-        sent.delivered_at = self.delivered_at;
-        sent.flight_began = self.flight_began;
-        sent
+        let Self { delivered, delivered_at, flight_began, limited_until } = *self;
+        let sent = Sent::new(start, end, now, limited_until > delivered);
+        (sent, Stamp { delivered, delivered_at, flight_began })
     }
 
     /// The sender has no more to send, with `flight` bytes out.
@@ -43,12 +50,13 @@ impl RateSampler {
     }
 
     /// `bytes` were delivered, of which `latest` was sent last. A rate over less than the `least`
-    /// round-trip time says nothing.
+    /// round-trip time says nothing, nor does one without the stamp of that.
     pub(super) fn deliver(
         &mut self,
         now: Time,
         bytes: u64,
         latest: &Sent,
+        stamp: Option<Stamp>,
         least: Duration,
     ) -> Option<Delivery> {
         self.delivered += bytes;
@@ -57,17 +65,18 @@ impl RateSampler {
             self.limited_until = 0;
         }
         self.flight_began = self.flight_began.max(latest.at);
-        let sending = latest.at.since(latest.flight_began);
-        let interval = now.since(latest.delivered_at).max(sending);
+        let stamp = stamp?;
+        let sending = latest.at.since(stamp.flight_began);
+        let interval = now.since(stamp.delivered_at).max(sending);
         if interval.is_zero() || interval < least {
             return None;
         }
-        let bits = u128::from(self.delivered - latest.delivered) * 8_000_000_000;
+        let bits = u128::from(self.delivered - stamp.delivered) * 8_000_000_000;
         let rate = u64::try_from(bits / interval.as_nanos()).unwrap_or(u64::MAX);
         Some(Delivery {
             rate: Rate::from_bps(rate),
             delivered: self.delivered,
-            delivered_before: latest.delivered,
+            delivered_before: stamp.delivered,
             application_limited: latest.limited(),
         })
     }

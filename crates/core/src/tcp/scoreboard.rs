@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use super::delivered::Delivered;
+use super::rate::Stamp;
 use crate::Time;
 
 /// Segments delivered above one that make it lost.
@@ -25,15 +26,12 @@ const ROOM: usize = 4;
 /// A segment that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    /// Its place in the stream, and the one after its last.
+    /// Its place in the stream.
     pub(super) start: u64,
-    pub(super) end: u64,
     /// When it was sent last.
     pub(super) at: Time,
-    /// What was delivered by then, when that was known, and when the first of that flight was sent.
-    pub(super) delivered: u64,
-    pub(super) delivered_at: Time,
-    pub(super) flight_began: Time,
+    /// Bytes, a FIN counted.
+    len: u32,
     /// Neighbours in the list by time of sending; itself where there is none. Of a segment that was
     /// delivered, `newer` is one up to which all are.
     older: u32,
@@ -53,27 +51,24 @@ impl Sent {
     /// It is in the list by time.
     const LISTED: u8 = 32;
 
-    pub(super) const fn new(start: u64, end: u64, at: Time, limited: bool) -> Self {
+    pub(super) fn new(start: u64, end: u64, at: Time, limited: bool) -> Self {
         let flags = if limited { Self::LIMITED } else { 0 };
-        Self {
-            start,
-            end,
-            at,
-            delivered: 0,
-            delivered_at: Time::ZERO,
-            flight_began: Time::ZERO,
-            older: 0,
-            newer: 0,
-            flags,
-        }
+        let len = u32::try_from(end - start).unwrap_or(u32::MAX);
+        Self { start, at, len, older: 0, newer: 0, flags }
+    }
+
+    /// The place after its last.
+    pub(super) const fn end(&self) -> u64 {
+        self.start + self.len()
     }
 
     const fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
+    #[expect(clippy::as_conversions, reason = "it widens")]
     pub(super) const fn len(&self) -> u64 {
-        self.end - self.start
+        self.len as u64
     }
 
     pub(super) const fn repeated(&self) -> bool {
@@ -86,14 +81,20 @@ impl Sent {
 
     /// Whether it was sent before `other`; of two sent at once, the one lower in the stream was.
     pub(super) fn sent_before(&self, at: Time, end: u64) -> bool {
-        (self.at, self.end) < (at, end)
+        (self.at, self.end()) < (at, end)
     }
 }
+
+/// A stamp for each segment that is out.
+#[derive(Debug, Default)]
+struct Stamps(VecDeque<Stamp>);
 
 /// The segments that are out.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
     sent: VecDeque<Sent>,
+    /// A stamp for each, if anybody asks for the delivery rate.
+    stamps: Option<Box<Stamps>>,
     /// Number of the first; numbers wrap.
     first: u32,
     /// All below is acknowledged.
@@ -119,9 +120,10 @@ pub(super) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// None out; `by_time` if [`lose_older`](Self::lose_older) will be asked.
-    pub(super) fn new(by_time: bool) -> Self {
-        Self { by_time, ..Self::default() }
+    /// None out; `by_time` if [`lose_older`](Self::lose_older) will be asked, `stamped` if
+    /// [`Delivered::stamp`] will be.
+    pub(super) fn new(by_time: bool, stamped: bool) -> Self {
+        Self { by_time, stamps: stamped.then(Box::default), ..Self::default() }
     }
 
     /// All below is acknowledged.
@@ -182,8 +184,11 @@ impl Scoreboard {
     }
 
     /// Takes note of a new segment, the next in the stream.
-    pub(super) fn push(&mut self, sent: Sent) {
-        self.end = sent.end;
+    pub(super) fn push(&mut self, (sent, stamp): (Sent, Stamp)) {
+        self.end = sent.end();
+        if let Some(stamps) = &mut self.stamps {
+            stamps.0.push_back(stamp);
+        }
         let id = self.first.wrapping_add(count(self.sent.len()));
         if self.sent.is_empty() {
             (self.edge, self.cursor, self.above_edge) = (id, id, 0);
@@ -198,14 +203,15 @@ impl Scoreboard {
     /// All below `to` is acknowledged.
     pub(super) fn acknowledge(&mut self, to: u64, delivered: &mut Delivered) {
         while let Some(sent) = self.sent.front() {
-            if sent.end > to {
+            if sent.end() > to {
                 break;
             }
             let sent = *sent;
+            let stamp = self.stamps.as_mut().and_then(|stamps| stamps.0.pop_front());
             self.leave(self.first);
             self.uncount(&sent);
             if !sent.is(Sent::SACKED) {
-                self.count_delivered(&sent, delivered);
+                self.count_delivered(&sent, stamp, delivered);
                 delivered.cumulative(&sent);
             } else {
                 self.sacked_segments -= 1;
@@ -243,6 +249,7 @@ impl Scoreboard {
             return;
         }
         sent.start = to;
+        sent.len -= u32::try_from(cut).unwrap_or(sent.len);
         for (flag, counter) in [
             (Sent::SACKED, &mut self.sacked),
             (Sent::LOST, &mut self.lost),
@@ -261,7 +268,7 @@ impl Scoreboard {
     pub(super) fn sack(&mut self, from: u64, to: u64, delivered: &mut Delivered) {
         let mut index = self.find(from.max(self.una));
         while let Some(sent) = self.sent.get(index) {
-            if sent.end > to {
+            if sent.end() > to {
                 break;
             }
             if sent.is(Sent::SACKED) {
@@ -274,7 +281,8 @@ impl Scoreboard {
             self.uncount(&sent);
             self.sacked += sent.len();
             self.sacked_segments += 1;
-            self.count_delivered(&sent, delivered);
+            let stamp = self.stamps.as_ref().and_then(|stamps| stamps.0.get(index)).copied();
+            self.count_delivered(&sent, stamp, delivered);
             delivered.selective(&sent);
             let entry = &mut self.sent[index];
             entry.flags = (entry.flags & !(Sent::LOST | Sent::COPY)) | Sent::SACKED;
@@ -401,7 +409,7 @@ impl Scoreboard {
 
     /// The lowest segment below what was delivered last of which nothing is known.
     pub(super) fn next_hole(&self) -> Option<&Sent> {
-        let below = self.sent.iter().take_while(|sent| sent.end <= self.highest);
+        let below = self.sent.iter().take_while(|sent| sent.end() <= self.highest);
         let untold = Sent::SACKED | Sent::LOST | Sent::COPY;
         below.into_iter().find(|sent| !sent.is(untold))
     }
@@ -412,16 +420,18 @@ impl Scoreboard {
     }
 
     /// A copy of the segment at `start` is sent as `sent` says; returns the place after it.
-    pub(super) fn repeat(&mut self, start: u64, sent: Sent) {
+    pub(super) fn repeat(&mut self, start: u64, (sent, stamp): (Sent, Stamp)) {
         let index = self.find(start);
         let Some(entry) = self.sent.get_mut(index) else { return };
         if !entry.is(Sent::COPY) {
             entry.flags |= Sent::COPY;
             self.copies += entry.len();
         }
-        let flags = (entry.flags & !Sent::LIMITED) | Sent::REPEATED | sent.flags;
-        let (older, newer, start, end) = (entry.older, entry.newer, entry.start, entry.end);
-        *entry = Sent { start, end, older, newer, flags, ..sent };
+        entry.flags = (entry.flags & !Sent::LIMITED) | Sent::REPEATED | sent.flags;
+        entry.at = sent.at;
+        if let Some(of) = self.stamps.as_mut().and_then(|stamps| stamps.0.get_mut(index)) {
+            *of = stamp;
+        }
         let id = self.first.wrapping_add(count(index));
         self.leave(id);
         self.append(id);
@@ -461,9 +471,9 @@ impl Scoreboard {
         }
     }
 
-    fn count_delivered(&mut self, sent: &Sent, delivered: &mut Delivered) {
-        delivered.add(sent, self.highest);
-        self.highest = self.highest.max(sent.end);
+    fn count_delivered(&mut self, sent: &Sent, stamp: Option<Stamp>, delivered: &mut Delivered) {
+        delivered.add(sent, stamp, self.highest);
+        self.highest = self.highest.max(sent.end());
     }
 
     /// Index of the first segment that begins at `place` or above.

@@ -132,8 +132,9 @@ impl Sender {
     pub(super) fn new(config: &Config) -> Self {
         let details = &config.details;
         let segment = u64::from(config.mss);
+        let congestion = config.congestion.build(details.counting);
         Self {
-            board: Scoreboard::new(details.rack),
+            board: Scoreboard::new(details.rack, congestion.wants_delivery_rate()),
             written: 0,
             finished: false,
             limit: 0,
@@ -144,7 +145,7 @@ impl Sender {
                 segment,
                 floor: 2 * segment,
             },
-            congestion: config.congestion.build(details.counting),
+            congestion,
             phase: Phase::Open,
             duplicates: 0,
             inflation: 0,

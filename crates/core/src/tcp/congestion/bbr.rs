@@ -234,6 +234,10 @@ impl CongestionControl for Bbr {
         Some(self.pacing.unwrap_or_else(|| initial_rate(window, None)))
     }
 
+    fn wants_delivery_rate(&self) -> bool {
+        true
+    }
+
     fn keeps_window(&self) -> bool {
         true
     }

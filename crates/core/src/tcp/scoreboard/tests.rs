@@ -112,7 +112,7 @@ fn take(board: &mut Scoreboard, model: &mut Model, step: Step, now: u64) {
         Step::Send(len) => {
             let start = board.end();
             let (end, at) = (start + len, Time::from_nanos(now));
-            board.push(Sent::new(start, end, at, false));
+            board.push((Sent::new(start, end, at, false), Stamp::default()));
             model.sent.push(Plain { start, end, at: now, sacked: false, lost: false, copy: false });
         }
         Step::Acknowledge(part) => {
@@ -152,7 +152,8 @@ fn take(board: &mut Scoreboard, model: &mut Model, step: Step, now: u64) {
         Step::Repeat => {
             let next = board.next_lost().map(|sent| sent.start);
             if let Some(start) = next {
-                board.repeat(start, Sent::new(start, start, Time::from_nanos(now), false));
+                let sent = Sent::new(start, start, Time::from_nanos(now), false);
+                board.repeat(start, (sent, Stamp::default()));
             }
             if let Some(it) = model.sent.iter_mut().find(|it| it.lost && !it.copy) {
                 assert_eq!(next, Some(it.start), "the lowest lost is repaired first");
@@ -171,7 +172,7 @@ proptest! {
     /// acknowledged in part.
     #[test]
     fn it_keeps_what_a_plain_list_keeps(steps in steps()) {
-        let (mut board, mut model) = (Scoreboard::new(true), Model::default());
+        let (mut board, mut model) = (Scoreboard::new(true, false), Model::default());
         for (now, step) in (1u64..).zip(steps) {
             take(&mut board, &mut model, step, now);
             prop_assert_eq!(board.pipe(), model.pipe(), "{:?}", step);

@@ -189,7 +189,8 @@ impl Sender {
 
     fn sample_rate(&mut self, cx: Cx<'_>, delivered: &Delivered) -> Option<Delivery> {
         let latest = delivered.latest.as_ref()?;
-        self.rate.deliver(cx.now, delivered.bytes, latest, self.rto.least().unwrap_or_default())
+        let least = self.rto.least().unwrap_or_default();
+        self.rate.deliver(cx.now, delivered.bytes, latest, delivered.stamp, least)
     }
 
     /// Whether the window may grow with this ACK.

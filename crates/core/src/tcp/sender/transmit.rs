@@ -107,16 +107,16 @@ impl Sender {
 
     /// Sends a segment again.
     fn copy(&mut self, cx: Cx<'_>, sent: &Sent) -> Span {
-        let stamped = self.rate.stamp(cx.now, false, sent.start, sent.end);
+        let stamped = self.rate.stamp(cx.now, false, sent.start, sent.end());
         self.board.repeat(sent.start, stamped);
         self.counters.retransmitted += 1;
         self.timed = None;
         self.note_copy(cx.now);
-        let payload = sent.end.min(self.written) - sent.start;
+        let payload = sent.end().min(self.written) - sent.start;
         let span = Span {
             start: sent.start,
             payload,
-            fin: sent.end > self.written,
+            fin: sent.end() > self.written,
             retransmission: true,
             markable: false,
             reduced: false,
