@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tidegate import sweep
+from tidegate import Scenario, sweep
 
 
 def square(seed: int, base: int) -> dict[str, float]:
@@ -31,6 +32,49 @@ def test_rows_do_not_depend_on_the_number_of_workers():
         assert table["square"].tolist() == [5, 6, 7, 8, 10, 11, 12, 13]
         assert table.complete
     assert len(np.unique(three["pid"])) > 1
+
+
+def dumbbell(seed: int) -> dict[str, float]:
+    """Four connections that fill a link with a short buffer."""
+    net = Scenario(duration="2 s")
+    net.router("l", "r")
+    net.link("l", "r", rate="5 Mbit/s", delay="10 ms", queue={"kind": "drop-tail", "limit": "12 kB"})
+    for flow in range(4):
+        net.hosts(f"s{flow}", f"d{flow}")
+        for host, router in ((f"s{flow}", "l"), (f"d{flow}", "r")):
+            net.link(host, router, rate="100 Mbit/s")
+        net.traffic(f"f{flow}", "greedy", f"s{flow}", f"d{flow}", start={"uniform": ["0 s", "1 s"]})
+    run = net.run(seed)
+    return {
+        "goodput": float(run.groups["goodput_bps"].sum()),
+        "dropped": float(run.links["dropped_packets"].sum()),
+    }
+
+
+def test_sixty_four_dumbbells_come_out_alike_whatever_the_number_of_workers():
+    """Kills: rows in the order in which runs end."""
+    one, three = (sweep(dumbbell, seeds=range(64), jobs=jobs) for jobs in (1, 3))
+    assert len(one) == 64 and len(np.unique(one["goodput"])) > 32 and one["dropped"].min() > 0
+    for column in ("seed", "goodput", "dropped"):
+        assert one[column].tolist() == three[column].tolist()
+
+
+def waits_for_all(seed: int, folder: str, runs: int) -> dict[str, float]:
+    """The first run ends once all others have begun: it cannot if any of them waits for its worker."""
+    Path(folder, str(seed)).touch()
+    given_up = time.monotonic() + 60
+    while seed == 0 and len(os.listdir(folder)) < runs and time.monotonic() < given_up:
+        time.sleep(0.01)
+    return {"pid": os.getpid()}
+
+
+def test_no_worker_is_idle_while_runs_wait(tmp_path):
+    """With two workers, one takes 63 of 64 runs while the other is at the first.
+
+    Kills: runs dealt out in parts before they begin (`map` with a chunk size).
+    """
+    rows = sweep(waits_for_all, {"folder": [str(tmp_path)], "runs": [64]}, seeds=range(64), jobs=2)
+    assert (rows["pid"] == rows["pid"][0]).sum() == 1
 
 
 def test_the_error_of_a_run_is_the_error_of_the_sweep():

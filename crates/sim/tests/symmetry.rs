@@ -98,8 +98,7 @@ fn names_and_the_order_in_which_things_are_given_change_no_figure() {
 /// sent, lost and sent again, and files take four times as long. To a millionth: a smoothed round-trip
 /// time is a whole number of nanoseconds in either.
 ///
-/// Kills: a timer of an end point that goes off at whole milliseconds; an access link with a delay of
-/// 10 us whatever the scenario says.
+/// Kills: links with a delay of 10 us at least, whatever the scenario says.
 #[test]
 fn connections_four_times_as_slow_go_alike() {
     let (fast, slow) = (run(&in_slow_motion(1)), run(&in_slow_motion(4)));

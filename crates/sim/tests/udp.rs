@@ -52,10 +52,15 @@ fn the_mean_wait_is_that_of_an_m_d_1_queue() {
 #[test]
 fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with_work() {
     let kind = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
-    let results = run(&dumbbell(10, kind));
+    let mut scenario = dumbbell(10, kind);
+    scenario.traffic[0].stop = Some(Duration::from_millis(1_400));
+    let results = run(&scenario);
     let links = results.table("links").unwrap();
-    assert!(links.real("utilisation")[0] > 0.98, "{:?}", links.real("utilisation"));
-    assert!(links.whole("dropped_packets")[0] > 2_000);
+    // What was queued when the sources stopped takes 0.42 s more.
+    assert!(links.real("utilisation")[0] > 0.88, "{:?}", links.real("utilisation"));
+    let of = |name: &str| links.whole(name)[0];
+    assert_eq!(of("offered_packets"), of("delivered_packets") + of("dropped_packets"));
+    assert!(links.whole("dropped_packets")[0] > 1_500);
     assert_eq!(links.whole("dropped_packets")[1..].iter().sum::<u64>(), 0);
     let drops = results.table("drops").unwrap();
     assert_eq!(drops.text("place"), ["l > r"]);
@@ -63,6 +68,7 @@ fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with
     assert_eq!(drops.whole("dropped_packets")[0], links.whole("dropped_packets")[0]);
 }
 
+/// Kills: flows that draw from the same seed in every run.
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let mut scenario = dumbbell(5, bursts());
@@ -123,6 +129,11 @@ fn the_same_run_three_times_as_slow_goes_alike() {
     };
     assert_eq!(counts(&fast), counts(&slow));
     assert!(fast.table("links").unwrap().whole("dropped_packets")[0] > 0);
+    let delay = |results: &tidegate_sim::Results| {
+        results.table("links").unwrap().real("delay_mean_seconds")[0]
+    };
+    let ratio = delay(&slow) / (3.0 * delay(&fast));
+    assert!((ratio - 1.0).abs() < 1e-8, "{ratio}");
 }
 
 fn bursts() -> Kind {
