@@ -37,7 +37,7 @@ fn a_sender_like_linux_does_what_the_kernel_did() {
     let scripts: &[(&str, &str)] = scripts!["linux":
         "application-limited", "congestion-avoidance", "copy-lost", "ecn", "f-rto", "f-rto-real",
         "fin", "idle", "later-losses", "needless-copy", "no-sack", "no-sack-overshoot",
-        "no-sack-timeout", "one-loss", "pacing", "reordered",
+        "no-sack-partial", "no-sack-timeout", "one-loss", "pacing", "reordered",
         "reordered-late", "repeated-timeouts", "slow-start", "spurious-timeout", "tail-probe",
         "tail-probe-needless", "tail-probe-new", "tail-probe-repairs", "three-losses", "timeout",
         "zero-window",

@@ -122,9 +122,9 @@ impl Sender {
     /// Without SACK, duplicates of the last ACK of a recovery tell of copies that were not called for.
     ///
     /// Source: Linux 6.12, `tcp_try_undo_recovery`.
-    fn holds(&self, cx: Cx<'_>) -> bool {
-        let over = matches!(self.phase, Phase::Open | Phase::Reduced);
-        self.counts_duplicates(cx) && over && !self.is_past(self.lost_until)
+    pub(super) fn holds(&self, cx: Cx<'_>) -> bool {
+        let repaired = self.lost_until == Some(self.board.una());
+        self.counts_duplicates(cx) && repaired && self.phase != Phase::Loss
     }
 
     /// The congestion control takes note. In recovery the window is the sender's own.

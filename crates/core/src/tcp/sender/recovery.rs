@@ -76,7 +76,10 @@ impl Sender {
                 self.lost_until.is_none_or(|until| self.board.una() >= until)
             }
         };
-        if advanced && over {
+        if self.phase == Phase::Fast && self.holds(cx) {
+            // Until more is acknowledged the recovery goes on.
+            self.stood_for = 0;
+        } else if advanced && over {
             self.leave(cx);
         } else if self.phase == Phase::Fast {
             self.fast_on_ack(cx, advanced, duplicate, acknowledged);
