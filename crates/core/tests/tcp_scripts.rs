@@ -45,6 +45,8 @@ fn a_sender_like_linux_does_what_the_kernel_did() {
     play_all("linux", scripts);
 }
 
+/// Kills: copies measured (also where one segment is timed); a second rescue in a recovery; growth of a window
+/// that is not validated, and its reduction from what is in flight alone.
 #[test]
 fn a_sender_by_the_rfcs_does_what_they_say() {
     let scripts: &[(&str, &str)] = scripts!["rfc":
@@ -52,6 +54,7 @@ fn a_sender_by_the_rfcs_does_what_they_say() {
         "eifel",
         "idle",
         "karn",
+        "karn-fast",
         "newreno",
         "newreno-window",
         "persist",
@@ -68,6 +71,7 @@ fn a_sender_by_the_rfcs_does_what_they_say() {
         "timeout",
         "timeout-least",
         "validated",
+        "validated-loss",
     ];
     play_all("rfc", scripts);
 }
