@@ -14,7 +14,7 @@
 //! Source: `postack`, section 3 (link sharing); the tree of classes with a guarantee and a ceiling
 //! is that of Linux, net/sched/sch_htb.c. Differs: the excess is shared not by deficit round robin,
 //! whose quanta must be matched to weights and packet lengths, but by start-time fair queueing
-//! (SIGCOMM 1996), sorted as in [`excess`]; the guarantee of a class that waits is not forgotten
+//! (SIGCOMM 1996), sorted as in `excess`; the guarantee of a class that waits is not forgotten
 //! when its turn is late; a class in the middle of the tree has the same rights as a leaf.
 
 mod excess;
