@@ -18,17 +18,19 @@ VECTORS = HERE.parent / "crates/core/tests/vectors/ns2"
 
 def run_all(scenarios, pool):
     """The runs of every scenario: {(scenario name, who): [run of each seed]}; who may be the cause of a toggle."""
-    jobs = {}
+    jobs = []
     for scenario in scenarios:
         who = {name: ORACLES[name] for name in scenario.oracles}
         for cause, changed in [("ours", {}), *((toggle.cause, toggle.tcp) for toggle in scenario.toggles)]:
             who[cause] = lambda scenario, seed, tcp=scenario.tcp | changed: ours(scenario, seed, **tcp)
         for name, simulate in who.items():
-            # ns-3 takes about twenty times as long as ns-2.
-            for seed in scenario.seeds[:1] if name == "ns-3" else scenario.seeds:
-                jobs[scenario.name, name, seed] = pool.submit(simulate, scenario, seed)
+            # ns-3 takes about twenty times as long as ns-2: one seed, and first, so that nothing waits for it.
+            seeds = scenario.seeds[:1] if name == "ns-3" else scenario.seeds
+            jobs += [(name != "ns-3", scenario, name, simulate, seed) for seed in seeds]
+    jobs.sort(key=lambda job: job[0])
+    jobs = [(scenario.name, name, pool.submit(simulate, scenario, seed)) for _, scenario, name, simulate, seed in jobs]
     runs = {}
-    for done, ((name, by, _), job) in enumerate(jobs.items(), 1):
+    for done, (name, by, job) in enumerate(jobs, 1):
         runs.setdefault((name, by), []).append(job.result())
         progress(f"{done}/{len(jobs)} {name}")
     progress("")
