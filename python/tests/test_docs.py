@@ -1,8 +1,13 @@
 """What the manual says in Python runs as it stands there."""
 
+import json
 import re
 import runpy
+import tomllib
 from pathlib import Path
+
+import jsonschema
+import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "operate" / "python.md"
 
@@ -29,3 +34,49 @@ def test_the_pages_of_the_reproduced_papers_can_be_reached_and_have_their_figure
         page = (docs / "reproduce" / f"{paper}.md").read_text()
         figures = re.findall(r"!\[.*?\]\((.*?)\)", page)
         assert all((docs / "reproduce" / figure).exists() for figure in figures) and figures
+
+
+ROOT = PAGE.parents[2]
+EXAMPLES = [
+    *(("policy", path) for path in sorted((ROOT / "examples").glob("*.toml"))),
+    *(("topology", path) for path in sorted((ROOT / "examples").glob("*/*.toml"))),
+]
+
+
+def validator(kind: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((ROOT / "docs" / f"{kind}.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize(("kind", "path"), EXAMPLES, ids=lambda it: getattr(it, "name", it))
+def test_the_published_schema_accepts_every_example(kind, path):
+    validator(kind).validate(tomllib.loads(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("tables", "field"),
+    [
+        ("[run]\nduration = 10", "run.duration"),
+        ('[run]\nduration = "10 s"\ntcp = { rto_min = "1" }', "run.tcp.rto_min"),
+        ('[run]\nduration = "10 s"\ntcp = { ecn = "yes" }', "run.tcp.ecn"),
+        ('[run]\nduration = "10 s"\ntcp = { prr = 1 }', "run.tcp.prr"),
+        ('[[link]]\nfrom = "a"\nto = "b"\nrate = "10 Mbps"', "link.0.rate"),
+        ('[[link]]\nfrom = "a"\nto = "b"\nqueue = "blue"', "link.0.queue"),
+        ('[[link]]\nfrom = "a"\nto = "b"\nqueue = { kind = "red", mni = "1 B" }', "link.0.queue"),
+        ('[[link]]\nfrom = "a"\nto = "b"\nloss = { p = "1" }', "link.0.loss"),
+    ],
+)
+def test_the_published_schema_refuses_what_the_reader_refuses(tables, field):
+    file = tomllib.loads('[[host]]\nname = "a"\n' + tables)
+    (error,) = validator("topology").iter_errors(file)
+    assert ".".join(map(str, error.absolute_path)) == field
+
+
+def test_the_published_schema_says_what_stands_where_nothing_is_written():
+    run = validator("topology").schema["properties"]["run"]["properties"]
+    assert run["warmup"]["default"] == "0 s" and run["tcp"]["default"] == {"profile": "rfc"}
+    assert "default" not in run["sample"]
+    recovery = run["tcp"]["properties"]["recovery"]
+    assert recovery["enum"] == ["reno", "new-reno", "sack"]
+    assert recovery["description"] == "How lost segments are found and repaired."

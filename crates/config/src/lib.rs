@@ -13,6 +13,7 @@ pub mod host;
 pub mod policy_file;
 mod read;
 pub mod scenario;
+mod shape;
 #[cfg(test)]
 mod testing;
 pub mod topology;

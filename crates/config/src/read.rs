@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
+use crate::shape::{self, Offer};
 
 /// A value somewhere in a file.
 pub(crate) type Node<'a> = Spanned<DeValue<'a>>;
@@ -68,8 +69,19 @@ pub(crate) trait Field: Sized {
         }
         let mut field = Self::schema();
         field["description"] = doc.into();
+        if let Some(default) = default_of(doc) {
+            field["default"] = default;
+        }
         into.properties.insert(key.to_owned(), field);
     }
+}
+
+/// The value that a description ends with, where it is one: `Default: "10 ms".`
+fn default_of(doc: &str) -> Option<Value> {
+    let (_, written) = doc.rsplit_once("Default: ")?;
+    let field = format!("default = {}", written.strip_suffix('.')?);
+    let value = toml::from_str::<toml::Table>(&field).ok()?.remove("default");
+    serde_json::to_value(value).ok()
 }
 
 /// The schema of a table in the making.
@@ -432,12 +444,29 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
         .ok()
 }
 
-/// The schema of what [`mechanism`] reads.
-pub(crate) fn mechanism_schema(names: &[&str]) -> Value {
-    json!({ "anyOf": [
-        { "enum": names },
-        { "type": "object", "required": ["kind"], "properties": { "kind": { "enum": names } } },
-    ] })
+/// The schema of what [`mechanism`] reads: `parameters` hands an offer to the reader of what goes by a
+/// name, and `about` says what each of `names` is.
+pub(crate) fn mechanism_schema(
+    names: &[&str],
+    about: &[&str],
+    parameters: impl Fn(&str, Offer<'_>),
+) -> Value {
+    let table = |(name, about): (&&str, &&str)| {
+        let mut table = shape::schema(&|offer| parameters(name, offer));
+        let kind = json!({ "const": name });
+        table["type"] = json!("object");
+        table["description"] = json!(about);
+        table["additionalProperties"] = json!(false);
+        table["required"] = json!(["kind"]);
+        match table["properties"].as_object_mut() {
+            Some(properties) => drop(properties.insert("kind".to_owned(), kind)),
+            None => table["properties"] = json!({ "kind": kind }),
+        }
+        table
+    };
+    let mut forms = vec![json!({ "enum": names })];
+    forms.extend(names.iter().zip(about).map(table));
+    json!({ "anyOf": forms })
 }
 
 /// `node` should have been `what`.

@@ -16,6 +16,7 @@ use toml::de::{DeValue, ValueDeserializer};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Node, Number, Read, mechanism, mechanism_schema, wrong_type};
+use crate::shape;
 
 /// A length of time.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +50,7 @@ fn quantity<T>(
 }
 
 /// The schema of quantities in `units`.
-fn quantity_schema(units: &str) -> Value {
+pub(crate) fn quantity_schema(units: &str) -> Value {
     json!({ "type": "string", "pattern": format!(r"^\s*[0-9][0-9_]*(\.[0-9_]+)?\s*({units})\s*$") })
 }
 
@@ -89,7 +90,9 @@ impl Read for QdiscSpec {
     }
 
     fn schema() -> Value {
-        mechanism_schema(Self::NAMES)
+        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
+            drop(Self::parameters(name, offer))
+        })
     }
 }
 
@@ -127,8 +130,8 @@ fn described<T: DeserializeOwned>(node: &Node<'_>, found: &mut Findings) -> Opti
 }
 
 /// The schema of what [`described`] reads.
-fn described_schema() -> Value {
-    json!({ "type": ["string", "object"] })
+fn described_schema<T: DeserializeOwned>() -> Value {
+    shape::schema(&|offer| drop(T::deserialize(offer)))
 }
 
 impl Read for Jitter {
@@ -137,7 +140,7 @@ impl Read for Jitter {
     }
 
     fn schema() -> Value {
-        described_schema()
+        described_schema::<Self>()
     }
 }
 
@@ -147,7 +150,7 @@ impl Read for Loss {
     }
 
     fn schema() -> Value {
-        described_schema()
+        described_schema::<Self>()
     }
 }
 

@@ -20,21 +20,38 @@ macro_rules! registry {
             }
         }
     };
-    (@build $self:ident $args:tt $($(#[$each:meta])* $variant:ident => $module:ident, $name:literal;)+) => {
+    (@build $self:ident $args:tt $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+) => {
         match $self {
             $(Self::$variant(config) => Box::new(config.build $args),)+
         }
     };
-    (@names $(#[$doc:meta])* $spec:ident, $what:literal: $($(#[$each:meta])* $variant:ident => $module:ident, $name:literal;)+) => {
+    (@names $(#[$doc:meta])* $spec:ident, $what:literal: $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Eq, PartialEq)]
         pub enum $spec {
-            $($(#[$each])* $variant($module::Config),)+
+            $($(#[doc = $each])+ $variant($module::Config),)+
         }
 
         impl $spec {
             /// Every name there is.
             pub const NAMES: &[&str] = &[$($name),+];
+
+            /// What goes by each of [`NAMES`](Self::NAMES), in a sentence.
+            pub const ABOUT: &[&str] = &[$(concat!($($each),+).trim_ascii()),+];
+
+            /// Reads the parameters of what goes by `name`; `None` if nothing does.
+            pub fn parameters<'de, D: serde::Deserializer<'de>>(
+                name: &str,
+                from: D,
+            ) -> Option<Result<Self, D::Error>> {
+                match name {
+                    $($name => {
+                        let config = <$module::Config as serde::Deserialize>::deserialize(from);
+                        Some(config.map(Self::$variant))
+                    })+
+                    _ => None,
+                }
+            }
 
             /// The name it goes by.
             #[must_use]

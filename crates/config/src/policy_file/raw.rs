@@ -268,6 +268,8 @@ impl Read for AllocationSpec {
     }
 
     fn schema() -> Value {
-        mechanism_schema(Self::NAMES)
+        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
+            drop(Self::parameters(name, offer))
+        })
     }
 }

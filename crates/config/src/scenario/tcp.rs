@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate_core::tcp::Config;
 use tidegate_core::tcp::congestion::CongestionSpec;
+use tidegate_core::tcp::{Config, Details};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
@@ -11,6 +11,7 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::field;
 use crate::read::{Node, Read, mechanism_schema, one_of, wrong_type};
+use crate::shape;
 
 /// That a table of TCP settings is there; what it says depends on the tables it adds to.
 #[derive(Clone, Copy, Debug)]
@@ -26,21 +27,26 @@ impl Read for Tcp {
     }
 
     fn schema() -> Value {
-        let mut properties: serde_json::Map<_, _> =
-            names().into_iter().map(|name| (name, json!({}))).collect();
-        properties.insert("congestion".to_owned(), mechanism_schema(CongestionSpec::NAMES));
-        json!({ "type": "object", "additionalProperties": false, "properties": properties })
+        let mut schema = shape::schema(&|offer| drop(Config::deserialize(offer)));
+        schema["properties"]["congestion"] =
+            mechanism_schema(CongestionSpec::NAMES, CongestionSpec::ABOUT, |name, offer| {
+                drop(CongestionSpec::parameters(name, offer));
+            });
+        for (name, about) in ABOUT.iter().chain(Details::ABOUT) {
+            schema["properties"][name]["description"] = json!(about);
+        }
+        schema
     }
 }
 
-/// The fields there are.
-fn names() -> Vec<String> {
-    // Whoever reads the table is the one who knows them.
-    let unknown = toml::from_str::<Config>("\"\" = 0").map_err(|error| error.to_string());
-    let names = unknown.err().unwrap_or_default();
-    let listed = names.split_once("expected").map_or("", |(_, listed)| listed);
-    listed.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-}
+/// What stands beside the details of a profile.
+const ABOUT: &[(&str, &str)] = &[
+    ("profile", "Whose end point this is like."),
+    ("congestion", "The congestion control, by name or as a table."),
+    ("mss", "Data of a segment at most."),
+    ("receive_window", "What a receiver takes in beyond what it has handed on."),
+    ("window_scale", "The shift of windows, where scaling is offered."),
+];
 
 /// The TCP settings of a document.
 pub(super) struct Settings<'a> {

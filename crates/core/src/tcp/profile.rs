@@ -143,6 +143,12 @@ macro_rules! details {
             $($(#[doc = $doc])+ pub $name: $type,)+
         }
 
+        impl Details {
+            /// What each is called in a file, and what it is.
+            pub const ABOUT: &[(&str, &str)] =
+                &[$((stringify!($name), concat!($($doc),+).trim_ascii())),+];
+        }
+
         /// An end point as a file describes it.
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
