@@ -87,6 +87,29 @@ def test_an_unknown_engine_is_named():
         sweep(square, {"base": [1]}, engine="cloud")
 
 
+def called(seed: int, rate: str) -> dict[str, float]:
+    """A run of the simulator."""
+    net = Scenario(duration="2 s")
+    net.hosts("alice", "bob")
+    net.link("alice", "bob", rate="1 Mbit/s", delay="10 ms", loss="1 %")
+    net.traffic("call", "cbr", "alice", "bob", rate=rate, start={"uniform": ["0 s", "1 s"]})
+    flow = net.run(seed).flows
+    return {"start": flow["start_seconds"][0], "bytes": flow["received_bytes"][0]}
+
+
+def test_a_local_ray_gives_what_processes_give(monkeypatch, tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install tidegate[ray]")
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray leaves its token
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    rates = {"rate": ["64 kbit/s", "128 kbit/s"]}
+    tables = [sweep(called, rates, seeds=[1, 2, 3], jobs=2, engine=e) for e in ("process", "ray")]
+    for name, column in tables[0].columns.items():
+        assert tables[1][name].tolist() == column.tolist(), name
+    assert tables[1].complete
+    with pytest.raises(ValueError, match="cannot be"):
+        sweep(fails, seeds=[1, 2], jobs=2, engine="ray")
+
+
 INTERRUPTED = """
 import time
 from tidegate import sweep

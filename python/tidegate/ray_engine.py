@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -12,14 +14,19 @@ import ray
 class RayExecutor(Executor):
     """An executor whose calls are Ray tasks.
 
-    It joins the cluster that ``RAY_ADDRESS`` names, or starts one on this machine and stops it at
-    the end.
+    It joins the cluster that ``RAY_ADDRESS`` names, whose size is its own, or starts one of
+    ``jobs`` workers on this machine and stops it at the end.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
         self._started = not ray.is_initialized()
         if self._started:
-            ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+            own: dict[str, Any] = {}
+            if "RAY_ADDRESS" not in os.environ:
+                # Workers find the modules that this process finds, as those of a process pool do.
+                paths = os.pathsep.join(path for path in sys.path if path)
+                own = {"num_cpus": jobs, "runtime_env": {"env_vars": {"PYTHONPATH": paths}}}
+            ray.init(include_dashboard=False, log_to_driver=False, **own)
         self._task = ray.remote(_call)
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
