@@ -239,8 +239,8 @@ impl<'de> SeqAccess<'de> for Single<'_> {
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
-    use tidegate_core::packet::Codepoint;
     use tidegate_core::link::{Jitter, Loss};
+    use tidegate_core::packet::Codepoint;
     use tidegate_core::units::Chance;
 
     use super::*;
