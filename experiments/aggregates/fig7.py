@@ -133,7 +133,13 @@ def fcfs_long_packets(runs):
 
 
 @fig7.claim(
-    "A000-8, packets of 1500 bytes", "LRU: Jain index", paper=0.95, at_least=0.90, at_most=0.995
+    "A000-8, packets of 1500 bytes",
+    "LRU: Jain index",
+    paper=0.95,
+    at_least=0.90,
+    at_most=0.995,
+    why="its mean is within the bounds, its interval not wholly: with some starting times packets "
+    "and timer fall together, with others not (16 seeds: from 0.893 to 1.000)",
 )
 def lru_long_packets(runs):
     return of(runs, "lru", "1500 B")["jain"]
