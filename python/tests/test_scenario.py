@@ -28,6 +28,24 @@ def test_a_run_measures_what_was_sent():
     assert len(run["groups over time"]["time_seconds"]) == 11
 
 
+def test_windows_of_a_series_add_up_to_what_arrived():
+    net = telephony()
+    net.traffic("answer", "cbr", "bob", "alice", rate="32 kbit/s", packet="200 B", flows=2)
+    net.probe("throughput", traffic="answer")
+    run = net.run(seed=1)
+    groups = run.windowed()
+    assert groups["time_seconds"].tolist() == list(range(1, 11))
+    assert groups["answer_bps"][5] == pytest.approx(64_000, rel=0.06)
+    assert groups["total_bps"] == pytest.approx(groups["answer_bps"] + groups["call_bps"])
+    flows = run.windowed("flows of answer", step=2)
+    assert flows["time_seconds"].tolist() == [2, 4, 6, 8, 10]
+    both = flows["flow_0_bps"] + flows["flow_1_bps"]
+    assert both.sum() * 2 / 8 == run["groups over time"]["answer_bytes"][-1]
+    assert flows["jain"] == pytest.approx([1] * 5, rel=0.01)
+    with pytest.raises(ValueError, match="step: 0"):
+        run.windowed(step=0)
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
     once, again, other = (telephony().run(seed) for seed in (1, 1, 2))
     assert once.flows["start_seconds"] == again.flows["start_seconds"]

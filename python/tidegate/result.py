@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidegate.statistics import jain
+
 if TYPE_CHECKING:
     import pandas
     import polars
@@ -151,6 +153,34 @@ class Result:
             return self.tables[name]
         except KeyError:
             raise KeyError(f"no table {name!r}; there are {', '.join(self.tables)}") from None
+
+    def windowed(self, name: str = "groups over time", step: int = 1) -> Table:
+        """Throughput in each window of a series, in bit/s: of each traffic, or of each flow.
+
+        Args:
+            name: ``"groups over time"``, which every run has, or ``"flows of NAME"``, which a
+                ``throughput`` probe of that traffic leaves.
+            step: samples that make a window; the rest at the end is left out.
+
+        Returns:
+            ``time_seconds``, the end of each window, a column ``..._bps`` for each ``..._bytes`` of
+            the series, ``total_bps``, and ``jain`` of the columns in that window.
+        """
+        if step < 1:
+            raise ValueError(f"step: {step} is no number of samples; at least 1")
+        series = self[name]
+        time = series["time_seconds"][::step]
+        columns: dict[str, np.ndarray] = {"time_seconds": time[1:]}
+        rates = []
+        for column, arrived in series.columns.items():
+            if column.endswith("_bytes"):
+                rates.append(np.diff(arrived[::step].astype(float)) * 8 / np.diff(time))
+                columns[f"{column.removesuffix('_bytes')}_bps"] = rates[-1]
+        if not rates:
+            raise KeyError(f"{name!r} counts no bytes that arrived; `throughput` probes do")
+        columns["total_bps"] = np.sum(rates, axis=0)
+        columns["jain"] = np.array([jain(each) for each in zip(*rates, strict=True)])
+        return Table(columns)
 
     @property
     def groups(self) -> Table:
