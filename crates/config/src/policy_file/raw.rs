@@ -256,9 +256,10 @@ impl Read for Signal {
     }
 
     fn schema() -> Value {
-        let mut names = vec![NO_SIGNAL];
-        names.extend(AckSpec::NAMES);
-        mechanism_schema(&names)
+        let signal = mechanism_schema(AckSpec::NAMES, AckSpec::ABOUT, |name, offer| {
+            drop(AckSpec::parameters(name, offer));
+        });
+        json!({ "anyOf": [{ "const": NO_SIGNAL }, signal] })
     }
 }
 
