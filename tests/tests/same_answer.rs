@@ -165,7 +165,7 @@ fn timeless() -> Vec<(&'static str, Action)> {
         (
             "action = \"shape\"\nallocation = \"drr\"\n\
              queue = { kind = \"per-flow\", limit = \"40 kB\", flow_limit = \"10 kB\" }",
-            Action::Shape { conditioning: stopped(), queue: spec(queue) },
+            Action::Shape { conditioning: stopped(), queue: spec(queue), signal: None },
         ),
     ]
 }
@@ -410,6 +410,7 @@ fn conditioning(allocation: &str) -> Conditioning {
 }
 
 fn shape(name: &str, filter: Filter, allocation: &str, queue: &str) -> Policy {
-    let action = Action::Shape { conditioning: conditioning(allocation), queue: spec(queue) };
+    let action =
+        Action::Shape { conditioning: conditioning(allocation), queue: spec(queue), signal: None };
     policy(name, filter, action)
 }
