@@ -406,7 +406,7 @@ fn conditioning(allocation: &str) -> Conditioning {
     let profile = profile.unwrap_or_else(|error| panic!("{error}"));
     let allocation = serde_json::from_str(&named(allocation));
     let allocation = allocation.unwrap_or_else(|error| panic!("{error}"));
-    Conditioning { profile, allocation, weights: Vec::new() }
+    Conditioning { profile, allocation, weights: Vec::new(), fair_between: Default::default() }
 }
 
 fn shape(name: &str, filter: Filter, allocation: &str, queue: &str) -> Policy {

@@ -4,6 +4,7 @@
 //! made a waiting packet conform is a [`Trigger`]; each looks at the aggregate in constant time.
 
 mod conditioner;
+mod hosts;
 mod members;
 mod peak;
 mod policer;
@@ -12,6 +13,7 @@ mod shaper;
 mod signal;
 
 use conditioner::Conditioner;
+use hosts::Hosts;
 use std::time::Duration;
 
 pub use conditioner::Trigger;
@@ -21,7 +23,7 @@ use signal::Signal;
 
 use crate::allocation::Share;
 use crate::packet::{Direction, Fifo, Member};
-use crate::policy::Policy;
+use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::report::{AggregateReport, Count, Triggers};
@@ -58,6 +60,8 @@ pub struct Aggregate {
     /// What seeds its chance.
     seed: u64,
     members: Members,
+    fair_between: FairBetween,
+    hosts: Hosts,
     untracked: Option<Member>,
     signal: Signal,
     counts: Counts,
@@ -92,6 +96,8 @@ impl Aggregate {
             timer,
             seed,
             members: Members::default(),
+            fair_between: policy.action.fair_between(),
+            hosts: Hosts::default(),
             untracked: None,
             signal: Signal::new(policy, direction, now),
             counts: Counts::default(),
@@ -109,6 +115,29 @@ impl Aggregate {
     #[must_use]
     pub const fn direction(&self) -> Direction {
         self.direction
+    }
+
+    /// Between whom it is shared.
+    #[must_use]
+    pub const fn fair_between(&self) -> FairBetween {
+        self.fair_between
+    }
+
+    /// The member that a new flow of the hosts in `key` is: the one of its other flows, if there are.
+    pub fn join_hosts(&mut self, now: Time, share: Share, key: Option<HostKey>) -> Member {
+        let Some(key) = key else { return self.join(now, share) };
+        if let Some(member) = self.hosts.join(key) {
+            return member;
+        }
+        let member = self.join(now, share);
+        self.hosts.found(key, member);
+        member
+    }
+
+    /// Whether several flows are this member.
+    #[must_use]
+    pub fn is_shared(&self, member: Member) -> bool {
+        self.hosts.flows(member) > 1
     }
 
     /// A new member.
@@ -130,8 +159,11 @@ impl Aggregate {
         member
     }
 
-    /// Ends a membership; nothing of the member may wait here.
+    /// Ends the membership of a flow; nothing may wait of a member that no other flow is.
     pub fn leave(&mut self, now: Time, member: Member) {
+        if !self.hosts.leave(member) {
+            return;
+        }
         if let Some(allocation) = self.conditioner.allocation() {
             allocation.leave(now, member);
         }

@@ -89,6 +89,39 @@ pub struct Conditioning {
     pub allocation: AllocationSpec,
     /// Weights of flows, first match first; a flow that none matches has weight 1.
     pub weights: Vec<FlowWeight>,
+    /// Between whom.
+    pub fair_between: FairBetween,
+}
+
+/// Between whom an aggregate is shared: whose packets count as those of one.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum FairBetween {
+    /// Flows.
+    #[default]
+    Flow,
+    /// Hosts that send, whatever flows they have.
+    SourceHost,
+    /// Hosts that receive.
+    DestinationHost,
+    /// Pairs of a host that sends and one that receives.
+    Hosts,
+}
+
+/// What tells sharers that are not flows apart: addresses, or zero where they do not count.
+pub type HostKey = [u128; 2];
+
+impl FairBetween {
+    /// Whose `packet` is; `None` if its flow is told from others by itself.
+    #[must_use]
+    pub fn key(self, packet: &Packet) -> Option<HostKey> {
+        let (src, dst) = (packet.key.src.number(), packet.key.dst.number());
+        match self {
+            Self::Flow => None,
+            Self::SourceHost => Some([src, 0]),
+            Self::DestinationHost => Some([0, dst]),
+            Self::Hosts => Some([src, dst]),
+        }
+    }
 }
 
 /// The weight of the flows a filter matches.
@@ -117,6 +150,13 @@ impl Action {
             Self::Shape { signal, .. } => signal.as_ref(),
             Self::Pass | Self::Police { .. } => None,
         }
+    }
+
+    /// Between whom what conforms is shared; flows, where senders are told by their ACKs.
+    #[must_use]
+    pub fn fair_between(&self) -> FairBetween {
+        let conditioning = self.conditioning().filter(|_| self.signal().is_none());
+        conditioning.map_or(FairBetween::Flow, |conditioning| conditioning.fair_between)
     }
 
     /// How much conforms and how that is shared, unless everything does.

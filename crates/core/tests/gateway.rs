@@ -140,7 +140,12 @@ fn shape_by(conditioning: Conditioning, name: &str) -> Action {
 
 fn conditioning() -> Conditioning {
     let profile = Profile::new(MEAN, None, BURST, Bytes(1_514)).unwrap();
-    Conditioning { profile, allocation: allocation("fcfs"), weights: Vec::new() }
+    Conditioning {
+        profile,
+        allocation: allocation("fcfs"),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    }
 }
 
 fn shape() -> Action {

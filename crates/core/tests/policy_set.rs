@@ -49,6 +49,7 @@ fn table_1() -> Vec<Policy> {
         .unwrap(),
         allocation: named(allocation),
         weights: Vec::new(),
+        fair_between: Default::default(),
     };
     let shape = |mean, peak, burst| Action::Shape {
         conditioning: conditioning(mean, peak, burst, "logical-partitions"),

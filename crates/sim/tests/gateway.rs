@@ -223,5 +223,5 @@ fn conditioning(allocation: &str) -> Conditioning {
     let peak = Some(Rate::from_mbps(20));
     let profile = Profile::new(Rate::from_mbps(4), peak, Bytes(20_000), Bytes(1_514)).unwrap();
     let allocation = spec(&format!("{allocation:?}"));
-    Conditioning { profile, allocation, weights: Vec::new() }
+    Conditioning { profile, allocation, weights: Vec::new(), fair_between: Default::default() }
 }

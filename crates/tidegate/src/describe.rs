@@ -13,7 +13,9 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::Overhead;
 use tidegate_core::packet::NO_VLAN;
-use tidegate_core::policy::{Action, Class, Conditioning, Exceed, Filter, Mode, Policy, Range};
+use tidegate_core::policy::{
+    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range,
+};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::units::duration;
 
@@ -219,6 +221,13 @@ pub fn action(action: &Action) -> String {
 fn shared(it: &Conditioning, fields: &mut Fields) {
     fields.insert("profile", it.profile.to_string());
     fields.insert("allocation", allocation(&it.allocation));
+    let between = match it.fair_between {
+        FairBetween::Flow => None,
+        FairBetween::SourceHost => Some("source-host"),
+        FairBetween::DestinationHost => Some("destination-host"),
+        FairBetween::Hosts => Some("hosts"),
+    };
+    fields.extend(between.map(|between| ("fair_between", between.to_owned())));
     if !it.weights.is_empty() {
         let weight = |it: &tidegate_core::policy::FlowWeight| {
             let filter = filter(&it.filter);

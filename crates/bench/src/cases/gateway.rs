@@ -69,7 +69,8 @@ pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result
 fn shaping() -> anyhow::Result<Policy> {
     let profile = sharing::profile(Rate::from_mbps(1_000), Bytes(64 << 10))?;
     let allocation = sharing::spec("logical-partitions")?;
-    let conditioning = Conditioning { profile, allocation, weights: Vec::new() };
+    let conditioning =
+        Conditioning { profile, allocation, weights: Vec::new(), fair_between: Default::default() };
     let queue = QdiscSpec::PerFlow(Default::default());
     Ok(Policy {
         name: "everything".to_owned(),
@@ -103,6 +104,20 @@ fn data(flows: u32, seed: u64) -> Vec<(Packet, Direction)> {
     keys.into_iter().map(|key| (flows::segment(key), Direction::Up)).collect()
 }
 
+/// A gateway on a link of `rate`.
+pub(super) fn config(rate: Option<Rate>, flows: u32, seed: u64) -> GatewayConfig {
+    GatewayConfig {
+        rate: [rate; 2],
+        overhead: Overhead::default(),
+        queue: QdiscSpec::PerFlow(Default::default()),
+        packets: 4_096,
+        flows,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        seed,
+    }
+}
+
 impl Through {
     fn new(
         policies: PolicySet,
@@ -110,16 +125,7 @@ impl Through {
         rate: Option<Rate>,
         seed: u64,
     ) -> anyhow::Result<Self> {
-        let config = GatewayConfig {
-            rate: [rate; 2],
-            overhead: Overhead::default(),
-            queue: QdiscSpec::PerFlow(Default::default()),
-            packets: 4_096,
-            flows: u32::try_from(packets.len())?,
-            shaping_interval: Duration::ZERO,
-            shaping_triggers: Default::default(),
-            seed,
-        };
+        let config = config(rate, u32::try_from(packets.len())?, seed);
         let gateway = Gateway::new(&config, policies, Time::ZERO);
         let mut through = Self { gateway, packets, at: 0, now: Time::ZERO };
         // The first packet of each flow.

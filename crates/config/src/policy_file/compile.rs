@@ -7,7 +7,7 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::policy::{
-    Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
+    Action, Conditioning, Exceed, FairBetween, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Packet, Rate};
@@ -272,12 +272,26 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
         raw::Action::Shape => {
             let queue = raw.queue.as_ref().map_or_else(default_queue, |it| it.get_ref().clone());
             let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
+            between_flows(raw, found);
             return Some(Action::Shape { conditioning: conditioning?, queue, signal });
         }
         raw::Action::PoliceDrop => Exceed::Drop,
         raw::Action::PoliceMark => mark(raw, action.span(), found)?,
     };
     Some(Action::Police { conditioning: conditioning?, exceed })
+}
+
+/// Complains where senders are told by their ACKs, each for itself, and hosts are to share.
+fn between_flows(raw: &raw::Policy, found: &mut Findings) {
+    let signal = raw.signal.as_ref().filter(|it| it.get_ref().0.is_some());
+    let between = raw.fair_between.as_ref().filter(|it| *it.get_ref() != FairBetween::Flow);
+    if let (Some(signal), Some(between)) = (signal, between) {
+        let message = "with this signal a profile is shared between flows";
+        found.push(
+            Diagnostic::error(Code::NotOfThisAction, between.span(), message)
+                .other(signal.span(), "the signal"),
+        );
+    }
 }
 
 /// Complains of fields that the action has no use for.
@@ -291,6 +305,11 @@ fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut F
             &[Shape, PoliceMark, PoliceDrop],
         ),
         ("weights", raw.weights.as_ref().map(Spanned::span), &[Shape, PoliceMark, PoliceDrop]),
+        (
+            "fair_between",
+            raw.fair_between.as_ref().map(Spanned::span),
+            &[Shape, PoliceMark, PoliceDrop],
+        ),
         ("queue", raw.queue.as_ref().map(Spanned::span), &[Shape]),
         ("signal", raw.signal.as_ref().map(Spanned::span), &[Shape]),
         ("mark", raw.mark.as_ref().map(Spanned::span), &[PoliceMark]),
@@ -347,7 +366,9 @@ fn conditioning(
     }
     let usual = || AllocationSpec::LogicalPartitions(Default::default());
     let allocation = raw.allocation.as_ref().map_or_else(usual, |it| it.get_ref().clone());
-    Some(Conditioning { profile: profile?, allocation, weights: good.then_some(weights)? })
+    let fair_between = raw.fair_between.as_ref().map(|it| *it.get_ref()).unwrap_or_default();
+    let weights = good.then_some(weights)?;
+    Some(Conditioning { profile: profile?, allocation, weights, fair_between })
 }
 
 fn weight(raw: &raw::Weight, found: &mut Findings) -> Option<FlowWeight> {

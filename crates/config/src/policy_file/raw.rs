@@ -5,7 +5,7 @@ use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::Mode;
+use tidegate_core::policy::{FairBetween, Mode};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
@@ -123,6 +123,9 @@ tables! {
         "mark" => mark: Option<Spanned<Mark>>,
         /// Weights of flows, first match first. Default: all 1.
         "weights" => weights: Option<Spanned<Array<Weight>>>,
+        /// Between whom the profile is shared: flows, hosts that send ("source-host") or receive
+        /// ("destination-host"), or pairs of them ("hosts"). Default: "flow".
+        "fair_between" => fair_between: Option<Spanned<FairBetween>>,
         /// The class of the link its packets are of. Default: "default".
         "class" => class: Option<Spanned<String>>,
     }
@@ -222,6 +225,16 @@ impl Choice for Action {
 impl Choice for Mode {
     const WHAT: &str = "a mode";
     const CHOICES: &[(&str, Self)] = &[("enforce", Self::Enforce), ("observe", Self::Observe)];
+}
+
+impl Choice for FairBetween {
+    const WHAT: &str = "what a profile is shared between";
+    const CHOICES: &[(&str, Self)] = &[
+        ("flow", Self::Flow),
+        ("source-host", Self::SourceHost),
+        ("destination-host", Self::DestinationHost),
+        ("hosts", Self::Hosts),
+    ];
 }
 
 impl Choice for Direction {

@@ -252,6 +252,7 @@ mod tests {
                 profile: profile.unwrap(),
                 allocation: AllocationSpec::Fcfs(Default::default()),
                 weights: Vec::new(),
+                fair_between: Default::default(),
             };
             let queue = QdiscSpec::PerFlow(Default::default());
             let timer = ShapingTimer { interval: TICK, triggers };

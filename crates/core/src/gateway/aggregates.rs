@@ -91,9 +91,11 @@ impl Aggregates {
     pub(super) fn has_waiting(&self, flow: &Flow) -> bool {
         Direction::BOTH.into_iter().map(|way| flow.handle(way)).any(|handle| {
             let aggregate = self.now(handle);
+            // Of a member that other flows are too, what waits is theirs as well.
             aggregate.is_some_and(|aggregate| {
-                aggregate.waiting(handle.member) > Bytes::ZERO
-                    || aggregate.held_acks(handle.member) > 0
+                !aggregate.is_shared(handle.member)
+                    && (aggregate.waiting(handle.member) > Bytes::ZERO
+                        || aggregate.held_acks(handle.member) > 0)
             })
         })
     }

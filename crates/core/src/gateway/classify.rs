@@ -88,13 +88,17 @@ impl Gateway {
         }
         let (mut waiting, mut acks) = (Fifo::new(), Fifo::new());
         if let Some(aggregate) = before {
-            aggregate.withdraw_acks(now, &mut self.pool, old.member, &mut acks);
-            withdraw_all(aggregate, now, &mut self.pool, old.member, &mut waiting);
+            // What waits of a member that other flows are too stays: it may be theirs.
+            if !aggregate.is_shared(old.member) {
+                aggregate.withdraw_acks(now, &mut self.pool, old.member, &mut acks);
+                withdraw_all(aggregate, now, &mut self.pool, old.member, &mut waiting);
+            }
             aggregate.leave(now, old.member);
         }
         let handle = match slot.and_then(|slot| Some((slot, self.aggregates.get_mut(slot)?))) {
             Some((slot, aggregate)) => {
-                let member = aggregate.join(now, share);
+                let hosts = aggregate.fair_between().key(&packet);
+                let member = aggregate.join_hosts(now, share, hosts);
                 Handle { aggregate: slot, generation, member }
             }
             None => Handle { generation, ..Handle::NONE },

@@ -4,7 +4,7 @@ use super::Gateway;
 use super::GatewayConfig;
 use crate::class::ClassId;
 use crate::packet::{Direction, Fifo};
-use crate::policy::{ClassChange, ClassFaultKind, PolicySet};
+use crate::policy::{ClassChange, ClassFaultKind, Policy, PolicySet};
 use crate::{Cx, Time};
 
 /// Why a class cannot be changed.
@@ -48,7 +48,10 @@ impl Gateway {
             let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
             let direction = aggregate.direction();
             let index = self.policies.find(aggregate.policy());
-            if let Some((index, policy)) = index.and_then(|at| Some((at, self.policies.get(at)?))) {
+            let found = index.and_then(|at| Some((at, self.policies.get(at)?)));
+            // Those it is shared between are others then, and begin anew.
+            let stays = |policy: &Policy| policy.action.fair_between() == aggregate.fair_between();
+            if let Some((index, policy)) = found.filter(|(_, policy)| stays(policy)) {
                 aggregate.resignal(now, &mut self.pool, policy, &mut acks);
                 aggregate.reconfigure(now, &mut self.pool, policy, &mut out);
                 self.timers.arm(slot, aggregate.ready_at());

@@ -1,0 +1,88 @@
+//! An aggregate that is shared between hosts: many flows get a host no more than one.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{Endpoint, FlowKey, Network, Protocol};
+use tidegate_core::policy::{
+    Action, Conditioning, FairBetween, Filter, Mode, Policy, PolicySet, Profile,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Machine, Packet, Rate, Time};
+
+fn policies(fair_between: FairBetween, allocation: &str) -> PolicySet {
+    let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();
+    let table = toml::from_str::<toml::Table>(&format!("it = {allocation:?}")).unwrap();
+    let allocation = table["it"].clone().try_into().unwrap();
+    let conditioning = Conditioning { profile, allocation, weights: Vec::new(), fair_between };
+    let queue = QdiscSpec::PerFlow(Default::default());
+    let policy = Policy {
+        name: "all".to_owned(),
+        priority: 0,
+        filter: Filter::default(),
+        action: Action::Shape { conditioning, queue },
+        mode: Mode::Enforce,
+        class: None,
+    };
+    PolicySet::new(vec![policy]).unwrap()
+}
+
+/// What each source host gets of 8 Mbit/s within a second, in packets of 1,000 bytes: 10.0.0.1 has
+/// three flows to as many hosts, 10.0.0.2 has one.
+fn shares(fair_between: FairBetween, allocation: &str) -> BTreeMap<u8, u32> {
+    let config = GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: QdiscSpec::PerFlow(Default::default()),
+        packets: 4_096,
+        flows: 64,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        seed: 1,
+    };
+    let mut gateway = Gateway::new(&config, policies(fair_between, allocation), Time::ZERO);
+    let mut left = BTreeMap::new();
+    let mut offered = 0;
+    for millis in 0..1_000 {
+        let now = Time::from_millis(millis);
+        for (host, to) in [(1, 1), (1, 2), (1, 3), (2, 1)] {
+            let src = Endpoint::v4([10, 0, 0, host], 1_000);
+            let dst = Endpoint::v4([192, 0, 2, to], 80);
+            let key = FlowKey { src, dst, protocol: Protocol::UDP };
+            let network = Network::Ipv4;
+            let packet = Packet { len: 1_000, key, network, segments: 1, ..Packet::default() };
+            let id = gateway.pool().insert(packet).unwrap();
+            gateway.handle_packet(now, Gateway::LAN, id);
+            offered += 1;
+        }
+        while let Some(id) = gateway.poll_transmit(now, Gateway::WAN) {
+            let host = gateway.pool()[&id].key.src.number().to_be_bytes()[15];
+            *left.entry(host).or_default() += 1;
+            gateway.pool().release(id);
+        }
+    }
+    let report = gateway.report();
+    let out: u32 = left.values().sum();
+    assert_eq!(offered, u64::from(out) + report.drops.total() + u64::from(report.held));
+    left
+}
+
+/// Kills: a new member for each flow of a host; the keys of source and destination exchanged.
+#[test]
+fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
+    for allocation in ["drr", "logical-partitions"] {
+        let near = |host: u32, expected: u32| host.abs_diff(expected) <= 20;
+        let flows = shares(FairBetween::Flow, allocation);
+        assert!(near(flows[&1], 750) && near(flows[&2], 250), "{allocation}: {flows:?}");
+        let hosts = shares(FairBetween::SourceHost, allocation);
+        assert!(near(hosts[&1], 500) && near(hosts[&2], 500), "{allocation}: {hosts:?}");
+        // Of three receivers one has both senders, of one each.
+        let to = shares(FairBetween::DestinationHost, allocation);
+        assert!(near(to[&1], 833) && near(to[&2], 167), "{allocation}: {to:?}");
+        let pairs = shares(FairBetween::Hosts, allocation);
+        assert!(near(pairs[&1], 750) && near(pairs[&2], 250), "{allocation}: {pairs:?}");
+    }
+}
