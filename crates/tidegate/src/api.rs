@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::{Bytes, Rate};
 
 use crate::describe::Change;
 
@@ -206,6 +207,84 @@ pub struct Flow {
 pub struct Flows {
     /// Each of them.
     pub flows: Vec<Flow>,
+}
+
+/// The classes that share the link.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Classes {
+    /// Each of them in each direction; none if the link has one queue.
+    pub classes: Vec<Class>,
+}
+
+/// The state of a class in one direction.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// The class it is a part of; none for the link.
+    pub parent: Option<String>,
+    /// "up" or "down".
+    pub direction: String,
+    /// What it may send whatever others do, in bits per second.
+    pub guarantee_bps: u64,
+    /// The most it may send, in bits per second; none for as much as its parent.
+    pub ceiling_bps: Option<u64>,
+    /// Its part in what guarantees leave.
+    pub weight: u32,
+    /// The highest gets what guarantees leave first.
+    pub priority: u8,
+    /// What it may send at once, in bytes.
+    pub burst_bytes: u64,
+    /// What it, and what is below it, has sent, as charged for on the link.
+    pub sent: Count,
+    /// Bytes of that beyond its guarantee.
+    pub borrowed_bytes: u64,
+    /// What waits at it, and below it.
+    pub waiting: Count,
+    /// Packets dropped at it, and below it.
+    pub dropped_packets: u64,
+}
+
+/// What is to change of a class; what is left out stays.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClassChange {
+    /// Its guarantee.
+    pub guarantee: Option<EachWay>,
+    /// Its ceiling.
+    pub ceiling: Option<EachWay>,
+    /// Its weight.
+    pub weight: Option<u32>,
+    /// Its priority.
+    pub priority: Option<u8>,
+    /// Its burst.
+    pub burst: Option<Bytes>,
+}
+
+/// A rate for both directions, or for each its own.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum EachWay {
+    /// For both.
+    Both(Rate),
+    /// For those given.
+    Each {
+        /// From the LAN to the WAN.
+        up: Option<Rate>,
+        /// From the WAN to the LAN.
+        down: Option<Rate>,
+    },
+}
+
+impl EachWay {
+    /// Up and down.
+    #[must_use]
+    pub const fn rates(self) -> [Option<Rate>; 2] {
+        match self {
+            Self::Both(rate) => [Some(rate); 2],
+            Self::Each { up, down } => [up, down],
+        }
+    }
 }
 
 /// A policy file on its way to the gateway.

@@ -50,6 +50,10 @@ enum Command {
     Status,
     /// Show the busiest flows and what limits them
     Flows(commands::status::FlowsArgs),
+    /// Show the classes that share the link: what they have a right to, have sent and borrowed
+    Classes,
+    /// Change what a class has a right to while it runs
+    Class(commands::class::Args),
     /// Say which policy a packet belongs to and why, what limits a live flow, or what an error means
     Explain(commands::explain::Args),
     /// Say what of this host keeps a gateway from working well, and what to do
@@ -84,6 +88,8 @@ pub fn main() -> ExitCode {
         Command::Confirm => commands::apply::confirm(&context),
         Command::Status => commands::status::run(&context),
         Command::Flows(args) => commands::status::flows(&args, &context),
+        Command::Classes => commands::class::list(&context),
+        Command::Class(args) => commands::class::run(&args, &context),
         Command::Explain(args) => commands::explain::run(&args, &context),
         Command::Doctor(args) => commands::doctor::run(&args, &context),
         Command::Detach(args) => commands::detach::run(&args, &context),

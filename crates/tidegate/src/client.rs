@@ -30,6 +30,15 @@ pub(crate) fn post<T: DeserializeOwned>(
     call(socket, Method::POST, path, serde_json::to_vec(body)?)
 }
 
+/// Sends `body` to change what is at `path`.
+pub(crate) fn patch<T: DeserializeOwned>(
+    socket: &Path,
+    path: &str,
+    body: &impl Serialize,
+) -> anyhow::Result<T> {
+    call(socket, Method::PATCH, path, serde_json::to_vec(body)?)
+}
+
 /// Longest a gateway may take to answer; one that works takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod check;
+pub(crate) mod class;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod detach;

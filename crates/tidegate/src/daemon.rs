@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_config::Findings;
-use tidegate_core::policy::PolicySet;
+use tidegate_core::class::Terms;
+use tidegate_core::gateway::ClassChangeError;
+use tidegate_core::policy::{ClassChange, ClassFaultKind, PolicySet, Profile};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -24,7 +26,7 @@ pub(crate) use server::{Socket, listen, serve};
 pub(crate) use watch::PortLock;
 use watch::Watch;
 
-use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status};
+use crate::api::{self, Applied, Classes, Explanation, Flows, Plan, Proposal, Question, Status};
 use crate::code::Code;
 use crate::config::{self, Config};
 use crate::describe::{self, Change};
@@ -185,6 +187,39 @@ impl Daemon {
         Ok(Flows { flows: flows.into_iter().map(flow).collect() })
     }
 
+    /// The classes that share the link.
+    pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
+        let classes = self.plane.ask(|live| live.machine.classes()).await?;
+        Ok(Classes { classes: classes.into_iter().map(report::class).collect() })
+    }
+
+    /// Changes what the class called `name` has a right to; says what it then has.
+    pub(crate) async fn change_class(
+        &self,
+        name: String,
+        change: &api::ClassChange,
+    ) -> Result<Classes, Refusal> {
+        let change = class_change(change)?;
+        // Not while a file is being put in force.
+        let _state = self.state.lock().await;
+        let of = name.clone();
+        let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &change));
+        ask.await?.map_err(|error| {
+            let code = match error {
+                ClassChangeError::NoClass => Code::UnknownName,
+                ClassChangeError::Fault(ClassFaultKind::CeilingBelowGuarantee(_)) => {
+                    Code::CeilingBelowGuarantee
+                }
+                ClassChangeError::Fault(_) => Code::PromisedTooMuch,
+            };
+            Failure::input(code, format!("class `{name}`: {error}"))
+        })?;
+        tracing::info!(name, "class changed");
+        let mut classes = self.classes().await?;
+        classes.classes.retain(|class| class.name == name);
+        Ok(classes)
+    }
+
     /// Which policy the packet of `question` belongs to, and the flows it may be of.
     pub(crate) async fn explain(&self, question: &Question) -> Result<Explanation, Refusal> {
         let explanation = explain(&self.state.lock().await.installed.config, question)?;
@@ -284,6 +319,29 @@ impl Refusal {
 /// The policies of `config` in their order.
 pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
     config.policy_set().map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
+}
+
+/// What `change` asks for, if a class can be so.
+fn class_change(change: &api::ClassChange) -> Result<ClassChange, Failure> {
+    let rates = |each: Option<api::EachWay>| each.map_or([None; 2], api::EachWay::rates);
+    let (guarantee, ceiling) = (rates(change.guarantee), rates(change.ceiling));
+    if ceiling.iter().flatten().any(|rate| rate.bps() == 0) {
+        return Err(Failure::input(Code::ZeroRate, "a ceiling of zero would hold packets forever"));
+    }
+    let weight = change.weight.is_none_or(|it| (1..=u32::from(u16::MAX)).contains(&it));
+    let priority = change.priority.is_none_or(|it| it <= Terms::MAX_PRIORITY);
+    let burst = change.burst.is_none_or(|it| it <= Profile::MAX_BURST);
+    if !(weight && priority && burst) {
+        let message = "`weight` goes from 1 to 65535, `priority` from 0 to 7, `burst` to 1 GiB";
+        return Err(Failure::input(Code::OutOfRange, message));
+    }
+    Ok(ClassChange {
+        guarantee,
+        ceiling: ceiling.map(|rate| rate.map(Some)),
+        weight: change.weight,
+        priority: change.priority,
+        burst: change.burst,
+    })
 }
 
 fn can_change(changes: &[Change]) -> Result<(), Failure> {

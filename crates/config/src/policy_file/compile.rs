@@ -7,7 +7,8 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::policy::{
-    Action, Conditioning, Exceed, FairBetween, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
+    Action, Conditioning, Exceed, FairBetween, Filter, FlowWeight, Policy, PolicySet, Profile,
+    ProfileError,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Packet, Rate};

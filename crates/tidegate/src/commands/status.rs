@@ -157,7 +157,7 @@ fn seconds(ms: u64) -> String {
 }
 
 /// `bytes` in the largest decimal unit that leaves a whole number, with one decimal.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
     match units.iter().find(|(size, _)| bytes >= *size) {
         Some((size, unit)) => format!("{}.{} {unit}", bytes / size, bytes % size / (size / 10)),

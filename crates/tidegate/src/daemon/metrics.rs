@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::api::{Aggregate, FailToWire, LinkDirection, Status};
+use crate::api::{Aggregate, Class, FailToWire, LinkDirection, Status};
 
 /// Metrics being written.
 struct Page(String);
@@ -43,12 +43,13 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     Labels(format!("{{{}}}", pairs.join(",")))
 }
 
-/// `status` as metrics.
-pub(super) fn page(status: &Status) -> String {
+/// `status` and `all_classes` as metrics.
+pub(super) fn page(status: &Status, all_classes: &[Class]) -> String {
     let mut page = Page(String::new());
     gateway(status, &mut page);
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
+    classes(all_classes, &mut page);
     page.0
 }
 
@@ -172,6 +173,35 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     by_reason("tidegate_policy_marked_packets_total", help, |it| &it.marks);
 }
 
+fn classes(all: &[Class], page: &mut Page) {
+    let pair = |it: &Class| labels(&[("class", &it.name), ("direction", &it.direction)]);
+    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Class) -> Option<f64>| {
+        page.metric(name, kind, help, all.iter().filter_map(|it| Some((pair(it), value(it)?))));
+    };
+    let help = "What the class may send whatever others do.";
+    metric("tidegate_class_guarantee_bytes_per_second", "gauge", help, |it| {
+        Some(float(it.guarantee_bps) / 8.0)
+    });
+    let help = "The most the class may send, where it has a ceiling of its own.";
+    metric("tidegate_class_ceiling_bytes_per_second", "gauge", help, |it| {
+        Some(float(it.ceiling_bps?) / 8.0)
+    });
+    let help = "Bytes of the class that left, as charged for on the link.";
+    metric("tidegate_class_sent_bytes_total", "counter", help, |it| Some(float(it.sent.bytes)));
+    let help = "Packets of the class that left.";
+    metric("tidegate_class_sent_packets_total", "counter", help, |it| Some(float(it.sent.packets)));
+    let help = "Bytes of the class that left beyond its guarantee.";
+    metric("tidegate_class_borrowed_bytes_total", "counter", help, |it| {
+        Some(float(it.borrowed_bytes))
+    });
+    let help = "Packets of the class that were dropped.";
+    metric("tidegate_class_dropped_packets_total", "counter", help, |it| {
+        Some(float(it.dropped_packets))
+    });
+    let help = "Bytes of the class that wait.";
+    metric("tidegate_class_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
+}
+
 #[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
 const fn float(count: u64) -> f64 {
     count as f64
@@ -233,6 +263,25 @@ mod tests {
         }
     }
 
+    fn classes() -> Vec<Class> {
+        let count = Count { packets: 3, bytes: 4_500 };
+        let class = |direction: &str| Class {
+            name: "office".to_owned(),
+            parent: None,
+            direction: direction.to_owned(),
+            guarantee_bps: 8_000_000,
+            ceiling_bps: Some(9_000_000),
+            weight: 1,
+            priority: 0,
+            burst_bytes: 3_076,
+            sent: count,
+            borrowed_bytes: 1_500,
+            waiting: count,
+            dropped_packets: 2,
+        };
+        vec![class("up"), class("down")]
+    }
+
     /// What `promtool check metrics` also looks for, in words; empty if all is well.
     ///
     /// The rules are those Prometheus prints under "Metric and label naming", and of promtool.
@@ -274,7 +323,7 @@ mod tests {
 
     #[test]
     fn metrics_pass_our_own_lint() {
-        let page = page(&status());
+        let page = page(&status(), &classes());
         assert_eq!(lint(&page), [""; 0], "{page}");
         assert!(page.contains("tidegate_policy_wait_seconds_total{policy=\"web \\\"2\\\"\""));
         assert!(page.contains("tidegate_dropped_packets_total{reason=\"queue-full\"} 7\n"));
@@ -300,7 +349,7 @@ mod tests {
 
     #[test]
     fn the_manual_lists_every_metric_with_its_labels() {
-        crate::committed::holds("docs/operate/metrics.md", &manual(&page(&status())));
+        crate::committed::holds("docs/operate/metrics.md", &manual(&page(&status(), &classes())));
     }
 
     #[test]
@@ -328,7 +377,7 @@ mod tests {
             }
             promtool => promtool.unwrap(),
         };
-        promtool.stdin.take().unwrap().write_all(page(&status()).as_bytes()).unwrap();
+        promtool.stdin.take().unwrap().write_all(page(&status(), &classes()).as_bytes()).unwrap();
         let output = promtool.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }

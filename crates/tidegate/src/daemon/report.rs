@@ -6,7 +6,7 @@ use tidegate_core::ByReason;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode};
 use tidegate_core::qdisc::Backlog;
-use tidegate_core::report::{AggregateReport, Count, FlowReport, Triggers};
+use tidegate_core::report::{AggregateReport, ClassReport, Count, FlowReport, Triggers};
 
 use super::plane::Seen;
 use crate::api;
@@ -74,6 +74,24 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         drops: counted([it.drops]),
         marks: counted([it.marks]),
         triggers: triggers(it.triggers),
+    }
+}
+
+/// What `it` says.
+pub(super) fn class(it: ClassReport) -> api::Class {
+    api::Class {
+        name: it.name,
+        parent: it.parent,
+        direction: it.direction.name().to_owned(),
+        guarantee_bps: it.terms.guarantee.bps(),
+        ceiling_bps: it.terms.ceiling.map(|rate| rate.bps()),
+        weight: it.terms.weight,
+        priority: it.terms.priority,
+        burst_bytes: it.terms.burst.0,
+        sent: api::Count { packets: it.sent.packets, bytes: it.sent.bytes },
+        borrowed_bytes: it.sent.borrowed,
+        waiting: waiting(it.backlog),
+        dropped_packets: it.drops,
     }
 }
 

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, RawQuery, Request, State};
+use axum::extract::{FromRequest, Path as InPath, RawQuery, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use serde::Serialize;
 use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 
 use super::{Daemon, Refusal, metrics};
-use crate::api::{Proposal, Question};
+use crate::api::{ClassChange, Proposal, Question};
 use crate::code::Code;
 use crate::output::{Failure, versioned};
 
@@ -106,6 +106,8 @@ fn routes(daemon: Arc<Daemon>) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/flows", get(flows))
+        .route("/v1/classes", get(classes))
+        .route("/v1/classes/{name}", patch(change_class))
         .route("/v1/plan", post(plan))
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
@@ -162,6 +164,18 @@ async fn flows(State(daemon): Shared, RawQuery(query): RawQuery) -> Response {
     answer(daemon.flows(most.unwrap_or(FLOWS)).await.map_err(Refusal::from))
 }
 
+async fn classes(State(daemon): Shared) -> Response {
+    answer(daemon.classes().await.map_err(Refusal::from))
+}
+
+async fn change_class(
+    State(daemon): Shared,
+    InPath(name): InPath<String>,
+    Body(change): Body<ClassChange>,
+) -> Response {
+    answer(daemon.change_class(name, &change).await)
+}
+
 async fn plan(State(daemon): Shared, Body(proposal): Body<Proposal>) -> Response {
     answer(daemon.plan(&proposal).await)
 }
@@ -179,10 +193,14 @@ async fn explain(State(daemon): Shared, Body(question): Body<Question>) -> Respo
 }
 
 async fn scrape(State(daemon): Shared) -> Response {
-    match daemon.status().await {
-        Ok(status) => {
+    let seen = match daemon.status().await {
+        Ok(status) => daemon.classes().await.map(|classes| (status, classes.classes)),
+        Err(failure) => Err(failure),
+    };
+    match seen {
+        Ok((status, classes)) => {
             let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-            (kind, metrics::page(&status)).into_response()
+            (kind, metrics::page(&status, &classes)).into_response()
         }
         Err(failure) => refuse(&failure.into()),
     }

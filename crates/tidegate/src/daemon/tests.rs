@@ -75,6 +75,12 @@ impl Fixture {
         tokio::task::spawn_blocking(move || client::post(&socket, path, &body)).await.unwrap()
     }
 
+    async fn change(&self, class: &str, body: Value) -> anyhow::Result<Classes> {
+        let (socket, path) = (self.socket(), format!("/v1/classes/{class}"));
+        let patch = move || client::patch(&socket, &path, &body);
+        tokio::task::spawn_blocking(patch).await.unwrap()
+    }
+
     async fn apply(&self, text: &str, confirm_ms: Option<u64>) -> anyhow::Result<Applied> {
         let proposal = Proposal { file: "new.toml".to_owned(), text: text.to_owned(), confirm_ms };
         self.post("/v1/apply", proposal).await
@@ -337,4 +343,40 @@ fn in_table_1_row_3_beats_row_1_for_its_destination() {
     let row2 = explained.policies.iter().find(|it| it.policy == "row2").unwrap();
     assert_eq!(row2.differs_in.as_deref(), Some("src"));
     assert_eq!(ask("141.213.8.109").policy.as_deref(), Some("row1"));
+}
+
+#[tokio::test]
+async fn classes_are_shown_and_changed_while_they_run() {
+    let text = format!(
+        "{NOTHING}rate = {{ up = \"10 Mbit/s\", down = \"20 Mbit/s\" }}\n\
+         [[class]]\nname = \"office\"\nguarantee = \"6 Mbit/s\"\n"
+    );
+    let fixture = Fixture::new(&text).await;
+    let classes: Classes = fixture.get("/v1/classes").await;
+    let names: Vec<_> =
+        classes.classes.iter().map(|it| (it.name.as_str(), it.direction.as_str())).collect();
+    assert_eq!(
+        names,
+        [("default", "up"), ("office", "up"), ("default", "down"), ("office", "down")]
+    );
+
+    let changed = fixture.change("office", json!({ "guarantee": { "up": "7 Mbit/s" } })).await;
+    let rates: Vec<_> = changed.unwrap().classes.iter().map(|it| it.guarantee_bps).collect();
+    assert_eq!(rates, [7_000_000, 6_000_000]);
+    for (name, body, code) in [
+        ("nobody", json!({ "weight": 2 }), "TG0008"),
+        ("office", json!({ "guarantee": "11 Mbit/s" }), "TG0032"),
+        ("office", json!({ "ceiling": "5 Mbit/s" }), "TG0033"),
+        ("office", json!({ "weight": 0 }), "TG0009"),
+        ("office", json!({ "wait": 1 }), "TG0209"),
+    ] {
+        let error = fixture.change(name, body).await.unwrap_err();
+        let failure = error.downcast_ref::<Failure>().unwrap();
+        assert_eq!(failure.code.name(), code, "{failure}");
+    }
+    // What is put in force says anew what classes have a right to.
+    fixture.apply(&text, None).await.unwrap();
+    let classes: Classes = fixture.get("/v1/classes").await;
+    assert_eq!(classes.classes[1].guarantee_bps, 6_000_000);
+    assert_eq!(classes.classes[1].sent, api::Count::default());
 }

@@ -1,0 +1,141 @@
+//! `tidegate classes` and `tidegate class set`.
+
+use anyhow::bail;
+use serde_json::{Map, Value, json};
+use tidegate_core::Rate;
+
+use super::Context;
+use super::status::{columns, size};
+use crate::api::{Class, Classes};
+use crate::client;
+use crate::code::Code;
+use crate::output::{Exit, Failure};
+
+/// What `class` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Change what a class has a right to, until policies are applied
+    Set {
+        /// The class
+        name: String,
+        /// FIELD=VALUE: guarantee, guarantee.up, guarantee.down, ceiling, ceiling.up, ceiling.down,
+        /// weight, priority or burst; such as guarantee="40 Mbit/s"
+        #[arg(required = true, value_name = "FIELD=VALUE")]
+        fields: Vec<String>,
+    },
+}
+
+/// Prints the classes that share the link.
+pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
+    let classes: Classes = client::get(&context.socket, "/v1/classes")?;
+    print(&classes, context)
+}
+
+/// Changes one.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let What::Set { name, fields } = &args.what;
+    let change = change(fields)?;
+    let classes: Classes = client::patch(&context.socket, &format!("/v1/classes/{name}"), &change)?;
+    print(&classes, context)
+}
+
+fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
+    if context.output.is_json() {
+        context.output.json(classes)?;
+    } else if classes.classes.is_empty() {
+        context.output.text("no classes: the link has one queue")?;
+    } else {
+        context.output.text(table(&classes.classes).trim_end())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What is sent for `fields`, each written FIELD=VALUE.
+fn change(fields: &[String]) -> anyhow::Result<Value> {
+    let mut change = Map::new();
+    for field in fields {
+        let Some((name, value)) = field.split_once('=') else {
+            let message =
+                format!("`{field}` is not FIELD=VALUE; write for example guarantee=\"40 Mbit/s\"");
+            bail!(Failure::worded(Code::BadRequest, &message).of_input());
+        };
+        let value = match name {
+            "weight" | "priority" => {
+                value.parse::<u32>().map_or_else(|_| json!(value), Value::from)
+            }
+            _ => json!(value),
+        };
+        match name.split_once('.') {
+            Some((rates, way)) => {
+                let both = change.entry(rates).or_insert_with(|| json!({}));
+                let Some(both) = both.as_object_mut() else {
+                    let message =
+                        format!("`{rates}` is given twice; give it for both ways or for each");
+                    bail!(Failure::worded(Code::BadRequest, &message).of_input());
+                };
+                both.insert(way.to_owned(), value);
+            }
+            None => drop(change.insert(name.to_owned(), value)),
+        }
+    }
+    Ok(change.into())
+}
+
+fn table(classes: &[Class]) -> String {
+    let head = [
+        "class",
+        "way",
+        "parent",
+        "guarantee",
+        "ceiling",
+        "weight",
+        "priority",
+        "sent",
+        "borrowed",
+        "waiting",
+        "drops",
+    ];
+    let rate = |bps: Option<u64>| {
+        bps.map_or_else(|| "-".to_owned(), |bps| Rate::from_bps(bps).to_string())
+    };
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(classes.iter().map(|it| {
+        [
+            it.name.clone(),
+            it.direction.clone(),
+            it.parent.clone().unwrap_or_else(|| "-".to_owned()),
+            rate((it.guarantee_bps > 0).then_some(it.guarantee_bps)),
+            rate(it.ceiling_bps),
+            it.weight.to_string(),
+            it.priority.to_string(),
+            size(it.sent.bytes),
+            size(it.borrowed_bytes),
+            size(it.waiting.bytes),
+            it.dropped_packets.to_string(),
+        ]
+    }));
+    columns(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_become_what_the_gateway_is_sent() {
+        let fields =
+            |all: &[&str]| change(&all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        let sent =
+            fields(&["guarantee.up=4 Mbit/s", "guarantee.down=8 Mbit/s", "weight=3"]).unwrap();
+        let both = json!({ "up": "4 Mbit/s", "down": "8 Mbit/s" });
+        assert_eq!(sent, json!({ "guarantee": both, "weight": 3 }));
+        assert!(fields(&["guarantee"]).is_err());
+        assert!(fields(&["ceiling=1 Mbit/s", "ceiling.up=2 Mbit/s"]).is_err());
+    }
+}
