@@ -1,5 +1,6 @@
 //! What is measured: each case does one operation again and again among many of its kind.
 
+mod classes;
 mod flows;
 mod frames;
 mod gateway;
@@ -14,6 +15,7 @@ use std::fs;
 use std::hint::black_box;
 
 use anyhow::{Context, bail};
+pub(crate) use classes::classified as classified_gateway;
 pub(crate) use gateway::idle as idle_gateway;
 pub(crate) use mixes::MIXES;
 use tidegate_core::random::Random;
@@ -39,6 +41,10 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("gateway", "unmanaged") => Box::new(gateway::unmanaged(size, seed)?),
         ("gateway", "shaped") => Box::new(gateway::shaped(size, seed)?),
         ("queue", discipline) => Box::new(queues::Queue::new(discipline, size, random)?),
+        ("class", "busy") => Box::new(classes::Busy::new(size, random)),
+        ("class", "sparse") => Box::new(classes::Sparse::new(size, random)),
+        ("class", "change") => Box::new(classes::Change::new(size, random)),
+        ("class", "add") => Box::new(classes::Add::new(size, random)),
         ("wire", "describe") => Box::new(frames::Describe::new(size)),
         ("wire", "rewrite") => Box::new(frames::Rewrite::new(size)),
         (allocation, "backlog") => Box::new(sharing::Backlog::new(allocation, size, random)?),

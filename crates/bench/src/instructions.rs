@@ -35,6 +35,15 @@ const MOST: f64 = 150.0;
 /// How much more it may take among a million than among a thousand.
 const GROWTH: f64 = 1.3;
 
+/// What is done to classes of a link, instructions that may take, and how much more among 100,000
+/// leaves than among 100.
+const CLASSES: [(&str, Option<f64>, f64); 4] = [
+    ("class/busy", None, 1.5),
+    ("class/sparse", None, 1.5),
+    ("class/change", Some(25_000.0), 1.5),
+    ("class/add", Some(25_000.0), 1.5),
+];
+
 /// What a packet's way consists of, only told.
 const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "gateway/shaped"];
 
@@ -83,6 +92,12 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     for discipline in QdiscSpec::NAMES {
         let (cost, beside) = case(&format!("queue/{discipline}"), 1_000, depth)?;
         report.add(instructions(format!("queue/{discipline}, in and out"), cost, None, beside));
+    }
+    for (name, most, growth) in CLASSES {
+        let ((few, _), (many, beside)) = (case(name, 100, depth)?, case(name, 100_000, depth)?);
+        report.add(instructions(format!("{name}, of 100,000 leaves"), many, most, beside));
+        let beside = format!("{few:.1} instructions of 100");
+        report.add(ratio(format!("{name}, of 100,000 to of 100"), many / few, growth, beside));
     }
     for (what, most) in [("known-flow", KNOWN_FLOW), ("first-match", FIRST_MATCH)] {
         for mix in MIXES {

@@ -53,6 +53,45 @@ pub(crate) fn sink(time: Duration) -> io::Result<()> {
     Ok(())
 }
 
+/// Prints how many datagrams arrive at each of three ports within `time`, from a second after the
+/// first.
+pub(crate) fn received(time: Duration) -> io::Result<()> {
+    let bind = |port| {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
+        setsockopt(&socket, RcvBuf, &(8 << 20))?;
+        io::Result::Ok(socket)
+    };
+    let sockets = [bind(PORT)?, bind(PORT + 1)?, bind(PORT + 2)?];
+    println!("ready");
+    sockets[0].recv(&mut [0; 2_048])?;
+    pause(Duration::from_secs(1));
+    let start = now();
+    sockets.iter().try_for_each(|socket| waiting(socket).map(drop))?;
+    let mut counts = [0; 3];
+    while start.elapsed() < time {
+        pause(Duration::from_millis(5));
+        for (count, socket) in counts.iter_mut().zip(&sockets) {
+            *count += waiting(socket)?;
+        }
+    }
+    let over = start.elapsed().as_secs_f64() / time.as_secs_f64();
+    counts.iter().for_each(|count| println!("{:.0}", f64::from(*count) / over));
+    Ok(())
+}
+
+/// Takes out what waits at a socket; says how many datagrams that was.
+fn waiting(socket: &UdpSocket) -> io::Result<u32> {
+    socket.set_nonblocking(true)?;
+    let mut count = 0;
+    loop {
+        match socket.recv(&mut [0; 2_048]) {
+            Ok(_) => count += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Prints when datagrams arrive, in nanoseconds by the kernel's clock, until none does for a second.
 pub(crate) fn arrivals() -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;

@@ -14,6 +14,7 @@ mod memory;
 mod number;
 mod pacing;
 mod report;
+mod sharing;
 mod simulator;
 
 use std::net::SocketAddr;
@@ -56,6 +57,8 @@ enum Part {
     Memory,
     /// How evenly packets leave, against HTB; as root.
     Pacing,
+    /// How a link is shared between classes, beside HTB; as root.
+    Sharing,
     /// Processor time of a forwarded packet, against the kernel's; as root.
     Forwarding,
     /// Speed and memory of the simulator, beside ns-2 and ns-3.
@@ -94,6 +97,9 @@ enum Part {
     /// Drops datagrams.
     #[command(hide = true)]
     Sink { millis: u64 },
+    /// Says how many datagrams arrive at each of three ports, once they do.
+    #[command(hide = true)]
+    Received { millis: u64 },
     /// Says when datagrams arrive.
     #[command(hide = true)]
     Arrivals,
@@ -115,6 +121,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             instructions::measure(Depth::Full, report)?;
             memory::measure(report)?;
             pacing::measure(report)?;
+            sharing::measure(report)?;
             forwarding::measure(report)?;
             simulator::measure(report)?;
         }
@@ -124,6 +131,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         }
         Part::Memory => memory::measure(report)?,
         Part::Pacing => pacing::measure(report)?,
+        Part::Sharing => sharing::measure(report)?,
         Part::Forwarding => forwarding::measure(report)?,
         Part::Simulator => simulator::measure(report)?,
         Part::Dumbbell(it) => println!("{}", serde_json::to_string(&it.run()?)?),
@@ -140,6 +148,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             load::send(to, per_second, burst, Duration::from_millis(millis), flows)?;
         }
         Part::Sink { millis } => load::sink(Duration::from_millis(millis))?,
+        Part::Received { millis } => load::received(Duration::from_millis(millis))?,
         Part::Arrivals => load::arrivals()?,
     }
     Ok(())

@@ -1,9 +1,11 @@
-//! What an idle flow takes in memory, all that is kept for it counted by the allocator.
+//! What an idle flow and an idle class take in memory, all that is kept for them counted by the
+//! allocator.
 
 use std::alloc::System;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidegate_core::flow::FlowTable;
+use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::{Direction, FlowKey};
 use tidegate_core::{Packet, Time};
 
@@ -31,7 +33,8 @@ const MOST: f64 = 256.0;
 /// Adds what an idle flow takes to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Memory");
-    let (one, all) = (heap(1)?, heap(FLOWS)?);
+    let flows = |flows| heap(|| cases::idle_gateway(flows));
+    let (one, all) = (flows(1)?, flows(FLOWS)?);
     report.add(Line {
         what: format!("an idle flow, of {FLOWS}"),
         value: (all - one) / f64::from(FLOWS - 1),
@@ -42,8 +45,32 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
                  queue and in that of the link, with what these lists have in reserve"
                 .to_owned(),
     });
+    let classes = |classes| heap(|| cases::classified_gateway(classes));
+    let (one, all) = (classes(1)?, classes(CLASSES)?);
+    report.add(Line {
+        what: format!("an idle class of the link, of {CLASSES}"),
+        value: (all - one) / f64::from(CLASSES - 1),
+        unit: "B",
+        most: Some(MOST_OF_CLASS),
+        beside: "in both directions, with its name and what the policies say of it".to_owned(),
+    });
+    let before = cases::processor_time()?;
+    drop(cases::classified_gateway(CLASSES)?);
+    report.add(Line {
+        what: format!("{CLASSES} classes, made into a gateway and taken apart"),
+        value: real(cases::processor_time()? - before) / 1e9,
+        unit: "s",
+        most: Some(MOST_TIME),
+        beside: "of processor time, reading a file not included".to_owned(),
+    });
     Ok(())
 }
+
+/// Leaves of a link that have seen no packet, what each of them may take, and seconds in which they
+/// are to be there.
+const CLASSES: u32 = 100_000;
+const MOST_OF_CLASS: f64 = 1_024.0;
+const MOST_TIME: f64 = 1.0;
 
 /// Bytes on the heap now.
 pub(crate) fn held() -> u64 {
@@ -52,10 +79,10 @@ pub(crate) fn held() -> u64 {
     u64::try_from(held).unwrap_or(0)
 }
 
-/// Bytes on the heap for a gateway that has seen a packet of each of so many flows, and sent it.
-fn heap(flows: u32) -> anyhow::Result<f64> {
+/// Bytes on the heap for what `make` makes.
+fn heap(make: impl FnOnce() -> anyhow::Result<Gateway>) -> anyhow::Result<f64> {
     let region = Region::new(HEAP);
-    let gateway = cases::idle_gateway(flows)?;
+    let gateway = make()?;
     let change = region.change();
     drop(gateway);
     let bytes = change.bytes_allocated.saturating_sub(change.bytes_deallocated);

@@ -1,0 +1,171 @@
+//! The class tree: a packet is chosen and sent, a class is changed, added and removed.
+
+use tidegate_core::class::{ClassId, ClassTree, Terms};
+use tidegate_core::gateway::Gateway;
+use tidegate_core::policy::{Class, ClassSet, PolicySet};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Rate, Time};
+
+use super::{Case, Order};
+
+const LEN: Bytes = Bytes(1_514);
+const LINK: Rate = Rate::from_mbps(10_000);
+
+/// Leaves of one class that share its part of the link.
+const SIBLINGS: u32 = 100;
+
+/// A tree three deep of `size` leaves, each with a guarantee, every other with a ceiling.
+struct Tree {
+    tree: ClassTree,
+    leaves: Vec<ClassId>,
+    order: Order,
+    now: Time,
+}
+
+impl Tree {
+    fn new(size: u32, random: &mut Random) -> Self {
+        let (mut tree, mut leaves, now) = (ClassTree::default(), Vec::new(), Time::ZERO);
+        let mut parent = ClassId::ROOT;
+        for number in 0..size {
+            if number % SIBLINGS == 0 {
+                parent = tree.add(now, ClassId::ROOT, terms(size.div_ceil(SIBLINGS), 0, random));
+            }
+            leaves.push(tree.add(now, parent, terms(size, number, random)));
+        }
+        let order = Order::new(size, random);
+        Self { tree, leaves, order, now }
+    }
+
+    fn any(&mut self) -> ClassId {
+        let number = self.order.next();
+        self.leaves[super::index(number.into())]
+    }
+}
+
+/// One of `size` that share half the link as guarantees.
+fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
+    let guarantee = Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1)));
+    let ceiling = (number % 2 == 1).then(|| Rate::from_bps(guarantee.bps() * 4));
+    let weight = 1 + u32::try_from(random.below(100)).unwrap_or_default();
+    Terms { guarantee, ceiling, weight, priority: 0, burst: Bytes(3_076) }
+}
+
+/// Every leaf always has packets; an operation chooses one, which is sent.
+pub(super) struct Busy(Tree);
+
+impl Busy {
+    pub(super) fn new(size: u32, mut random: Random) -> Self {
+        let mut tree = Tree::new(size, &mut random);
+        for leaf in &tree.leaves {
+            tree.tree.wait(tree.now, *leaf);
+        }
+        let mut busy = Self(tree);
+        // Until bursts are gone and everybody has had a turn.
+        busy.run(4 * u64::from(size));
+        busy
+    }
+}
+
+impl Case for Busy {
+    fn run(&mut self, operations: u64) -> u64 {
+        let (spacing, mut sum) = (LINK.time_for(LEN), 0);
+        let Tree { tree, now, .. } = &mut self.0;
+        for _ in 0..operations {
+            *now += spacing;
+            if let Some(leaf) = tree.next(*now) {
+                tree.sent(*now, leaf, LEN, true);
+                sum += u64::from(leaf.0);
+            }
+        }
+        sum
+    }
+}
+
+/// A packet comes at any leaf, and leaves: an operation.
+pub(super) struct Sparse(Tree);
+
+impl Sparse {
+    pub(super) fn new(size: u32, mut random: Random) -> Self {
+        Self(Tree::new(size, &mut random))
+    }
+}
+
+impl Case for Sparse {
+    fn run(&mut self, operations: u64) -> u64 {
+        let (spacing, mut sum) = (LINK.time_for(LEN), 0);
+        for _ in 0..operations {
+            let leaf = self.0.any();
+            let Tree { tree, now, .. } = &mut self.0;
+            *now += spacing;
+            tree.wait(*now, leaf);
+            if let Some(leaf) = tree.next(*now) {
+                tree.sent(*now, leaf, LEN, false);
+                sum += u64::from(leaf.0);
+            }
+        }
+        sum
+    }
+}
+
+/// What any leaf has a right to is changed, while packets wait at all.
+pub(super) struct Change(Busy, Random);
+
+impl Change {
+    pub(super) fn new(size: u32, mut random: Random) -> Self {
+        let busy = Busy::new(size, random.clone());
+        random.below(2);
+        Self(busy, random)
+    }
+}
+
+impl Case for Change {
+    fn run(&mut self, operations: u64) -> u64 {
+        let Self(Busy(tree), random) = self;
+        let size = u32::try_from(tree.leaves.len()).unwrap_or(u32::MAX);
+        for number in (0..2).cycle().take(super::index(operations)) {
+            let (leaf, terms) = (tree.any(), terms(size, number, random));
+            tree.tree.set(tree.now, leaf, terms);
+        }
+        u64::from(tree.tree.counts(tree.leaves[0]).packets > 0)
+    }
+}
+
+/// A class is added, and another removed: an operation.
+pub(super) struct Add(Tree, Random);
+
+impl Add {
+    pub(super) fn new(size: u32, mut random: Random) -> Self {
+        Self(Tree::new(size, &mut random), random)
+    }
+}
+
+impl Case for Add {
+    fn run(&mut self, operations: u64) -> u64 {
+        let Self(tree, random) = self;
+        let size = u32::try_from(tree.leaves.len()).unwrap_or(u32::MAX);
+        for _ in 0..operations {
+            let at = super::index(tree.order.next().into());
+            let old = tree.leaves[at];
+            let parent = tree.tree.parent(old);
+            tree.leaves[at] = tree.tree.add(tree.now, parent, terms(size, 1, random));
+            tree.tree.remove(old);
+        }
+        u64::from(tree.leaves[0].0)
+    }
+}
+
+/// A gateway whose link so many classes share, each way; nothing has come yet.
+pub(crate) fn classified(classes: u32) -> anyhow::Result<Gateway> {
+    let queue = QdiscSpec::PerFlow(Default::default());
+    let guarantee = [Rate::from_bps(LINK.bps() / 2 / u64::from(classes.max(1))); 2];
+    let class = |number| {
+        let name = format!("house-{number:06}");
+        Class { guarantee, ..Class::new(&name, queue.clone()) }
+    };
+    let rate = [Some(LINK); 2];
+    let set = ClassSet::new((0..classes).map(class).collect(), rate);
+    let set = set.map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
+    let config = super::gateway::config(Some(LINK), 64, 1);
+    Ok(Gateway::new(&config, PolicySet::default().with_classes(set), Time::ZERO))
+}
