@@ -81,10 +81,9 @@ proptest! {
     /// gives it, within 1 % and three frames; never less than its guarantee within 1 % and one
     /// frame; no class more than its ceiling; and the link carries all it can.
     ///
-    /// Kills: forgetting what a guarantee owes beyond the burst in every `charge`; charging the
-    /// guarantee for excess; `start` of a class that comes back not raised to `reached`; the lowest
-    /// priority first; `ilog2` of the weight in place of the weight; a ceiling that holds without a
-    /// timer.
+    /// Kills: charging the guarantee for excess; `start` of a class that comes back not raised to
+    /// `reached`; the lowest priority first; the highest bit of the weight in its place; a ceiling
+    /// that holds without a timer.
     #[test]
     fn random_trees_under_random_loads_follow_the_fluid_model(
         mbps in 20u64..400,
@@ -188,4 +187,19 @@ fn who_promises_too_much_still_serves_everybody() {
     for leaf in leaves {
         assert!((got[leaf] - 1_250_000.0 / 3.0).abs() < 3.0 * FRAME, "{}", got[leaf]);
     }
+}
+
+/// Kills: a guarantee that is not owed beyond the burst.
+#[test]
+fn the_bursts_of_many_cost_another_nothing_of_its_guarantee() {
+    let mut tree = Tree::new(100 * MBPS);
+    let large = tree.add(0, terms(80 * MBPS, None, 1, 0));
+    let small = [0; 200].map(|_| tree.add(0, terms(MBPS / 20, None, 1, 0)));
+    let mut run = Run::new(tree);
+    for leaf in small.into_iter().chain([large]) {
+        run.load(leaf, GREEDY);
+    }
+    run.pass(Time::from_secs(1));
+    let promised = 10_000_000.0;
+    assert!(run.sent[large] >= promised * 0.99, "{} of {promised}", run.sent[large]);
 }
