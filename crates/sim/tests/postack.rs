@@ -32,7 +32,12 @@ fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
 
 fn gateway(case: &Case) -> Gateway {
     let profile = Profile::new(Rate::from_mbps(10), None, Bytes(15_140), Bytes(1_514)).unwrap();
-    let conditioning = Conditioning { profile, allocation: spec("\"drr\""), weights: Vec::new() };
+    let conditioning = Conditioning {
+        profile,
+        allocation: spec("\"drr\""),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    };
     let action = Action::Shape {
         conditioning,
         queue: spec(r#"{"kind":"per-flow","limit":"32 MiB","flow_limit":"8 MiB"}"#),
