@@ -23,7 +23,7 @@ fn policies(fair_between: FairBetween, allocation: &str) -> PolicySet {
         name: "all".to_owned(),
         priority: 0,
         filter: Filter::default(),
-        action: Action::Shape { conditioning, queue },
+        action: Action::Shape { conditioning, queue, signal: None },
         mode: Mode::Enforce,
         class: None,
     };
