@@ -165,8 +165,6 @@ const TCR: &str = "\"tcr\"";
 const RECORD: f64 = 16.0;
 const KEPT: f64 = 4.0 * (128.0 + 66.0);
 
-/// Kills: a gate that counts no leave that was given; leave that never runs out; held ACKs that are
-/// forgotten by conservation.
 #[test]
 fn acks_wait_in_place_of_data_whose_bottleneck_is_behind_us() {
     let window = Some(Bytes(65_536));
@@ -212,7 +210,6 @@ fn windows_that_grow_without_end_do_not_make_the_queue_grow() {
     assert!(it.dropped == 0 && it.timeouts == 0, "{it:?}");
 }
 
-/// Kills: taking duplicates for nothing; leave for data that never comes, for as long as on a WAN.
 #[test]
 fn a_lossy_way_costs_no_more_than_behind_a_queue_for_each_flow_and_less_than_with_small_windows() {
     let case = |signal| Case { signal, way: Direction::Up, loss: 10, window: None };

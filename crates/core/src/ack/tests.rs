@@ -63,7 +63,7 @@ fn an_ack_that_is_made_again_says_what_it_said() {
     assert_eq!(went.len(), 3);
 }
 
-/// Kills: letting a duplicate go before what is held; making one record of two duplicates.
+/// Kills: taking a duplicate for a plain ACK.
 #[test]
 fn duplicates_keep_their_number_their_blocks_and_their_place() {
     let mut bench = sent(EVERY[0], 40);
@@ -111,7 +111,6 @@ fn a_window_that_opens_again_is_never_held() {
     assert!(bench.ack(US(3), 0, 4 * MSS).is_empty());
 }
 
-/// Kills: taking data's timestamp for nothing; leaving the sequence number of a held ACK.
 #[test]
 fn data_passes_held_acks_and_they_are_not_too_old_afterwards() {
     let mut bench = sent(EVERY[0], 40);
@@ -133,6 +132,20 @@ fn data_passes_held_acks_and_they_are_not_too_old_afterwards() {
         assert_eq!((tcp.payload, tcp.seq), (0, 101), "behind the data");
         assert!(tcp.timestamps.unwrap().0 >= 9, "PAWS would drop it");
     }
+}
+
+/// Kills: leaving the timestamp of an ACK that data has passed; leaving its sequence number.
+#[test]
+fn an_ack_that_data_has_passed_is_not_too_old_although_the_data_told_nothing() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    let ack = TcpSegment { timestamps: Some((7, 1)), ..plain(2 * MSS) };
+    assert!(bench.back(US(1), 0, ack, &[]).is_empty());
+    let data = TcpSegment { payload: 100, timestamps: Some((9, 2)), ..plain(0) };
+    assert_eq!(bench.back(US(2), 0, data, &[]), [data]);
+    let went = bench.withdraw(US(3), 0);
+    let expected = TcpSegment { seq: 101, timestamps: Some((9, 1)), ..ack };
+    assert_eq!(went, [expected]);
 }
 
 #[test]
@@ -252,7 +265,7 @@ proptest! {
     /// that go on do not go backwards and never beyond what came, and windows show no more than was
     /// offered.
     ///
-    /// Kills: releasing a record before the one in front of it; counting a stale ACK's packet twice.
+    /// Kills: counting a stale ACK's packet twice; steps for data that was never carried.
     #[test]
     fn whatever_comes_back_nothing_is_lost_nor_amplified(
         lies in prop::collection::vec(lie(), 1..300),
@@ -296,7 +309,7 @@ proptest! {
     /// let a sender see the same.
     ///
     /// Source: `postack`, R001-9, theorem: `d(k) = max(a(k), d(k-1)) + L/r` does not change when `a` is
-    /// shifted. Kills: in P1, `max(arrival, now)` in place of `max(arrival, t(k-1))`.
+    /// shifted. Kills: in P1, `t(k-1)` without the time its data takes.
     #[test]
     fn bucket_and_virtual_queue_are_what_a_sender_sees_behind_a_queue_for_its_flow(
         gaps in prop::collection::vec(prop_oneof![Just(0_u64), 0_u64..4_000], 1..60),
