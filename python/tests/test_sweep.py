@@ -38,7 +38,9 @@ def dumbbell(seed: int) -> dict[str, float]:
     """Four connections that fill a link with a short buffer."""
     net = Scenario(duration="2 s")
     net.router("l", "r")
-    net.link("l", "r", rate="5 Mbit/s", delay="10 ms", queue={"kind": "drop-tail", "limit": "12 kB"})
+    net.link(
+        "l", "r", rate="5 Mbit/s", delay="10 ms", queue={"kind": "drop-tail", "limit": "12 kB"}
+    )
     for flow in range(4):
         net.hosts(f"s{flow}", f"d{flow}")
         for host, router in ((f"s{flow}", "l"), (f"d{flow}", "r")):
