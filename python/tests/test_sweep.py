@@ -62,10 +62,11 @@ def test_sixty_four_dumbbells_come_out_alike_whatever_the_number_of_workers():
 
 
 def waits_for_all(seed: int, folder: str, runs: int) -> dict[str, float]:
-    """The first run ends once all others have begun: it cannot if any of them waits for its worker."""
+    """The first run ends once all others have begun: not if any of them waits for its worker."""
     Path(folder, str(seed)).touch()
     given_up = time.monotonic() + 60
-    while seed == 0 and len(os.listdir(folder)) < runs and time.monotonic() < given_up:
+    begun = Path(folder).iterdir
+    while seed == 0 and sum(1 for _ in begun()) < runs and time.monotonic() < given_up:
         time.sleep(0.01)
     return {"pid": os.getpid()}
 
