@@ -2,168 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod gateway_run;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
-use tidegate_core::packet::{
-    Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
-};
+use tidegate_core::packet::{Direction, TcpFlags, TcpSegment};
 use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile,
 };
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::report::Report;
-use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Reason, Time};
+use tidegate_core::{Bytes, Machine, Packet, Rate, Reason, Time};
 
-/// What left: when, by which port, of whom, the how manyth, and with which DS codepoint.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Left {
-    at: Time,
-    port: PortId,
-    host: u8,
-    number: u32,
-    dscp: u8,
-}
-
-/// A gateway, its clock, and what has gone in and come out.
-struct Run {
-    gateway: Gateway,
-    now: Time,
-    left: Vec<Left>,
-    offered: u64,
-}
-
-impl Run {
-    fn new(config: &GatewayConfig, policies: Vec<Policy>) -> Self {
-        let policies = PolicySet::new(policies).unwrap();
-        let gateway = Gateway::new(config, policies, Time::ZERO);
-        Self { gateway, now: Time::ZERO, left: Vec::new(), offered: 0 }
-    }
-
-    /// A packet of `len` from LAN host `host`, which counts its packets with `number`.
-    fn offer(&mut self, host: u8, number: u32, len: u32) {
-        self.offer_packet(Gateway::LAN, packet(host, number, len));
-    }
-
-    fn offer_packet(&mut self, port: PortId, packet: Packet) {
-        self.offered += 1;
-        if let Some(id) = self.gateway.pool().insert(packet) {
-            self.gateway.handle_packet(self.now, port, id);
-        } else {
-            self.offered -= 1;
-        }
-        self.drain();
-    }
-
-    fn drain(&mut self) {
-        for port in [Gateway::LAN, Gateway::WAN] {
-            while let Some(id) = self.gateway.poll_transmit(self.now, port) {
-                let packet = self.gateway.pool()[&id];
-                let number = packet.tcp.map_or(0, |tcp| tcp.seq);
-                let host = packet.key.src.number().to_be_bytes()[15];
-                self.left.push(Left { at: self.now, port, host, number, dscp: packet.dscp });
-                self.gateway.pool().release(id);
-            }
-        }
-    }
-
-    /// Lets time pass until `end`, waking only when the gateway asks to be.
-    fn until(&mut self, end: Time) {
-        while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
-            assert!(at > self.now || self.gateway.poll_timeout(self.now) == Some(at));
-            self.now = self.now.max(at);
-            self.drain();
-        }
-        self.now = end;
-        self.drain();
-    }
-
-    /// Ends the run: all that went in came out, was dropped, or is still inside.
-    fn end(mut self) -> (Vec<Left>, Report) {
-        let report = self.gateway.report();
-        let out = u64::try_from(self.left.len()).unwrap();
-        assert_eq!(self.offered, out + report.drops.total() + u64::from(report.held));
-        assert_eq!(self.gateway.pool().in_use(), report.held);
-        (self.left, report)
-    }
-}
-
-fn config() -> GatewayConfig {
-    GatewayConfig {
-        rate: [None; 2],
-        overhead: Overhead::default(),
-        queue: queue("per-flow"),
-        packets: 4_096,
-        flows: 64,
-        shaping_interval: Duration::ZERO,
-        shaping_triggers: Default::default(),
-        seed: 1,
-    }
-}
-
-fn queue(name: &str) -> QdiscSpec {
-    toml::from_str::<toml::Table>(&format!("it = {name:?}")).unwrap()["it"]
-        .clone()
-        .try_into()
-        .unwrap()
-}
-
-fn allocation(name: &str) -> AllocationSpec {
-    toml::from_str::<toml::Table>(&format!("it = {name:?}")).unwrap()["it"]
-        .clone()
-        .try_into()
-        .unwrap()
-}
-
-fn packet(host: u8, number: u32, len: u32) -> Packet {
-    let src = Endpoint::v4([10, 0, 0, host], 1_000);
-    let key = FlowKey { src, dst: Endpoint::v4([192, 0, 2, 1], 80), protocol: Protocol::TCP };
-    let flags = TcpFlags(TcpFlags::ACK);
-    let tcp = TcpSegment { seq: number, payload: 1, flags, ..TcpSegment::default() };
-    Packet { len, key, tcp: Some(tcp), network: Network::Ipv4, segments: 1, ..Packet::default() }
-}
-
-fn from(host: u8) -> Filter {
-    let number = Endpoint::v4([10, 0, 0, host], 0).number();
-    let range = tidegate_core::policy::Range { first: number, last: number };
-    Filter { src: vec![range], ..Filter::default() }
-}
-
-const MEAN: Rate = Rate::from_mbps(8);
-const BURST: Bytes = Bytes(3_000);
-
-fn shape_by(conditioning: Conditioning, name: &str) -> Action {
-    Action::Shape { conditioning, queue: queue(name), signal: None }
-}
-
-fn conditioning() -> Conditioning {
-    let profile = Profile::new(MEAN, None, BURST, Bytes(1_514)).unwrap();
-    Conditioning {
-        profile,
-        allocation: allocation("fcfs"),
-        weights: Vec::new(),
-        fair_between: Default::default(),
-    }
-}
-
-fn shape() -> Action {
-    shape_by(conditioning(), "per-flow")
-}
-
-fn policy(name: &str, filter: Filter, action: Action) -> Policy {
-    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
-}
-
-/// Of every host, the packets left in the order of their numbers.
-fn assert_in_order(left: &[Left]) {
-    for host in 0..=255 {
-        let numbers: Vec<_> =
-            left.iter().filter(|it| it.host == host).map(|it| it.number).collect();
-        assert!(numbers.is_sorted(), "host {host}: {numbers:?}");
-    }
-}
+use gateway_run::{
+    BURST, MEAN, Run, allocation, assert_in_order, conditioning, config, from, packet, policy,
+    shape, shape_by,
+};
 
 #[test]
 fn what_no_policy_wants_goes_straight_across() {

@@ -1,0 +1,159 @@
+//! A gateway that is driven by hand, and policies for it.
+
+use std::time::Duration;
+
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment};
+use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::report::Report;
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+
+/// What left: when, by which port, of whom, the how manyth, and with which DS codepoint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Left {
+    pub(crate) at: Time,
+    pub(crate) port: PortId,
+    pub(crate) host: u8,
+    pub(crate) number: u32,
+    pub(crate) dscp: u8,
+}
+
+/// A gateway, its clock, and what has gone in and come out.
+pub(crate) struct Run {
+    pub(crate) gateway: Gateway,
+    pub(crate) now: Time,
+    pub(crate) left: Vec<Left>,
+    pub(crate) offered: u64,
+}
+
+impl Run {
+    pub(crate) fn new(config: &GatewayConfig, policies: Vec<Policy>) -> Self {
+        let policies = PolicySet::new(policies).unwrap();
+        let gateway = Gateway::new(config, policies, Time::ZERO);
+        Self { gateway, now: Time::ZERO, left: Vec::new(), offered: 0 }
+    }
+
+    /// A packet of `len` from LAN host `host`, which counts its packets with `number`.
+    pub(crate) fn offer(&mut self, host: u8, number: u32, len: u32) {
+        self.offer_packet(Gateway::LAN, packet(host, number, len));
+    }
+
+    pub(crate) fn offer_packet(&mut self, port: PortId, packet: Packet) {
+        self.offered += 1;
+        if let Some(id) = self.gateway.pool().insert(packet) {
+            self.gateway.handle_packet(self.now, port, id);
+        } else {
+            self.offered -= 1;
+        }
+        self.drain();
+    }
+
+    pub(crate) fn drain(&mut self) {
+        for port in [Gateway::LAN, Gateway::WAN] {
+            while let Some(id) = self.gateway.poll_transmit(self.now, port) {
+                let packet = self.gateway.pool()[&id];
+                let number = packet.tcp.map_or(0, |tcp| tcp.seq);
+                let host = packet.key.src.number().to_be_bytes()[15];
+                self.left.push(Left { at: self.now, port, host, number, dscp: packet.dscp });
+                self.gateway.pool().release(id);
+            }
+        }
+    }
+
+    /// Lets time pass until `end`, waking only when the gateway asks to be.
+    pub(crate) fn until(&mut self, end: Time) {
+        while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
+            assert!(at > self.now || self.gateway.poll_timeout(self.now) == Some(at));
+            self.now = self.now.max(at);
+            self.drain();
+        }
+        self.now = end;
+        self.drain();
+    }
+
+    /// Ends the run: all that went in came out, was dropped, or is still inside.
+    pub(crate) fn end(mut self) -> (Vec<Left>, Report) {
+        let report = self.gateway.report();
+        let out = u64::try_from(self.left.len()).unwrap();
+        assert_eq!(self.offered, out + report.drops.total() + u64::from(report.held));
+        assert_eq!(self.gateway.pool().in_use(), report.held);
+        (self.left, report)
+    }
+}
+
+pub(crate) fn config() -> GatewayConfig {
+    GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: queue("per-flow"),
+        packets: 4_096,
+        flows: 64,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        seed: 1,
+    }
+}
+
+pub(crate) fn queue(name: &str) -> QdiscSpec {
+    toml::from_str::<toml::Table>(&format!("it = {name:?}")).unwrap()["it"]
+        .clone()
+        .try_into()
+        .unwrap()
+}
+
+pub(crate) fn allocation(name: &str) -> AllocationSpec {
+    toml::from_str::<toml::Table>(&format!("it = {name:?}")).unwrap()["it"]
+        .clone()
+        .try_into()
+        .unwrap()
+}
+
+pub(crate) fn packet(host: u8, number: u32, len: u32) -> Packet {
+    let src = Endpoint::v4([10, 0, 0, host], 1_000);
+    let key = FlowKey { src, dst: Endpoint::v4([192, 0, 2, 1], 80), protocol: Protocol::TCP };
+    let flags = TcpFlags(TcpFlags::ACK);
+    let tcp = TcpSegment { seq: number, payload: 1, flags, ..TcpSegment::default() };
+    Packet { len, key, tcp: Some(tcp), network: Network::Ipv4, segments: 1, ..Packet::default() }
+}
+
+pub(crate) fn from(host: u8) -> Filter {
+    let number = Endpoint::v4([10, 0, 0, host], 0).number();
+    let range = tidegate_core::policy::Range { first: number, last: number };
+    Filter { src: vec![range], ..Filter::default() }
+}
+
+pub(crate) const MEAN: Rate = Rate::from_mbps(8);
+pub(crate) const BURST: Bytes = Bytes(3_000);
+
+pub(crate) fn shape_by(conditioning: Conditioning, name: &str) -> Action {
+    Action::Shape { conditioning, queue: queue(name), signal: None }
+}
+
+pub(crate) fn conditioning() -> Conditioning {
+    let profile = Profile::new(MEAN, None, BURST, Bytes(1_514)).unwrap();
+    Conditioning {
+        profile,
+        allocation: allocation("fcfs"),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    }
+}
+
+pub(crate) fn shape() -> Action {
+    shape_by(conditioning(), "per-flow")
+}
+
+pub(crate) fn policy(name: &str, filter: Filter, action: Action) -> Policy {
+    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
+}
+
+/// Of every host, the packets left in the order of their numbers.
+pub(crate) fn assert_in_order(left: &[Left]) {
+    for host in 0..=255 {
+        let numbers: Vec<_> =
+            left.iter().filter(|it| it.host == host).map(|it| it.number).collect();
+        assert!(numbers.is_sorted(), "host {host}: {numbers:?}");
+    }
+}
