@@ -118,6 +118,11 @@ impl Default for ClassTree {
 }
 
 impl ClassTree {
+    /// Makes room for so many more classes, and for no others.
+    pub fn reserve(&mut self, more: usize) {
+        self.nodes.reserve_exact(more);
+    }
+
     /// A new class under `parent`, at which nothing may wait.
     pub fn add(&mut self, now: Time, parent: ClassId, terms: Terms) -> ClassId {
         let node = Node::new(parent, terms, now);

@@ -45,6 +45,9 @@ impl Line {
     }
 }
 
+/// What a tree has beside the classes of a set: its root, and whoever is of no class.
+const WITH_ROOT_AND_DEFAULT: usize = 2;
+
 impl Classes {
     /// No classes yet, under a link where packets wait as `spec` says.
     pub(super) fn new(direction: Direction, seed: u64, spec: &QdiscSpec) -> Self {
@@ -64,6 +67,9 @@ impl Classes {
         let default = Class::new(Class::DEFAULT, self.lines[0].spec.clone());
         let says = |name: &str| set.classes().iter().any(|class| class.name == name);
         let default = (!says(Class::DEFAULT)).then_some(&default);
+        let more = (set.classes().len() + WITH_ROOT_AND_DEFAULT).saturating_sub(self.lines.len());
+        self.lines.reserve_exact(more);
+        self.tree.reserve(more);
         let mut stays = vec![false; self.lines.len()];
         for line in &mut self.lines {
             line.promised = 0;
