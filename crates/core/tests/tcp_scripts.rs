@@ -46,7 +46,7 @@ fn a_sender_like_linux_does_what_the_kernel_did() {
 }
 
 /// Kills: copies measured (also where one segment is timed); a second rescue in a recovery; growth of a window
-/// that is not validated, and its reduction from what is in flight alone.
+/// that is not validated. Aimed at, and not yet made by hand: its reduction from what is in flight alone.
 #[test]
 fn a_sender_by_the_rfcs_does_what_they_say() {
     let scripts: &[(&str, &str)] = scripts!["rfc":
