@@ -22,7 +22,7 @@ use progress::Progress;
 use signal::Signal;
 
 use crate::allocation::Share;
-use crate::packet::{Direction, Fifo, Member};
+use crate::packet::{Claim, Direction, Fifo, Member};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::Backlog;
 use crate::random::Random;
@@ -150,13 +150,33 @@ impl Aggregate {
     }
 
     /// The member that stands for all flows the flow table has no room for.
-    pub fn untracked(&mut self, now: Time) -> Member {
+    pub fn join_untracked(&mut self, now: Time) -> Member {
         if let Some(member) = self.untracked {
             return member;
         }
         let member = self.join(now, Share { weight: 1, rtt: None });
         self.untracked = Some(member);
         member
+    }
+
+    /// That member, if there was such a flow.
+    #[must_use]
+    pub const fn untracked_member(&self) -> Option<Member> {
+        self.untracked
+    }
+
+    /// Lets `member`, a flow that has got a place in the flow table, have what waits of it among the
+    /// flows that have none: what `claim` says yes to.
+    pub fn give_back(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        member: Member,
+        claim: &mut Claim<'_>,
+    ) {
+        if let Some(untracked) = self.untracked {
+            self.conditioner.reassign(now, pool, untracked, member, claim);
+        }
     }
 
     /// Ends the membership of a flow; nothing may wait of a member that no other flow is.

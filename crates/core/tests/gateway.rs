@@ -358,6 +358,27 @@ fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
     assert_in_order(&left);
 }
 
+/// Kills: what waits of a flow left among what is in no flow, in its aggregate or at the link, or only
+/// until it comes to the link.
+#[test]
+fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
+    let rate = [Some(Rate::from_mbps(1)), None];
+    let shaped = vec![policy("all", Filter::default(), shape())];
+    let mut run = Run::new(&GatewayConfig { rate, flows: 1, ..config() }, shaped);
+    (0..4).for_each(|number| run.offer(2, number, 1_000)); // has the only place until they have left
+    (0..40).for_each(|number| run.offer(1, number, 1_000));
+    run.until(Time::from_millis(20));
+    assert!(run.gateway.report().aggregates[0].backlog.packets > 0);
+    (40..44).for_each(|number| run.offer(1, number, 1_000));
+    let report = run.gateway.report();
+    assert_eq!((report.flows, report.untracked), (1, 40));
+    assert_eq!(report.aggregates[0].flows, 2);
+    run.until(Time::from_secs(1));
+    let (left, _) = run.end();
+    assert_eq!(left.len(), 48);
+    assert_in_order(&left);
+}
+
 #[test]
 fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
     let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
@@ -431,17 +452,20 @@ proptest! {
     /// leaves in the end.
     ///
     /// Kills: what waits not moved with its flow; an old handle taken for the aggregate now in its
-    /// slot; the drops of one that went forgotten; a swap that overtakes what waits for the link.
+    /// slot; the drops of one that went forgotten; a swap that overtakes what waits for the link;
+    /// what waits of a flow that gets a place in the table left among those without one; what waits of
+    /// those not matched again at a swap.
     #[test]
     fn every_packet_leaves_in_order_or_is_counted(
         steps in steps(),
         scheme in 0..AllocationSpec::NAMES.len(),
         discipline in 0..QdiscSpec::NAMES.len(),
         link in prop::option::of(1u64..20),
+        flows in prop_oneof![1u32..4, Just(64)],
     ) {
         let names = (AllocationSpec::NAMES[scheme], QdiscSpec::NAMES[discipline]);
         let rate = [link.map(Rate::from_mbps), None];
-        let mut run = Run::new(&GatewayConfig { rate, ..config() }, sets(names.0, names.1, 0));
+        let mut run = Run::new(&GatewayConfig { rate, flows, ..config() }, sets(names.0, names.1, 0));
         for (number, step) in (0u32..).zip(steps) {
             match step {
                 Step::Offer { host, len } => run.offer(host, number, len),

@@ -50,6 +50,7 @@ enum Step {
     DequeueFlow { member: u32 },
     Wait { micros: u64 },
     Rate { mbps: u64 },
+    Reassign { from: u32, to: u32 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -62,6 +63,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0u32..6).prop_map(|member| Step::DequeueFlow { member }),
         3 => prop_oneof![0u64..2_000, 5_000u64..400_000].prop_map(|micros| Step::Wait { micros }),
         1 => (0u64..50).prop_map(|mbps| Step::Rate { mbps }),
+        1 => (0u32..6, 0u32..6).prop_map(|(from, to)| Step::Reassign { from, to }),
     ];
     prop::collection::vec(step, 1..300)
 }
@@ -122,9 +124,25 @@ impl Run {
                 self.leaves(id);
             }
             Step::Wait { micros } => self.now += Duration::from_micros(micros),
+            Step::Reassign { from, to } => self.reassign(from, to),
             Step::Rate { mbps } => self.qdisc.set_rate(Rate::from_mbps(mbps)),
         }
         self.check();
+    }
+
+    /// The packets of `from` whose numbers are even go to `to`, which has none.
+    fn reassign(&mut self, from: u32, to: u32) {
+        let [from, to] = [from, to].map(Member);
+        if self.qdisc.bytes_of(to) > Bytes::ZERO {
+            return;
+        }
+        let mut claim = |packet: &mut Packet| packet.vlan % 2 == 0;
+        let moved = self.qdisc.reassign(&mut self.pool, from, to, &mut claim);
+        let old = std::mem::take(&mut self.inside[from.index()]);
+        let (go, stay): (VecDeque<_>, VecDeque<_>) = old.into_iter().partition(|(n, _)| n % 2 == 0);
+        self.inside[from.index()] = stay;
+        assert_eq!(moved, self.qdisc.bytes_of(to) > Bytes::ZERO);
+        self.inside[to.index()] = go;
     }
 
     /// A packet leaves: after those of its member that came before it left or were dropped.

@@ -5,12 +5,12 @@ use super::policer::Policer;
 use super::progress::Progress;
 use super::shaper::Shaper;
 use crate::allocation::Allocation;
-use crate::packet::{Fifo, Member};
+use crate::packet::{Claim, Fifo, Member};
 use crate::policy::{Action, Mode, Policy, Profile};
 use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::report::Triggers;
-use crate::{Bytes, Cx, PacketId, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
 /// What made an aggregate look whether it may send.
 ///
@@ -136,6 +136,19 @@ impl Conditioner {
 
     pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         self.shaper_mut()?.withdraw(cx, member)
+    }
+
+    pub(super) fn reassign(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        from: Member,
+        to: Member,
+        claim: &mut Claim<'_>,
+    ) {
+        if let Self::Shape(shaper) = self {
+            shaper.reassign(now, pool, from, to, claim);
+        }
     }
 
     pub(super) const fn ready_at(&self) -> Option<Time> {

@@ -6,7 +6,7 @@ use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, TriggerSet};
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
-use crate::packet::{Fifo, Member, Packet, make_room};
+use crate::packet::{Claim, Fifo, Member, Packet, make_room};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -206,6 +206,19 @@ impl Shaper {
 
     pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         self.queue.dequeue_flow(cx, member)
+    }
+
+    pub(super) fn reassign(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        from: Member,
+        to: Member,
+        claim: &mut Claim<'_>,
+    ) {
+        if self.queue.reassign(pool, from, to, claim) {
+            self.allocation.wait(now, to);
+        }
     }
 
     pub(super) const fn ready_at(&self) -> Option<Time> {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::link::line;
 use crate::class::{ClassId, ClassTree, Terms};
-use crate::packet::{Direction, Fifo, FlowId, number};
+use crate::packet::{Claim, Direction, Fifo, FlowId, number};
 use crate::policy::{Class, ClassFaultKind, ClassSet};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
-use crate::{Bytes, Cx, PacketId, Rate, Reason, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
 /// The classes of one direction of the link.
 pub(super) struct Classes {
@@ -247,6 +247,18 @@ impl Classes {
         while let Some(packet) = self.withdraw(cx, flow, from) {
             self.enqueue(cx, to, packet);
         }
+    }
+
+    /// Lets `flow` have what waits at a leaf of it among what is in no flow.
+    pub(super) fn give_back(
+        &mut self,
+        pool: &mut PacketPool,
+        leaf: ClassId,
+        flow: FlowId,
+        claim: &mut Claim<'_>,
+    ) -> bool {
+        let queue = self.lines.get_mut(leaf.index()).and_then(|line| line.queue.as_mut());
+        queue.is_some_and(|queue| queue.reassign(pool, line(FlowId::NONE), line(flow), claim))
     }
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId) -> Option<PacketId> {

@@ -12,7 +12,7 @@ use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Fifo, FlowId, Member};
 use crate::policy::PolicyIndex;
-use crate::{PacketId, PacketPool, Time};
+use crate::{Packet, PacketId, PacketPool, Time};
 
 impl Gateway {
     /// Finds the flow of `id` and the slot of its aggregate; notes the flow, and the member it is
@@ -64,9 +64,30 @@ impl Gateway {
     ) -> Option<u32> {
         let policy = self.policies.lookup(&self.pool[id], direction)?;
         let slot = self.slot_of(now, policy, direction)?;
-        let member = self.aggregates.get_mut(slot)?.untracked(now);
+        let member = self.aggregates.get_mut(slot)?.join_untracked(now);
         self.pool[id].member = member;
         Some(slot)
+    }
+
+    /// Matches again what waits of flows there is no room for: the policies have changed.
+    pub(super) fn renew_untracked(&mut self, now: Time) {
+        for slot in self.aggregates.slots() {
+            let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
+            let Some(member) = aggregate.untracked_member() else { continue };
+            let (direction, mut waiting) = (aggregate.direction(), Fifo::new());
+            withdraw_all(aggregate, now, &mut self.pool, member, &mut waiting);
+            while let Some(id) = waiting.pop(&self.pool) {
+                let aggregate = self.classify_untracked(now, direction, &id);
+                let to = Handle {
+                    aggregate: aggregate.unwrap_or(Handle::NO_AGGREGATE),
+                    generation: self.generation,
+                    member: self.pool[&id].member,
+                };
+                let mut one = Fifo::new();
+                one.push(&mut self.pool, id);
+                self.move_to(now, direction, to, one);
+            }
+        }
     }
 
     /// The handle of a flow in the generation in force; what `old` had waiting moves with it.
@@ -105,7 +126,31 @@ impl Gateway {
         };
         self.move_to(now, direction, handle, waiting);
         self.go_on(now, direction.reverse(), acks);
+        if old.generation == 0 {
+            self.give_back(now, direction, &packet, handle);
+        }
         handle
+    }
+
+    /// Lets a flow that is new in the table have what waits of it among the flows there was no room
+    /// for, so that what comes now does not overtake it. `packet` is its first in `direction`.
+    fn give_back(&mut self, now: Time, direction: Direction, packet: &Packet, to: Handle) {
+        let mut claim = |waiting: &mut Packet| {
+            let mine = (waiting.key, waiting.vlan) == (packet.key, packet.vlan)
+                && waiting.flow == FlowId::NONE;
+            if mine {
+                waiting.flow = packet.flow;
+            }
+            mine
+        };
+        if let Some(aggregate) = self.aggregates.get_mut(to.aggregate) {
+            aggregate.give_back(now, &mut self.pool, to.member, &mut claim);
+        }
+        let link = &mut self.links[direction.index()];
+        let leaf = link.leaf(self.aggregates.class(to.aggregate));
+        if link.give_back(&mut self.pool, leaf, packet.flow, &mut claim) {
+            self.flows[packet.flow].set_class(direction, leaf);
+        }
     }
 
     /// Hands what a flow had waiting to the aggregate it now belongs to, whose timer the packet

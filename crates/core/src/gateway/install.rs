@@ -67,6 +67,7 @@ impl Gateway {
             self.send_on(now, direction, class, out);
             self.go_on(now, direction.reverse(), acks);
         }
+        self.renew_untracked(now);
     }
 
     /// Hands what a swap lets go to the link: into the queue of its class, which may have no room for

@@ -6,11 +6,11 @@ use super::GatewayConfig;
 use super::classes::Classes;
 use crate::class::ClassId;
 use crate::meter::TokenBucket;
-use crate::packet::{Direction, Fifo, FlowId, Member};
+use crate::packet::{Claim, Direction, Fifo, FlowId, Member};
 use crate::policy::ClassSet;
 use crate::qdisc::{Backlog, Qdisc};
 use crate::random::Random;
-use crate::{Bytes, Cx, PacketId, Rate, Reason, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
 /// One direction's way out.
 pub(super) struct Link {
@@ -116,6 +116,21 @@ impl Link {
         match &self.classes {
             Some(classes) => classes.has_waiting(leaf, flow),
             None => self.queue.bytes_of(line(flow)) > Bytes::ZERO,
+        }
+    }
+
+    /// Lets `flow`, which is of the class `leaf`, have what waits of it among what is in no flow: what
+    /// `claim` says yes to. Says whether there was any.
+    pub(super) fn give_back(
+        &mut self,
+        pool: &mut PacketPool,
+        leaf: ClassId,
+        flow: FlowId,
+        claim: &mut Claim<'_>,
+    ) -> bool {
+        match &mut self.classes {
+            Some(classes) => classes.give_back(pool, leaf, flow, claim),
+            None => self.queue.reassign(pool, line(FlowId::NONE), line(flow), claim),
         }
     }
 

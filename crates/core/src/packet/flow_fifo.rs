@@ -29,6 +29,23 @@ struct Line {
 
 const EMPTY: Line = Line { head: NIL, tail: NIL, bytes: 0 };
 
+/// Says which packets change hands, and may note so in them.
+pub type Claim<'a> = dyn FnMut(&mut Packet) -> bool + 'a;
+
+impl Line {
+    /// Appends the packet in the slot `at`.
+    fn append(&mut self, pool: &mut PacketPool, at: u32) {
+        pool.links[slot(at)].next_of_flow = NIL;
+        if self.tail == NIL {
+            self.head = at;
+        } else {
+            pool.links[slot(self.tail)].next_of_flow = at;
+        }
+        self.tail = at;
+        self.bytes += pool.at(at).len;
+    }
+}
+
 impl Default for FlowFifo {
     fn default() -> Self {
         Self { all: Fifo::new(), line_of: Vec::new(), lines: Vec::new(), free: NIL }
@@ -43,18 +60,10 @@ impl FlowFifo {
 
     /// Appends `id`; says which is the [`line`](Self::line) of its flow.
     pub(crate) fn push_to_line(&mut self, pool: &mut PacketPool, id: PacketId) -> Member {
-        let (member, len) = (pool[&id].member, pool[&id].len);
+        let member = pool[&id].member;
         let at = self.line(member).unwrap_or_else(|| self.begin(member));
-        let line = &mut self.lines[at.index()];
-        pool.links[slot(id.0)].next_of_flow = NIL;
         pool.links[slot(id.0)].previous = self.all.last();
-        if line.tail == NIL {
-            line.head = id.0;
-        } else {
-            pool.links[slot(line.tail)].next_of_flow = id.0;
-        }
-        line.tail = id.0;
-        line.bytes += len;
+        self.lines[at.index()].append(pool, id.0);
         self.all.push(pool, id);
         at
     }
@@ -62,7 +71,7 @@ impl FlowFifo {
     /// Removes the oldest packet.
     pub fn pop(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
         let member = self.all.peek(pool)?.member;
-        // The oldest of all is the oldest of its flow.
+        // The oldest of all is the oldest of its flow, unless it changed hands.
         self.pop_flow(pool, member)
     }
 
@@ -74,11 +83,46 @@ impl FlowFifo {
         line.head = pool.links[slot(id.0)].next_of_flow;
         line.bytes -= pool[&id].len;
         if line.head == NIL {
-            *line = Line { head: std::mem::replace(&mut self.free, at.0), ..EMPTY };
-            self.line_of[member.index()] = NIL;
+            self.end(member, at);
         }
         self.all.unlink(pool, &id);
         Some(id)
+    }
+
+    /// Lets the packets of `from` that `claim` says yes to be packets of `to`, behind those it has; says
+    /// whether there were any. Their places among all stay. Takes as long as `from` has packets.
+    pub fn reassign(
+        &mut self,
+        pool: &mut PacketPool,
+        from: Member,
+        to: Member,
+        claim: &mut Claim<'_>,
+    ) -> bool {
+        let Some(old) = self.line(from) else { return false };
+        let (mut stay, mut move_on) =
+            (EMPTY, self.line(to).map_or(EMPTY, |line| self.lines[line.index()]));
+        let (mut at, before) = (self.lines[old.index()].head, move_on.bytes);
+        while at != NIL {
+            let next = pool.links[slot(at)].next_of_flow;
+            let id = PacketId(at);
+            if claim(&mut pool[&id]) {
+                pool[&id].member = to;
+                move_on.append(pool, at);
+            } else {
+                stay.append(pool, at);
+            }
+            at = next;
+        }
+        if move_on.bytes == before {
+            return false;
+        }
+        self.lines[old.index()] = stay;
+        if stay.head == NIL {
+            self.end(from, old);
+        }
+        let new = self.line(to).unwrap_or_else(|| self.begin(to));
+        self.lines[new.index()] = move_on;
+        true
     }
 
     /// What tells the line of `member` from those of others, as long as it has packets here.
@@ -102,6 +146,13 @@ impl FlowFifo {
         make_room(&mut self.line_of, member.index(), NIL);
         self.line_of[member.index()] = line;
         Member(line)
+    }
+
+    /// Frees the line of `member`, which has no packets any more.
+    fn end(&mut self, member: Member, line: Member) {
+        self.lines[line.index()] =
+            Line { head: std::mem::replace(&mut self.free, line.0), ..EMPTY };
+        self.line_of[member.index()] = NIL;
     }
 
     /// The oldest packet of `member`, left where it is.
@@ -131,7 +182,7 @@ impl FlowFifo {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeSet, VecDeque};
+    use std::collections::{BTreeMap, VecDeque};
 
     use proptest::prelude::*;
 
@@ -142,6 +193,42 @@ mod tests {
         Push(u32),
         Pop,
         PopFlow(u32),
+        Reassign { from: u32, to: u32, odd: u32 },
+    }
+
+    /// Plain lists of numbers: all, and those of each member.
+    #[derive(Default)]
+    struct Model {
+        all: Vec<u32>,
+        lines: BTreeMap<u32, VecDeque<u32>>,
+    }
+
+    impl Model {
+        fn push(&mut self, member: u32, n: u32) {
+            self.all.push(n);
+            self.lines.entry(member).or_default().push_back(n);
+        }
+
+        fn pop(&mut self) -> Option<u32> {
+            let first = self.all.first()?;
+            let member =
+                self.lines.iter().find(|(_, line)| line.contains(first)).map(|(of, _)| *of)?;
+            self.pop_flow(member)
+        }
+
+        fn pop_flow(&mut self, member: u32) -> Option<u32> {
+            let n = self.lines.get_mut(&member)?.pop_front()?;
+            self.all.retain(|other| *other != n);
+            Some(n)
+        }
+
+        fn reassign(&mut self, from: u32, to: u32, odd: u32) -> bool {
+            let old = self.lines.remove(&from).unwrap_or_default();
+            let (go, stay): (Vec<_>, Vec<_>) = old.into_iter().partition(|n| n % 2 == odd);
+            self.lines.insert(from, stay.into());
+            self.lines.entry(to).or_default().extend(&go);
+            !go.is_empty()
+        }
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -149,6 +236,8 @@ mod tests {
             3 => (0u32..4).prop_map(Step::Push),
             1 => Just(Step::Pop),
             2 => (0u32..5).prop_map(Step::PopFlow),
+            1 => (0u32..4, 0u32..4, 0u32..2)
+                .prop_map(|(from, to, odd)| Step::Reassign { from, to, odd }),
         ];
         prop::collection::vec(step, 1..200)
     }
@@ -157,12 +246,12 @@ mod tests {
         /// Does what a plain list that is searched from the front does.
         ///
         /// Kills: leaving `previous` of the successor untouched in `unlink`; keeping the line of a
-        /// flow that has nothing, or losing it.
+        /// flow that has nothing, or losing it, when packets leave and when they change hands.
         #[test]
         fn is_one_queue_and_a_queue_for_each_flow(steps in steps()) {
             let mut pool = PacketPool::with_capacity(256);
             let mut fifo = FlowFifo::default();
-            let mut model: VecDeque<(u32, u32)> = VecDeque::new();
+            let mut model = Model::default();
             let mut most = 0;
             for (n, step) in (1u32..).zip(steps) {
                 let (taken, expected) = match step {
@@ -170,31 +259,36 @@ mod tests {
                         let packet = Packet { len: n, member: Member(member), ..Packet::default() };
                         let id = pool.insert(packet).unwrap();
                         fifo.push(&mut pool, id);
-                        model.push_back((member, n));
-                        let flows: BTreeSet<_> = model.iter().map(|(of, _)| *of).collect();
-                        most = most.max(flows.len());
-                        prop_assert_eq!(fifo.lines.len(), most);
-                        continue;
+                        model.push(member, n);
+                        (None, None)
                     }
-                    Step::Pop => (fifo.pop(&mut pool), model.pop_front()),
+                    Step::Pop => (fifo.pop(&mut pool), model.pop()),
                     Step::PopFlow(member) => {
-                        let at = model.iter().position(|(of, _)| *of == member);
-                        (fifo.pop_flow(&mut pool, Member(member)), at.and_then(|at| model.remove(at)))
+                        (fifo.pop_flow(&mut pool, Member(member)), model.pop_flow(member))
                     }
+                    Step::Reassign { from, to, odd } if from != to => {
+                        let mut claim = |packet: &mut Packet| packet.len % 2 == odd;
+                        let (from_, to_) = (Member(from), Member(to));
+                        let moved = fifo.reassign(&mut pool, from_, to_, &mut claim);
+                        prop_assert_eq!(moved, model.reassign(from, to, odd));
+                        (None, None)
+                    }
+                    Step::Reassign { .. } => (None, None),
                 };
-                prop_assert_eq!(taken.as_ref().map(|id| pool[id].len), expected.map(|(_, len)| len));
+                prop_assert_eq!(taken.as_ref().map(|id| pool[id].len), expected);
                 if let Some(id) = taken { pool.release(id) }
-                let bytes: u32 = model.iter().map(|(_, len)| len).sum();
-                prop_assert_eq!(fifo.bytes(), Bytes(u64::from(bytes)));
+                most = most.max(model.lines.values().filter(|line| !line.is_empty()).count());
+                prop_assert_eq!(fifo.lines.len(), most);
+                prop_assert_eq!(fifo.bytes(), Bytes(model.all.iter().copied().map(u64::from).sum()));
                 for member in 0..5 {
-                    let mut of = model.iter().filter(|(of, _)| *of == member);
-                    let bytes: u32 = of.clone().map(|(_, len)| len).sum();
-                    prop_assert_eq!(fifo.bytes_of(Member(member)), Bytes(u64::from(bytes)));
+                    let line = model.lines.entry(member).or_default();
+                    let bytes = line.iter().copied().map(u64::from).sum();
+                    prop_assert_eq!(fifo.bytes_of(Member(member)), Bytes(bytes));
                     let head = fifo.peek_flow(&pool, Member(member)).map(|packet| packet.len);
-                    prop_assert_eq!(head, of.next().map(|(_, len)| *len));
+                    prop_assert_eq!(head, line.front().copied());
                 }
             }
-            prop_assert_eq!(usize::try_from(fifo.packets()).unwrap(), model.len());
+            prop_assert_eq!(usize::try_from(fifo.packets()).unwrap(), model.all.len());
         }
     }
 }

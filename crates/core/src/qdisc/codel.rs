@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::law::{Law, Leaves, Line, Standing};
 use super::{Backlog, Qdisc, checked};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{Claim, FlowFifo, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 
@@ -112,6 +112,16 @@ impl Qdisc for Codel {
         self.line.peek_flow(cx.pool, member)?;
         let mut line = Waiting { line: &mut self.line, of: Some(member) };
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Promised)
+    }
+
+    fn reassign(
+        &mut self,
+        pool: &mut PacketPool,
+        from: Member,
+        to: Member,
+        claim: &mut Claim<'_>,
+    ) -> bool {
+        self.line.reassign(pool, from, to, claim)
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {

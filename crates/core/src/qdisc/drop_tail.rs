@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{Claim, FlowFifo, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
 
@@ -52,6 +52,16 @@ impl Qdisc for DropTail {
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         self.line.as_mut()?.pop_flow(cx.pool, member)
+    }
+
+    fn reassign(
+        &mut self,
+        pool: &mut PacketPool,
+        from: Member,
+        to: Member,
+        claim: &mut Claim<'_>,
+    ) -> bool {
+        self.line.as_mut().is_some_and(|line| line.reassign(pool, from, to, claim))
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {

@@ -13,7 +13,7 @@ use super::codel;
 use super::law::{Law, Leaves, Line, Standing};
 use super::longest::Longest;
 use super::{Backlog, Qdisc, checked};
-use crate::packet::{FlowFifo, Member, Rings};
+use crate::packet::{Claim, FlowFifo, Member, Rings};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 
@@ -145,6 +145,17 @@ impl FqCodel {
         }
     }
 
+    /// Takes note that packets of `member` have come, whose turns begin if it had none.
+    fn has_come(&mut self, member: Member) {
+        self.lines.longest.set(member, self.lines.all.bytes_of(member));
+        if member.index() >= self.flows.len() {
+            self.flows.resize(member.index() + 1, Flow::default());
+        }
+        if self.turns.push_to(NEW, member) {
+            self.flows[member.index()].credit = self.quantum;
+        }
+    }
+
     fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
         let flow = self.flows.get_mut(member.index())?;
         let mut line = OfFlow { lines: &mut self.lines, member };
@@ -169,13 +180,7 @@ impl Qdisc for FqCodel {
         waiting.queued = cx.now;
         let member = waiting.member;
         self.lines.all.push(cx.pool, packet);
-        self.lines.longest.set(member, self.lines.all.bytes_of(member));
-        if member.index() >= self.flows.len() {
-            self.flows.resize(member.index() + 1, Flow::default());
-        }
-        if self.turns.push_to(NEW, member) {
-            self.flows[member.index()].credit = self.quantum;
-        }
+        self.has_come(member);
         self.make_room(cx);
     }
 
@@ -201,6 +206,21 @@ impl Qdisc for FqCodel {
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         self.lines.all.peek_flow(cx.pool, member)?;
         self.take(cx, member, Leaves::Promised)
+    }
+
+    fn reassign(
+        &mut self,
+        pool: &mut PacketPool,
+        from: Member,
+        to: Member,
+        claim: &mut Claim<'_>,
+    ) -> bool {
+        let moved = self.lines.all.reassign(pool, from, to, claim);
+        if moved {
+            self.lines.longest.set(from, self.lines.all.bytes_of(from));
+            self.has_come(to);
+        }
+        moved
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {

@@ -1,7 +1,7 @@
 //! Active queue management that decides when a packet comes, before one line, first in, first out.
 
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{Claim, FlowFifo, Member};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// When senders are told that a queue grows too long.
@@ -93,6 +93,16 @@ impl<A: Aqm> Qdisc for Managed<A> {
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         let packet = self.line.pop_flow(cx.pool, member);
         self.departs(cx, packet)
+    }
+
+    fn reassign(
+        &mut self,
+        pool: &mut PacketPool,
+        from: Member,
+        to: Member,
+        claim: &mut Claim<'_>,
+    ) -> bool {
+        self.line.reassign(pool, from, to, claim)
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Member, Ring, make_room};
+use crate::packet::{Claim, FlowFifo, Member, Ring, make_room};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 
@@ -64,6 +64,14 @@ impl PerFlow {
         }
     }
 
+    /// Lets a line have its turns, if it has none yet.
+    fn take_turns(&mut self, line: Member) {
+        if self.turns.push(line) {
+            make_room(&mut self.credit, line.index(), 0);
+            self.credit[line.index()] = QUANTUM;
+        }
+    }
+
     fn take(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         let line = self.lines.line(member)?;
         let packet = self.lines.pop_flow(cx.pool, member)?;
@@ -85,10 +93,7 @@ impl Qdisc for PerFlow {
         }
         let line = self.lines.push_to_line(cx.pool, packet);
         self.longest.set(line, bytes);
-        if self.turns.push(line) {
-            make_room(&mut self.credit, line.index(), 0);
-            self.credit[line.index()] = QUANTUM;
-        }
+        self.take_turns(line);
         self.make_room(cx);
     }
 
@@ -108,6 +113,28 @@ impl Qdisc for PerFlow {
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         self.take(cx, member)
+    }
+
+    fn reassign(
+        &mut self,
+        pool: &mut PacketPool,
+        from: Member,
+        to: Member,
+        claim: &mut Claim<'_>,
+    ) -> bool {
+        let Some(old) = self.lines.line(from) else { return false };
+        if !self.lines.reassign(pool, from, to, claim) {
+            return false;
+        }
+        self.longest.set(old, self.lines.bytes_of(from));
+        if self.lines.line(from).is_none() {
+            self.turns.remove(old);
+        }
+        if let Some(new) = self.lines.line(to) {
+            self.longest.set(new, self.lines.bytes_of(to));
+            self.take_turns(new);
+        }
+        true
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
