@@ -15,8 +15,6 @@ pub(crate) type Output = Box<dyn Write + Send>;
 /// A capture being written; the first error ends it.
 pub(crate) struct Capture {
     writer: Option<pcap::Writer<Output>>,
-    /// The last frame; empty between calls.
-    frame: Vec<u8>,
     error: Option<io::Error>,
 }
 
@@ -24,19 +22,18 @@ impl Capture {
     /// Begins a capture in `out`.
     pub(crate) fn new(out: Output) -> Self {
         match pcap::Writer::new(out) {
-            Ok(writer) => Self { writer: Some(writer), frame: Vec::new(), error: None },
-            Err(error) => Self { writer: None, frame: Vec::new(), error: Some(error) },
+            Ok(writer) => Self { writer: Some(writer), error: None },
+            Err(error) => Self { writer: None, error: Some(error) },
         }
     }
 
     /// Adds a packet that was seen at `now`.
     pub(crate) fn write(&mut self, now: Time, packet: &Packet, sack: &SackBlocks) {
         let Some(writer) = &mut self.writer else { return };
-        describe(packet, sack, &mut self.frame);
-        if let Err(error) = writer.write(now, &self.frame) {
+        let (frame, zeros) = describe(packet, sack);
+        if let Err(error) = writer.write_before_zeros(now, &frame, zeros) {
             (self.writer, self.error) = (None, Some(error));
         }
-        self.frame.clear();
     }
 
     /// Ends the capture.
@@ -48,9 +45,9 @@ impl Capture {
     }
 }
 
-/// Appends the Ethernet frame of a packet. Its payload is zeros, its checksums are right, and its hardware
-/// addresses end with the last four bytes of the network addresses.
-fn describe(packet: &Packet, sack: &SackBlocks, out: &mut Vec<u8>) {
+/// The Ethernet frame of a packet up to its payload, and how many zeros that is. Its checksums are right,
+/// and its hardware addresses end with the last four bytes of the network addresses.
+fn describe(packet: &Packet, sack: &SackBlocks) -> (Vec<u8>, usize) {
     let (src, dst) = (packet.key.src, packet.key.dst);
     let (transport, payload) = match packet.tcp {
         Some(tcp) => {
@@ -85,8 +82,7 @@ fn describe(packet: &Packet, sack: &SackBlocks, out: &mut Vec<u8>) {
     let zeros = usize::try_from(payload).unwrap_or(0);
     let mut frame = Frame { network: Network::Ip(ip), ..Frame::opaque(0, Vec::new()) };
     (frame.source, frame.destination) = (hardware(src), hardware(dst));
-    out.extend(frame.bytes_before(zeros));
-    out.resize(out.len() + zeros, 0);
+    (frame.bytes_before(zeros), zeros)
 }
 
 fn hardware(endpoint: Endpoint) -> [u8; 6] {

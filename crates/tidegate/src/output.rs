@@ -1,7 +1,7 @@
 //! What a command says, and how it ends: stdout is data, stderr is progress.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use serde::{Serialize, Serializer};
@@ -162,8 +162,9 @@ impl Output {
     ///
     /// If stdout takes no more.
     pub fn json<T: Serialize>(self, data: &T) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = BufWriter::new(io::stdout().lock());
         serde_json::to_writer(&mut out, &versioned(data))?;
-        writeln!(out)
+        writeln!(out)?;
+        out.flush()
     }
 }

@@ -251,8 +251,9 @@ impl Ip {
             64 << 8 | u16::from(self.transport.protocol(true)),
             0,
         ];
-        let mut header: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-        header.extend([src.octets(), dst.octets()].concat());
+        let mut header = Vec::with_capacity(HEADERS);
+        header.extend(words.map(u16::to_be_bytes).as_flattened());
+        header.extend([src.octets(), dst.octets()].as_flattened());
         header.extend(&self.options);
         let checksum = !checksum::sum(0, &header);
         header[10..12].copy_from_slice(&checksum.to_be_bytes());
@@ -337,14 +338,18 @@ impl Tcp {
     fn header(&self) -> Vec<u8> {
         let offset = word((20 + self.options.len()) / 4) << 12;
         let [seq, ack] = [self.seq.to_be_bytes(), self.ack.to_be_bytes()];
-        let mut header = [self.src.to_be_bytes(), self.dst.to_be_bytes()].concat();
-        header.extend([seq, ack].concat());
+        let mut header = Vec::with_capacity(HEADERS);
+        header.extend([self.src, self.dst].map(u16::to_be_bytes).as_flattened());
+        header.extend([seq, ack].as_flattened());
         let words = [offset | u16::from(self.flags.0), self.window, 0, 0];
-        header.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+        header.extend(words.map(u16::to_be_bytes).as_flattened());
         header.extend(&self.options);
         header
     }
 }
+
+/// Room for the longest headers of TCP and of IPv4.
+const HEADERS: usize = 60 + 60;
 
 fn endpoint(address: IpAddr) -> Endpoint {
     match address {

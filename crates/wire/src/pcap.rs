@@ -28,13 +28,33 @@ impl<W: Write> Writer<W> {
     ///
     /// If it cannot be written, or is longer than the format takes (256 KiB).
     pub fn write(&mut self, time: Time, frame: &[u8]) -> io::Result<()> {
-        let len = u32::try_from(frame.len()).ok().filter(|len| *len <= LONGEST);
+        self.write_before_zeros(time, frame, 0)
+    }
+
+    /// Adds a frame that begins with `frame` and goes on with so many zeros.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn write_before_zeros(
+        &mut self,
+        time: Time,
+        frame: &[u8],
+        mut zeros: usize,
+    ) -> io::Result<()> {
+        let len = u32::try_from(frame.len() + zeros).ok().filter(|len| *len <= LONGEST);
         let len = len.ok_or_else(|| invalid("a frame is longer than a capture takes"))?;
         let seconds = u32::try_from(time.nanos() / SECOND)
             .map_err(|_| invalid("a time is later than a capture can say (year 2106)"))?;
         let nanos = u32::try_from(time.nanos() % SECOND).map_err(io::Error::other)?;
         self.0.write_all([seconds, nanos, len, len].map(u32::to_le_bytes).as_flattened())?;
-        self.0.write_all(frame)
+        self.0.write_all(frame)?;
+        while zeros > 0 {
+            let some = zeros.min(ZEROS.len());
+            self.0.write_all(&ZEROS[..some])?;
+            zeros -= some;
+        }
+        Ok(())
     }
 
     /// Ends the capture and gives back what it was written to.
@@ -136,6 +156,8 @@ const LONGEST: u32 = 262_144;
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u32 = 1;
 const SECOND: u64 = 1_000_000_000;
+/// As many as most frames have.
+static ZEROS: [u8; 1 << 11] = [0; 1 << 11];
 
 #[cfg(test)]
 mod tests {

@@ -1,42 +1,85 @@
 //! What came of a run: for people, and as JSON.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use tidegate_core::units::duration;
 use tidegate_sim::Results;
 use tidegate_sim::table::{Table, Values};
 
 use crate::commands::status::columns;
 
-/// All tables, each as a list of rows; null where there is no number.
-pub(super) fn data(scenario: &Path, results: &Results) -> Value {
-    let tables: Map<_, _> =
-        results.tables.iter().map(|it| (it.name.clone(), Value::Array(rows(it)))).collect();
-    json!({
-        "scenario": scenario.display().to_string(),
-        "seed": results.seed,
-        "duration_seconds": results.duration.as_secs_f64(),
-        "warmup_seconds": results.warmup.as_secs_f64(),
-        "events": results.events,
-        "packets": results.packets,
-        "packet_hops": results.packet_hops,
-        "fingerprint": format!("{:016x}", results.fingerprint),
-        "tables": tables,
-    })
+/// What came of a run, as `--json` prints it: written as it is read, since the tables of a run with many
+/// series are large.
+#[derive(Serialize)]
+pub(super) struct Data<'a> {
+    duration_seconds: f64,
+    events: u64,
+    fingerprint: String,
+    packet_hops: u64,
+    packets: u64,
+    scenario: String,
+    seed: u64,
+    tables: BTreeMap<&'a str, Rows<'a>>,
+    warmup_seconds: f64,
 }
 
-fn rows(table: &Table) -> Vec<Value> {
-    let row = |row: usize| {
-        let cell = |values: &Values| match values {
-            Values::Text(all) => json!(all[row]),
-            Values::Whole(all) => json!(all[row]),
-            // JSON has no "not a number".
-            Values::Real(all) => json!(Some(all[row]).filter(|it| it.is_finite())),
-        };
-        table.columns().iter().map(|it| (it.name.clone(), cell(&it.values))).collect()
-    };
-    (0..table.rows()).map(row).map(Value::Object).collect()
+/// All tables, each as a list of rows; null where there is no number.
+pub(super) fn data<'a>(scenario: &Path, results: &'a Results) -> Data<'a> {
+    Data {
+        duration_seconds: results.duration.as_secs_f64(),
+        events: results.events,
+        fingerprint: format!("{:016x}", results.fingerprint),
+        packet_hops: results.packet_hops,
+        packets: results.packets,
+        scenario: scenario.display().to_string(),
+        seed: results.seed,
+        tables: results.tables.iter().map(|it| (it.name.as_str(), Rows::of(it))).collect(),
+        warmup_seconds: results.warmup.as_secs_f64(),
+    }
+}
+
+/// The rows of a table, its columns by their names.
+struct Rows<'a> {
+    columns: BTreeMap<&'a str, &'a Values>,
+    rows: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn of(table: &'a Table) -> Self {
+        let columns = table.columns().iter().map(|it| (it.name.as_str(), &it.values)).collect();
+        Self { columns, rows: table.rows() }
+    }
+}
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq((0..self.rows).map(|row| Row { of: self, row }))
+    }
+}
+
+struct Row<'a> {
+    of: &'a Rows<'a>,
+    row: usize,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.of.columns.len()))?;
+        for (name, values) in &self.of.columns {
+            match values {
+                Values::Text(all) => map.serialize_entry(name, &all[self.row])?,
+                Values::Whole(all) => map.serialize_entry(name, &all[self.row])?,
+                // JSON has no "not a number".
+                Values::Real(all) => {
+                    map.serialize_entry(name, &Some(all[self.row]).filter(|it| it.is_finite()))?;
+                }
+            }
+        }
+        map.end()
+    }
 }
 
 /// The traffic, the links that were used most, the aggregates, and what was dropped.
