@@ -139,7 +139,8 @@ impl Run {
         let mut claim = |packet: &mut Packet| packet.vlan.is_multiple_of(2);
         let moved = self.qdisc.reassign(&mut self.pool, from, to, &mut claim);
         let old = std::mem::take(&mut self.inside[from.index()]);
-        let (go, stay): (VecDeque<_>, VecDeque<_>) = old.into_iter().partition(|(n, _)| n.is_multiple_of(2));
+        let (go, stay): (VecDeque<_>, VecDeque<_>) =
+            old.into_iter().partition(|(n, _)| n.is_multiple_of(2));
         self.inside[from.index()] = stay;
         assert_eq!(moved, self.qdisc.bytes_of(to) > Bytes::ZERO);
         self.inside[to.index()] = go;
