@@ -498,6 +498,11 @@ impl TryFrom<Described> for Config {
         if described.window_scale.is_some_and(|scale| scale > 14) {
             return Err("`window_scale` is at most 14 (RFC 7323)".to_owned());
         }
+        let shift = described.window_scale.unwrap_or(14);
+        let shown = Bytes(u64::from(u16::MAX) << if details.window_scaling { shift } else { 0 });
+        if described.receive_window.is_some_and(|window| window > shown) {
+            return Err(format!("`receive_window` is {window}: with this scaling at most {shown}"));
+        }
         check(&details)?;
         Ok(Self {
             congestion: described.congestion.unwrap_or(default.congestion),
@@ -559,6 +564,8 @@ mod tests {
             ("receive_window = \"2000 MiB\"", "receive_window"),
             ("receive_window = \"100 B\"", "receive_window"),
             ("window_scale = 15", "window_scale"),
+            ("receive_window = \"66 kB\"\nwindow_scaling = false", "receive_window"),
+            ("receive_window = \"1 MB\"\nwindow_scale = 3", "receive_window"),
             ("initial_window = 0", "initial_window"),
             ("ack_every = 0", "ack_every"),
             ("rto_min = \"61 s\"", "rto_min"),

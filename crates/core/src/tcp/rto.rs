@@ -88,16 +88,6 @@ impl Rto {
         self.backoff = self.backoff.saturating_add(1);
     }
 
-    /// Times it expired in a row.
-    pub(super) const fn backoff(&self) -> u8 {
-        self.backoff
-    }
-
-    /// Takes back what was undone with it.
-    pub(super) const fn set_backoff(&mut self, backoff: u8) {
-        self.backoff = backoff;
-    }
-
     /// The timeout as it stands, backed off.
     pub(super) fn timeout(&self, details: &Details) -> Duration {
         self.backed_off(details, self.backoff)

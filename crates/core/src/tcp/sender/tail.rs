@@ -28,7 +28,6 @@ impl Sender {
             && self.sack
             && matches!(self.phase, Phase::Open | Phase::Reduced)
             && self.board.sacked() == 0
-            && self.tail.is_none()
             && !self.board.is_empty();
         if !eligible {
             return None;
@@ -44,9 +43,16 @@ impl Sender {
         Some(cx.now + wait.min(timeout))
     }
 
-    /// It is time: what was not sent yet goes, or the last segment once more.
+    /// It is time: what was not sent yet goes, or the last segment once more. While another probe is out
+    /// none goes, and the timeout is what it would have been.
+    ///
+    /// Source: RFC 8985, section 7.3; Linux 6.12, `tcp_send_loss_probe`.
     pub(super) fn tail_timeout(&mut self, cx: Cx<'_>) {
         if self.board.is_empty() {
+            return;
+        }
+        if self.tail.is_some() {
+            self.arm_for_head(cx);
             return;
         }
         self.probing = true;

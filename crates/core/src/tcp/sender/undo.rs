@@ -15,7 +15,6 @@ use crate::tcp::sequence::tick;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
     window: Window,
-    backoff: u8,
     /// When the first copy was sent; a timestamp echoed from before shows that it was needless.
     copied_at: Option<Time>,
     /// Copies sent that no D-SACK has shown to be needless.
@@ -32,7 +31,6 @@ impl Sender {
         }
         self.undo = Some(Undo {
             window: self.window,
-            backoff: self.rto.backoff(),
             copied_at: None,
             // A tail probe on its way counts (Linux 6.12, `tcp_init_undo`).
             copies: u32::from(self.tail.is_some_and(|tail| tail.copied)),
@@ -120,7 +118,8 @@ impl Sender {
         }
     }
 
-    /// Restores what was before.
+    /// Restores what was before, but for the backoff: that ends with a round-trip time that can be told (RFC
+    /// 6298, section 5; Linux 6.12, `tcp_undo_cwnd_reduction`).
     fn take_back(&mut self, cx: Cx<'_>) {
         let Some(undo) = self.undo.take() else { return };
         self.counters.spurious += 1;
@@ -128,7 +127,6 @@ impl Sender {
             self.window.congestion = self.window.congestion.max(undo.window.congestion);
         }
         self.window.threshold = undo.window.threshold.max(self.window.threshold);
-        self.rto.set_backoff(undo.backoff);
         self.board.forget_losses();
         self.phase = Phase::Open;
         (self.repair, self.prefer_new, self.inflation) = (false, false, 0);
