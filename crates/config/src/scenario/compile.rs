@@ -32,13 +32,13 @@ pub(super) fn compile(
     let run = run(file, topology.seed, &settings, found);
     let gateways = gateways(file, topology, fetch, found);
     let network = Network::new(file, topology, found);
-    let traffic = traffic::traffic(file, topology, &settings, fetch, found);
+    let traffic = traffic::traffic(file, topology, document, &settings, fetch, found);
     let tcp = |(number, raw): (usize, &Spanned<topology_raw::Host>)| {
         settings.of(raw.get_ref().tcp.as_ref(), &format!("host[{number}].tcp"), found)
     };
     let hosts = file.hosts.get().map_or(&[][..], |it| &it.get_ref().0);
     let tcp: Vec<_> = hosts.iter().enumerate().map(tcp).collect();
-    let probes = traffic::probes(file, topology, found);
+    let probes = traffic::probes(file, topology, document, found);
     if found.has_errors() {
         return None;
     }

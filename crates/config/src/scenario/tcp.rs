@@ -133,7 +133,8 @@ fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
         "receive_window" | "window_scale" | "initial_window" | "mss" => Code::BadWindow,
         _ => Code::BadTcp,
     };
-    match message.split_once(": ").filter(|_| message.starts_with('`')) {
+    let parts = message.split_once("; ").or_else(|| message.split_once(": "));
+    match parts.filter(|_| message.starts_with('`')) {
         Some((message, help)) => Diagnostic::error(code, span, message).help(help),
         None => Diagnostic::error(code, span, message),
     }

@@ -307,6 +307,7 @@ stop = "5 s" -> tcp = 5 -> TG0004 at 5 -> traffic[0].tcp
 stop = "5 s" -> tcp = { profile = "bsd" } -> TG0008 at "bsd" -> traffic[0].tcp.profile
 stop = "5 s" -> tcp = { window = "1 B" } -> TG0002 at window -> traffic[0].tcp.window
 stop = "5 s" -> tcp = { receive_window = "2000 MiB" } -> TG0061 at "2000 MiB" -> traffic[0].tcp.receive_window
+stop = "5 s" -> tcp = { receive_window = "1 MB", window_scaling = false } -> TG0061 at "1 MB" -> traffic[0].tcp.receive_window
 stop = "5 s" -> tcp = { window_scale = 15 } -> TG0061 at 15 -> traffic[0].tcp.window_scale
 stop = "5 s" -> tcp = { rto_min = "0 s" } -> TG0062 at "0 s" -> traffic[0].tcp.rto_min
 stop = "5 s" -> tcp = { congestion = "renoo" } -> TG0008 at "renoo" -> traffic[0].tcp.congestion
@@ -329,6 +330,23 @@ traffic = "files" -> traffic = "noise" -> TG0059 at "noise" -> probe[0].traffic
 flows = [0, 1] -> flows = [2] -> TG0059 at [2] -> probe[0].flows
 kind = "capture"\nfrom = "r" -> kind = "capture"\nfrom = "a" -> TG0059 at "a" -> probe[1].from
 "#;
+
+/// Of a value that cannot be read nothing else is said: not that it is missing, nor what would follow.
+#[test]
+fn one_mistake_is_told_once() {
+    for (from, to) in [
+        ("size = \"20 kB\"", "size = \"20\""),
+        ("off = \"2 s\"", "off = \"-2 s\""),
+        ("trace = [[\"0 s\"", "trace = [[\"-1 s\""),
+        ("rate = \"64 kbit/s\"", "rate = \"64\""),
+        ("rate = \"1 Mbit/s\"", "rate = \"1\"\nqueue = { kind = \"codel\" }"),
+        ("[[traffic]]", "[[link]]\nfrom = \"r\"\nto = \"r\"\n[[traffic]]"),
+    ] {
+        assert!(SMALL.contains(from), "{from}");
+        let (_, found) = read(&SMALL.replacen(from, to, 1));
+        assert_eq!(found.iter().count(), 1, "{to}\n{}", found.render(false));
+    }
+}
 
 /// Kills the mutant that hands out a scenario in which an error was found.
 #[test]

@@ -7,6 +7,7 @@ use tidegate_core::Bytes;
 use tidegate_core::units;
 use tidegate_sim::scenario::{Distribution, Kind, Pair, Probe, Start, Traffic, Way};
 use toml::Spanned;
+use toml::de::DeTable;
 
 use super::Fetch;
 use super::network::Ends;
@@ -14,6 +15,7 @@ use super::raw::{self, Draw, Protocol, Real};
 use super::tcp::Settings;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
+use crate::field;
 use crate::policy_file::filter;
 use crate::read::{List, one_of};
 use crate::topology::Topology;
@@ -25,6 +27,7 @@ use crate::values::{Period, number};
 pub(super) fn traffic(
     file: &File,
     topology: &Topology,
+    document: &DeTable<'_>,
     settings: &Settings<'_>,
     fetch: Fetch<'_>,
     found: &mut Findings,
@@ -33,8 +36,10 @@ pub(super) fn traffic(
     let mut all = Vec::new();
     for (number, raw) in rows(file.traffic.as_ref()).iter().enumerate() {
         let tcp = raw.get_ref().tcp.as_ref();
-        let tcp = settings.of(tcp, &format!("traffic[{number}].tcp"), found);
-        let group = group(raw, topology, &hosts, fetch, found);
+        let path = format!("traffic[{number}]");
+        let tcp = settings.of(tcp, &format!("{path}.tcp"), found);
+        let row = Row::new(document, &path);
+        let group = group(raw, &row, topology, &hosts, fetch, found);
         all.extend(group.map(|group| Traffic { tcp, ..group }));
     }
     all
@@ -42,12 +47,12 @@ pub(super) fn traffic(
 
 fn group(
     raw: &Spanned<raw::Traffic>,
+    row: &Row<'_>,
     topology: &Topology,
     hosts: &HashSet<&str>,
     fetch: Fetch<'_>,
     found: &mut Findings,
 ) -> Option<Traffic> {
-    let place = raw.span();
     let raw = raw.get_ref();
     let usual = Traffic::default();
     let name = raw.name.get().and_then(|it| name(it, found));
@@ -59,7 +64,7 @@ fn group(
         }
     }
     let pairs = pairs(raw.from.get(), raw.to.get(), found);
-    let kind = kind(raw, place, fetch, found);
+    let kind = kind(raw, row, fetch, found);
     let flows = match &raw.flows {
         Some(flows) => number(flows, "flows", 1..=MOST_FLOWS, found),
         None => Some(usual.flows),
@@ -158,7 +163,7 @@ fn start(written: &Spanned<Draw<Period>>, found: &mut Findings) -> Option<Start>
 }
 
 /// What flows send, from those fields of their table that belong to its kind.
-fn kind(raw: &raw::Traffic, place: Span, fetch: Fetch<'_>, found: &mut Findings) -> Option<Kind> {
+fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Findings) -> Option<Kind> {
     let kind = raw.kind.get()?;
     let protocol = protocol(raw, kind, found)?;
     let udp = protocol == Protocol::Udp;
@@ -174,7 +179,7 @@ fn kind(raw: &raw::Traffic, place: Span, fetch: Fetch<'_>, found: &mut Findings)
     };
     let tcp = if udp { &[][..] } else { &["tcp"] };
     belong(raw, kind, &[used, tcp].concat(), found);
-    let mut its = Fields { place, found };
+    let mut its = Fields { row, found };
     Some(match kind.get_ref() {
         raw::Kind::Greedy => Kind::Greedy,
         raw::Kind::File => Kind::File { size: its.size(raw.size.as_ref())? },
@@ -279,18 +284,33 @@ fn only(fields: &[(&str, Option<Span>)], used: &[&str], kind: Span, found: &mut 
     }
 }
 
+/// A table as it is written, and where.
+struct Row<'a> {
+    place: Span,
+    table: Option<&'a DeTable<'a>>,
+}
+
+impl<'a> Row<'a> {
+    fn new(document: &'a DeTable<'a>, path: &str) -> Self {
+        let (place, table) = field::table(document, path).unzip();
+        Self { place: place.unwrap_or_default(), table }
+    }
+}
+
 /// The fields of one table, where some are needed.
 struct Fields<'a> {
-    place: Span,
+    row: &'a Row<'a>,
     found: &'a mut Findings,
 }
 
 impl Fields<'_> {
+    /// Complains of a field that is not written; of what is written but cannot be read, the reader did.
     fn needed<'a, T>(&mut self, name: &str, field: Option<&'a Spanned<T>>) -> Option<&'a T> {
-        if field.is_none() {
+        let written = self.row.table.is_some_and(|table| table.contains_key(name));
+        if field.is_none() && !written {
             let message = format!("`{name}` is missing, which this kind needs");
             let help = format!("add {name}");
-            let wrong = Diagnostic::error(Code::MissingField, self.place.clone(), message);
+            let wrong = Diagnostic::error(Code::MissingField, self.row.place.clone(), message);
             self.found.push(wrong.help(help));
         }
         field.map(Spanned::get_ref)
@@ -385,15 +405,21 @@ fn packets(pairs: Vec<(Duration, Bytes)>, place: Span, found: &mut Findings) -> 
 }
 
 /// What is recorded.
-pub(super) fn probes(file: &File, topology: &Topology, found: &mut Findings) -> Vec<Probe> {
+pub(super) fn probes(
+    file: &File,
+    topology: &Topology,
+    document: &DeTable<'_>,
+    found: &mut Findings,
+) -> Vec<Probe> {
     let ends = Ends::new(file, topology);
-    let probe = |it: &Spanned<raw::Probe>| probe(it, &ends, found);
-    rows(file.probes.as_ref()).iter().filter_map(probe).collect()
+    let probe = |(number, raw): (usize, &Spanned<raw::Probe>)| {
+        let row = Row::new(document, &format!("probe[{number}]"));
+        probe(raw.get_ref(), &row, &ends, found)
+    };
+    rows(file.probes.as_ref()).iter().enumerate().filter_map(probe).collect()
 }
 
-fn probe(raw: &Spanned<raw::Probe>, ends: &Ends<'_>, found: &mut Findings) -> Option<Probe> {
-    let place = raw.span();
-    let raw = raw.get_ref();
+fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings) -> Option<Probe> {
     let kind = raw.kind.get()?;
     let used: &[&str] = match kind.get_ref() {
         raw::ProbeKind::Queue | raw::ProbeKind::Capture => &["from", "to"],
@@ -408,15 +434,15 @@ fn probe(raw: &Spanned<raw::Probe>, ends: &Ends<'_>, found: &mut Findings) -> Op
     ];
     only(&fields, used, kind.span(), found);
     match kind.get_ref() {
-        raw::ProbeKind::Queue => way(raw, place, ends, found).map(Probe::Queue),
-        raw::ProbeKind::Capture => way(raw, place, ends, found).map(Probe::Capture),
+        raw::ProbeKind::Queue => way(raw, row, ends, found).map(Probe::Queue),
+        raw::ProbeKind::Capture => way(raw, row, ends, found).map(Probe::Capture),
         raw::ProbeKind::Throughput => {
-            let mut its = Fields { place, found };
+            let mut its = Fields { row, found };
             let traffic = its.needed("traffic", raw.traffic.as_ref())?.clone();
             Some(Probe::Throughput { traffic })
         }
         raw::ProbeKind::Window => {
-            let traffic = Fields { place, found }.needed("traffic", raw.traffic.as_ref())?.clone();
+            let traffic = Fields { row, found }.needed("traffic", raw.traffic.as_ref())?.clone();
             let written = raw.flows.as_ref().map_or(&[][..], |it| &it.get_ref().0);
             let flows = written.iter().map(|it| number(it, "flows", 0..=u32::MAX, found));
             Some(Probe::Window { traffic, flows: flows.collect::<Option<_>>()? })
@@ -424,8 +450,8 @@ fn probe(raw: &Spanned<raw::Probe>, ends: &Ends<'_>, found: &mut Findings) -> Op
     }
 }
 
-fn way(raw: &raw::Probe, place: Span, ends: &Ends<'_>, found: &mut Findings) -> Option<Way> {
-    let mut its = Fields { place, found };
+fn way(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings) -> Option<Way> {
+    let mut its = Fields { row, found };
     its.needed("from", raw.from.as_ref())?;
     its.needed("to", raw.to.as_ref())?;
     let (from, to) = (ends.find(raw.from.as_ref()?, found), ends.find(raw.to.as_ref()?, found));

@@ -214,6 +214,12 @@ fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Route {
         list.iter().filter_map(|name| named(name, &names, "host", found)).collect()
     };
     let (from, to) = (ends(raw.from.as_ref()), ends(raw.to.as_ref()));
+    if let ([a], [b], Some(place)) = (&from[..], &to[..], &raw.to)
+        && a == b
+    {
+        let message = format!("`{}` is at both ends", hosts[*a].name);
+        found.push(Diagnostic::error(Code::LinkToItself, place.span(), message));
+    }
     let usual = LinkConfig::default();
     Route { from, to, link: link(&raw.way.0, &usual, "a route", found) }
 }
@@ -231,7 +237,8 @@ pub(crate) fn link(
         found.push(Diagnostic::error(Code::ZeroRate, rate.span(), message).help(help));
     }
     let rate = raw.rate.as_ref().map(|it| *it.get_ref()).or(otherwise.rate);
-    if let (Some(queue), None) = (&raw.queue, rate) {
+    // A rate that cannot be read has been complained of.
+    if let (Some(queue), None, false) = (&raw.queue, rate, found.has_errors()) {
         let message = format!("nothing ever waits for {what} without a rate");
         let help = "add a rate, or leave the queue out";
         found.push(Diagnostic::warning(Code::NeverMatches, queue.span(), message).help(help));

@@ -86,6 +86,7 @@ fn mistakes_are_found_where_they_are() {
         (change("2001:db8::1", "192.0.2.1"), Code::BadAddress, "\"192.0.2.1\""),
         (change("gateway = \"edge\"", "gateway = \"egde\""), Code::UnknownNode, "\"egde\""),
         (change("\"alice\", \"bob\"]", "\"alicee\"]"), Code::UnknownNode, "\"alicee\""),
+        (change("\"alice\", \"bob\"]", "\"server\"]"), Code::LinkToItself, "[\"server\"]"),
         (change("\"25 ms\"", "25"), Code::NoUnit, "25"),
         (change("normal", "pareto"), Code::BadMechanism, "pareto"),
         (change("r = \"30 %\"", "q = 3"), Code::BadMechanism, "q"),

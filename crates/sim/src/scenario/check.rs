@@ -152,7 +152,7 @@ impl<'a> Check<'a> {
             }
             for (way, config) in link.ways() {
                 let field = if way.from == link.a { "forward" } else { "back" };
-                if !seen.insert(way.clone()) {
+                if way.from != way.to && !seen.insert(way.clone()) {
                     self.wrong(Place::Link(n, field), What::SecondLink(way.to_string()));
                 }
                 self.link_config(config, |field| Place::Link(n, field));
