@@ -5,10 +5,13 @@ import subprocess
 import tempfile
 
 
+MOST = 1200  # s; what takes longer hangs
+
+
 def run(command):
     """What a command prints, and the CPU seconds it took."""
     with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen([str(word) for word in command], stdout=out)
+        process = subprocess.Popen(["timeout", str(MOST), *map(str, command)], stdout=out)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:

@@ -4,6 +4,7 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 from measure import run
 from ours import target
@@ -58,9 +59,18 @@ def ns3(scenario, seed, **changed):
     return with_flows(scenario, seed, lambda file: figures([ns3_program(), f"--flows={file}", *words]))
 
 
-@cache
+COMPILING = Lock()
+
+
 def ns3_program():
-    """The program for ns-3, compiled when its source is newer."""
+    """The program for ns-3, compiled when its source is newer; the runs that need it wait for the first."""
+    with COMPILING:
+        return compiled()
+
+
+@cache
+def compiled():
+    """The program, compiled if need be."""
     source = HERE / "ns3/network.cc"
     program = target() / "validate/network"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
