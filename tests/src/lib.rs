@@ -8,6 +8,7 @@
 
 mod frames;
 mod gateway;
+mod lab;
 mod process;
 pub mod recording;
 pub mod tcp;
@@ -17,6 +18,7 @@ mod wait;
 
 pub use frames::{Recorder, hex, send, unhex};
 pub use gateway::Gateway;
+pub use lab::Lab;
 pub use process::{Finished, Process, run};
 pub use testbed::{Host, Testbed, program, skip};
 pub use traffic::{Fetch, Outcome, Server};

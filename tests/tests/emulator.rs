@@ -3,11 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fmt::Write;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use tidegate_e2e::{Process, Testbed, program, run};
+use tidegate_e2e::{Lab, Process, Testbed};
 
 const ROUTES: usize = 100;
 
@@ -15,32 +13,6 @@ const ROUTES: usize = 100;
 const PINGS: usize = 50;
 
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// A lab, taken down when dropped.
-struct Lab {
-    name: String,
-}
-
-impl Lab {
-    fn up(name: String, file: &Path) -> Self {
-        let lab = Self { name };
-        run(Command::new(program()).args(["lab", "up"]).arg(file), LIMIT);
-        lab
-    }
-
-    fn on(&self, host: &str) -> Command {
-        let mut command = Command::new(program());
-        command.args(["lab", "exec", "--lab", &self.name, host, "--"]);
-        command
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        // It may never have come up; then there is nothing to take down.
-        let _ = Command::new(program()).args(["lab", "down", "--lab", &self.name]).status();
-    }
-}
 
 /// Milliseconds that packets of route `n` travel.
 fn delay(n: usize) -> f64 {
@@ -56,8 +28,8 @@ const fn loss(n: usize) -> usize {
 }
 
 /// From one host to each of a hundred; the way back is the same for all, and takes no time.
-fn topology(name: &str) -> String {
-    let mut text = format!("name = \"{name}\"\n[[host]]\nname = \"center\"\n");
+fn topology() -> String {
+    let mut text = "[[host]]\nname = \"center\"\n".to_owned();
     for n in 0..ROUTES {
         let (delay, loss) = (n + 1, loss(n));
         let _ = write!(
@@ -108,8 +80,7 @@ fn within_three_sigma(lost: usize, routes: &[usize]) -> bool {
 #[test]
 fn a_hundred_routes_keep_their_delays_and_losses() {
     let Some(bed) = Testbed::new() else { return };
-    let name = format!("hundred{}", std::process::id());
-    let lab = Lab::up(name.clone(), &bed.file("hundred.toml", &topology(&name)));
+    let lab = Lab::up(&bed, &topology());
     let mut echoes = echoes(&lab);
     assert_eq!(echoes.len(), ROUTES);
 

@@ -368,6 +368,7 @@ impl Aggregate {
             waited_ns: progress.waited_ns,
             late: progress.late,
             triggers,
+            signal: self.signal.name(),
             acks: self.signal.counts(),
             mean: self.conditioner.profile().map(|profile| profile.mean()),
         }

@@ -19,7 +19,7 @@ pub(crate) use dense::make_room;
 pub use fifo::Fifo;
 pub use flow_fifo::{Claim, FlowFifo};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
-pub use pool::{PacketId, PacketPool};
+pub use pool::{FrameCopy, PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 pub(crate) use travel::Travelling;

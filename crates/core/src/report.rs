@@ -91,6 +91,8 @@ pub struct AggregateReport {
     pub late: u64,
     /// How often each trigger looked whether the aggregate may send.
     pub triggers: Triggers,
+    /// How its senders are told by their ACKs, if they are.
+    pub signal: Option<&'static str>,
     /// ACKs that go back to its senders: what is held of them, and what was done.
     pub acks: crate::ack::Counts,
     /// Mean rate of its profile, if it has one.

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
 use tidegate_wire::VlanTag;
 
@@ -61,6 +62,10 @@ impl Port for AfPacket {
 
     fn can_send(&self) -> bool {
         self.0.outgoing.len() < OUTGOING
+    }
+
+    fn copy(&mut self, copy: &FrameCopy) {
+        frame::copy(&self.0.memory, copy);
     }
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {

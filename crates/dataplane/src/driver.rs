@@ -108,12 +108,13 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     /// A loop that drives `machine` between `ports`, whose numbers are their places.
     #[must_use]
     pub fn new(
-        machine: M,
+        mut machine: M,
         ports: Vec<Box<dyn Port>>,
         heartbeat: H,
         inbox: Inbox<M, H>,
         options: Options,
     ) -> Self {
+        machine.pool().make_copies();
         Self {
             machine,
             ports,

@@ -1,10 +1,15 @@
 //! Between the bytes of a frame and its description, for every kind of port.
 
+#[cfg(test)]
+mod acks;
+
+use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
-use tidegate_wire::{Checksum, describe, rewrite, segment};
+use tidegate_wire::{Checksum, cut, describe, rewrite, segment};
 
 use crate::memory::PacketMemory;
 use crate::port::PortCounters;
+use crate::vnet::VnetHeader;
 
 /// Describes, in its slot, a frame that arrived: `len` bytes from where the memory says it is.
 pub(crate) fn arrive(
@@ -44,15 +49,29 @@ fn segments(packet: &Packet, size: u16) -> u16 {
     u16::try_from(segments).unwrap_or(u16::MAX)
 }
 
+/// Makes a frame of another, as the pool says: a copy, or of data an ACK of its own.
+pub(crate) fn copy(memory: &PacketMemory, copy: &FrameCopy) {
+    memory.copy(copy, |whole, part, vnet| {
+        if copy.len < copy.whole {
+            cut(whole, part, checksum(vnet));
+            return vnet.single();
+        }
+        vnet
+    });
+}
+
 /// Writes back into the frame what was rewritten in the description of `packet`.
 pub(crate) fn write_back(memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId) {
     let described = &mut pool[packet];
     if described.rewritten {
-        let partial = memory.frame(packet).vnet.partial_checksum();
-        let checksum = if partial { Checksum::Partial } else { Checksum::Finished };
+        let checksum = checksum(memory.frame(packet).vnet);
         rewrite(&mut memory.bytes_mut(packet, described.len), described, checksum);
         described.rewritten = false;
     }
+}
+
+const fn checksum(vnet: VnetHeader) -> Checksum {
+    if vnet.partial_checksum() { Checksum::Partial } else { Checksum::Finished }
 }
 
 #[cfg(test)]

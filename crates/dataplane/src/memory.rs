@@ -7,6 +7,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
 use tidegate_core::PacketId;
+use tidegate_core::packet::FrameCopy;
 
 use crate::vnet::VnetHeader;
 
@@ -98,6 +99,25 @@ impl PacketMemory {
         })
     }
 
+    /// Gives slot `copy.to` a frame that begins as that of slot `copy.from` does; then `finish` is given
+    /// the whole of the latter, the former, and how what is left to do to it is said.
+    pub(crate) fn copy(
+        &self,
+        copy: &FrameCopy,
+        finish: impl FnOnce(&[u8], &mut [u8], VnetHeader) -> VnetHeader,
+    ) {
+        let mut area = self.area.borrow_mut();
+        let Frame { offset, vnet } = self.frames[copy.from].get();
+        let (from, to) = area.pair(copy.from, copy.to);
+        let whole = &from[span(from.len(), offset, copy.whole)];
+        let head = &whole[..whole.len().min(index(copy.len))];
+        let part = span(to.len(), offset, copy.len.min(copy.whole));
+        let part = &mut to[part];
+        part.copy_from_slice(head);
+        let vnet = finish(whole, part, vnet);
+        self.frames[copy.to].set(Frame { offset, vnet });
+    }
+
     /// Where the buffer of `packet` begins.
     pub(crate) fn start(&self, packet: &PacketId) -> *mut u8 {
         self.area.borrow().start(packet.index()).as_ptr()
@@ -166,6 +186,15 @@ impl Area {
     fn buffer_mut(&mut self, n: usize) -> &mut [u8] {
         // SAFETY: as in `buffer`; `&mut self` makes it the only reference into the mapping.
         unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_mut() }
+    }
+
+    /// Two buffers, the second to be changed; `one` and `other` differ.
+    fn pair(&mut self, one: usize, other: usize) -> (&[u8], &mut [u8]) {
+        assert_ne!(one, other, "a frame is copied onto itself");
+        let [one, other] =
+            [one, other].map(|n| NonNull::slice_from_raw_parts(self.start(n), self.size));
+        // SAFETY: as in `buffer_mut`, and two buffers have no byte in common.
+        unsafe { (one.as_ref(), { other }.as_mut()) }
     }
 }
 

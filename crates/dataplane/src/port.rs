@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use tidegate_core::packet::FrameCopy;
 use tidegate_core::{ByReason, PacketId, PacketPool, Time};
 use tidegate_wire::Oddities;
 
@@ -14,6 +15,9 @@ pub trait Port {
 
     /// Whether [`send`](Self::send) has room.
     fn can_send(&self) -> bool;
+
+    /// Makes a frame of another in the memory all ports share.
+    fn copy(&mut self, copy: &FrameCopy);
 
     /// Hands a packet to the interface, with what was rewritten in its headers.
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId);

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
+use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, Reason, Time};
 
 use crate::clock::{Alarm, Clock};
@@ -195,6 +196,8 @@ impl Port for ScriptedPort {
     fn can_send(&self) -> bool {
         true
     }
+
+    fn copy(&mut self, _copy: &FrameCopy) {}
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
         let departure = Departure { at: self.now.get(), packet: pool[&packet] };

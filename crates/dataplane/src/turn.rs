@@ -72,6 +72,7 @@ pub(crate) fn take_in(
     wanted: impl Fn(&dyn Port) -> bool,
 ) -> Taken {
     let mut taken = Taken { more: false, received: 0, sent: 0 };
+    make_copies(machine, ports);
     for index in 0..ports.len() {
         if !wanted(&*ports[index]) {
             continue;
@@ -97,14 +98,29 @@ fn flush(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>]) {
 
 fn drain(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> u32 {
     let mut sent = 0;
-    for (index, port) in ports.iter_mut().enumerate() {
-        while port.can_send() {
-            let Some(packet) = machine.poll_transmit(now, id(index)) else { break };
-            port.send(machine.pool(), packet);
+    make_copies(machine, ports);
+    for index in 0..ports.len() {
+        while ports[index].can_send() {
+            let packet = machine.poll_transmit(now, id(index));
+            make_copies(machine, ports);
+            let Some(packet) = packet else { break };
+            ports[index].send(machine.pool(), packet);
             sent += 1;
         }
     }
     sent
+}
+
+/// Makes the frames of packets that the machine made of others: after each of its calls, before a
+/// slot is used again or what was rewritten is written back.
+#[inline]
+fn make_copies(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>]) {
+    let pool = machine.pool();
+    if pool.has_copies()
+        && let Some(port) = ports.first_mut()
+    {
+        pool.copies().for_each(|copy| port.copy(&copy));
+    }
 }
 
 fn id(index: usize) -> PortId {
@@ -117,6 +133,7 @@ mod tests {
     use std::os::fd::BorrowedFd;
     use std::rc::Rc;
 
+    use tidegate_core::packet::FrameCopy;
     use tidegate_core::{Packet, PacketId, PacketPool};
 
     use super::*;
@@ -146,6 +163,10 @@ mod tests {
 
         fn can_send(&self) -> bool {
             self.has_room
+        }
+
+        fn copy(&mut self, copy: &FrameCopy) {
+            self.note(&format!("copies {}", copy.len));
         }
 
         fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {

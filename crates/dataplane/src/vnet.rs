@@ -57,6 +57,12 @@ impl VnetHeader {
         Self { hdr_len, csum_start, ..self }
     }
 
+    /// The header of a frame cut from this one's that is not to be cut any further.
+    #[must_use]
+    pub(crate) const fn single(self) -> Self {
+        Self { gso_type: GSO_NONE, gso_size: 0, hdr_len: 0, ..self }
+    }
+
     /// The header to send with: without what only a receiver is told.
     #[must_use]
     pub(crate) const fn to_send(self) -> Self {

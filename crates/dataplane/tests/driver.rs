@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::packet::Fifo;
+use tidegate_core::packet::{Fifo, FrameCopy};
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Reason, Time};
 use tidegate_dataplane::testing::{Departure, Played, Script, play};
 use tidegate_dataplane::{Bare, Heartbeat, Live, Options, Port, PortCounters};
@@ -240,6 +240,8 @@ impl Port for Cable {
     fn can_send(&self) -> bool {
         true
     }
+
+    fn copy(&mut self, _copy: &FrameCopy) {}
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
         pool.release(packet);

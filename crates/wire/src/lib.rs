@@ -7,6 +7,7 @@
 
 pub mod build;
 mod checksum;
+mod cut;
 mod describe;
 mod ethertype;
 mod option;
@@ -16,6 +17,7 @@ pub mod segment;
 mod vlan;
 
 pub use checksum::complete as complete_checksum;
+pub use cut::cut;
 pub use describe::{Oddities, Oddity, describe};
 pub use rewrite::{Checksum, rewrite};
 pub use vlan::VlanTag;

@@ -16,8 +16,8 @@ pub enum Checksum {
     Partial,
 }
 
-/// Writes DSCP, ECN, TCP window, TCP acknowledgement number and TCP timestamps of `packet` into its
-/// frame.
+/// Writes DSCP, ECN, and of TCP sequence and acknowledgement number, control bits, window and
+/// timestamps of `packet` into its frame.
 ///
 /// `head` is what was described, or at least its headers. Only fields that differ are touched, and
 /// checksums follow incrementally: a right one stays right, a wrong one wrong by the same amount.
@@ -61,10 +61,14 @@ fn write_v6(head: &mut [u8], at: usize, packet: &Packet) {
 
 fn write_tcp(head: &mut [u8], at: usize, tcp: &TcpSegment, checksum: Checksum) {
     let Some(header) = header::<20>(head, at) else { return };
-    let [a, b, c, d] = tcp.ack.to_be_bytes();
+    let (seq, ack) = (halves(tcp.seq), halves(tcp.ack));
+    let flags = (read(header, FLAGS) & 0xff00) | u16::from(tcp.flags.0);
     let words = [
-        (ACK, u16::from_be_bytes([a, b])),
-        (ACK + 2, u16::from_be_bytes([c, d])),
+        (SEQ, seq[0]),
+        (SEQ + 2, seq[1]),
+        (ACK, ack[0]),
+        (ACK + 2, ack[1]),
+        (FLAGS, flags),
         (WINDOW, tcp.window),
     ];
     for (field, new) in words {
@@ -102,11 +106,17 @@ fn write_timestamps(
     Some(())
 }
 
+/// The words of a number, in the order of the wire.
+pub(crate) const fn halves(number: u32) -> [u16; 2] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]
+}
+
 fn read_at(segment: &[u8], at: usize) -> Option<u16> {
     segment.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-fn header<const N: usize>(head: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
+pub(crate) fn header<const N: usize>(head: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
     head.get_mut(at..)?.first_chunk_mut()
 }
 
@@ -116,15 +126,17 @@ const fn traffic_class(packet: &Packet) -> u16 {
 }
 
 #[inline]
-fn read<const N: usize>(header: &[u8; N], at: usize) -> u16 {
+pub(crate) fn read<const N: usize>(header: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
 }
 
 #[inline]
-fn write<const N: usize>(header: &mut [u8; N], at: usize, value: u16) {
+pub(crate) fn write<const N: usize>(header: &mut [u8; N], at: usize, value: u16) {
     [header[at], header[at + 1]] = value.to_be_bytes();
 }
 
+const SEQ: usize = 4;
 const ACK: usize = 8;
+const FLAGS: usize = 12;
 const WINDOW: usize = 14;
-const CHECKSUM: usize = 16;
+pub(crate) const CHECKSUM: usize = 16;

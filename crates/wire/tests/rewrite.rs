@@ -7,9 +7,9 @@ mod frames;
 use frames::{ecns, frames, segment_sum, slow_sum};
 use proptest::prelude::*;
 use tidegate_core::Packet;
-use tidegate_core::packet::{Network, Protocol};
+use tidegate_core::packet::{Network, Protocol, TcpFlags};
 use tidegate_wire::build::{Frame, Link};
-use tidegate_wire::{Checksum, VlanTag, complete_checksum, describe, rewrite};
+use tidegate_wire::{Checksum, VlanTag, complete_checksum, cut, describe, rewrite};
 
 fn described(frame: &[u8]) -> Packet {
     let mut packet = Packet::default();
@@ -31,6 +31,17 @@ fn sums(frame: &[u8], packet: &Packet) -> (u16, u16) {
         at => segment_sum(frame, network, at, packet.key.protocol.0),
     };
     (header, segment)
+}
+
+/// Leaves to a NIC all of the checksum of TCP or UDP but the pseudo header.
+fn make_partial(bytes: &mut [u8], packet: &Packet) {
+    let (network, at) = (usize::from(packet.network_offset), usize::from(packet.transport_offset));
+    let field = at + if packet.key.protocol == Protocol::UDP { 6 } else { 16 };
+    bytes[field..field + 2].fill(0);
+    let whole = bytes[at..].to_vec();
+    let pseudo = segment_sum(bytes, network, at, packet.key.protocol.0);
+    let pseudo = slow_sum(&[&pseudo.to_be_bytes(), &(!slow_sum(&[&whole])).to_be_bytes()]);
+    bytes[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
 }
 
 /// Values to write: all sixteen-bit patterns, with those that carry or vanish more often.
@@ -58,12 +69,13 @@ fn nothing_is_written_into_a_header_with_a_digest() {
 
 proptest! {
     /// Kills: `update` with `new` and `old` exchanged, with one carry folded too few; DSCP shifted by one; ECN bits lost; the second half of the ACK
-    /// number written without its checksum; timestamps at an odd byte summed as if at an even one.
+    /// number written without its checksum; sequence numbers or control bits not written; timestamps at an odd byte summed as if at an even one.
     #[test]
     fn a_rewritten_frame_reads_as_intended_and_its_checksums_stay_as_they_were(
         frame in frames(),
         (dscp, ecn) in (0u8..64, ecns()),
         [high, low, window] in [words(), words(), words()],
+        (seq, push) in (any::<u32>(), any::<bool>()),
         damage in prop_oneof![Just(0u8), any::<u8>()],
     ) {
         let mut bytes = frame.bytes();
@@ -84,6 +96,8 @@ proptest! {
         if let Some(tcp) = &mut wanted.tcp {
             tcp.ack = u32::from(high) << 16 | u32::from(low);
             tcp.window = window;
+            tcp.seq = seq;
+            tcp.flags = TcpFlags(tcp.flags.0 ^ if push { TcpFlags::PSH } else { 0 });
             tcp.timestamps = tcp.timestamps.map(|_| (tcp.ack ^ 1, u32::from(window) << 9));
         }
         rewrite(&mut bytes, &wanted, Checksum::Finished);
@@ -106,6 +120,54 @@ proptest! {
         prop_assert_eq!(bytes, before);
     }
 
+    /// Kills: a payload of which nothing is taken out of the checksum; the length of the pseudo header
+    /// or of PPPoE left as it was; the total length of IPv4 changed without its checksum; the length of
+    /// IPv6 counted with its header.
+    #[test]
+    fn an_ack_cut_from_data_is_whole_and_its_checksums_stay_as_they_were(
+        mut frame in frames(),
+        payload in prop::collection::vec(any::<u8>(), 1..40),
+        padding in 0usize..6,
+        damage in prop_oneof![Just(0u8), any::<u8>()],
+    ) {
+        frame.payload = payload;
+        let mut bytes = frame.bytes();
+        let whole = described(&bytes);
+        let Some(tcp) = whole.tcp.filter(|tcp| !tcp.authenticated && tcp.payload > 0) else {
+            return Ok(());
+        };
+        *bytes.last_mut().unwrap() ^= damage;
+        let sums_before = sums(&bytes, &whole);
+        let shorter = bytes.len() - usize::try_from(tcp.payload).unwrap();
+        bytes.resize(bytes.len() + padding, 0);
+        // IPv6 under MPLS is known by its length.
+        if described(&bytes).tcp.is_none() {
+            return Ok(());
+        }
+        let mut head = bytes[..shorter + padding].to_vec();
+        prop_assert!(cut(&bytes, &mut head, Checksum::Finished));
+        let after = described(&head);
+        let wanted = tidegate_core::packet::TcpSegment { payload: 0, ..tcp };
+        prop_assert_eq!((after.tcp, after.key), (Some(wanted), whole.key));
+        prop_assert_eq!(sums(&head[..shorter], &after), sums_before);
+    }
+
+    /// Kills: a partial checksum taken for a finished one.
+    #[test]
+    fn an_ack_cut_from_a_super_packet_is_left_to_the_same_nic(frame in frames()) {
+        let mut bytes = frame.bytes();
+        let whole = described(&bytes);
+        let Some(tcp) = whole.tcp.filter(|tcp| !tcp.authenticated && tcp.payload > 0) else {
+            return Ok(());
+        };
+        make_partial(&mut bytes, &whole);
+        let mut head = bytes[..bytes.len() - usize::try_from(tcp.payload).unwrap()].to_vec();
+        prop_assert!(cut(&bytes, &mut head, Checksum::Partial));
+        let after = described(&head);
+        prop_assert!(complete_checksum(&mut head, &after));
+        prop_assert_eq!(sums(&head, &after), (0xffff, 0xffff));
+    }
+
     /// Kills: window or ACK number folded into a partial checksum, the length of the pseudo header
     /// taken with padding, UDP's zero not turned into 0xffff (by its unit test).
     #[test]
@@ -124,11 +186,7 @@ proptest! {
         };
         let (network, at) =
             (usize::from(packet.network_offset), usize::from(packet.transport_offset));
-        bytes[at + field..at + field + 2].fill(0);
-        let whole = bytes[at..].to_vec();
-        let pseudo = segment_sum(&bytes, network, at, packet.key.protocol.0);
-        let pseudo = slow_sum(&[&pseudo.to_be_bytes(), &(!slow_sum(&[&whole])).to_be_bytes()]);
-        bytes[at + field..at + field + 2].copy_from_slice(&pseudo.to_be_bytes());
+        make_partial(&mut bytes, &packet);
         bytes.resize(end + padding, 0xa5);
 
         if let Some(tcp) = &mut packet.tcp {

@@ -18,7 +18,7 @@ use flow::Flow;
 use super::Known;
 use super::record::{Kind, NONE, Record, Records};
 use crate::flow::before;
-use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
+use crate::packet::{Ecn, Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
 use crate::{Cx, PacketId, PacketPool, Time};
 
 /// The held ACKs of an aggregate.
@@ -341,11 +341,13 @@ fn is_urgent(flow: &Flow, tcp: &TcpSegment) -> bool {
         || flow.window == 0
 }
 
-/// A pure ACK that says what `data` says; `None` if there is no room.
+/// A pure ACK that says what `data` says; `None` if there is no room. That the sender has slowed down
+/// the data says itself, and a pure ACK is not ECN-capable (RFC 3168, sections 6.1.2 and 6.1.4).
 fn pure_ack(pool: &mut PacketPool, data: &PacketId, tcp: &TcpSegment) -> Option<PacketId> {
     let whole = pool[data];
-    let flags = TcpFlags(tcp.flags.0 & !TcpFlags::PSH);
+    let flags = TcpFlags(tcp.flags.0 & !(TcpFlags::PSH | TcpFlags::CWR));
     let packet = Packet {
+        ecn: Ecn::NotEct,
         len: whole.len.saturating_sub(tcp.payload),
         cost: whole.cost.saturating_sub(tcp.payload),
         segments: 1,

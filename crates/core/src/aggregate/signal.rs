@@ -35,6 +35,10 @@ impl Signal {
         }
     }
 
+    pub(super) fn name(&self) -> Option<&'static str> {
+        self.spec.as_ref().map(AckSpec::name)
+    }
+
     pub(super) fn counts(&self) -> Counts {
         let mut counts = self.past;
         if let Some(control) = &self.control {
@@ -61,6 +65,11 @@ impl Aggregate {
             let packet = &pool[packet];
             control.on_data(now, packet.member, packet);
         }
+    }
+
+    /// Takes note of a data packet whose sender cannot be told by its ACKs.
+    pub const fn on_ungoverned(&mut self) {
+        self.signal.past.ungoverned += 1;
     }
 
     /// Takes in what goes back to the sender of `member`; what goes on is appended to `acks`.

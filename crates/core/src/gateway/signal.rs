@@ -21,11 +21,15 @@ impl Gateway {
         id: PacketId,
     ) -> Option<PacketId> {
         let flow = &self.flows[of];
-        let (Some(tcp), true) = (self.pool[&id].tcp, is_governable(flow)) else { return Some(id) };
-        if tcp.authenticated {
+        let Some(tcp) = self.pool[&id].tcp else { return Some(id) };
+        let own = flow.handle(direction);
+        if tcp.authenticated || !is_governable(flow) {
+            let aggregate = self.aggregates.meant(own).filter(|it| it.has_signal());
+            if let (Some(aggregate), 1..) = (aggregate, tcp.payload) {
+                aggregate.on_ungoverned();
+            }
             return Some(id);
         }
-        let own = flow.handle(direction);
         if let Some(aggregate) = self.aggregates.meant(own)
             && aggregate.has_signal()
         {

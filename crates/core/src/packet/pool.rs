@@ -19,12 +19,25 @@ pub struct PacketPool {
     pub(super) links: Vec<Links>,
     /// By slot, as far as any was ever set or is to be kept.
     sack: Vec<SackBlocks>,
-    /// Packets made of others since the driver last looked: from which slot, to which.
-    copies: Vec<(u32, u32)>,
+    /// Packets made of others since the driver last looked.
+    copies: Vec<FrameCopy>,
     /// Whether the driver makes them.
     makes_copies: bool,
     free: u32,
     in_use: u32,
+}
+
+/// A frame that begins as another does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FrameCopy {
+    /// The slot of the other, whose frame is as it arrived.
+    pub from: usize,
+    /// Its own slot.
+    pub to: usize,
+    /// Length of the other.
+    pub whole: u32,
+    /// Its own length: less where it is an ACK made of data, without its payload.
+    pub len: u32,
 }
 
 /// Where a packet stands in the lists it is in: one over all packets of a queue, and one over those
@@ -83,8 +96,9 @@ impl PacketPool {
         if !self.makes_copies {
             return None;
         }
+        let whole = self[of].len;
         let id = self.insert(packet)?;
-        self.copies.push((of.0, id.0));
+        self.copies.push(FrameCopy { from: of.index(), to: id.index(), whole, len: packet.len });
         if packet.tcp.is_some_and(|tcp| tcp.has_sack) {
             let blocks = self.sack(of);
             self.set_sack(&id, blocks);
@@ -98,13 +112,12 @@ impl PacketPool {
         self.makes_copies = true;
     }
 
-    /// What packets were made of others since this was last asked, oldest first: from which slot, to
-    /// which. As much of the frame is copied as the new packet is long.
+    /// What packets were made of others since this was last asked, oldest first.
     ///
     /// A driver asks after every call of a machine, and copies in this order before it reserves a
     /// slot: then a slot that was given back, or used again, still holds what was meant.
-    pub fn copies(&mut self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.copies.drain(..).map(|(from, to)| (slot(from), slot(to)))
+    pub fn copies(&mut self) -> impl Iterator<Item = FrameCopy> + '_ {
+        self.copies.drain(..)
     }
 
     /// Whether [`copies`](Self::copies) has any.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
 use tidegate_wire::complete_checksum;
 
@@ -140,6 +141,10 @@ impl Port for AfXdp {
 
     fn can_send(&self) -> bool {
         self.sockets[0].tx.as_ref().is_some_and(|tx| tx.room() > 0)
+    }
+
+    fn copy(&mut self, copy: &FrameCopy) {
+        frame::copy(&self.memory, copy);
     }
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {

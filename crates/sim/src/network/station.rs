@@ -238,8 +238,8 @@ impl Station {
     fn copy_tags(&mut self) {
         let Works::Gateway(gateway) = &mut self.works else { return };
         if gateway.pool().has_copies() {
-            for (from, to) in gateway.pool().copies() {
-                self.tags[to] = self.tags[from];
+            for copy in gateway.pool().copies() {
+                self.tags[copy.to] = self.tags[copy.from];
             }
         }
     }

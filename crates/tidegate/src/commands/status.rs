@@ -77,7 +77,7 @@ fn show(status: &Status) -> String {
     if status.hangs > 0 {
         line("hangs", &status.hangs.to_string());
     }
-    text + &table(&status.aggregates)
+    text + &table(&status.aggregates) + &signals(&status.aggregates)
 }
 
 fn crossed(it: &LinkDirection) -> String {
@@ -116,6 +116,28 @@ fn table(aggregates: &[Aggregate]) -> String {
         ]
     }));
     if aggregates.is_empty() { String::new() } else { format!("\n{}", columns(&rows)) }
+}
+
+/// What is done with ACKs, where something is.
+fn signals(aggregates: &[Aggregate]) -> String {
+    let with = aggregates.iter().filter_map(|it| Some((it, it.signal.as_ref()?)));
+    let mut rows = vec![
+        ["policy", "way", "signal", "held ACKs", "hold", "steps", "overdue", "ungoverned"]
+            .map(str::to_owned),
+    ];
+    rows.extend(with.map(|(it, signal)| {
+        [
+            it.policy.clone(),
+            it.direction.clone(),
+            signal.kind.clone(),
+            signal.held.to_string(),
+            format!("{} us", signal.mean_hold_us),
+            signal.split.to_string(),
+            signal.overdue.to_string(),
+            signal.ungoverned.to_string(),
+        ]
+    }));
+    if rows.len() == 1 { String::new() } else { format!("\n{}", columns(&rows)) }
 }
 
 fn show_flows(flows: &[Flow]) -> String {

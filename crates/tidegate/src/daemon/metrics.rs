@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::api::{Aggregate, Class, FailToWire, LinkDirection, Status};
+use crate::api::{Aggregate, Class, FailToWire, LinkDirection, Signal, Status};
 
 /// Metrics being written.
 struct Page(String);
@@ -49,6 +49,7 @@ pub(super) fn page(status: &Status, all_classes: &[Class]) -> String {
     gateway(status, &mut page);
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
+    signals(&status.aggregates, &mut page);
     classes(all_classes, &mut page);
     page.0
 }
@@ -173,6 +174,36 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     by_reason("tidegate_policy_marked_packets_total", help, |it| &it.marks);
 }
 
+fn signals(all: &[Aggregate], page: &mut Page) {
+    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Signal) -> f64| {
+        let sample = |it: &Aggregate| {
+            let signal = it.signal.as_ref()?;
+            let pairs =
+                [("policy", &it.policy), ("direction", &it.direction), ("signal", &signal.kind)];
+            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(signal)))
+        };
+        page.metric(name, kind, help, all.iter().filter_map(sample));
+    };
+    let help = "ACKs held that go back to senders of the policy.";
+    metric("tidegate_policy_held_acks", "gauge", help, |it| f64::from(it.held));
+    let help = "ACKs that had to wait.";
+    metric("tidegate_policy_delayed_acks_total", "counter", help, |it| float(it.delayed));
+    let help = "Time for which ACKs that have gone on were held.";
+    metric("tidegate_policy_ack_hold_seconds_total", "counter", help, |it| float(it.held_ns) / 1e9);
+    let help = "ACKs made again of another packet.";
+    metric("tidegate_policy_made_acks_total", "counter", help, |it| float(it.made));
+    let help = "Steps, beyond the last, in which ACKs of much data went on.";
+    metric("tidegate_policy_ack_steps_total", "counter", help, |it| float(it.split));
+    let help = "ACKs that went on before their time: held for as long as may be, or without room.";
+    metric("tidegate_policy_overdue_acks_total", "counter", help, |it| float(it.overdue));
+    let help = "Windows made smaller.";
+    metric("tidegate_policy_reduced_windows_total", "counter", help, |it| float(it.windows));
+    let help = "ACKs of data that was never sent, or of less than was acknowledged before.";
+    metric("tidegate_policy_odd_acks_total", "counter", help, |it| float(it.unsent + it.stale));
+    let help = "Data segments queued as without a signal: under a digest, or seen one way only.";
+    metric("tidegate_policy_ungoverned_segments_total", "counter", help, |it| float(it.ungoverned));
+}
+
 fn classes(all: &[Class], page: &mut Page) {
     let pair = |it: &Class| labels(&[("class", &it.name), ("direction", &it.direction)]);
     let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Class) -> Option<f64>| {
@@ -214,7 +245,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::api::{Bypassed, Count, PortCount, Ports};
+    use crate::api::{Bypassed, Count, PortCount, Ports, Signal};
 
     fn status() -> Status {
         let count = Count { packets: 3, bytes: 4_500 };
@@ -224,6 +255,23 @@ mod tests {
             LinkDirection { received: count, transmitted: count, waiting: count, port, bypassed };
         let drops = BTreeMap::from([("queue-full".to_owned(), 7)]);
         let marks = BTreeMap::from([("aqm".to_owned(), 8)]);
+        let signal = Signal {
+            kind: "postack".to_owned(),
+            held: 40,
+            peak_held: 90,
+            packets: 2,
+            delayed: 5_000,
+            mean_hold_us: 40_000,
+            held_ns: 198_400_000_000,
+            absorbed: 38,
+            made: 36,
+            split: 7,
+            overdue: 1,
+            windows: 3,
+            unsent: 0,
+            stale: 0,
+            ungoverned: 0,
+        };
         let aggregate = |direction: &str| Aggregate {
             policy: "web \"2\"".to_owned(),
             direction: direction.to_owned(),
@@ -240,6 +288,7 @@ mod tests {
             drops: drops.clone(),
             marks: marks.clone(),
             triggers: BTreeMap::new(),
+            signal: Some(signal.clone()),
         };
         let ports = Ports { lan: "eth1".to_owned(), wan: "eth0".to_owned(), ..Ports::default() };
         Status {

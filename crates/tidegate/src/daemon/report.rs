@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::ByReason;
+use tidegate_core::ack::Counts;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode};
 use tidegate_core::qdisc::Backlog;
@@ -74,6 +75,28 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         drops: counted([it.drops]),
         marks: counted([it.marks]),
         triggers: triggers(it.triggers),
+        signal: it.signal.map(|kind| signal(kind, &it.acks)),
+    }
+}
+
+fn signal(kind: &str, it: &Counts) -> api::Signal {
+    let gone = it.delayed.saturating_sub(it.held.into());
+    api::Signal {
+        kind: kind.to_owned(),
+        held: it.held,
+        peak_held: it.peak_held,
+        packets: it.packets,
+        delayed: it.delayed,
+        mean_hold_us: it.held_ns / gone.max(1) / 1_000,
+        held_ns: it.held_ns,
+        absorbed: it.absorbed,
+        made: it.made,
+        split: it.split,
+        overdue: it.overdue,
+        windows: it.windows,
+        unsent: it.unsent,
+        stale: it.stale,
+        ungoverned: it.ungoverned,
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Counts {
     pub unsent: u64,
     /// ACKs of less than was acknowledged before.
     pub stale: u64,
+    /// Segments with payload that were queued as without a signal: a digest covers them, or what goes
+    /// back passes elsewhere.
+    pub ungoverned: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -43,5 +46,6 @@ impl std::ops::AddAssign for Counts {
         self.windows += more.windows;
         self.unsent += more.unsent;
         self.stale += more.stale;
+        self.ungoverned += more.ungoverned;
     }
 }

@@ -1,0 +1,76 @@
+//! An ACK of its own made of the headers of data that carried it.
+
+use tidegate_core::Packet;
+use tidegate_core::packet::Network;
+
+use crate::checksum;
+use crate::describe::describe;
+use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
+
+/// Makes of `head`, the first bytes of the TCP segment `frame`, a segment without payload; says
+/// whether it could.
+///
+/// The lengths in the headers of PPPoE and IP, and the checksums, follow; sequence number and control
+/// bits are for [`rewrite`](crate::rewrite) to say. A wrong checksum stays wrong by the same amount, so
+/// a damaged segment makes no sound ACK: for that the payload is summed, unless the sum is
+/// [left to a NIC](Checksum::Partial).
+pub fn cut(frame: &[u8], head: &mut [u8], checksum: Checksum) -> bool {
+    let mut packet = Packet::default();
+    describe(frame, u32::try_from(frame.len()).unwrap_or(u32::MAX), &mut packet);
+    try_cut(frame, head, &packet, checksum).is_some()
+}
+
+fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -> Option<()> {
+    let payload = packet.tcp.filter(|tcp| !tcp.authenticated)?.payload;
+    let (network, at) = (usize::from(packet.network_offset), usize::from(packet.transport_offset));
+    let header_len = u32::from(*frame.get(at + 12)? >> 4) * 4;
+    let starts = at + usize::try_from(header_len).ok()?;
+    let bytes = frame.get(starts..)?.get(..usize::try_from(payload).ok()?)?;
+    if head.len() < starts {
+        return None;
+    }
+    let transport = u32::try_from(starts.checked_sub(network)?).ok()?;
+    match packet.network {
+        Network::Opaque => return None,
+        Network::Ipv4 => shorten_v4(header(head, network)?, u16::try_from(transport).ok()?),
+        Network::Ipv6 => {
+            write(header::<40>(head, network)?, 4, u16::try_from(transport - V6).ok()?)
+        }
+    }
+    shorten_pppoe(head, network, transport);
+    let tcp = header::<20>(head, at)?;
+    // A partial checksum holds the sum itself, and of the pseudo header only.
+    let flip = if checksum == Checksum::Partial { u16::MAX } else { 0 };
+    let mut sum = read(tcp, CHECKSUM) ^ flip;
+    if checksum == Checksum::Finished {
+        sum = checksum::update(sum, checksum::sum(0, bytes), 0);
+    }
+    let lengths = [header_len + payload, header_len].map(halves);
+    for (old, new) in lengths[0].into_iter().zip(lengths[1]) {
+        sum = checksum::update(sum, old, new);
+    }
+    write(tcp, CHECKSUM, sum ^ flip);
+    Some(())
+}
+
+fn shorten_v4(header: &mut [u8; 20], total: u16) {
+    let old = read(header, 2);
+    write(header, 2, total);
+    write(header, 10, checksum::update(read(header, 10), old, total));
+}
+
+/// Source: RFC 2516, section 4: what stands directly before IP is the protocol of PPP, which no
+/// ethertype is, and no end of a label stack.
+fn shorten_pppoe(head: &mut [u8], network: usize, transport: u32) {
+    let header = network.checked_sub(8).and_then(|at| header::<8>(head, at));
+    if let (Some(header), Ok(ppp)) = (header, u16::try_from(transport + PPP))
+        && matches!(read(header, 6), 0x0021 | 0x0057)
+    {
+        write(header, 4, ppp);
+    }
+}
+
+/// Bytes of an IPv6 header.
+const V6: u32 = 40;
+/// Bytes of PPP's protocol field.
+const PPP: u32 = 2;

@@ -1,0 +1,82 @@
+//! Hosts with a network between them that delays and loses: `tidegate lab`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::process::{Process, run};
+use crate::testbed::{Testbed, program};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A lab, taken down when dropped.
+#[derive(Debug)]
+pub struct Lab {
+    name: String,
+}
+
+impl Lab {
+    /// The lab of this topology, without its name. `bed` stays unused beside it: one at a time.
+    #[must_use]
+    pub fn up(bed: &Testbed, topology: &str) -> Self {
+        let name = format!("e2e{}", std::process::id());
+        let file = bed.file("lab.toml", &format!("name = \"{name}\"\n{topology}"));
+        let lab = Self { name };
+        run(Command::new(program()).args(["lab", "up"]).arg(file), LIMIT);
+        lab
+    }
+
+    /// A command that runs on `host`; add the program and its words.
+    #[must_use]
+    pub fn on(&self, host: &str) -> Command {
+        let mut command = Command::new(program());
+        command.args(["lab", "exec", "--lab", &self.name, host, "--"]);
+        command
+    }
+
+    /// A command of `tidegate traffic` on `host`, under way.
+    #[must_use]
+    pub fn traffic(&self, host: &str, words: &[&str]) -> Process {
+        Process::start(self.on(host).arg(program()).arg("traffic").args(words))
+    }
+
+    /// What `tidegate status --json` says of `gateway`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    #[must_use]
+    pub fn status(&self, gateway: &str) -> Value {
+        let socket = Path::new("/run/tidegate").join(format!("lab-{}", self.name));
+        let socket = socket.join(format!("{gateway}.sock"));
+        let mut command = Command::new(program());
+        let command = command.arg("--socket").arg(socket).args(["status", "--json"]);
+        let text = run(command, LIMIT);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+    }
+
+    /// The counters of the TCP stack of `host`, as `nstat` has them.
+    #[must_use]
+    pub fn counters(&self, host: &str) -> BTreeMap<String, u64> {
+        let files = ["/proc/net/snmp", "/proc/net/netstat"];
+        let text = run(self.on(host).arg("cat").args(files), LIMIT);
+        let rows: Vec<_> = text.lines().collect();
+        let pairs = rows.as_chunks::<2>().0.iter().filter(|[names, _]| names.starts_with("Tcp"));
+        let row = |line: &str| line.split_whitespace().skip(1).map(str::to_owned).collect();
+        let each = pairs.flat_map(|pair| {
+            let [names, values]: [Vec<String>; 2] = pair.map(row);
+            names.into_iter().zip(values)
+        });
+        each.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // It may never have come up; then there is nothing to take down.
+        let _ = Command::new(program()).args(["lab", "down", "--lab", &self.name]).status();
+    }
+}
