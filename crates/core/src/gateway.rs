@@ -198,6 +198,9 @@ impl Machine for Gateway {
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let packet = self.links[direction.index()].pop(&mut cx)?;
+        if self.pool[&packet].controlled {
+            self.made_room(now, direction, &packet);
+        }
         self.counts.transmitted[direction.index()].add(self.pool[&packet].len);
         if let Some(flow) = self.flows.of_packet(&self.pool[&packet], direction) {
             flow.on_departure(now, &self.pool[&packet], direction);

@@ -27,8 +27,7 @@ impl Calendar {
     /// Gives leave for `bytes`, which runs out after `span`.
     pub(super) fn add(&mut self, now: Time, span: Duration, bytes: u32) {
         self.expire(now);
-        // Past the end of the day: it must not run out early.
-        let day = (days(now + span) + 1).min(self.today + LAST);
+        let day = runs_out(now, span).min(self.today + LAST);
         self.first = self.first.min(day);
         let entry = &mut self.days[place(day)];
         let before = *entry;
@@ -36,17 +35,26 @@ impl Calendar {
         self.total += u64::from(*entry - before);
     }
 
-    /// `bytes` were sent; the leave that runs out first is used first.
-    pub(super) fn take(&mut self, mut bytes: u32) {
-        while bytes > 0 && self.total > 0 {
-            let entry = &mut self.days[place(self.first)];
+    /// `bytes` were sent by leave that would have run out after `left`, or before if there is not
+    /// enough of it, or else later.
+    ///
+    /// What is older than what is being used was for nothing, and runs out. If it were used first,
+    /// younger leave would take its place, and none would ever run out.
+    pub(super) fn take(&mut self, now: Time, left: Duration, mut bytes: u32) {
+        self.expire(now);
+        let middle = runs_out(now, left).clamp(self.first, self.today + LAST);
+        for day in (self.first..=middle).rev().chain(middle + 1..=self.today + LAST) {
+            if bytes == 0 || self.total == 0 {
+                break;
+            }
+            let entry = &mut self.days[place(day)];
             let used = bytes.min(*entry);
             *entry -= used;
             bytes -= used;
             self.total -= u64::from(used);
-            if *entry == 0 {
-                self.first += 1;
-            }
+        }
+        while self.total > 0 && self.days[place(self.first)] == 0 {
+            self.first += 1;
         }
     }
 
@@ -83,6 +91,11 @@ const DAY_BITS: u32 = 20;
 const DAYS: usize = 1_024;
 const LAST: u64 = 1_023;
 
+/// The day on which what lasts for `span` runs out: past the end of it, for it must not run out early.
+fn runs_out(now: Time, span: Duration) -> u64 {
+    days(now + span) + 1
+}
+
 const fn days(time: Time) -> u64 {
     time.nanos() >> DAY_BITS
 }
@@ -111,14 +124,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_uses_what_runs_out_first() {
+    fn what_is_sent_uses_its_own_leave_then_older_then_younger() {
         let mut calendar = Calendar::default();
-        calendar.add(MS(0), Duration::from_millis(200), 100);
-        calendar.add(MS(0), Duration::from_millis(20), 100);
-        calendar.take(150);
-        assert_eq!((calendar.total(MS(100)), calendar.total(MS(300))), (50, 0));
-        calendar.take(10); // more than there was leave for
-        calendar.add(MS(300), Duration::from_millis(20), 100);
-        assert_eq!(calendar.total(MS(300)), 100);
+        for ms in [20, 60, 200] {
+            calendar.add(MS(0), Duration::from_millis(ms), 100);
+        }
+        calendar.take(MS(10), Duration::from_millis(50), 150);
+        assert_eq!(calendar.total(MS(10)), 150); // half of the oldest, all of the youngest
+        assert_eq!(calendar.total(MS(50)), 100);
+        calendar.take(MS(50), Duration::ZERO, 60);
+        assert_eq!(calendar.total(MS(50)), 40);
+        calendar.take(MS(50), Duration::ZERO, 100); // more than there was leave for
+        assert_eq!((calendar.total(MS(50)), calendar.next()), (0, None));
+    }
+
+    /// Kills: using the oldest leave first.
+    #[test]
+    fn leave_that_was_for_nothing_runs_out_although_there_is_more() {
+        let mut calendar = Calendar::default();
+        let (near, lasts) = (40, Duration::from_millis(60));
+        calendar.add(MS(0), lasts, 5_000); // nobody comes
+        for ms in 0..400 {
+            calendar.add(MS(ms), lasts, 100);
+            if ms >= near {
+                calendar.take(MS(ms), Duration::from_millis(60 - near), 100);
+            }
+        }
+        assert_eq!(calendar.total(MS(400)), near * 100);
     }
 }

@@ -3,7 +3,9 @@
 //! Source: `postack`, R001-9 P3, and R001-10 for downloads. Differs: leave that was given runs out
 //! after one and a half round trips, within a second and not 200 ms, which is less than a round trip
 //! by satellite, and on a LAN after 2 ms and not 4: a sender that recovers uses half of its leave
-//! only, and the queue ran empty until the rest had run out (1 % loss: 4 % of the goodput). While packets of others wait too, the queue is to hold a segment of every flow that
+//! only, and the queue ran empty until the rest had run out (1 % loss: 4 % of the goodput). Data uses the
+//! leave of a round trip before, not the oldest: else what was for nothing is kept from running out by
+//! what is younger, and less than the rate is asked for for good (downloads: up to a third of it). While packets of others wait too, the queue is to hold a segment of every flow that
 //! has ACKs here, so that each has its turn among them.
 
 use std::time::Duration;
@@ -45,9 +47,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 const AVERAGED: u64 = 1 << 16;
 
 impl Gate {
-    /// Data has come.
-    pub(super) fn on_data(&mut self, bytes: u32, segments: u16) {
-        self.outstanding.take(bytes);
+    /// Data has come from a sender that is `near` by.
+    pub(super) fn on_data(&mut self, now: Time, near: Option<Duration>, bytes: u32, segments: u16) {
+        let near = near.unwrap_or_default();
+        self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
         self.segment = self.segment.max(bytes / u32::from(segments.max(1)));
     }
 
@@ -73,8 +76,7 @@ impl Gate {
         let near_us = u64::try_from(near.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
         let part = u64::from(bytes).min(AVERAGED);
         self.near_us = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
-        let span = (near + near / 2).clamp(SHORTEST, LONGEST);
-        self.outstanding.add(now, span, bytes);
+        self.outstanding.add(now, lasts(near), bytes);
     }
 
     /// ACKs of `member` wait.
@@ -129,6 +131,11 @@ impl Gate {
     pub(super) fn is_idle(&self) -> bool {
         self.turns.first().is_none()
     }
+}
+
+/// How long leave lasts for a sender that is `near` by.
+fn lasts(near: Duration) -> Duration {
+    (near + near / 2).clamp(SHORTEST, LONGEST)
 }
 
 /// Two full segments for each unit of weight.

@@ -135,7 +135,10 @@ impl AckControl for PostAck {
         self.holds.on_data(member, packet);
         self.shares.note(now, member, None);
         match &mut self.rule {
-            Rule::Gate(gate) => gate.on_data(packet.cost, packet.segments),
+            Rule::Gate(gate) => {
+                let near = self.holds.flow(member).known.near;
+                gate.on_data(now, near, packet.cost, packet.segments);
+            }
             Rule::VirtualQueue(queue) => queue.on_data(now, member, packet, &self.shares),
             Rule::Bucket(_) => {}
         }

@@ -90,9 +90,14 @@ impl Aggregate {
         }
     }
 
-    /// Appends to `acks` those that may go on now.
-    pub fn release(&mut self, now: Time, pool: &mut PacketPool, acks: &mut Fifo) {
-        let queue = self.queue();
+    /// Appends to `acks` those that may go on now; what the aggregate sends waits on behind what is
+    /// `ahead`.
+    pub fn release(&mut self, now: Time, pool: &mut PacketPool, ahead: Queue, acks: &mut Fifo) {
+        let own = self.queue();
+        let queue = Queue {
+            controlled: own.controlled + ahead.controlled,
+            others: own.others || ahead.others,
+        };
         if let Some(control) = &mut self.signal.control {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             control.serve(&mut cx, queue, acks);

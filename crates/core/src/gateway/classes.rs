@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::link::line;
+use super::link::{ahead, governed, line, without};
+use crate::ack::Queue as Ahead;
 use crate::class::{ClassId, ClassTree, Terms};
 use crate::packet::{Claim, Direction, Fifo, FlowId, number};
 use crate::policy::{Class, ClassFaultKind, ClassSet};
@@ -31,17 +32,31 @@ struct Line {
     queue: Option<Box<dyn Qdisc>>,
     /// Packets that came.
     arrived: u64,
+    /// Of what waits, charged bytes of governed flows.
+    controlled: u64,
     /// Bits per second that its children are promised.
     promised: u64,
 }
 
 impl Line {
     fn new(name: &str, spec: QdiscSpec) -> Self {
-        Self { name: name.into(), spec, queue: None, arrived: 0, promised: 0 }
+        Self { name: name.into(), spec, queue: None, arrived: 0, controlled: 0, promised: 0 }
     }
 
     fn backlog(&self) -> Backlog {
         self.queue.as_ref().map_or_else(Backlog::default, |queue| queue.backlog())
+    }
+
+    /// Does something with the queue, which may drop packets, and takes out what it gives.
+    fn take(
+        &mut self,
+        cx: &mut Cx<'_>,
+        what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> Option<PacketId>,
+    ) -> Option<PacketId> {
+        let queue = self.queue.as_mut()?;
+        let packet = without(&mut self.controlled, cx, |cx| what(&mut **queue, cx))?;
+        self.controlled -= governed(cx, &packet);
+        Some(packet)
     }
 }
 
@@ -160,11 +175,11 @@ impl Classes {
     /// Takes out all that waits at a class.
     fn clear(&mut self, cx: &mut Cx<'_>, id: ClassId, out: &mut Fifo) {
         let line = &mut self.lines[id.index()];
-        let Some(mut queue) = line.queue.take() else { return };
-        while let Some(packet) = queue.dequeue(cx) {
+        while let Some(packet) = line.take(cx, |queue, cx| queue.dequeue(cx)) {
             line.arrived = line.arrived.saturating_sub(1);
             out.push(cx.pool, packet);
         }
+        line.queue = None;
         self.tree.idle(id);
     }
 
@@ -190,6 +205,12 @@ impl Classes {
         self.lines.get(id.index()).map_or_else(Backlog::default, Line::backlog)
     }
 
+    /// What waits at a class, as a signal sees it.
+    pub(super) fn ahead(&self, id: ClassId) -> Ahead {
+        let Some(line) = self.lines.get(id.index()) else { return Ahead::default() };
+        ahead(line.backlog(), line.controlled)
+    }
+
     /// Whether packets of `flow` wait at a class.
     pub(super) fn has_waiting(&self, id: ClassId, flow: FlowId) -> bool {
         let queue = self.lines.get(id.index()).and_then(|line| line.queue.as_ref());
@@ -210,13 +231,14 @@ impl Classes {
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         let rate = leaves_at(self.tree.terms(leaf));
-        let Line { name, spec, queue, arrived, .. } = &mut self.lines[leaf.index()];
+        let Line { name, spec, queue, arrived, controlled, .. } = &mut self.lines[leaf.index()];
         let queue = queue.get_or_insert_with(|| {
             let random = Random::named(self.seed, &["class", name, self.direction.name()]);
             spec.build(rate, random)
         });
         *arrived += 1;
-        queue.enqueue(cx, packet);
+        *controlled += governed(cx, &packet);
+        without(controlled, cx, |cx| queue.enqueue(cx, packet));
         if queue.backlog().packets > 0 {
             self.tree.wait(cx.now, leaf);
         }
@@ -226,8 +248,7 @@ impl Classes {
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         loop {
             let leaf = self.tree.next(cx.now)?;
-            let queue = self.lines[leaf.index()].queue.as_mut();
-            let packet = queue.and_then(|queue| queue.dequeue(cx));
+            let packet = self.lines[leaf.index()].take(cx, |queue, cx| queue.dequeue(cx));
             let len = packet.as_ref().map_or(Bytes::ZERO, |packet| cx.pool[packet].charged());
             let more = self.backlog(leaf).packets > 0;
             self.tree.sent(cx.now, leaf, len, more);
@@ -263,10 +284,9 @@ impl Classes {
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId) -> Option<PacketId> {
         let old = self.lines.get_mut(from.index())?;
-        let queue = old.queue.as_mut()?;
-        let packet = queue.dequeue_flow(cx, line(flow));
+        let packet = old.take(cx, |queue, cx| queue.dequeue_flow(cx, line(flow)));
         old.arrived = old.arrived.saturating_sub(packet.is_some().into());
-        if queue.backlog().packets == 0 {
+        if old.queue.is_some() && old.backlog().packets == 0 {
             self.tree.idle(from);
         }
         packet

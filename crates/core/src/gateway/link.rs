@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::GatewayConfig;
 use super::classes::Classes;
+use crate::ack::Queue as Ahead;
 use crate::class::ClassId;
 use crate::meter::TokenBucket;
 use crate::packet::{Claim, Direction, Fifo, FlowId, Member};
@@ -19,6 +20,8 @@ pub(super) struct Link {
     bucket: Option<TokenBucket>,
     /// Where packets wait if there are no classes.
     queue: Box<dyn Qdisc>,
+    /// Of what waits there, charged bytes of governed flows.
+    controlled: u64,
     /// Who shares the link; only where it has a rate.
     classes: Option<Box<Classes>>,
     /// What leaves next: with a rate, one packet, or what a swap left over; else all there is.
@@ -31,7 +34,7 @@ impl Link {
         let bucket = rate.map(|rate| TokenBucket::new(rate, burst(rate), now));
         let random = Random::named(config.seed, &["link", direction.name()]);
         let queue = config.queue.build(rate, random);
-        Self { direction, bucket, queue, classes: None, next: Fifo::new() }
+        Self { direction, bucket, queue, controlled: 0, classes: None, next: Fifo::new() }
     }
 
     /// Lets the classes of `set` share the link from now on. What waits stays; what waited where
@@ -50,7 +53,7 @@ impl Link {
             return;
         }
         if self.classes.is_none() {
-            empty(&mut *self.queue, cx, displaced);
+            self.empty(cx, displaced);
         }
         let make = || Box::new(Classes::new(self.direction, config.seed, &config.queue));
         self.classes.get_or_insert_with(make).install(cx, set, displaced);
@@ -94,7 +97,8 @@ impl Link {
         } else if cx.pool.is_scarce() && self.queue.backlog().packets > 0 {
             cx.drop(packet, Reason::NoBuffer);
         } else {
-            self.queue.enqueue(cx, packet);
+            self.controlled += governed(cx, &packet);
+            without(&mut self.controlled, cx, |cx| self.queue.enqueue(cx, packet));
         }
     }
 
@@ -107,6 +111,14 @@ impl Link {
         self.line_up(cx);
         while let Some(packet) = more.pop(cx.pool) {
             self.next.push(cx.pool, packet);
+        }
+    }
+
+    /// What waits at `leaf`, as a signal sees it.
+    pub(super) fn ahead(&self, leaf: ClassId) -> Ahead {
+        match &self.classes {
+            Some(classes) => classes.ahead(leaf),
+            None => ahead(self.queue.backlog(), self.controlled),
         }
     }
 
@@ -184,7 +196,24 @@ impl Link {
         if let Some(mut classes) = self.classes.take() {
             classes.clear_all(cx, &mut self.next);
         }
-        empty(&mut *self.queue, cx, &mut self.next);
+        let mut waiting = Fifo::new();
+        self.empty(cx, &mut waiting);
+        while let Some(packet) = waiting.pop(cx.pool) {
+            self.next.push(cx.pool, packet);
+        }
+    }
+
+    /// Takes out all that waits in the queue.
+    fn empty(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        while let Some(packet) = self.dequeue(cx) {
+            out.push(cx.pool, packet);
+        }
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let packet = without(&mut self.controlled, cx, |cx| self.queue.dequeue(cx))?;
+        self.controlled -= governed(cx, &packet);
+        Some(packet)
     }
 
     pub(super) fn backlog(&self) -> Backlog {
@@ -203,7 +232,7 @@ impl Link {
         }
         let packet = match &mut self.classes {
             Some(classes) => classes.pop(cx),
-            None => self.queue.dequeue(cx),
+            None => self.dequeue(cx),
         };
         if let Some(packet) = packet {
             self.next.push(cx.pool, packet);
@@ -211,11 +240,27 @@ impl Link {
     }
 }
 
-/// Takes out all that waits in `queue`.
-fn empty(queue: &mut dyn Qdisc, cx: &mut Cx<'_>, out: &mut Fifo) {
-    while let Some(packet) = queue.dequeue(cx) {
-        out.push(cx.pool, packet);
-    }
+/// Charged bytes of a packet, if its flow is governed.
+pub(super) fn governed(cx: &Cx<'_>, packet: &PacketId) -> u64 {
+    let packet = &cx.pool[packet];
+    if packet.controlled { packet.charged().0 } else { 0 }
+}
+
+/// Does what may drop packets, and takes those of governed flows out of `controlled`.
+pub(super) fn without<T>(
+    controlled: &mut u64,
+    cx: &mut Cx<'_>,
+    what: impl FnOnce(&mut Cx<'_>) -> T,
+) -> T {
+    let before = cx.tally.controlled_bytes;
+    let result = what(cx);
+    *controlled -= cx.tally.controlled_bytes - before;
+    result
+}
+
+/// A backlog of which `controlled` bytes are of governed flows.
+pub(super) const fn ahead(backlog: Backlog, controlled: u64) -> Ahead {
+    Ahead { controlled: Bytes(controlled), others: backlog.bytes.0 > controlled }
 }
 
 /// What tells a flow from others in the queue: its number, and zero for what is in no flow.

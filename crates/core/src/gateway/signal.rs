@@ -52,14 +52,25 @@ impl Gateway {
 
     /// Lets ACKs go on that the aggregate in `slot` holds no longer.
     pub(super) fn release_acks(&mut self, now: Time, slot: u32) {
+        let class = self.aggregates.class(slot);
         let Some(aggregate) = self.aggregates.get_mut(slot).filter(|it| it.has_signal()) else {
             return;
         };
+        let link = &self.links[aggregate.direction().index()];
+        let ahead = link.ahead(link.leaf(class));
         let mut acks = Fifo::new();
-        aggregate.release(now, &mut self.pool, &mut acks);
+        aggregate.release(now, &mut self.pool, ahead, &mut acks);
         let back = aggregate.direction().reverse();
         self.timers.arm(slot, aggregate.ready_at());
         self.go_on(now, back, acks);
+    }
+
+    /// A packet of a governed flow leaves: there is room where it waited, if it did.
+    pub(super) fn made_room(&mut self, now: Time, direction: Direction, packet: &PacketId) {
+        if let Some(flow) = self.flows.of_packet(&self.pool[packet], direction) {
+            let slot = flow.handle(direction).aggregate;
+            self.release_acks(now, slot);
+        }
     }
 
     /// Data goes on to the aggregate of `direction`; ACKs pass it and are charged there.

@@ -272,15 +272,17 @@ impl Flow {
         if shrinks || field == 0 { None } else { u16::try_from(field).ok() }
     }
 
-    /// The window field of `tcp` if no more than the cap is to be told, and no less than has been.
+    /// The window field of `tcp` if no more than the cap is to be on its way, and no less told than has
+    /// been.
     ///
-    /// Source: `postack`, R001-3.
+    /// Source: `postack`, R001-3. Differs: what was acknowledged selectively is not on its way any
+    /// more, and does not count; or after each loss a sender had nothing to send for a round trip.
     pub(super) fn capped(&self, tcp: &TcpSegment) -> Option<u16> {
         let scale = self.known.scale?;
         if self.cap == 0 || self.cap < 1 << scale {
             return None;
         }
-        let wanted = tcp.ack.wrapping_add(self.cap);
+        let wanted = tcp.ack.wrapping_add(self.sacked).wrapping_add(self.cap);
         let keeps = self.marks & EDGE != 0 && before(wanted, self.right);
         let edge = if keeps { self.right } else { wanted };
         let field = edge.wrapping_sub(tcp.ack).div_ceil(1 << scale);

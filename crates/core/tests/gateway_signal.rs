@@ -1,0 +1,182 @@
+//! ACKs that are held at a gateway whose link, or a class of it, is what data waits for.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use tidegate_core::ack::AckSpec;
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
+};
+use tidegate_core::policy::{
+    Action, Class, ClassSet, Conditioning, Filter, Mode, Policy, PolicySet, Profile,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+
+const LINK: Rate = Rate::from_mbps(10);
+const MSS: u32 = 1_448;
+
+/// A gateway whose policy has ten times the rate of its link, and its clock.
+struct Run {
+    gateway: Gateway,
+    now: Time,
+}
+
+impl Run {
+    /// With a class for the policy, which is promised and allowed half of the link, or without classes.
+    fn new(class: Option<&str>) -> Self {
+        let profile = Profile::new(Rate::from_mbps(100), None, Bytes(64_000), Bytes(1_514));
+        let conditioning = Conditioning {
+            profile: profile.unwrap(),
+            allocation: AllocationSpec::Drr(Default::default()),
+            weights: Vec::new(),
+            fair_between: Default::default(),
+        };
+        let signal = Some(AckSpec::PostAck(Default::default()));
+        let action = Action::Shape { conditioning, queue: queue(), signal };
+        let policy = Policy {
+            name: "all".into(),
+            priority: 0,
+            filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
+            action,
+            mode: Mode::Enforce,
+            class: class.map(str::to_owned),
+        };
+        let half = [Rate::from_mbps(5); 2];
+        let classes = class.map(|name| Class {
+            guarantee: half,
+            ceiling: half.map(Some),
+            ..Class::new(name, queue())
+        });
+        let classes = ClassSet::new(classes.into_iter().collect(), [Some(LINK); 2]).unwrap();
+        let policies = PolicySet::new(vec![policy]).unwrap().with_classes(classes);
+        let config = GatewayConfig {
+            rate: [Some(LINK); 2],
+            overhead: Overhead::default(),
+            queue: queue(),
+            packets: 1_024,
+            flows: 64,
+            shaping_interval: Duration::ZERO,
+            shaping_triggers: Default::default(),
+            seed: 1,
+        };
+        let mut run =
+            Self { gateway: Gateway::new(&config, policies, Time::ZERO), now: Time::ZERO };
+        run.shake_hands();
+        run
+    }
+
+    fn shake_hands(&mut self) {
+        let (syn, ack) = (TcpFlags::SYN, TcpFlags::ACK);
+        self.up(TcpSegment { seq: 0, flags: TcpFlags(syn), ..TcpSegment::default() });
+        self.leave();
+        self.now += Duration::from_millis(50);
+        let answer = TcpSegment { ack: 1, flags: TcpFlags(syn | ack), ..TcpSegment::default() };
+        assert_eq!(self.down(answer), 1);
+        self.now += Duration::from_micros(200);
+        self.up(TcpSegment { seq: 1, ack: 1, flags: TcpFlags(ack), ..TcpSegment::default() });
+        self.leave();
+    }
+
+    fn up(&mut self, tcp: TcpSegment) {
+        let tcp = TcpSegment { window: 500, ..tcp };
+        self.arrive(Gateway::LAN, packet(Protocol::TCP, 66 + tcp.payload, Some(tcp)));
+    }
+
+    /// Full segments of data, from the `first` on, which wait for the link.
+    fn data(&mut self, first: u32, segments: u32) {
+        for n in first..first + segments {
+            let flags = TcpFlags(TcpFlags::ACK);
+            let seq = 1 + n * MSS;
+            self.up(TcpSegment { seq, ack: 1, payload: MSS, flags, ..TcpSegment::default() });
+        }
+    }
+
+    /// How many packets go on to the sender when `tcp` comes back.
+    fn down(&mut self, tcp: TcpSegment) -> usize {
+        let tcp = TcpSegment { window: 500, ..tcp };
+        let mut packet = packet(Protocol::TCP, 66, Some(tcp));
+        (packet.key.src, packet.key.dst) = (packet.key.dst, packet.key.src);
+        self.arrive(Gateway::WAN, packet);
+        self.out(Gateway::LAN)
+    }
+
+    /// The same of an ACK of so many segments.
+    fn ack(&mut self, segments: u32) -> usize {
+        let ack = 1 + segments * MSS;
+        let flags = TcpFlags(TcpFlags::ACK);
+        self.down(TcpSegment { seq: 1, ack, flags, ..TcpSegment::default() })
+    }
+
+    fn arrive(&mut self, port: PortId, packet: Packet) {
+        let id = self.gateway.pool().insert(packet).unwrap();
+        self.gateway.handle_packet(self.now, port, id);
+    }
+
+    fn out(&mut self, port: PortId) -> usize {
+        let mut count = 0;
+        while let Some(id) = self.gateway.poll_transmit(self.now, port) {
+            self.gateway.pool().release(id);
+            count += 1;
+        }
+        count
+    }
+
+    /// Lets everything leave that waits; says how many packets went on to the sender.
+    fn leave(&mut self) -> usize {
+        let mut acks = 0;
+        loop {
+            self.out(Gateway::WAN);
+            acks += self.out(Gateway::LAN);
+            let Some(at) = self.gateway.poll_timeout(self.now) else { return acks };
+            if at.since(self.now) > Duration::from_millis(100) {
+                return acks;
+            }
+            self.now = self.now.max(at);
+        }
+    }
+}
+
+fn queue() -> QdiscSpec {
+    QdiscSpec::PerFlow(Default::default())
+}
+
+fn packet(protocol: Protocol, len: u32, tcp: Option<TcpSegment>) -> Packet {
+    let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 1_000), Endpoint::v4([192, 0, 2, 1], 80));
+    let key = FlowKey { src, dst, protocol };
+    Packet { len, key, network: Network::Ipv4, segments: 1, tcp, ..Packet::default() }
+}
+
+/// Kills: leaving out what waits for the link; not looking again when some of it has left.
+#[test]
+fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_has_left() {
+    for class in [None, Some("bulk")] {
+        let mut run = Run::new(class);
+        run.data(0, 20);
+        assert_eq!(run.ack(2), 0, "{class:?}: it is held");
+        assert_eq!(run.leave(), 1, "{class:?}: it goes on");
+        run.data(20, 1);
+        assert_eq!(run.ack(4), 1, "{class:?}: hardly anything waits");
+        run.leave();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}
+
+/// Kills: taking all that waits in the class for data of governed flows.
+#[test]
+fn others_that_wait_in_the_class_do_not_close_the_gate() {
+    for class in [None, Some("bulk")] {
+        let mut run = Run::new(class);
+        run.data(0, 2);
+        run.leave();
+        for _ in 0..40 {
+            run.arrive(Gateway::LAN, packet(Protocol::UDP, 1_250, None));
+        }
+        assert_eq!(run.ack(2), 1, "{class:?}");
+        run.leave();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}
