@@ -1,0 +1,141 @@
+"""What a class borrows and gives back, its senders take up and give up, and the queue stays small.
+
+Source: postack, ledger R001-9 (P3 needs no estimate of any rate) and A001-6.
+Differs: see `_network.py`. The link has 10 Mbit/s and two classes, each promised half and allowed
+all. TCP is in one; UDP, of 12 Mbit/s, is in the other from 15 s to 25 s. The policy of TCP has
+the rate of the link, so that it is the class that limits: data waits there, or, with a signal,
+does not.
+"""
+
+import numpy as np
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import RATE, bulk, network, rules
+
+borrow = Experiment(__file__)
+
+BEGIN, END, STEP = 15, 25, 0.05
+QUEUES = {
+    "tcp": {"kind": "per-flow", "limit": "8 MiB", "flow_limit": "1 MiB"},
+    "udp": {"kind": "drop-tail", "limit": "16 KiB"},
+}
+SHOWN = ["none", "gate"]
+
+
+def file(signal):
+    """The policy file: two classes, and a policy for each."""
+    half = {"guarantee": {"up": "5 Mbit/s"}}
+    classes = [{"name": name, **half, "queue": queue} for name, queue in QUEUES.items()]
+    tcp = rules(signal, "up", match={"direction": "up", "protocol": "tcp"})
+    tcp["class"] = "tcp"
+    udp = {"name": "udp", "action": "pass", "class": "udp"}
+    udp["match"] = {"direction": "up", "protocol": "udp"}
+    return {
+        "gateway": {"rate": {"up": f"{RATE} bit/s", "down": "1 Gbit/s"}},
+        "class": classes,
+        "policy": [tcp, udp],
+    }
+
+
+def scenario(signal):
+    net = network(signal, window="64 KiB", file=file(signal), warmup="5 s", duration="35 s")
+    net.sample = f"{STEP * 1000:.0f} ms"
+    bulk(net)
+    net.host("flooder")
+    net.link("flooder", "lan", rate="1 Gbit/s", delay="100 us")
+    span = {"start": f"{BEGIN} s", "stop": f"{END} s"}
+    flood = {"rate": "12 Mbit/s", "packet": "1200 B", **span}
+    net.traffic("flood", "cbr", "flooder", "w0", protocol="udp", **flood)
+    return net
+
+
+def series(run):
+    table = run.windowed()
+    return table["time_seconds"], table["bulk_bps"]
+
+
+@borrow.run(signal=SHOWN)
+def measure(seed, signal):
+    run = scenario(signal).run(seed)
+    time, rate = series(run)
+    mean = {name: rate[(time > a) & (time <= b)].mean() for name, a, b in SPANS}
+    flows = run.flows.where(group="bulk")
+    return {
+        **mean,
+        "gives": settles(time, rate, BEGIN, mean["shared"]),
+        "takes": settles(time, rate, END, mean["alone"]),
+        "delay": run.groups.where(group="bulk")["delay_mean_seconds"][0],
+        "timeouts": float(flows["timeouts"].sum()),
+    }
+
+
+SPANS = [("alone", 8, BEGIN), ("shared", BEGIN + 2, END), ("again", END + 2, 35)]
+
+
+LAG = 0.2 + 3 * 0.0002 + 0.026
+"""200 ms and three round trips to the senders, and the way to where rates are measured."""
+
+
+def settles(time, rate, since, level):
+    """Seconds until the rate, in 150 ms around, has come within a tenth of its new level."""
+    after = time > since
+    near = np.abs(np.convolve(rate, np.ones(3) / 3, "same") / level - 1) < 0.1
+    return float(time[after][np.argmax(near[after])] - since)
+
+
+def ratio(runs, column):
+    cell = [runs.where(signal=signal)[column] for signal in ("gate", "none")]
+    return cell[0] / cell[1]
+
+
+@borrow.claim("A001-6", "alone: rate of that of a queue for each flow", paper=1, within=0.01)
+def alone(runs):
+    return ratio(runs, "alone")
+
+
+@borrow.claim("A001-6", "beside its sibling: the same", paper=1, within=0.02)
+def shared(runs):
+    return ratio(runs, "shared")
+
+
+@borrow.claim("A001-6", "alone again: the same", paper=1, within=0.01)
+def again(runs):
+    return ratio(runs, "again")
+
+
+@borrow.claim("A001-6", "how long after its sibling began it gives back, s", paper="not said",
+              at_most=LAG)  # fmt: skip
+def gives(runs):
+    return runs.where(signal="gate")["gives"]
+
+
+@borrow.claim("A001-6", "how long after its sibling ended it borrows, s", paper="not said",
+              at_most=LAG)  # fmt: skip
+def takes(runs):
+    return runs.where(signal="gate")["takes"]
+
+
+@borrow.claim("A001-2", "mean delay of data, of what a queue for each flow adds", paper=0.04,
+              at_most=0.06)  # fmt: skip
+def delay(runs):
+    added = [runs.where(signal=signal)["delay"] - 0.0261 for signal in ("gate", "none")]
+    return added[0] / added[1]
+
+
+@borrow.claim("A001-6", "timeouts", paper=0, at_most=0)
+def timeouts(runs):
+    return runs.where(signal="gate")["timeouts"]
+
+
+@borrow.figure
+def figure(runs):
+    figure, panels = plots.panels(["a queue for each flow", "gate"])
+    for axes, signal in zip(panels, SHOWN, strict=True):
+        time, rate = series(scenario(signal).run(1))
+        axes.plot(time, rate / 1e6)
+        axes.set_xlabel("time (s)")
+        axes.set_ylabel("TCP, Mbit/s")
+        axes.set_ylim(bottom=0)
+    return figure

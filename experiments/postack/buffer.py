@@ -1,0 +1,125 @@
+"""With ACKs held in place of data, the gateway holds a fraction of what a queue for each flow does.
+
+Source: postack, abstract ("a buffer smaller by 96 %"), ledger A001-2 and section 9.
+Differs: see `_network.py`. Held ACKs count as the records they are kept as, and a packet of each
+flow. The mean is over 30 s after slow start; the peak is that of the whole run, slow start
+included.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import SIGNALS, WINDOWS, bulk, measured, network
+
+buffer = Experiment(__file__)
+
+CONTROLS = ["reno", "cubic"]
+
+
+@buffer.run(signal=list(SIGNALS), window=list(WINDOWS), congestion=CONTROLS)
+def measure(seed, signal, window, congestion):
+    net = network(signal, window=WINDOWS[window], tcp={"congestion": congestion})
+    bulk(net)
+    return measured(net.run(seed))
+
+
+def ratio(runs, column, window, signal="gate", congestion="cubic"):
+    """What there is with a signal, over what there is in a queue for each flow."""
+    cell = runs.where(window=window, congestion=congestion)
+    return cell.where(signal=signal)[column] / cell.where(signal="none")["data"]
+
+
+def peak(runs, window, congestion):
+    cell = runs.where(window=window, congestion=congestion)
+    return cell.where(signal="gate")["peak"] / cell.where(signal="none")["peak"]
+
+
+@buffer.claim("A001-2", "64 KiB, CUBIC: data that waits, of a queue for each flow's", paper=0.04,
+              at_most=0.03)  # fmt: skip
+def data(runs):
+    return ratio(runs, "data", "64 KiB")
+
+
+@buffer.claim("A001-2", "64 KiB, Reno: data that waits", paper=0.04, at_most=0.03)
+def data_reno(runs):
+    return ratio(runs, "data", "64 KiB", congestion="reno")
+
+
+@buffer.claim("A001-2", "64 KiB, CUBIC: data and held ACKs", paper=0.04, at_most=0.04)
+def memory(runs):
+    return ratio(runs, "memory", "64 KiB")
+
+
+@buffer.claim("A001-2", "64 KiB, Reno: data and held ACKs", paper=0.04, at_most=0.04)
+def memory_reno(runs):
+    return ratio(runs, "memory", "64 KiB", congestion="reno")
+
+
+@buffer.claim("A001-2", "grown windows, CUBIC: data that waits", paper=0.04, at_most=0.03)
+def data_grown(runs):
+    return ratio(runs, "data", "grown")
+
+
+@buffer.claim("A001-2", "grown windows, Reno: data that waits", paper=0.04, at_most=0.03)
+def data_grown_reno(runs):
+    return ratio(runs, "data", "grown", congestion="reno")
+
+
+@buffer.claim("A001-2", "grown windows, CUBIC: data and held ACKs", paper=0.04, at_most=0.04)
+def memory_grown(runs):
+    return ratio(runs, "memory", "grown")
+
+
+@buffer.claim("A001-2", "grown windows, Reno: data and held ACKs", paper=0.04, at_most=0.04)
+def memory_grown_reno(runs):
+    return ratio(runs, "memory", "grown", congestion="reno")
+
+
+@buffer.claim("A001-2", "64 KiB, CUBIC: most data that waits, slow start included", paper=0.04,
+              at_most=0.25)  # fmt: skip
+def peak_data(runs):
+    return peak(runs, "64 KiB", "cubic")
+
+
+@buffer.claim("A001-2", "grown windows, CUBIC: most data that waits", paper=0.04, at_most=0.25)
+def peak_data_grown(runs):
+    return peak(runs, "grown", "cubic")
+
+
+@buffer.claim("A001-2", "64 KiB, CUBIC, P1: data that waits", paper="not said", at_most=0.06)
+def data_bucket(runs):
+    return ratio(runs, "data", "64 KiB", "bucket")
+
+
+@buffer.claim(
+    "A001-2",
+    "64 KiB, CUBIC, P2: data that waits",
+    paper="not said",
+    at_most=0.06,
+    why="P2 delays each ACK by what its data would have waited, and never drains what slow start "
+    "put into the queue (ledger, R001-9)",
+)
+def data_virtual(runs):
+    return ratio(runs, "data", "64 KiB", "virtual-queue")
+
+
+@buffer.claim("A001-2", "the baseline loses nothing, nor does the gate: packets dropped", paper=0,
+              at_most=0)  # fmt: skip
+def dropped(runs):
+    signals = [runs.where(signal=signal)["dropped"] for signal in ("none", "gate")]
+    return signals[0] + signals[1]
+
+
+@buffer.figure
+def figure(runs):
+    figure, panels = plots.panels([f"CUBIC, windows of {window}" for window in WINDOWS])
+    for axes, window in zip(panels, WINDOWS, strict=True):
+        cell = runs.where(window=window, congestion="cubic")
+        names = list(SIGNALS)
+        for column, label in (("data", "data that waits"), ("memory", "with held ACKs")):
+            means = [cell.where(signal=name)[column].mean() / 1e3 for name in names]
+            axes.plot(names, means, marker="o", linestyle="", label=label)
+        axes.set_yscale("log")
+        axes.set_ylabel("kB, mean")
+        axes.legend()
+    return figure

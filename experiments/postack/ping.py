@@ -1,0 +1,82 @@
+"""A ping in the same class waits hardly longer than behind a queue for each flow.
+
+Source: postack, ledger A001-5.
+Differs: see `_network.py`. The ping is a packet of 64 bytes every 100 ms from a host of its own,
+one way; FIFO is one line of 256 KiB for all at a link of that rate, without a policy.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import RATE, WINDOWS, bulk, network
+
+ping = Experiment(__file__)
+
+LINE = {"kind": "drop-tail", "limit": "256 KiB"}
+RATES = {"up": f"{RATE} bit/s", "down": "1 Gbit/s"}
+FIFO = {"gateway": {"rate": RATES, "queue": LINE}, "policy": []}
+CASES = {"fifo": ("none", FIFO), "per flow": ("none", None), "gate": ("gate", None)}
+
+
+@ping.run(case=list(CASES), window=list(WINDOWS))
+def measure(seed, case, window):
+    signal, file = CASES[case]
+    net = network(signal, window=WINDOWS[window], file=file)
+    bulk(net)
+    net.host("pinger")
+    net.link("pinger", "lan", rate="1 Gbit/s", delay="100 us")
+    net.traffic(
+        "ping", "cbr", "pinger", "w0", protocol="udp", rate="5120 bit/s", packet="64 B", start="1 s"
+    )
+    delays = net.run(seed).groups.where(group="ping")
+    return {"mean": delays["delay_mean_seconds"][0], "p99": delays["delay_p99_seconds"][0]}
+
+
+def of(runs, case, column="mean", window="64 KiB"):
+    return runs.where(case=case, window=window)[column]
+
+
+@ping.claim("A001-5", "64 KiB: mean one-way delay, gate less a queue for each flow, s",
+            paper="not said", at_most=0.010)  # fmt: skip
+def beyond(runs):
+    return of(runs, "gate") - of(runs, "per flow")
+
+
+@ping.claim("A001-5", "grown windows: the same", paper="not said", at_most=0.010)
+def beyond_grown(runs):
+    return of(runs, "gate", window="grown") - of(runs, "per flow", window="grown")
+
+
+@ping.claim("A001-5", "64 KiB: 99th percentile, gate less a queue for each flow, s",
+            paper="not said", at_most=0.010)  # fmt: skip
+def late(runs):
+    return of(runs, "gate", "p99") - of(runs, "per flow", "p99")
+
+
+WAY = 0.0261
+"""What the way takes that no queue adds to, s."""
+
+
+@ping.claim("A001-5", "64 KiB: delay that the queue adds, of what it adds with FIFO",
+            paper="not said", at_most=0.25)  # fmt: skip
+def of_fifo(runs):
+    return (of(runs, "gate") - WAY) / (of(runs, "fifo") - WAY)
+
+
+@ping.claim("A001-5", "grown windows: the same", paper="not said", at_most=0.25)
+def of_fifo_grown(runs):
+    added = [of(runs, case, window="grown") - WAY for case in ("gate", "fifo")]
+    return added[0] / added[1]
+
+
+@ping.figure
+def figure(runs):
+    figure, panels = plots.panels([f"windows of {window}" for window in WINDOWS])
+    for axes, window in zip(panels, WINDOWS, strict=True):
+        for column in ("mean", "p99"):
+            means = [of(runs, case, column, window).mean() * 1e3 for case in CASES]
+            axes.plot(list(CASES), means, marker="o", linestyle="", label=column)
+        axes.set_yscale("log")
+        axes.set_ylabel("one-way delay, ms")
+        axes.legend()
+    return figure

@@ -1,0 +1,98 @@
+"""Whatever TCP a sender speaks, no stall and no timeout comes of its ACKs being held.
+
+Source: postack, ledger A001-7 and A001-10.
+Differs: see `_network.py`. The senders are the simulator's: Linux's TCP with one thing changed at
+a time. Without loss, so that every timeout would be the gateway's. Windows are 64 KiB, and 48 kB
+where they are not scaled or the scale is given. The class of 20 kbit/s has ten flows, a minute of
+warm-up and five minutes that count.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import bulk, measured, network
+
+senders = Experiment(__file__)
+
+PLAIN = {"receive_window": "48 kB"}
+KINDS = {
+    "linux": {},
+    "reno": {"congestion": "reno"},
+    "vegas": {"congestion": "vegas"},
+    "bbr": {"congestion": "bbr", "pacing": True},
+    "no SACK": {"recovery": "new-reno"},
+    "no timestamps": {"timestamps": False},
+    "no scaling": {"window_scaling": False, **PLAIN},
+    "scale 0": {"window_scale": 0, **PLAIN},
+    "scale 2": {"window_scale": 2},
+    "scale 7": {"window_scale": 7},
+    "scale 14": {"window_scale": 14},
+    "mss 256": {"mss": "256 B"},
+    "mss 536": {"mss": "536 B"},
+    "mss 8960": {"mss": "8960 B"},
+    "an ACK for each": {"ack_every": 1},
+    "an ACK for four": {"ack_every": 4},
+    "ns-2": {"profile": "ns2-2003"},
+    "rfc": {"profile": "rfc"},
+}
+SLOW = "20 kbit/s"
+
+
+@senders.run(signal=["none", "gate"], sender=[*KINDS, SLOW])
+def measure(seed, signal, sender):
+    if sender == SLOW:
+        profile = {"profile": {"mean": SLOW, "burst": "3028 B"}}
+        net = network(
+            signal, flows=10, policy=profile, tcp={"mss": "536 B"}, duration="360 s", warmup="60 s"
+        )
+        bulk(net, flows=10)
+    else:
+        net = network(signal, tcp=KINDS[sender])
+        bulk(net)
+    run = net.run(seed)
+    return {**measured(run), "least": run.flows.where(group="bulk")["goodput_bytes"].min()}
+
+
+def every(runs, column, signal="gate"):
+    """Of every kind of sender, a number for each seed."""
+    return [runs.where(signal=signal, sender=kind)[column] for kind in KINDS]
+
+
+@senders.claim("A001-7", "worst of all kinds: goodput of a queue for each flow's", paper=1,
+               at_least=0.97)  # fmt: skip
+def goodput(runs):
+    pairs = zip(every(runs, "goodput"), every(runs, "goodput", "none"), strict=True)
+    return [min(ratios) for ratios in zip(*(gate / fair for gate, fair in pairs), strict=True)]
+
+
+@senders.claim("A001-7", "worst of all kinds: Jain index", paper="fair", at_least=0.98)
+def jain(runs):
+    return [min(kinds) for kinds in zip(*every(runs, "jain"), strict=True)]
+
+
+@senders.claim("A001-7", "all kinds: timeouts and retransmissions", paper=0, at_most=0)
+def timeouts(runs):
+    return sum(every(runs, "timeouts")) + sum(every(runs, "retransmitted"))
+
+
+@senders.claim("A001-10", "20 kbit/s, ten flows: Jain index", paper="fair", at_least=0.9)
+def slow_jain(runs):
+    return runs.where(signal="gate", sender=SLOW)["jain"]
+
+
+@senders.claim("A001-10", "20 kbit/s, ten flows: least that one gets in 5 min, bytes", paper="all",
+               at_least=37_500)  # fmt: skip
+def slow_least(runs):
+    return runs.where(signal="gate", sender=SLOW)["least"]
+
+
+@senders.figure
+def figure(runs):
+    figure, (axes,) = plots.panels(["goodput of a queue for each flow's"])
+    figure.set_size_inches(10, 4)
+    gate, fair = every(runs, "goodput"), every(runs, "goodput", "none")
+    ratios = [(one / other).mean() for one, other in zip(gate, fair, strict=True)]
+    axes.plot(list(KINDS), ratios, marker="o", linestyle="")
+    axes.tick_params(axis="x", rotation=60)
+    axes.set_ylim(bottom=0)
+    return figure

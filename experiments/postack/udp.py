@@ -1,0 +1,86 @@
+"""UDP in the same class neither closes the gate nor is starved.
+
+Source: postack, ledger R001-9 (non-TCP has a queue of its own and does not close the gate).
+Differs: see `_network.py`. Half of the flows are UDP: four of TCP and four of UDP. At 1.25 Mbit/s
+each, UDP offers half of the rate, exactly its part; at 2.5 Mbit/s, all of it, twice its part. A
+flow's queue holds 128 KiB here, two windows of TCP's.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import FLOWS, RATE, bulk, measured, network
+
+udp = Experiment(__file__)
+
+OFFERED = {"half": 1_250_000, "all": 2_500_000}
+QUEUE = {"kind": "per-flow", "limit": "2 MiB", "flow_limit": "128 KiB"}
+SHOWN = ["none", "gate", "tcr"]
+
+
+@udp.run(signal=SHOWN, offered=list(OFFERED))
+def measure(seed, signal, offered):
+    net = network(signal, policy={"queue": QUEUE})
+    bulk(net)
+    hosts = [[f"{side}{n}" for n in range(FLOWS)] for side in "lw"]
+    fields = {"rate": f"{OFFERED[offered]} bit/s", "packet": "1200 B"}
+    start = {"uniform": ["0 s", "1 s"]}
+    net.traffic("flood", "cbr", *hosts, protocol="udp", start=start, **fields)
+    run = net.run(seed)
+    flood = run.groups.where(group="flood")
+    return {**measured(run), "udp": flood["throughput_bps"][0], "udp_jain": flood["jain"][0]}
+
+
+def ratio(runs, offered, column):
+    """What it is with the gate, of what it is with a queue for each flow."""
+    cell = runs.where(offered=offered)
+    return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
+
+
+@udp.claim("gate not closed", "UDP offers half: TCP's goodput of a queue for each flow's", paper=1,
+           at_least=0.97)  # fmt: skip
+def tcp_half(runs):
+    return ratio(runs, "half", "goodput")
+
+
+@udp.claim("gate not closed", "UDP offers all: TCP's goodput of a queue for each flow's", paper=1,
+           at_least=0.97)  # fmt: skip
+def tcp_all(runs):
+    return ratio(runs, "all", "goodput")
+
+
+@udp.claim("UDP not starved", "UDP offers half: what arrives of it, of the rate", paper=0.5,
+           at_least=0.49)  # fmt: skip
+def udp_half(runs):
+    return runs.where(signal="gate", offered="half")["udp"] / RATE
+
+
+@udp.claim("UDP not starved", "UDP offers all: what arrives of it, of the rate", paper=0.5,
+           at_least=0.49)  # fmt: skip
+def udp_all(runs):
+    return runs.where(signal="gate", offered="all")["udp"] / RATE
+
+
+@udp.claim("UDP not starved", "UDP offers all: Jain index of UDP", paper="fair", at_least=0.98)
+def udp_jain(runs):
+    return runs.where(signal="gate", offered="all")["udp_jain"]
+
+
+@udp.claim("gate not closed", "UDP offers all: Jain index of TCP", paper="fair", at_least=0.98)
+def tcp_jain(runs):
+    return runs.where(signal="gate", offered="all")["jain"]
+
+
+@udp.figure
+def figure(runs):
+    figure, panels = plots.panels([f"UDP offers {offered} of the rate" for offered in OFFERED])
+    for axes, offered in zip(panels, OFFERED, strict=True):
+        for column, label in (("goodput", "TCP, goodput"), ("udp", "UDP, throughput")):
+            cell = [runs.where(offered=offered, signal=signal)[column] for signal in SHOWN]
+            axes.plot(
+                SHOWN, [it.mean() / 1e6 for it in cell], marker="o", linestyle="", label=label
+            )
+        axes.set_ylabel("Mbit/s")
+        axes.set_ylim(bottom=0)
+        axes.legend()
+    return figure
