@@ -110,6 +110,11 @@ impl Gateway<'_> {
         run(self.bed.tidegate(&["apply"]).arg(file), ANSWER_LIMIT);
     }
 
+    /// Runs the program beside it, told `words`, such as `class set`.
+    pub fn tell(&self, words: &[&str]) {
+        run(&mut self.bed.tidegate(words), ANSWER_LIMIT);
+    }
+
     /// Puts other policies in its file, and has it read that again.
     ///
     /// # Panics

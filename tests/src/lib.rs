@@ -9,6 +9,7 @@
 mod frames;
 mod gateway;
 mod lab;
+pub mod measure;
 mod process;
 pub mod recording;
 pub mod tcp;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tidegate_e2e::measure::{float, frames_and_bytes, jain};
 use tidegate_e2e::{Fetch, Outcome, Server, Testbed, now, on_each_backend, pause};
 
 on_each_backend! {
@@ -27,32 +28,10 @@ const MEASURED: Duration = Duration::from_secs(5);
 const PAYLOAD_V4: f64 = 1_448.0 / 1_514.0;
 const PAYLOAD_V6: f64 = 1_428.0 / 1_514.0;
 
-/// Bits per second that reach `eth0` of the LAN host, as frames, and the bytes each fetch gained.
+/// [`frames_and_bytes`] once connections have found their rate.
 fn measure(bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
     pause(WARM_UP);
-    measure_for(MEASURED, bed, fetches)
-}
-
-fn measure_for(span: Duration, bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
-    let gained = || fetches.iter().map(Fetch::bytes).collect::<Vec<_>>();
-    let (start, frames, before) = (now(), bed.lan.received_bytes("eth0"), gained());
-    pause(span);
-    let bytes = bed.lan.received_bytes("eth0") - frames;
-    let rate = float(bytes) * 8.0 / start.elapsed().as_secs_f64();
-    let each = gained().iter().zip(before).map(|(after, before)| float(after - before)).collect();
-    (rate, each)
-}
-
-#[expect(clippy::as_conversions, reason = "for reports: exact up to 2^53")]
-fn float(n: u64) -> f64 {
-    n as f64
-}
-
-/// (sum x)^2 / (n sum x^2): 1 if all are equal.
-fn jain(each: &[f64]) -> f64 {
-    let (sum, squares) =
-        each.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-    sum * sum / (squares * each.iter().map(|_| 1.0).sum::<f64>())
+    frames_and_bytes(MEASURED, bed, fetches)
 }
 
 fn all_intact(fetches: Vec<Fetch>) {
@@ -190,7 +169,7 @@ fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {
     let fetch = || server.fetch(bed.wan.v4, &bed.lan, &["--time", "9 s"]);
     let fetches = vec![fetch(), fetch()];
     pause(WARM_UP);
-    let second = |_| measure_for(Duration::from_secs(1), bed, &fetches);
+    let second = |_| frames_and_bytes(Duration::from_secs(1), bed, &fetches);
     let (rates, each): (Vec<f64>, Vec<Vec<f64>>) = (0..5).map(second).unzip();
     let most = rates.iter().copied().fold(0.0, f64::max);
     assert!((most / 12e6 - 1.0).abs() < 0.02, "{rates:?} bit/s, {}", gateway.status());

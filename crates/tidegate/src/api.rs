@@ -287,9 +287,9 @@ pub struct Class {
 #[serde(default, deny_unknown_fields)]
 pub struct ClassChange {
     /// Its guarantee.
-    pub guarantee: Option<EachWay>,
+    pub guarantee: Option<EachWay<Rate>>,
     /// Its ceiling.
-    pub ceiling: Option<EachWay>,
+    pub ceiling: Option<EachWay<Ceiling>>,
     /// Its weight.
     pub weight: Option<u32>,
     /// Its priority.
@@ -298,27 +298,56 @@ pub struct ClassChange {
     pub burst: Option<Bytes>,
 }
 
-/// A rate for both directions, or for each its own.
+/// The most a class may send.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(untagged)]
-pub enum EachWay {
+pub enum Ceiling {
+    /// So much.
+    Rate(Rate),
+    /// As much as its parent.
+    None(NoCeiling),
+}
+
+/// The word `none`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub enum NoCeiling {
+    /// No ceiling.
+    #[serde(rename = "none")]
+    None,
+}
+
+impl Ceiling {
+    /// How much, if there is a ceiling.
+    #[must_use]
+    pub const fn rate(self) -> Option<Rate> {
+        match self {
+            Self::Rate(rate) => Some(rate),
+            Self::None(NoCeiling::None) => None,
+        }
+    }
+}
+
+/// Something for both directions, or for each its own.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum EachWay<T> {
     /// For both.
-    Both(Rate),
+    Both(T),
     /// For those given.
     Each {
         /// From the LAN to the WAN.
-        up: Option<Rate>,
+        up: Option<T>,
         /// From the WAN to the LAN.
-        down: Option<Rate>,
+        down: Option<T>,
     },
 }
 
-impl EachWay {
+impl<T: Copy> EachWay<T> {
     /// Up and down.
     #[must_use]
-    pub const fn rates(self) -> [Option<Rate>; 2] {
+    pub fn up_and_down(self) -> [Option<T>; 2] {
         match self {
-            Self::Both(rate) => [Some(rate); 2],
+            Self::Both(both) => [Some(both); 2],
             Self::Each { up, down } => [up, down],
         }
     }

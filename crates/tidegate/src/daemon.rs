@@ -26,7 +26,8 @@ pub(crate) use server::{Socket, listen, serve};
 pub(crate) use watch::PortLock;
 use watch::Watch;
 
-use crate::api::{self, Applied, Classes, Explanation, Flows, Plan, Proposal, Question, Status};
+use crate::api::{self, Applied, Ceiling, Classes, EachWay, Explanation};
+use crate::api::{Flows, Plan, Proposal, Question, Status};
 use crate::code::Code;
 use crate::config::{self, Config};
 use crate::describe::{self, Change};
@@ -323,9 +324,10 @@ pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
 
 /// What `change` asks for, if a class can be so.
 fn class_change(change: &api::ClassChange) -> Result<ClassChange, Failure> {
-    let rates = |each: Option<api::EachWay>| each.map_or([None; 2], api::EachWay::rates);
-    let (guarantee, ceiling) = (rates(change.guarantee), rates(change.ceiling));
-    if ceiling.iter().flatten().any(|rate| rate.bps() == 0) {
+    let guarantee = change.guarantee.map_or([None; 2], EachWay::up_and_down);
+    let ceiling = change.ceiling.map_or([None; 2], EachWay::up_and_down);
+    let ceiling = ceiling.map(|given| given.map(Ceiling::rate));
+    if ceiling.iter().flatten().flatten().any(|rate| rate.bps() == 0) {
         return Err(Failure::input(Code::ZeroRate, "a ceiling of zero would hold packets forever"));
     }
     let weight = change.weight.is_none_or(|it| (1..=u32::from(u16::MAX)).contains(&it));
@@ -337,7 +339,7 @@ fn class_change(change: &api::ClassChange) -> Result<ClassChange, Failure> {
     }
     Ok(ClassChange {
         guarantee,
-        ceiling: ceiling.map(|rate| rate.map(Some)),
+        ceiling,
         weight: change.weight,
         priority: change.priority,
         burst: change.burst,

@@ -25,7 +25,7 @@ enum What {
         /// The class
         name: String,
         /// FIELD=VALUE: guarantee, guarantee.up, guarantee.down, ceiling, ceiling.up, ceiling.down,
-        /// weight, priority or burst; such as guarantee="40 Mbit/s"
+        /// weight, priority or burst; such as guarantee="40 Mbit/s", ceiling=none
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },

@@ -363,7 +363,14 @@ async fn classes_are_shown_and_changed_while_they_run() {
     let changed = fixture.change("office", json!({ "guarantee": { "up": "7 Mbit/s" } })).await;
     let rates: Vec<_> = changed.unwrap().classes.iter().map(|it| it.guarantee_bps).collect();
     assert_eq!(rates, [7_000_000, 6_000_000]);
+    let ceilings = async |to: &str| {
+        let changed = fixture.change("office", json!({ "ceiling": { "down": to } })).await;
+        changed.unwrap().classes.iter().map(|it| it.ceiling_bps).collect::<Vec<_>>()
+    };
+    assert_eq!(ceilings("8 Mbit/s").await, [None, Some(8_000_000)]);
+    assert_eq!(ceilings("none").await, [None, None]);
     for (name, body, code) in [
+        ("office", json!({ "ceiling": "never" }), "TG0209"),
         ("nobody", json!({ "weight": 2 }), "TG0008"),
         ("office", json!({ "guarantee": "11 Mbit/s" }), "TG0032"),
         ("office", json!({ "ceiling": "5 Mbit/s" }), "TG0033"),

@@ -1,0 +1,35 @@
+//! What reaches a host in a span of time, and how evenly it is shared.
+
+use std::time::Duration;
+
+use crate::testbed::Testbed;
+use crate::traffic::Fetch;
+use crate::wait::{now, pause};
+
+/// Bits per second that reach `eth0` of the LAN host within `span`, as frames, and the bytes each
+/// fetch gained.
+#[must_use]
+pub fn frames_and_bytes(span: Duration, bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
+    let gained = || fetches.iter().map(Fetch::bytes).collect::<Vec<_>>();
+    let (start, frames, before) = (now(), bed.lan.received_bytes("eth0"), gained());
+    pause(span);
+    let bytes = bed.lan.received_bytes("eth0") - frames;
+    let rate = float(bytes) * 8.0 / start.elapsed().as_secs_f64();
+    let each = gained().iter().zip(before).map(|(after, before)| float(after - before)).collect();
+    (rate, each)
+}
+
+/// A count as a number to reckon with.
+#[must_use]
+#[expect(clippy::as_conversions, reason = "for reports: exact up to 2^53")]
+pub fn float(n: u64) -> f64 {
+    n as f64
+}
+
+/// Jain's index: (sum x)^2 / (n sum x^2): 1 if all are equal.
+#[must_use]
+pub fn jain(each: &[f64]) -> f64 {
+    let (sum, squares) =
+        each.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    sum * sum / (squares * each.iter().map(|_| 1.0).sum::<f64>())
+}

@@ -1,0 +1,73 @@
+//! Classes that share the link: real TCP through a live gateway.
+
+use std::time::Duration;
+
+use tidegate_e2e::measure::frames_and_bytes;
+use tidegate_e2e::{Fetch, Gateway, Server, Testbed, on_each_backend, pause};
+
+on_each_backend! {
+    classes_have_what_they_are_promised_and_share_the_rest_by_weight
+}
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Before connections have found their rate, nothing is measured.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// What is left of the link, 4 Mbit/s, goes 1 to 3.
+const CLASSES: &str = r#"
+rate = { down = "12 Mbit/s" }
+
+[[class]]
+name = "office"
+guarantee = { down = "6 Mbit/s" }
+
+[[class]]
+name = "guests"
+guarantee = { down = "2 Mbit/s" }
+weight = 3
+
+[[policy]]
+name = "office"
+match = { src_port = 7000 }
+action = "pass"
+class = "office"
+
+[[policy]]
+name = "guests"
+match = { src_port = 7001 }
+action = "pass"
+class = "guests"
+"#;
+
+fn classes_have_what_they_are_promised_and_share_the_rest_by_weight(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, CLASSES);
+    let servers = [7000, 7001].map(|port| Server::start(&bed.wan, port, "reno"));
+    let fetch = |server: &Server| server.fetch(bed.wan.v4, &bed.lan, &["--time", "30 s"]);
+    let fetches: Vec<Fetch> = servers.iter().map(fetch).collect();
+    is_shared(bed, &gateway, &fetches, [7.0, 5.0]);
+
+    gateway.tell(&["class", "set", "office", "guarantee=1 Mbit/s", "ceiling=3 Mbit/s"]);
+    is_shared(bed, &gateway, &fetches, [3.0, 9.0]);
+
+    gateway.tell(&["class", "set", "office", "guarantee=8 Mbit/s", "ceiling=none"]);
+    is_shared(bed, &gateway, &fetches, [8.5, 3.5]);
+    for fetch in fetches {
+        let outcome = fetch.finish(LIMIT);
+        assert!(outcome.intact, "{outcome:?}");
+    }
+}
+
+/// Where this machine keeps the gateway waiting for longer than 2 ms, the link carries less: one time
+/// of three must be undisturbed.
+fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], expected: [f64; 2]) {
+    pause(WARM_UP);
+    let parts = |_| {
+        let (rate, each) = frames_and_bytes(Duration::from_secs(2), bed, fetches);
+        let all: f64 = each.iter().sum();
+        [0, 1].map(|of| rate * each[of] / all / 1e6)
+    };
+    let spans: Vec<[f64; 2]> = (0..3).map(parts).collect();
+    let kept = |span: &&[f64; 2]| (0..2).all(|of| (span[of] / expected[of] - 1.0).abs() < 0.05);
+    assert!(spans.iter().any(|span| kept(&span)), "{spans:?} Mbit/s, {}", gateway.status());
+}
