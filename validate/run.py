@@ -7,9 +7,11 @@ Tables on stdout, progress on stderr; exit code 1 if a verdict fails and no caus
 import argparse
 import os
 import platform
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import comparisons
@@ -30,6 +32,13 @@ PARTS = {
 }
 
 
+@cache
+def commit():
+    """Of what is compared, as git calls it."""
+    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
+    return said.stdout.strip() or "unknown"
+
+
 def carried_out(part, pool):
     """The report of a part; one that cannot be carried out is one that fails."""
     report = Report()
@@ -39,7 +48,8 @@ def carried_out(part, pool):
     except Exception as wrong:  # whatever it is, the other parts are still to be carried out
         report.failed.append(f"could not be carried out: {type(wrong).__name__}: {wrong}")
     took = time.monotonic() - began
-    report.say(f"({time.strftime('%Y-%m-%d')}, Linux {platform.release()}, {os.cpu_count()} processors, {took:.0f} s)")
+    date, machine = time.strftime("%Y-%m-%d"), f"Linux {platform.release()}, {os.cpu_count()} processors"
+    report.say(f"({date}, commit {commit()}, {machine}, {took:.0f} s)")
     return report
 
 
