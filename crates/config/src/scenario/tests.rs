@@ -296,6 +296,7 @@ size = "20 kB" -> size = { uniform = "9 kB" } -> TG0056 at "9 kB" -> traffic[0].
 size = "20 kB" -> size = { uniform = ["9 kB", "2 kB"] } -> TG0056 at { uniform -> traffic[0].size
 size = "20 kB" -> size = "1 B"\nthink = "1 s" -> TG0055 at "1 s" -> traffic[0].think
 stop = "5 s" -> stop = "0 s" -> TG0052 at "0 s" -> traffic[0].stop
+stop = "5 s" -> start = "10 s" -> TG0028 at "10 s" -> traffic[0].start
 stop = "5 s" -> start = { exponential = "1 s" } -> TG0056 at { exp -> traffic[0].start
 stop = "5 s" -> start = { uniform = ["2 s", "1 s"] } -> TG0052 at "1 s" -> traffic[0].start.uniform[1]
 stop = "5 s" -> flows = 0 -> TG0009 at 0 -> traffic[0].flows

@@ -40,6 +40,7 @@ pub(super) fn traffic(
         let tcp = settings.of(tcp, &format!("{path}.tcp"), found);
         let row = Row::new(document, &path);
         let group = group(raw, &row, topology, &hosts, fetch, found);
+        group.iter().for_each(|group| too_late(group, raw.get_ref(), file, found));
         all.extend(group.map(|group| Traffic { tcp, ..group }));
     }
     all
@@ -159,6 +160,20 @@ fn start(written: &Spanned<Draw<Period>>, found: &mut Findings) -> Option<Start>
             found.push(Diagnostic::error(Code::BadDraw, written.span(), message).help(help));
             None
         }
+    }
+}
+
+/// Warns of traffic that begins when the run is over.
+fn too_late(group: &Traffic, raw: &raw::Traffic, file: &File, found: &mut Findings) {
+    let duration = file.run.as_ref().and_then(|run| run.get_ref().duration.get());
+    let (Start::At(begins) | Start::Between(begins, _)) = group.start;
+    if let (Some(written), Some(duration)) = (&raw.start, duration)
+        && begins >= duration.get_ref().0
+    {
+        let message = "the run is over when it begins";
+        let late = Diagnostic::warning(Code::NeverMatches, written.span(), message);
+        let help = "begin earlier, or simulate longer";
+        found.push(late.other(duration.span(), "the run").help(help));
     }
 }
 
