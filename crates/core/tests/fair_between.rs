@@ -70,8 +70,7 @@ fn shares(fair_between: FairBetween, allocation: &str) -> BTreeMap<u8, u32> {
     left
 }
 
-/// Aimed at, and not yet made by hand: a new member for each flow of a host; the keys of source and
-/// destination exchanged.
+/// Kills: a new member for each flow of a host; the keys of source and destination exchanged.
 #[test]
 fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
     for allocation in ["drr", "logical-partitions"] {
