@@ -347,6 +347,23 @@ fn sim_prints_figures_that_depend_on_the_seed_alone() {
     assert!(text.contains("call     1      "), "{text}");
 }
 
+/// Of 20 Mbit/s, 12 and 4 are promised; the calls take 0.8, and the 3.2 that are left go 1 to 2.
+#[test]
+fn classes_share_the_link_of_a_simulated_gateway() {
+    let output = tidegate(&["sim", "--json", &example("sim/classes.toml")]);
+    let groups = &json(&output)["tables"]["groups"];
+    for (nth, (name, mbps)) in
+        [("office", 13.067), ("guests", 6.133), ("calls", 0.8)].iter().enumerate()
+    {
+        let group = &groups[nth];
+        assert_eq!(&group["group"], name);
+        let ratio = group["throughput_bps"].as_f64().unwrap() / 1e6 / mbps;
+        assert!((ratio - 1.0).abs() < 0.01, "{name}: {group}");
+    }
+    // 20 ms on the way, and hardly a packet of others before it.
+    assert!(groups[2]["delay_p99_seconds"].as_f64().unwrap() < 0.03, "{}", groups[2]);
+}
+
 #[test]
 fn sim_writes_every_table_as_a_file() {
     let folder = Folder::new("csv");
