@@ -54,6 +54,7 @@ def server(
     links: str = "equal",
     action: str = "shape",
     triggers: str = "timer",
+    interval: str = "15 ms",
     packet: int = PACKET,
     order: Sequence[str] = (),
     cross: int = 0,
@@ -80,7 +81,7 @@ def server(
         },
     )
     net.host("n0", gateway="qosmgr")
-    net.gateway("qosmgr", policies(allocation, action, triggers, scale))
+    net.gateway("qosmgr", policies(allocation, action, triggers, interval, scale))
     net.router("n1")
     line = {"kind": "drop-tail", "limit": f"{50 * PACKET * scale} B"}
     access(net, ERED if action == "police-mark" else line, cross, scale)
@@ -117,7 +118,11 @@ def access(net: Scenario, queue: Mapping[str, Any], cross: int, scale: int) -> N
 
 
 def policies(
-    allocation: str | Mapping[str, Any] | None, action: str, triggers: str, scale: int
+    allocation: str | Mapping[str, Any] | None,
+    action: str,
+    triggers: str,
+    interval: str,
+    scale: int,
 ) -> Mapping[str, Any]:
     """The policy file of the server's gateway."""
     if allocation is None:
@@ -135,7 +140,7 @@ def policies(
     }
     if action == "police-mark":
         policy["mark"] = {"in": "AF11", "out": "DF"}
-    timer = {"shaping_interval": "15 ms", "shaping_triggers": triggers}
+    timer = {"shaping_interval": interval, "shaping_triggers": triggers}
     return {"gateway": timer, "policy": [policy]}
 
 

@@ -3,9 +3,11 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
-from tidegate import Table, experiment, repro
+from tidegate import Estimate, Table, experiment, repro
+from tidegate.statistics import samples_for
 
 PAPER = '''"""Twice a number is even.
 
@@ -19,10 +21,11 @@ fig{n} = Experiment(__file__, seeds=3)
 
 @fig{n}.run(base=[1, 2])
 def measure(seed, base):
-    return {{"twice": 2 * base + seed / 10}}
+    return {{"twice": 2 * base + seed % 10 / 10}}
 
 
-@fig{n}.claim("A9-1", "twice one is about two", paper=2.2, within={within}, why="it was made so")
+@fig{n}.claim("A9-1", "twice one is about two", paper=2.2, within={within},
+            margin=0.6, why="it was made so")
 def twice_one(runs):
     return runs.where(base=1)["twice"]
 
@@ -98,7 +101,7 @@ def test_the_report_has_each_claim_and_figure_and_ends_with_the_verdicts(papers,
     assert page.index("## fig9") < page.index("## fig10")
     assert "**does not hold**" in page and "Source: arithmetic." in page
     assert "## Shared: `_words.py`" in page and "What both are about" in page
-    assert "tidegate-repro check sums/fig9    # 3 seeds" in page
+    assert "tidegate-repro check sums/fig9\n" in page and "| 2.2 (1.952 to 2.448) | 3 |" in page
     assert "](sums/fig9.svg)" in page
     assert (tmp_path / "docs" / "reproduce" / "sums" / "fig9.svg").exists()
 
@@ -124,16 +127,45 @@ def test_a_figure_is_one_command(papers, tmp_path, capsys):
     assert (tmp_path / "sums-fig9.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_interval_with_a_bound_in_it_decides_nothing():
+def test_an_interval_with_a_bound_in_it_decides_nothing_unless_it_is_narrow():
     runs = Table({"x": [0.7, 1.3, 1.0]})  # 0.25 to 1.75
     words = {}
-    for most in (2.0, 1.1, 0.1):
+    for most, margin in ((2.0, 0), (1.1, 0), (1.1, 0.8), (1.1, 0.9), (0.1, 0), (2.0, 5)):
         unsure = experiment.Experiment("sums/fig2.py")
-        unsure.claim("A9-4", "small", paper=1, at_most=most)(lambda runs: runs["x"])
+        unsure.claim("A9-4", "small", paper=1, at_most=most, margin=margin)(lambda runs: runs["x"])
         verdict = unsure.claims[0].judge(runs)
-        words[most] = (verdict.word, verdict.holds)
-    # Kills: deciding by one end of the interval.
-    assert words == {2.0: ("holds", True), 1.1: ("undecided", False), 0.1: ("does not hold", False)}
+        words[most, margin] = (verdict.word, verdict.holds, "at the bound" in verdict.reason)
+    # Kills: deciding by one end of the interval; by the nearer end; a margin that widens a bound.
+    assert words == {
+        (2.0, 0): ("holds", True, False),
+        (1.1, 0): ("undecided", False, False),
+        (1.1, 0.8): ("undecided", False, False),
+        (1.1, 0.9): ("does not hold", False, True),
+        (0.1, 0): ("does not hold", False, False),
+        (2.0, 5): ("holds", True, False),
+    }
+
+
+def test_verdicts_rest_on_other_seeds_than_the_plan_and_variants_may_have_more(papers, capsys):
+    some = experiment.Experiment("sums/fig3.py", seeds=2, more={"base": {7: 4}})
+    some.run(base=[5, 7])(lambda seed, base: {})
+    made = [(each.parameters["base"], each.seed) for each in some.cases()]
+    assert made == [(5, 1001), (5, 1002), (7, 1001), (7, 1002), (7, 1003), (7, 1004)]
+    assert [each.seed for each in some.cases(1, first=1)] == [1, 1]
+    certain = experiment.Experiment("sums/fig4.py", seeds=1)
+    certain.run()(lambda seed: {})
+    assert len(certain.cases(10)) == 1
+    assert repro.main(["plan", "sums/fig9", "--seeds", "9", "--jobs", "1"]) == 0
+    assert capsys.readouterr().out == "sums/fig9#twice-one: 5 seeds for a margin of 0.6\n"
+
+
+def test_so_many_samples_make_an_interval_no_wider_than_the_margin():
+    chance = np.random.default_rng(1)
+    for margin in (0.1, 0.3):
+        count = samples_for(margin, chance.normal(size=40))
+        interval = Estimate.of(chance.normal(size=count))
+        # Kills: the margin taken for half of the width; its square forgotten.
+        assert 0.6 * margin < interval.high - interval.low <= margin
 
 
 def test_wrong_input_is_exit_code_2(papers, capsys, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ def test_a_95_percent_interval_holds_the_true_mean_95_times_in_100():
 
 
 def test_one_sample_is_its_own_interval():
-    assert Estimate.of([3.0]) == Estimate(3.0, 3.0, 3.0)
+    assert Estimate.of([3.0]) == Estimate(3.0, 3.0, 3.0, 1)
 
 
 def test_jain_is_one_for_equals_and_one_in_n_for_a_monopoly():

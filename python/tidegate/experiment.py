@@ -35,6 +35,9 @@ from tidegate.sweep import cases
 Run: TypeAlias = Callable[..., Mapping[str, float]]
 """Called with ``seed`` and a value for each variant, returns what it measured."""
 
+FIRST_SEED = 1001
+"""Verdicts rest on seeds from here on; how many are needed is found out with those below."""
+
 Samples: TypeAlias = Callable[[Table], Sequence[float]]
 """From all runs, a number for each seed."""
 
@@ -51,6 +54,8 @@ class Claim:
     at_least: float
     at_most: float
     measure: Samples
+    margin: float
+    """A mean less than this from a bound is at the bound; 0: no distance is too small to matter."""
     why: str | None
     """If it is known not to hold: the reason."""
 
@@ -85,12 +90,30 @@ class Verdict:
         return self.claim.at_least <= self.ours.low and self.ours.high <= self.claim.at_most
 
     @property
+    def at_bound(self) -> bool:
+        """Whether a bound is within the interval, and all of it less than the margin from there."""
+        low, high, margin = self.ours.low, self.ours.high, self.claim.margin
+        bounds = (self.claim.at_least, self.claim.at_most)
+        return any(low <= it <= high and max(it - low, high - it) < margin for it in bounds)
+
+    @property
     def word(self) -> str:
-        """``holds``, ``does not hold``, or ``undecided``: a bound is within the interval."""
+        """``holds``, ``does not hold``, or ``undecided``: too few seeds to tell.
+
+        A mean at a bound is not shown to be within, however many seeds there are: the claim
+        does not hold.
+        """
         if self.holds:
             return "holds"
         outside = self.ours.high < self.claim.at_least or self.ours.low > self.claim.at_most
-        return "does not hold" if outside else "undecided"
+        return "does not hold" if outside or self.at_bound else "undecided"
+
+    @property
+    def reason(self) -> str:
+        """Why it does not hold, as far as it is known; nothing if it does."""
+        near = f"its mean is at the bound, less than {self.claim.margin:g} from it"
+        parts = [near if self.at_bound else "", self.claim.why or ""]
+        return "" if self.holds else "; ".join(filter(None, parts))
 
     def as_dict(self) -> dict[str, Any]:
         """For machines to read."""
@@ -107,6 +130,9 @@ class Experiment:
 
     file: str
     seeds: int = 10
+    """Of each combination of variants; 1: chance has no part in it, whoever asks for more."""
+    more: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
+    """Variants with more seeds than that, by parameter and value."""
     id: str = field(init=False)
     """``<paper key>/<file name>``."""
     variants: Mapping[str, Sequence[Any]] = field(default_factory=dict, init=False)
@@ -137,6 +163,7 @@ class Experiment:
         at_least: float = -np.inf,
         at_most: float = np.inf,
         within: float | None = None,
+        margin: float = 0,
         why: str | None = None,
     ) -> Callable[[Samples], Samples]:
         """Makes the decorated function the measure of a claim: a number for each seed.
@@ -148,6 +175,8 @@ class Experiment:
             at_least: where the confidence interval of the mean may begin for the claim to hold.
             at_most: where it may end.
             within: instead of these: how far from ``paper`` it may be, as a fraction of it.
+            margin: the smallest distance from a bound that matters. A mean that is shown to be
+                nearer is at the bound, and the claim does not hold.
             why: if it does not hold: the reason, as far as it is known.
         """
         if within is not None:
@@ -160,7 +189,7 @@ class Experiment:
         def register(measure: Samples) -> Samples:
             name = f"{self.id}#{measure.__name__.replace('_', '-')}"
             self.claims.append(
-                Claim(name, f"{ref}: {text}", paper, at_least, at_most, measure, why)
+                Claim(name, f"{ref}: {text}", paper, at_least, at_most, measure, margin, why)
             )
             return measure
 
@@ -181,9 +210,15 @@ class Experiment:
         """Its id within the paper."""
         return self.id.split("/")[1]
 
-    def cases(self, seeds: int | None = None) -> list[Case]:
-        """Every run there is to make."""
-        return cases(self.variants, range(1, (seeds or self.seeds) + 1))
+    def cases(self, seeds: int | None = None, first: int = FIRST_SEED) -> list[Case]:
+        """Every run there is to make; ``seeds`` instead of what the experiment says."""
+        seeds = 1 if self.seeds == 1 else seeds
+        most = seeds or max(self.seeds, *(max(it.values()) for it in self.more.values()), 0)
+        every = cases(self.variants, range(first, first + most))
+        return [it for it in every if it.seed < first + (seeds or self._seeds(it.parameters))]
+
+    def _seeds(self, variant: Mapping[str, Any]) -> int:
+        return max(self.seeds, *(it.get(variant[name], 0) for name, it in self.more.items()), 0)
 
     @property
     def title(self) -> str:

@@ -87,15 +87,14 @@ def _page(
 
 
 def _section(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[str]:
-    seeds = "one seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
     lines = [f"## {experiment.name}", "", experiment.text, ""]
-    lines += ["```", f"tidegate-repro check {experiment.id}    # {seeds}"]
+    lines += ["```", f"tidegate-repro check {experiment.id}"]
     if experiment.draw is not None:
         lines += [f"tidegate-repro figure {experiment.id}"]
     lines += ["```", "", _HEAD, *map(_row, verdicts), ""]
     for each in verdicts:
-        if not each.holds and each.claim.why:
-            lines += [f"Why not `#{each.claim.short}`: {each.claim.why}.", ""]
+        if each.reason:
+            lines += [f"Why not `#{each.claim.short}`: {each.reason}.", ""]
     if experiment.draw is not None:
         figure = f"{experiment.paper}/{experiment.name}.svg"
         lines += [f"![{experiment.title}]({figure})", ""]
@@ -111,7 +110,8 @@ def _short_row(experiment: Experiment, verdict: Verdict) -> str:
 def _row(verdict: Verdict) -> str:
     claim = verdict.claim
     name = f"`#{claim.short}` {claim.text}"
-    return _cells(name, claim.paper, verdict.ours, claim.bounds, _mark(verdict))
+    ours = verdict.ours
+    return _cells(name, claim.paper, ours, ours.count, claim.bounds, _mark(verdict))
 
 
 def _cells(*cells: object) -> str:
@@ -144,10 +144,10 @@ def _write(path: Path, text: str) -> None:
 
 _HEAD_OF_ALL = "| experiment | claim | paper | ours | verdict |\n|---|---|---|---|---|"
 
-_HEAD = "| claim | paper | ours (95 % confidence) | holds if | verdict |\n|---|---|---|---|---|"
+_HEAD = """| claim | paper | ours (95 % confidence) | seeds | holds if | verdict |
+|---|---|---|---|---|---|"""
 
 _HOW = """Written by `tidegate-repro report`; do not edit. Ours is the mean over the seeds of the
 experiment, with its 95 % confidence interval (Student's t). A claim holds when the whole interval
-lies within the bounds, does not hold when it lies wholly outside, and is undecided when it holds a
-bound: more seeds would tell.
+lies within the bounds; [how verdicts are found](README.md#verdicts) says more.
 """

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tidegate.experiment import Experiment, Verdict, discover, run_case
+from tidegate.experiment import FIRST_SEED, Experiment, Verdict, discover, run_case
 from tidegate.report import draw_figure, summary, tally, write_report
 from tidegate.result import Case, Table
+from tidegate.statistics import samples_for
 from tidegate.sweep import gather
+
+PILOT_SEEDS = 40
 
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -48,9 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def measure(experiments: Iterable[Experiment], options: argparse.Namespace) -> dict[str, Table]:
+def measure(
+    experiments: Iterable[Experiment], options: argparse.Namespace, first: int = FIRST_SEED
+) -> dict[str, Table]:
     """Makes every run of the experiments in one pool; a table of runs for each."""
-    cases = [(each, case) for each in experiments for case in each.cases(options.seeds)]
+    cases = [(each, case) for each in experiments for case in each.cases(options.seeds, first)]
     calls = [(each.file, each.id, case.seed, case.parameters) for each, case in cases]
     rows = gather(run_case, calls, jobs=options.jobs, engine=options.engine, progress=_progress)
     runs: dict[str, list[tuple[Case, Mapping[str, float] | None]]] = {}
@@ -73,6 +78,17 @@ def _check(experiments: Sequence[Experiment], options: argparse.Namespace) -> in
     verdicts = _judge(experiments, measure(experiments, options))
     print(_json(verdicts) if options.json else "\n".join([*map(_line, verdicts), tally(verdicts)]))
     return EXIT_DONE if all(verdict.holds for verdict in verdicts) else EXIT_FAILED
+
+
+def _plan(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
+    options.seeds = options.seeds or PILOT_SEEDS
+    planned = [each for each in experiments if any(claim.margin for claim in each.claims)]
+    runs = measure(planned, options, first=1)
+    for each in planned:
+        for claim in (claim for claim in each.claims if claim.margin):
+            needed = samples_for(claim.margin, claim.measure(runs[each.id]))
+            print(f"{claim.id}: {needed} seeds for a margin of {claim.margin:g}")
+    return EXIT_DONE
 
 
 def _report(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
@@ -116,7 +132,7 @@ def _line(verdict: Verdict) -> str:
     claim = verdict.claim
     mark = verdict.word if verdict.holds else verdict.word.upper()
     line = f"{mark:13} {claim.id}: {claim.text}; paper {claim.paper}, ours {verdict.ours}"
-    return line if verdict.holds or claim.why is None else f"{line}\n{'':14}why: {claim.why}"
+    return f"{line}\n{'':14}why: {verdict.reason}" if verdict.reason else line
 
 
 def _chosen(experiments: Mapping[str, Experiment], prefixes: Sequence[str]) -> list[Experiment]:
@@ -146,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, command, what in (
         ("list", _list, "the experiments and how much they claim"),
         ("check", _check, "run them and judge every claim; exit code 1 if one does not hold"),
+        ("plan", _plan, "how many seeds decide it, from runs with seeds that decide nothing"),
         ("figure", _figure, "run them and draw the figure of each, as SVG and PNG"),
         ("report", _report, "run them, write the chapter of the documentation, list all verdicts"),
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
@@ -16,6 +16,8 @@ class Estimate:
     mean: float
     low: float
     high: float
+    count: int
+    """How many samples it is from."""
 
     def __str__(self) -> str:
         return f"{self.mean:.4g} ({self.low:.4g} to {self.high:.4g})"
@@ -26,9 +28,19 @@ class Estimate:
         values = np.asarray(samples, dtype=float)
         mean = float(values.mean())
         if len(values) < 2:
-            return cls(mean, mean, mean)
+            return cls(mean, mean, mean, len(values))
         margin = _t(len(values) - 1) * float(values.std(ddof=1)) / sqrt(len(values))
-        return cls(mean, mean - margin, mean + margin)
+        return cls(mean, mean - margin, mean + margin, len(values))
+
+
+def samples_for(margin: float, pilot: Sequence[float]) -> int:
+    """How many samples like these make an interval no wider than ``margin``.
+
+    A quarter is added, since a deviation from few samples is uncertain itself. An interval so
+    narrow decides every claim: a bound is outside, or both ends are less than ``margin`` from it.
+    """
+    deviation = float(np.std(np.asarray(pilot, dtype=float), ddof=1))
+    return ceil(1.25 * (2 * _t(1_000) * deviation / margin) ** 2)
 
 
 def jain(shares: Sequence[float]) -> float:

@@ -1,0 +1,82 @@
+"""A packet of a known flow costs one look-up, however many policies and flows there are.
+
+Source: aggregates, section 6.1 (the QoS handle).
+Differs: see `_cost.py`. The paper tags sockets; a gateway finds the flow of a packet in its table.
+Policies go up to 10,000, since callgrind is slow at installing more. That new policies take hold of
+live flows with their next packet is tested in `crates/core/tests/gateway.rs` and, with real TCP, in
+`tests/tests/swap.rs`. Seeds make no difference to instructions: there is one.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._cost import instructions
+
+handle = Experiment(__file__, seeds=1)
+
+MOST = {
+    "known-flow/fields": 10_000,
+    "gateway/unmanaged": 100_000,
+    "gateway/shaped": 100_000,
+    "logical-partitions/backlog": 100_000,
+}
+"""Of what there are one, and so many: policies, or flows."""
+
+
+@handle.run(case=list(MOST))
+def measure(seed, case):
+    one, most = (instructions(case, 20_000, size) for size in (1, MOST[case]))
+    return {"one": one, "most": most}
+
+
+def growth(runs, case):
+    these = runs.where(case=case)
+    return these["most"] / these["one"]
+
+
+@handle.claim(
+    "A000-17", "a packet of a known flow: 10,000 policies over one", paper=1, at_most=1.05
+)
+def policies(runs):
+    return growth(runs, "known-flow/fields")
+
+
+@handle.claim("A000-17", "a packet of a known flow: 100,000 flows over one", paper=1, at_most=1.05)
+def flows(runs):
+    return growth(runs, "gateway/unmanaged")
+
+
+@handle.claim(
+    "A000-17",
+    "a shaped packet, with its queue and allocation: 100,000 flows over one",
+    paper=1,
+    at_most=1.05,
+    why="what the paper says of classification is so (`#flows`); shaping costs more where each "
+    "packet is of another flow, which has to begin to wait and to take its turn anew each time. "
+    "Among flows that wait already the allocation takes no more: see `#shaped-backlog`",
+)
+def shaped(runs):
+    return growth(runs, "gateway/shaped")
+
+
+@handle.claim(
+    "A000-17, flows that all wait",
+    "the allocation's part of a shaped packet: 100,000 flows over one",
+    paper=1,
+    at_most=1.05,
+)
+def shaped_backlog(runs):
+    return growth(runs, "logical-partitions/backlog")
+
+
+@handle.figure
+def figure(runs):
+    figure, (axes,) = plots.panels(["a packet among one, and among many"])
+    for case in MOST:
+        these = runs.where(case=case)
+        axes.semilogx([1, MOST[case]], [these["one"][0], these["most"][0]], marker="o", label=case)
+    axes.set_xlabel("policies or flows")
+    axes.set_ylabel("instructions")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    return figure
