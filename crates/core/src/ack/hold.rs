@@ -82,6 +82,19 @@ impl Holds {
         self.flows.get(member.index()).map_or(0, |flow| flow.count)
     }
 
+    /// Whether `packet` acknowledges data of `member` that nothing before did: a flow whose data goes
+    /// the other way has no part of the rate.
+    pub(super) fn acknowledges(
+        &self,
+        pool: &PacketPool,
+        member: Member,
+        packet: &PacketId,
+    ) -> bool {
+        let flow = self.flows.get(member.index()).filter(|flow| flow.is_known());
+        let ack = pool[packet].tcp.map(|tcp| tcp.ack);
+        flow.zip(ack).is_some_and(|(flow, ack)| before(flow.seen, ack))
+    }
+
     /// For how long the oldest of `member` has been held.
     pub(super) fn age(&self, member: Member, now: Time) -> Option<std::time::Duration> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.count > 0)?;

@@ -152,7 +152,9 @@ impl AckControl for PostAck {
         packet: PacketId,
         out: &mut Fifo,
     ) {
-        self.shares.note(cx.now, member, Some(known.weight));
+        if self.holds.acknowledges(cx.pool, member, &packet) {
+            self.shares.note(cx.now, member, Some(known.weight));
+        }
         self.holds.flow(member).cap = self.window(member, known);
         let rate = self.shares.rate();
         let open = match &mut self.rule {

@@ -89,7 +89,9 @@ impl AckControl for Tcr {
         packet: PacketId,
         out: &mut Fifo,
     ) {
-        self.shares.note(cx.now, member, Some(known.weight));
+        if self.holds.acknowledges(cx.pool, member, &packet) {
+            self.shares.note(cx.now, member, Some(known.weight));
+        }
         self.holds.flow(member).cap = self.window(member, known);
         let open = *self.pace.free(member) <= cx.now;
         match self.holds.take_in(cx, member, known, packet, open, out) {

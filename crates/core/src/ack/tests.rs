@@ -223,6 +223,19 @@ fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
     assert_eq!(at, US(1_000) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME))));
 }
 
+/// Kills: a member active that only acknowledges what was acknowledged before.
+#[test]
+fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
+    let mut bench = sent(EVERY[3], 100);
+    bench.known.scale = Some(2);
+    for n in 0..10 {
+        let data = TcpSegment { payload: MSS, seq: n * MSS, ..plain(0) };
+        assert_eq!(bench.back(US(900), 1, data, &[]).len(), 1);
+    }
+    let went = bench.back(US(1_000), 0, TcpSegment { window: 60_000, ..plain(2 * MSS) }, &[]);
+    assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
+}
+
 /// Segments that were sent.
 const DATA: u32 = 100;
 
