@@ -7,7 +7,7 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PIP := .venv/bin/pip --disable-pip-version-check --quiet install --requirement
 
-demo: setup program ## the main job, in network namespaces of its own, about a minute
+demo: setup program ## the main job, in network namespaces of its own, about two minutes
 	$(TARGET)/release/tidegate demo
 
 test: setup check build ## everything; under 30 minutes on 2 cores with everything cold

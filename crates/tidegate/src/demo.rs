@@ -27,7 +27,7 @@ pub fn run(length: Duration, output: Output) -> anyhow::Result<Exit> {
     let place = Place::open()?;
     let mut view = View::new();
     view.introduce(length);
-    let mut demo = Demo { phases: Vec::new() };
+    let mut phases = Vec::new();
     for phase in PHASES {
         let figures = stage::play(&place, phase, length, &mut view, &stop)?;
         let Some(figures) = figures else {
@@ -35,9 +35,9 @@ pub fn run(length: Duration, output: Output) -> anyhow::Result<Exit> {
             return Ok(Exit::Failed);
         };
         view.finish(&figures);
-        demo.phases.push(figures);
+        phases.push(figures);
     }
-    output.data(&demo)?;
+    output.data(&Demo::new(phases))?;
     Ok(Exit::Done)
 }
 

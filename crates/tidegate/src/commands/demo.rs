@@ -13,7 +13,7 @@ use crate::output::Exit;
 /// What `demo` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long each of the four phases lasts, of which the first third is not counted
+    /// How long each of the six phases lasts, of which the first third is not counted
     #[arg(long, default_value = "15 s", value_parser = seconds)]
     seconds: Duration,
 }

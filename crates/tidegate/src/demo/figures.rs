@@ -5,13 +5,43 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::phase::{RATE, RTTS};
+use super::phase::{INBOUND, RATE, RTTS};
 use crate::traffic::{Echo, Seen, percentile};
 
 /// The figures of all phases.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Demo {
     pub(super) phases: Vec<Figures>,
+    /// What holding ACKs did for downloads whose bottleneck lies before us.
+    pub(super) inbound: Option<Inbound>,
+}
+
+/// Inbound shaping, in the figures that matter.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Inbound {
+    /// What the downloads took, as a part of the profile.
+    pub(super) of_profile: f64,
+    /// What the ping took longer than its path, as a part of that without a gateway.
+    pub(super) added_of_unmanaged: Option<f64>,
+    /// Packets that we dropped.
+    pub(super) drops: u64,
+}
+
+impl Demo {
+    /// The figures of `phases`.
+    pub(super) fn new(phases: Vec<Figures>) -> Self {
+        let of = |name| phases.iter().find(|phase: &&Figures| phase.name == name);
+        let inbound = of("inbound-postack").zip(of("unmanaged")).map(|(it, unmanaged)| Inbound {
+            of_profile: it.rate_bps / f64::from(u32::try_from(it.profile_bps).unwrap_or(u32::MAX)),
+            added_of_unmanaged: it
+                .ping_ms
+                .added
+                .zip(unmanaged.ping_ms.added.filter(|added| *added > 0.0))
+                .map(|(it, unmanaged)| it / unmanaged),
+            drops: it.drops,
+        });
+        Self { phases, inbound }
+    }
 }
 
 /// The figures of a phase, of bytes on the wire where they reach the client.
@@ -30,8 +60,10 @@ pub(super) struct Figures {
     pub(super) profile_bps: u64,
     pub(super) flows: Vec<FlowFigures>,
     pub(super) ping_ms: PingFigures,
-    /// Packets dropped, from the beginning of the phase.
+    /// Packets that we dropped, from the beginning of the phase.
     pub(super) drops: u64,
+    /// Packets dropped at a bottleneck that is not ours.
+    pub(super) drops_elsewhere: u64,
 }
 
 /// One download.
@@ -90,8 +122,8 @@ impl fmt::Display for Demo {
         }
         writeln!(
             f,
-            "{:>8}{:>8}{:>14}{:>10}{:>7}",
-            "sum", "Jain", "ping p50/p99", "added", "drops"
+            "{:>8}{:>8}{:>14}{:>10}{:>7}{:>11}",
+            "sum", "Jain", "ping p50/p99", "added", "drops", "elsewhere"
         )?;
         for phase in &self.phases {
             write!(f, "{:<20}", phase.name)?;
@@ -104,7 +136,8 @@ impl fmt::Display for Demo {
             let both = format!("{}/{} ms", ms(ping.p50), ms(ping.p99));
             let added = format!("{} ms", ms(ping.added));
             let (sum, jain, drops) = (phase.rate_bps / 1e6, phase.jain, phase.drops);
-            writeln!(f, "{sum:>8.2}{jain:>8.3}{both:>14}{added:>10}{drops:>7}")?;
+            let elsewhere = phase.drops_elsewhere;
+            writeln!(f, "{sum:>8.2}{jain:>8.3}{both:>14}{added:>10}{drops:>7}{elsewhere:>11}")?;
         }
         self.conclude(f)
     }
@@ -112,19 +145,35 @@ impl fmt::Display for Demo {
 
 impl Demo {
     fn conclude(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Some(first), Some(last)) = (self.phases.first(), self.phases.last()) else {
+        let of = |name| self.phases.iter().find(|phase| phase.name == name);
+        let (Some(first), Some(last)) = (of("unmanaged"), of("logical-partitions")) else {
             return Ok(());
         };
         write!(
             f,
             "\nYou saw the same four downloads on the same paths: unmanaged, the fastest got {:.1} times \
-             as much as the slowest; with `{}` {:.1} times, and together {:.2} of {RATE}.\n\
+             as much as the slowest; with `{}` {:.1} times, and together {:.2} of {RATE}.\n{}\
              Next: `tidegate init` writes a policy file for this machine, and `tidegate lab` tries one \
              before it is deployed (docs/operate/lab.md).",
             first.spread(),
             last.name,
             last.spread(),
             last.rate_bps / 1e6,
+            self.inbound.map(|it| it.to_string()).unwrap_or_default(),
+        )
+    }
+}
+
+impl fmt::Display for Inbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |part: f64| format!("{:.0} %", part * 100.0);
+        let added = self.added_of_unmanaged.map_or_else(|| "-".to_owned(), percent);
+        writeln!(
+            f,
+            "With the bottleneck before us, holding ACKs gave the downloads {} of {INBOUND}; the ping took {added} \
+             of what it took longer than its path unmanaged, and we dropped {}.",
+            percent(self.of_profile),
+            self.drops,
         )
     }
 }

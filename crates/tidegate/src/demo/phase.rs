@@ -11,27 +11,53 @@ pub(super) struct Phase {
     pub(super) name: &'static str,
     /// What it is, for people.
     pub(super) title: &'static str,
-    /// The allocation of the gateway; `None` without one.
-    pub(super) allocation: Option<&'static str>,
+    /// The gateway before the client, if there is one.
+    pub(super) edge: Option<Edge>,
 }
 
-pub(super) const PHASES: [Phase; 4] = [
-    Phase { name: "unmanaged", title: "no gateway, a plain FIFO", allocation: None },
+/// Where a gateway stands, and what it does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Edge {
+    /// It is the bottleneck, and shares it by this allocation.
+    Bottleneck(&'static str),
+    /// It is behind the bottleneck, which it keeps empty by this action, in the words of a policy.
+    Behind(&'static str),
+}
+
+pub(super) const PHASES: [Phase; 6] = [
+    Phase { name: "unmanaged", title: "no gateway, a plain FIFO", edge: None },
     Phase {
         name: "sequential",
         title: "one bucket, first flow first",
-        allocation: Some("sequential"),
+        edge: Some(Edge::Bottleneck("sequential")),
     },
-    Phase { name: "fcfs", title: "one bucket, first come first served", allocation: Some("fcfs") },
+    Phase {
+        name: "fcfs",
+        title: "one bucket, first come first served",
+        edge: Some(Edge::Bottleneck("fcfs")),
+    },
     Phase {
         name: "logical-partitions",
         title: "a part of the bucket for each flow, by round-trip time",
-        allocation: Some("logical-partitions"),
+        edge: Some(Edge::Bottleneck("logical-partitions")),
+    },
+    Phase {
+        name: "inbound-policed",
+        title: "the bottleneck is before us: what exceeds the profile is dropped",
+        edge: Some(Edge::Behind("action = \"police-drop\"")),
+    },
+    Phase {
+        name: "inbound-postack",
+        title: "the bottleneck is before us: ACKs are held",
+        edge: Some(Edge::Behind("action = \"shape\"\nallocation = \"drr\"\nsignal = \"postack\"")),
     },
 ];
 
 /// What the downloads share.
 pub(super) const RATE: Rate = Rate::from_mbps(8);
+
+/// The profile where the bottleneck lies before us: a little less than that, so that no queue stays.
+pub(super) const INBOUND: Rate = Rate::from_kbps(7_600);
 
 /// The round-trip time of each download without any queue.
 pub(super) const RTTS: [Duration; 4] = [
@@ -63,8 +89,22 @@ pub(super) const QUEUE: (&str, &str) = ("2 MiB", "256 KiB");
 
 impl Phase {
     /// The policy file of its gateway.
-    fn policy(&self, allocation: &str) -> String {
+    fn policy(edge: Edge) -> String {
         let (limit, flow_limit) = QUEUE;
+        let (rate, action) = match edge {
+            Edge::Behind(action) => (INBOUND, action.to_owned()),
+            Edge::Bottleneck(allocation) => (
+                RATE,
+                format!(
+                    "action = \"shape\"\nallocation = \"{allocation}\"\n\
+                     queue = {{ kind = \"per-flow\", limit = \"{limit}\", flow_limit = \"{flow_limit}\" }}"
+                ),
+            ),
+        };
+        let filter = match edge {
+            Edge::Bottleneck(_) => "direction = \"down\"",
+            Edge::Behind(_) => "direction = \"down\", protocol = \"tcp\"",
+        };
         format!(
             r#"
 [gateway]
@@ -73,35 +113,43 @@ wan = "wan"
 
 [[policy]]
 name = "downloads"
-match = {{ direction = "down" }}
-profile = {{ mean = "{RATE}", burst = "{BURST}" }}
-action = "shape"
-allocation = "{allocation}"
-queue = {{ kind = "per-flow", limit = "{limit}", flow_limit = "{flow_limit}" }}
+match = {{ {filter} }}
+profile = {{ mean = "{rate}", burst = "{BURST}" }}
+{action}
 "#
         )
     }
 
     /// What its profile and buffers are, in words.
     pub(super) fn parameters(&self) -> String {
-        match self.allocation {
+        let (limit, flow_limit) = QUEUE;
+        match self.edge {
             None => format!("{RATE}, one buffer of {FIFO}, drop-tail"),
-            Some(_) => {
-                let (limit, flow_limit) = QUEUE;
+            Some(Edge::Bottleneck(_)) => {
                 format!(
                     "mean {RATE}, burst {BURST}, per-flow queues of {flow_limit}, {limit} in all"
                 )
             }
+            Some(Edge::Behind(_)) => {
+                format!(
+                    "mean {INBOUND}, burst {BURST}, behind {RATE} with one buffer of {FIFO}, drop-tail"
+                )
+            }
+        }
+    }
+
+    /// What all downloads together are to have.
+    pub(super) const fn profile(&self) -> Rate {
+        match self.edge {
+            Some(Edge::Behind(_)) => INBOUND,
+            None | Some(Edge::Bottleneck(_)) => RATE,
         }
     }
 
     /// Its network: a client, and a server for each download.
     pub(super) fn topology(&self) -> String {
         let mut text = String::new();
-        let gateway = match self.allocation {
-            Some(_) => "gateway = \"edge\"\n",
-            None => "",
-        };
+        let gateway = if self.edge.is_some() { "gateway = \"edge\"\n" } else { "" };
         text += &format!("[[host]]\nname = \"{CLIENT}\"\n{gateway}\n");
         for (number, rtt) in RTTS.iter().enumerate() {
             let back = rtt.as_millis() - DOWN_MS;
@@ -109,15 +157,13 @@ queue = {{ kind = "per-flow", limit = "{limit}", flow_limit = "{flow_limit}" }}
             text += &format!("[[route]]\nto = \"{}\"\ndelay = \"{back} ms\"\n\n", server(number));
         }
         text += &format!("[[route]]\nto = \"{CLIENT}\"\ndelay = \"{DOWN_MS} ms\"\n");
-        match self.allocation {
-            Some(allocation) => {
-                let policy = self.policy(allocation);
-                text += &format!("\n[[gateway]]\nname = \"{GATEWAY}\"\ninline = '''{policy}'''\n");
-            }
-            None => {
-                let queue = format!("{{ kind = \"drop-tail\", limit = \"{FIFO}\" }}");
-                text += &format!("rate = \"{RATE}\"\nqueue = {queue}\n");
-            }
+        if !matches!(self.edge, Some(Edge::Bottleneck(_))) {
+            let queue = format!("{{ kind = \"drop-tail\", limit = \"{FIFO}\" }}");
+            text += &format!("rate = \"{RATE}\"\nqueue = {queue}\n");
+        }
+        if let Some(edge) = self.edge {
+            let policy = Self::policy(edge);
+            text += &format!("\n[[gateway]]\nname = \"{GATEWAY}\"\ninline = '''{policy}'''\n");
         }
         text
     }
@@ -142,14 +188,13 @@ mod tests {
             let (topology, found) = topology::parse(phase.name, &phase.topology());
             assert_eq!(found.iter().count(), 0, "{}", found.render(false));
             let topology = topology.unwrap();
-            assert_eq!(topology.gateways.len(), usize::from(phase.allocation.is_some()));
+            assert_eq!(topology.gateways.len(), usize::from(phase.edge.is_some()));
             let down = topology.routes.last().unwrap().link.delay;
             for (route, rtt) in topology.routes.iter().zip(RTTS) {
                 assert_eq!(route.link.delay + down, rtt);
             }
-            if let Some(allocation) = phase.allocation {
-                let (config, found) =
-                    crate::config::parse("edge.toml", &phase.policy(allocation), None);
+            if let Some(edge) = phase.edge {
+                let (config, found) = crate::config::parse("edge.toml", &Phase::policy(edge), None);
                 assert!(config.is_some(), "{}", found.render(false));
             }
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::figures::{Figures, FlowFigures, jain, pings, rates};
-use super::phase::{CLIENT, GATEWAY, Phase, RATE, RTTS, server};
+use super::phase::{CLIENT, GATEWAY, Phase, RTTS, server};
 use super::view::View;
 use crate::clock::Clock;
 use crate::code::Code;
@@ -204,13 +204,14 @@ fn observe(
     Ok(Some((seen, echoes)))
 }
 
-/// Packets dropped so far: by the gateway if there is one, else by the bottleneck.
-fn drops(lab: &Lab, phase: Phase) -> anyhow::Result<u64> {
-    if phase.allocation.is_none() {
-        return Ok(lab.network()?.routes.iter().map(|route| route.drops).sum());
+/// Packets dropped so far: by us, and at a bottleneck that is not ours.
+fn drops(lab: &Lab, phase: Phase) -> anyhow::Result<[u64; 2]> {
+    let elsewhere = lab.network()?.routes.iter().map(|route| route.drops).sum();
+    if phase.edge.is_none() {
+        return Ok([0, elsewhere]);
     }
     let status: crate::api::Status = crate::client::get(&lab.socket(GATEWAY), "/v1/status")?;
-    Ok(status.drops.values().sum())
+    Ok([status.drops.values().sum(), elsewhere])
 }
 
 fn figures(
@@ -219,7 +220,7 @@ fn figures(
     servers: &[IpAddr],
     seen: &[Seen],
     echoes: &[Echo],
-    drops: u64,
+    [drops, drops_elsewhere]: [u64; 2],
 ) -> Figures {
     let warm = u64::try_from(length.as_millis() / 3).unwrap_or(u64::MAX);
     let nothing = Seen::default();
@@ -236,9 +237,10 @@ fn figures(
         seconds: Duration::from_millis(to.at_ms.saturating_sub(from.at_ms)).as_secs_f64(),
         jain: (jain(&flows) * 1e4).round() / 1e4,
         rate_bps,
-        profile_bps: RATE.bps(),
+        profile_bps: phase.profile().bps(),
         flows: RTTS.iter().zip(&flows).map(flow).collect(),
         ping_ms: pings(echoes, warm),
         drops,
+        drops_elsewhere,
     }
 }

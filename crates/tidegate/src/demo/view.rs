@@ -33,7 +33,7 @@ impl View {
     pub(super) fn introduce(&self, length: Duration) {
         let rtts: Vec<_> = RTTS.iter().map(|rtt| rtt.as_millis().to_string()).collect();
         say(&format!(
-            "Four real TCP downloads (Reno, round trips {} ms) share {RATE}: four phases of {} s.\n",
+            "Four real TCP downloads (Reno, round trips {} ms) share {RATE}: six phases of {} s.\n",
             rtts.join("/"),
             length.as_secs(),
         ));
