@@ -70,6 +70,12 @@ impl Server {
 }
 
 impl Fetch {
+    /// The transfer that `process` makes and tells of.
+    #[must_use]
+    pub const fn of(process: Process) -> Self {
+        Self(process)
+    }
+
     /// Payload that has come across so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {

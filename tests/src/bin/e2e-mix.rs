@@ -1,0 +1,83 @@
+//! Traffic that `tidegate traffic` does not make: `e2e-mix listen PORT BYTES` and `e2e-mix connect
+//! ADDRESS BYTES` send to each other, both at once on one connection; `e2e-mix flood ADDRESS BYTES
+//! SECONDS` sends datagrams, so many bytes a second.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use tidegate_e2e::{now, pause};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["listen", port, bytes] => {
+            let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port.parse()?))?;
+            println!("ready");
+            exchange(listener.accept()?.0, bytes.parse()?, [1, 2])
+        }
+        ["connect", address, bytes] => {
+            exchange(TcpStream::connect(address)?, bytes.parse()?, [2, 1])
+        }
+        ["flood", address, bytes, seconds] => {
+            flood(address, bytes.parse()?, Duration::from_secs(seconds.parse()?))
+        }
+        _ => Err("usage: e2e-mix listen PORT BYTES | connect ADDRESS BYTES | flood ADDRESS BYTES SECONDS"
+            .into()),
+    }
+}
+
+/// Byte `at` of a stream.
+fn byte(stream: u64, at: u64) -> u8 {
+    let mixed = (at / 7 + 1).wrapping_mul(stream.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    mixed.to_le_bytes()[5]
+}
+
+/// Sends `bytes` of the first stream while as many of the second arrive; says whether they were whole.
+fn exchange(
+    mut stream: TcpStream,
+    bytes: u64,
+    [own, other]: [u64; 2],
+) -> Result<(), Box<dyn Error>> {
+    const BLOCK: u64 = 16_384;
+    let (mut out, start) = (stream.try_clone()?, now());
+    let writer = thread::spawn(move || {
+        let blocks = (0..bytes).step_by(16_384);
+        blocks
+            .map(|at| (at..bytes.min(at + BLOCK)).map(|at| byte(own, at)).collect())
+            .try_for_each(|block: Vec<u8>| out.write_all(&block))
+    });
+    let (mut buffer, mut at, mut intact) = ([0; 16_384], 0, true);
+    while at < bytes {
+        let read = match stream.read(&mut buffer)? {
+            0 => return Err("the connection ended early".into()),
+            read => &buffer[..read],
+        };
+        intact &= read.iter().zip(at..).all(|(is, at)| *is == byte(other, at));
+        at += u64::try_from(read.len())?;
+    }
+    writer.join().map_err(|_| "the writer failed")??;
+    // The other end may still be writing: what it sends is read, and the connection ends after that.
+    let ms = start.elapsed().as_millis();
+    println!("{{\"bytes\": {at}, \"intact\": {intact}, \"complete\": true, \"at_ms\": {ms}}}");
+    Ok(())
+}
+
+/// Every ten milliseconds what is due by then, in datagrams of 1,000 bytes.
+fn flood(address: &str, bytes: u64, time: Duration) -> Result<(), Box<dyn Error>> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let (start, mut sent) = (now(), 0);
+    while start.elapsed() < time {
+        let due = u128::from(bytes) * start.elapsed().as_millis() / 1_000;
+        while sent + 1_000 <= due {
+            // Where nobody listens, some are refused.
+            let _ = socket.send_to(&[0; 1_000], address);
+            sent += 1_000;
+        }
+        pause(Duration::from_millis(10));
+    }
+    Ok(())
+}
