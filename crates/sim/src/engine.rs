@@ -30,7 +30,7 @@ pub(crate) struct Engine<'a, A> {
     pub(crate) network: Network,
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
-    hosts: Hosts<'a>,
+    pub(crate) hosts: Hosts<'a>,
     /// What there is of settings for end points.
     configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,

@@ -20,6 +20,7 @@ mod routes;
 pub mod scenario;
 mod segment;
 mod series;
+mod shares;
 mod simulation;
 mod stream;
 pub mod table;

@@ -44,6 +44,15 @@ pub(crate) struct Tag {
     pub(crate) numbers: u64,
 }
 
+/// A part of a packet's path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Hop {
+    /// A way of a link.
+    Link(u32),
+    /// The gateway or cloud at this node, entered by this port.
+    Station(u32, u8),
+}
+
 /// Where a link leads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Leads {
@@ -108,6 +117,26 @@ impl Network {
     /// The way a packet for the host at node `to` leaves the host at node `from`.
     pub(crate) fn first_way(&self, from: u32, to: u32) -> u32 {
         self.routes.first(from, to)
+    }
+
+    /// What a packet to the host at node `to` passes, from way `first` on.
+    pub(crate) fn path(&self, first: u32, to: u32) -> Vec<Hop> {
+        let (mut path, mut way) = (Vec::new(), first);
+        while let Some(lane) = self.lanes.get(index(way))
+            && path.len() <= 2 * self.lanes.len()
+        {
+            path.push(Hop::Link(way));
+            way = match lane.leads {
+                Leads::Router(vertex) => self.routes.next(vertex, to),
+                Leads::Host(_) => NO_WAY,
+                Leads::Station(station, port) => {
+                    let station = &self.stations[index(station)];
+                    path.push(Hop::Station(station.node, port));
+                    self.routes.next(station.across(port), to)
+                }
+            };
+        }
+        path
     }
 
     /// A packet that begins here.

@@ -8,13 +8,13 @@ use tidegate_core::{Tally, Time};
 use crate::agenda::Agenda;
 use crate::draw::real;
 use crate::engine::Engine;
-use crate::fairness::jain;
 use crate::flow::{Flow, Group};
 use crate::histogram::Histogram;
 use crate::network::{Lane, Network, Passed, Station, since};
 use crate::routes::index;
 use crate::scenario::{Scenario, Way};
 use crate::series::seconds;
+use crate::shares::{Indices, Shares};
 use crate::stream::Transfers;
 use crate::table::Table;
 
@@ -51,7 +51,8 @@ impl Results {
         engine.settle();
         let series = std::mem::take(&mut engine.series);
         let span = scenario.run.duration.saturating_sub(scenario.run.warmup);
-        let groups = groups(&engine.groups, &engine.flows, span);
+        let shares = Shares::new(scenario, &mut engine, span);
+        let groups = groups(&engine.groups, &engine.flows, &shares, span);
         let (flows, transfers) = (flows(scenario, &engine, span), transfers(&engine));
         let series = match scenario.run.sample {
             Some(_) => series.tables(scenario, &engine),
@@ -64,7 +65,7 @@ impl Results {
             flows,
             links(scenario, &lanes, span),
             drops(scenario, &lanes, &stations),
-            aggregates(scenario, &stations, span),
+            aggregates(scenario, &stations, &shares, span),
             transfers,
         ];
         tables.extend(series);
@@ -95,18 +96,20 @@ fn reals<T>(all: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
     all.iter().map(of).collect()
 }
 
-fn groups(groups: &[Group<'_>], flows: &[Flow], span: Duration) -> Table {
+fn groups(groups: &[Group<'_>], flows: &[Flow], shares: &Shares<'_>, span: Duration) -> Table {
     let of = |group: &Group<'_>| &flows[group.range()];
     let sum = |group: &Group<'_>, each: fn(&Flow) -> u64| of(group).iter().map(each).sum::<u64>();
     let received = |it: &Flow| it.counts.received.bytes - it.before().counts.received.bytes;
     let goodput = |it: &Flow| it.counts.goodput - it.before().counts.goodput;
-    let fair = |group: &Group<'_>| jain(&reals(of(group), |flow| real(received(flow))));
+    let mut fair = Indices::default();
+    groups.iter().for_each(|it| fair.push(shares.of(&it.range().collect::<Vec<_>>())));
     let table = Table::new("groups")
         .with("group", groups.iter().map(|it| it.traffic.name.clone()).collect::<Vec<_>>())
         .with("flows", whole(groups, |it| real_len(of(it).len())))
         .with("throughput_bps", reals(groups, |it| bps(sum(it, received), span)))
         .with("goodput_bps", reals(groups, |it| bps(sum(it, goodput), span)))
-        .with("jain", reals(groups, fair))
+        .with("jain", fair.jain)
+        .with("max_min", fair.max_min)
         .with("failed_transfers", whole(groups, |it| it.failed));
     delays(table, &groups.iter().map(|it| Some(&it.delay)).collect::<Vec<_>>())
 }
@@ -232,12 +235,21 @@ fn drops(scenario: &Scenario, lanes: &[Lane], stations: &[Station]) -> Table {
 }
 
 /// The aggregates of every gateway.
-fn aggregates(scenario: &Scenario, stations: &[Station], span: Duration) -> Table {
+fn aggregates(
+    scenario: &Scenario,
+    stations: &[Station],
+    shares: &Shares<'_>,
+    span: Duration,
+) -> Table {
     let (mut gateways, mut all) = (Vec::new(), Vec::new());
+    let mut fair = Indices::default();
     for station in stations {
         let name = &scenario.nodes[index(station.node)].name;
         let aggregates = station.aggregates();
-        gateways.extend(aggregates.iter().map(|_| name.clone()));
+        for it in &aggregates {
+            gateways.push(name.clone());
+            fair.push(shares.of_aggregate(station.node, it.direction, &it.policy));
+        }
         all.extend(aggregates);
     }
     let policies: Vec<_> = all.iter().map(|it| it.policy.clone()).collect();
@@ -258,6 +270,8 @@ fn aggregates(scenario: &Scenario, stations: &[Station], span: Duration) -> Tabl
         .with("marked_packets", whole(&all, |it| it.marked))
         .with("conforming_bps", reals(&all, |it| bps(it.conforming.bytes, span)))
         .with("exceeding_bps", reals(&all, |it| bps(it.exceeding.bytes, span)))
+        .with("jain", fair.jain)
+        .with("max_min", fair.max_min)
         .with("waited_mean_seconds", reals(&all, |it| it.waited.as_secs_f64() / real(left(it))))
         .with("late_packets", whole(&all, |it| it.late))
         .with("timer_looks", whole(&all, |it| it.timer))

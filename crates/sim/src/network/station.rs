@@ -124,6 +124,15 @@ impl Station {
         }
     }
 
+    /// The vertex by which packets leave that came in by `port`.
+    pub(super) fn across(&self, port: u8) -> u32 {
+        let other = match self.works {
+            Works::Gateway(_) => 1 - usize::from(port.min(1)),
+            Works::Cloud(_) => usize::from(port),
+        };
+        self.exits.get(other).map_or(0, |exit| exit.vertex)
+    }
+
     /// Packets inside.
     pub(super) fn held(&mut self) -> u32 {
         self.machine().pool().in_use()
