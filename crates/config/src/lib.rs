@@ -10,6 +10,7 @@ pub mod code;
 mod diagnostic;
 mod field;
 pub mod host;
+mod parameters;
 pub mod policy_file;
 mod read;
 pub mod scenario;

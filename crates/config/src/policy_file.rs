@@ -4,7 +4,7 @@ mod classes;
 mod compile;
 pub(crate) mod filter;
 mod overhead;
-mod raw;
+pub(crate) mod raw;
 
 use std::time::Duration;
 

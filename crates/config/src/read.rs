@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
+use crate::parameters;
 use crate::shape::{self, Offer};
 
 /// A value somewhere in a file.
@@ -444,22 +445,25 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
         .ok()
 }
 
-/// The schema of what [`mechanism`] reads: `parameters` hands an offer to the reader of what goes by a
+/// The schema of what [`mechanism`] reads: `read` hands an offer to the reader of what goes by a
 /// name, and `about` says what each of `names` is.
 pub(crate) fn mechanism_schema(
     names: &[&str],
     about: &[&str],
-    parameters: impl Fn(&str, Offer<'_>),
+    read: impl Fn(&str, Offer<'_>),
 ) -> Value {
     let table = |(name, about): (&&str, &&str)| {
-        let mut table = shape::schema(&|offer| parameters(name, offer));
+        let mut table = shape::schema(&|offer| read(name, offer));
         let kind = json!({ "const": name });
         table["type"] = json!("object");
         table["description"] = json!(about);
         table["additionalProperties"] = json!(false);
         table["required"] = json!(["kind"]);
         match table["properties"].as_object_mut() {
-            Some(properties) => drop(properties.insert("kind".to_owned(), kind)),
+            Some(properties) => {
+                parameters::describe(name, properties);
+                properties.insert("kind".to_owned(), kind);
+            }
             None => table["properties"] = json!({ "kind": kind }),
         }
         table

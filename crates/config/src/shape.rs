@@ -62,11 +62,24 @@ fn leaves(ask: Ask<'_>) -> Vec<Value> {
         forms.push(json!({ "type": "boolean" }));
     }
     if takes(Leaf::Real(0.5)) {
-        forms.push(json!({ "type": "number" }));
+        let least = (!takes(Leaf::Real(-0.5))).then_some(0);
+        forms.push(ranged("number", least, None));
     } else if [1, 2, 10].into_iter().any(|number| takes(Leaf::Number(number))) {
-        forms.push(json!({ "type": "integer" }));
+        let least = (0..=10).find(|number| takes(Leaf::Number(*number)));
+        let beyond = (1..=32).map(|bits| 1 << bits).find(|number| !takes(Leaf::Number(*number)));
+        let most = beyond.map(|beyond| beyond - 1).filter(|most| takes(Leaf::Number(*most)));
+        forms.push(ranged("integer", least, most));
     }
     forms
+}
+
+/// A number from `least` to `most`.
+fn ranged(kind: &str, least: Option<u64>, most: Option<u64>) -> Value {
+    let mut form = json!({ "type": kind });
+    for (keyword, bound) in [("minimum", least), ("maximum", most)] {
+        bound.into_iter().for_each(|bound| form[keyword] = json!(bound));
+    }
+    form
 }
 
 /// The table it takes, if it takes one.
@@ -287,14 +300,17 @@ mod tests {
         assert_eq!(field("rate"), Rate::schema());
         assert_eq!(field("size"), Bytes::schema());
         assert!(field("chance")["pattern"].as_str().unwrap().contains('%'));
-        assert_eq!(field("count"), json!({ "type": "integer" }));
+        let count = json!({ "type": "integer", "minimum": 0, "maximum": 255 });
+        assert_eq!(field("count"), count);
         assert_eq!(field("factor"), json!({ "type": "number" }));
         assert_eq!(field("flag"), json!({ "type": "boolean" }));
         assert_eq!(field("side"), json!({ "enum": ["left", "far-right"] }));
-        let codepoint = json!({ "anyOf": [{ "type": "string" }, { "type": "integer" }] });
+        let number = json!({ "type": "integer", "minimum": 0, "maximum": 63 });
+        let codepoint = json!({ "anyOf": [{ "type": "string" }, number] });
         assert_eq!(field("codepoint"), codepoint);
         let weights = &field("inner")["properties"]["weights"];
-        assert_eq!(*weights, json!({ "type": "array", "items": { "type": "integer" } }));
+        let weight = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX });
+        assert_eq!(*weights, json!({ "type": "array", "items": weight }));
     }
 
     #[test]
