@@ -41,16 +41,8 @@ pub trait AckControl: Send {
     /// A data packet of `member` has arrived.
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet);
 
-    /// Takes in a packet that goes back to the sender of `member`; what goes on at once is appended
-    /// to `out`, in order.
-    fn on_ack(
-        &mut self,
-        cx: &mut Cx<'_>,
-        member: Member,
-        known: &Known,
-        packet: PacketId,
-        out: &mut Fifo,
-    );
+    /// Takes in a packet that goes back; what goes on at once is appended to `out`, in order.
+    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, out: &mut Fifo);
 
     /// Appends to `out` what may go on now.
     fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo);
@@ -69,6 +61,16 @@ pub trait AckControl: Send {
 
     /// What it holds and has done.
     fn counts(&self) -> Counts;
+}
+
+/// A packet that goes back to the sender of a member.
+pub struct Returning<'a> {
+    /// Whose data it acknowledges.
+    pub member: Member,
+    /// What is known of its flow.
+    pub known: &'a Known,
+    /// The packet.
+    pub packet: PacketId,
 }
 
 /// What is known of a flow, seen from between its ends.

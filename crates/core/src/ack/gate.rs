@@ -48,8 +48,7 @@ const AVERAGED: u64 = 1 << 16;
 
 impl Gate {
     /// Data has come from a sender that is `near` by.
-    pub(super) fn on_data(&mut self, now: Time, near: Option<Duration>, bytes: u32, segments: u16) {
-        let near = near.unwrap_or_default();
+    pub(super) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
         self.segment = self.segment.max(bytes / u32::from(segments.max(1)));
     }
@@ -68,11 +67,10 @@ impl Gate {
     }
 
     /// An ACK that calls for `bytes` of `member` went on.
-    pub(super) fn called(&mut self, now: Time, near: Option<Duration>, bytes: u32) {
+    pub(super) fn called(&mut self, now: Time, near: Duration, bytes: u32) {
         if bytes == 0 {
             return;
         }
-        let near = near.unwrap_or_default();
         let near_us = u64::try_from(near.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
         let part = u64::from(bytes).min(AVERAGED);
         self.near_us = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
@@ -117,7 +115,7 @@ impl Gate {
             }
             let Some(cost) = holds.release(cx, member, out) else { continue };
             *credit -= i64::from(cost);
-            self.called(cx.now, holds.flow(member).known.near, cost);
+            self.called(cx.now, holds.flow(member).near(), cost);
         }
     }
 

@@ -15,7 +15,7 @@ mod release;
 pub use counts::Counts;
 use flow::Flow;
 
-use super::Known;
+use super::Returning;
 use super::record::{Kind, NONE, Record, Records};
 use crate::flow::before;
 use crate::packet::{Ecn, Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
@@ -101,19 +101,18 @@ impl Holds {
         Some(self.records.get(flow.first).held(now))
     }
 
-    /// Takes in what goes back to the sender of `member`. With `open`, an ACK in front of which
+    /// Takes in what goes back. With `open`, an ACK in front of which
     /// none is held goes on at once.
     pub(super) fn take_in(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
-        known: &Known,
-        packet: PacketId,
+        back: Returning<'_>,
         open: bool,
         out: &mut Fifo,
     ) -> Taken {
+        let Returning { member, known, packet } = back;
         let flow = self.flow(member);
-        flow.known = *known;
+        flow.learn(known);
         let Some(tcp) = cx.pool[&packet].tcp else {
             out.push(cx.pool, packet);
             return Taken::Passed(0);
@@ -217,19 +216,22 @@ impl Holds {
             return Taken::Passed(self.pass(cx, Back { member, packet, tcp, out }));
         }
         let released = flow.released;
+        // Data that says again what is held is no duplicate (RFC 5681, section 2).
+        let tells = flow.tells_beside_data(&tcp);
         let field = flow.field(released, &tcp);
-        let ack = field.and_then(|_| pure_ack(cx.pool, &packet, &tcp));
-        let (Some(window), Some(ack)) = (field, ack) else {
+        let ack = field.filter(|_| tells).and_then(|_| pure_ack(cx.pool, &packet, &tcp));
+        let (Some(window), true) = (field, ack.is_some() || !tells) else {
             // It cannot be told less: what is held before it goes on with it.
             return self.pass_all(cx, Back { member, packet, tcp, out });
         };
-        self.counts.made += 1;
         if let Some(tcp) = &mut cx.pool[&packet].tcp {
             (tcp.ack, tcp.window) = (released, window);
         }
         cx.pool[&packet].rewritten = true;
         self.flows[member.index()].note_back(&tcp);
         self.go(cx.pool, member, packet, out);
+        let Some(ack) = ack else { return Taken::Held };
+        self.counts.made += 1;
         let tcp = TcpSegment { payload: 0, ..tcp };
         let pure = Back { member, packet: ack, tcp, out };
         if before(tcp.ack, self.flows[member.index()].seen) {

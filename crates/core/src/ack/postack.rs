@@ -16,10 +16,10 @@ use super::gate::quantum;
 use super::hold::{Holds, Taken};
 use super::paced::Bound;
 use super::shares::Shares;
-use super::{AckControl, Counts, Known, Placement, Queue};
+use super::{AckControl, Counts, Known, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
-use crate::{Bytes, Cx, PacketId, Time, units};
+use crate::{Bytes, Cx, Time, units};
 use rules::{Bucket, Rule, VirtualQueue};
 
 /// When ACKs go on.
@@ -113,7 +113,7 @@ impl PostAck {
 
     /// An ACK that calls for `cost` bytes of `member` went on, not by the rule.
     fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
-        let near = self.holds.flow(member).known.near;
+        let near = self.holds.flow(member).near();
         match &mut self.rule {
             Rule::Gate(gate) => gate.called(cx.now, near, cost),
             Rule::Bucket(bucket) => bucket.passed(cx.now, member, cost, &self.shares),
@@ -136,7 +136,7 @@ impl AckControl for PostAck {
         self.shares.note(now, member, None);
         match &mut self.rule {
             Rule::Gate(gate) => {
-                let near = self.holds.flow(member).known.near;
+                let near = self.holds.flow(member).near();
                 gate.on_data(now, near, packet.cost, packet.segments);
             }
             Rule::VirtualQueue(queue) => queue.on_data(now, member, packet, &self.shares),
@@ -144,15 +144,9 @@ impl AckControl for PostAck {
         }
     }
 
-    fn on_ack(
-        &mut self,
-        cx: &mut Cx<'_>,
-        member: Member,
-        known: &Known,
-        packet: PacketId,
-        out: &mut Fifo,
-    ) {
-        if self.holds.acknowledges(cx.pool, member, &packet) {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, out: &mut Fifo) {
+        let Returning { member, known, .. } = back;
+        if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }
         self.holds.flow(member).cap = self.window(member, known);
@@ -160,9 +154,9 @@ impl AckControl for PostAck {
         let open = match &mut self.rule {
             Rule::Gate(gate) => gate.is_idle() && gate.is_open(cx.now, rate, self.queue),
             Rule::Bucket(_) => false,
-            Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &packet),
+            Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
-        match self.holds.take_in(cx, member, known, packet, open, out) {
+        match self.holds.take_in(cx, back, open, out) {
             Taken::Passed(cost) => self.gone(cx, member, cost),
             Taken::Held => {
                 let longest = self.holds.flow(member).longest(self.config.max_hold);

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use super::hold::{Holds, Taken};
 use super::paced::Paced;
 use super::shares::Shares;
-use super::{AckControl, Counts, Known, Placement, Queue};
+use super::{AckControl, Counts, Known, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
-use crate::{Bytes, Cx, PacketId, Rate, Time};
+use crate::{Bytes, Cx, Rate, Time};
 
 /// Where data waits.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
@@ -81,20 +81,14 @@ impl AckControl for Tcr {
         self.shares.note(now, member, None);
     }
 
-    fn on_ack(
-        &mut self,
-        cx: &mut Cx<'_>,
-        member: Member,
-        known: &Known,
-        packet: PacketId,
-        out: &mut Fifo,
-    ) {
-        if self.holds.acknowledges(cx.pool, member, &packet) {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, out: &mut Fifo) {
+        let Returning { member, known, .. } = back;
+        if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }
         self.holds.flow(member).cap = self.window(member, known);
         let open = *self.pace.free(member) <= cx.now;
-        match self.holds.take_in(cx, member, known, packet, open, out) {
+        match self.holds.take_in(cx, back, open, out) {
             Taken::Passed(cost) => self.gone(cx.now, member, cost),
             Taken::Held if !self.pace.is_set(member) => {
                 let at = *self.pace.free(member);

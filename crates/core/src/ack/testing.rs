@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AckControl, AckSpec, Known, Queue};
+use super::{AckControl, AckSpec, Known, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Network, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
@@ -85,7 +85,8 @@ impl Bench {
         self.ins += 1;
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        self.signal.on_ack(&mut cx, Member(member), &self.known, id, &mut out);
+        let back = Returning { member: Member(member), known: &self.known, packet: id };
+        self.signal.on_ack(&mut cx, back, &mut out);
         self.signal.serve(&mut cx, self.queue, &mut out);
         self.taken(out)
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::Counts;
 use super::testing::{Bench, FRAME, MSS, US, plain};
+use super::{Counts, Queue};
 use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment};
 use crate::{Bytes, Rate, Time};
@@ -148,6 +148,21 @@ fn an_ack_that_data_has_passed_is_not_too_old_although_the_data_told_nothing() {
     assert_eq!(went, [expected]);
 }
 
+/// Kills: a duplicate made of data that says again what is held.
+#[test]
+fn data_that_says_again_what_is_held_is_no_duplicate() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    assert!(bench.ack(US(1), 0, 2 * MSS).is_empty());
+    for n in 0..5 {
+        let data = TcpSegment { seq: 1 + 100 * n, payload: 100, ..plain(2 * MSS) };
+        let went = bench.back(US(2), 0, data, &[]);
+        assert_eq!((went.len(), went[0].payload, went[0].ack), (1, 100, 0));
+    }
+    let went = bench.withdraw(US(3), 0);
+    assert_eq!(went.iter().map(|tcp| tcp.ack).collect::<Vec<_>>(), [2 * MSS]);
+}
+
 #[test]
 fn a_stretch_ack_goes_on_in_steps_of_two_segments() {
     let mut bench = sent(EVERY[0], 60);
@@ -177,6 +192,25 @@ fn nothing_is_held_for_longer_than_the_bound() {
         assert!(held < Duration::from_millis(104), "{n}: {held:?}");
     }
     assert_eq!(bench.signal.counts().overdue, 10);
+}
+
+/// Kills: no bound but that of the policy; a bound that does not grow with what the sender is used to.
+#[test]
+fn holds_grow_by_no_more_at_a_time_than_the_timer_of_a_sender_allows() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    let (mut now, mut holds) = (US(0), vec![]);
+    for n in 1..=20 {
+        assert!(bench.ack(now, 0, 2 * n * MSS).is_empty());
+        let went = bench.run_until(Time::from_secs(100));
+        assert_eq!(went.len(), 1);
+        holds.push(went[0].0.since(now));
+        now = went[0].0;
+    }
+    let ms = Duration::from_millis;
+    assert!(holds[0] >= ms(148) && holds[0] < ms(154), "{holds:?}");
+    assert!(holds.windows(2).all(|pair| pair[1] < pair[0] + ms(24)), "{holds:?}");
+    assert!(holds[19] > ms(300) && holds.iter().all(|hold| *hold < ms(1_004)), "{holds:?}");
 }
 
 /// Kills: an ACK a turn instead of byte for byte.
@@ -234,6 +268,93 @@ fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     }
     let went = bench.back(US(1_000), 0, TcpSegment { window: 60_000, ..plain(2 * MSS) }, &[]);
     assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
+}
+
+/// Kills: in P1, no drain; no floor under it.
+#[test]
+fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
+    // Of what 10 Mbit/s carry in 200 ms, nothing, half, and far more is too much.
+    for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5), (1 << 30, 0.3)] {
+        let mut bench = sent(EVERY[1], 10);
+        bench.queue = Queue { controlled: Bytes(waits), others: false };
+        bench.serve(US(0));
+        assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
+        let takes = bench.signal.ready_at().unwrap().since(US(0));
+        let ratio = carries(2).as_secs_f64() / takes.as_secs_f64();
+        assert!((ratio - part).abs() < 0.001, "{waits}: {ratio}");
+    }
+}
+
+/// How long 10 Mbit/s take for so many full segments.
+fn carries(segments: u32) -> Duration {
+    Rate::from_mbps(10).time_for(Bytes(u64::from(segments * FRAME)))
+}
+
+/// Kills: in P1, taking what did not wait for free.
+#[test]
+fn a_bucket_is_charged_for_what_went_on_before_its_time() {
+    let mut bench = sent(EVERY[1], 40);
+    let flags = TcpFlags(TcpFlags::ACK | TcpFlags::URG);
+    let urgent = TcpSegment { flags, ..plain(4 * MSS) };
+    assert_eq!(bench.back(US(0), 0, urgent, &[]).len(), 1);
+    assert!(bench.ack(US(0), 0, 6 * MSS).is_empty());
+    assert_eq!(bench.signal.ready_at(), Some(US(0) + carries(4 + 2)));
+}
+
+/// Kills: in P1, counting from when an ACK went on instead of when it was to.
+#[test]
+fn a_bucket_that_is_looked_at_late_loses_nothing() {
+    let mut bench = sent(EVERY[1], 40);
+    assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
+    assert!(bench.ack(US(0), 0, 4 * MSS).is_empty());
+    assert_eq!(bench.serve(US(1_000) + carries(2)).len(), 1);
+    assert_eq!(bench.signal.ready_at(), Some(US(0) + carries(4)));
+}
+
+/// Kills: no bound on the records of a flow.
+#[test]
+fn of_a_flood_of_duplicates_a_bounded_number_is_held_and_the_oldest_go_on() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    let went: usize = (0..10_000).map(|_| bench.ack(US(1), 0, 0).len()).sum();
+    let counts = bench.signal.counts();
+    assert_eq!((counts.held, counts.packets), (4_096, 1));
+    assert_eq!((went, counts.overdue), (10_000 - 4_096, 10_000 - 4_096));
+}
+
+/// Kills: holding packets although buffers are scarce.
+#[test]
+fn a_flood_of_selective_acks_leaves_buffers_for_others() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    for _ in 0..10_000 {
+        bench.back(US(1), 0, plain(0), &[(2 * MSS, 3 * MSS)]);
+    }
+    assert!(bench.pool.in_use() < 4_096, "{}", bench.pool.in_use());
+    assert!(bench.pool.insert(crate::Packet::default()).is_some());
+}
+
+/// Kills: no bound on ACKs that each acknowledge a byte.
+#[test]
+fn acks_of_single_bytes_are_few_records_and_no_more_go_on_than_came() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    (1..=20_000).for_each(|n| assert!(bench.ack(US(1), 0, n).is_empty()));
+    assert!(bench.signal.counts().held <= 257, "{:?}", bench.signal.counts());
+    let went = bench.withdraw(US(2), 0);
+    assert!(went.len() <= 257 && went.last().map(|it| it.ack) == Some(20_000));
+}
+
+#[test]
+fn acks_of_what_was_never_sent_and_of_less_than_before_are_counted_and_release_nothing() {
+    let mut bench = sent(EVERY[0], 40);
+    bench.fill(US(0), true);
+    assert!(bench.ack(US(1), 0, 8 * MSS).is_empty());
+    assert_eq!(bench.ack(US(2), 0, 41 * MSS), [41 * MSS]); // as it came: the sender ignores it
+    assert!(bench.ack(US(3), 0, 4 * MSS).is_empty());
+    let counts = bench.signal.counts();
+    assert_eq!((counts.unsent, counts.stale, counts.held), (1, 1, 1));
+    assert_eq!(bench.withdraw(US(4), 0).len(), 1);
 }
 
 /// Segments that were sent.

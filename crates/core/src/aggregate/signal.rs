@@ -1,7 +1,7 @@
 //! What goes back to the senders of an aggregate, and what that is told of its data.
 
 use super::Aggregate;
-use crate::ack::{AckControl, AckSpec, Counts, Known, Queue};
+use crate::ack::{AckControl, AckSpec, Counts, Known, Queue, Returning};
 use crate::packet::{Direction, Fifo, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -85,7 +85,9 @@ impl Aggregate {
         let known = Known { weight: self.members.share(member).weight, ..*known };
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         match &mut self.signal.control {
-            Some(control) => control.on_ack(&mut cx, member, &known, packet, acks),
+            Some(control) => {
+                control.on_ack(&mut cx, Returning { member, known: &known, packet }, acks);
+            }
             None => acks.push(cx.pool, packet),
         }
     }

@@ -39,8 +39,11 @@ pub(in crate::ack) struct Flow {
     pub(in crate::ack) cap: u32,
     /// How long its ACKs are held, smoothed, in microseconds.
     hold_us: u32,
-    pub(in crate::ack) known: Known,
+    /// Shortest round trip to the sender and back, in microseconds; zero if it is not known.
+    near_us: u32,
     pub(super) window: u16,
+    /// How many bits the receiver's window is shifted by, if that is known.
+    scale: Option<u8>,
     marks: u8,
     blocks: SackBlocks,
 }
@@ -52,8 +55,8 @@ const TIMED: u8 = 2;
 /// `right` is known.
 const EDGE: u8 = 4;
 
-// `postack`, section 2 aims at 128 bytes; the issue allows 256.
-const _: () = assert!(size_of::<Flow>() <= 192);
+/// Source: `postack`, section 2.
+const _: () = assert!(size_of::<Flow>() <= 128);
 
 impl Default for Flow {
     fn default() -> Self {
@@ -75,7 +78,8 @@ impl Default for Flow {
             header: USUAL_HEADER,
             cap: 0,
             hold_us: 0,
-            known: Known::default(),
+            near_us: 0,
+            scale: None,
             window: 0,
             marks: 0,
             blocks: SackBlocks::default(),
@@ -109,6 +113,18 @@ impl Flow {
         self.marks = 0;
         (self.credited, self.sacked, self.hold_us) = (0, 0, 0);
         self.blocks = SackBlocks::default();
+    }
+
+    /// Takes note of what the flow table knows of it.
+    pub(super) fn learn(&mut self, known: &Known) {
+        let micros = |near: Duration| u32::try_from(near.as_micros()).unwrap_or(u32::MAX);
+        self.near_us = known.near.map_or(0, micros);
+        self.scale = known.scale;
+    }
+
+    /// The shortest round trip to its sender, as far as it is known.
+    pub(in crate::ack) fn near(&self) -> Duration {
+        Duration::from_micros(u64::from(self.near_us))
     }
 
     /// Takes note of data.
@@ -188,6 +204,12 @@ impl Flow {
         tcp.has_sack || (tcp.ack == self.seen && outstanding && tcp.window == self.window)
     }
 
+    /// Whether `tcp`, which carries data, tells what no ACK before it did.
+    pub(super) fn tells_beside_data(&self, tcp: &TcpSegment) -> bool {
+        let opens = tcp.ack == self.seen && tcp.window != self.window;
+        tcp.has_sack || before(self.seen, tcp.ack) || opens
+    }
+
     /// Bytes that have left the network according to a duplicate or selective ACK, beyond those that
     /// one before has told of; never more than are outstanding.
     ///
@@ -249,7 +271,7 @@ impl Flow {
 
     /// The right edge of the window that `tcp` shows.
     pub(super) fn edge(&self, tcp: &TcpSegment) -> Option<u32> {
-        Some(tcp.ack.wrapping_add(u32::from(tcp.window) << self.known.scale?))
+        Some(tcp.ack.wrapping_add(u32::from(tcp.window) << self.scale?))
     }
 
     /// The window field for an acknowledgement of `part` in place of `tcp`, which acknowledges more:
@@ -257,7 +279,7 @@ impl Flow {
     ///
     /// Source: `postack`, R001-11 (d).
     pub(super) fn field(&self, part: u32, tcp: &TcpSegment) -> Option<u16> {
-        let scale = self.known.scale?;
+        let scale = self.scale?;
         let edge = self.edge(tcp)?;
         let slides = edge.wrapping_sub(tcp.ack.wrapping_sub(part));
         let shown_before = self.marks & EDGE != 0 && before(slides, self.right);
@@ -278,7 +300,7 @@ impl Flow {
     /// Source: `postack`, R001-3. Differs: what was acknowledged selectively is not on its way any
     /// more, and does not count; or after each loss a sender had nothing to send for a round trip.
     pub(super) fn capped(&self, tcp: &TcpSegment) -> Option<u16> {
-        let scale = self.known.scale?;
+        let scale = self.scale?;
         if self.cap == 0 || self.cap < 1 << scale {
             return None;
         }
@@ -330,10 +352,19 @@ mod tests {
         assert_eq!(news((200, 100), &blocks(&[]), 0), 0);
     }
 
+    /// Kills: believing a block however long it is.
+    #[test]
+    fn blocks_count_for_no_more_than_is_outstanding_however_long_they_are() {
+        let mut flow = Flow { sent: 10_000, ..Flow::default() };
+        flow.note(&TcpSegment { ack: 1_000, ..TcpSegment::default() });
+        let tcp = TcpSegment { ack: 1_000, has_sack: true, ..TcpSegment::default() };
+        assert_eq!(flow.selective(&tcp, blocks(&[(2_000, 1 << 31)])), 9_000);
+        assert_eq!(flow.selective(&tcp, blocks(&[(1_000, 2_000)])), 0);
+    }
+
     #[test]
     fn a_window_shows_neither_more_than_was_offered_nor_less_than_was_shown() {
-        let mut flow =
-            Flow { known: Known { scale: Some(7), ..Known::default() }, ..Flow::default() };
+        let mut flow = Flow { scale: Some(7), ..Flow::default() };
         let mut tcp = TcpSegment { ack: 1_000, window: 100, ..TcpSegment::default() };
         flow.note(&tcp);
         flow.goes(&mut tcp, true);
@@ -349,8 +380,7 @@ mod tests {
 
     #[test]
     fn a_window_is_capped_to_what_the_rate_needs_and_never_to_nothing() {
-        let mut flow =
-            Flow { known: Known { scale: Some(2), ..Known::default() }, ..Flow::default() };
+        let mut flow = Flow { scale: Some(2), ..Flow::default() };
         let mut tcp = TcpSegment { ack: 0, window: 2_500, ..TcpSegment::default() };
         assert_eq!(flow.capped(&tcp), None);
         flow.cap = 4_001;
@@ -359,6 +389,9 @@ mod tests {
         flow.goes(&mut tcp, true); // shows up to 10,000
         tcp.ack = 5_000;
         assert_eq!(flow.capped(&tcp), Some(1_250));
+        flow.sacked = 2_000; // is not on its way any more: up to 11,001
+        assert_eq!(flow.capped(&tcp), Some(1_501));
+        flow.sacked = 0;
         tcp.window = 900;
         assert_eq!(flow.capped(&tcp), None);
         flow.cap = 3; // less than a step
