@@ -54,7 +54,7 @@ def network(
     """
     settings: dict[str, Any] = {"profile": "linux", **(tcp or {})}
     if window is not None:
-        settings["receive_window"] = window
+        settings.setdefault("receive_window", window)
     net = Scenario(duration=duration, warmup=warmup, tcp=settings)
     net.router("lan", "wan")
     net.gateway("gateway", file or {"policy": [rules(signal, way, **(policy or {}))]})

@@ -9,6 +9,7 @@ mod mixes;
 mod policies;
 mod queues;
 mod sharing;
+mod signals;
 mod timers;
 
 use std::fs;
@@ -18,6 +19,7 @@ use anyhow::{Context, bail};
 pub(crate) use classes::classified as classified_gateway;
 pub(crate) use gateway::idle as idle_gateway;
 pub(crate) use mixes::MIXES;
+pub(crate) use signals::answered as answered_gateway;
 use tidegate_core::random::Random;
 
 use crate::number::real;
@@ -40,6 +42,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("known-flow", mix) => Box::new(gateway::known_flows(mix, size, seed)?),
         ("gateway", "unmanaged") => Box::new(gateway::unmanaged(size, seed)?),
         ("gateway", "shaped") => Box::new(gateway::shaped(size, seed)?),
+        ("gateway", "postack") => Box::new(signals::postack(size, seed)?),
         ("queue", discipline) => Box::new(queues::Queue::new(discipline, size, random)?),
         ("class", "busy") => Box::new(classes::Busy::new(size, random)),
         ("class", "sparse") => Box::new(classes::Sparse::new(size, random)),

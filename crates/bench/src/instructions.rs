@@ -89,6 +89,7 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
         let (cost, beside) = case(name, 1_000, depth)?;
         report.add(instructions(name.to_owned(), cost, None, beside));
     }
+    postack(depth, report)?;
     for discipline in QdiscSpec::NAMES {
         let (cost, beside) = case(&format!("queue/{discipline}"), 1_000, depth)?;
         report.add(instructions(format!("queue/{discipline}, in and out"), cost, None, beside));
@@ -120,6 +121,16 @@ fn operation(
     let (more, beside) = case(name, many, depth)?;
     let beside = format!("{more:.1} instructions{beside}");
     report.add(ratio(format!("{name}, of {many} to of 1,000"), more / few, GROWTH, beside));
+    Ok(())
+}
+
+/// A segment and its ACK, of a flow whose senders are told by their ACKs.
+fn postack(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    const NAME: &str = "gateway/postack";
+    let ((few, _), (many, beside)) = (case(NAME, 10, depth)?, case(NAME, 10_000, depth)?);
+    report.add(instructions(format!("{NAME}, a segment and its ACK"), many, None, beside));
+    let beside = format!("{few:.1} instructions of 10");
+    report.add(ratio(format!("{NAME}, of 10,000 flows to of 10"), many / few, GROWTH, beside));
     Ok(())
 }
 

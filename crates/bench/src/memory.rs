@@ -45,6 +45,18 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
                  queue and in that of the link, with what these lists have in reserve"
                 .to_owned(),
     });
+    let signal = |signal, flows| heap(|| cases::answered_gateway(signal, flows));
+    let each = |one: f64, all: f64| (all - one) / f64::from(FLOWS - 1);
+    let without = each(signal(false, 1)?, signal(false, FLOWS)?);
+    report.add(Line {
+        what: format!("what PostACK keeps of an idle flow, of {FLOWS}"),
+        value: each(signal(true, 1)?, signal(true, FLOWS)?) - without,
+        unit: "B",
+        most: Some(MOST),
+        beside: format!(
+            "beyond the {without:.0} B of a flow that is only shaped; a held ACK takes 16 B more"
+        ),
+    });
     let classes = |classes| heap(|| cases::classified_gateway(classes));
     let (one, all) = (classes(1)?, classes(CLASSES)?);
     report.add(Line {

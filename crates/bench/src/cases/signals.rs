@@ -1,0 +1,186 @@
+//! Senders that are told by their ACKs: data goes up, its ACK comes down, and calls for more.
+
+use std::time::Duration;
+
+use tidegate_core::ack::AckSpec;
+use tidegate_core::gateway::Gateway;
+use tidegate_core::packet::{Direction, FlowKey, TcpFlags, TcpSegment};
+use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+
+use super::{Case, flows, gateway, index, sharing};
+
+/// A gateway between senders and receivers that answer at once, with two segments of each flow on
+/// their way round or held.
+pub(super) struct Circuit {
+    gateway: Gateway,
+    flows: Vec<Round>,
+    now: Time,
+    /// Data segments that left.
+    left: u64,
+}
+
+/// A flow, and the next byte of its sender.
+struct Round {
+    key: FlowKey,
+    next: u32,
+}
+
+/// Above the 750 Mbit/s of `postack`, A001-9, so that what 10,000 flows have on its way goes round within
+/// the least bound on a hold.
+const RATE: Rate = Rate::from_mbps(2_000);
+const IN_FLIGHT: u32 = 2;
+const MSS: u32 = 1_448;
+
+/// Between the steps of a handshake.
+const STEP: Duration = Duration::from_micros(100);
+
+/// Longer than any hold, shorter than it takes to be forgotten.
+const LONG: Duration = Duration::from_secs(10);
+
+/// A gateway of which `flows` are told by PostACK, in circulation.
+pub(super) fn postack(flows: u32, seed: u64) -> anyhow::Result<Circuit> {
+    let mut circuit = Circuit::new(Some(AckSpec::PostAck(Default::default())), flows, seed)?;
+    circuit.begin();
+    circuit.run(u64::from(flows) * 4);
+    Ok(circuit)
+}
+
+/// A gateway whose flows have sent and been answered, with a signal or without, and are idle.
+pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
+    let spec = signal.then(|| AckSpec::PostAck(Default::default()));
+    let mut circuit = Circuit::new(spec, flows, 1)?;
+    circuit.begin();
+    circuit.drain(false);
+    let end = circuit.now + LONG;
+    while let Some(at) = circuit.gateway.poll_timeout(circuit.now).filter(|at| *at < end) {
+        circuit.now = circuit.now.max(at);
+        circuit.drain(false);
+    }
+    anyhow::ensure!(circuit.gateway.pool().in_use() == 0, "something still waits");
+    Ok(circuit.gateway)
+}
+
+impl Circuit {
+    fn new(signal: Option<AckSpec>, flows: u32, seed: u64) -> anyhow::Result<Self> {
+        let policies = PolicySet::new(vec![policy(signal)?])?;
+        let mut config = gateway::config(None, flows, seed);
+        config.packets = flows.saturating_mul(2 * IN_FLIGHT) + 4_096;
+        let mut gateway = Gateway::new(&config, policies, Time::ZERO);
+        gateway.pool().make_copies();
+        let mut random = Random::new(seed, 1);
+        let key = |number| Round { key: flows::key(number, &mut random), next: 1 };
+        let flows = (0..flows).map(key).collect();
+        let mut circuit = Self { gateway, flows, now: Time::from_millis(1), left: 0 };
+        circuit.shake_hands();
+        Ok(circuit)
+    }
+
+    fn shake_hands(&mut self) {
+        let (syn, ack) = (TcpFlags(TcpFlags::SYN), TcpFlags(TcpFlags::ACK));
+        for flow in 0..self.flows.len() {
+            let tcp = |seq, ack, flags| TcpSegment { seq, ack, flags, ..TcpSegment::default() };
+            let both = TcpFlags(syn.0 | ack.0);
+            for (way, tcp) in [
+                (Direction::Up, tcp(0, 0, syn)),
+                (Direction::Down, tcp(0, 1, both)),
+                (Direction::Up, tcp(1, 1, ack)),
+            ] {
+                self.arrive(flow, way, tcp);
+                self.drain(false);
+                self.now += STEP;
+            }
+        }
+        self.now += LONG;
+    }
+
+    /// Every sender sends what it may.
+    fn begin(&mut self) {
+        for flow in 0..self.flows.len() {
+            for _ in 0..IN_FLIGHT {
+                self.send(flow);
+            }
+        }
+    }
+
+    fn send(&mut self, flow: usize) {
+        let seq = self.flows[flow].next;
+        self.flows[flow].next = seq.wrapping_add(MSS);
+        let flags = TcpFlags(TcpFlags::ACK);
+        let tcp = TcpSegment { seq, ack: 1, payload: MSS, flags, ..TcpSegment::default() };
+        self.arrive(flow, Direction::Up, tcp);
+    }
+
+    fn arrive(&mut self, flow: usize, way: Direction, tcp: TcpSegment) {
+        let key = self.flows[flow].key;
+        let (key, port) = match way {
+            Direction::Up => (key, Gateway::LAN),
+            Direction::Down => (key.reverse(), Gateway::WAN),
+        };
+        let tcp = TcpSegment { window: 500, ..tcp };
+        let len = 66 + tcp.payload;
+        let packet = Packet { len, tcp: Some(tcp), ..flows::segment(key) };
+        if let Some(id) = self.gateway.pool().insert(packet) {
+            self.gateway.handle_packet(self.now, port, id);
+        }
+    }
+
+    /// What a driver does; with `answers`, receivers acknowledge what leaves, and senders send when
+    /// they hear of it.
+    fn drain(&mut self, answers: bool) {
+        while let Some((flow, tcp)) = self.pop(Gateway::WAN) {
+            self.left += u64::from(tcp.payload > 0);
+            let ack = tcp.seq.wrapping_add(tcp.payload);
+            let flags = TcpFlags(TcpFlags::ACK);
+            if tcp.payload > 0 {
+                let tcp = TcpSegment { seq: 1, ack, flags, ..TcpSegment::default() };
+                self.arrive(flow, Direction::Down, tcp);
+            }
+        }
+        while let Some((flow, _)) = self.pop(Gateway::LAN) {
+            if answers {
+                self.send(flow);
+            }
+        }
+    }
+
+    fn pop(&mut self, port: PortId) -> Option<(usize, TcpSegment)> {
+        let id = self.gateway.poll_transmit(self.now, port)?;
+        let packet = self.gateway.pool()[&id];
+        self.gateway.pool().release(id);
+        // Flows are numbered as they came.
+        Some((index(packet.flow.0.into()), packet.tcp.unwrap_or_default()))
+    }
+}
+
+impl Case for Circuit {
+    /// An operation is a segment that goes up, and its ACK that comes down.
+    fn run(&mut self, operations: u64) -> u64 {
+        let until = self.left + operations;
+        while self.left < until {
+            let Some(at) = self.gateway.poll_timeout(self.now) else { break };
+            self.now = self.now.max(at);
+            self.drain(true);
+        }
+        self.left + u64::from(self.gateway.pool().in_use())
+    }
+}
+
+/// A policy that shapes all that goes up, and tells its senders by `signal`.
+fn policy(signal: Option<AckSpec>) -> anyhow::Result<Policy> {
+    let profile = sharing::profile(RATE, Bytes(64 << 10))?;
+    let allocation = sharing::spec("drr")?;
+    let conditioning =
+        Conditioning { profile, allocation, weights: Vec::new(), fair_between: Default::default() };
+    let queue = QdiscSpec::PerFlow(Default::default());
+    Ok(Policy {
+        name: "everything".to_owned(),
+        priority: 0,
+        filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
+        action: Action::Shape { conditioning, queue, signal },
+        mode: Mode::Enforce,
+        class: None,
+    })
+}
