@@ -92,7 +92,7 @@ fn transfers(bed: &Testbed, backend: &str, signal: &str, upload: bool) -> Run {
     let after = both(&lab);
     let grown = |name: &str| after[name].saturating_sub(before[name]);
     let status = lab.status("edge");
-    assert_eq!(status["ports"]["backend"], backend);
+    assert!(status["ports"]["backend"].as_str().unwrap().starts_with(backend), "{status}");
     let dropped = |it: &serde_json::Value| -> u64 {
         it["drops"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum()
     };
