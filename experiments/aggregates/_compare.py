@@ -27,7 +27,7 @@ def gain(runs: Table, policed: str, column: str, cross: int):
     return over(*(runs.where(policed=it, cross=cross) for it in (policed, "one by one")), column)
 
 
-def claim_gains(figure: Experiment, ref: str, policed: str, why: str) -> None:
+def claim_gains(figure: Experiment, ref: str, policed: str) -> None:
     """That more goes out, in all and in profile: with and without others."""
     for cross, place in OTHERS.items():
         for column, what in (("total", "total"), ("compliant", "compliant")):
@@ -42,5 +42,4 @@ def claim_gains(figure: Experiment, ref: str, policed: str, why: str) -> None:
                 paper="> 1",
                 at_least=1,
                 margin=0.02 if cross else 0.005,
-                why=None if cross else why,
             )(measured)

@@ -2,6 +2,8 @@
 
 Source: aggregates, section 4.2.3, figure 11.
 Differs: see `_server.py`, `_compare.py` and figure 6. Links are unequal, as the caption says.
+Alone, the four fill the access link either way (95 % of it): what changes is which of it is in
+profile, and hardly how much there is or is too much.
 """
 
 from tidegate.experiment import Experiment
@@ -20,12 +22,7 @@ def measure(seed, policed, cross):
     return measured(net.run(seed), "unequal")
 
 
-ALONE = (
-    "alone, the four fill the access link either way (95 % of it); which of it is in profile "
-    "changes, not how much there is or how much is too much"
-)
-
-claim_gains(fig11, "A000-13", "logical partitions", f"{ALONE}: see `#total-cross`")
+claim_gains(fig11, "A000-13", "logical partitions")
 
 
 @fig11.claim(
@@ -34,7 +31,6 @@ claim_gains(fig11, "A000-13", "logical partitions", f"{ALONE}: see `#total-cross
     paper="< 1",
     at_most=1,
     margin=0.02,
-    why=f"{ALONE}: see `#loss-cross`",
 )
 def loss(runs):
     return gain(runs, "logical partitions", "loss", cross=0)

@@ -9,8 +9,9 @@ The list that `sequential` goes through is in the order in which connections beg
 not say in which. Here it is that of the clients, the shortest round trip first, and beside it the
 reverse. The paper does not say how long its packets are either: beside those of 1000 bytes (10 ms
 each at the aggregate's rate) there are some of 1500, of which one conforms for each look of the
-timer. The bound of 0.995 is ours, halfway between the paper's 0.99 for partitions and 1; the
-paper's index is 0.95, which FCFS has with packets of 1500 bytes and not with those of 1000.
+timer. The bound of 0.995 is ours and stands for "less fair than partitions"; the paper's index is
+0.95, which FCFS has with packets of 1500 bytes and not with those of 1000: how unfair it is depends
+on how packets and timer fall together.
 """
 
 from tidegate.experiment import Experiment
@@ -100,8 +101,6 @@ def sequential_reversed(runs):
     at_least=0.90,
     at_most=0.995,
     margin=0.0005,
-    why="how unfair FCFS is depends on how packets and timer fall together: see "
-    "`#fcfs-long-packets` and `#fcfs-jitter`",
 )
 def fcfs(runs):
     return of(runs, "fcfs")["jain"]
@@ -114,8 +113,8 @@ def fcfs(runs):
     at_least=0.90,
     at_most=0.995,
     margin=0.001,
-    why="what takes tokens between two looks of the timer is all that LRU cannot order, and with "
-    "packets of 1000 bytes that is little: see `#lru-long-packets`",
+    why="the bound is ours. What takes tokens between two looks of the timer is all that LRU cannot "
+    "order, and with packets of 1000 bytes that is little: see `#lru-long-packets`",
 )
 def lru(runs):
     return of(runs, "lru")["jain"]

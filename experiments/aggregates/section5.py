@@ -126,8 +126,8 @@ def fairer(runs, growth):
     paper="> 0",
     at_least=0,
     margin=0.025,
-    why="a file of 100 kB is sent almost wholly in slow start, which g leaves as it is; for longer "
-    "ones it does come nearer: see `#longer-files`",
+    why="a file of 100 kB is sent almost wholly in slow start, which g leaves as it is; longer "
+    "ones do come nearer: see `#longer-files`",
 )
 def short_files(runs):
     return nearer(runs, "short_ratio")
