@@ -113,8 +113,8 @@ def fcfs(runs):
     at_least=0.90,
     at_most=0.995,
     margin=0.001,
-    why="the bound is ours. What takes tokens between two looks of the timer is all that LRU cannot "
-    "order, and with packets of 1000 bytes that is little: see `#lru-long-packets`",
+    why="the bound is ours. What takes tokens between two looks of the timer is all that LRU "
+    "cannot order, and with packets of 1000 bytes that is little: see `#lru-long-packets`",
 )
 def lru(runs):
     return of(runs, "lru")["jain"]
