@@ -19,7 +19,7 @@ pub(crate) use dense::make_room;
 pub use fifo::Fifo;
 pub use flow_fifo::{Claim, FlowFifo};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
-pub use pool::{FrameCopy, PacketId, PacketPool};
+pub use pool::{FrameCopy, Note, PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 pub(crate) use travel::Travelling;
@@ -32,10 +32,6 @@ use crate::{Bytes, Time};
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Packet {
-    /// When it reached the machine.
-    pub arrived: Time,
-    /// When it entered the queue it waits in, if that queue asks how long packets wait.
-    pub queued: Time,
     /// Length of the frame, link-layer header included, frame check sequence not.
     pub len: u32,
     /// What it is charged where rates are kept: `len` and the overhead of the real link.
@@ -48,10 +44,14 @@ pub struct Packet {
     pub network: Network,
     /// Part of a larger datagram; then `key` has no ports, so that all parts stay one flow.
     pub fragment: bool,
-    /// The flow table's number for its key, in the order of `key`; [`FlowId::NONE`] before the look-up.
-    pub flow: FlowId,
     /// What tells its flow from others in the queue it is in.
     pub member: Member,
+    /// When it reached the machine.
+    pub arrived: Time,
+    /// When it entered the queue it waits in, if that queue asks how long packets wait.
+    pub queued: Time,
+    /// The flow table's number for its key, in the order of `key`; [`FlowId::NONE`] before the look-up.
+    pub flow: FlowId,
     /// The TCP header, where there is a whole one.
     pub tcp: Option<TcpSegment>,
     /// Who talks to whom.

@@ -173,7 +173,8 @@ impl<'a, A: Agenda> Engine<'a, A> {
 
     /// By flow, what its senders counted.
     pub(crate) fn senders(&self) -> Vec<SenderCounts> {
-        let mut all: Vec<_> = self.flows.iter().map(|flow| flow.past).collect();
+        let past = |flow: &Flow| flow.past.as_deref().copied().unwrap_or_default();
+        let mut all: Vec<_> = self.flows.iter().map(past).collect();
         for stream in self.streams.iter() {
             all[index(stream.flow)].add(&stream.ends[0].tcp.statistics());
         }

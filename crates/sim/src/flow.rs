@@ -36,7 +36,7 @@ pub(crate) struct Flow {
     pub(crate) configs: [u32; 2],
     pub(crate) counts: Counts,
     /// What its senders counted on connections that are no more.
-    pub(crate) past: SenderCounts,
+    pub(crate) past: Option<Box<SenderCounts>>,
     /// What was counted when figures began to be taken.
     before: Option<Box<Before>>,
 }
@@ -234,7 +234,7 @@ impl Flow {
             app: App::default(),
             configs,
             counts: Counts::default(),
-            past: SenderCounts::default(),
+            past: None,
             before: None,
         }
     }

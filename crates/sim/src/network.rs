@@ -3,6 +3,7 @@
 mod lane;
 mod station;
 
+use tidegate_core::packet::Note;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 
 pub(crate) use lane::Lane;
@@ -17,8 +18,6 @@ use crate::trace::{Trace, numbers};
 pub(crate) struct Network {
     /// All packets outside of stations, which have pools of their own.
     pub(crate) pool: PacketPool,
-    /// By slot of the pool.
-    tags: Vec<Tag>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) stations: Vec<Station>,
     routes: Routes,
@@ -44,6 +43,25 @@ pub(crate) struct Tag {
     pub(crate) numbers: u64,
 }
 
+impl Tag {
+    /// As the pool keeps it.
+    fn note(self) -> Note {
+        let ends = u64::from(self.host) << 32 | u64::from(self.end);
+        [ends, self.numbers, self.sent.nanos(), u64::from(self.life)]
+    }
+
+    fn of([ends, numbers, sent, life]: Note) -> Self {
+        let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0);
+        Self {
+            sent: Time::from_nanos(sent),
+            host: low(ends >> 32),
+            end: low(ends),
+            life: u16::try_from(life).unwrap_or(0),
+            numbers,
+        }
+    }
+}
+
 /// A part of a packet's path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Hop {
@@ -65,7 +83,7 @@ pub(crate) enum Leads {
 }
 
 /// Bytes of memory that a packet in the network takes.
-pub const PACKET_BYTES: usize = PacketPool::SLOT_BYTES + size_of::<Tag>();
+pub const PACKET_BYTES: usize = PacketPool::SLOT_BYTES;
 
 /// Packets there is room for at first.
 const PACKETS: u32 = 256;
@@ -104,7 +122,6 @@ impl Network {
         }
         Self {
             pool: PacketPool::with_capacity(PACKETS),
-            tags: vec![Tag::default(); index(PACKETS)],
             lanes,
             stations,
             routes: Routes::new(graph),
@@ -144,21 +161,17 @@ impl Network {
         let id = loop {
             match self.pool.reserve() {
                 Some(id) => break id,
-                None => {
-                    self.pool.grow((number(self.pool.capacity()) / 8).max(PACKETS));
-                    self.tags.reserve_exact(self.pool.capacity() - self.tags.len());
-                    self.tags.resize(self.pool.capacity(), Tag::default());
-                }
+                None => self.pool.grow((number(self.pool.capacity()) / 32).max(PACKETS)),
             }
         };
-        self.tags[id.index()] = Tag { numbers: numbers(&packet), ..tag };
+        self.pool.set_note(&id, Tag { numbers: numbers(&packet), ..tag }.note());
         self.pool[&id] = packet;
         id
     }
 
     /// What is known of a packet.
     pub(crate) fn tag(&self, id: &PacketId) -> Tag {
-        self.tags[id.index()]
+        Tag::of(self.pool.note(id))
     }
 
     /// Sends `packet` along link `way`.
@@ -184,7 +197,7 @@ impl Network {
         loop {
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.scratch };
             let Some(packet) = self.lanes[index(way)].poll(&mut cx) else { break };
-            let tag = self.tags[packet.index()];
+            let tag = self.tag(&packet);
             self.trace.note(now, way, tag.end, tag.numbers, &self.pool[&packet]);
             match leads {
                 Leads::Router(vertex) => {
@@ -210,7 +223,7 @@ impl Network {
 
     /// The network without what it knew of packets.
     pub(crate) fn without_packets(self) -> Self {
-        Self { pool: PacketPool::with_capacity(0), tags: Vec::new(), ..self }
+        Self { pool: PacketPool::with_capacity(0), ..self }
     }
 
     /// Packets anywhere.

@@ -28,7 +28,8 @@ pub enum Jitter {
 
 /// The delay of one link.
 pub(super) struct Delay {
-    constant: Duration,
+    /// In nanoseconds.
+    constant: u64,
     /// Where it varies.
     variation: Option<Box<Variation>>,
 }
@@ -44,18 +45,18 @@ struct Variation {
 
 impl Delay {
     pub(super) fn new(config: &LinkConfig, random: Random) -> Self {
-        let LinkConfig { delay: constant, jitter, reorder, .. } = *config;
+        let LinkConfig { delay, jitter, reorder, .. } = *config;
         let varies = jitter != Jitter::None;
         let variation = || Box::new(Variation { jitter, reorder, random, latest: Time::ZERO });
-        Self { constant, variation: varies.then(variation) }
+        Self { constant: (Time::ZERO + delay).nanos(), variation: varies.then(variation) }
     }
 
     /// When a packet that is sent at `sent` arrives.
     #[inline]
     pub(super) fn arrival(&mut self, sent: Time) -> Time {
         match &mut self.variation {
-            None => sent + self.constant,
-            Some(variation) => variation.arrival(sent, self.constant),
+            None => Time::from_nanos(sent.nanos().saturating_add(self.constant)),
+            Some(variation) => variation.arrival(sent, Duration::from_nanos(self.constant)),
         }
     }
 }

@@ -15,25 +15,17 @@ use crate::{Bytes, Cx, PacketId, Rate, Time};
 pub(super) struct Transmitter {
     rate: Rate,
     queue: Box<dyn Qdisc>,
-    /// The queue tells flows apart.
-    apart: bool,
-    /// Longest packet that passes the queue while nothing waits.
-    passes: Option<Bytes>,
+    /// Longest packet that passes the queue while nothing waits; zero for none.
+    passes: Bytes,
     /// Packets in the queue.
     waiting: u32,
     /// When the packet in transmission, if any, is through.
     free_at: Time,
     /// By how much `free_at` is rounded up, in `bits/s * ns`; less than `rate`.
     rounded: u64,
-    /// What packets like the last take: most are.
-    like_last: Transmission,
-}
-
-/// How long packets of a length take, at the rate of the link.
-#[derive(Clone, Copy, Default)]
-struct Transmission {
-    charged: Bytes,
-    /// Whole nanoseconds, and what is left in `bits/s * ns`; less than the rate.
+    /// What the last packet was charged, and what such packets take: most are like the last. Whole
+    /// nanoseconds, and what is left in `bits/s * ns`; less than the rate.
+    charged: u32,
     nanos: u64,
     left: u64,
 }
@@ -42,9 +34,18 @@ impl Transmitter {
     /// An idle transmitter; at rate zero it never sends.
     pub(super) fn new(rate: Rate, queue: &QdiscSpec, random: Random) -> Self {
         let queue = queue.build(Some(rate), random);
-        let (apart, like_last) = (!queue.is_one_line(), Transmission::default());
-        let passes = queue.passes();
-        Self { rate, queue, apart, passes, waiting: 0, free_at: Time::ZERO, rounded: 0, like_last }
+        let passes = queue.passes().unwrap_or_default();
+        Self {
+            rate,
+            queue,
+            passes,
+            waiting: 0,
+            free_at: Time::ZERO,
+            rounded: 0,
+            charged: 0,
+            nanos: 0,
+            left: 0,
+        }
     }
 
     /// Takes `packet` in; if it can be sent at once, gives it back with the time it is through. What
@@ -55,10 +56,11 @@ impl Transmitter {
         }
         let waiting = &mut cx.pool[&packet];
         let idle = self.waiting == 0 && self.free_at == cx.now && self.rate.bps() > 0;
-        if idle && self.passes.is_some_and(|most| waiting.frame_len() <= most) {
+        if idle && waiting.frame_len() <= self.passes {
             return Some(self.begin(cx, packet));
         }
-        waiting.member = if self.apart { bucket(&waiting.key) } else { Member::default() };
+        let apart = !self.queue.is_one_line();
+        waiting.member = if apart { bucket(&waiting.key) } else { Member::default() };
         self.queue.enqueue(cx, packet);
         self.waiting = self.queue.backlog().packets;
         None
@@ -78,25 +80,33 @@ impl Transmitter {
     }
 
     fn begin(&mut self, cx: &Cx<'_>, packet: PacketId) -> (Time, PacketId) {
-        let takes = self.transmission(cx.pool[&packet].charged());
+        let takes = self.transmission(cx.pool[&packet].cost);
         self.free_at += takes;
         (self.free_at, packet)
     }
 
     /// How long the next packet takes, rounded up, less what the last was rounded up by.
-    fn transmission(&mut self, charged: Bytes) -> Duration {
-        if charged != self.like_last.charged {
-            self.like_last = Transmission::new(charged, self.rate);
+    fn transmission(&mut self, charged: u32) -> Duration {
+        if charged != self.charged {
+            self.charge(charged);
         }
-        let Transmission { nanos, left, .. } = self.like_last;
-        let nanos = if left <= self.rounded {
-            self.rounded -= left;
-            nanos
+        let nanos = if self.left <= self.rounded {
+            self.rounded -= self.left;
+            self.nanos
         } else {
-            self.rounded += self.rate.bps() - left;
-            nanos + 1
+            self.rounded += self.rate.bps() - self.left;
+            self.nanos + 1
         };
         Duration::from_nanos(nanos)
+    }
+
+    /// Finds what packets take that are charged so much.
+    #[cold]
+    fn charge(&mut self, charged: u32) {
+        let bits = u128::from(charged) * u128::from(NANOBITS_PER_BYTE);
+        let bps = u128::from(self.rate.bps());
+        let narrow = |x: u128| u64::try_from(x).unwrap_or(u64::MAX);
+        (self.charged, self.nanos, self.left) = (charged, narrow(bits / bps), narrow(bits % bps));
     }
 
     /// When [`next`](Self::next) has the next packet; `None` if nothing waits.
@@ -107,16 +117,6 @@ impl Transmitter {
 
     pub(super) fn backlog(&self) -> Backlog {
         self.queue.backlog()
-    }
-}
-
-impl Transmission {
-    #[cold]
-    fn new(charged: Bytes, rate: Rate) -> Self {
-        let bits = u128::from(charged.0) * u128::from(NANOBITS_PER_BYTE);
-        let bps = u128::from(rate.bps());
-        let narrow = |x: u128| u64::try_from(x).unwrap_or(u64::MAX);
-        Self { charged, nanos: narrow(bits / bps), left: narrow(bits % bps) }
     }
 }
 

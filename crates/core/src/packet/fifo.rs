@@ -1,7 +1,7 @@
 //! A first-in-first-out list through the pool.
 
 use super::pool::NIL;
-use super::{Packet, PacketId, PacketPool, slot};
+use super::{Packet, PacketId, PacketPool};
 use crate::Bytes;
 
 /// A first-in-first-out list through the pool.
@@ -25,11 +25,11 @@ impl Fifo {
     pub fn push(&mut self, pool: &mut PacketPool, id: PacketId) {
         self.bytes += pool[&id].frame_len();
         self.packets += 1;
-        pool.links[slot(id.0)].next = NIL;
+        pool.links_mut(id.0).next = NIL;
         if self.tail == NIL {
             self.head = id.0;
         } else {
-            pool.links[slot(self.tail)].next = id.0;
+            pool.links_mut(self.tail).next = id.0;
         }
         self.tail = id.0;
     }
@@ -40,7 +40,7 @@ impl Fifo {
             return None;
         }
         let id = PacketId(self.head);
-        self.head = pool.links[slot(id.0)].next;
+        self.head = pool.links(id.0).next;
         if self.head == NIL {
             self.tail = NIL;
         }
@@ -62,16 +62,16 @@ impl Fifo {
 
     /// Takes `id` out of the middle; every packet here must have been pushed with its `previous`.
     pub(super) fn unlink(&mut self, pool: &mut PacketPool, id: &PacketId) {
-        let (next, previous) = (pool.links[slot(id.0)].next, pool.links[slot(id.0)].previous);
+        let (next, previous) = (pool.links(id.0).next, pool.links(id.0).previous);
         if previous == NIL {
             self.head = next;
         } else {
-            pool.links[slot(previous)].next = next;
+            pool.links_mut(previous).next = next;
         }
         if next == NIL {
             self.tail = previous;
         } else {
-            pool.links[slot(next)].previous = previous;
+            pool.links_mut(next).previous = previous;
         }
         self.bytes -= pool[id].frame_len();
         self.packets -= 1;

@@ -35,11 +35,11 @@ pub type Claim<'a> = dyn FnMut(&mut Packet) -> bool + 'a;
 impl Line {
     /// Appends the packet in the slot `at`.
     fn append(&mut self, pool: &mut PacketPool, at: u32) {
-        pool.links[slot(at)].next_of_flow = NIL;
+        pool.links_mut(at).set_next_of_flow(NIL);
         if self.tail == NIL {
             self.head = at;
         } else {
-            pool.links[slot(self.tail)].next_of_flow = at;
+            pool.links_mut(self.tail).set_next_of_flow(at);
         }
         self.tail = at;
         self.bytes += pool.at(at).len;
@@ -62,7 +62,7 @@ impl FlowFifo {
     pub(crate) fn push_to_line(&mut self, pool: &mut PacketPool, id: PacketId) -> Member {
         let member = pool[&id].member;
         let at = self.line(member).unwrap_or_else(|| self.begin(member));
-        pool.links[slot(id.0)].previous = self.all.last();
+        pool.links_mut(id.0).previous = self.all.last();
         self.lines[at.index()].append(pool, id.0);
         self.all.push(pool, id);
         at
@@ -80,7 +80,7 @@ impl FlowFifo {
         let at = self.line(member)?;
         let line = &mut self.lines[at.index()];
         let id = PacketId(line.head);
-        line.head = pool.links[slot(id.0)].next_of_flow;
+        line.head = pool.links(id.0).next_of_flow();
         line.bytes -= pool[&id].len;
         if line.head == NIL {
             self.end(member, at);
@@ -103,7 +103,7 @@ impl FlowFifo {
             (EMPTY, self.line(to).map_or(EMPTY, |line| self.lines[line.index()]));
         let (mut at, before) = (self.lines[old.index()].head, move_on.bytes);
         while at != NIL {
-            let next = pool.links[slot(at)].next_of_flow;
+            let next = pool.links(at).next_of_flow();
             let id = PacketId(at);
             if claim(&mut pool[&id]) {
                 pool[&id].member = to;

@@ -15,8 +15,7 @@ pub struct PacketId(pub(super) u32);
 /// All packet descriptors of a run.
 #[derive(Debug)]
 pub struct PacketPool {
-    slots: Vec<Packet>,
-    pub(super) links: Vec<Links>,
+    slots: Vec<Slot>,
     /// By slot, as far as any was ever set or is to be kept.
     sack: Vec<SackBlocks>,
     /// Packets made of others since the driver last looked.
@@ -40,19 +39,58 @@ pub struct FrameCopy {
     pub len: u32,
 }
 
+/// A packet, its place in lists, and what the driver notes of it.
+///
+/// It begins with a cache line, and what a hop of a network looks at is all there: in a large network
+/// that is what a hop waits for.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Slot {
+    links: Links,
+    note: Note,
+    packet: Packet,
+}
+
+/// What a driver notes of a packet, for itself.
+pub type Note = [u64; 4];
+
 /// Where a packet stands in the lists it is in: one over all packets of a queue, and one over those
 /// of its flow; or one over all that travel on a link.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct Links {
     pub(super) next: u32,
     pub(super) previous: u32,
-    pub(super) next_of_flow: u32,
-    /// When it arrives, if it travels.
-    pub(super) due: Time,
+    /// When the next arrives, if it travels. What waits does not: then the slot of the next of its flow.
+    pub(super) next_at: Time,
 }
 
-/// Before it stands in any.
-const NOWHERE: Links = Links { next: NIL, previous: NIL, next_of_flow: NIL, due: Time::ZERO };
+impl Links {
+    /// Before it stands in any list, the slot `next` behind it.
+    const fn free(next: u32) -> Self {
+        Self { next, previous: NIL, next_at: Time::ZERO }
+    }
+
+    #[inline]
+    pub(super) const fn next_of_flow(&self) -> u32 {
+        low(self.next_at.nanos())
+    }
+
+    #[inline]
+    pub(super) const fn set_next_of_flow(&mut self, next: u32) {
+        self.next_at = Time::from_nanos(wide(next));
+    }
+}
+
+#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "it was widened")]
+const fn low(word: u64) -> u32 {
+    word as u32
+}
+
+#[expect(clippy::as_conversions, reason = "it widens")]
+const fn wide(slot: u32) -> u64 {
+    slot as u64
+}
 
 pub(super) const NIL: u32 = u32::MAX;
 
@@ -66,15 +104,14 @@ impl PacketId {
 
 impl PacketPool {
     /// Bytes of memory that a slot takes; its SACK blocks come on top where there are any.
-    pub const SLOT_BYTES: usize = size_of::<Packet>() + size_of::<Links>();
+    pub const SLOT_BYTES: usize = size_of::<Slot>();
 
     /// A pool of `capacity` free slots.
     #[must_use]
     pub fn with_capacity(capacity: u32) -> Self {
-        let link = |next| Links { next, ..NOWHERE };
+        let next = (1..capacity).chain([NIL]).take(slot(capacity));
         Self {
-            slots: vec![Packet::default(); slot(capacity)],
-            links: (1..capacity).chain([NIL]).map(link).take(slot(capacity)).collect(),
+            slots: next.map(Slot::free).collect(),
             sack: Vec::new(),
             copies: Vec::new(),
             makes_copies: false,
@@ -137,7 +174,7 @@ impl PacketPool {
             return None;
         }
         let id = PacketId(self.free);
-        self.free = self.links[slot(id.0)].next;
+        self.free = self.links(id.0).next;
         self.in_use += 1;
         Some(id)
     }
@@ -146,11 +183,9 @@ impl PacketPool {
     pub fn grow(&mut self, more: u32) {
         let (old, new) = (self.slots.len(), self.slots.len() + slot(more));
         self.slots.reserve_exact(slot(more));
-        self.links.reserve_exact(slot(more));
-        self.slots.resize(new, Packet::default());
-        let next = |place| if place + 1 == new { self.free } else { number(place + 1) };
-        let links = (old..new).map(|place| Links { next: next(place), ..NOWHERE });
-        self.links.extend(links);
+        let last = self.free;
+        let next = |place| if place + 1 == new { last } else { number(place + 1) };
+        self.slots.extend((old..new).map(|place| Slot::free(next(place))));
         if new > old {
             self.free = number(old);
         }
@@ -193,7 +228,7 @@ impl PacketPool {
     /// Gives a packet's slot, and the buffer behind it, back.
     #[expect(clippy::needless_pass_by_value, reason = "the packet ends here")]
     pub fn release(&mut self, id: PacketId) {
-        self.links[slot(id.0)].next = self.free;
+        self.links_mut(id.0).next = self.free;
         self.free = id.0;
         self.in_use -= 1;
     }
@@ -234,7 +269,30 @@ impl PacketPool {
     }
 
     pub(super) fn at(&self, index: u32) -> &Packet {
-        &self.slots[slot(index)]
+        &self.slots[slot(index)].packet
+    }
+
+    #[inline]
+    pub(super) fn links(&self, index: u32) -> &Links {
+        &self.slots[slot(index)].links
+    }
+
+    #[inline]
+    pub(super) fn links_mut(&mut self, index: u32) -> &mut Links {
+        &mut self.slots[slot(index)].links
+    }
+
+    /// What the driver noted of the packet when it was made; no mechanism reads it.
+    #[inline]
+    #[must_use]
+    pub fn note(&self, id: &PacketId) -> Note {
+        self.slots[slot(id.0)].note
+    }
+
+    /// Notes something of the packet.
+    #[inline]
+    pub fn set_note(&mut self, id: &PacketId, note: Note) {
+        self.slots[slot(id.0)].note = note;
     }
 }
 
@@ -242,15 +300,25 @@ impl Index<&PacketId> for PacketPool {
     type Output = Packet;
 
     fn index(&self, id: &PacketId) -> &Packet {
-        &self.slots[slot(id.0)]
+        &self.slots[slot(id.0)].packet
     }
 }
 
 impl IndexMut<&PacketId> for PacketPool {
     fn index_mut(&mut self, id: &PacketId) -> &mut Packet {
-        &mut self.slots[slot(id.0)]
+        &mut self.slots[slot(id.0)].packet
     }
 }
+
+impl Slot {
+    /// One that is free, before the slot `next`.
+    fn free(next: u32) -> Self {
+        Self { links: Links::free(next), note: Note::default(), packet: Packet::default() }
+    }
+}
+
+// Three cache lines.
+const _: () = assert!(size_of::<Slot>() == 192);
 
 #[cfg(test)]
 mod tests {

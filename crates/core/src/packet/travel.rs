@@ -1,13 +1,16 @@
 //! Packets on their way, by when each arrives: a list through the pool.
 
+use std::mem::replace;
+
 use super::pool::NIL;
-use super::{PacketId, PacketPool, slot};
+use super::{PacketId, PacketPool};
 use crate::Time;
 
 /// Packets on their way, the next to arrive first.
 ///
 /// What stands at its two ends is kept here, so that neither packet is looked at to ask for the next
-/// time or to append one that arrives after all others.
+/// time or to append one that arrives after all others. Each knows when the next arrives, so that none
+/// is looked at before it is taken out.
 #[derive(Debug)]
 pub(crate) struct Travelling {
     first: u32,
@@ -40,30 +43,39 @@ impl Travelling {
     pub(crate) fn push(&mut self, pool: &mut PacketPool, at: Time, id: PacketId) {
         let mut before = self.last;
         if at < self.last_at {
-            while before != NIL && pool.links[slot(before)].due > at {
-                before = pool.links[slot(before)].previous;
+            while before != NIL && self.due(pool, before) > at {
+                before = pool.links(before).previous;
             }
         }
         self.insert(pool, at, id, before);
+    }
+
+    /// When `id` arrives.
+    fn due(&self, pool: &PacketPool, id: u32) -> Time {
+        match pool.links(id).previous {
+            NIL => self.first_at,
+            before => pool.links(before).next_at,
+        }
     }
 
     /// Puts it behind `before`; in front of all behind [`NIL`].
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "the list owns it from here on")]
     fn insert(&mut self, pool: &mut PacketPool, at: Time, id: PacketId, before: u32) {
-        let behind = match before {
-            NIL => std::mem::replace(&mut self.first, id.0),
-            _ => std::mem::replace(&mut pool.links[slot(before)].next, id.0),
+        let (next, next_at) = match before {
+            NIL => (&mut self.first, &mut self.first_at),
+            _ => {
+                let links = pool.links_mut(before);
+                (&mut links.next, &mut links.next_at)
+            }
         };
-        if before == NIL {
-            self.first_at = at;
-        }
+        let (behind, behind_at) = (replace(next, id.0), replace(next_at, at));
         match behind {
             NIL => (self.last, self.last_at) = (id.0, at),
-            _ => pool.links[slot(behind)].previous = id.0,
+            _ => pool.links_mut(behind).previous = id.0,
         }
-        let links = &mut pool.links[slot(id.0)];
-        (links.next, links.previous, links.due) = (behind, before, at);
+        let links = pool.links_mut(id.0);
+        (links.next, links.previous, links.next_at) = (behind, before, behind_at);
         self.packets += 1;
     }
 
@@ -74,14 +86,13 @@ impl Travelling {
             return None;
         }
         let id = PacketId(self.first);
-        self.first = pool.links[slot(id.0)].next;
+        let links = pool.links(id.0);
+        (self.first, self.first_at) = (links.next, links.next_at);
         self.packets -= 1;
-        if self.first == NIL {
-            (self.last, self.last_at) = (NIL, Time::ZERO);
-        } else {
-            let links = &mut pool.links[slot(self.first)];
-            links.previous = NIL;
-            self.first_at = links.due;
+        match self.first {
+            NIL => (self.last, self.last_at) = (NIL, Time::ZERO),
+            // That it is written to brings it near until it is its turn: nobody waits for that.
+            next => pool.links_mut(next).previous = NIL,
         }
         Some(id)
     }

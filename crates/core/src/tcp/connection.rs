@@ -111,7 +111,15 @@ struct Happened {
     readable: bool,
     peer_closed: bool,
     /// The last event there is.
-    end: Option<Event>,
+    end: Option<Ending>,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Closed,
+    Reset,
+    TimedOut,
 }
 
 impl Connection {
@@ -183,7 +191,11 @@ impl Connection {
         if std::mem::take(&mut self.happened.peer_closed) {
             return Some(Event::PeerClosed);
         }
-        self.happened.end.take()
+        Some(match self.happened.end.take()? {
+            Ending::Closed => Event::Closed,
+            Ending::Reset => Event::Reset,
+            Ending::TimedOut => Event::TimedOut,
+        })
     }
 
     /// The application hands over `bytes` more to send.
@@ -259,9 +271,9 @@ impl Connection {
         }
     }
 
-    fn end(&mut self, event: Event) {
+    fn end(&mut self, ending: Ending) {
         self.state = State::Closed;
-        self.happened.end = Some(event);
+        self.happened.end = Some(ending);
     }
 }
 

@@ -12,8 +12,9 @@ use crate::Time;
 /// The half of an end point that sends.
 #[derive(Default)]
 pub(super) struct Half {
-    idle: Idle,
-    /// Once there was anything to send; `idle` counts no more then.
+    /// What it will begin with, once the handshake is over and until there is anything to send.
+    idle: Option<Box<Idle>>,
+    /// Once there was anything to send.
     busy: Option<Box<Sender>>,
 }
 
@@ -49,7 +50,8 @@ impl Half {
             return sender.establish(cx, agreed, rtt, lost);
         }
         let begun = Some(Begun { at: cx.now, agreed, rtt, lost });
-        self.idle = Idle { begun, limit: agreed.window, largest_window: agreed.window };
+        let idle = Idle { begun, limit: agreed.window, largest_window: agreed.window };
+        self.idle = Some(Box::new(idle));
     }
 
     /// What [`Sender::acknowledge`] says; with nothing out, only the window matters.
@@ -60,15 +62,18 @@ impl Half {
             None if info.says_more_than_window() => self.wake(config).acknowledge(cx, info),
             None => {
                 let Some(window) = info.window else { return };
-                self.idle.limit = info.to + window;
-                self.idle.largest_window = self.idle.largest_window.max(window);
+                let idle = self.idle.get_or_insert_default();
+                idle.limit = info.to + window;
+                idle.largest_window = idle.largest_window.max(window);
             }
         }
     }
 
     /// The sender, made if there is none.
     pub(super) fn wake(&mut self, config: &Config) -> &mut Sender {
-        self.busy.get_or_insert_with(|| Box::new(self.idle.sender(config)))
+        let idle = self.idle.take();
+        let sender = || Box::new(idle.unwrap_or_default().sender(config));
+        self.busy.get_or_insert_with(sender)
     }
 
     /// The sender, if it ever had anything to send.
@@ -87,7 +92,7 @@ impl Half {
     pub(super) fn with<T>(&self, config: &Config, look: impl FnOnce(&Sender) -> T) -> T {
         match &self.busy {
             Some(sender) => look(sender),
-            None => look(&self.idle.sender(config)),
+            None => look(&self.idle.as_deref().copied().unwrap_or_default().sender(config)),
         }
     }
 

@@ -28,6 +28,10 @@ impl Reassembly {
             if self.ranges.len() >= MOST_RANGES {
                 return Taken::Full;
             }
+            if self.ranges.len() == self.ranges.capacity() {
+                // Many connections have a few each: little in reserve.
+                self.ranges.reserve_exact(2 + self.ranges.len() / 4);
+            }
             self.ranges.insert(first, (from, to));
             self.bytes += to - from;
             return Taken::New((from, to));

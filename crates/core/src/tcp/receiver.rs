@@ -21,6 +21,23 @@ pub(super) struct Arrival {
     pub(super) reduced: bool,
 }
 
+/// What arrived ahead of what is missing.
+#[derive(Debug)]
+struct Ahead {
+    held: Reassembly,
+    /// Places whose ranges are told first, the latest first; [`NOWHERE`] for none.
+    recent: [u64; SackBlocks::MOST],
+}
+
+/// In no range.
+const NOWHERE: u64 = u64::MAX;
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { held: Reassembly::default(), recent: [NOWHERE; SackBlocks::MOST] }
+    }
+}
+
 /// The half of an end point that receives.
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -34,15 +51,15 @@ pub(super) struct Receiver {
     segment: u64,
     /// Shift of the window field (RFC 7323, section 2.2).
     scale: u8,
-    held: Reassembly,
-    /// Places whose ranges are told first, the latest first.
-    recent: [Option<u64>; SackBlocks::MOST],
+    /// What arrived ahead of what is missing, while anything is.
+    ahead: Option<Box<Ahead>>,
     duplicate: Option<(u64, u64)>,
     /// Where the stream ends, once a FIN said so.
     end: Option<u64>,
     /// Segments not acknowledged yet, and when they must be.
     unacknowledged: u8,
-    deadline: Option<Time>,
+    /// [`Time::MAX`] for never.
+    deadline: Time,
     at_once: bool,
     quick: u8,
     /// ECN-Echo is to be told; the last data segment was marked.
@@ -63,12 +80,11 @@ impl Receiver {
             buffer: config.receive_window.0,
             segment: u64::from(config.mss),
             scale: 0,
-            held: Reassembly::default(),
-            recent: [None; SackBlocks::MOST],
+            ahead: None,
             duplicate: None,
             end: None,
             unacknowledged: 0,
-            deadline: None,
+            deadline: Time::MAX,
             at_once: false,
             quick: config.details.quick_acks,
             echo: false,
@@ -176,7 +192,7 @@ impl Receiver {
         if from < start {
             self.known(from, start);
         }
-        let taken = if start == self.next && self.held.is_empty() {
+        let taken = if start == self.next && self.ahead.is_none() {
             self.in_order(now, details, stop);
             Some((start, stop))
         } else {
@@ -197,13 +213,15 @@ impl Receiver {
         if self.unacknowledged >= details.ack_every {
             self.at_once = true;
         }
-        self.deadline.get_or_insert(now + details.ack_delay);
+        if self.deadline == Time::MAX {
+            self.deadline = now + details.ack_delay;
+        }
     }
 
     /// Beyond a hole, or into one: told at once (RFC 5681, section 4.2).
     fn out_of_order(&mut self, start: u64, stop: u64) -> Option<(u64, u64)> {
         self.at_once = true;
-        match self.held.insert(start, stop) {
+        match self.ahead.get_or_insert_default().held.insert(start, stop) {
             Taken::Full => return None,
             Taken::Known => {
                 self.known(start, stop);
@@ -214,7 +232,10 @@ impl Receiver {
                 self.remember(place);
             }
         }
-        self.next = self.held.advance(self.next);
+        if let Some(ahead) = &mut self.ahead {
+            self.next = ahead.held.advance(self.next);
+        }
+        self.ahead.take_if(|ahead| ahead.held.is_empty());
         Some((start, stop))
     }
 
@@ -235,14 +256,15 @@ impl Receiver {
     }
 
     fn remember(&mut self, place: u64) {
-        let Some((start, end)) = self.held.around(place) else { return };
-        let mut kept = [None; SackBlocks::MOST];
-        kept[0] = Some(place);
-        let others = self.recent.into_iter().flatten().filter(|at| *at < start || *at >= end);
+        let Some(ahead) = &mut self.ahead else { return };
+        let Some((start, end)) = ahead.held.around(place) else { return };
+        let mut kept = [NOWHERE; SackBlocks::MOST];
+        kept[0] = place;
+        let others = ahead.recent.into_iter().filter(|at| *at < start || *at >= end);
         for (slot, at) in kept[1..].iter_mut().zip(others) {
-            *slot = Some(at);
+            *slot = at;
         }
-        self.recent = kept;
+        ahead.recent = kept;
     }
 
     /// Source: RFC 3168, section 6.1.3; RFC 8257, section 3.2.
@@ -261,7 +283,7 @@ impl Receiver {
                 if marked != self.echo {
                     if self.unacknowledged > 0 {
                         self.before_change = Some((self.next, self.echo));
-                        (self.unacknowledged, self.deadline) = (0, None);
+                        (self.unacknowledged, self.deadline) = (0, Time::MAX);
                     }
                     self.echo = marked;
                 }
@@ -276,7 +298,7 @@ impl Receiver {
 
     /// An ACK must go now.
     pub(super) fn must_acknowledge(&self, now: Time) -> bool {
-        self.at_once || self.deadline.is_some_and(|at| at <= now)
+        self.at_once || self.deadline <= now
     }
 
     /// A segment came that lies outside what may come.
@@ -296,12 +318,12 @@ impl Receiver {
 
     /// When the next ACK is due.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.deadline
+        (self.deadline != Time::MAX).then_some(self.deadline)
     }
 
     /// An ACK leaves.
     pub(super) fn acknowledged(&mut self) {
-        (self.at_once, self.unacknowledged, self.deadline) = (false, 0, None);
+        (self.at_once, self.unacknowledged, self.deadline) = (false, 0, Time::MAX);
     }
 
     /// An ACK that carries blocks leaves: a duplicate is told once.
@@ -311,7 +333,7 @@ impl Receiver {
 
     /// There is something selective to tell.
     pub(super) fn has_blocks(&self) -> bool {
-        !self.held.is_empty() || self.duplicate.is_some()
+        self.ahead.is_some() || self.duplicate.is_some()
     }
 
     /// At most `room` SACK blocks: a duplicate, then the range that grew last, then those told
@@ -327,13 +349,11 @@ impl Receiver {
         if let Some((from, to)) = self.duplicate.take() {
             blocks.push(numbers((from, to)));
             // A duplicate within a range that is held is told together with that range.
-            let place = self.held.around(from).is_some().then_some(from);
-            if let Some(place) = place {
-                self.remember(place);
-            }
+            self.remember(from);
         }
-        let recent = self.recent.into_iter().flatten().filter_map(|place| self.held.around(place));
-        for range in recent.chain(self.held.iter().take(SackBlocks::MOST)) {
+        let Some(Ahead { held, recent }) = self.ahead.as_deref() else { return blocks };
+        let recent = recent.iter().filter_map(|place| held.around(*place));
+        for range in recent.chain(held.iter().take(SackBlocks::MOST)) {
             if blocks.as_slice().len() >= room || count >= room {
                 break;
             }

@@ -9,8 +9,12 @@
 //! sequences whether they are contiguous or not, as in Linux (RFC 6675 wants more than two full
 //! segments' bytes if they are).
 
+mod entry;
+
 use std::collections::VecDeque;
 
+use self::entry::Entry;
+pub(super) use self::entry::Sent;
 use super::delivered::Delivered;
 use super::rate::Stamp;
 use crate::Time;
@@ -20,79 +24,33 @@ use crate::Time;
 /// Source: RFC 5681, section 3.2; RFC 6675, section 2 (`DupThresh`).
 pub(super) const DUPLICATES: u32 = 3;
 
-/// Segments there is room for at first, and a quarter of what is out each time more is needed.
+/// Segments there is room for at first, and an eighth of what is out each time more is needed.
 const ROOM: usize = 4;
-
-/// A segment that was sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
-    /// Its place in the stream.
-    pub(super) start: u64,
-    /// When it was sent last.
-    pub(super) at: Time,
-    /// Bytes, a FIN counted.
-    len: u32,
-    /// Neighbours in the list by time of sending; itself where there is none. Of a segment that was
-    /// delivered, `newer` is one up to which all are.
-    older: u32,
-    newer: u32,
-    flags: u8,
-}
-
-impl Sent {
-    const SACKED: u8 = 1;
-    const LOST: u8 = 2;
-    /// A copy of it is on the way.
-    const COPY: u8 = 4;
-    /// It was sent more than once.
-    const REPEATED: u8 = 8;
-    /// The sender had nothing more to send after it.
-    const LIMITED: u8 = 16;
-    /// It is in the list by time.
-    const LISTED: u8 = 32;
-
-    pub(super) fn new(start: u64, end: u64, at: Time, limited: bool) -> Self {
-        let flags = if limited { Self::LIMITED } else { 0 };
-        let len = u32::try_from(end - start).unwrap_or(u32::MAX);
-        Self { start, at, len, older: 0, newer: 0, flags }
-    }
-
-    /// The place after its last.
-    pub(super) const fn end(&self) -> u64 {
-        self.start + self.len()
-    }
-
-    const fn is(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
-    #[expect(clippy::as_conversions, reason = "it widens")]
-    pub(super) const fn len(&self) -> u64 {
-        self.len as u64
-    }
-
-    pub(super) const fn repeated(&self) -> bool {
-        self.is(Self::REPEATED)
-    }
-
-    pub(super) const fn limited(&self) -> bool {
-        self.is(Self::LIMITED)
-    }
-
-    /// Whether it was sent before `other`; of two sent at once, the one lower in the stream was.
-    pub(super) fn sent_before(&self, at: Time, end: u64) -> bool {
-        (self.at, self.end()) < (at, end)
-    }
-}
 
 /// A stamp for each segment that is out.
 #[derive(Debug, Default)]
 struct Stamps(VecDeque<Stamp>);
 
+/// Neighbours of each segment that is out.
+#[derive(Debug, Default)]
+struct Neighbours(VecDeque<Neighbour>);
+
+/// The neighbours of a segment in the list by time of sending; itself where there is none. Of one
+/// that was delivered, `newer` is one up to which all are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Neighbour {
+    older: u32,
+    newer: u32,
+}
+
 /// The segments that are out.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
-    sent: VecDeque<Sent>,
+    sent: VecDeque<Entry>,
+    /// When the last was sent.
+    latest: Time,
+    /// The neighbours of each, if there is a list by time, or once any was delivered out of order.
+    neighbours: Option<Box<Neighbours>>,
     /// A stamp for each, if anybody asks for the delivery rate.
     stamps: Option<Box<Stamps>>,
     /// Number of the first; numbers wrap.
@@ -123,7 +81,8 @@ impl Scoreboard {
     /// None out; `by_time` if [`lose_older`](Self::lose_older) will be asked, `stamped` if
     /// [`Delivered::stamp`] will be.
     pub(super) fn new(by_time: bool, stamped: bool) -> Self {
-        Self { by_time, stamps: stamped.then(Box::default), ..Self::default() }
+        let neighbours = by_time.then(Box::default);
+        Self { by_time, neighbours, stamps: stamped.then(Box::default), ..Self::default() }
     }
 
     /// All below is acknowledged.
@@ -175,17 +134,30 @@ impl Scoreboard {
         self.sent.is_empty()
     }
 
-    pub(super) fn back(&self) -> Option<&Sent> {
-        self.sent.back()
+    pub(super) fn back(&self) -> Option<Sent> {
+        self.get(self.sent.len().checked_sub(1)?)
     }
 
-    pub(super) fn front(&self) -> Option<&Sent> {
-        self.sent.front()
+    pub(super) fn front(&self) -> Option<Sent> {
+        self.get(0)
+    }
+
+    /// The segment at `index`.
+    #[inline]
+    fn get(&self, index: usize) -> Option<Sent> {
+        let entry = self.sent.get(index)?;
+        let end = self.sent.get(index + 1).map_or(self.end, |next| next.start(self.una));
+        Some(entry.sent(self.una, end, self.latest))
+    }
+
+    /// Whether there is one at `index` that is so.
+    fn is(&self, index: usize, flag: u8) -> bool {
+        self.sent.get(index).is_some_and(|entry| entry.is(flag))
     }
 
     /// Takes note of a new segment, the next in the stream.
     pub(super) fn push(&mut self, (sent, stamp): (Sent, Stamp)) {
-        self.end = sent.end();
+        (self.end, self.latest) = (sent.end(), self.latest.max(sent.at));
         if let Some(stamps) = &mut self.stamps {
             stamps.0.push_back(stamp);
         }
@@ -193,20 +165,16 @@ impl Scoreboard {
         if self.sent.is_empty() {
             (self.edge, self.cursor, self.above_edge) = (id, id, 0);
         }
-        if self.sent.len() == self.sent.capacity() {
-            self.sent.reserve_exact(ROOM + self.sent.len() / 4);
+        push(&mut self.sent, Entry::new(&sent));
+        if let Some(neighbours) = &mut self.neighbours {
+            push(&mut neighbours.0, Neighbour::default());
         }
-        self.sent.push_back(sent);
         self.append(id);
     }
 
     /// All below `to` is acknowledged.
     pub(super) fn acknowledge(&mut self, to: u64, delivered: &mut Delivered) {
-        while let Some(sent) = self.sent.front() {
-            if sent.end() > to {
-                break;
-            }
-            let sent = *sent;
+        while let Some(sent) = self.front().filter(|sent| sent.end() <= to) {
             let stamp = self.stamps.as_mut().and_then(|stamps| stamps.0.pop_front());
             self.leave(self.first);
             self.uncount(&sent);
@@ -218,6 +186,9 @@ impl Scoreboard {
                 self.above_edge -= u32::from(ahead(self.first, self.edge) >= 0);
             }
             self.sent.pop_front();
+            if let Some(neighbours) = &mut self.neighbours {
+                neighbours.0.pop_front();
+            }
             let next = self.first.wrapping_add(1);
             for mark in [&mut self.edge, &mut self.cursor] {
                 if *mark == self.first {
@@ -226,7 +197,7 @@ impl Scoreboard {
             }
             self.first = next;
         }
-        if self.sent.capacity() > 4 * (ROOM + self.sent.len()) {
+        if self.sent.capacity() > 2 * ROOM + self.sent.len() / 4 * 5 {
             self.give_back();
         }
         self.trim(to, delivered);
@@ -234,22 +205,22 @@ impl Scoreboard {
         self.highest = self.highest.max(to);
     }
 
-    /// A window that was once large does not keep its room: half of it goes when a quarter would do,
+    /// A window that was once large does not keep its room: what is left is as if it had grown to that,
     /// so that a window that comes and goes moves little.
     #[cold]
     fn give_back(&mut self) {
-        self.sent.shrink_to(self.sent.capacity() / 2);
+        let left = self.sent.len() + room(self.sent.len());
+        self.sent.shrink_to(left);
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.0.shrink_to(left);
+        }
     }
 
     /// An ACK in the middle of a segment: what is left of it stays as it is.
     fn trim(&mut self, to: u64, delivered: &mut Delivered) {
-        let Some(sent) = self.sent.front_mut() else { return };
-        let cut = to.saturating_sub(sent.start);
-        if cut == 0 {
-            return;
-        }
-        sent.start = to;
-        sent.len -= u32::try_from(cut).unwrap_or(sent.len);
+        let Some(sent) = self.front().filter(|sent| sent.start < to) else { return };
+        let cut = to - sent.start;
+        self.sent[0].begin(to);
         for (flag, counter) in [
             (Sent::SACKED, &mut self.sacked),
             (Sent::LOST, &mut self.lost),
@@ -267,15 +238,11 @@ impl Scoreboard {
     /// The segments within `from..to` are delivered.
     pub(super) fn sack(&mut self, from: u64, to: u64, delivered: &mut Delivered) {
         let mut index = self.find(from.max(self.una));
-        while let Some(sent) = self.sent.get(index) {
-            if sent.end() > to {
-                break;
-            }
+        while let Some(sent) = self.get(index).filter(|sent| sent.end() <= to) {
             if sent.is(Sent::SACKED) {
                 index = self.run_end(index);
                 continue;
             }
-            let sent = *sent;
             let id = self.first.wrapping_add(count(index));
             self.leave(id);
             self.uncount(&sent);
@@ -286,7 +253,7 @@ impl Scoreboard {
             delivered.selective(&sent);
             let entry = &mut self.sent[index];
             entry.flags = (entry.flags & !(Sent::LOST | Sent::COPY)) | Sent::SACKED;
-            entry.newer = id.wrapping_add(1);
+            self.neighbour(index).newer = id.wrapping_add(1);
             if ahead(id, self.edge) >= 0 {
                 self.above_edge += 1;
             }
@@ -316,7 +283,7 @@ impl Scoreboard {
     /// If the first is delivered, its ACK should have come: the peer no longer has what it told of
     /// (RFC 2018, section 8).
     pub(super) fn lose_all(&mut self) {
-        if self.sent.front().is_some_and(|sent| sent.is(Sent::SACKED)) {
+        if self.is(0, Sent::SACKED) {
             for sent in &mut self.sent {
                 sent.flags &= !Sent::SACKED;
             }
@@ -324,12 +291,11 @@ impl Scoreboard {
             (self.edge, self.above_edge) = (self.first, 0);
         }
         for index in 0..self.sent.len() {
-            let sent = &mut self.sent[index];
-            if sent.is(Sent::SACKED) {
+            let Some(sent) = self.get(index).filter(|sent| !sent.is(Sent::SACKED)) else {
                 continue;
-            }
+            };
             if sent.is(Sent::COPY) {
-                sent.flags &= !Sent::COPY;
+                self.sent[index].flags &= !Sent::COPY;
                 self.copies -= sent.len();
             }
             self.lose(index);
@@ -339,18 +305,18 @@ impl Scoreboard {
 
     /// The first segment is lost, unless it is delivered or lost already.
     pub(super) fn lose_first(&mut self) {
-        if self.sent.front().is_some_and(|sent| !sent.is(Sent::SACKED | Sent::LOST)) {
+        if !self.sent.is_empty() && !self.is(0, Sent::SACKED | Sent::LOST) {
             self.lose(0);
         }
     }
 
     /// Losses found after a timeout that was not called for are none.
     pub(super) fn forget_losses(&mut self) {
-        for sent in &mut self.sent {
-            if sent.is(Sent::LOST) && !sent.is(Sent::COPY) {
-                sent.flags &= !Sent::LOST;
-                self.lost -= sent.len();
-            }
+        for index in 0..self.sent.len() {
+            let lost = |sent: &Sent| sent.is(Sent::LOST) && !sent.is(Sent::COPY);
+            let Some(sent) = self.get(index).filter(lost) else { continue };
+            self.sent[index].flags &= !Sent::LOST;
+            self.lost -= sent.len();
         }
         (self.edge, self.above_edge) = (self.first, self.sacked_segments);
         self.list_anew();
@@ -360,7 +326,7 @@ impl Scoreboard {
     fn list_anew(&mut self) {
         let mut out: Vec<_> = (0..self.sent.len())
             .filter(|index| !self.sent[*index].is(Sent::SACKED))
-            .map(|index| (self.sent[index].at, index))
+            .map(|index| (self.sent[index].at(self.latest), index))
             .collect();
         out.sort_unstable();
         self.list = None;
@@ -373,7 +339,7 @@ impl Scoreboard {
     pub(super) fn lose_older(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> Option<Sent> {
         while let Some((oldest, _)) = self.list {
             let index = self.index(oldest);
-            let sent = self.sent[index];
+            let sent = self.get(index)?;
             if !is_lost(&sent) {
                 return Some(sent);
             }
@@ -389,7 +355,7 @@ impl Scoreboard {
     }
 
     /// The lowest lost segment that has no copy on the way.
-    pub(super) fn next_lost(&mut self) -> Option<&Sent> {
+    pub(super) fn next_lost(&mut self) -> Option<Sent> {
         if self.lost == 0 {
             return None;
         }
@@ -404,31 +370,33 @@ impl Scoreboard {
             }
         }
         self.cursor = self.first.wrapping_add(count(index));
-        self.sent.get(index)
+        self.get(index)
     }
 
     /// The lowest segment below what was delivered last of which nothing is known.
-    pub(super) fn next_hole(&self) -> Option<&Sent> {
-        let below = self.sent.iter().take_while(|sent| sent.end() <= self.highest);
+    pub(super) fn next_hole(&self) -> Option<Sent> {
         let untold = Sent::SACKED | Sent::LOST | Sent::COPY;
-        below.into_iter().find(|sent| !sent.is(untold))
+        let index = self.sent.iter().position(|sent| !sent.is(untold))?;
+        self.get(index).filter(|sent| sent.end() <= self.highest)
     }
 
     /// The highest segment that is out and not delivered, as far as is known.
-    pub(super) fn last_unknown(&self) -> Option<&Sent> {
-        self.sent.iter().rev().find(|sent| !sent.is(Sent::SACKED))
+    pub(super) fn last_unknown(&self) -> Option<Sent> {
+        self.get(self.sent.iter().rposition(|sent| !sent.is(Sent::SACKED))?)
     }
 
     /// A copy of the segment at `start` is sent as `sent` says; returns the place after it.
     pub(super) fn repeat(&mut self, start: u64, (sent, stamp): (Sent, Stamp)) {
         let index = self.find(start);
-        let Some(entry) = self.sent.get_mut(index) else { return };
-        if !entry.is(Sent::COPY) {
-            entry.flags |= Sent::COPY;
-            self.copies += entry.len();
+        let Some(before) = self.get(index) else { return };
+        if !before.is(Sent::COPY) {
+            self.copies += before.len();
         }
-        entry.flags = (entry.flags & !Sent::LIMITED) | Sent::REPEATED | sent.flags;
-        entry.at = sent.at;
+        let entry = &mut self.sent[index];
+        let kept = entry.flags & !Sent::LIMITED;
+        entry.flags = kept | Sent::COPY | Sent::REPEATED | sent.flags();
+        entry.send(sent.at);
+        self.latest = self.latest.max(sent.at);
         if let Some(of) = self.stamps.as_mut().and_then(|stamps| stamps.0.get_mut(index)) {
             *of = stamp;
         }
@@ -438,16 +406,15 @@ impl Scoreboard {
     }
 
     fn lose(&mut self, index: usize) {
-        let sent = &mut self.sent[index];
+        let Some(sent) = self.get(index) else { return };
         let id = self.first.wrapping_add(count(index));
         if !sent.is(Sent::LOST) {
-            sent.flags |= Sent::LOST;
-            let len = sent.len();
-            self.lost += len;
-            self.lost_ever += len;
+            self.sent[index].flags |= Sent::LOST;
+            self.lost += sent.len();
+            self.lost_ever += sent.len();
             self.rewind(id);
         }
-        if !self.sent[index].is(Sent::COPY) {
+        if !sent.is(Sent::COPY) {
             self.leave(id);
         }
     }
@@ -480,33 +447,38 @@ impl Scoreboard {
     ///
     /// Most segments have the same length, so a guess is mostly right.
     fn find(&self, place: u64) -> usize {
-        let Some(front) = self.sent.front() else { return 0 };
+        let Some(front) = self.front() else { return 0 };
         if place <= front.start {
             return 0;
         }
-        let typical = self.sent.back().map_or(1, |last| self.typical(last));
+        let typical = self.get(1).unwrap_or(front).len().max(1);
         let guess = usize::try_from((place - front.start) / typical).unwrap_or(usize::MAX);
-        if self.sent.get(guess).is_some_and(|sent| sent.start == place) {
+        if self.sent.get(guess).is_some_and(|sent| sent.start(self.una) == place) {
             return guess;
         }
-        self.sent.partition_point(|sent| sent.start < place)
+        self.sent.partition_point(|sent| sent.start(self.una) < place)
     }
 
-    fn typical(&self, last: &Sent) -> u64 {
-        self.sent.get(1).unwrap_or(last).len().max(1)
+    /// The neighbours of the segment at `index`.
+    fn neighbour(&mut self, index: usize) -> &mut Neighbour {
+        let all = self.neighbours.get_or_insert_default();
+        if all.0.len() < self.sent.len() {
+            all.0.resize(self.sent.len(), Neighbour::default());
+        }
+        &mut all.0[index]
     }
 
     /// The index after the delivered segments of which `index` is one; later it takes one step.
     fn run_end(&mut self, index: usize) -> usize {
         let mut end = index;
-        while let Some(sent) = self.sent.get(end).filter(|sent| sent.is(Sent::SACKED)) {
-            end = self.index(sent.newer);
+        while self.is(end, Sent::SACKED) {
+            let newer = self.neighbour(end).newer;
+            end = self.index(newer);
         }
         let (id, mut at) = (self.first.wrapping_add(count(end)), index);
         while at < end {
-            let next = self.index(self.sent[at].newer);
-            self.sent[at].newer = id;
-            at = next;
+            let next = std::mem::replace(&mut self.neighbour(at).newer, id);
+            at = self.index(next);
         }
         end
     }
@@ -524,13 +496,13 @@ impl Scoreboard {
         let index = self.index(id);
         self.list = match self.list {
             None => {
-                (self.sent[index].older, self.sent[index].newer) = (id, id);
+                *self.neighbour(index) = Neighbour { older: id, newer: id };
                 Some((id, id))
             }
             Some((oldest, newest)) => {
-                (self.sent[index].older, self.sent[index].newer) = (newest, id);
+                *self.neighbour(index) = Neighbour { older: newest, newer: id };
                 let last = self.index(newest);
-                self.sent[last].newer = id;
+                self.neighbour(last).newer = id;
                 Some((oldest, id))
             }
         };
@@ -540,23 +512,26 @@ impl Scoreboard {
     /// Takes a segment out of the list by time, if it is in it.
     fn leave(&mut self, id: u32) {
         let index = self.index(id);
-        let Some(&sent) = self.sent.get(index).filter(|sent| sent.is(Sent::LISTED)) else { return };
+        if !self.is(index, Sent::LISTED) {
+            return;
+        }
         let Some((mut oldest, mut newest)) = self.list else { return };
         self.sent[index].flags &= !Sent::LISTED;
         if (oldest, newest) == (id, id) {
             self.list = None;
             return;
         }
-        let (older, newer) = (self.index(sent.older), self.index(sent.newer));
+        let Neighbour { older, newer } = *self.neighbour(index);
+        let (before, behind) = (self.index(older), self.index(newer));
         if oldest == id {
-            oldest = sent.newer;
-            self.sent[newer].older = sent.newer;
+            oldest = newer;
+            self.neighbour(behind).older = newer;
         } else if newest == id {
-            newest = sent.older;
-            self.sent[older].newer = sent.older;
+            newest = older;
+            self.neighbour(before).newer = older;
         } else {
-            self.sent[older].newer = sent.newer;
-            self.sent[newer].older = sent.older;
+            self.neighbour(before).newer = newer;
+            self.neighbour(behind).older = older;
         }
         self.list = Some((oldest, newest));
     }
@@ -565,6 +540,19 @@ impl Scoreboard {
 /// How far number `id` is ahead of `reference`.
 const fn ahead(id: u32, reference: u32) -> i32 {
     id.wrapping_sub(reference).cast_signed()
+}
+
+/// What a list of so many has in reserve once it has grown.
+const fn room(len: usize) -> usize {
+    ROOM + len / 8
+}
+
+/// Appends to a list that has little in reserve.
+fn push<T>(list: &mut VecDeque<T>, last: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(room(list.len()));
+    }
+    list.push_back(last);
 }
 
 /// A number of segments: a window holds fewer than 2^30 bytes.

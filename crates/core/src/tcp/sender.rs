@@ -68,14 +68,15 @@ pub(super) struct Sender {
     prr: Prr,
     /// What is in flight in a recovery with SACK, where that is estimated ([`Pipe::Estimate`]).
     estimate: u64,
-    undo: Option<Undo>,
+    undo: Option<Box<Undo>>,
     /// F-RTO: new data goes before what is held for lost.
     prefer_new: bool,
     tail: Option<Tail>,
     /// A tail loss probe is to be sent.
     probing: bool,
     rto: Rto,
-    rack: Rack,
+    /// Once there was SACK.
+    rack: Option<Box<Rack>>,
     rate: RateSampler,
     /// When the retransmission timer, or what stands in its place, expires.
     timer: Option<(Time, Timer)>,
@@ -92,7 +93,8 @@ pub(super) struct Sender {
     /// The segment whose round trip is being timed ends here; it was sent then.
     timed: Option<(u64, Time)>,
     usage: Usage,
-    validation: Validation,
+    /// Once the profile asked for it.
+    validation: Option<Box<Validation>>,
     /// Up to here the end of the window was repaired once in this recovery (RFC 6675, `RescueRxt`).
     rescued: Option<u64>,
     /// The peer agreed to SACK, and the profile uses it.
@@ -161,7 +163,7 @@ impl Sender {
             tail: None,
             probing: false,
             rto: Rto::new(),
-            rack: Rack::default(),
+            rack: None,
             rate: RateSampler::default(),
             timer: None,
             release: Time::ZERO,
@@ -171,7 +173,7 @@ impl Sender {
             last_sent: Time::ZERO,
             timed: None,
             usage: Usage::default(),
-            validation: Validation::default(),
+            validation: None,
             rescued: None,
             sack: false,
             ecn: false,

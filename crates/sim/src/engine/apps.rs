@@ -229,7 +229,7 @@ impl<A: Agenda> Engine<'_, A> {
             return;
         }
         let flow = &mut self.flows[index(stream.flow)];
-        flow.past.add(&stream.ends[0].tcp.statistics());
+        flow.past.get_or_insert_default().add(&stream.ends[0].tcp.statistics());
         if flow.app.stream == Some(number) {
             flow.app.stream = None;
         }

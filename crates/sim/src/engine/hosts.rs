@@ -1,6 +1,6 @@
 //! What hosts do: the ends of connections take in what arrives, and send what they may.
 
-use tidegate_core::packet::Protocol;
+use tidegate_core::packet::TcpSegment;
 use tidegate_core::tcp::{Event, Outgoing, Segment};
 use tidegate_core::{PacketId, Time};
 
@@ -24,9 +24,9 @@ impl<A: Agenda> Engine<'_, A> {
         for packet in arrived.drain(..) {
             self.counts.ended += 1;
             let tag = self.network.tag(&packet);
-            match self.network.pool[&packet].key.protocol {
-                Protocol::TCP => self.receive_segment(packet, tag),
-                _ => self.receive_datagram(packet, tag),
+            match self.network.pool[&packet].tcp {
+                Some(header) => self.receive_segment(packet, header, tag),
+                None => self.receive_datagram(packet, tag),
             }
         }
         self.arrived = arrived;
@@ -49,11 +49,11 @@ impl<A: Agenda> Engine<'_, A> {
         group.delay.add(self.now.since(tag.sent));
     }
 
-    fn receive_segment(&mut self, packet: PacketId, tag: Tag) {
-        let received = self.network.pool[&packet];
+    fn receive_segment(&mut self, packet: PacketId, header: TcpSegment, tag: Tag) {
+        let received = &self.network.pool[&packet];
+        let (len, ecn) = (received.len, received.ecn);
         let sack = self.network.pool.sack(&packet);
         self.network.pool.release(packet);
-        let Some(header) = received.tcp else { return };
         let end = EndId(tag.end);
         let stream = self.streams.get_mut(end.stream());
         if stream.life != tag.life {
@@ -61,7 +61,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
         let flow = stream.flow;
         if header.payload > 0 && end.side() == 1 {
-            self.count_data(flow, received.len, tag);
+            self.count_data(flow, len, tag);
         }
         let group = index(self.flows[index(flow)].group);
         let (aggregate, shares_rtt) =
@@ -70,7 +70,7 @@ impl<A: Agenda> Engine<'_, A> {
         if let Some((mean_rtt, connections)) = aggregate {
             tcp.congestion().on_aggregate(mean_rtt, connections);
         }
-        tcp.handle_segment(self.now, &Segment { header, sack, ecn: received.ecn });
+        tcp.handle_segment(self.now, &Segment { header, sack, ecn });
         if shares_rtt && end.side() == 0 {
             let rtt = tcp.statistics().smoothed_rtt.unwrap_or_default();
             let known = &mut self.streams.end_mut(end).rtt;

@@ -15,6 +15,9 @@ use crate::histogram::Histogram;
 use crate::scenario::Way;
 
 /// One way of a link.
+///
+/// There may be very many, so that a hop waits for its cache lines: there are few, and it begins with one.
+#[repr(align(64))]
 pub(crate) struct Lane {
     link: Link,
     pub(super) leads: Leads,
@@ -24,11 +27,19 @@ pub(crate) struct Lane {
     pub(crate) offered: Count,
     /// What came out of it.
     pub(crate) delivered: Count,
+    aside: Option<Box<Aside>>,
+    watch: Option<Box<Watch>>,
+}
+
+const _: () = assert!(size_of::<Lane>() == 192);
+
+/// What is rarely counted of a link.
+#[derive(Default)]
+struct Aside {
     /// What it dropped and marked, once it has.
     tally: Option<Box<Tally>>,
     /// What was counted when figures began to be taken.
-    before: Option<Box<LaneCounts>>,
-    watch: Option<Box<Watch>>,
+    before: Option<LaneCounts>,
 }
 
 /// What is counted of a link.
@@ -65,8 +76,7 @@ impl Lane {
             armed: Time::MAX,
             offered: Count::default(),
             delivered: Count::default(),
-            tally: None,
-            before: None,
+            aside: None,
             watch: None,
         }
     }
@@ -94,39 +104,49 @@ impl Lane {
     /// What it has counted.
     fn counts(&self) -> LaneCounts {
         let Self { offered, delivered, .. } = *self;
-        LaneCounts { offered, delivered, tally: self.tally.clone() }
+        let tally = self.aside.as_ref().and_then(|aside| aside.tally.clone());
+        LaneCounts { offered, delivered, tally }
     }
 
     /// Packets it took in and delivered since figures began to be taken.
     pub(crate) fn counted(&self) -> [Count; 2] {
         let none = LaneCounts::default();
-        let before = self.before.as_deref().unwrap_or(&none);
+        let before = self.before().unwrap_or(&none);
         [since(self.offered, before.offered), since(self.delivered, before.delivered)]
+    }
+
+    fn before(&self) -> Option<&LaneCounts> {
+        self.aside.as_ref()?.before.as_ref()
     }
 
     /// What it had dropped and marked when figures began to be taken.
     pub(crate) fn tally_before(&self) -> Tally {
-        let before = self.before.as_deref().and_then(|before| before.tally.as_deref());
+        let before = self.before().and_then(|before| before.tally.as_deref());
         before.copied().unwrap_or_default()
     }
 
     /// What it dropped and marked.
     pub(crate) fn tally(&self) -> Tally {
-        self.tally.as_deref().copied().unwrap_or_default()
+        let tally = self.aside.as_ref().and_then(|aside| aside.tally.as_deref());
+        tally.copied().unwrap_or_default()
     }
 
     /// Takes over what `tally` counted in a call.
     #[inline]
     fn took(&mut self, tally: &mut Tally) {
         if tally.drops.total() + tally.marks.total() > 0 {
-            **self.tally.get_or_insert_default() += std::mem::take(tally);
+            let aside = self.aside.get_or_insert_default();
+            **aside.tally.get_or_insert_default() += std::mem::take(tally);
         }
     }
 
     /// Figures are taken from `now` on.
     pub(crate) fn restart(&mut self, now: Time) {
         let backlog = self.link.backlog();
-        self.before = (self.offered.packets > 0).then(|| Box::new(self.counts()));
+        if self.offered.packets > 0 {
+            let before = Some(self.counts());
+            self.aside.get_or_insert_default().before = before;
+        }
         if let Some(watch) = &mut self.watch {
             let capture = watch.capture.take();
             **watch = Watch { since: now, from: now, backlog, capture, ..Watch::default() };
@@ -151,9 +171,10 @@ impl Lane {
 
     #[inline]
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        let entering = &mut cx.pool[&packet];
-        entering.arrived = cx.now;
-        self.offered.add(entering.len);
+        if self.watch.is_some() {
+            cx.pool[&packet].arrived = cx.now;
+        }
+        self.offered.add(cx.pool[&packet].len);
         self.link.send(cx, packet);
         self.took(cx.tally);
         self.settle(cx.now);

@@ -277,7 +277,7 @@ impl Network {
         port: u8,
         packet: PacketId,
     ) {
-        let (tag, sack) = (self.tags[packet.index()], self.pool.sack(&packet));
+        let (tag, sack) = (self.tag(&packet), self.pool.sack(&packet));
         let described = self.pool[&packet];
         self.pool.release(packet);
         let it = &mut self.stations[index(station)];

@@ -1,6 +1,6 @@
 //! What arrives.
 
-use super::{Connection, Event, PAWS_LIFE, State};
+use super::{Connection, Ending, PAWS_LIFE, State};
 use crate::Time;
 use crate::packet::{SackBlocks, TcpFlags, TcpSegment};
 use crate::tcp::receiver::Arrival;
@@ -49,7 +49,7 @@ impl Connection {
         }
         if header.flags.any(TcpFlags::RST) {
             if acknowledges {
-                self.end(Event::Reset);
+                self.end(Ending::Reset);
             }
             return;
         }
@@ -84,7 +84,7 @@ impl Connection {
                 // Who has sent and received all only waited for the other's last ACK.
                 let ended = self.sender.busy().is_some_and(Sender::waits_for_end);
                 let over = ended && self.receiver.is_finished();
-                self.end(if over { Event::Closed } else { Event::Reset });
+                self.end(if over { Ending::Closed } else { Ending::Reset });
             } else {
                 self.receiver.acknowledge_at_once();
             }
@@ -273,7 +273,7 @@ impl Connection {
             return;
         }
         if self.passive {
-            self.end(Event::Closed);
+            self.end(Ending::Closed);
         } else {
             self.state = State::TimeWait;
             self.time_wait_until = now + self.config.details.time_wait;

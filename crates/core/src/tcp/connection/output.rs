@@ -1,6 +1,6 @@
 //! What leaves.
 
-use super::{Connection, Event, MOST_TIMEOUTS, Outgoing, State};
+use super::{Connection, Ending, MOST_TIMEOUTS, Outgoing, State};
 use crate::Time;
 use crate::packet::{Ecn, TcpFlags, TcpSegment};
 use crate::tcp::segment::Segment;
@@ -19,7 +19,7 @@ impl Connection {
             State::Open => self.transmit(now),
             State::TimeWait => {
                 if self.time_wait_until <= now {
-                    self.end(Event::Closed);
+                    self.end(Ending::Closed);
                     return None;
                 }
                 self.receiver.must_acknowledge(now).then(|| self.pure_ack(now))
@@ -32,7 +32,7 @@ impl Connection {
             return None;
         }
         if self.handshake.is_hopeless() {
-            self.end(Event::TimedOut);
+            self.end(Ending::TimedOut);
             return None;
         }
         let segment = self.syn(now);
@@ -47,7 +47,7 @@ impl Connection {
         if let Some(sender) = self.sender.busy_mut() {
             let probe = sender.handle_time(Cx { now, details: &self.config.details });
             if sender.expired() > MOST_TIMEOUTS {
-                self.end(Event::TimedOut);
+                self.end(Ending::TimedOut);
                 return None;
             }
             if probe {

@@ -156,7 +156,8 @@ impl Sender {
             self.board.sack(*from, *to, delivered);
         }
         if info.duplicate.is_some() {
-            self.rack.duplicate(self.board.una(), self.board.end());
+            let (una, end) = (self.board.una(), self.board.end());
+            self.rack.get_or_insert_default().duplicate(una, end);
         }
     }
 

@@ -45,7 +45,8 @@ impl Sender {
         }
         let before_copy = |at: Time| info.echoed.is_some_and(|echoed| echoed < tick(at));
         let original = delivered.latest.is_some_and(|latest| before_copy(latest.at));
-        self.rack.deliver(cx.now, delivered, &self.rto, original);
+        let rack = self.rack.get_or_insert_default();
+        rack.deliver(cx.now, delivered, &self.rto, original);
         if !cx.details.rack {
             let every_hole = cx.details.pipe == Pipe::Estimate && self.phase == Phase::Fast;
             self.board.lose_by_count(if every_hole { 1 } else { DUPLICATES });
@@ -55,7 +56,8 @@ impl Sender {
 
     pub(super) fn detect_by_time(&mut self, cx: Cx<'_>) -> Option<Time> {
         let recovering = matches!(self.phase, Phase::Fast | Phase::Loss);
-        self.rack.detect(cx.now, cx.details, &mut self.board, &self.rto, recovering)
+        let rack = self.rack.as_ref()?;
+        rack.detect(cx.now, cx.details, &mut self.board, &self.rto, recovering)
     }
 
     /// Enters, stays in or leaves recovery.
@@ -184,7 +186,9 @@ impl Sender {
     fn leave(&mut self, cx: Cx<'_>) {
         match self.phase {
             Phase::Fast => {
-                self.rack.recovered();
+                if let Some(rack) = &mut self.rack {
+                    rack.recovered();
+                }
                 self.end_unvalidated();
                 (self.inflation, self.stood_for) = (0, 0);
                 if self.goes_by_delivery(cx.details) {

@@ -51,8 +51,8 @@ impl Sender {
         if !forced && self.board.lost() == 0 {
             return None;
         }
-        let lost = self.board.next_lost().copied();
-        let sent = if forced { lost.or_else(|| self.board.front().copied()) } else { lost }?;
+        let lost = self.board.next_lost();
+        let sent = if forced { lost.or_else(|| self.board.front()) } else { lost }?;
         let (flight, window) = self.occupied(cx);
         if !forced && flight + sent.len() > window {
             self.note_blocked(cx);
@@ -79,10 +79,9 @@ impl Sender {
         if !self.sack || self.phase != Phase::Fast || cx.details.rack {
             return None;
         }
-        let hole = self.board.next_hole().copied();
+        let hole = self.board.next_hole();
         let rescue = || cx.details.rescue && self.is_past(self.rescued);
-        let sent =
-            hole.or_else(|| if rescue() { self.board.last_unknown().copied() } else { None })?;
+        let sent = hole.or_else(|| if rescue() { self.board.last_unknown() } else { None })?;
         let (flight, window) = self.occupied(cx);
         if flight + sent.len() > window {
             return None;
@@ -97,7 +96,7 @@ impl Sender {
     fn probe(&mut self, cx: Cx<'_>) -> Option<Span> {
         let timer = self.timer;
         let span = self.new_segment(cx, true).or_else(|| {
-            let last = self.board.back().copied()?;
+            let last = self.board.back()?;
             Some(self.copy(cx, &last))
         });
         self.probed(span.is_some_and(|span| span.retransmission));

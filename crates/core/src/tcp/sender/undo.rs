@@ -29,13 +29,13 @@ impl Sender {
         if cx.details.spurious == Spurious::Off {
             return;
         }
-        self.undo = Some(Undo {
+        self.undo = Some(Box::new(Undo {
             window: self.window,
             copied_at: None,
             // A tail probe on its way counts (Linux 6.12, `tcp_init_undo`).
             copies: u32::from(self.tail.is_some_and(|tail| tail.copied)),
             f_rto: false,
-        });
+        }));
     }
 
     /// The same for a timeout; one that repeats, or comes in a recovery, restores what was before the

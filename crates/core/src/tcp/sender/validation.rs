@@ -53,7 +53,7 @@ impl Validation {
 impl Sender {
     /// Whether enough of the window was used lately, or nothing is known.
     pub(super) fn is_validated(&self) -> bool {
-        self.validation.used().is_none_or(|used| used >= self.window.congestion / 2)
+        self.used().is_none_or(|used| used >= self.window.congestion / 2)
     }
 
     /// What a reduction starts from, if the window is not validated.
@@ -61,7 +61,12 @@ impl Sender {
     /// Source: RFC 7661, section 4.4.1 (`Max(pipeACK, LossFlightSize)`).
     pub(super) fn unvalidated(&self, cx: Cx<'_>, flight: u64) -> Option<u64> {
         let on = cx.details.idle == IdleRule::Validate && !self.is_validated();
-        on.then(|| self.validation.used().unwrap_or(0).max(flight))
+        on.then(|| self.used().unwrap_or(0).max(flight))
+    }
+
+    /// `pipeACK`; none if it is undefined.
+    fn used(&self) -> Option<u64> {
+        self.validation.as_ref()?.used()
     }
 
     /// Takes note of what is acknowledged, where all below `before` was already; outside of recoveries
@@ -72,7 +77,7 @@ impl Sender {
         }
         let period = self.rto.smoothed().map_or(LEAST_PERIOD, |rtt| (3 * rtt).max(LEAST_PERIOD));
         let (una, next) = (self.una(), self.board.end());
-        let validation = &mut self.validation;
+        let validation = self.validation.get_or_insert_default();
         validation.turn(cx.now, period);
         let (from, until) = *validation.round.get_or_insert((before, next));
         if una >= until {
@@ -92,13 +97,15 @@ impl Sender {
         }
         let idle =
             self.board.is_empty() && cx.now.since(self.last_sent) > self.rto.base(cx.details);
-        if self.is_validated() && !idle {
-            self.validation.validated_at = cx.now;
+        let validated = self.is_validated();
+        let validation = self.validation.get_or_insert_default();
+        if validated && !idle {
+            validation.validated_at = cx.now;
             return;
         }
         let least = u64::from(cx.details.initial_window) * self.window.segment;
-        while cx.now.since(self.validation.validated_at) > MOST_KEPT {
-            self.validation.validated_at += MOST_KEPT;
+        while cx.now.since(validation.validated_at) > MOST_KEPT {
+            validation.validated_at += MOST_KEPT;
             let kept = self.window.congestion / 4 * 3;
             self.window.threshold = self.window.threshold.max(kept);
             self.window.congestion = (self.window.congestion / 2).max(least);
@@ -107,7 +114,9 @@ impl Sender {
 
     /// A recovery begins; `unvalidated` if the window was.
     pub(super) fn begin_unvalidated(&mut self, unvalidated: bool) {
-        self.validation.copies_before = unvalidated.then_some(self.counters.retransmitted);
+        if let Some(validation) = &mut self.validation {
+            validation.copies_before = unvalidated.then_some(self.counters.retransmitted);
+        }
     }
 
     /// A recovery ends: half of what was sent again comes off the threshold, and what is used has to
@@ -115,14 +124,15 @@ impl Sender {
     ///
     /// Source: RFC 7661, section 4.4.1 (`(Max(pipeACK, LossFlightSize) - R) / 2`).
     pub(super) fn end_unvalidated(&mut self) {
-        let Some(before) = self.validation.copies_before.take() else { return };
+        let Some(validation) = &mut self.validation else { return };
+        let Some(before) = validation.copies_before.take() else { return };
+        (validation.bins, validation.round) = ([None; BINS], None);
         let repeated = (self.counters.retransmitted - before) * self.window.segment;
         let left = self.window.threshold.saturating_sub(repeated / 2);
         self.window.threshold = left.max(self.window.segment);
         if !self.congestion.keeps_window() {
             self.window.congestion = self.window.congestion.min(self.window.threshold);
         }
-        (self.validation.bins, self.validation.round) = ([None; BINS], None);
     }
 }
 
