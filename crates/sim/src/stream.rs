@@ -26,6 +26,8 @@ pub(crate) struct Stream {
     /// When what it transfers now began, and how many bytes that are.
     pub(crate) began: Time,
     pub(crate) size: u64,
+    /// Smoothed round-trip time of side 0 in nanoseconds, as its group knows it; zero before it is known.
+    pub(crate) rtt: u64,
     /// It ended before all was transferred.
     pub(crate) failed: bool,
     open: bool,
@@ -46,8 +48,6 @@ pub(crate) struct End {
     pub(crate) received: u64,
     /// How many it waits for; `u64::MAX` for none.
     pub(crate) expects: u64,
-    /// Smoothed round-trip time in nanoseconds, as its group knows it; zero before it is known.
-    pub(crate) rtt: u64,
 }
 
 /// The number of an end of a connection: that of the connection, and the side.
@@ -82,7 +82,6 @@ impl End {
             awaits_acks: false,
             received: 0,
             expects: u64::MAX,
-            rtt: 0,
         }
     }
 
@@ -122,7 +121,8 @@ impl Streams {
         };
         let ends = [end(0), end(1)];
         let (began, size) = (now, 0);
-        let stream = Stream { flow, life, key, ends, began, size, failed: false, open: true };
+        let stream =
+            Stream { flow, life, key, ends, began, size, rtt: 0, failed: false, open: true };
         match self.all.get_mut(index(number)) {
             Some(place) => *place = stream,
             None => self.all.push(stream),

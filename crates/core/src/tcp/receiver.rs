@@ -29,7 +29,7 @@ struct Ahead {
     recent: [u64; SackBlocks::MOST],
 }
 
-/// In no range.
+/// In no range of the stream, nor its end.
 const NOWHERE: u64 = u64::MAX;
 
 impl Default for Ahead {
@@ -53,9 +53,10 @@ pub(super) struct Receiver {
     scale: u8,
     /// What arrived ahead of what is missing, while anything is.
     ahead: Option<Box<Ahead>>,
-    duplicate: Option<(u64, u64)>,
-    /// Where the stream ends, once a FIN said so.
-    end: Option<u64>,
+    /// What arrived twice and is to be told; empty for nothing.
+    duplicate: (u64, u64),
+    /// Where the stream ends, once a FIN said so; [`NOWHERE`] before.
+    end: u64,
     /// Segments not acknowledged yet, and when they must be.
     unacknowledged: u8,
     /// [`Time::MAX`] for never.
@@ -65,7 +66,7 @@ pub(super) struct Receiver {
     /// ECN-Echo is to be told; the last data segment was marked.
     echo: bool,
     /// Before the state of marks changed: what is to be acknowledged with the old state.
-    pub(super) before_change: Option<(u64, bool)>,
+    pub(super) before_change: Option<Box<(u64, bool)>>,
     ecn: EcnMode,
     pub(super) marks: u64,
     pub(super) duplicate_bytes: u64,
@@ -81,8 +82,8 @@ impl Receiver {
             segment: u64::from(config.mss),
             scale: 0,
             ahead: None,
-            duplicate: None,
-            end: None,
+            duplicate: (0, 0),
+            end: NOWHERE,
             unacknowledged: 0,
             deadline: Time::MAX,
             at_once: false,
@@ -120,7 +121,7 @@ impl Receiver {
 
     /// All data and the FIN have arrived.
     pub(super) fn is_finished(&self) -> bool {
-        self.end == Some(self.next)
+        self.end == self.next
     }
 
     /// The application has read `bytes` more. A window that opens much is told at once.
@@ -176,9 +177,9 @@ impl Receiver {
         let to =
             self.next.saturating_add_signed(arrival.offset.saturating_add_unsigned(arrival.len));
         let from = self.next.saturating_add_signed(arrival.offset);
-        let edge = self.offered.max(self.next).min(self.end.unwrap_or(u64::MAX));
-        if arrival.fin && to >= self.next && to <= edge && self.end.is_none() {
-            self.end = Some(to);
+        let edge = self.offered.max(self.next).min(self.end);
+        if arrival.fin && to >= self.next && to <= edge && self.end == NOWHERE {
+            self.end = to;
         }
         let (start, stop) = (from.max(self.next), to.min(edge));
         if stop <= start {
@@ -251,7 +252,7 @@ impl Receiver {
         self.at_once = true;
         if to > from {
             self.duplicate_bytes += to - from;
-            self.duplicate = Some((from, to));
+            self.duplicate = (from, to);
         }
     }
 
@@ -282,7 +283,7 @@ impl Receiver {
             EcnMode::Accurate => {
                 if marked != self.echo {
                     if self.unacknowledged > 0 {
-                        self.before_change = Some((self.next, self.echo));
+                        self.before_change = Some(Box::new((self.next, self.echo)));
                         (self.unacknowledged, self.deadline) = (0, Time::MAX);
                     }
                     self.echo = marked;
@@ -328,12 +329,12 @@ impl Receiver {
 
     /// An ACK that carries blocks leaves: a duplicate is told once.
     pub(super) fn blocks_told(&mut self) {
-        self.duplicate = None;
+        self.duplicate = (0, 0);
     }
 
     /// There is something selective to tell.
     pub(super) fn has_blocks(&self) -> bool {
-        self.ahead.is_some() || self.duplicate.is_some()
+        self.ahead.is_some() || self.duplicate.1 > 0
     }
 
     /// At most `room` SACK blocks: a duplicate, then the range that grew last, then those told
@@ -346,7 +347,8 @@ impl Receiver {
             |(from, to): (u64, u64)| (base.wrapping_add(low(from)), base.wrapping_add(low(to)));
         let mut told = [(0, 0); SackBlocks::MOST];
         let mut count = 0;
-        if let Some((from, to)) = self.duplicate.take() {
+        let (from, to) = std::mem::take(&mut self.duplicate);
+        if to > 0 {
             blocks.push(numbers((from, to)));
             // A duplicate within a range that is held is told together with that range.
             self.remember(from);
@@ -518,7 +520,7 @@ mod tests {
         example.receiver.ecn = EcnMode::Accurate;
         assert_eq!(example.marked(0, 10, Ecn::Ect0, false), None);
         assert_eq!(example.marked(10, 20, Ecn::Ce, false), None);
-        assert_eq!(example.receiver.before_change.take(), Some((10, false)));
+        assert_eq!(example.receiver.before_change.take().as_deref(), Some(&(10, false)));
         assert!(example.receiver.echo());
         assert_eq!(example.marked(20, 30, Ecn::Ce, false), Some((30, vec![])));
         assert_eq!(example.marked(30, 40, Ecn::Ect0, false), None);
@@ -567,7 +569,7 @@ mod tests {
         });
         let window = i64::try_from(example.receiver.offered).unwrap();
         example.receiver.take(example.now, &example.details, fin(window));
-        assert_eq!(example.receiver.end, None);
+        assert_eq!(example.receiver.end, NOWHERE);
         example.receiver.take(example.now, &example.details, fin(10));
         assert!(!example.receiver.is_finished());
         example.arrives(0, 10);

@@ -25,7 +25,7 @@ use crate::Time;
 pub(super) const DUPLICATES: u32 = 3;
 
 /// Segments there is room for at first, and an eighth of what is out each time more is needed.
-const ROOM: usize = 4;
+const ROOM: usize = 2;
 
 /// A stamp for each segment that is out.
 #[derive(Debug, Default)]

@@ -90,13 +90,13 @@ pub(super) struct Sender {
     override_window: bool,
     /// When anything was sent last.
     last_sent: Time,
-    /// The segment whose round trip is being timed ends here; it was sent then.
-    timed: Option<(u64, Time)>,
+    /// The segment whose round trip is being timed ends here; it was sent then. [`UNTIMED`] for none.
+    timed: (u64, Time),
     usage: Usage,
     /// Once the profile asked for it.
     validation: Option<Box<Validation>>,
-    /// Up to here the end of the window was repaired once in this recovery (RFC 6675, `RescueRxt`).
-    rescued: Option<u64>,
+    /// Until this is acknowledged, the end of the window is not repaired again (RFC 6675, `RescueRxt`).
+    rescued: u64,
     /// The peer agreed to SACK, and the profile uses it.
     sack: bool,
     /// ECN was agreed on.
@@ -171,10 +171,10 @@ impl Sender {
             persisted: 0,
             override_window: false,
             last_sent: Time::ZERO,
-            timed: None,
+            timed: UNTIMED,
             usage: Usage::default(),
             validation: None,
-            rescued: None,
+            rescued: 0,
             sack: false,
             ecn: false,
             tell_reduced: false,
@@ -360,6 +360,9 @@ impl Sender {
         }
     }
 }
+
+/// No segment is being timed.
+const UNTIMED: (u64, Time) = (u64::MAX, Time::ZERO);
 
 /// The most a stream may hold: so many bytes that nothing overflows.
 const MOST: u64 = 1 << 62;

@@ -233,7 +233,7 @@ impl<A: Agenda> Engine<'_, A> {
         if flow.app.stream == Some(number) {
             flow.app.stream = None;
         }
-        self.groups[index(flow.group)].forget_rtt(stream.ends[0].rtt);
+        self.groups[index(flow.group)].forget_rtt(stream.rtt);
         check_bytes(stream);
         for side in [0, 1] {
             self.agenda.cancel(self.parts.ends + EndId::new(number, side).0);

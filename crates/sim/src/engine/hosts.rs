@@ -73,7 +73,7 @@ impl<A: Agenda> Engine<'_, A> {
         tcp.handle_segment(self.now, &Segment { header, sack, ecn });
         if shares_rtt && end.side() == 0 {
             let rtt = tcp.statistics().smoothed_rtt.unwrap_or_default();
-            let known = &mut self.streams.end_mut(end).rtt;
+            let known = &mut self.streams.get_mut(end.stream()).rtt;
             self.groups[group].learn_rtt(known, rtt);
         }
         self.attend(end);

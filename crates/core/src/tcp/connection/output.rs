@@ -41,7 +41,7 @@ impl Connection {
     }
 
     fn transmit(&mut self, now: Time) -> Option<Outgoing> {
-        if let Some((place, echo)) = self.receiver.before_change.take() {
+        if let Some((place, echo)) = self.receiver.before_change.take().map(|it| *it) {
             return Some(self.ack_for(now, place, echo));
         }
         if let Some(sender) = self.sender.busy_mut() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::recovery::Phase;
-use super::{Cx, Sender};
+use super::{Cx, Sender, UNTIMED};
 use crate::tcp::congestion::{Ack, Signal};
 use crate::tcp::delivered::Delivered;
 use crate::tcp::profile::{Duplicates, IdleRule, Pipe};
@@ -167,7 +167,8 @@ impl Sender {
     /// Source: RFC 6298, section 3 (Karn); RFC 7323, section 4.1; Linux 6.12, `tcp_ack_update_rtt`.
     fn measure(&mut self, cx: Cx<'_>, info: &AckInfo, delivered: &Delivered) -> Option<Duration> {
         if !cx.details.rtt_every_ack {
-            if let Some((_, sent_at)) = self.timed.take_if(|(end, _)| *end <= info.to) {
+            if self.timed.0 <= info.to {
+                let (_, sent_at) = std::mem::replace(&mut self.timed, UNTIMED);
                 self.rto.sample(
                     cx.details,
                     cx.now.since(sent_at),

@@ -1,6 +1,6 @@
 //! How losses are repaired: fast recovery with and without SACK, and after a timeout.
 
-use super::{AckInfo, Cx, Sender};
+use super::{AckInfo, Cx, Sender, UNTIMED};
 use crate::Time;
 use crate::tcp::congestion::Signal;
 use crate::tcp::delivered::Delivered;
@@ -122,7 +122,7 @@ impl Sender {
         let left = u64::from(DUPLICATES) * self.window.segment;
         self.estimate = self.board.outstanding().saturating_sub(left);
         self.partial_seen = false;
-        self.rescued = None;
+        self.rescued = 0;
         self.stood_for = 0;
         if self.goes_by_delivery(cx.details) {
             if !self.sack {
@@ -293,7 +293,7 @@ impl Sender {
         self.phase = Phase::Loss;
         (self.duplicates, self.inflation, self.stood_for) = (0, 0, 0);
         self.repair = true;
-        self.timed = None;
+        self.timed = UNTIMED;
         self.tail = None;
         self.board.lose_all();
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::recovery::Phase;
 use super::timers::Timer;
-use super::{Cx, Sender};
+use super::{Cx, Sender, UNTIMED};
 use crate::tcp::profile::{IdleRule, LimitedTransmit};
 use crate::tcp::scoreboard::{DUPLICATES, Sent};
 use crate::{Bytes, Rate, Time};
@@ -80,14 +80,14 @@ impl Sender {
             return None;
         }
         let hole = self.board.next_hole();
-        let rescue = || cx.details.rescue && self.is_past(self.rescued);
+        let rescue = || cx.details.rescue && self.una() >= self.rescued;
         let sent = hole.or_else(|| if rescue() { self.board.last_unknown() } else { None })?;
         let (flight, window) = self.occupied(cx);
         if flight + sent.len() > window {
             return None;
         }
         if hole.is_none() {
-            self.rescued = self.lost_until;
+            self.rescued = self.lost_until.map_or(0, |until| until + 1);
         }
         Some(self.copy(cx, &sent))
     }
@@ -109,7 +109,7 @@ impl Sender {
         let stamped = self.rate.stamp(cx.now, false, sent.start, sent.end());
         self.board.repeat(sent.start, stamped);
         self.counters.retransmitted += 1;
-        self.timed = None;
+        self.timed = UNTIMED;
         self.note_copy(cx.now);
         let payload = sent.end().min(self.written) - sent.start;
         let span = Span {
@@ -151,8 +151,8 @@ impl Sender {
         if self.next() >= self.written {
             self.rate.limited(self.board.pipe());
         }
-        if self.timed.is_none() {
-            self.timed = Some((start + len, cx.now));
+        if self.timed == UNTIMED {
+            self.timed = (start + len, cx.now);
         }
         let reduced = payload > 0 && std::mem::take(&mut self.tell_reduced);
         let span = Span {
