@@ -22,12 +22,12 @@ use progress::Progress;
 use signal::Signal;
 
 use crate::allocation::Share;
-use crate::packet::{Claim, Direction, Fifo, Member};
+use crate::packet::{Direction, Fifo, Handover, Member};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::report::{AggregateReport, Count, Triggers};
-use crate::{Bytes, Cx, PacketId, PacketPool, Reason, Tally, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 
 /// When aggregates look whether packets that wait may leave.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -166,16 +166,16 @@ impl Aggregate {
     }
 
     /// Lets `member`, a flow that has got a place in the flow table, have what waits of it among the
-    /// flows that have none: what `claim` says yes to.
+    /// flows that have none: what `which` says yes to.
     pub fn give_back(
         &mut self,
         now: Time,
         pool: &mut PacketPool,
         member: Member,
-        claim: &mut Claim<'_>,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
-        if let Some(untracked) = self.untracked {
-            self.conditioner.reassign(now, pool, untracked, member, claim);
+        if let Some(from) = self.untracked {
+            self.conditioner.hand_over(now, pool, &mut Handover { from, to: member, which });
         }
     }
 

@@ -17,7 +17,7 @@ mod travel;
 pub use codepoint::{Codepoint, NotACodepoint};
 pub(crate) use dense::make_room;
 pub use fifo::Fifo;
-pub use flow_fifo::{Claim, FlowFifo};
+pub use flow_fifo::{FlowFifo, Handover};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use pool::{FrameCopy, Note, PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};

@@ -23,7 +23,7 @@ mod testing;
 pub use length::Measure;
 pub use pi::{Gain, Gains, pi_design};
 
-use crate::packet::{Claim, Member};
+use crate::packet::{Handover, Member};
 use crate::random::Random;
 use crate::registry::registry;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
@@ -59,15 +59,9 @@ pub trait Qdisc: Send {
     /// The oldest packet of `member`: the one whose length [`head`](Self::head) says.
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
 
-    /// Lets the packets of `from` that `claim` says yes to be packets of `to` from now on, in their
-    /// order. They wait where they waited; says whether there were any.
-    fn reassign(
-        &mut self,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) -> bool;
+    /// Packets change hands from now on, in their order. They wait where they waited; says whether there
+    /// were any.
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool;
 
     /// Charged bytes of the oldest packet of `member`.
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes>;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde::Deserialize;
-use tidegate_core::packet::{Ecn, Member};
+use tidegate_core::packet::{Ecn, Handover, Member};
 use tidegate_core::qdisc::{Backlog, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
@@ -50,7 +50,7 @@ enum Step {
     DequeueFlow { member: u32 },
     Wait { micros: u64 },
     Rate { mbps: u64 },
-    Reassign { from: u32, to: u32 },
+    HandOver { from: u32, to: u32 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -63,7 +63,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0u32..6).prop_map(|member| Step::DequeueFlow { member }),
         3 => prop_oneof![0u64..2_000, 5_000u64..400_000].prop_map(|micros| Step::Wait { micros }),
         1 => (0u64..50).prop_map(|mbps| Step::Rate { mbps }),
-        1 => (0u32..6, 0u32..6).prop_map(|(from, to)| Step::Reassign { from, to }),
+        1 => (0u32..6, 0u32..6).prop_map(|(from, to)| Step::HandOver { from, to }),
     ];
     prop::collection::vec(step, 1..300)
 }
@@ -124,20 +124,20 @@ impl Run {
                 self.leaves(id);
             }
             Step::Wait { micros } => self.now += Duration::from_micros(micros),
-            Step::Reassign { from, to } => self.reassign(from, to),
+            Step::HandOver { from, to } => self.hand_over(from, to),
             Step::Rate { mbps } => self.qdisc.set_rate(Rate::from_mbps(mbps)),
         }
         self.check();
     }
 
     /// The packets of `from` whose numbers are even go to `to`, which has none.
-    fn reassign(&mut self, from: u32, to: u32) {
+    fn hand_over(&mut self, from: u32, to: u32) {
         let [from, to] = [from, to].map(Member);
         if self.qdisc.bytes_of(to) > Bytes::ZERO {
             return;
         }
-        let mut claim = |packet: &mut Packet| packet.vlan.is_multiple_of(2);
-        let moved = self.qdisc.reassign(&mut self.pool, from, to, &mut claim);
+        let which = &mut |packet: &mut Packet| packet.vlan.is_multiple_of(2);
+        let moved = self.qdisc.hand_over(&mut self.pool, &mut Handover { from, to, which });
         let old = std::mem::take(&mut self.inside[from.index()]);
         let (go, stay): (VecDeque<_>, VecDeque<_>) =
             old.into_iter().partition(|(n, _)| n.is_multiple_of(2));

@@ -35,7 +35,8 @@ fn start(command: &mut Command) -> Child {
 fn check(figures: &Value) {
     let phases = figures["phases"].as_array().unwrap();
     let names: Vec<_> = phases.iter().map(|phase| phase["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["unmanaged", "sequential", "fcfs", "logical-partitions"]);
+    let own = ["unmanaged", "sequential", "fcfs", "logical-partitions"];
+    assert_eq!(names, [&own[..], &["inbound-policed", "inbound-postack"]].concat());
     for phase in phases {
         let jain = phase["jain"].as_f64().unwrap();
         assert!((0.25..=1.0).contains(&jain), "{phase}");
@@ -46,6 +47,9 @@ fn check(figures: &Value) {
     }
     let jain = |number: usize| phases[number]["jain"].as_f64().unwrap();
     assert!(jain(1) < jain(3), "{figures}");
+    let drops = |number: usize| phases[number]["drops"].as_u64().unwrap();
+    assert!(drops(4) > 0 && drops(5) == 0, "{figures}");
+    assert!(figures["inbound"]["of_profile"].as_f64().unwrap() > 0.8, "{figures}");
 }
 
 #[test]

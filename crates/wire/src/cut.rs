@@ -11,7 +11,7 @@ use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 /// whether it could.
 ///
 /// The lengths in the headers of PPPoE and IP, and the checksums, follow; sequence number and control
-/// bits are for [`rewrite`](crate::rewrite) to say. A wrong checksum stays wrong by the same amount, so
+/// bits are for [`rewrite`](crate::rewrite()) to say. A wrong checksum stays wrong by the same amount, so
 /// a damaged segment makes no sound ACK: for that the payload is summed, unless the sum is
 /// [left to a NIC](Checksum::Partial).
 pub fn cut(frame: &[u8], head: &mut [u8], checksum: Checksum) -> bool {

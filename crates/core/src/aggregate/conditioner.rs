@@ -5,7 +5,7 @@ use super::policer::Policer;
 use super::progress::Progress;
 use super::shaper::Shaper;
 use crate::allocation::Allocation;
-use crate::packet::{Claim, Fifo, Member};
+use crate::packet::{Fifo, Handover, Member};
 use crate::policy::{Action, Mode, Policy, Profile};
 use crate::qdisc::Backlog;
 use crate::random::Random;
@@ -138,16 +138,9 @@ impl Conditioner {
         self.shaper_mut()?.withdraw(cx, member)
     }
 
-    pub(super) fn reassign(
-        &mut self,
-        now: Time,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) {
+    pub(super) fn hand_over(&mut self, now: Time, pool: &mut PacketPool, what: &mut Handover<'_>) {
         if let Self::Shape(shaper) = self {
-            shaper.reassign(now, pool, from, to, claim);
+            shaper.hand_over(now, pool, what);
         }
     }
 

@@ -6,7 +6,7 @@ use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, TriggerSet};
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
-use crate::packet::{Claim, Fifo, Member, Packet, make_room};
+use crate::packet::{Fifo, Handover, Member, Packet, make_room};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -208,16 +208,9 @@ impl Shaper {
         self.queue.dequeue_flow(cx, member)
     }
 
-    pub(super) fn reassign(
-        &mut self,
-        now: Time,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) {
-        if self.queue.reassign(pool, from, to, claim) {
-            self.allocation.wait(now, to);
+    pub(super) fn hand_over(&mut self, now: Time, pool: &mut PacketPool, what: &mut Handover<'_>) {
+        if self.queue.hand_over(pool, what) {
+            self.allocation.wait(now, what.to);
         }
     }
 

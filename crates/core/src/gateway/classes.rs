@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::link::{ahead, governed, line, without};
 use crate::ack::Queue as Ahead;
 use crate::class::{ClassId, ClassTree, Terms};
-use crate::packet::{Claim, Direction, Fifo, FlowId, number};
+use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassFaultKind, ClassSet};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -270,16 +270,15 @@ impl Classes {
         }
     }
 
-    /// Lets `flow` have what waits at a leaf of it among what is in no flow.
-    pub(super) fn give_back(
+    /// What waits at a leaf changes hands; says whether there was any.
+    pub(super) fn hand_over(
         &mut self,
         pool: &mut PacketPool,
         leaf: ClassId,
-        flow: FlowId,
-        claim: &mut Claim<'_>,
+        what: &mut Handover<'_>,
     ) -> bool {
         let queue = self.lines.get_mut(leaf.index()).and_then(|line| line.queue.as_mut());
-        queue.is_some_and(|queue| queue.reassign(pool, line(FlowId::NONE), line(flow), claim))
+        queue.is_some_and(|queue| queue.hand_over(pool, what))
     }
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId) -> Option<PacketId> {

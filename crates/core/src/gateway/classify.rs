@@ -135,7 +135,7 @@ impl Gateway {
     /// Lets a flow that is new in the table have what waits of it among the flows there was no room
     /// for, so that what comes now does not overtake it. `packet` is its first in `direction`.
     fn give_back(&mut self, now: Time, direction: Direction, packet: &Packet, to: Handle) {
-        let mut claim = |waiting: &mut Packet| {
+        let mut which = |waiting: &mut Packet| {
             let mine = (waiting.key, waiting.vlan) == (packet.key, packet.vlan)
                 && waiting.flow == FlowId::NONE;
             if mine {
@@ -144,11 +144,11 @@ impl Gateway {
             mine
         };
         if let Some(aggregate) = self.aggregates.get_mut(to.aggregate) {
-            aggregate.give_back(now, &mut self.pool, to.member, &mut claim);
+            aggregate.give_back(now, &mut self.pool, to.member, &mut which);
         }
         let link = &mut self.links[direction.index()];
         let leaf = link.leaf(self.aggregates.class(to.aggregate));
-        if link.give_back(&mut self.pool, leaf, packet.flow, &mut claim) {
+        if link.give_back(&mut self.pool, leaf, packet.flow, &mut which) {
             self.flows[packet.flow].set_class(direction, leaf);
         }
     }

@@ -7,11 +7,11 @@ use super::classes::Classes;
 use crate::ack::Queue as Ahead;
 use crate::class::ClassId;
 use crate::meter::TokenBucket;
-use crate::packet::{Claim, Direction, Fifo, FlowId, Member};
+use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::ClassSet;
 use crate::qdisc::{Backlog, Qdisc};
 use crate::random::Random;
-use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// One direction's way out.
 pub(super) struct Link {
@@ -132,17 +132,18 @@ impl Link {
     }
 
     /// Lets `flow`, which is of the class `leaf`, have what waits of it among what is in no flow: what
-    /// `claim` says yes to. Says whether there was any.
+    /// `which` says yes to. Says whether there was any.
     pub(super) fn give_back(
         &mut self,
         pool: &mut PacketPool,
         leaf: ClassId,
         flow: FlowId,
-        claim: &mut Claim<'_>,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
     ) -> bool {
+        let mut what = Handover { from: line(FlowId::NONE), to: line(flow), which };
         match &mut self.classes {
-            Some(classes) => classes.give_back(pool, leaf, flow, claim),
-            None => self.queue.reassign(pool, line(FlowId::NONE), line(flow), claim),
+            Some(classes) => classes.hand_over(pool, leaf, &mut what),
+            None => self.queue.hand_over(pool, &mut what),
         }
     }
 

@@ -29,8 +29,15 @@ struct Line {
 
 const EMPTY: Line = Line { head: NIL, tail: NIL, bytes: 0 };
 
-/// Says which packets change hands, and may note so in them.
-pub type Claim<'a> = dyn FnMut(&mut Packet) -> bool + 'a;
+/// Packets of one member that become another's.
+pub struct Handover<'a> {
+    /// Whose they are.
+    pub from: Member,
+    /// Whose they will be.
+    pub to: Member,
+    /// Says which, and may note so in them.
+    pub which: &'a mut dyn FnMut(&mut Packet) -> bool,
+}
 
 impl Line {
     /// Appends the packet in the slot `at`.
@@ -89,15 +96,11 @@ impl FlowFifo {
         Some(id)
     }
 
-    /// Lets the packets of `from` that `claim` says yes to be packets of `to`, behind those it has; says
-    /// whether there were any. Their places among all stay. Takes as long as `from` has packets.
-    pub fn reassign(
-        &mut self,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) -> bool {
+    /// Packets change hands, and are behind those their new member has; says whether there were any.
+    /// Their places among all stay. Takes as long as their old member has packets.
+    pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        let Handover { from, to, which } = what;
+        let (from, to) = (*from, *to);
         let Some(old) = self.line(from) else { return false };
         let (mut stay, mut move_on) =
             (EMPTY, self.line(to).map_or(EMPTY, |line| self.lines[line.index()]));
@@ -105,7 +108,7 @@ impl FlowFifo {
         while at != NIL {
             let next = pool.links(at).next_of_flow();
             let id = PacketId(at);
-            if claim(&mut pool[&id]) {
+            if which(&mut pool[&id]) {
                 pool[&id].member = to;
                 move_on.append(pool, at);
             } else {
@@ -193,7 +196,7 @@ mod tests {
         Push(u32),
         Pop,
         PopFlow(u32),
-        Reassign { from: u32, to: u32, odd: u32 },
+        HandOver { from: u32, to: u32, odd: u32 },
     }
 
     /// Plain lists of numbers: all, and those of each member.
@@ -222,7 +225,7 @@ mod tests {
             Some(n)
         }
 
-        fn reassign(&mut self, from: u32, to: u32, odd: u32) -> bool {
+        fn hand_over(&mut self, from: u32, to: u32, odd: u32) -> bool {
             let old = self.lines.remove(&from).unwrap_or_default();
             let (go, stay): (Vec<_>, Vec<_>) = old.into_iter().partition(|n| n % 2 == odd);
             self.lines.insert(from, stay.into());
@@ -237,7 +240,7 @@ mod tests {
             1 => Just(Step::Pop),
             2 => (0u32..5).prop_map(Step::PopFlow),
             1 => (0u32..4, 0u32..4, 0u32..2)
-                .prop_map(|(from, to, odd)| Step::Reassign { from, to, odd }),
+                .prop_map(|(from, to, odd)| Step::HandOver { from, to, odd }),
         ];
         prop::collection::vec(step, 1..200)
     }
@@ -266,14 +269,14 @@ mod tests {
                     Step::PopFlow(member) => {
                         (fifo.pop_flow(&mut pool, Member(member)), model.pop_flow(member))
                     }
-                    Step::Reassign { from, to, odd } if from != to => {
-                        let mut claim = |packet: &mut Packet| packet.len % 2 == odd;
-                        let (from_, to_) = (Member(from), Member(to));
-                        let moved = fifo.reassign(&mut pool, from_, to_, &mut claim);
-                        prop_assert_eq!(moved, model.reassign(from, to, odd));
+                    Step::HandOver { from, to, odd } if from != to => {
+                        let which = &mut |packet: &mut Packet| packet.len % 2 == odd;
+                        let mut what = Handover { from: Member(from), to: Member(to), which };
+                        let moved = fifo.hand_over(&mut pool, &mut what);
+                        prop_assert_eq!(moved, model.hand_over(from, to, odd));
                         (None, None)
                     }
-                    Step::Reassign { .. } => (None, None),
+                    Step::HandOver { .. } => (None, None),
                 };
                 prop_assert_eq!(taken.as_ref().map(|id| pool[id].len), expected);
                 if let Some(id) = taken { pool.release(id) }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::law::{Law, Leaves, Line, Standing};
 use super::{Backlog, Qdisc, checked};
-use crate::packet::{Claim, FlowFifo, Member};
+use crate::packet::{FlowFifo, Handover, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 
@@ -114,14 +114,8 @@ impl Qdisc for Codel {
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Promised)
     }
 
-    fn reassign(
-        &mut self,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) -> bool {
-        self.line.reassign(pool, from, to, claim)
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.line.hand_over(pool, what)
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::{Backlog, Qdisc};
-use crate::packet::{Claim, FlowFifo, Member};
+use crate::packet::{FlowFifo, Handover, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
 
@@ -54,14 +54,8 @@ impl Qdisc for DropTail {
         self.line.as_mut()?.pop_flow(cx.pool, member)
     }
 
-    fn reassign(
-        &mut self,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) -> bool {
-        self.line.as_mut().is_some_and(|line| line.reassign(pool, from, to, claim))
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.line.as_mut().is_some_and(|line| line.hand_over(pool, what))
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {

@@ -13,7 +13,7 @@ use super::codel;
 use super::law::{Law, Leaves, Line, Standing};
 use super::longest::Longest;
 use super::{Backlog, Qdisc, checked};
-use crate::packet::{Claim, FlowFifo, Member, Rings};
+use crate::packet::{FlowFifo, Handover, Member, Rings};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 
@@ -208,17 +208,11 @@ impl Qdisc for FqCodel {
         self.take(cx, member, Leaves::Promised)
     }
 
-    fn reassign(
-        &mut self,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) -> bool {
-        let moved = self.lines.all.reassign(pool, from, to, claim);
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        let moved = self.lines.all.hand_over(pool, what);
         if moved {
-            self.lines.longest.set(from, self.lines.all.bytes_of(from));
-            self.has_come(to);
+            self.lines.longest.set(what.from, self.lines.all.bytes_of(what.from));
+            self.has_come(what.to);
         }
         moved
     }

@@ -1,7 +1,7 @@
 //! Active queue management that decides when a packet comes, before one line, first in, first out.
 
 use super::{Backlog, Qdisc};
-use crate::packet::{Claim, FlowFifo, Member};
+use crate::packet::{FlowFifo, Handover, Member};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// When senders are told that a queue grows too long.
@@ -95,14 +95,8 @@ impl<A: Aqm> Qdisc for Managed<A> {
         self.departs(cx, packet)
     }
 
-    fn reassign(
-        &mut self,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) -> bool {
-        self.line.reassign(pool, from, to, claim)
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.line.hand_over(pool, what)
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
-use crate::packet::{Claim, FlowFifo, Member, Ring, make_room};
+use crate::packet::{FlowFifo, Handover, Member, Ring, make_room};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 
@@ -115,15 +115,10 @@ impl Qdisc for PerFlow {
         self.take(cx, member)
     }
 
-    fn reassign(
-        &mut self,
-        pool: &mut PacketPool,
-        from: Member,
-        to: Member,
-        claim: &mut Claim<'_>,
-    ) -> bool {
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        let (from, to) = (what.from, what.to);
         let Some(old) = self.lines.line(from) else { return false };
-        if !self.lines.reassign(pool, from, to, claim) {
+        if !self.lines.hand_over(pool, what) {
             return false;
         }
         self.longest.set(old, self.lines.bytes_of(from));
