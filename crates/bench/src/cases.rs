@@ -19,7 +19,7 @@ use anyhow::{Context, bail};
 pub(crate) use classes::classified as classified_gateway;
 pub(crate) use gateway::idle as idle_gateway;
 pub(crate) use mixes::MIXES;
-pub(crate) use signals::answered as answered_gateway;
+pub(crate) use signals::{GROUP, answered as answered_gateway};
 use tidegate_core::random::Random;
 
 use crate::number::real;

@@ -9,7 +9,7 @@ use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::{Direction, FlowKey};
 use tidegate_core::{Packet, Time};
 
-use crate::cases;
+use crate::cases::{self, GROUP};
 use crate::number::real;
 use crate::report::{Line, Report};
 
@@ -46,15 +46,16 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
                 .to_owned(),
     });
     let signal = |signal, flows| heap(|| cases::answered_gateway(signal, flows));
-    let each = |one: f64, all: f64| (all - one) / f64::from(FLOWS - 1);
-    let without = each(signal(false, 1)?, signal(false, FLOWS)?);
+    let each = |some: f64, all: f64| (all - some) / f64::from(FLOWS - GROUP);
+    let without = each(signal(false, GROUP)?, signal(false, FLOWS)?);
     report.add(Line {
         what: format!("what PostACK keeps of an idle flow, of {FLOWS}"),
-        value: each(signal(true, 1)?, signal(true, FLOWS)?) - without,
+        value: each(signal(true, GROUP)?, signal(true, FLOWS)?) - without,
         unit: "B",
         most: Some(MOST),
         beside: format!(
-            "beyond the {without:.0} B of a flow that is only shaped; a held ACK takes 16 B more"
+            "every one has had ACKs held; beyond the {without:.0} B of a flow that is only shaped; a \
+             held ACK takes 16 B more"
         ),
     });
     let classes = |classes| heap(|| cases::classified_gateway(classes));

@@ -1,7 +1,9 @@
 //! Senders that are told by their ACKs: data goes up, its ACK comes down, and calls for more.
 
+use std::ops::Range;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use tidegate_core::ack::AckSpec;
 use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::{Direction, FlowKey, TcpFlags, TcpSegment};
@@ -34,6 +36,9 @@ const RATE: Rate = Rate::from_mbps(2_000);
 const IN_FLIGHT: u32 = 2;
 const MSS: u32 = 1_448;
 
+/// Flows that send at a time where all are to be idle in the end: none takes buffers of its own.
+pub(crate) const GROUP: u32 = 1_000;
+
 /// Between the steps of a handshake.
 const STEP: Duration = Duration::from_micros(100);
 
@@ -42,32 +47,34 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// A gateway of which `flows` are told by PostACK, in circulation.
 pub(super) fn postack(flows: u32, seed: u64) -> anyhow::Result<Circuit> {
-    let mut circuit = Circuit::new(Some(AckSpec::PostAck(Default::default())), flows, seed)?;
-    circuit.begin();
+    let signal = Some(AckSpec::PostAck(Default::default()));
+    let mut circuit = Circuit::new(signal, flows, flows, seed)?;
+    circuit.begin(0..flows);
     circuit.run(u64::from(flows) * 4);
     Ok(circuit)
 }
 
-/// A gateway whose flows have sent and been answered, with a signal or without, and are idle.
+/// A gateway whose flows have sent and been answered, with a signal or without, and are idle; with
+/// one, every ACK of data was held.
 pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
     let spec = signal.then(|| AckSpec::PostAck(Default::default()));
-    let mut circuit = Circuit::new(spec, flows, 1)?;
-    circuit.begin();
-    circuit.drain(false);
-    let end = circuit.now + LONG;
-    while let Some(at) = circuit.gateway.poll_timeout(circuit.now).filter(|at| *at < end) {
-        circuit.now = circuit.now.max(at);
-        circuit.drain(false);
+    let mut circuit = Circuit::new(spec, flows, GROUP, 1)?;
+    for first in (0..flows).step_by(index(GROUP.into())) {
+        circuit.begin(first..flows.min(first + GROUP));
+        circuit.settle()?;
     }
-    anyhow::ensure!(circuit.gateway.pool().in_use() == 0, "something still waits");
+    let expected = if signal { u64::from(flows * IN_FLIGHT) } else { 0 };
+    let delayed: u64 = circuit.gateway.report().aggregates.iter().map(|it| it.acks.delayed).sum();
+    anyhow::ensure!(delayed == expected, "{delayed} ACKs were held, not {expected}");
     Ok(circuit.gateway)
 }
 
 impl Circuit {
-    fn new(signal: Option<AckSpec>, flows: u32, seed: u64) -> anyhow::Result<Self> {
-        let policies = PolicySet::new(vec![policy(signal)?])?;
+    /// Of `flows`, so many send `at_once`.
+    fn new(signal: Option<AckSpec>, flows: u32, at_once: u32, seed: u64) -> anyhow::Result<Self> {
+        let policies = PolicySet::new(vec![policy(signal, at_once)?])?;
         let mut config = gateway::config(None, flows, seed);
-        config.packets = flows.saturating_mul(2 * IN_FLIGHT) + 4_096;
+        config.packets = at_once.saturating_mul(2 * IN_FLIGHT) + 4_096;
         let mut gateway = Gateway::new(&config, policies, Time::ZERO);
         gateway.pool().make_copies();
         let mut random = Random::new(seed, 1);
@@ -96,13 +103,25 @@ impl Circuit {
         self.now += LONG;
     }
 
-    /// Every sender sends what it may.
-    fn begin(&mut self) {
-        for flow in 0..self.flows.len() {
+    /// The senders of `flows` send what they may.
+    fn begin(&mut self, flows: Range<u32>) {
+        for flow in flows {
             for _ in 0..IN_FLIGHT {
-                self.send(flow);
+                self.send(index(flow.into()));
             }
         }
+    }
+
+    /// Receivers answer, and senders do not, until nothing waits.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let end = self.now + LONG;
+        self.drain(false);
+        while self.gateway.pool().in_use() > 0 {
+            let at = self.gateway.poll_timeout(self.now).filter(|at| *at < end);
+            self.now = self.now.max(at.context("something still waits")?);
+            self.drain(false);
+        }
+        Ok(())
     }
 
     fn send(&mut self, flow: usize) {
@@ -144,6 +163,8 @@ impl Circuit {
                 self.send(flow);
             }
         }
+        // There are no frames to copy.
+        drop(self.gateway.pool().copies());
     }
 
     fn pop(&mut self, port: PortId) -> Option<(usize, TcpSegment)> {
@@ -168,13 +189,17 @@ impl Case for Circuit {
     }
 }
 
-/// A policy that shapes all that goes up, and tells its senders by `signal`.
-fn policy(signal: Option<AckSpec>) -> anyhow::Result<Policy> {
+/// A policy that shapes all that goes up, and tells its senders by `signal`. What so many flows send
+/// `at_once` has room in its queue.
+fn policy(signal: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
     let profile = sharing::profile(RATE, Bytes(64 << 10))?;
     let allocation = sharing::spec("drr")?;
     let conditioning =
         Conditioning { profile, allocation, weights: Vec::new(), fair_between: Default::default() };
-    let queue = QdiscSpec::PerFlow(Default::default());
+    let mut queue = QdiscSpec::PerFlow(Default::default());
+    if let QdiscSpec::PerFlow(config) = &mut queue {
+        config.limit = Bytes(u64::from(at_once * IN_FLIGHT) * 1_514);
+    }
     Ok(Policy {
         name: "everything".to_owned(),
         priority: 0,
