@@ -326,7 +326,8 @@ impl Aggregate {
     ) {
         let mut waiting = Fifo::new();
         let mut cx = Cx { now, pool, tally: &mut self.tally };
-        old.flush(&mut cx, &mut waiting);
+        // What its sender is governed by leaves the old queue and enters the new one.
+        self.counts.progress.controlled += old.flush(&mut cx, &mut waiting).controlled;
         while let Some(packet) = waiting.pop(pool) {
             self.condition(now, pool, packet, out);
         }

@@ -379,6 +379,27 @@ fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
     assert_in_order(&left);
 }
 
+/// Kills: no timer for what goes to an aggregate that nobody sends to; what stays counted as offered again.
+#[test]
+fn a_swap_moves_what_waits_of_flows_without_a_place_and_leaves_what_stays() {
+    let shaped = vec![policy("all", Filter::default(), shape())];
+    let mut run = Run::new(&GatewayConfig { flows: 1, ..config() }, shaped.clone());
+    (0..8).for_each(|number| run.offer(3, number, 1_000)); // has the only place: some of it waits
+    (0..10).for_each(|number| run.offer(1, number, 1_000));
+    (0..10).for_each(|number| run.offer(2, number, 1_000));
+    let one = Policy { priority: 1, ..policy("one", from(1), shape()) };
+    run.gateway.install(run.now, PolicySet::new([&[one], &shaped[..]].concat()).unwrap());
+    run.drain();
+    let report = run.gateway.report();
+    let of = |name: &str| report.aggregates.iter().find(|it| it.policy == name).unwrap();
+    assert_eq!(of("one").offered.packets, 10);
+    assert_eq!(of("all").offered.packets, 28);
+    run.until(Time::from_secs(1));
+    let (left, report) = run.end();
+    assert_eq!((left.len(), report.held), (28, 0));
+    assert_in_order(&left);
+}
+
 #[test]
 fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
     let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);

@@ -180,3 +180,20 @@ fn others_that_wait_in_the_class_do_not_close_the_gate() {
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
+
+/// Kills: what waits at a swap that changes the queue counted twice, as if it never left.
+#[test]
+fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
+    let mut run = Run::new(None);
+    run.data(0, 300);
+    let mut policy = run.gateway.policies().policies()[0].clone();
+    let Action::Shape { queue, .. } = &mut policy.action else { panic!("it shapes") };
+    *queue = QdiscSpec::DropTail(Default::default());
+    run.gateway.install(run.now, PolicySet::new(vec![policy]).unwrap());
+    let report = run.gateway.report();
+    assert!(report.aggregates[0].backlog.packets > 3, "{report:?}");
+    run.leave();
+    assert_eq!(run.ack(2), 1, "nothing waits any more");
+    run.leave();
+    assert_eq!(run.gateway.pool().in_use(), 0);
+}

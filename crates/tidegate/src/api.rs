@@ -202,7 +202,7 @@ pub struct Signal {
     pub unsent: u64,
     /// Of less than was acknowledged before.
     pub stale: u64,
-    /// Data segments queued as without a signal: a digest covers them, or their ACKs pass elsewhere.
+    /// Data packets queued as without a signal: a digest covers them, or their ACKs pass elsewhere.
     pub ungoverned: u64,
 }
 

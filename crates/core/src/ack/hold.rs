@@ -364,7 +364,7 @@ fn pure_ack(pool: &mut PacketPool, data: &PacketId, tcp: &TcpSegment) -> Option<
     let packet = Packet {
         ecn: Ecn::NotEct,
         len: whole.len.saturating_sub(tcp.payload),
-        cost: whole.cost.saturating_sub(tcp.payload),
+        cost: whole.cost.saturating_sub(tcp.payload) / u32::from(whole.segments.max(1)),
         segments: 1,
         seen_before: false,
         rewritten: true,
@@ -373,4 +373,22 @@ fn pure_ack(pool: &mut PacketPool, data: &PacketId, tcp: &TcpSegment) -> Option<
         ..whole
     };
     pool.insert_copy(data, packet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a pure ACK charged with the headers of all segments it was cut from.
+    #[test]
+    fn an_ack_cut_from_a_super_frame_is_charged_as_one_frame() {
+        let mut pool = PacketPool::with_capacity(2);
+        pool.make_copies();
+        let tcp = TcpSegment { payload: 4 * 1_448, ..TcpSegment::default() };
+        let (len, cost) = (66 + tcp.payload, 4 * 1_514);
+        let whole = Packet { len, cost, segments: 4, tcp: Some(tcp), ..Packet::default() };
+        let data = pool.insert(whole).unwrap();
+        let ack = pure_ack(&mut pool, &data, &tcp).unwrap();
+        assert_eq!((pool[&ack].len, pool[&ack].cost, pool[&ack].segments), (66, 66, 1));
+    }
 }

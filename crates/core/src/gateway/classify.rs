@@ -12,7 +12,7 @@ use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Fifo, FlowId, Member};
 use crate::policy::PolicyIndex;
-use crate::{Packet, PacketId, PacketPool, Time};
+use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
 impl Gateway {
     /// Finds the flow of `id` and the slot of its aggregate; notes the flow, and the member it is
@@ -69,13 +69,13 @@ impl Gateway {
         Some(slot)
     }
 
-    /// Matches again what waits of flows there is no room for: the policies have changed.
+    /// Matches again what waits of flows there is no room for: the policies have changed. What still
+    /// belongs where it waits stays there.
     pub(super) fn renew_untracked(&mut self, now: Time) {
         for slot in self.aggregates.slots() {
-            let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
-            let Some(member) = aggregate.untracked_member() else { continue };
-            let (direction, mut waiting) = (aggregate.direction(), Fifo::new());
-            withdraw_all(aggregate, now, &mut self.pool, member, &mut waiting);
+            let Some((direction, mut waiting)) = self.withdraw_strangers(now, slot) else {
+                continue;
+            };
             while let Some(id) = waiting.pop(&self.pool) {
                 let aggregate = self.classify_untracked(now, direction, &id);
                 let to = Handle {
@@ -88,6 +88,24 @@ impl Gateway {
                 self.move_to(now, direction, to, one);
             }
         }
+    }
+
+    /// Takes out of an aggregate what waits of flows there is no room for and is no longer of its policy.
+    fn withdraw_strangers(&mut self, now: Time, slot: u32) -> Option<(Direction, Fifo)> {
+        let aggregate = self.aggregates.get_mut(slot)?;
+        let untracked = aggregate.untracked_member()?;
+        if aggregate.waiting(untracked) == Bytes::ZERO {
+            return None;
+        }
+        let (policies, direction) = (&self.policies, aggregate.direction());
+        let own = policies.find(aggregate.policy());
+        let mut strange = |packet: &mut Packet| policies.lookup(packet, direction) != own;
+        let strangers = aggregate.join(now, Share { weight: 1, rtt: None });
+        aggregate.give_back(now, &mut self.pool, strangers, &mut strange);
+        let mut waiting = Fifo::new();
+        withdraw_all(aggregate, now, &mut self.pool, strangers, &mut waiting);
+        aggregate.leave(now, strangers);
+        Some((direction, waiting))
     }
 
     /// The handle of a flow in the generation in force; what `old` had waiting moves with it.
@@ -153,8 +171,7 @@ impl Gateway {
         }
     }
 
-    /// Hands what a flow had waiting to the aggregate it now belongs to, whose timer the packet
-    /// behind it arms.
+    /// Hands what a flow had waiting to the aggregate it now belongs to.
     fn move_to(&mut self, now: Time, direction: Direction, to: Handle, mut waiting: Fifo) {
         let mut moved = Fifo::new();
         while let Some(id) = waiting.pop(&self.pool) {
@@ -166,6 +183,7 @@ impl Gateway {
         };
         let mut out = Fifo::new();
         aggregate.take_over(now, &mut self.pool, moved, &mut out);
+        self.timers.arm(to.aggregate, aggregate.ready_at());
         let class = self.aggregates.class(to.aggregate);
         self.send(now, direction, class, out);
     }

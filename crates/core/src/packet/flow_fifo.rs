@@ -6,9 +6,10 @@ use crate::Bytes;
 
 /// Packets in order of arrival, and at the same time those of each flow in theirs.
 ///
-/// Every operation takes the same time however many packets and flows there are. Flows are told
-/// apart by [`Packet::member`], which must not change while a packet is here. A flow has a line as
-/// long as it has packets: of one that has none, four bytes are kept.
+/// Every operation but [`hand_over`](Self::hand_over) takes the same time however many packets and
+/// flows there are. Flows are told apart by [`Packet::member`], which nobody else may change while a
+/// packet is here. A flow has a line as long as it has packets: of one that has none, four bytes are
+/// kept.
 #[derive(Debug)]
 pub struct FlowFifo {
     all: Fifo,
@@ -104,19 +105,20 @@ impl FlowFifo {
         let Some(old) = self.line(from) else { return false };
         let (mut stay, mut move_on) =
             (EMPTY, self.line(to).map_or(EMPTY, |line| self.lines[line.index()]));
-        let (mut at, before) = (self.lines[old.index()].head, move_on.bytes);
+        let (mut at, mut any) = (self.lines[old.index()].head, false);
         while at != NIL {
             let next = pool.links(at).next_of_flow();
             let id = PacketId(at);
             if which(&mut pool[&id]) {
                 pool[&id].member = to;
                 move_on.append(pool, at);
+                any = true;
             } else {
                 stay.append(pool, at);
             }
             at = next;
         }
-        if move_on.bytes == before {
+        if !any {
             return false;
         }
         self.lines[old.index()] = stay;

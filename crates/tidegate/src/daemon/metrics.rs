@@ -200,7 +200,7 @@ fn signals(all: &[Aggregate], page: &mut Page) {
     metric("tidegate_policy_reduced_windows_total", "counter", help, |it| float(it.windows));
     let help = "ACKs of data that was never sent, or of less than was acknowledged before.";
     metric("tidegate_policy_odd_acks_total", "counter", help, |it| float(it.unsent + it.stale));
-    let help = "Data segments queued as without a signal: under a digest, or seen one way only.";
+    let help = "Data packets queued as without a signal: under a digest, or seen one way only.";
     metric("tidegate_policy_ungoverned_segments_total", "counter", help, |it| float(it.ungoverned));
 }
 
