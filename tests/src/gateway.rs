@@ -74,7 +74,7 @@ fn start(bed: &Testbed, file: &PathBuf) -> Process {
 }
 
 /// Whether a gateway has told its status, be it that something needs attention.
-fn answered(answer: &Finished) -> bool {
+pub(crate) fn answered(answer: &Finished) -> bool {
     matches!(answer.status.code(), Some(0 | 3))
 }
 

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::gateway::answered;
 use crate::process::{Process, run};
 use crate::testbed::{Testbed, program};
+use crate::traffic::Fetch;
+use crate::wait::until;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -19,11 +23,13 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The lab of this topology, without its name. `bed` stays unused beside it: one at a time.
+    /// The lab of this topology, without its name. `bed` stays unused beside it: others wait for it.
     #[must_use]
     pub fn up(bed: &Testbed, topology: &str) -> Self {
-        let name = format!("e2e{}", std::process::id());
-        let file = bed.file("lab.toml", &format!("name = \"{name}\"\n{topology}"));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("e2e{}-{number}", std::process::id());
+        let file = bed.file(&format!("{name}.toml"), &format!("name = \"{name}\"\n{topology}"));
         let lab = Self { name };
         run(Command::new(program()).args(["lab", "up"]).arg(file), LIMIT);
         lab
@@ -43,6 +49,31 @@ impl Lab {
         Process::start(self.on(host).arg(program()).arg("traffic").args(words))
     }
 
+    /// Serves transfers on `host`, sending with the congestion control `congestion`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not listen in time.
+    #[must_use]
+    pub fn serve(&self, host: &str, congestion: &str) -> Process {
+        let server = self.traffic(host, &["serve", "--congestion", congestion]);
+        until("a server", LIMIT, || server.lines().pop());
+        server
+    }
+
+    /// A transfer from the server at `address` to `host`; `more` are further words of `tidegate
+    /// traffic fetch`.
+    #[must_use]
+    pub fn fetch(&self, host: &str, address: &str, more: &[&str]) -> Fetch {
+        let words = ["fetch", &format!("{address}:7000"), "--interval", "100 ms"];
+        Fetch::of(self.traffic(host, &[&words[..], more].concat()))
+    }
+
+    /// Has `host` run a line of the shell.
+    pub fn shell(&self, host: &str, line: &str) {
+        run(self.on(host).args(["sh", "-c", line]), LIMIT);
+    }
+
     /// What `tidegate status --json` says of `gateway`.
     ///
     /// # Panics
@@ -54,7 +85,9 @@ impl Lab {
         let socket = socket.join(format!("{gateway}.sock"));
         let mut command = Command::new(program());
         let command = command.arg("--socket").arg(socket).args(["status", "--json"]);
-        let text = run(command, LIMIT);
+        let answer = Process::start(command).finish(LIMIT);
+        assert!(answered(&answer), "{answer:?}");
+        let text = answer.output;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
 

@@ -15,6 +15,7 @@ pub mod recording;
 pub mod tcp;
 mod testbed;
 mod traffic;
+pub mod trial;
 mod wait;
 
 pub use frames::{Recorder, hex, send, unhex};

@@ -14,21 +14,28 @@ use crate::lab::Place;
 use crate::output::{Exit, Output};
 
 use self::figures::Demo;
-use self::phase::PHASES;
+use self::phase::{PHASES, Phase};
 use self::view::View;
 
-/// Runs it, each phase for `length`.
+/// What its phases are called.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PHASES.iter().map(|phase| phase.name)
+}
+
+/// Runs it, each phase for `length`: those that are `wanted` by name, or all.
 ///
 /// # Errors
 ///
 /// If the lab cannot be built here, or something in it fails.
-pub fn run(length: Duration, output: Output) -> anyhow::Result<Exit> {
+pub fn run(length: Duration, wanted: &[String], output: Output) -> anyhow::Result<Exit> {
     let stop = stop_on_signals()?;
     let place = Place::open()?;
+    let is_wanted = |it: &Phase| wanted.is_empty() || wanted.iter().any(|name| name == it.name);
+    let chosen: Vec<_> = PHASES.into_iter().filter(is_wanted).collect();
     let mut view = View::new();
-    view.introduce(length);
+    view.introduce(chosen.len(), length);
     let mut phases = Vec::new();
-    for phase in PHASES {
+    for phase in chosen {
         let figures = stage::play(&place, phase, length, &mut view, &stop)?;
         let Some(figures) = figures else {
             eprintln!("stopped; everything is cleaned up");

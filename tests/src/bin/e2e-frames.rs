@@ -1,11 +1,14 @@
-//! Raw frames of an interface, as lines of hexadecimal: `e2e-frames send|record INTERFACE`.
+//! Raw frames of an interface, as lines of hexadecimal: `e2e-frames send|record INTERFACE`; or those
+//! of a VLAN, for a kernel that knows none: `e2e-frames tag INTERFACE VLAN PEER` carries what is routed
+//! to the device `tagged` to the hardware address PEER, and what comes back.
 
 use std::error::Error;
+use std::fs;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
-use tidegate_dataplane::{AfPacket, Frame, Interface, PacketMemory, Port};
+use tidegate_dataplane::{AfPacket, Frame, Interface, PacketMemory, Port, Tun};
 use tidegate_e2e::{hex, pause, unhex};
 
 /// Frames held at once.
@@ -13,14 +16,17 @@ const BUFFERS: u32 = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [what, interface] = &arguments[..] else {
-        return Err("usage: e2e-frames send|record INTERFACE".into());
-    };
-    let mut tap = Tap::open(interface)?;
-    match what.as_str() {
-        "send" => tap.send(),
-        "record" => tap.record(),
-        _ => Err(format!("unknown: {what}").into()),
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["send", interface] => Tap::open(interface)?.send(),
+        ["record", interface] => Tap::open(interface)?.record(),
+        ["tag", interface, vlan, peer] => {
+            let own = fs::read_to_string(format!("/sys/class/net/{interface}/address"))?;
+            let ends = unhex(&format!("{peer}{own}").replace([':', '\n'], ""));
+            let start = [ends.ok_or("no hardware address")?, vec![0x81, 0, 0, vlan.parse()?]];
+            Tap::open(interface)?.tag(&start.concat())
+        }
+        _ => Err("usage: e2e-frames send|record INTERFACE | tag INTERFACE VLAN PEER".into()),
     }
 }
 
@@ -40,16 +46,43 @@ impl Tap {
     /// Sends the frames that standard input names.
     fn send(&mut self) -> Result<(), Box<dyn Error>> {
         for line in io::stdin().lock().lines() {
-            let bytes = unhex(&line?).ok_or("not hexadecimal")?;
-            let len = u32::try_from(bytes.len())?;
-            let packet = self.pool.insert(Packet { len, ..Packet::default() });
-            let packet = packet.ok_or("the interface does not send")?;
-            self.memory.set_frame(&packet, Frame::default());
-            self.memory.bytes_mut(&packet, len).copy_from_slice(&bytes);
-            self.port.send(&mut self.pool, packet);
-            self.port.flush(&mut self.pool);
+            self.send_frame(&unhex(&line?).ok_or("not hexadecimal")?)?;
         }
         Ok(())
+    }
+
+    fn send_frame(&mut self, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+        let len = u32::try_from(bytes.len())?;
+        let packet = self.pool.insert(Packet { len, ..Packet::default() });
+        let packet = packet.ok_or("the interface does not send")?;
+        self.memory.set_frame(&packet, Frame::default());
+        self.memory.bytes_mut(&packet, len).copy_from_slice(bytes);
+        self.port.send(&mut self.pool, packet);
+        self.port.flush(&mut self.pool);
+        Ok(())
+    }
+
+    /// Puts `start` and the type of what follows before each packet, and takes it away from each with
+    /// the same tag, until it is killed.
+    fn tag(&mut self, start: &[u8]) -> Result<(), Box<dyn Error>> {
+        let (tun, tag) = (Tun::create("tagged")?, &start[12..]);
+        println!("ready");
+        let mut buffer = [0; 1 << 16];
+        loop {
+            // As long as the device is down there is nothing to take.
+            while let Ok(Some(len)) = tun.receive(&mut buffer) {
+                let kind = if buffer[0] >> 4 == 6 { [0x86, 0xdd] } else { [0x08, 0] };
+                self.send_frame(&[start, &kind[..], &buffer[..len]].concat())?;
+            }
+            while let Some(packet) = self.port.receive(&mut self.pool, Time::ZERO) {
+                let frame = self.memory.bytes(&packet, self.pool[&packet].len);
+                if frame.get(12..16) == Some(tag) {
+                    tun.send(&frame[18..])?;
+                }
+                self.pool.release(packet);
+            }
+            pause(Duration::from_millis(1));
+        }
     }
 
     /// Writes every frame that arrives, until it is killed.

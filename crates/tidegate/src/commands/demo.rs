@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use tidegate_core::units::duration;
 
 use super::Context;
@@ -13,9 +14,12 @@ use crate::output::Exit;
 /// What `demo` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long each of the six phases lasts, of which the first third is not counted
+    /// How long each phase lasts, of which the first third is not counted
     #[arg(long, default_value = "15 s", value_parser = seconds)]
     seconds: Duration,
+    /// Only this phase; may be given several times
+    #[arg(long = "phase", value_name = "NAME", value_parser = PossibleValuesParser::new(demo::names()))]
+    phases: Vec<String>,
 }
 
 /// A time with its unit, or a number of seconds as the name of the option promises.
@@ -33,5 +37,5 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if let Some(mut command) = lab::inside()? {
         return Err(command.exec().into());
     }
-    demo::run(args.seconds, context.output)
+    demo::run(args.seconds, &args.phases, context.output)
 }

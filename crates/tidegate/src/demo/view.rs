@@ -30,10 +30,10 @@ impl View {
         Self { live, colour, drawn: 0, line: Duration::ZERO }
     }
 
-    pub(super) fn introduce(&self, length: Duration) {
+    pub(super) fn introduce(&self, phases: usize, length: Duration) {
         let rtts: Vec<_> = RTTS.iter().map(|rtt| rtt.as_millis().to_string()).collect();
         say(&format!(
-            "Four real TCP downloads (Reno, round trips {} ms) share {RATE}: six phases of {} s.\n",
+            "Four real TCP downloads (Reno, round trips {} ms) share {RATE}; {phases} phases of {} s.\n",
             rtts.join("/"),
             length.as_secs(),
         ));

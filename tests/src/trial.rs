@@ -1,0 +1,301 @@
+//! Transfers between two hosts 52 ms apart through a gateway that may hold their ACKs, tried out in a
+//! lab and in the simulator by one file.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::process::Command;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::lab::Lab;
+use crate::measure::{float, jain};
+use crate::process::{Process, run};
+use crate::testbed::{Testbed, program};
+use crate::traffic::Fetch;
+use crate::wait::{now, pause};
+
+/// The rate of the policy, in bits per second.
+pub const RATE: f64 = 10e6;
+
+/// The gateway of a trial, and the hosts behind it and beyond it.
+pub const GATEWAY: &str = "edge";
+/// The host behind it.
+pub const NEAR: &str = "near";
+/// The host beyond it, and its address.
+pub const FAR: (&str, &str) = ("far", "10.73.0.2");
+
+/// Long enough for whatever ends.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Counters of TCP stacks that tell of what holding ACKs could do to senders.
+const COUNTERS: [&str; 5] =
+    ["TCPTimeouts", "PAWSEstab", "TCPSpuriousRTOs", "TCPDSACKRecv", "TCPLostRetransmit"];
+
+/// What is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// How the gateway reaches its ports, as a policy file names it.
+    pub backend: &'a str,
+    /// How senders are told: `none`, `postack`, `tcr`.
+    pub signal: &'a str,
+    /// Where data goes: `up`, from behind the gateway, or `down`.
+    pub way: &'a str,
+    /// The senders' congestion control.
+    pub congestion: &'a str,
+    /// Transfers at once.
+    pub flows: u32,
+    /// Whether windows end at 64 KiB, or grow.
+    pub short_windows: bool,
+    /// Seconds before figures are taken, and of figures.
+    pub seconds: [u32; 2],
+}
+
+/// What came of it, after the first seconds.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// Bits of payload that arrived per second, all transfers together.
+    pub goodput: f64,
+    /// Jain's index of the transfers.
+    pub jain: f64,
+    /// Bytes that waited at the gateway, on average over time.
+    pub waiting: f64,
+    /// Packets that its policy dropped, from the beginning on.
+    pub drops: u64,
+    /// How often the gateway was kept waiting for so long that frames went past it.
+    pub hangs: u64,
+    /// What counters of TCP stacks counted, at both ends, from the beginning on.
+    pub counted: BTreeMap<String, u64>,
+}
+
+/// Two hosts 52 ms apart, and before the first of them a gateway with a policy in each direction.
+#[must_use]
+pub fn topology(backend: &str, signal: &str, offload: &str) -> String {
+    format!(
+        r#"
+offload = "{offload}"
+[[host]]
+name = "near"
+gateway = "edge"
+[[host]]
+name = "far"
+[[route]]
+delay = "26 ms"
+[[gateway]]
+name = "edge"
+inline = '''
+[gateway]
+lan = "lan"
+wan = "wan"
+backend = "{backend}"
+[[policy]]
+name = "all"
+profile = {{ mean = "10 Mbit/s", burst = "15140 B" }}
+action = "shape"
+allocation = "drr"
+queue = {{ kind = "per-flow", limit = "32 MiB", flow_limit = "8 MiB" }}
+signal = "{signal}"
+'''
+"#
+    )
+}
+
+impl Trial<'_> {
+    /// In a lab of its own, between real hosts.
+    ///
+    /// # Panics
+    ///
+    /// If a byte is not what it was, or the gateway is not as it is told to be.
+    #[must_use]
+    pub fn live(&self, bed: &Testbed) -> Findings {
+        let lab = Lab::up(bed, &topology(self.backend, self.signal, "wire"));
+        if self.short_windows {
+            for host in [NEAR, FAR.0] {
+                lab.shell(host, "echo 0 > /proc/sys/net/ipv4/tcp_window_scaling");
+            }
+        }
+        let before = counted(&lab);
+        let fetches = self.fetches(&lab);
+        let [from, to] = self.seconds.map(|it| {
+            pause(Duration::from_secs(it.into()));
+            Look::at(&lab, self.way, &fetches.1)
+        });
+        let outcomes: Vec<_> = fetches.1.into_iter().map(|it| it.finish(LIMIT)).collect();
+        let status = lab.status(GATEWAY);
+        assert!(outcomes.iter().all(|it| it.intact), "{outcomes:?}, {status}");
+        let is = status["ports"]["backend"].as_str().unwrap_or_default();
+        assert!(is.starts_with(self.backend), "{status}");
+        let after = counted(&lab);
+        let grown = |(name, n): (&String, &u64)| (name.clone(), n - before[name]);
+        let counted = after.iter().map(grown).collect();
+        let hangs = status["hangs"].as_u64().unwrap_or(0);
+        Findings { drops: drops(&status), hangs, counted, ..to.since(&from) }
+    }
+
+    /// The server, and what is fetched from it for the whole time and a second.
+    fn fetches(&self, lab: &Lab) -> (Process, Vec<Fetch>) {
+        let near = (NEAR, "10.73.0.1");
+        let (from, to) = if self.way == "up" { (near, FAR) } else { (FAR, near) };
+        let server = lab.serve(from.0, self.congestion);
+        let time = format!("{} s", self.seconds[0] + self.seconds[1] + 1);
+        let fetch = |_| lab.fetch(to.0, from.1, &["--time", &time]);
+        (server, (0..self.flows).map(fetch).collect())
+    }
+
+    /// In the simulator, by the same file.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be simulated.
+    #[must_use]
+    pub fn simulated(&self, bed: &Testbed) -> Findings {
+        let file = bed.file(&format!("{}.toml", self.signal), &self.scenario());
+        let text = run(Command::new(program()).arg("sim").arg(file).arg("--json"), LIMIT);
+        let told: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
+        let number = |table: &str, at: usize, name: &str| {
+            let value = told["tables"][table][at][name].as_f64();
+            value.unwrap_or_else(|| panic!("no {table}.{name} in\n{text}"))
+        };
+        let mut rows = told["tables"]["aggregates"].as_array().into_iter().flatten();
+        let at = rows.position(|row| row["direction"] == self.way).unwrap_or(0);
+        let of = |name: &str| number("aggregates", at, name);
+        Findings {
+            goodput: number("groups", 0, "goodput_bps"),
+            jain: number("groups", 0, "jain"),
+            waiting: of("waited_mean_seconds") * of("conforming_bps") / 8.0,
+            drops: told["tables"]["aggregates"][at]["dropped_packets"].as_u64().unwrap_or(0),
+            hangs: 0,
+            counted: BTreeMap::new(),
+        }
+    }
+
+    /// The topology of the lab, and what the simulator has to know besides.
+    fn scenario(&self) -> String {
+        let Self { congestion, flows, seconds: [warmup, counted], .. } = self;
+        let (from, to) = if self.way == "up" { (NEAR, FAR.0) } else { (FAR.0, NEAR) };
+        let window = if self.short_windows {
+            ", window_scaling = false, receive_window = \"65535 B\""
+        } else {
+            ""
+        };
+        format!(
+            r#"{}
+[run]
+duration = "{} s"
+warmup = "{warmup} s"
+tcp = {{ profile = "linux", congestion = "{congestion}"{window} }}
+[[traffic]]
+name = "bulk"
+kind = "greedy"
+from = "{from}"
+to = "{to}"
+flows = {flows}
+"#,
+            topology(self.backend, self.signal, "wire"),
+            warmup + counted,
+        )
+    }
+}
+
+/// A turn that is `good`, of a few: where the machine keeps everybody waiting, what stands beside each
+/// other cannot be compared.
+///
+/// # Panics
+///
+/// If there is none.
+pub fn undisturbed<T: Debug>(turn: impl Fn() -> T, good: impl Fn(&T) -> bool) -> T {
+    const TURNS: usize = 4;
+    let mut others = Vec::new();
+    while others.len() < TURNS {
+        let it = turn();
+        if good(&it) {
+            return it;
+        }
+        others.push(it);
+    }
+    panic!("{others:#?}");
+}
+
+/// Each of `all` at the same time.
+///
+/// # Panics
+///
+/// If one does.
+pub fn side_by_side<T: Send, R: Send>(
+    all: impl IntoIterator<Item = T>,
+    what: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let what = &what;
+    thread::scope(|scope| {
+        let begun: Vec<_> = all.into_iter().map(|it| scope.spawn(move || what(it))).collect();
+        let ended = begun.into_iter().map(ScopedJoinHandle::join);
+        ended.map(|it| it.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+/// What [`COUNTERS`] have counted at both ends, added up.
+#[must_use]
+pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
+    let [near, far] = [NEAR, FAR.0].map(|host| lab.counters(host));
+    let of = |it: &BTreeMap<String, u64>, name| it.get(name).copied().unwrap_or(0);
+    COUNTERS.map(|name| (name.to_owned(), of(&near, name) + of(&far, name))).into()
+}
+
+/// Segments that either end took for old (RFC 7323, section 5) since `before`. Where the gateway hung,
+/// newer ones went past what it held: those do not count.
+#[must_use]
+pub fn taken_for_old(lab: &Lab, before: &BTreeMap<String, u64>) -> u64 {
+    let hung = lab.status(GATEWAY)["hangs"] != 0;
+    if hung { 0 } else { counted(lab)["PAWSEstab"] - before["PAWSEstab"] }
+}
+
+/// Packets that policies dropped, of a status.
+#[must_use]
+pub fn drops(status: &Value) -> u64 {
+    let aggregates = status["aggregates"].as_array().into_iter().flatten();
+    let reasons = aggregates.filter_map(|it| it["drops"].as_object()).flatten();
+    reasons.filter_map(|(_, n)| n.as_u64()).sum()
+}
+
+/// A trial at one instant.
+struct Look {
+    at: Instant,
+    fetched: Vec<(Duration, u64)>,
+    /// Packets and bytes that left, and how long they had waited in all.
+    left: [f64; 2],
+    waited: f64,
+}
+
+impl Look {
+    fn at(lab: &Lab, way: &str, fetches: &[Fetch]) -> Self {
+        let fetched = fetches.iter().map(Fetch::progress).collect();
+        let (at, status) = (now(), lab.status(GATEWAY));
+        let mut aggregates = status["aggregates"].as_array().into_iter().flatten();
+        let it = aggregates.find(|it| it["direction"] == way);
+        let number = |it: &Value| it.as_f64().unwrap_or(0.0);
+        let number = |path: &str| it.and_then(|it| it.pointer(path)).map_or(0.0, number);
+        let left = ["/conforming/packets", "/conforming/bytes"].map(number);
+        Self { at, fetched, left, waited: number("/waited_ns") / 1e9 }
+    }
+
+    /// What happened since `from`.
+    fn since(&self, from: &Self) -> Findings {
+        let rate = |((t1, b1), (t0, b0)): (&(Duration, u64), &(Duration, u64))| {
+            float(8 * (b1 - b0)) / (*t1 - *t0).as_secs_f64()
+        };
+        let each: Vec<f64> = self.fetched.iter().zip(&from.fetched).map(rate).collect();
+        let [packets, bytes] = [0, 1].map(|n| self.left[n] - from.left[n]);
+        let seconds = (self.at - from.at).as_secs_f64();
+        Findings {
+            goodput: each.iter().sum(),
+            jain: jain(&each),
+            // Little's law: bytes per second, times how long each waited.
+            waiting: bytes / seconds * (self.waited - from.waited) / packets,
+            drops: 0,
+            hangs: 0,
+            counted: BTreeMap::new(),
+        }
+    }
+}
