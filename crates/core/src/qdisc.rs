@@ -23,6 +23,9 @@ mod testing;
 pub use length::Measure;
 pub use pi::{Gain, Gains, pi_design};
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
 use crate::packet::{Handover, Member};
 use crate::random::Random;
 use crate::registry::registry;
@@ -43,6 +46,15 @@ macro_rules! checked {
     };
 }
 use checked;
+
+/// Reads how much may wait.
+fn room<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+    let room = Bytes::deserialize(from)?;
+    if room == Bytes::ZERO {
+        return Err(D::Error::custom("a limit must not be zero: nothing could wait"));
+    }
+    Ok(room)
+}
 
 /// A place where packets wait.
 ///
@@ -121,4 +133,31 @@ registry! {
     Codel => codel, "codel";
     /// A line for each flow, served in turn, with controlled delay in each.
     FqCodel => fq_codel, "fq-codel";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: room of zero bytes that is taken.
+    #[test]
+    fn no_discipline_is_without_room() {
+        for name in QdiscSpec::NAMES {
+            let read = |limit: &str| {
+                let limits = match *name {
+                    "ered" => format!("red = {{ limit = \"{limit}\" }}"),
+                    "pi" => format!("limit = \"{limit}\"\ntarget = \"0 B\""),
+                    _ => format!("limit = \"{limit}\""),
+                };
+                toml::from_str::<QdiscSpec>(&format!("kind = \"{name}\"\n{limits}"))
+            };
+            let said = read("0 B").unwrap_err().to_string();
+            assert!(said.contains("a limit must not be zero"), "{name}: {said}");
+            assert_eq!(read("1 B").map(|it| it.name()), Ok(*name));
+        }
+        for field in ["per-flow\"\nflow_limit = \"0 B\"", "fq-codel\"\npackets = 0"] {
+            let said = toml::from_str::<QdiscSpec>(&format!("kind = \"{field}")).unwrap_err();
+            assert!(said.to_string().contains("must not be zero"), "{field}: {said}");
+        }
+    }
 }

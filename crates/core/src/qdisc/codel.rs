@@ -17,6 +17,7 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
     /// How long a packet may wait while the link is busy.
     #[serde(with = "units::duration")]

@@ -15,6 +15,7 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
 }
 

@@ -22,6 +22,7 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
     /// Most packets that may wait.
     pub packets: u32,
@@ -57,6 +58,9 @@ impl Config {
     fn check(&self) -> Result<(), &'static str> {
         if self.quantum < LEAST_QUANTUM {
             return Err("`quantum` must be at least \"256 B\"");
+        }
+        if self.packets == 0 {
+            return Err("`packets` must not be zero: none could wait");
         }
         codel::check(self.target, self.interval)
     }

@@ -18,8 +18,10 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
     /// Most bytes of one flow that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub flow_limit: Bytes,
 }
 

@@ -24,6 +24,7 @@ use crate::{Bytes, Packet, Rate, Time};
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
     /// The length to hold.
     pub target: Bytes,

@@ -23,6 +23,7 @@ use crate::{Bytes, Chance, Packet, Rate, Time, units};
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
     /// How long packets should wait.
     #[serde(with = "units::duration")]

@@ -22,6 +22,7 @@ use crate::{Bytes, Chance, Packet, Rate, Time};
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
     /// Average length below which nothing is marked or dropped.
     pub min: Bytes,

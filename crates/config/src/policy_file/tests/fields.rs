@@ -258,6 +258,18 @@ error[TG0030]: `drop-tail`: unknown field `limits`, expected `limit`
   |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   |
   = help: correct the parameter the message names"#;
+    a_queue_needs_room: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+queue = { kind = "drop-tail", limit = "0 B" }
+"# => r#"
+error[TG0030]: `drop-tail`: a limit must not be zero: nothing could wait
+ --> office.toml:4:9
+  |
+4 | queue = { kind = "drop-tail", limit = "0 B" }
+  |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  |
+  = help: correct the parameter the message names"#;
     a_mechanism_needs_its_kind: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
