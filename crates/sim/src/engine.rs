@@ -272,7 +272,7 @@ mod tests {
         scenario
     }
 
-    /// Aimed at, and not yet made by hand: calling the last that was set for a time first, in the wheel.
+    /// Kills: calling the last that was set for a time first, in the wheel.
     #[test]
     fn another_agenda_that_keeps_the_order_gives_the_same_run() {
         let scenario = busy();

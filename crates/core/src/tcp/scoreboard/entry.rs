@@ -129,7 +129,7 @@ const _: () = assert!(size_of::<Entry>() == 12);
 mod tests {
     use super::*;
 
-    /// Aimed at: 32 bits of the time; a place below `una` where the numbers wrap.
+    /// Kills: 32 bits of the time; a place below `una` where the numbers wrap.
     #[test]
     fn places_and_times_are_found_again_however_far_the_connection_is() {
         for far in [0, (1 << 32) - 10, 1 << 40, (1 << 48) - 7, 1 << 50] {
