@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::ack::Counts;
 use tidegate_core::{Bytes, Rate};
 
 use crate::describe::Change;
@@ -176,34 +177,11 @@ pub struct Aggregate {
 pub struct Signal {
     /// "postack" or "tcr".
     pub kind: String,
-    /// Held now.
-    pub held: u32,
-    /// Most that were ever held.
-    pub peak_held: u32,
-    /// Packets kept for those that are held; the others are records.
-    pub packets: u32,
-    /// That had to wait.
-    pub delayed: u64,
     /// Microseconds for which those that went on had been held, on average.
     pub mean_hold_us: u64,
-    /// Nanoseconds for which they were held, in total.
-    pub held_ns: u64,
-    /// Packets of which a record was kept, or which the next made superfluous.
-    pub absorbed: u64,
-    /// Packets made again of another.
-    pub made: u64,
-    /// Steps, beyond the last, in which they went on.
-    pub split: u64,
-    /// That went on before their time: held for as long as may be, or without room.
-    pub overdue: u64,
-    /// Windows made smaller.
-    pub windows: u64,
-    /// Of data that was never sent.
-    pub unsent: u64,
-    /// Of less than was acknowledged before.
-    pub stale: u64,
-    /// Data packets queued as without a signal: a digest covers them, or their ACKs pass elsewhere.
-    pub ungoverned: u64,
+    /// What it holds and has done, its fields beside these.
+    #[serde(flatten)]
+    pub counts: Counts,
 }
 
 /// The state of a flow, as seen in one direction.

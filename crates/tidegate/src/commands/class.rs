@@ -90,7 +90,7 @@ fn change(fields: &[String]) -> anyhow::Result<Value> {
 fn table(classes: &[Class]) -> String {
     let head = [
         "class",
-        "way",
+        "direction",
         "parent",
         "guarantee",
         "ceiling",

@@ -99,7 +99,7 @@ fn listed(packets: &std::collections::BTreeMap<String, u64>) -> String {
 
 fn table(aggregates: &[Aggregate]) -> String {
     let mut rows = vec![
-        ["policy", "way", "mean", "flows", "in", "out", "waiting", "wait", "drops"]
+        ["policy", "direction", "mean", "flows", "in", "out", "waiting", "wait", "drops"]
             .map(str::to_owned),
     ];
     rows.extend(aggregates.iter().map(|it| {
@@ -122,7 +122,7 @@ fn table(aggregates: &[Aggregate]) -> String {
 fn signals(aggregates: &[Aggregate]) -> String {
     let with = aggregates.iter().filter_map(|it| Some((it, it.signal.as_ref()?)));
     let mut rows = vec![
-        ["policy", "way", "signal", "held ACKs", "hold", "steps", "overdue", "ungoverned"]
+        ["policy", "direction", "signal", "held ACKs", "hold", "steps", "overdue", "ungoverned"]
             .map(str::to_owned),
     ];
     rows.extend(with.map(|(it, signal)| {
@@ -130,11 +130,11 @@ fn signals(aggregates: &[Aggregate]) -> String {
             it.policy.clone(),
             it.direction.clone(),
             signal.kind.clone(),
-            signal.held.to_string(),
+            signal.counts.held.to_string(),
             format!("{} us", signal.mean_hold_us),
-            signal.split.to_string(),
-            signal.overdue.to_string(),
-            signal.ungoverned.to_string(),
+            signal.counts.split.to_string(),
+            signal.counts.overdue.to_string(),
+            signal.counts.ungoverned.to_string(),
         ]
     }));
     if rows.len() == 1 { String::new() } else { format!("\n{}", columns(&rows)) }

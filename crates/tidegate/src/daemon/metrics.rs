@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::api::{Aggregate, Class, FailToWire, LinkDirection, Signal, Status};
+use tidegate_core::ack::Counts;
+
+use crate::api::{Aggregate, Class, FailToWire, LinkDirection, Status};
 
 /// Metrics being written.
 struct Page(String);
@@ -175,12 +177,12 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
 }
 
 fn signals(all: &[Aggregate], page: &mut Page) {
-    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Signal) -> f64| {
+    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Counts) -> f64| {
         let sample = |it: &Aggregate| {
             let signal = it.signal.as_ref()?;
             let pairs =
                 [("policy", &it.policy), ("direction", &it.direction), ("signal", &signal.kind)];
-            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(signal)))
+            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(&signal.counts)))
         };
         page.metric(name, kind, help, all.iter().filter_map(sample));
     };
@@ -255,23 +257,20 @@ mod tests {
             LinkDirection { received: count, transmitted: count, waiting: count, port, bypassed };
         let drops = BTreeMap::from([("queue-full".to_owned(), 7)]);
         let marks = BTreeMap::from([("aqm".to_owned(), 8)]);
-        let signal = Signal {
-            kind: "postack".to_owned(),
+        let counts = Counts {
             held: 40,
             peak_held: 90,
             packets: 2,
             delayed: 5_000,
-            mean_hold_us: 40_000,
             held_ns: 198_400_000_000,
             absorbed: 38,
             made: 36,
             split: 7,
             overdue: 1,
             windows: 3,
-            unsent: 0,
-            stale: 0,
-            ungoverned: 0,
+            ..Counts::default()
         };
+        let signal = Signal { kind: "postack".to_owned(), mean_hold_us: 40_000, counts };
         let aggregate = |direction: &str| Aggregate {
             policy: "web \"2\"".to_owned(),
             direction: direction.to_owned(),

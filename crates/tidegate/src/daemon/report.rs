@@ -75,29 +75,14 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         drops: counted([it.drops]),
         marks: counted([it.marks]),
         triggers: triggers(it.triggers),
-        signal: it.signal.map(|kind| signal(kind, &it.acks)),
+        signal: it.signal.map(|kind| signal(kind, it.acks)),
     }
 }
 
-fn signal(kind: &str, it: &Counts) -> api::Signal {
-    let gone = it.delayed.saturating_sub(it.held.into());
-    api::Signal {
-        kind: kind.to_owned(),
-        held: it.held,
-        peak_held: it.peak_held,
-        packets: it.packets,
-        delayed: it.delayed,
-        mean_hold_us: it.held_ns / gone.max(1) / 1_000,
-        held_ns: it.held_ns,
-        absorbed: it.absorbed,
-        made: it.made,
-        split: it.split,
-        overdue: it.overdue,
-        windows: it.windows,
-        unsent: it.unsent,
-        stale: it.stale,
-        ungoverned: it.ungoverned,
-    }
+fn signal(kind: &str, counts: Counts) -> api::Signal {
+    let gone = counts.delayed.saturating_sub(counts.held.into());
+    let mean_hold_us = counts.held_ns / gone.max(1) / 1_000;
+    api::Signal { kind: kind.to_owned(), mean_hold_us, counts }
 }
 
 /// What `it` says.

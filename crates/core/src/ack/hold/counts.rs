@@ -1,7 +1,9 @@
 //! What a signal counts of itself.
 
+use serde::{Deserialize, Serialize};
+
 /// What a signal holds and has done.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counts {
     /// ACKs held now.
     pub held: u32,
