@@ -1,4 +1,4 @@
-//! What the parameters of mechanisms are, what they are where nothing is written, and their range.
+//! What the parameters of mechanisms and of links are, what they are where nothing is written, and their range.
 
 use serde_json::{Map, Value};
 
@@ -19,8 +19,8 @@ pub(crate) fn describe(name: &str, properties: &mut Map<String, Value>) {
     }
 }
 
-/// The parameters of what goes by `name`, be it a queue discipline, an allocation, a signal or a
-/// congestion control.
+/// The parameters of what goes by `name`, be it a queue discipline, an allocation, a signal, a
+/// congestion control, or the jitter or loss of a link.
 fn of(name: &str) -> &'static [Parameter] {
     MECHANISMS.iter().find(|(known, _)| *known == name).map_or(&[], |(_, parameters)| parameters)
 }
@@ -306,6 +306,26 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("detect_policers", "Whether policers are looked for.", YES),
         ],
     ),
+    (
+        "jitter",
+        &[
+            (
+                "uniform",
+                "By at most this much in either direction, each value equally likely.",
+                "{}",
+            ),
+            ("normal", "Almost normally, with this standard deviation.", "{}"),
+        ],
+    ),
+    (
+        "loss",
+        &[
+            ("p", "How likely a good link turns bad before the next packet.", "{}"),
+            ("r", "How likely a bad link turns good before the next packet.", "{}"),
+            ("good", "How likely a good link loses a packet.", r#"{"default":"0 %"}"#),
+            ("bad", "How likely a bad link loses a packet.", r#"{"default":"100 %"}"#),
+        ],
+    ),
 ];
 
 #[cfg(test)]
@@ -314,6 +334,7 @@ mod tests {
     use serde_json::json;
     use tidegate_core::ack::AckSpec;
     use tidegate_core::allocation::AllocationSpec;
+    use tidegate_core::link::{Jitter, Loss};
     use tidegate_core::qdisc::QdiscSpec;
     use tidegate_core::tcp::congestion::CongestionSpec;
 
@@ -353,6 +374,22 @@ mod tests {
             }
         }
         count
+    }
+
+    /// Kills: a schema of losses of which nothing is said; a `bad` that is "0 %" where nothing is written.
+    #[test]
+    fn tables_of_links_say_what_is_in_them_and_their_defaults() {
+        for schema in [Jitter::schema(), Loss::schema()] {
+            let table = schema["anyOf"][1]["properties"].as_object().unwrap();
+            assert!(table.values().all(|it| it["description"].is_string()), "{schema}");
+        }
+        let mut table = json!({ "p": "1 %", "r": "30 %" });
+        let short = serde_json::from_value::<Loss>(table.clone()).unwrap();
+        for (name, field) in Loss::schema()["anyOf"][1]["properties"].as_object().unwrap() {
+            let default = field.get("default").or(table.get(name)).unwrap();
+            table[name] = default.clone();
+        }
+        assert_eq!(serde_json::from_value::<Loss>(table).unwrap(), short);
     }
 
     #[test]

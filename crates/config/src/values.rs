@@ -16,7 +16,7 @@ use toml::de::{DeValue, ValueDeserializer};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Node, Number, Read, mechanism, mechanism_schema, wrong_type};
-use crate::shape;
+use crate::{parameters, shape};
 
 /// A length of time.
 #[derive(Clone, Copy, Debug)]
@@ -129,9 +129,15 @@ fn described<T: DeserializeOwned>(node: &Node<'_>, found: &mut Findings) -> Opti
         .ok()
 }
 
-/// The schema of what [`described`] reads.
-fn described_schema<T: DeserializeOwned>() -> Value {
-    shape::schema(&|offer| drop(T::deserialize(offer)))
+/// The schema of what [`described`] reads, which goes by `name`.
+fn described_schema<T: DeserializeOwned>(name: &str) -> Value {
+    let mut schema = shape::schema(&|offer| drop(T::deserialize(offer)));
+    if let Some(properties) =
+        schema.pointer_mut("/anyOf/1/properties").and_then(Value::as_object_mut)
+    {
+        parameters::describe(name, properties);
+    }
+    schema
 }
 
 impl Read for Jitter {
@@ -140,7 +146,7 @@ impl Read for Jitter {
     }
 
     fn schema() -> Value {
-        described_schema::<Self>()
+        described_schema::<Self>("jitter")
     }
 }
 
@@ -150,7 +156,7 @@ impl Read for Loss {
     }
 
     fn schema() -> Value {
-        described_schema::<Self>()
+        described_schema::<Self>("loss")
     }
 }
 
