@@ -6,13 +6,13 @@ use std::time::Duration;
 use tidegate_e2e::{Testbed, pause};
 
 use crate::live::{self, Forwarder, ourselves, ready};
-use crate::load::PORT;
+use crate::load::{FRAME, PORT};
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 
 /// Who forwards.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Way {
+enum Kind {
     /// The kernel's bridge.
     Bridge,
     /// The loop and its AF_XDP ports, with a machine that does nothing.
@@ -25,13 +25,13 @@ enum Way {
     Unmanaged,
 }
 
-const WAYS: [Way; 5] = [Way::Bridge, Way::Bare, Way::Managed, Way::Redirect, Way::Unmanaged];
+const KINDS: [Kind; 5] = [Kind::Bridge, Kind::Bare, Kind::Managed, Kind::Redirect, Kind::Unmanaged];
 
 /// What may cost how much more than what.
-const LIMITS: [(Way, Way, f64); 3] = [
-    (Way::Managed, Way::Bare, 1.5),
-    (Way::Bare, Way::Bridge, 2.2),
-    (Way::Unmanaged, Way::Redirect, 1.2),
+const LIMITS: [(Kind, Kind, f64); 3] = [
+    (Kind::Managed, Kind::Bare, 1.5),
+    (Kind::Bare, Kind::Bridge, 2.2),
+    (Kind::Unmanaged, Kind::Redirect, 1.2),
 ];
 
 /// Measurements of each, taken in turns.
@@ -51,20 +51,21 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Processor time of a forwarded 1514-byte frame, hosts and softirqs included");
     let mut costs: [Vec<f64>; 5] = Default::default();
     for _ in 0..ROUNDS {
-        for (way, costs) in WAYS.into_iter().zip(&mut costs) {
+        for (kind, costs) in KINDS.into_iter().zip(&mut costs) {
             let Some(bed) = Testbed::new() else {
                 report.skip("forwarding; there are no network namespaces here: run it as root");
                 return Ok(());
             };
-            costs.push(cost(&bed, way)?);
+            costs.push(cost(&bed, &start(&bed, kind)?)?);
         }
     }
     let costs = costs.map(median);
-    let of = |way| WAYS.into_iter().zip(costs).find(|(each, _)| *each == way).map(|(_, cost)| cost);
-    for (way, base, most) in LIMITS {
-        let (cost, base_cost) = (of(way).unwrap_or_default(), of(base).unwrap_or_default());
+    let of =
+        |kind| KINDS.into_iter().zip(costs).find(|(each, _)| *each == kind).map(|(_, cost)| cost);
+    for (kind, base, most) in LIMITS {
+        let (cost, base_cost) = (of(kind).unwrap_or_default(), of(base).unwrap_or_default());
         report.add(Line {
-            what: format!("{way:?} to {base:?}"),
+            what: format!("{kind:?} to {base:?}"),
             value: cost / base_cost,
             unit: "x",
             most: Some(most),
@@ -74,9 +75,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of processor time for each packet that arrived.
-fn cost(bed: &Testbed, way: Way) -> anyhow::Result<f64> {
-    let forwarder = start(bed, way)?;
+/// Nanoseconds of processor time for each packet that `forwarder` passed on.
+pub(crate) fn cost(bed: &Testbed, forwarder: &Forwarder<'_>) -> anyhow::Result<f64> {
     let sink = ready(&bed.wan, &["sink", LASTS])?;
     let to = format!("{}:{PORT}", bed.wan.v4);
     let words = ["send", to.as_str(), LOAD.0, LOAD.1, LASTS, "8"];
@@ -88,25 +88,23 @@ fn cost(bed: &Testbed, way: Way) -> anyhow::Result<f64> {
     let before = (time_of(&processes)?, bed.wan.received_bytes("eth0"));
     pause(MEASURED);
     let after = (time_of(&processes)?, bed.wan.received_bytes("eth0"));
-    let packets = (after.1 - before.1) / FRAME;
-    anyhow::ensure!(packets > 10_000, "{way:?} forwarded only {packets} packets");
+    let packets = (after.1 - before.1) / u64::from(FRAME);
+    anyhow::ensure!(packets > 10_000, "only {packets} packets were forwarded");
     Ok(real(after.0 - before.0) / real(packets))
 }
 
-const FRAME: u64 = 1_514;
-
-fn start(bed: &Testbed, way: Way) -> anyhow::Result<Forwarder<'_>> {
+fn start(bed: &Testbed, kind: Kind) -> anyhow::Result<Forwarder<'_>> {
     const EVERYTHING: &str = "[[policy]]\nname = \"all\"\nmatch = {}\naction = \"shape\"\n\
         profile = { mean = \"10 Gbit/s\", burst = \"256 KiB\" }\nallocation = \"logical-partitions\"\n";
-    Ok(match way {
-        Way::Bridge => {
+    Ok(match kind {
+        Kind::Bridge => {
             bed.bridge();
             Forwarder::Kernel
         }
-        Way::Bare => live::ours(bed, "bare")?,
-        Way::Redirect => live::ours(bed, "redirect")?,
-        Way::Managed => Forwarder::Gateway(bed.gateway("af-xdp", EVERYTHING)),
-        Way::Unmanaged => Forwarder::Gateway(bed.gateway("af-xdp", "")),
+        Kind::Bare => live::ours(bed, "bare")?,
+        Kind::Redirect => live::ours(bed, "redirect")?,
+        Kind::Managed => Forwarder::Gateway(bed.gateway("af-xdp", EVERYTHING)),
+        Kind::Unmanaged => Forwarder::Gateway(bed.gateway("af-xdp", "")),
     })
 }
 

@@ -77,9 +77,7 @@ impl Depth {
 
 /// Adds all that `depth` asks for to `report`.
 pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
-    report.section("Instructions of an operation (callgrind)");
-    if !callgrind::is_there() {
-        report.skip("instructions; install callgrind by `apt-get install valgrind`");
+    if !begin(report) {
         return Ok(());
     }
     for (name, most) in OPERATIONS {
@@ -94,16 +92,36 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
         let (cost, beside) = case(&format!("queue/{discipline}"), 1_000, depth)?;
         report.add(instructions(format!("queue/{discipline}, in and out"), cost, None, beside));
     }
+    of_classes(depth, report)?;
+    for (what, most) in [("known-flow", KNOWN_FLOW), ("first-match", FIRST_MATCH)] {
+        for mix in MIXES {
+            policies(&format!("{what}/{mix}"), most, depth, report)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds what is done to classes, and nothing else, to `report`.
+pub(crate) fn classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    if begin(report) { of_classes(depth, report) } else { Ok(()) }
+}
+
+/// Begins the section; whether instructions can be counted here.
+fn begin(report: &mut Report) -> bool {
+    report.section("Instructions of an operation (callgrind)");
+    let can = callgrind::is_there();
+    if !can {
+        report.skip("instructions; install callgrind by `apt-get install valgrind`");
+    }
+    can
+}
+
+fn of_classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     for (name, most, growth) in CLASSES {
         let ((few, _), (many, beside)) = (case(name, 100, depth)?, case(name, 100_000, depth)?);
         report.add(instructions(format!("{name}, of 100,000 leaves"), many, most, beside));
         let beside = format!("{few:.1} instructions of 100");
         report.add(ratio(format!("{name}, of 100,000 to of 100"), many / few, growth, beside));
-    }
-    for (what, most) in [("known-flow", KNOWN_FLOW), ("first-match", FIRST_MATCH)] {
-        for mix in MIXES {
-            policies(&format!("{what}/{mix}"), most, depth, report)?;
-        }
     }
     Ok(())
 }

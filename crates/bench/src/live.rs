@@ -1,4 +1,4 @@
-//! Ways for packets to go in the middle of a test bed, each built anew for every measurement.
+//! Forwarders in the middle of a test bed, each built anew for every measurement.
 
 use std::env;
 use std::process::Command;
@@ -39,6 +39,18 @@ pub(crate) fn ready(host: &Host, words: &[&str]) -> anyhow::Result<Process> {
         process.lines().pop()
     });
     Ok(process)
+}
+
+/// Has `tc` do each of these in the middle of `bed`; the reason of the first it did not do.
+pub(crate) fn tc(bed: &Testbed, commands: &[String]) -> Result<(), String> {
+    for words in commands {
+        let output = bed.middle.command("tc").args(words.split_whitespace()).output();
+        let output = output.map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(format!("{words}: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        }
+    }
+    Ok(())
 }
 
 /// A forwarder of ours: [`forwarder`](crate::forwarder).

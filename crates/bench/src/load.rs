@@ -5,12 +5,16 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nix::sys::socket::sockopt::{RcvBuf, ReceiveTimestampns};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
 use tidegate_e2e::{now, pause};
 
-/// With its headers, a full-size Ethernet frame.
-const PAYLOAD: [u8; 1_472] = [0; 1_472];
+/// Bytes of a full-size Ethernet frame, and of what it carries for UDP.
+pub(crate) const FRAME: u32 = 1_514;
+const PAYLOAD: usize = 1_472;
 
 /// The port of a host's receiver.
 pub(crate) const PORT: u16 = 7_007;
@@ -19,7 +23,7 @@ pub(crate) const PORT: u16 = 7_007;
 const FLOWS: usize = 8;
 
 /// Sends `per_second` datagrams each second, in bursts of `burst`, until `time` is over. `flows` of
-/// them take turns.
+/// them take turns. Each says when it was sent.
 pub(crate) fn send(
     to: SocketAddr,
     per_second: u32,
@@ -30,12 +34,14 @@ pub(crate) fn send(
     let bind = |_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
     let sockets = (0..flows.clamp(1, FLOWS)).map(bind).collect::<io::Result<Vec<_>>>()?;
     let mut turns = sockets.iter().cycle();
+    let mut payload = [0; PAYLOAD];
     let start = now();
     let mut sent = 0;
     while start.elapsed() < time {
         for socket in turns.by_ref().take(usize::try_from(burst).unwrap_or(1)) {
+            payload[..8].copy_from_slice(&clock()?.to_be_bytes());
             // What does not go out now is lost like any other datagram.
-            let _ = socket.send_to(&PAYLOAD, to);
+            let _ = socket.send_to(&payload, to);
         }
         sent += burst;
         let due = Duration::from_secs(1) * sent / per_second;
@@ -53,76 +59,71 @@ pub(crate) fn sink(time: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints how many datagrams arrive at each of three ports within `time`, from a second after the
-/// first.
-pub(crate) fn received(time: Duration) -> io::Result<()> {
-    let bind = |port| {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
-        setsockopt(&socket, RcvBuf, &(8 << 20))?;
-        io::Result::Ok(socket)
-    };
-    let sockets = [bind(PORT)?, bind(PORT + 1)?, bind(PORT + 2)?];
+/// Nanoseconds by the clock that the kernel marks arrivals with.
+fn clock() -> nix::Result<i64> {
+    clock_gettime(ClockId::CLOCK_REALTIME).map(nanos)
+}
+
+fn nanos(time: TimeSpec) -> i64 {
+    time.tv_sec() * SECOND + time.tv_nsec()
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A datagram that arrived; times in nanoseconds.
+struct Arrival {
+    at: i64,
+    /// Since it was sent.
+    delay: i64,
+}
+
+/// Prints of each datagram that arrives at so many ports the number of its port, when it did by the
+/// kernel's clock, and how long after it was sent, once none has for a second.
+pub(crate) fn arrivals(ports: u16) -> io::Result<()> {
+    let sockets = (PORT..PORT + ports).map(receiver).collect::<io::Result<Vec<_>>>()?;
     println!("ready");
-    sockets[0].recv(&mut [0; 2_048])?;
-    pause(Duration::from_secs(1));
-    let start = now();
-    sockets.iter().try_for_each(|socket| waiting(socket).map(drop))?;
-    let mut counts = [0; 3];
-    while start.elapsed() < time {
+    let mut all: Vec<(usize, Arrival)> = Vec::new();
+    while all.last().map_or(Ok(true), |(_, last)| clock().map(|now| now - last.at < SECOND))? {
         pause(Duration::from_millis(5));
-        for (count, socket) in counts.iter_mut().zip(&sockets) {
-            *count += waiting(socket)?;
+        for (number, socket) in sockets.iter().enumerate() {
+            while let Some(arrival) = arrival(socket)? {
+                all.push((number, arrival));
+            }
         }
     }
-    let over = start.elapsed().as_secs_f64() / time.as_secs_f64();
-    counts.iter().for_each(|count| println!("{:.0}", f64::from(*count) / over));
+    for (number, Arrival { at, delay }) in all {
+        println!("{number} {at} {delay}");
+    }
     Ok(())
 }
 
-/// Takes out what waits at a socket; says how many datagrams that was.
-fn waiting(socket: &UdpSocket) -> io::Result<u32> {
+/// A socket with room for what arrives while its process waits for a processor.
+fn receiver(port: u16) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
     socket.set_nonblocking(true)?;
-    let mut count = 0;
-    loop {
-        match socket.recv(&mut [0; 2_048]) {
-            Ok(_) => count += 1,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Prints when datagrams arrive, in nanoseconds by the kernel's clock, until none does for a second.
-pub(crate) fn arrivals() -> io::Result<()> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
-    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
-    setsockopt(&socket, RcvBuf, &(8 << 20))?;
+    setsockopt(&socket, RcvBufForce, &(8 << 20))?;
     setsockopt(&socket, ReceiveTimestampns, &true)?;
-    println!("ready");
-    let mut times = Vec::new();
-    loop {
-        match arrival(&socket) {
-            Ok(time) => times.extend(time),
-            Err(nix::Error::EAGAIN) if times.is_empty() => {}
-            Err(nix::Error::EAGAIN) => break,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    times.iter().for_each(|time| println!("{time}"));
-    Ok(())
+    Ok(socket)
 }
 
-/// When the next datagram arrived.
-fn arrival(socket: &UdpSocket) -> nix::Result<Option<i64>> {
-    let mut payload = [0; 2_048];
-    let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
+/// The next datagram that has arrived, if any has.
+fn arrival(socket: &UdpSocket) -> nix::Result<Option<Arrival>> {
+    let mut payload = [0; PAYLOAD];
+    let mut control = nix::cmsg_space!(TimeSpec);
     let mut parts = [IoSliceMut::new(&mut payload)];
-    let message =
-        recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty())?;
-    Ok(message.cmsgs()?.find_map(|each| match each {
-        ControlMessageOwned::ScmTimestampns(time) => {
-            Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
-        }
+    let message = match recvmsg::<()>(
+        socket.as_raw_fd(),
+        &mut parts,
+        Some(&mut control),
+        MsgFlags::empty(),
+    ) {
+        Err(Errno::EAGAIN) => return Ok(None),
+        message => message?,
+    };
+    let at = message.cmsgs()?.find_map(|each| match each {
+        ControlMessageOwned::ScmTimestampns(time) => Some(nanos(time)),
         _ => None,
-    }))
+    });
+    let sent = i64::from_be_bytes(payload.first_chunk().copied().unwrap_or_default());
+    Ok(at.map(|at| Arrival { at, delay: at - sent }))
 }

@@ -55,6 +55,8 @@ enum Part {
     },
     /// Memory of an idle flow.
     Memory,
+    /// Instructions, memory and time of 100,000 classes.
+    Classes,
     /// How evenly packets leave, against HTB; as root.
     Pacing,
     /// How a link is shared between classes, beside HTB; as root.
@@ -97,12 +99,9 @@ enum Part {
     /// Drops datagrams.
     #[command(hide = true)]
     Sink { millis: u64 },
-    /// Says how many datagrams arrive at each of three ports, once they do.
+    /// Says when datagrams arrive at so many ports.
     #[command(hide = true)]
-    Received { millis: u64 },
-    /// Says when datagrams arrive.
-    #[command(hide = true)]
-    Arrivals,
+    Arrivals { ports: u16 },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -130,6 +129,10 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             memory::measure(report)?;
         }
         Part::Memory => memory::measure(report)?,
+        Part::Classes => {
+            instructions::classes(Depth::Full, report)?;
+            memory::classes(report)?;
+        }
         Part::Pacing => pacing::measure(report)?,
         Part::Sharing => sharing::measure(report)?,
         Part::Forwarding => forwarding::measure(report)?,
@@ -148,8 +151,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             load::send(to, per_second, burst, Duration::from_millis(millis), flows)?;
         }
         Part::Sink { millis } => load::sink(Duration::from_millis(millis))?,
-        Part::Received { millis } => load::received(Duration::from_millis(millis))?,
-        Part::Arrivals => load::arrivals()?,
+        Part::Arrivals { ports } => load::arrivals(ports)?,
     }
     Ok(())
 }

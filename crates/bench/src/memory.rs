@@ -4,10 +4,7 @@
 use std::alloc::System;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tidegate_core::flow::FlowTable;
 use tidegate_core::gateway::Gateway;
-use tidegate_core::packet::{Direction, FlowKey};
-use tidegate_core::{Packet, Time};
 
 use crate::cases::{self, GROUP};
 use crate::number::real;
@@ -15,14 +12,6 @@ use crate::report::{Line, Report};
 
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
-
-/// Makes a flow for each of `keys`.
-pub(crate) fn fill(table: &mut FlowTable, keys: &[FlowKey]) {
-    for key in keys {
-        let packet = Packet { key: *key, ..Packet::default() };
-        table.insert(Time::ZERO, &packet, Direction::Up, |_, _| false);
-    }
-}
 
 /// Flows that have gone idle.
 const FLOWS: u32 = 100_000;
@@ -58,8 +47,14 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
              held ACK takes 16 B more"
         ),
     });
-    let classes = |classes| heap(|| cases::classified_gateway(classes));
-    let (one, all) = (classes(1)?, classes(CLASSES)?);
+    classes(report)
+}
+
+/// Adds what idle classes take, and what time their making does, to `report`.
+pub(crate) fn classes(report: &mut Report) -> anyhow::Result<()> {
+    report.section("Idle classes");
+    let bytes = |classes| heap(|| cases::classified_gateway(classes));
+    let (one, all) = (bytes(1)?, bytes(CLASSES)?);
     report.add(Line {
         what: format!("an idle class of the link, of {CLASSES}"),
         value: (all - one) / f64::from(CLASSES - 1),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidegate_e2e::Testbed;
 
-use crate::live::{Forwarder, ourselves, ready};
-use crate::load::PORT;
+use crate::live::{Forwarder, ourselves, ready, tc};
+use crate::load::{FRAME, PORT};
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 
@@ -38,7 +38,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             drop(bed);
             let Some(bed) = Testbed::new() else { continue };
             bed.bridge();
-            if let Err(reason) = add_htb(&bed, rate) {
+            if let Err(reason) = tc(&bed, &commands(rate)) {
                 report.skip(&format!("pacing; there is no HTB here: {reason}"));
                 return Ok(());
             }
@@ -72,16 +72,12 @@ fn gateway(bed: &Testbed, rate: u32) -> Forwarder<'_> {
     ))
 }
 
-fn add_htb(bed: &Testbed, rate: u32) -> Result<(), String> {
-    let class = format!("class add dev wan parent 1: classid 1:1 htb rate {rate}mbit");
-    for words in ["qdisc add dev wan root handle 1: htb default 1", &class] {
-        let output = bed.middle.command("tc").args(words.split_whitespace()).output();
-        let output = output.map_err(|error| error.to_string())?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-        }
-    }
-    Ok(())
+/// A qdisc that sends at `rate` Mbit/s.
+fn commands(rate: u32) -> [String; 2] {
+    [
+        "qdisc add dev wan root handle 1: htb default 1".to_owned(),
+        format!("class add dev wan parent 1: classid 1:1 htb rate {rate}mbit"),
+    ]
 }
 
 /// The gaps between arrivals.
@@ -93,14 +89,14 @@ struct Gaps {
 }
 
 fn gaps(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<Gaps> {
-    let receiver = ready(&bed.wan, &["arrivals"])?;
+    let receiver = ready(&bed.wan, &["arrivals", "1"])?;
     let to = format!("{}:{PORT}", bed.wan.v4);
     // A fifth more than can leave.
-    let per_second = (rate * 1_200_000 / 8 / 1_514).to_string();
+    let per_second = (rate * 1_200_000 / 8 / FRAME).to_string();
     let words = ["send", to.as_str(), &per_second, "1", SENT, "1"];
     tidegate_e2e::run(&mut ourselves(&bed.lan, &words)?, Duration::from_secs(20));
     let finished = receiver.finish(Duration::from_secs(20));
-    let times: Vec<i64> = finished.output.lines().filter_map(|line| line.parse().ok()).collect();
+    let times: Vec<i64> = finished.output.lines().filter_map(time).collect();
     let first = times.first().copied().unwrap_or_default();
     let steady: Vec<i64> = times.into_iter().filter(|time| *time > first + WARM_UP).collect();
     let mut gaps: Vec<i64> = steady.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -109,4 +105,9 @@ fn gaps(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<
     let (low, high) = (gaps[gaps.len() / 100], gaps[gaps.len() - 1 - gaps.len() / 100]);
     let middle = u64::try_from(gaps[gaps.len() / 2])?;
     Ok(Gaps { spread: real(u64::try_from(high - low)?), rate: FRAME_BITS * 1_000.0 / real(middle) })
+}
+
+/// When the datagram arrived that a line is about.
+fn time(line: &str) -> Option<i64> {
+    line.split_whitespace().nth(1)?.parse().ok()
 }

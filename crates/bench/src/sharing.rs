@@ -1,130 +1,207 @@
 //! How a link is shared between classes, beside HTB.
 
+mod play;
+mod tree;
+
 use std::time::Duration;
 
 use tidegate_e2e::Testbed;
 
-use crate::live::{Forwarder, ourselves, ready};
-use crate::load::PORT;
-use crate::number::{median, real};
+use self::play::{Load, Played, play};
+use self::tree::{Class, Sharer, forwarder};
+use crate::forwarding;
+use crate::number::median;
 use crate::report::{Line, Report};
 
-/// What each of three classes is promised of a link of [`LINK`], in Mbit/s, and its weight.
-const CLASSES: [(u32, u32); 3] = [(8, 1), (4, 2), (2, 3)];
+/// What the link carries, in Mbit/s.
 const LINK: u32 = 20;
 
 /// Measurements of each, taken in turns.
 const ROUNDS: usize = 3;
 
-/// How long arrivals are counted, once all send.
-const COUNTED: &str = "4000";
-const SENT: &str = "6500";
+/// Classes that are sent something, and what is asked of it.
+struct Scene {
+    tree: &'static [Class],
+    /// For each leaf.
+    loads: &'static [Load],
+    figures: &'static [Figure],
+}
 
-/// Adds how far from its part each class is, in parts of it, to `report`; only told.
-pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    report.section("A link of 20 Mbit/s shared by classes: the furthest of a class from its part");
-    let mut ours: [Vec<f64>; 3] = Default::default();
-    let mut theirs: [Vec<f64>; 3] = Default::default();
-    for _ in 0..ROUNDS {
-        let Some(bed) = Testbed::new() else {
-            report.skip("sharing; there are no network namespaces here: run it as root");
-            return Ok(());
-        };
-        keep(&mut ours, shares(&bed, &gateway(&bed))?);
-        drop(bed);
-        let Some(bed) = Testbed::new() else { continue };
-        bed.bridge();
-        if let Err(reason) = add_htb(&bed) {
-            report.skip(&format!("sharing; there is no HTB here: {reason}"));
-            return Ok(());
-        }
-        keep(&mut theirs, shares(&bed, &Forwarder::Kernel)?);
-    }
-    for (name, all) in [("classes of ours", &ours), ("classes of HTB", &theirs)] {
-        let got = all.each_ref().map(|each| median(each.clone()));
-        let off = got.iter().zip(parts()).map(|(got, part)| (got / part - 1.0).abs());
-        let all = got.map(|got| format!("{got:.3}")).join(", ");
-        let parts = parts().map(|part| format!("{part:.3}")).join(", ");
-        report.add(Line {
-            what: name.to_owned(),
-            value: off.fold(0.0, f64::max) * 100.0,
+/// Something to know of what arrived: the less, the better.
+struct Figure {
+    what: &'static str,
+    unit: &'static str,
+    value: fn(&Played) -> f64,
+}
+
+/// Of the link 6 Mbit/s are nobody's.
+const THREE: &[Class] = &[Class::new(8_000, 1), Class::new(4_000, 2), Class::new(2_000, 3)];
+
+const SCENES: &[Scene] = &[
+    Scene {
+        tree: THREE,
+        loads: &[Load::ALL, Load::ALL, Load::ALL],
+        figures: &[
+            Figure {
+                what: "guarantees of 8, 4, 2 Mbit/s, weights 1, 2, 3: furthest from 9, 6, 5",
+                unit: "%",
+                value: |it| furthest([it.off(&[0], 9.0), it.off(&[1], 6.0), it.off(&[2], 5.0)]),
+            },
+            Figure {
+                what: "the same in any one second",
+                unit: "%",
+                value: |it| {
+                    furthest(
+                        [(0, 9.0), (1, 6.0), (2, 5.0)]
+                            .map(|(leaf, part)| it.off_in_a_second(leaf, part)),
+                    )
+                },
+            },
+        ],
+    },
+    Scene {
+        tree: THREE,
+        loads: &[Load::of(2), Load::ALL, Load::ALL],
+        figures: &[Figure {
+            what: "the first asks for 2 Mbit/s only: the others furthest from 8.8, 9.2",
             unit: "%",
-            most: None,
-            beside: format!("{all} Mbit/s for {parts}"),
-        });
-    }
-    Ok(())
+            value: |it| furthest([it.off(&[1], 8.8), it.off(&[2], 9.2)]),
+        }],
+    },
+    Scene {
+        tree: &[
+            Class::new(4_000, 1),
+            Class::new(4_000, 1),
+            Class::of(0, 1_000, 1),
+            Class::of(1, 1_000, 1),
+            Class::of(1, 1_000, 1),
+            Class::of(1, 1_000, 1),
+        ],
+        loads: &[Load::ALL, Load::ALL, Load::ALL, Load::ALL],
+        figures: &[Figure {
+            what: "departments of 1 and of 3 leaves, weighted alike: furthest from 10, 10",
+            unit: "%",
+            value: |it| furthest([it.off(&[0], 10.0), it.off(&[1, 2, 3], 10.0)]),
+        }],
+    },
+    Scene {
+        tree: &[Class::new(5_000, 1), Class::new(10_000, 1)],
+        loads: &[Load::ALL, LATER],
+        figures: &[
+            Figure {
+                what: "a guarantee of 10 Mbit/s that was lent is wanted: latest behind it",
+                unit: "ms",
+                value: |it| it.lag(1, 10.0),
+            },
+            Figure {
+                what: "it is no longer wanted: the link idle in 200 ms",
+                unit: "ms",
+                value: |it| it.idle_after(1),
+            },
+        ],
+    },
+    Scene {
+        tree: &[Class::new(1_000, 1), Class::new(5_000, 1), Class::new(5_000, 1)],
+        loads: &[CALL, Load::ALL, Load::ALL],
+        figures: &[Figure {
+            what: "50 frames/s within a guarantee: delay of 1 in 20",
+            unit: "ms",
+            value: |it| it.delay(0, 20),
+        }],
+    },
+    Scene {
+        tree: &[Class::new(100, 1), Class::new(100, 16), Class::new(100, 16)],
+        loads: &[CALL, Load::ALL, Load::ALL],
+        figures: &[Figure {
+            what: "50 frames/s within a part of the excess, weights 1, 16, 16: delay of 1 in 20",
+            unit: "ms",
+            value: |it| it.delay(0, 20),
+        }],
+    },
+];
+
+/// Of which nobody wants more than its guarantee, in Mbit/s.
+const FAST: &[Class] =
+    &[Class::new(1_000_000, 1), Class::new(1_000_000, 1), Class::new(1_000_000, 1)];
+
+const CALL: Load = Load { per_second: 50, ..Load::ALL };
+const LATER: Load =
+    Load { start: Duration::from_secs(2), lasts: Duration::from_millis(1_500), ..Load::ALL };
+
+fn furthest<const N: usize>(off: [f64; N]) -> f64 {
+    off.into_iter().fold(0.0, f64::max)
 }
 
-/// What each class is to have, in Mbit/s: what it is promised, and its part of the rest by weight.
-fn parts() -> [f64; 3] {
-    let promised: u32 = CLASSES.iter().map(|(promised, _)| promised).sum();
-    let weights: u32 = CLASSES.iter().map(|(_, weight)| weight).sum();
-    CLASSES.map(|(promised_each, weight)| {
-        f64::from(promised_each) + f64::from((LINK - promised) * weight) / f64::from(weights)
-    })
-}
-
-fn keep(all: &mut [Vec<f64>; 3], shares: [f64; 3]) {
-    all.iter_mut().zip(shares).for_each(|(all, share)| all.push(share));
-}
-
-fn gateway(bed: &Testbed) -> Forwarder<'_> {
-    let mut text = format!("rate = {{ up = \"{LINK} Mbit/s\" }}\n");
-    for (number, (promised, weight)) in CLASSES.iter().enumerate() {
-        text += &format!(
-            "[[class]]\nname = \"c{number}\"\nguarantee = \"{promised} Mbit/s\"\nweight = {weight}\n\
-             queue = {{ kind = \"drop-tail\", limit = \"150 kB\" }}\n"
-        );
-    }
-    for (number, port) in (0..CLASSES.len()).zip(PORT..) {
-        text += &format!(
-            "[[policy]]\nname = \"p{number}\"\naction = \"pass\"\nclass = \"c{number}\"\n\
-             match = {{ protocol = \"udp\", dst_port = {port}, direction = \"up\" }}\n"
-        );
-    }
-    Forwarder::Gateway(bed.gateway("auto", &text))
-}
-
-fn add_htb(bed: &Testbed) -> Result<(), String> {
-    let mut lines = vec![
-        "qdisc add dev wan root handle 1: htb default 99".to_owned(),
-        format!("class add dev wan parent 1: classid 1:1 htb rate {LINK}mbit"),
-    ];
-    for (number, (promised, weight)) in CLASSES.iter().enumerate() {
-        let (id, quantum, port) = (10 + number, 1_514 * weight, usize::from(PORT) + number);
-        lines.push(format!(
-            "class add dev wan parent 1:1 classid 1:{id} htb rate {promised}mbit ceil {LINK}mbit quantum {quantum}"
-        ));
-        lines.push(format!("qdisc add dev wan parent 1:{id} bfifo limit 150000"));
-        lines.push(format!(
-            "filter add dev wan parent 1: protocol ip u32 match ip dport {port} 0xffff flowid 1:{id}"
-        ));
-    }
-    for words in lines {
-        let output = bed.middle.command("tc").args(words.split_whitespace()).output();
-        let output = output.map_err(|error| error.to_string())?;
-        if !output.status.success() {
-            return Err(format!("{words}: {}", String::from_utf8_lossy(&output.stderr).trim()));
+/// Adds each figure of ours, and beside it that of HTB, to `report`; only told.
+pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
+    report.section(&format!("A link of {LINK} Mbit/s shared by classes, beside HTB"));
+    for scene in SCENES {
+        let play = |bed: &Testbed, sharer| {
+            let forwarder = forwarder(bed, sharer, LINK, scene.tree)?;
+            let played = play(bed, &forwarder, scene.loads)?;
+            Ok(scene.figures.iter().map(|it| (it.value)(&played)).collect::<Vec<_>>())
+        };
+        let Some([ours, theirs]) = in_turns(report, play)? else { return Ok(()) };
+        for (number, Figure { what, unit, .. }) in scene.figures.iter().enumerate() {
+            let [ours, theirs] =
+                [&ours, &theirs].map(|all| all.iter().map(|it| it[number]).collect());
+            report.add(line(what, unit, ours, theirs));
         }
     }
+    let cost =
+        |bed: &Testbed, sharer| forwarding::cost(bed, &forwarder(bed, sharer, 10_000, FAST)?);
+    if let Some([ours, theirs]) = in_turns(report, cost)? {
+        let what = "processor time of a frame with room for all, hosts and softirqs included";
+        report.add(line(what, "ns", ours, theirs));
+    }
     Ok(())
 }
 
-/// Mbit/s of each class while each is sent more than the link carries.
-fn shares(bed: &Testbed, _forwarder: &Forwarder<'_>) -> anyhow::Result<[f64; 3]> {
-    let receiver = ready(&bed.wan, &["received", COUNTED])?;
-    let per_second = (LINK * 1_200_000 / 8 / 1_514).to_string();
-    let mut senders = Vec::new();
-    for port in (PORT..).take(CLASSES.len()) {
-        let to = format!("{}:{port}", bed.wan.v4);
-        let words = ["send", to.as_str(), &per_second, "4", SENT, "1"];
-        senders.push(tidegate_e2e::Process::start(&mut ourselves(&bed.lan, &words)?));
+/// What was measured of ours and of HTB in turns; `None` where that cannot be.
+fn in_turns<T>(
+    report: &mut Report,
+    measure: impl Fn(&Testbed, Sharer) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<[Vec<T>; 2]>> {
+    let mut all = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (sharer, all) in [Sharer::Ours, Sharer::Htb].into_iter().zip(&mut all) {
+            let Some(bed) = Testbed::new() else {
+                report.skip("sharing; there are no network namespaces here: run it as root");
+                return Ok(None);
+            };
+            all.push(measure(&bed, sharer)?);
+        }
     }
-    let finished = receiver.finish(Duration::from_secs(20));
-    let counts: Vec<u32> = finished.output.lines().filter_map(|it| it.parse().ok()).collect();
-    let seconds = real(COUNTED.parse()?) / 1_000.0;
-    let rate = |count: u32| f64::from(count) * 1_514.0 * 8.0 / 1e6 / seconds;
-    let [a, b, c] = counts[..] else { anyhow::bail!("{counts:?}: {}", finished.output) };
-    Ok([a, b, c].map(rate))
+    Ok(Some(all))
+}
+
+/// What is better is better in every measurement.
+fn line(what: &str, unit: &'static str, ours: Vec<f64>, theirs: Vec<f64>) -> Line {
+    let range = |all: &[f64]| {
+        let (least, most) =
+            (all.iter().copied().reduce(f64::min), all.iter().copied().reduce(f64::max));
+        (least.unwrap_or_default(), most.unwrap_or_default())
+    };
+    let (our_range, their_range) = (range(&ours), range(&theirs));
+    let verdict = if our_range.1 < their_range.0 {
+        "better than HTB"
+    } else if our_range.0 > their_range.1 {
+        "worse than HTB"
+    } else {
+        "no difference that is larger than its spread"
+    };
+    Line {
+        what: what.to_owned(),
+        value: median(ours),
+        unit,
+        most: None,
+        beside: format!(
+            "{:.2} to {:.2}; HTB {:.2}, {:.2} to {:.2}: {verdict}",
+            our_range.0,
+            our_range.1,
+            median(theirs),
+            their_range.0,
+            their_range.1
+        ),
+    }
 }

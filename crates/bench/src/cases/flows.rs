@@ -1,14 +1,13 @@
 //! Flows in the flow table, and packets that belong to them.
 
-use tidegate_core::Packet;
 use tidegate_core::flow::FlowTable;
 use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::random::Random;
+use tidegate_core::{Packet, Time};
 
 use super::{Case, Order, index, port};
-use crate::memory;
 
 /// The key of flow `number`, of hosts at random places; one of four is IPv6.
 pub(crate) fn key(number: u32, random: &mut Random) -> FlowKey {
@@ -51,7 +50,10 @@ impl Lookup {
     pub(super) fn new(size: u32, seed: u64, mut random: Random) -> Self {
         let mut table = FlowTable::new(size, seed);
         let mut keys: Vec<FlowKey> = (0..size).map(|number| key(number, &mut random)).collect();
-        memory::fill(&mut table, &keys);
+        for key in &keys {
+            let packet = Packet { key: *key, ..Packet::default() };
+            table.insert(Time::ZERO, &packet, Direction::Up, |_, _| false);
+        }
         keys.iter_mut().skip(1).step_by(2).for_each(|key| *key = key.reverse());
         Self { table, keys, order: Order::new(size, &mut random) }
     }

@@ -1,0 +1,109 @@
+//! A tree of classes, in words of ours and of HTB's.
+
+use anyhow::anyhow;
+use tidegate_e2e::Testbed;
+
+use crate::live::{Forwarder, tc};
+use crate::load::{FRAME, PORT};
+
+/// A class; the leaves are numbered as they stand in the tree.
+#[derive(Clone, Copy)]
+pub(super) struct Class {
+    /// The place in the tree of what it is a part of; the link where there is none.
+    pub(super) parent: Option<usize>,
+    /// In kbit/s.
+    pub(super) guarantee: u32,
+    pub(super) weight: u32,
+}
+
+impl Class {
+    /// A class of the link.
+    pub(super) const fn new(guarantee: u32, weight: u32) -> Self {
+        Self { parent: None, guarantee, weight }
+    }
+
+    /// A class of another.
+    pub(super) const fn of(parent: usize, guarantee: u32, weight: u32) -> Self {
+        Self { parent: Some(parent), guarantee, weight }
+    }
+}
+
+/// Who shares.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Sharer {
+    Ours,
+    Htb,
+}
+
+/// A forwarder over a link of `link` Mbit/s that is shared as `tree` says; datagrams to [`PORT`] and
+/// the following are of its leaves.
+pub(super) fn forwarder<'a>(
+    bed: &'a Testbed,
+    sharer: Sharer,
+    link: u32,
+    tree: &[Class],
+) -> anyhow::Result<Forwarder<'a>> {
+    match sharer {
+        Sharer::Ours => Ok(Forwarder::Gateway(bed.gateway("auto", &policies(link, tree)))),
+        Sharer::Htb => {
+            bed.bridge();
+            tc(bed, &commands(link, tree)).map_err(|reason| anyhow!(reason))?;
+            Ok(Forwarder::Kernel)
+        }
+    }
+}
+
+/// The places of the leaves, each with its port.
+fn leaves(tree: &[Class]) -> impl Iterator<Item = (usize, u16)> {
+    let is_leaf = |place: &usize| tree.iter().all(|it| it.parent != Some(*place));
+    (0..tree.len()).filter(is_leaf).zip(PORT..)
+}
+
+fn policies(link: u32, tree: &[Class]) -> String {
+    let mut text = format!("rate = {{ up = \"{link} Mbit/s\" }}\n");
+    for (place, Class { parent, guarantee, weight }) in tree.iter().enumerate() {
+        let parent = parent.map(|it| format!("parent = \"c{it}\"\n")).unwrap_or_default();
+        text += &format!(
+            "[[class]]\nname = \"c{place}\"\n{parent}guarantee = \"{guarantee} kbit/s\"\nweight = {weight}\n"
+        );
+        if leaves(tree).any(|(leaf, _)| leaf == place) {
+            text += &format!("queue = {{ kind = \"drop-tail\", limit = \"{QUEUE} B\" }}\n");
+        }
+    }
+    for (place, port) in leaves(tree) {
+        text += &format!(
+            "[[policy]]\nname = \"p{place}\"\naction = \"pass\"\nclass = \"c{place}\"\n\
+             match = {{ protocol = \"udp\", dst_port = {port}, direction = \"up\" }}\n"
+        );
+    }
+    text
+}
+
+/// HTB shares what is left by quanta: a packet for each unit of weight, the least without which a class
+/// would send more than its part.
+fn commands(link: u32, tree: &[Class]) -> Vec<String> {
+    let id = |place: usize| format!("1:{}", 10 + place);
+    let mut lines = vec![
+        "qdisc add dev wan root handle 1: htb default 99".to_owned(),
+        format!("class add dev wan parent 1: classid 1:1 htb rate {link}mbit"),
+    ];
+    for (place, Class { parent, guarantee, weight }) in tree.iter().enumerate() {
+        let parent = parent.map_or("1:1".to_owned(), id);
+        lines.push(format!(
+            "class add dev wan parent {parent} classid {} htb rate {guarantee}kbit ceil {link}mbit quantum {}",
+            id(place),
+            FRAME * weight
+        ));
+    }
+    for (place, port) in leaves(tree) {
+        let id = id(place);
+        lines.push(format!("qdisc add dev wan parent {id} bfifo limit {QUEUE}"));
+        lines.push(format!(
+            "filter add dev wan parent 1: protocol ip u32 match ip dport {port} 0xffff flowid {id}"
+        ));
+    }
+    lines
+}
+
+/// Bytes that may wait at a leaf.
+const QUEUE: u32 = 150_000;
