@@ -16,10 +16,10 @@ pub use loss::{GilbertElliott, Loss};
 use self::delay::Delay;
 use self::loss::LossProcess;
 use self::transmitter::Transmitter;
-use crate::packet::Travelling;
+use crate::packet::{Note, Travelling};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
-use crate::{Cx, PacketId, Rate, Reason, Time, units};
+use crate::{Cx, Packet, PacketId, PacketPool, Rate, Reason, Time, units};
 
 /// What a link is like.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -101,6 +101,13 @@ impl Link {
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.advance(cx);
         self.travelling.pop(cx.pool, cx.now)
+    }
+
+    /// The packet that arrives next of those on their way, and what the driver noted of it.
+    #[inline]
+    #[must_use]
+    pub fn next_packet<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
+        self.travelling.peek(pool)
     }
 
     /// When [`poll`](Self::poll) may next have a packet; `None` if the link is empty.

@@ -53,6 +53,17 @@ struct Slot {
     earliest: u64,
 }
 
+/// How near a timer has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Near {
+    /// It fires after others that fire soon.
+    Soon,
+    /// It is one of those others.
+    Now,
+}
+
+/// The first level that tells of its timers: its slots cover some microseconds.
+const COARSE: usize = 2;
 const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 const LEVELS: usize = 11; // digits in 64 bits
@@ -115,6 +126,16 @@ impl TimerWheel {
         Some(Time::from_nanos(self.slots[slot].earliest))
     }
 
+    /// The timer that fires next, unless another is set that fires before; `None` if that is not known
+    /// without much ado.
+    #[inline]
+    #[must_use]
+    pub fn upcoming(&self) -> Option<u32> {
+        let (level, at) = self.first_slot()?;
+        let Slot { first, last, .. } = self.slots[at];
+        (level < COARSE || first == last).then_some(first)
+    }
+
     /// Fires the next timer due by `now`, and says when it was due; call until `None`.
     ///
     /// Where time is what the timers say, as in a simulation, `now` is how far it may go.
@@ -123,8 +144,26 @@ impl TimerWheel {
         Some((Time::from_nanos(self.reached), number))
     }
 
+    /// Does what [`pop_next`](Self::pop_next) does; `near` is told of timers that come near, so that it
+    /// can get ready for them. It depends on how they lie which are told, but of many most are.
+    #[inline]
+    pub fn pop_next_telling(
+        &mut self,
+        now: Time,
+        mut near: impl FnMut(Near, u32),
+    ) -> Option<(Time, u32)> {
+        let number = self.fire(now, |this, level, slot| this.tell(level, slot, &mut near))?;
+        Some((Time::from_nanos(self.reached), number))
+    }
+
     /// Fires the next timer due at `now`; call until `None`.
     pub fn pop(&mut self, now: Time) -> Option<u32> {
+        self.fire(now, |_, _, _| {})
+    }
+
+    /// `opens` is called for each slot whose timers are about to be filed anew, and its level.
+    #[inline]
+    fn fire(&mut self, now: Time, mut opens: impl FnMut(&Self, usize, usize)) -> Option<u32> {
         let now = now.nanos();
         loop {
             let Some((level, at)) = self.first_slot() else {
@@ -138,6 +177,7 @@ impl TimerWheel {
             }
             // A list of one needs no sorting into finer slots.
             if level > 0 && first != last {
+                opens(self, level, at);
                 self.cascade(at, earliest);
                 continue;
             }
@@ -153,6 +193,26 @@ impl TimerWheel {
             self.reached = deadline;
             return Some(first);
         }
+    }
+
+    /// Tells of the timers of the first slot of `level`, and of those of the second.
+    fn tell(&self, level: usize, slot: usize, near: &mut impl FnMut(Near, u32)) {
+        if level < COARSE {
+            return;
+        }
+        self.list(slot).for_each(|number| near(Near::Now, number));
+        let later = self.occupied[level] & (self.occupied[level] - 1);
+        if later != 0 {
+            let slot = level * SLOTS + index(later.trailing_zeros());
+            self.list(slot).for_each(|number| near(Near::Soon, number));
+        }
+    }
+
+    /// The timers of a slot.
+    fn list(&self, slot: usize) -> impl Iterator<Item = u32> {
+        let filed = |number: u32| (number != NIL).then_some(number);
+        let next = move |number: &u32| filed(self.timers[index(*number)].next);
+        core::iter::successors(filed(self.slots[slot].first), next)
     }
 
     /// Turns to `now`, unless that lies within the next slot to be emptied, whose timers would then
@@ -269,6 +329,39 @@ mod tests {
         assert_eq!(wheel.pop_next(at(250)), Some((at(150), 1)));
         assert_eq!(wheel.pop_next(at(250)), Some((at(200), 2)));
         assert_eq!(wheel.pop_next(at(250)), None);
+    }
+
+    /// A mass of timers, each set anew when it fires.
+    ///
+    /// Kills: telling from one level higher on; telling of a second slot only where there is none.
+    #[test]
+    fn timers_are_told_before_they_fire_and_fire_as_if_nobody_was_told() {
+        let mut random = crate::random::Random::new(5, 0);
+        let (mut telling, mut plain) = (TimerWheel::new(), TimerWheel::new());
+        for number in 0..1_000 {
+            let at = Time::from_nanos(random.below(500_000));
+            telling.set(number, at);
+            plain.set(number, at);
+        }
+        let (mut soon, mut now) = ([false; 1_000], [false; 1_000]);
+        let (mut told, mut known) = (0, 0);
+        for _ in 0..20_000 {
+            let upcoming = telling.upcoming();
+            let near = |near, number: u32| match near {
+                Near::Soon => soon[index(number)] = true,
+                Near::Now => now[index(number)] = true,
+            };
+            let fired = telling.pop_next_telling(Time::MAX, near);
+            assert_eq!(fired, plain.pop_next(Time::MAX));
+            let (at, number) = fired.unwrap();
+            known += u32::from(upcoming == Some(number));
+            let place = index(number);
+            told += u32::from(std::mem::take(&mut soon[place]) && std::mem::take(&mut now[place]));
+            let next = at + std::time::Duration::from_nanos(100_000 + random.below(500_000));
+            telling.set(number, next);
+            plain.set(number, next);
+        }
+        assert!(told > 18_000 && known > 12_000, "{told} told, {known} known");
     }
 
     #[test]

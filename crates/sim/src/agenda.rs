@@ -1,7 +1,7 @@
 //! What happens next: at most one time for each part of the network.
 
 use tidegate_core::Time;
-use tidegate_core::wheel::TimerWheel;
+use tidegate_core::wheel::{Near, TimerWheel};
 
 /// Which part of the network is to be called when.
 ///
@@ -14,8 +14,12 @@ pub(crate) trait Agenda: Default {
     /// Part `number` is not called.
     fn cancel(&mut self, number: u32);
 
-    /// The next part to be called by `end`, and when.
-    fn next(&mut self, end: Time) -> Option<(Time, u32)>;
+    /// The next part to be called by `end`, and when. Parts whose time comes near are told to `near`, as
+    /// far as that is known.
+    fn next(&mut self, end: Time, near: impl FnMut(Near, u32)) -> Option<(Time, u32)>;
+
+    /// The part that will be called after that, as far as that is known.
+    fn upcoming(&self) -> Option<u32>;
 }
 
 impl Agenda for TimerWheel {
@@ -27,8 +31,14 @@ impl Agenda for TimerWheel {
         self.cancel(number);
     }
 
-    fn next(&mut self, end: Time) -> Option<(Time, u32)> {
-        self.pop_next(end)
+    #[inline]
+    fn next(&mut self, end: Time, near: impl FnMut(Near, u32)) -> Option<(Time, u32)> {
+        self.pop_next_telling(end, near)
+    }
+
+    #[inline]
+    fn upcoming(&self) -> Option<u32> {
+        self.upcoming()
     }
 }
 
@@ -62,7 +72,7 @@ impl Agenda for Heap {
         }
     }
 
-    fn next(&mut self, end: Time) -> Option<(Time, u32)> {
+    fn next(&mut self, end: Time, _: impl FnMut(Near, u32)) -> Option<(Time, u32)> {
         while let Some(std::cmp::Reverse((at, set, number))) = self.entries.peek().copied() {
             let valid = &mut self.valid[crate::routes::index(number)];
             if *valid == set && at > end {
@@ -75,6 +85,10 @@ impl Agenda for Heap {
                 return Some((at, number));
             }
         }
+        None
+    }
+
+    fn upcoming(&self) -> Option<u32> {
         None
     }
 }

@@ -14,6 +14,7 @@ use tidegate_core::{PacketId, Time};
 use crate::agenda::Agenda;
 use crate::flow::{Flow, Flows, Group, Hosts, datagram};
 use crate::network::{Network, Tag, number_parts};
+use crate::prefetch::prefetch;
 use crate::routes::{index, number};
 use crate::scenario::{Probe, Run, Scenario};
 use crate::series::Series;
@@ -126,7 +127,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         &mut self,
         mut look: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        while let Some((at, part)) = self.agenda.next(self.end) {
+        while let Some((at, part)) = self.next() {
             self.now = at;
             self.counts.events += 1;
             self.call(part);
@@ -136,6 +137,22 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
         self.now = self.end;
         look(self.progress())
+    }
+
+    /// The next part to be called, and when. Of a large network, what is called soon is fetched meanwhile.
+    #[inline]
+    fn next(&mut self) -> Option<(Time, u32)> {
+        let network = &self.network;
+        if !network.is_large() {
+            return self.agenda.next(self.end, |_, _| {});
+        }
+        let next = self.agenda.next(self.end, |near, part| network.prepare(near, part));
+        let upcoming = self.agenda.upcoming();
+        if let Some(tag) = upcoming.and_then(|part| network.fetch_beyond(part)) {
+            self.streams.fetch(EndId(tag.end));
+            self.flows.get(index(tag.flow)).into_iter().for_each(prefetch);
+        }
+        next
     }
 
     fn progress(&mut self) -> Progress {
@@ -230,7 +247,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
             flow.counts.sent.add(len);
             let packet = datagram(datagrams.key, len, self.run.link_header, traffic.dscp);
             let (sent, host) = (self.now, flow.hosts[1]);
-            let tag = Tag { sent, host, end: number, ..Tag::default() };
+            let tag = Tag { sent, host, end: number, flow: number, ..Tag::default() };
             let way = flow.first[0];
             self.counts.created += 1;
             let packet = self.network.insert(packet, tag);

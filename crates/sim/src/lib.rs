@@ -5,7 +5,7 @@
 //! the live gateway does, in the time its events say, and comes to [`Results`]. The same scenario and
 //! seed give the same results, bit for bit, on any machine.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod agenda;
 mod capture;
@@ -15,6 +15,7 @@ pub mod fairness;
 mod flow;
 pub mod histogram;
 mod network;
+mod prefetch;
 pub mod results;
 mod routes;
 pub mod scenario;

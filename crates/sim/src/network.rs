@@ -1,5 +1,6 @@
 //! The network at work: its links, what stands between them, and the packets inside.
 
+mod ahead;
 mod lane;
 mod station;
 
@@ -37,6 +38,8 @@ pub(crate) struct Tag {
     pub(crate) host: u32,
     /// Who there is to receive it, as the hosts number their ends.
     pub(crate) end: u32,
+    /// The flow it is of.
+    pub(crate) flow: u32,
     /// Which of the connections that had this number one after the other.
     pub(crate) life: u16,
     /// What its trace notes of it; set when it is [`insert`](Network::insert)ed.
@@ -47,16 +50,18 @@ impl Tag {
     /// As the pool keeps it.
     fn note(self) -> Note {
         let ends = u64::from(self.host) << 32 | u64::from(self.end);
-        [ends, self.numbers, self.sent.nanos(), u64::from(self.life)]
+        let of = u64::from(self.flow) << 32 | u64::from(self.life);
+        [ends, self.numbers, self.sent.nanos(), of]
     }
 
-    fn of([ends, numbers, sent, life]: Note) -> Self {
+    fn of([ends, numbers, sent, of]: Note) -> Self {
         let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0);
         Self {
             sent: Time::from_nanos(sent),
             host: low(ends >> 32),
             end: low(ends),
-            life: u16::try_from(life).unwrap_or(0),
+            flow: low(of >> 32),
+            life: u16::try_from(low(of)).unwrap_or(0),
             numbers,
         }
     }
@@ -213,6 +218,9 @@ impl Network {
             }
         }
         self.lanes[index(way)].arm(agenda, way);
+        if self.is_large() {
+            self.fetch_packet(way);
+        }
     }
 
     /// Figures are taken from `now` on.

@@ -6,6 +6,7 @@ use tidegate_core::Time;
 use tidegate_core::packet::FlowKey;
 use tidegate_core::tcp::{Config, Connection, Statistics};
 
+use crate::prefetch::prefetch;
 use crate::routes::{index, number};
 
 /// All connections, each under a number that another takes over once it is closed.
@@ -146,6 +147,15 @@ impl Streams {
 
     pub(crate) fn end_mut(&mut self, end: EndId) -> &mut End {
         &mut self.all[index(end.stream())].ends[end.side()]
+    }
+
+    /// Fetches an end, if there is one of this number.
+    #[inline]
+    pub(crate) fn fetch(&self, end: EndId) {
+        if let Some(stream) = self.all.get(index(end.stream())) {
+            prefetch(&stream.life);
+            prefetch(&stream.ends[end.side()]);
+        }
     }
 
     /// Those that are open.

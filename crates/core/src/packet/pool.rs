@@ -272,6 +272,11 @@ impl PacketPool {
         &self.slots[slot(index)].packet
     }
 
+    pub(super) fn with_note(&self, index: u32) -> (&Packet, &Note) {
+        let slot = &self.slots[slot(index)];
+        (&slot.packet, &slot.note)
+    }
+
     #[inline]
     pub(super) fn links(&self, index: u32) -> &Links {
         &self.slots[slot(index)].links

@@ -3,14 +3,14 @@
 use std::mem::replace;
 
 use super::pool::NIL;
-use super::{PacketId, PacketPool};
+use super::{Note, Packet, PacketId, PacketPool};
 use crate::Time;
 
 /// Packets on their way, the next to arrive first.
 ///
 /// What stands at its two ends is kept here, so that neither packet is looked at to ask for the next
 /// time or to append one that arrives after all others. Each knows when the next arrives, so that none
-/// is looked at before it is taken out.
+/// is looked at before it is taken out; what stands before the first is therefore not kept.
 #[derive(Debug)]
 pub(crate) struct Travelling {
     first: u32,
@@ -38,13 +38,19 @@ impl Travelling {
         if self.first == NIL { None } else { Some(self.first_at) }
     }
 
+    /// The first, left where it is, and what is noted of it.
+    #[inline]
+    pub(crate) fn peek<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
+        (self.first != NIL).then(|| pool.with_note(self.first))
+    }
+
     /// Adds one that arrives at `at`, behind those that arrive then or before.
     #[inline]
     pub(crate) fn push(&mut self, pool: &mut PacketPool, at: Time, id: PacketId) {
         let mut before = self.last;
         if at < self.last_at {
             while before != NIL && self.due(pool, before) > at {
-                before = pool.links(before).previous;
+                before = if before == self.first { NIL } else { pool.links(before).previous };
             }
         }
         self.insert(pool, at, id, before);
@@ -52,10 +58,10 @@ impl Travelling {
 
     /// When `id` arrives.
     fn due(&self, pool: &PacketPool, id: u32) -> Time {
-        match pool.links(id).previous {
-            NIL => self.first_at,
-            before => pool.links(before).next_at,
+        if id == self.first {
+            return self.first_at;
         }
+        pool.links(pool.links(id).previous).next_at
     }
 
     /// Puts it behind `before`; in front of all behind [`NIL`].
@@ -81,7 +87,7 @@ impl Travelling {
 
     /// Takes the first out if it has arrived by `now`.
     #[inline]
-    pub(crate) fn pop(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
+    pub(crate) fn pop(&mut self, pool: &PacketPool, now: Time) -> Option<PacketId> {
         if self.first == NIL || self.first_at > now {
             return None;
         }
@@ -89,10 +95,8 @@ impl Travelling {
         let links = pool.links(id.0);
         (self.first, self.first_at) = (links.next, links.next_at);
         self.packets -= 1;
-        match self.first {
-            NIL => (self.last, self.last_at) = (NIL, Time::ZERO),
-            // That it is written to brings it near until it is its turn: nobody waits for that.
-            next => pool.links_mut(next).previous = NIL,
+        if self.first == NIL {
+            (self.last, self.last_at) = (NIL, Time::ZERO);
         }
         Some(id)
     }
@@ -107,7 +111,7 @@ mod tests {
     /// Beside a sorted list, with many that arrive together and some that overtake.
     ///
     /// Kills: `>=` for `>` in `push`; a `first_at` that stays when one overtakes all; a `previous` not
-    /// set in what lies behind.
+    /// set in what lies behind; reading what stands before the first, in `push` and in `due`.
     #[test]
     fn they_arrive_in_the_order_of_their_times_and_those_of_one_time_as_they_were_sent() {
         let mut random = Random::new(3, 0);

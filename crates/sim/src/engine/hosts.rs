@@ -54,12 +54,13 @@ impl<A: Agenda> Engine<'_, A> {
         let (len, ecn) = (received.len, received.ecn);
         let sack = self.network.pool.sack(&packet);
         self.network.pool.release(packet);
-        let end = EndId(tag.end);
-        let stream = self.streams.get_mut(end.stream());
-        if stream.life != tag.life {
+        let (end, flow) = (EndId(tag.end), tag.flow);
+        if self.network.is_large() {
+            self.network.fetch_link(self.flows[index(flow)].first[end.side()]);
+        }
+        if self.streams.get(end.stream()).life != tag.life {
             return; // it was for a connection that is no more
         }
-        let flow = stream.flow;
         if header.payload > 0 && end.side() == 1 {
             self.count_data(flow, len, tag);
         }
@@ -151,8 +152,8 @@ impl<A: Agenda> Engine<'_, A> {
             flow.counts.sent.add(packet.len);
         }
         let (host, way) = (flow.hosts[1 - side], flow.first[side]);
-        let (sent, end, life) = (self.now, id.peer().0, stream.life);
-        let tag = Tag { sent, host, end, life, ..Tag::default() };
+        let (sent, end) = (self.now, id.peer().0);
+        let tag = Tag { sent, host, end, flow: stream.flow, life: stream.life, ..Tag::default() };
         self.counts.created += 1;
         let packet = self.network.insert(packet, tag);
         if segment.header.has_sack {

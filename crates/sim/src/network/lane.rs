@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tidegate_core::link::{Link, LinkConfig};
+use tidegate_core::packet::Note;
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::Count;
-use tidegate_core::{Cx, PacketId, Tally, Time};
+use tidegate_core::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
 use super::{Leads, since};
 use crate::agenda::Agenda;
@@ -178,6 +179,12 @@ impl Lane {
         self.link.send(cx, packet);
         self.took(cx.tally);
         self.settle(cx.now);
+    }
+
+    /// The packet that arrives next, and what is noted of it.
+    #[inline]
+    pub(super) fn next_packet<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
+        self.link.next_packet(pool)
     }
 
     #[inline]
