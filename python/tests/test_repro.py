@@ -146,6 +146,19 @@ def test_an_interval_with_a_bound_in_it_decides_nothing_unless_it_is_narrow():
     }
 
 
+def test_what_cannot_be_run_here_is_skipped_and_never_holds(papers, tmp_path, capsys):
+    file = tmp_path / "experiments" / "sums" / "fig9.py"
+    text = file.read_text().replace("seeds=3", 'seeds=3, needs=lambda: "no numbers here"')
+    file.write_text(text)
+    assert repro.main(["check", "sums/fig9", "--json"]) == 1
+    (claim,) = json.loads(capsys.readouterr().out)["claims"]
+    assert claim["holds"] is False and claim["ours"] is None
+    assert repro.main(["report"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 claims: 1 skipped, 1 does not hold."
+    page = (tmp_path / "docs" / "reproduce" / "sums.md").read_text()
+    assert "**skipped**" in page and "no numbers here" in page and "fig9.svg" not in page
+
+
 def test_verdicts_rest_on_other_seeds_than_the_plan_and_variants_may_have_more(papers, capsys):
     some = experiment.Experiment("sums/fig3.py", seeds=2, more={"base": {7: 4}})
     some.run(base=[5, 7])(lambda seed, base: {})

@@ -22,7 +22,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -63,6 +63,10 @@ class Claim:
         """Whether the mean over the seeds is, to 95 % confidence, where the claim says."""
         return Verdict(self, Estimate.of(self.measure(runs)))
 
+    def skip(self, missing: str) -> Verdict:
+        """That it was not tried, for want of something."""
+        return Verdict(self, Estimate(np.nan, np.nan, np.nan, 0), missing)
+
     @property
     def short(self) -> str:
         """Its id within the experiment."""
@@ -82,7 +86,9 @@ class Verdict:
 
     claim: Claim
     ours: Estimate
-    """The mean over the seeds, and its interval."""
+    """The mean over the seeds, and its interval; of what was not tried, no number."""
+    missing: str | None = None
+    """If it was not tried: what for."""
 
     @property
     def holds(self) -> bool:
@@ -98,19 +104,21 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """``holds``, ``does not hold``, or ``undecided``: too few seeds to tell.
+        """``holds``, ``does not hold``, ``undecided``: too few seeds to tell, or ``skipped``.
 
         A mean at a bound is not shown to be within, however many seeds there are: the claim
         does not hold.
         """
-        if self.holds:
-            return "holds"
+        if self.holds or self.missing:
+            return "skipped" if self.missing else "holds"
         outside = self.ours.high < self.claim.at_least or self.ours.low > self.claim.at_most
         return "does not hold" if outside or self.at_bound else "undecided"
 
     @property
     def reason(self) -> str:
         """Why it does not hold, as far as it is known; nothing if it does."""
+        if self.missing:
+            return self.missing
         near = f"its mean is at the bound, less than {self.claim.margin:g} from it"
         parts = [near if self.at_bound else "", self.claim.why or ""]
         return "" if self.holds else "; ".join(filter(None, parts))
@@ -119,8 +127,8 @@ class Verdict:
         """For machines to read."""
         claim, ours = self.claim, self.ours
         return {
-            "id": claim.id, "claim": claim.text, "paper": claim.paper, "ours": ours.mean,
-            "low": ours.low, "high": ours.high, "holds": self.holds,
+            "id": claim.id, "claim": claim.text, "paper": claim.paper, "ours": _number(ours.mean),
+            "low": _number(ours.low), "high": _number(ours.high), "holds": self.holds,
         }  # fmt: skip
 
 
@@ -133,6 +141,8 @@ class Experiment:
     """Of each combination of variants; 1: chance has no part in it, whoever asks for more."""
     more: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
     """Variants with more seeds than that, by parameter and value."""
+    needs: Callable[[], str | None] = lambda: None
+    """Says what a machine lacks on which it cannot be run: it is skipped there. None if nothing."""
     id: str = field(init=False)
     """``<paper key>/<file name>``."""
     variants: Mapping[str, Sequence[Any]] = field(default_factory=dict, init=False)
@@ -200,6 +210,17 @@ class Experiment:
         self.draw = draw
         return draw
 
+    @cached_property
+    def missing(self) -> str | None:
+        """What is missing here to run it."""
+        return self.needs()
+
+    def judge(self, runs: Table) -> list[Verdict]:
+        """How each of its claims fared."""
+        if self.missing:
+            return [claim.skip(self.missing) for claim in self.claims]
+        return [claim.judge(runs) for claim in self.claims]
+
     @property
     def paper(self) -> str:
         """Key of the paper."""
@@ -212,6 +233,8 @@ class Experiment:
 
     def cases(self, seeds: int | None = None, first: int = FIRST_SEED) -> list[Case]:
         """Every run there is to make; ``seeds`` instead of what the experiment says."""
+        if self.missing:
+            return []
         seeds = 1 if self.seeds == 1 else seeds
         most = seeds or max(self.seeds, *(max(it.values()) for it in self.more.values()), 0)
         every = cases(self.variants, range(first, first + most))
@@ -261,6 +284,11 @@ def run_case(file: str, id: str, seed: int, parameters: Mapping[str, Any]) -> Ma
     except Exception as error:
         error.add_note(f"in {id}, seed {seed}, {dict(parameters)}")
         raise
+
+
+def _number(value: float) -> float | None:
+    """For JSON, which has no NaN."""
+    return value if np.isfinite(value) else None
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:

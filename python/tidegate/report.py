@@ -21,16 +21,16 @@ def write_report(experiments: Sequence[Experiment], runs: Mapping[str, Table], o
     """
     for paper, group in groupby(experiments, lambda each: each.paper):
         own = list(group)
-        verdicts = {each.id: [it.judge(runs[each.id]) for it in each.claims] for each in own}
+        verdicts = {each.id: each.judge(runs[each.id]) for each in own}
         for each in own:
-            if each.draw is not None:
+            if each.draw is not None and not each.missing:
                 _write(out / paper / f"{each.name}.svg", _svg(each, runs[each.id]))
         _write(out / f"{paper}.md", _page(paper, own, verdicts))
 
 
 def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
     """Writes the figure of an experiment as SVG and PNG; says where. None if it has none."""
-    if experiment.draw is None:
+    if experiment.draw is None or experiment.missing:
         return []
     stem = out / experiment.id.replace("/", "-")
     svg, png = stem.with_suffix(".svg"), stem.with_suffix(".png")
@@ -66,6 +66,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 _ONE_AND_MANY = {
     "holds": ("holds", "hold"),
     "undecided": ("undecided", "undecided"),
+    "skipped": ("skipped", "skipped"),
     "does not hold": ("does not hold", "do not hold"),
 }
 
@@ -92,6 +93,8 @@ def _section(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[str]:
     if experiment.draw is not None:
         lines += [f"tidegate-repro figure {experiment.id}"]
     lines += ["```", "", _HEAD, *map(_row, verdicts), ""]
+    if experiment.missing:
+        return [*lines, f"Skipped where this page was written: {experiment.missing}.", ""]
     for each in verdicts:
         if each.reason:
             lines += [f"Why not `#{each.claim.short}`: {each.reason}.", ""]
@@ -103,8 +106,8 @@ def _section(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[str]:
 
 def _short_row(experiment: Experiment, verdict: Verdict) -> str:
     link = f"[{experiment.name}](#{experiment.name})"
-    claim = verdict.claim
-    return _cells(link, claim.text, claim.paper, f"{verdict.ours.mean:.4g}", _mark(verdict))
+    claim, ours = verdict.claim, str(verdict.ours).split(" ")[0]
+    return _cells(link, claim.text, claim.paper, ours, _mark(verdict))
 
 
 def _row(verdict: Verdict) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidegate.experiment import FIRST_SEED, Experiment, Verdict, discover, run_case
@@ -52,15 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(
-    experiments: Iterable[Experiment], options: argparse.Namespace, first: int = FIRST_SEED
+    experiments: Sequence[Experiment], options: argparse.Namespace, first: int = FIRST_SEED
 ) -> dict[str, Table]:
     """Makes every run of the experiments in one pool; a table of runs for each."""
     cases = [(each, case) for each in experiments for case in each.cases(options.seeds, first)]
     calls = [(each.file, each.id, case.seed, case.parameters) for each, case in cases]
     rows = gather(run_case, calls, jobs=options.jobs, engine=options.engine, progress=_progress)
-    runs: dict[str, list[tuple[Case, Mapping[str, float] | None]]] = {}
+    runs: dict[str, list[tuple[Case, Mapping[str, float] | None]]]
+    runs = {each.id: [] for each in experiments}
     for (each, case), row in zip(cases, rows, strict=True):
-        runs.setdefault(each.id, []).append((case, row))
+        runs[each.id].append((case, row))
     tables = {id: Table.of_runs(own) for id, own in runs.items()}
     if not all(table.complete for table in tables.values()):
         finished = {each: tables[each.id] for each in experiments if tables[each.id].complete}
@@ -82,7 +83,9 @@ def _check(experiments: Sequence[Experiment], options: argparse.Namespace) -> in
 
 def _plan(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
     options.seeds = options.seeds or PILOT_SEEDS
-    planned = [each for each in experiments if any(claim.margin for claim in each.claims)]
+    planned = [
+        each for each in experiments if any(it.margin for it in each.claims) and not each.missing
+    ]
     runs = measure(planned, options, first=1)
     for each in planned:
         for claim in (claim for claim in each.claims if claim.margin):
@@ -111,9 +114,7 @@ def _figure(experiments: Sequence[Experiment], options: argparse.Namespace) -> i
 
 def _stopped(interrupted: Interrupted, options: argparse.Namespace) -> int:
     """Says what can be said after Ctrl-C: of experiments that had finished."""
-    verdicts = [
-        claim.judge(runs) for each, runs in interrupted.finished.items() for claim in each.claims
-    ]
+    verdicts = [it for each, runs in interrupted.finished.items() for it in each.judge(runs)]
     if verdicts:
         print(_json(verdicts) if options.json else summary(verdicts))
     print(f"tidegate-repro: {interrupted}; nothing was written", file=sys.stderr)
@@ -121,7 +122,7 @@ def _stopped(interrupted: Interrupted, options: argparse.Namespace) -> int:
 
 
 def _judge(experiments: Sequence[Experiment], runs: Mapping[str, Table]) -> list[Verdict]:
-    return [claim.judge(runs[each.id]) for each in experiments for claim in each.claims]
+    return [verdict for each in experiments for verdict in each.judge(runs[each.id])]
 
 
 def _json(verdicts: Sequence[Verdict]) -> str:

@@ -20,6 +20,8 @@ class Estimate:
     """How many samples it is from."""
 
     def __str__(self) -> str:
+        if not self.count:
+            return "-"
         return f"{self.mean:.4g} ({self.low:.4g} to {self.high:.4g})"
 
     @classmethod

@@ -1,0 +1,290 @@
+"""Real hosts: a scenario as a lab of network namespaces, with this kernel's TCP.
+
+Source: postack, ledger section 9 (namespaces, an emulated network, Linux at both ends).
+Differs: the gateway is the program as it is deployed, the network is that of `tidegate lab`. What
+stands beside each other runs in the same seconds, each in a lab of its own, so that a busy
+machine is busy for all of them. What seeds stand for are turns. Without root, network namespaces
+or the program, these runs are skipped, and their claims are neither held nor broken.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+
+from tidegate import Scenario, jain
+
+from ._network import FAR, FLOWS, KEPT, RECORD, rules
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60
+"""Seconds that no command takes."""
+
+TRIES = 3
+"""For a lab to be built."""
+
+HOSTS = {"near": "10.73.0.1", "far": "10.73.0.2"}
+WINDOW = {"window_scaling": False, "receive_window": "65535 B"}
+"""What simulated hosts are told for windows of 64 KiB; real ones by `Lab.shell`."""
+
+NOT_SCALED = "echo 0 > /proc/sys/net/ipv4/tcp_window_scaling"
+
+COUNTERS = {
+    "TCPTimeouts": "timeouts",
+    "RetransSegs": "retransmitted",
+    "PAWSEstab": "old",
+    "TCPSpuriousRTOs": "spurious",
+    "TCPDSACKRecv": "twice",
+    "TCPLostRetransmit": "lost_again",
+}
+"""Of the hosts' TCP, as `nstat` calls them and as here: timeouts, segments sent again, taken for
+old (PAWS), timeouts that were none, segments that had arrived already, copies that were lost."""
+
+
+def program() -> Path:
+    """The program: what TIDEGATE_BIN names, or what `make build` leaves."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return Path(os.environ.get("TIDEGATE_BIN", target / "release" / "tidegate"))
+
+
+def missing() -> str | None:
+    """Why there can be no lab here; nothing if there can."""
+    if not program().exists():
+        return "the program is not built: make build"
+    if os.geteuid() != 0:
+        return "namespaces with real hosts need root"
+    try:
+        subprocess.run(["unshare", "--net", "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "there are no network namespaces here"
+    return None
+
+
+def lacks(congestion: str) -> bool:
+    """Whether this kernel does not have the congestion control."""
+    path = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+    return congestion not in path.read_text().split()
+
+
+def hosts(
+    signal: str,
+    *,
+    way: str = "up",
+    loss: float = 0,
+    tcp: Mapping[str, Any] | None = None,
+    seconds: tuple[int, int] = (6, 15),
+    policy: Mapping[str, Any] | None = None,
+    file: Mapping[str, Any] | None = None,
+) -> Scenario:
+    """``near`` behind a gateway and ``far`` beyond it, for the simulator and for a lab.
+
+    Data goes ``up`` or ``down``, and ``loss`` percent of it are lost beyond the gateway. Figures
+    are those after the first of ``seconds``, for as many as the second number says.
+    """
+    warmup, counted = seconds
+    settings = {"profile": "linux", **(tcp or {})}
+    net = Scenario(duration=f"{warmup + counted} s", warmup=f"{warmup} s", tcp=settings)
+    net.host("near", gateway="edge")
+    net.host("far")
+    net.gateway("edge", file or {"policy": [rules(signal, way, **(policy or {}))]})
+    sender = {"up": "near", "down": "far"}[way]
+    lossy = {"loss": f"{loss} %"} if loss else {}
+    net.route(**{"from": sender, "delay": FAR, **lossy})
+    net.route(delay=FAR)
+    return net
+
+
+class Lab:
+    """A scenario built from real hosts, until the end of the ``with``."""
+
+    _numbers = count()
+
+    def __init__(self, net: Scenario) -> None:
+        self.name = f"repro-{os.getpid()}-{next(self._numbers)}"
+        self._text = f'name = "{self.name}"\n{net.to_toml()}'
+        self._running: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Self:
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "lab.toml"
+            file.write_text(self._text)
+            for left in reversed(range(TRIES)):
+                try:
+                    _run(program(), "lab", "up", file)
+                    break
+                except RuntimeError:
+                    # On a machine that is busy, what starts may be waited for in vain.
+                    if not left:
+                        raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+        subprocess.run([program(), "lab", "down", "--lab", self.name], capture_output=True)
+
+    def command(self, host: str, *words: str | Path) -> list[str | Path]:
+        """What runs ``words`` on a host."""
+        return [program(), "lab", "exec", "--lab", self.name, host, "--", *words]
+
+    def start(self, host: str, *words: str | Path) -> subprocess.Popen[str]:
+        """A process on a host, which ends with the lab."""
+        process = subprocess.Popen(
+            self.command(host, *words), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        self._running.append(process)
+        return process
+
+    def shell(self, host: str, line: str) -> str:
+        """What a line of the shell says on a host."""
+        return _run(*self.command(host, "sh", "-c", line))
+
+    def serve(self, host: str, congestion: str) -> None:
+        """Serves transfers on a host."""
+        words = ["traffic", "serve", "--congestion", congestion]
+        server = self.start(host, program(), *words)
+        assert server.stdout is not None and server.stdout.readline(), "the server does not start"
+
+    def fetch(self, host: str, address: str, *words: str) -> subprocess.Popen[str]:
+        """A transfer to a host from the server at an address."""
+        more = ["--interval", "100 ms", *words]
+        return self.start(host, program(), "traffic", "fetch", f"{address}:7000", *more)
+
+    def status(self) -> Mapping[str, Any]:
+        """What the gateway says of itself at ``/v1/status``."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(PATIENCE)
+            connection.connect(f"/run/tidegate/lab-{self.name}/edge.sock")
+            connection.sendall(b"GET /v1/status HTTP/1.0\r\n\r\n")
+            said = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        answer: Mapping[str, Any] = json.loads(said.split(b"\r\n\r\n", 1)[1])
+        return answer
+
+    def aggregate(self, way: str) -> Mapping[str, Any]:
+        """The policy in a direction, of :meth:`status`; it is there from the first packet on."""
+        ends = time.monotonic() + PATIENCE
+        while time.monotonic() < ends:
+            for it in self.status()["aggregates"]:
+                if it["policy"] == "all" and it["direction"] == way:
+                    found: Mapping[str, Any] = it
+                    return found
+            time.sleep(0.1)
+        raise RuntimeError(f"nothing went {way}")
+
+    def counters(self) -> dict[str, int]:
+        """`COUNTERS` of both hosts, added up."""
+        total = dict.fromkeys(COUNTERS.values(), 0)
+        for host in HOSTS:
+            lines = self.shell(host, "cat /proc/net/snmp /proc/net/netstat").splitlines()
+            for names, values in zip(lines[::2], lines[1::2], strict=True):
+                if names.startswith(("Tcp:", "TcpExt:")):
+                    for name, value in zip(names.split(), values.split(), strict=True):
+                        if name in COUNTERS:
+                            total[COUNTERS[name]] += int(value)
+        return total
+
+
+def _run(*words: str | Path) -> str:
+    said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    if said.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, words))}: {said.stderr}")
+    return said.stdout
+
+
+def side_by_side(
+    call: Callable[[str], Mapping[str, float]], names: Sequence[str]
+) -> dict[str, float]:
+    """What ``call`` finds for each of ``names``, in the same seconds: columns ``"NAME COLUMN"``."""
+    with ThreadPoolExecutor(len(names)) as pool:
+        found = zip(names, pool.map(call, names), strict=True)
+        return {f"{name} {column}": value for name, it in found for column, value in it.items()}
+
+
+def bulk(
+    net: Scenario,
+    *,
+    way: str = "up",
+    congestion: str = "cubic",
+    told: str = "",
+    flows: int = FLOWS,
+    offload: str = "wire",
+    hosts: Mapping[str, str] = HOSTS,
+    mtu: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, float]:
+    """Endless transfers through the lab of a scenario, whose hosts are ``told`` a line of shell.
+
+    ``hosts`` are at their addresses, and ``mtu`` names ports that are to take long frames. What is
+    measured, and how it is called, is as in the simulator (`_network.measured`).
+    """
+    warmup, duration = (float(text.split()[0]) for text in (net.warmup or "0 s", net.duration))
+    sender, receiver = ("near", "far") if way == "up" else ("far", "near")
+    net.tables["offload"] = offload
+    with Lab(net) as lab:
+        for place, ports in (mtu or {}).items():
+            for port in ports:
+                lab.shell(place, f"ip link set {port} mtu 9000")
+        for host in hosts if told else ():
+            lab.shell(host, told)
+        before = lab.counters()
+        lab.serve(sender, congestion)
+        words = [hosts[sender], "--time", f"{duration} s"]
+        fetches = [lab.fetch(receiver, *words) for _ in range(flows)]
+        time.sleep(warmup)
+        first, began = lab.aggregate(way), time.monotonic()
+        time.sleep(duration - warmup - 0.5)
+        last, took = lab.aggregate(way), time.monotonic() - began
+        told_of = [_told(fetch) for fetch in fetches]
+        counted = {name: n - before[name] for name, n in lab.counters().items()}
+        hangs = lab.status()["hangs"]
+    return {
+        **_gained(told_of, warmup),
+        **_waited(first, last, took, flows),
+        **counted,
+        "hangs": hangs,
+    }
+
+
+def _told(fetch: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    said, _ = fetch.communicate(timeout=PATIENCE)
+    lines = [json.loads(line) for line in said.splitlines()]
+    if not lines or not lines[-1]["intact"]:
+        raise RuntimeError(f"a transfer failed: {said}")
+    return lines
+
+
+def _gained(told: Sequence[Sequence[Mapping[str, Any]]], warmup: float) -> dict[str, float]:
+    def rate(lines: Sequence[Mapping[str, Any]]) -> float:
+        counted = [line for line in lines if line["at_ms"] >= warmup * 1e3]
+        (first, *_, last) = counted
+        return float(8e3 * (last["bytes"] - first["bytes"]) / (last["at_ms"] - first["at_ms"]))
+
+    rates = np.array([rate(lines) for lines in told])
+    return {"goodput": float(rates.sum()), "jain": jain(rates)}
+
+
+def _waited(
+    first: Mapping[str, Any], last: Mapping[str, Any], took: float, flows: int
+) -> dict[str, float]:
+    """What waited on average, by Little's law: what left, times how long it had waited."""
+    sent, amount = (last["conforming"][it] - first["conforming"][it] for it in ("packets", "bytes"))
+    data = (last["waited_ns"] - first["waited_ns"]) / 1e9 / sent * amount / took
+    held = [(it["signal"] or {}).get("held_ns", 0) for it in (first, last)]
+    acks = (held[1] - held[0]) / 1e9 / took
+    return {
+        "rate": amount * 8 / took,
+        "data": data,
+        "acks": acks,
+        "memory": data + acks * RECORD + flows * KEPT,
+        "peak": last["peak_waiting_bytes"],
+        "dropped": sum(last["drops"].values()),
+    }

@@ -1,0 +1,207 @@
+"""What holds in the simulator holds between real hosts, in figures that agree with it.
+
+Source: postack, ledger A001-1 to A001-4, A001-7 and A001-12.
+Differs: see `_live.py`. Reno, CUBIC and BBR of this kernel, four flows up; without loss with
+windows of 64 KiB, with 1 % of loss with windows as large as they grow. A queue for each flow, ACKs
+held and TCR run side by side. A turn is made again where a gateway hung and frames went past it:
+that is what a host does that gives it no processor time, not what is measured here.
+"""
+
+import numpy as np
+
+from tidegate.experiment import Experiment
+
+from ._live import COUNTERS, NOT_SCALED, WINDOW, bulk, hosts, lacks, missing, side_by_side
+from ._network import RATE, measured
+
+live = Experiment(__file__, seeds=5, needs=missing)
+
+CONTROLS = ["reno", "cubic", "bbr"]
+SHOWN = ["none", "gate", "tcr"]
+LOSSES = [0, 1]
+TURNS = 4
+"""In which one must be without a hang."""
+
+
+@live.run(where=["simulated", "live"], congestion=CONTROLS, loss=LOSSES)
+def measure(seed, where, congestion, loss):
+    tcp = {"congestion": congestion, "pacing": congestion == "bbr", **({} if loss else WINDOW)}
+
+    def run(signal):
+        net = hosts(signal, loss=loss, tcp=tcp)
+        net.tables["seed"] = seed
+        if where == "live":
+            return bulk(net, congestion=congestion, told="" if loss else NOT_SCALED)
+        net.traffic("bulk", "greedy", "near", "far", flows=4)
+        return {**dict.fromkeys(COUNTERS.values(), 0), "hangs": 0, **measured(net.run(seed))}
+
+    if where == "live" and lacks(congestion):
+        raise RuntimeError(f"this kernel has no {congestion}")
+    for _ in range(TURNS):
+        found = side_by_side(run, SHOWN)
+        if not any(found[f"{signal} hangs"] for signal in SHOWN):
+            break
+    return found
+
+
+def farthest(columns, point):
+    """Of several numbers for each seed, that which is farthest from a point."""
+    values = np.array([np.asarray(column) for column in columns])
+    at = np.abs(values - point).argmax(axis=0)
+    return values[at, np.arange(values.shape[1])]
+
+
+def cells(runs, loss, where="live", controls=CONTROLS):
+    """The runs of each congestion control."""
+    return [runs.where(where=where, congestion=it, loss=loss) for it in controls]
+
+
+def of_simulated(runs, loss, congestion):
+    """Goodput live, of the simulator's: of all signals the farthest from it."""
+    real, virtual = (cells(runs, loss, it, [congestion])[0] for it in ("live", "simulated"))
+    pairs = [real[f"{it} goodput"] / virtual[f"{it} goodput"] for it in SHOWN]
+    return farthest(pairs, 1)
+
+
+def buffer(cell, column="data"):
+    """What waits where ACKs are held, of a queue for each flow's."""
+    return cell[f"gate {column}"] / cell["none data"]
+
+
+def apart(runs, congestion):
+    """Ratio of what waits live, less that of the simulator."""
+    real, virtual = (cells(runs, 0, it, [congestion])[0] for it in ("live", "simulated"))
+    return buffer(real) - buffer(virtual)
+
+
+def over(cell, signal, column="goodput"):
+    return cell[f"gate {column}"] / cell[f"{signal} {column}"]
+
+
+def more(runs, loss, *names):
+    """What counters count with the gate, less with a queue for each flow, all controls together."""
+    return sum(
+        cell[f"gate {it}"] - cell[f"none {it}"] for cell in cells(runs, loss) for it in names
+    )
+
+
+@live.claim("A001-12", "Reno: goodput live of the simulator's", paper=1, within=0.05)
+def agree_reno(runs):
+    return of_simulated(runs, 0, "reno")
+
+
+@live.claim("A001-12", "CUBIC: goodput live of the simulator's", paper=1, within=0.05)
+def agree_cubic(runs):
+    return of_simulated(runs, 0, "cubic")
+
+
+@live.claim("A001-12", "BBR: goodput live of the simulator's", paper=1, within=0.05)
+def agree_bbr(runs):
+    return of_simulated(runs, 0, "bbr")
+
+
+@live.claim("A001-12", "1 %, Reno: goodput live of the simulator's", paper=1, within=0.05)
+def agree_lossy_reno(runs):
+    return of_simulated(runs, 1, "reno")
+
+
+@live.claim("A001-12", "1 %, CUBIC: goodput live of the simulator's", paper=1, within=0.05)
+def agree_lossy_cubic(runs):
+    return of_simulated(runs, 1, "cubic")
+
+
+@live.claim("A001-12", "1 %, BBR: goodput live of the simulator's", paper=1, within=0.05)
+def agree_lossy_bbr(runs):
+    return of_simulated(runs, 1, "bbr")
+
+
+@live.claim("A001-12", "Reno: ratio of data that waits, live less simulated", paper=0,
+            at_least=-0.02, at_most=0.02)  # fmt: skip
+def apart_reno(runs):
+    return apart(runs, "reno")
+
+
+@live.claim("A001-12", "CUBIC: ratio of data that waits, live less simulated", paper=0,
+            at_least=-0.02, at_most=0.02)  # fmt: skip
+def apart_cubic(runs):
+    return apart(runs, "cubic")
+
+
+@live.claim("A001-12", "BBR: ratio of data that waits, live less simulated", paper=0,
+            at_least=-0.02, at_most=0.02)  # fmt: skip
+def apart_bbr(runs):
+    return apart(runs, "bbr")
+
+
+@live.claim("A001-1", "live: throughput over the policy's rate, worst of all", paper=1, within=0.02)
+def rate(runs):
+    return farthest([cell[f"{it} rate"] / RATE for cell in cells(runs, 0) for it in SHOWN], 1)
+
+
+@live.claim("A001-1", "live: Jain index, worst of all", paper="fair", at_least=0.98)
+def jain(runs):
+    return farthest([cell[f"{it} jain"] for cell in cells(runs, 0) for it in SHOWN], 1)
+
+
+@live.claim("A001-1", "live, 1 %: Jain index with the gate, worst of all", paper="fair",
+            at_least=0.97)  # fmt: skip
+def jain_lossy(runs):
+    return farthest([cell["gate jain"] for cell in cells(runs, 1)], 1)
+
+
+@live.claim("A001-2", "live, Reno and CUBIC: data that waits, of a queue for each flow's",
+            paper=0.04, at_most=0.03)  # fmt: skip
+def data(runs):
+    return farthest([buffer(it) for it in cells(runs, 0, controls=CONTROLS[:2])], 0)
+
+
+@live.claim("A001-2", "live, Reno and CUBIC: data and held ACKs", paper=0.04, at_most=0.04)
+def memory(runs):
+    return farthest([buffer(it, "memory") for it in cells(runs, 0, controls=CONTROLS[:2])], 0)
+
+
+@live.claim("A001-2", "live, BBR: data and held ACKs", paper="not said", at_most=0.06)
+def memory_bbr(runs):
+    return buffer(cells(runs, 0, controls=["bbr"])[0], "memory")
+
+
+@live.claim("A001-3", "live, 1 %, Reno: goodput, gate over TCR", paper=1.1, at_least=1.08)
+def tcr_reno(runs):
+    return over(cells(runs, 1)[0], "tcr")
+
+
+@live.claim("A001-3", "live, 1 %, CUBIC: goodput, gate over TCR", paper=1.1, at_least=1.08)
+def tcr_cubic(runs):
+    return over(cells(runs, 1)[1], "tcr")
+
+
+@live.claim("A001-4", "live: goodput of a queue for each flow's, farthest", paper=1, within=0.03)
+def goodput(runs):
+    return farthest([over(it, "none") for it in cells(runs, 0)], 1)
+
+
+@live.claim("A001-4", "live, 1 %: goodput of a queue for each flow's, farthest", paper=1,
+            within=0.03)  # fmt: skip
+def goodput_lossy(runs):
+    return farthest([over(it, "none") for it in cells(runs, 1)], 1)
+
+
+@live.claim("A001-7", "live: segments taken for old (PAWS), with the gate", paper=0, at_most=0)
+def old(runs):
+    return sum(cell["gate old"] for loss in LOSSES for cell in cells(runs, loss))
+
+
+@live.claim("A001-7", "live: timeouts, gate less a queue for each flow", paper=0, at_most=0)
+def timeouts(runs):
+    return more(runs, 0, "timeouts", "spurious")
+
+
+@live.claim("A001-7", "live, 1 %: timeouts, gate less a queue for each flow", paper=0, at_most=0)
+def timeouts_lossy(runs):
+    return more(runs, 1, "timeouts", "spurious")
+
+
+@live.claim("A001-7", "live: segments that arrived twice, gate less a queue for each flow", paper=0,
+            at_most=0)  # fmt: skip
+def twice(runs):
+    return more(runs, 0, "twice")

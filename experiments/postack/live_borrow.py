@@ -1,0 +1,111 @@
+"""What a class borrows and gives back, real senders take up and give up.
+
+Source: postack, ledger R001-9 and A001-6.
+Differs: see `_live.py` and `borrow.py`, whose policy file this is. Four CUBIC flows; UDP of 12
+Mbit/s comes after 6 s for 6 s. Rates are those at which the gateway lets TCP's packets leave, over
+150 ms; levels are means of the last 3 s before each change.
+"""
+
+import sys
+import time
+
+import numpy as np
+
+from tidegate.experiment import Experiment
+
+from ._live import HOSTS, Lab, hosts, missing, side_by_side
+from ._network import FLOWS
+from .borrow import file
+
+live_borrow = Experiment(__file__, seeds=5, needs=missing)
+
+SPAN, LEVEL, WINDOW, STEP = 6, 3, 0.15, 0.03
+LAG = 0.2 + 3 * 0.0002 + WINDOW
+"""200 ms, three round trips to the senders, and the time over which rates are taken."""
+
+FLOOD = """
+import socket, sys, time
+flood, start, sent = socket.socket(type=socket.SOCK_DGRAM), time.monotonic(), 0
+while True:
+    while sent < (time.monotonic() - start) * 1_250:
+        flood.sendto(bytes(1158), (sys.argv[1], 9000))
+        sent += 1
+    time.sleep(0.002)
+"""
+
+
+class Watch:
+    """The bytes that TCP has sent, over time."""
+
+    def __init__(self, lab):
+        self.lab, self.looks = lab, []
+
+    def until(self, end):
+        """Looks again and again until it is that late."""
+        while (now := time.monotonic()) < end:
+            self.looks.append((now, self.lab.aggregate("up")["conforming"]["bytes"]))
+            time.sleep(STEP)
+
+    def rate(self, at, span):
+        """In bit/s, in so many seconds before."""
+        times, sent = np.array(self.looks).T
+        before, after = np.interp([at - span, at], times, sent)
+        return 8 * (after - before) / span
+
+    def settles(self, since, level):
+        """Seconds until the rate has come within a tenth of its new level."""
+        steps = np.arange(STEP, SPAN - LEVEL, STEP)
+        near = [abs(self.rate(since + it, WINDOW) / level - 1) < 0.1 for it in steps]
+        return float(steps[near.index(True)]) if any(near) else SPAN
+
+
+@live_borrow.run()
+def measure(seed):
+    def run(signal):
+        with Lab(hosts(signal, file=file(signal))) as lab:
+            lab.serve("near", "cubic")
+            for _ in range(FLOWS):
+                lab.fetch("far", HOSTS["near"], "--time", f"{4 * SPAN} s")
+            watch, begin = Watch(lab), time.monotonic() + SPAN
+            watch.until(begin)
+            flood = lab.start("near", sys.executable, "-c", FLOOD, HOSTS["far"])
+            watch.until(begin + SPAN)
+            flood.kill()
+            watch.until(begin + 2 * SPAN)
+        ends = {"alone": begin, "shared": begin + SPAN, "again": begin + 2 * SPAN}
+        levels = {name: watch.rate(at - STEP, LEVEL) for name, at in ends.items()}
+        takes = watch.settles(begin + SPAN, levels["again"])
+        return {**levels, "takes": takes, "gives": watch.settles(begin, levels["shared"])}
+
+    return side_by_side(run, ["none", "gate"])
+
+
+def ratio(runs, level):
+    return runs[f"gate {level}"] / runs[f"none {level}"]
+
+
+@live_borrow.claim("A001-6", "live, alone: rate of a queue for each flow's", paper=1, within=0.02)
+def alone(runs):
+    return ratio(runs, "alone")
+
+
+@live_borrow.claim("A001-6", "live, beside its sibling: the same", paper=1, within=0.02)
+def shared(runs):
+    return ratio(runs, "shared")
+
+
+@live_borrow.claim("A001-6", "live, alone again: the same", paper=1, within=0.02)
+def again(runs):
+    return ratio(runs, "again")
+
+
+@live_borrow.claim("A001-6", "live: how long after its sibling ended it borrows, s",
+                   paper="not said", at_most=LAG)  # fmt: skip
+def takes(runs):
+    return runs["gate takes"]
+
+
+@live_borrow.claim("A001-6", "live: how long after its sibling began it gives back, more than a "
+                   "queue for each flow, s", paper="not said", at_most=LAG)  # fmt: skip
+def gives(runs):
+    return runs["gate gives"] - runs["none gives"]

@@ -1,0 +1,83 @@
+"""Data both ways on one real connection: each way has its rate, and no segment is taken for old.
+
+Source: postack, ledger A001-8 and R001-13 (the trap of PAWS).
+Differs: see `_live.py`. One connection of CUBIC, on the wire as it is; the policy holds 10 Mbit/s
+in each direction. What is counted is payload that arrived from the 5th to the 15th second.
+"""
+
+import sys
+
+from tidegate.experiment import Experiment
+
+from ._live import HOSTS, Lab, hosts, missing, side_by_side
+from ._network import RATE
+
+live_both_ways = Experiment(__file__, seeds=5, needs=missing)
+
+PAYLOAD = RATE * 1448 / 1514
+"""Payload per second of full frames at the rate of the policy, bit/s."""
+
+EXCHANGE = """
+import socket, sys, threading, time
+role, address = sys.argv[1:]
+if role == "listen":
+    listener = socket.create_server((address, 7001))
+    print("ready", flush=True)
+    connection, _ = listener.accept()
+else:
+    connection = socket.create_connection((address, 7001))
+block, ends = bytes(16384), time.monotonic() + 15
+
+def send():
+    while True:
+        connection.sendall(block)
+
+threading.Thread(target=send, daemon=True).start()
+counted = 0
+while (now := time.monotonic()) < ends:
+    arrived = len(connection.recv(1 << 16))
+    counted += arrived if now > ends - 10 else 0
+print(counted, flush=True)
+time.sleep(60)
+"""
+
+
+@live_both_ways.run()
+def measure(seed):
+    def run(signal):
+        with Lab(hosts(signal, policy={"match": {}})) as lab:
+            before = lab.counters()
+            words = [sys.executable, "-c", EXCHANGE]
+            far = lab.start("far", *words, "listen", HOSTS["far"])
+            far.stdout.readline()
+            near = lab.start("near", *words, "connect", HOSTS["far"])
+            rates = [float(it.stdout.readline()) * 8 / 10 for it in (far, near)]
+            counted = {name: n - before[name] for name, n in lab.counters().items()}
+        return {"up": rates[0], "down": rates[1], **counted}
+
+    return side_by_side(run, ["none", "gate"])
+
+
+@live_both_ways.claim("A001-8", "live: goodput of the slower way, of the policy's rate", paper=1,
+                      within=0.05)  # fmt: skip
+def slower(runs):
+    pairs = zip(runs["gate up"], runs["gate down"], strict=True)
+    return [min(pair) / PAYLOAD for pair in pairs]
+
+
+@live_both_ways.claim("A001-8", "live: goodput of both ways, of a queue for each flow's", paper=1,
+                      within=0.05)  # fmt: skip
+def both(runs):
+    sums = [runs[f"{signal} up"] + runs[f"{signal} down"] for signal in ("gate", "none")]
+    return sums[0] / sums[1]
+
+
+@live_both_ways.claim("A001-8", "live: segments taken for old (PAWS)", paper=0, at_most=0)
+def old(runs):
+    return runs["gate old"]
+
+
+@live_both_ways.claim("A001-7", "live, both ways: timeouts, less a queue for each flow's", paper=0,
+                      at_most=0)  # fmt: skip
+def timeouts(runs):
+    return runs["gate timeouts"] - runs["none timeouts"]

@@ -1,0 +1,122 @@
+"""Whatever a real sender's TCP is like, no stall and no timeout comes of its ACKs being held.
+
+Source: postack, ledger A001-7, R001-15 and R001-18.
+Differs: see `_live.py`. CUBIC of this kernel, two flows up, with one thing changed at a time, on
+the wire as it is and with the offloads of the kernel (TSO, GRO). Without loss, so that every
+timeout would be the gateway's. Scales of windows are those that hosts choose for windows of up to
+32 KiB, 64 KiB, ... 512 MiB. Segments of 8960 bytes fit no buffer of AF_XDP: there, the gateway has
+packet sockets. This kernel has no VLAN devices; frames in a VLAN are a case of `make test`
+(`tests/tests/senders.rs`), whose hosts tag them themselves.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._live import HOSTS, bulk, hosts, missing, side_by_side
+from ._network import rules
+
+live_senders = Experiment(__file__, seeds=3, needs=missing)
+
+V6 = {"near": "[fd73::1]", "far": "[fd73::2]"}
+IPV4 = "/proc/sys/net/ipv4"
+PATH = 'path="$(ip -4 route show dev eth0 | head -n 1) dev eth0"'
+ROUTE = f"{PATH}; ip route replace $path"
+
+
+def scale(bits):
+    """A window that grows to as much as makes the scale so many bits."""
+    return f"echo 4096 131072 {1 << 15 + bits} > {IPV4}/tcp_rmem; {ROUTE} window {1 << 15 + bits}"
+
+
+KINDS = {
+    "linux": "",
+    "IPv6": "",
+    "not scaled": f"echo 0 > {IPV4}/tcp_window_scaling",
+    **{f"scale {bits}": scale(bits) for bits in range(15)},
+    "no SACK": f"echo 0 > {IPV4}/tcp_sack",
+    "no timestamps": f"echo 0 > {IPV4}/tcp_timestamps",
+    "an ACK for each": f"{ROUTE} quickack 1",
+    **{f"mss {mss}": f"{ROUTE} advmss {mss}" for mss in (256, 536, 1220)},
+    "mss 8960": "ip link set eth0 mtu 9000",
+}
+LONG = {"edge": ["lan", "wan"], "the-network-between-all-the-hosts": ["p0", "p1"]}
+"""What long frames pass besides the hosts."""
+
+CASES = [f"{signal} {offload}" for signal in ("none", "gate") for offload in ("wire", "default")]
+
+
+@live_senders.run(kind=list(KINDS))
+def measure(seed, kind):
+    def run(case):
+        signal, offload = case.split()
+        long = kind == "mss 8960"
+        sockets = {"gateway": {"backend": "af-packet"}, "policy": [rules(signal, "up")]}
+        return bulk(
+            hosts(signal, seconds=(3, 5), file=sockets if long else None),
+            told=KINDS[kind],
+            flows=2,
+            offload=offload,
+            hosts=V6 if kind == "IPv6" else HOSTS,
+            mtu=LONG if long else {},
+        )
+
+    return side_by_side(run, CASES)
+
+
+def ratios(runs):
+    """Goodput with ACKs held, of a queue for each flow's, on either wire."""
+    return [runs[f"gate {it} goodput"] / runs[f"none {it} goodput"] for it in ("wire", "default")]
+
+
+def worst(runs):
+    each = [ratio for kind in KINDS for ratio in ratios(runs.where(kind=kind))]
+    return [min(turn) for turn in zip(*each, strict=True)]
+
+
+def more(runs, *names):
+    """What counters count with ACKs held, less with a queue for each flow, of all kinds."""
+    sides = [(f"gate {it}", f"none {it}") for it in ("wire", "default")]
+    cells = [runs.where(kind=kind) for kind in KINDS]
+    return sum(
+        cell[f"{gate} {name}"] - cell[f"{none} {name}"]
+        for cell in cells
+        for gate, none in sides
+        for name in names
+    )
+
+
+@live_senders.claim("A001-7", "live, worst of all kinds: goodput of a queue for each flow's",
+                    paper=1, at_least=0.97)  # fmt: skip
+def goodput(runs):
+    return worst(runs)
+
+
+@live_senders.claim("A001-7", "live, all kinds: timeouts, less a queue for each flow's", paper=0,
+                    at_most=0)  # fmt: skip
+def timeouts(runs):
+    return more(runs, "timeouts", "spurious")
+
+
+@live_senders.claim("A001-7", "live, all kinds: segments that arrived twice, less a queue's",
+                    paper=0, at_most=0)  # fmt: skip
+def twice(runs):
+    return more(runs, "twice")
+
+
+@live_senders.claim("A001-7", "live, all kinds: segments taken for old (PAWS)", paper=0, at_most=0)
+def old(runs):
+    cells = [runs.where(kind=kind) for kind in KINDS]
+    return sum(cell[f"gate {it} old"] for cell in cells for it in ("wire", "default"))
+
+
+@live_senders.figure
+def figure(runs):
+    figure, (axes,) = plots.panels(["goodput of a queue for each flow's"])
+    figure.set_size_inches(10, 4)
+    for number, label in enumerate(("on the wire", "with offloads")):
+        means = [ratios(runs.where(kind=kind))[number].mean() for kind in KINDS]
+        axes.plot(list(KINDS), means, marker="o", linestyle="", label=label)
+    axes.tick_params(axis="x", rotation=60)
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    return figure

@@ -1,0 +1,31 @@
+"""Ten real flows share 20 kbit/s, and all of them progress.
+
+Source: postack, ledger A001-10.
+Differs: see `_live.py`. Segments of 536 bytes; half a minute of warm-up and two that count, which
+is fewer than in the simulator (`senders`).
+"""
+
+from tidegate.experiment import Experiment
+
+from ._live import bulk, hosts, missing
+from .live_senders import ROUTE
+
+live_slow = Experiment(__file__, seeds=3, needs=missing)
+
+
+@live_slow.run()
+def measure(seed):
+    slow = {"profile": {"mean": "20 kbit/s", "burst": "3028 B"}}
+    net = hosts("gate", policy=slow, seconds=(30, 120))
+    return bulk(net, told=f"{ROUTE} advmss 536", flows=10)
+
+
+@live_slow.claim("A001-10", "live: 20 kbit/s, ten flows: Jain index", paper="fair", at_least=0.9)
+def jain(runs):
+    return runs["jain"]
+
+
+@live_slow.claim("A001-10", "live: 20 kbit/s, ten flows: what they take, of the rate", paper=1,
+                 within=0.02)  # fmt: skip
+def rate(runs):
+    return runs["rate"] / 20_000
