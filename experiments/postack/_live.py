@@ -29,6 +29,9 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 60
 """Seconds that no command takes."""
 
+SLACK = 3
+"""Seconds for which transfers go on after what counts."""
+
 TRIES = 3
 """For a lab to be built."""
 
@@ -171,13 +174,16 @@ class Lab:
         return answer
 
     def aggregate(self, way: str) -> Mapping[str, Any]:
-        """The policy in a direction, of :meth:`status`; it is there from the first packet on."""
+        """The policy in a direction, of :meth:`status`, and how long the gateway has been up then.
+
+        It is there from the first packet on.
+        """
         ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
-            for it in self.status()["aggregates"]:
+            status = self.status()
+            for it in status["aggregates"]:
                 if it["policy"] == "all" and it["direction"] == way:
-                    found: Mapping[str, Any] = it
-                    return found
+                    return {**it, "uptime_ms": status["uptime_ms"]}
             time.sleep(0.1)
         raise RuntimeError(f"nothing went {way}")
 
@@ -237,18 +243,18 @@ def bulk(
             lab.shell(host, told)
         before = lab.counters()
         lab.serve(sender, congestion)
-        words = [hosts[sender], "--time", f"{duration} s"]
+        words = [hosts[sender], "--time", f"{duration + SLACK} s"]
         fetches = [lab.fetch(receiver, *words) for _ in range(flows)]
         time.sleep(warmup)
-        first, began = lab.aggregate(way), time.monotonic()
-        time.sleep(duration - warmup - 0.5)
-        last, took = lab.aggregate(way), time.monotonic() - began
+        first = lab.aggregate(way)
+        time.sleep(duration - warmup)
+        last = lab.aggregate(way)
         told_of = [_told(fetch) for fetch in fetches]
         counted = {name: n - before[name] for name, n in lab.counters().items()}
         hangs = lab.status()["hangs"]
     return {
-        **_gained(told_of, warmup),
-        **_waited(first, last, took, flows),
+        **_gained(told_of, warmup, duration),
+        **_waited(first, last, flows),
         **counted,
         "hangs": hangs,
     }
@@ -262,9 +268,11 @@ def _told(fetch: subprocess.Popen[str]) -> list[dict[str, Any]]:
     return lines
 
 
-def _gained(told: Sequence[Sequence[Mapping[str, Any]]], warmup: float) -> dict[str, float]:
+def _gained(
+    told: Sequence[Sequence[Mapping[str, Any]]], begin: float, end: float
+) -> dict[str, float]:
     def rate(lines: Sequence[Mapping[str, Any]]) -> float:
-        counted = [line for line in lines if line["at_ms"] >= warmup * 1e3]
+        counted = [line for line in lines if begin * 1e3 <= line["at_ms"] <= end * 1e3]
         (first, *_, last) = counted
         return float(8e3 * (last["bytes"] - first["bytes"]) / (last["at_ms"] - first["at_ms"]))
 
@@ -272,10 +280,9 @@ def _gained(told: Sequence[Sequence[Mapping[str, Any]]], warmup: float) -> dict[
     return {"goodput": float(rates.sum()), "jain": jain(rates)}
 
 
-def _waited(
-    first: Mapping[str, Any], last: Mapping[str, Any], took: float, flows: int
-) -> dict[str, float]:
+def _waited(first: Mapping[str, Any], last: Mapping[str, Any], flows: int) -> dict[str, float]:
     """What waited on average, by Little's law: what left, times how long it had waited."""
+    took = (last["uptime_ms"] - first["uptime_ms"]) / 1e3
     sent, amount = (last["conforming"][it] - first["conforming"][it] for it in ("packets", "bytes"))
     data = (last["waited_ns"] - first["waited_ns"]) / 1e9 / sent * amount / took
     held = [(it["signal"] or {}).get("held_ns", 0) for it in (first, last)]

@@ -3,8 +3,9 @@
 Source: postack, ledger A001-1 to A001-4, A001-7 and A001-12.
 Differs: see `_live.py`. Reno, CUBIC and BBR of this kernel, four flows up; without loss with
 windows of 64 KiB, with 1 % of loss with windows as large as they grow. A queue for each flow, ACKs
-held and TCR run side by side. A turn is made again where a gateway hung and frames went past it:
-that is what a host does that gives it no processor time, not what is measured here.
+held and TCR run side by side. A turn is made again where a gateway hung and frames went past it,
+or, without loss, a queue for each flow missed its rate by 1 %: that is a host that has no time for
+its gateways, not what is measured here.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ CONTROLS = ["reno", "cubic", "bbr"]
 SHOWN = ["none", "gate", "tcr"]
 LOSSES = [0, 1]
 TURNS = 4
-"""In which one must be without a hang."""
+"""Of which one should be quiet."""
 
 
 @live.run(where=["simulated", "live"], congestion=CONTROLS, loss=LOSSES)
@@ -28,7 +29,7 @@ def measure(seed, where, congestion, loss):
     tcp = {"congestion": congestion, "pacing": congestion == "bbr", **({} if loss else WINDOW)}
 
     def run(signal):
-        net = hosts(signal, loss=loss, tcp=tcp)
+        net = hosts(signal, loss=loss, tcp=tcp, seconds=(6, 30 if loss else 15))
         net.tables["seed"] = seed
         if where == "live":
             return bulk(net, congestion=congestion, told="" if loss else NOT_SCALED)
@@ -39,9 +40,15 @@ def measure(seed, where, congestion, loss):
         raise RuntimeError(f"this kernel has no {congestion}")
     for _ in range(TURNS):
         found = side_by_side(run, SHOWN)
-        if not any(found[f"{signal} hangs"] for signal in SHOWN):
+        if quiet(found, loss):
             break
     return found
+
+
+def quiet(found, loss):
+    """Whether the machine had time for all of them."""
+    hung = any(found[f"{signal} hangs"] for signal in SHOWN)
+    return not hung and (loss or abs(found["none rate"] / RATE - 1) < 0.01)
 
 
 def farthest(columns, point):
@@ -56,10 +63,10 @@ def cells(runs, loss, where="live", controls=CONTROLS):
     return [runs.where(where=where, congestion=it, loss=loss) for it in controls]
 
 
-def of_simulated(runs, loss, congestion):
-    """Goodput live, of the simulator's: of all signals the farthest from it."""
+def of_simulated(runs, loss, congestion, signals=SHOWN):
+    """Goodput live, of the simulator's: of these signals the farthest from it."""
     real, virtual = (cells(runs, loss, it, [congestion])[0] for it in ("live", "simulated"))
-    pairs = [real[f"{it} goodput"] / virtual[f"{it} goodput"] for it in SHOWN]
+    pairs = [real[f"{it} goodput"] / virtual[f"{it} goodput"] for it in signals]
     return farthest(pairs, 1)
 
 
@@ -100,19 +107,25 @@ def agree_bbr(runs):
     return of_simulated(runs, 0, "bbr")
 
 
-@live.claim("A001-12", "1 %, Reno: goodput live of the simulator's", paper=1, within=0.05)
+@live.claim(
+    "A001-12", "1 %, Reno: goodput with the gate, live of the simulator's", paper=1, within=0.05
+)
 def agree_lossy_reno(runs):
-    return of_simulated(runs, 1, "reno")
+    return of_simulated(runs, 1, "reno", ["gate"])
 
 
-@live.claim("A001-12", "1 %, CUBIC: goodput live of the simulator's", paper=1, within=0.05)
+@live.claim(
+    "A001-12", "1 %, CUBIC: goodput with the gate, live of the simulator's", paper=1, within=0.05
+)
 def agree_lossy_cubic(runs):
-    return of_simulated(runs, 1, "cubic")
+    return of_simulated(runs, 1, "cubic", ["gate"])
 
 
-@live.claim("A001-12", "1 %, BBR: goodput live of the simulator's", paper=1, within=0.05)
+@live.claim(
+    "A001-12", "1 %, BBR: goodput with the gate, live of the simulator's", paper=1, within=0.05
+)
 def agree_lossy_bbr(runs):
-    return of_simulated(runs, 1, "bbr")
+    return of_simulated(runs, 1, "bbr", ["gate"])
 
 
 @live.claim("A001-12", "Reno: ratio of data that waits, live less simulated", paper=0,
@@ -127,8 +140,15 @@ def apart_cubic(runs):
     return apart(runs, "cubic")
 
 
-@live.claim("A001-12", "BBR: ratio of data that waits, live less simulated", paper=0,
-            at_least=-0.02, at_most=0.02)  # fmt: skip
+@live.claim(
+    "A001-12",
+    "BBR: ratio of data that waits, live less simulated",
+    paper=0,
+    at_least=-0.02,
+    at_most=0.02,
+    why="with ACKs held it is the same, but the simulator's BBR leaves half as much in a queue for "
+    "each flow as Linux's does",
+)
 def apart_bbr(runs):
     return apart(runs, "bbr")
 

@@ -2,10 +2,12 @@
 
 Source: postack, ledger A001-8 and R001-13 (the trap of PAWS).
 Differs: see `_live.py`. One connection of CUBIC, on the wire as it is; the policy holds 10 Mbit/s
-in each direction. What is counted is payload that arrived from the 5th to the 15th second.
+in each direction. Counted are payload that arrived from the 5th to the 15th second, and what the
+policy let leave in about that time, ACKs included.
 """
 
 import sys
+import time
 
 from tidegate.experiment import Experiment
 
@@ -13,9 +15,6 @@ from ._live import HOSTS, Lab, hosts, missing, side_by_side
 from ._network import RATE
 
 live_both_ways = Experiment(__file__, seeds=5, needs=missing)
-
-PAYLOAD = RATE * 1448 / 1514
-"""Payload per second of full frames at the rate of the policy, bit/s."""
 
 EXCHANGE = """
 import socket, sys, threading, time
@@ -51,25 +50,39 @@ def measure(seed):
             far = lab.start("far", *words, "listen", HOSTS["far"])
             far.stdout.readline()
             near = lab.start("near", *words, "connect", HOSTS["far"])
+            first = looks(lab, 5)
+            last = looks(lab, 9)
             rates = [float(it.stdout.readline()) * 8 / 10 for it in (far, near)]
             counted = {name: n - before[name] for name, n in lab.counters().items()}
-        return {"up": rates[0], "down": rates[1], **counted}
+        pairs = zip(first, last, strict=True)
+        used = [throughput(before, after) / RATE for before, after in pairs]
+        return {"goodput": sum(rates), "used": min(used), **counted}
 
     return side_by_side(run, ["none", "gate"])
 
 
-@live_both_ways.claim("A001-8", "live: goodput of the slower way, of the policy's rate", paper=1,
+def looks(lab, seconds):
+    """The policy in both directions, so many seconds later."""
+    time.sleep(seconds)
+    return [lab.aggregate(way) for way in ("up", "down")]
+
+
+def throughput(before, after):
+    """In bit/s, between two looks."""
+    sent = after["conforming"]["bytes"] - before["conforming"]["bytes"]
+    return sent * 8e3 / (after["uptime_ms"] - before["uptime_ms"])
+
+
+@live_both_ways.claim("A001-8", "live: what the way that is used less takes of its rate", paper=1,
                       within=0.05)  # fmt: skip
-def slower(runs):
-    pairs = zip(runs["gate up"], runs["gate down"], strict=True)
-    return [min(pair) / PAYLOAD for pair in pairs]
+def used(runs):
+    return runs["gate used"]
 
 
 @live_both_ways.claim("A001-8", "live: goodput of both ways, of a queue for each flow's", paper=1,
-                      within=0.05)  # fmt: skip
-def both(runs):
-    sums = [runs[f"{signal} up"] + runs[f"{signal} down"] for signal in ("gate", "none")]
-    return sums[0] / sums[1]
+                      at_least=0.97)  # fmt: skip
+def goodput(runs):
+    return runs["gate goodput"] / runs["none goodput"]
 
 
 @live_both_ways.claim("A001-8", "live: segments taken for old (PAWS)", paper=0, at_most=0)
