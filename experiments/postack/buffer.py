@@ -91,14 +91,7 @@ def data_bucket(runs):
     return ratio(runs, "data", "64 KiB", "bucket")
 
 
-@buffer.claim(
-    "A001-2",
-    "64 KiB, CUBIC, P2: data that waits",
-    paper="not said",
-    at_most=0.06,
-    why="P2 delays each ACK by what its data would have waited, and never drains what slow start "
-    "put into the queue (ledger, R001-9)",
-)
+@buffer.claim("A001-2", "64 KiB, CUBIC, P2: data that waits", paper="not said", at_most=0.06)
 def data_virtual(runs):
     return ratio(runs, "data", "64 KiB", "virtual-queue")
 

@@ -1,8 +1,7 @@
 //! PostACK: an ACK waits in place of the data it calls for, so that data need not.
 //!
-//! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 has
-//! the drain factor the ledger found it needs; P2 does not, and keeps what slow start left in the
-//! queue. A sender that nothing else limits would have its ACKs held ever longer, up to the bound,
+//! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2
+//! have the drain factor that the ledger found P1 needs. A sender that nothing else limits would have its ACKs held ever longer, up to the bound,
 //! and then its data would wait after all; so its window is that with which they are held for half of
 //! the bound, if it is known how it is scaled. (A window, once shown, is not taken back.) PreAck (R001-21) and the loss express of R001-14 are left out.
 
@@ -139,7 +138,9 @@ impl AckControl for PostAck {
                 let near = self.holds.flow(member).near();
                 gate.on_data(now, near, packet.cost, packet.segments);
             }
-            Rule::VirtualQueue(queue) => queue.on_data(now, member, packet, &self.shares),
+            Rule::VirtualQueue(queue) => {
+                queue.on_data(now, member, packet, &self.shares, self.queue)
+            }
             Rule::Bucket(_) => {}
         }
     }

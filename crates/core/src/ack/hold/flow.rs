@@ -39,8 +39,9 @@ pub(in crate::ack) struct Flow {
     pub(in crate::ack) cap: u32,
     /// How long its ACKs are held, smoothed, in microseconds.
     hold_us: u32,
-    /// Shortest round trip to the sender and back, in microseconds; zero if it is not known.
+    /// Shortest round trips to the sender and to the receiver, in microseconds; zero if not known.
     near_us: u32,
+    far_us: u32,
     pub(super) window: u16,
     /// How many bits the receiver's window is shifted by, if that is known.
     scale: Option<u8>,
@@ -79,6 +80,7 @@ impl Default for Flow {
             cap: 0,
             hold_us: 0,
             near_us: 0,
+            far_us: 0,
             scale: None,
             window: 0,
             marks: 0,
@@ -98,10 +100,10 @@ const LEAST_MSS: u32 = 88;
 /// Source: RFC 6298, section 2 (alpha = 1/8).
 const SMOOTHING: u32 = 8;
 
-/// What the sender's timer allows beyond what it has got used to.
+/// What the sender's retransmission timer allows beyond what it has got used to.
 ///
 /// Source: Linux, `tcp_rto_min` (200 ms), less a margin of a quarter.
-const USED_TO: Duration = Duration::from_millis(150);
+const ALLOWED: Duration = Duration::from_millis(150);
 
 impl Flow {
     pub(super) const fn is_known(&self) -> bool {
@@ -117,8 +119,9 @@ impl Flow {
 
     /// Takes note of what the flow table knows of it.
     pub(super) fn learn(&mut self, known: &Known) {
-        let micros = |near: Duration| u32::try_from(near.as_micros()).unwrap_or(u32::MAX);
+        let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         self.near_us = known.near.map_or(0, micros);
+        self.far_us = known.far.map_or(0, micros);
         self.scale = known.scale;
     }
 
@@ -160,10 +163,15 @@ impl Flow {
 
     /// The longest an ACK of it may be held.
     ///
-    /// Source: `postack`, R001-11 (b). Differs: it may grow by 150 ms beyond what the sender has got
-    /// used to, not to the double in a round trip: from nothing, the double is nothing.
+    /// Source: `postack`, R001-11 (b). Differs: it may grow by a round trip as the sender has got used
+    /// to it, and by 150 ms at most, not to the double in a round trip: from nothing, the double is
+    /// nothing. After two such round trips a sender probes for a lost tail (RFC 8985, section 7.2).
     pub(in crate::ack) fn longest(&self, policy: Duration) -> Duration {
-        policy.min(Duration::from_micros(u64::from(self.hold_us)) + USED_TO)
+        let span = |us: u32| Duration::from_micros(u64::from(us));
+        let used_to = span(self.hold_us);
+        let way = span(self.near_us) + span(self.far_us);
+        let more = if self.far_us == 0 { ALLOWED } else { ALLOWED.min(way + used_to) };
+        policy.min(used_to + more)
     }
 
     /// One of its ACKs was held for `span`.

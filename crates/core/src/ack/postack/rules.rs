@@ -100,7 +100,8 @@ fn drained(of: Rate, all: Rate, queue: Queue) -> Rate {
 
 /// P2: an ACK is held for as long as its data would have waited in a queue for its flow.
 ///
-/// Source: `postack`, R001-9.
+/// Source: `postack`, R001-9. Differs: the ledger has the drain for P1 alone; without it P2 keeps what
+/// slow start left in the queue too, and half of what waits is data.
 #[derive(Default)]
 pub(super) struct VirtualQueue {
     flows: Vec<Virtual>,
@@ -122,10 +123,18 @@ struct Virtual {
 const MOST: usize = 4_096;
 
 impl VirtualQueue {
-    pub(super) fn on_data(&mut self, now: Time, member: Member, packet: &Packet, shares: &Shares) {
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        member: Member,
+        packet: &Packet,
+        shares: &Shares,
+        queue: Queue,
+    ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
+        let rate = drained(shares.of(member), shares.rate(), queue);
         let flow = self.flow(member);
-        flow.free = flow.free.max(now) + shares.of(member).time_for(packet.charged());
+        flow.free = flow.free.max(now) + rate.time_for(packet.charged());
         if !packet.seen_before && flow.waits.len() < MOST {
             flow.waits.push_back((tcp.end_seq(), flow.free.since(now)));
         }

@@ -1,0 +1,49 @@
+"""Reno that sends whole packets within TCR's window, played round trip by round trip.
+
+Source: postack, ledger section 4 (the formula) and R001-3 (the window); RFC 5681, RFC 6582.
+Differs: nobody's code is in it but this: a window that a loss halves, a round trip in which that
+is repaired, growth by a packet in each other one up to the window TCR shows, and what a loss hits
+drawn by chance. The formula 1/(1 + p W^2/8) has four things otherwise, and each can be turned
+round: losses are evenly spaced (`even`), windows are fractions that grow with each ACK up to W
+(`fluid`), a loss is repaired in no time (`at_once`), and a copy counts as goodput (`copies`).
+"""
+
+from functools import cache
+from random import Random
+
+from ._network import FLOWS, RATE
+
+WINDOW = RATE / FLOWS * 0.0522 / 8 / 1514
+"""W, what a flow's part of the rate carries in a round trip: 10.8 frames."""
+
+SHOWN = 13
+"""The window TCR shows: W and a segment, in whole segments (R001-3)."""
+
+ASSUMED = {"even": True, "fluid": True, "at_once": True, "copies": True}
+"""What the formula takes to be so."""
+
+
+def formula(percent):
+    """Goodput within TCR's window, of that without loss: 1/(1 + p W^2/8)."""
+    return 1 / (1 + percent / 100 * WINDOW**2 / 8)
+
+
+@cache
+def reno(percent, even=False, fluid=False, at_once=False, copies=False, rounds=100_000):
+    """The same of Reno in whole packets."""
+    chance = Random(1)
+    most = WINDOW if fluid else SHOWN
+    window, arrived, due, recovers = float(most), 0.0, 0.0, False
+    for _ in range(rounds):
+        sent = min(window + (0.5 if fluid and not recovers else 0), WINDOW)
+        hit = sum(chance.random() < percent / 100 for _ in range(int(sent + chance.random())))
+        due += sent * percent / 100
+        lost = int(due) if even else hit
+        due -= int(due)
+        arrived += sent - (0 if copies else lost)
+        if lost and not recovers:
+            window = max(window / 2 if fluid else window // 2, 2)
+        elif not recovers:
+            window = min(window + 1, most)
+        recovers = bool(lost) and not recovers and not at_once
+    return arrived / rounds / WINDOW

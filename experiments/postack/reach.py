@@ -1,0 +1,74 @@
+"""How much more than TCR there is to be had depends on the window that losses leave.
+
+Source: postack, ledger A001-3 (gate over TCR at 2 % loss).
+Differs: see `_network.py` and `loss`. 2 % of the packets are lost at every rate; at the largest no
+policy holds anybody back. 2 % leave Reno windows of about eight packets; a flow's part of 10 Mbit/s
+needs 10.8 of them and that of 7 Mbit/s 7.6, with which p W^2 is what it is at 1 % and 10 Mbit/s.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import bulk, measured, network
+
+reach = Experiment(__file__)
+
+RATES = [5, 6, 7, 8, 10]
+UNLIMITED = 200
+CONTROLS = ["reno", "cubic"]
+
+
+@reach.run(signal=["none", "gate", "tcr"], congestion=CONTROLS, mbps=[*RATES, UNLIMITED])
+def measure(seed, signal, congestion, mbps):
+    policy = {"profile": {"mean": f"{mbps} Mbit/s", "burst": "15140 B"}}
+    tcp = {"congestion": congestion}
+    net = network(signal, window=None, loss="2 %", tcp=tcp, policy=policy)
+    bulk(net)
+    return {"goodput": measured(net.run(seed))["goodput"]}
+
+
+def goodput(runs, signal, congestion, mbps=10):
+    return runs.where(signal=signal, congestion=congestion, mbps=mbps)["goodput"]
+
+
+def unlimited(runs, congestion):
+    """Without a policy that holds anybody back, over TCR at 10 Mbit/s."""
+    return goodput(runs, "none", congestion, UNLIMITED) / goodput(runs, "tcr", congestion)
+
+
+def over_tcr(runs, congestion, mbps):
+    return goodput(runs, "gate", congestion, mbps) / goodput(runs, "tcr", congestion, mbps)
+
+
+@reach.claim("A001-3, out of reach", "2 %, Reno: goodput without any limit over TCR's",
+             paper="not said", at_most=1.12)  # fmt: skip
+def unlimited_reno(runs):
+    return unlimited(runs, "reno")
+
+
+@reach.claim("A001-3, out of reach", "2 %, CUBIC: goodput without any limit over TCR's",
+             paper="not said", at_most=1.12)  # fmt: skip
+def unlimited_cubic(runs):
+    return unlimited(runs, "cubic")
+
+
+@reach.claim("A001-3, 7 Mbit/s", "2 %, Reno: goodput, gate over TCR", paper="> 1", at_least=1.12)
+def seven_reno(runs):
+    return over_tcr(runs, "reno", 7)
+
+
+@reach.claim("A001-3, 7 Mbit/s", "2 %, CUBIC: goodput, gate over TCR", paper="> 1", at_least=1.12)
+def seven_cubic(runs):
+    return over_tcr(runs, "cubic", 7)
+
+
+@reach.figure
+def figure(runs):
+    figure, (axes,) = plots.panels(["2 % lost: goodput, gate over TCR"])
+    for congestion in CONTROLS:
+        means = [over_tcr(runs, congestion, mbps).mean() for mbps in RATES]
+        axes.plot(RATES, means, marker="o", label=congestion.upper())
+    axes.set_xlabel("rate, Mbit/s")
+    axes.set_ylim(bottom=1)
+    axes.legend()
+    return figure
