@@ -139,7 +139,7 @@ impl AckControl for PostAck {
                 gate.on_data(now, near, packet.cost, packet.segments);
             }
             Rule::VirtualQueue(queue) => {
-                queue.on_data(now, member, packet, &self.shares, self.queue)
+                queue.on_data(now, member, packet, &self.shares, self.queue);
             }
             Rule::Bucket(_) => {}
         }
