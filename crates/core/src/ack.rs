@@ -95,6 +95,8 @@ pub struct Queue {
     pub controlled: Bytes,
     /// Packets of others wait as well.
     pub others: bool,
+    /// How long it may be before somebody looks again.
+    pub grain: Duration,
 }
 
 /// Where data of a governed flow waits.

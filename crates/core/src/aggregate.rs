@@ -260,7 +260,7 @@ impl Aggregate {
         let ready_at = self.conditioner.ready_at();
         match &self.signal.control {
             None => ready_at,
-            Some(control) => [ready_at, control.ready_at()].into_iter().flatten().min(),
+            Some(control) => Time::earliest(ready_at, control.ready_at()),
         }
     }
 

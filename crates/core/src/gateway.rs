@@ -16,6 +16,8 @@ mod status;
 mod timers;
 mod track;
 
+use std::time::Duration;
+
 use aggregates::Aggregates;
 pub use config::{GatewayConfig, Overhead};
 pub use install::ClassChangeError;
@@ -42,6 +44,8 @@ pub struct Gateway {
     aggregates: Aggregates,
     timers: Timers,
     links: [Link; 2],
+    /// How long it may be before a driver looks again.
+    grain: Duration,
     counts: Counts,
 }
 
@@ -67,7 +71,7 @@ impl Gateway {
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let links = Direction::BOTH.map(|way| Link::new(config, way, now));
         let mut pool = PacketPool::with_capacity(config.packets);
-        if policies.policies().iter().any(|policy| policy.action.signal().is_some()) {
+        if policies.has_signals() {
             pool.keep_sack();
         }
         let mut gateway = Self {
@@ -79,6 +83,7 @@ impl Gateway {
             flows: FlowTable::new(config.flows, config.seed),
             timers: Timers::new(config.shaping_interval, now),
             links,
+            grain: Duration::ZERO,
             counts: Counts::default(),
         };
         gateway.share_links(now);
@@ -110,10 +115,22 @@ impl Gateway {
         };
         let mut out = Fifo::new();
         aggregate.offer(now, &mut self.pool, id, &mut out);
-        self.timers.arm(slot, aggregate.ready_at());
+        self.settle(now, slot, out);
+    }
+
+    /// After the aggregate in `slot` has been asked: what it lets go leaves, and so do the ACKs that
+    /// may because of that.
+    fn settle(&mut self, now: Time, slot: u32, out: Fifo) {
+        let Some(aggregate) = self.aggregates.get(slot) else { return };
+        let (direction, has_signal) = (aggregate.direction(), aggregate.has_signal());
+        if !has_signal {
+            self.timers.arm(slot, aggregate.ready_at());
+        }
         let class = self.aggregates.class(slot);
         self.send(now, direction, class, out);
-        self.release_acks(now, slot);
+        if has_signal {
+            self.release_acks(now, slot);
+        }
     }
 
     /// Hands what may leave, all of one class, to the link of `direction`.
@@ -134,12 +151,12 @@ impl Gateway {
     ) {
         let link = &mut self.links[direction.index()];
         let leaf = link.leaf(class);
-        let id = self.pool[&packet].flow;
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         if let Some(classes) = link.classes_mut()
             && let Some(flow) = self.flows.of_packet(&cx.pool[&packet], direction)
             && flow.class(direction) != leaf
         {
+            let id = cx.pool[&packet].flow;
             classes.move_flow(&mut cx, id, flow.class(direction), leaf);
             flow.set_class(direction, leaf);
         }
@@ -151,11 +168,7 @@ impl Gateway {
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
         let mut out = Fifo::new();
         aggregate.trigger(now, &mut self.pool, why, &mut out);
-        let direction = aggregate.direction();
-        self.timers.arm(slot, aggregate.ready_at());
-        let class = self.aggregates.class(slot);
-        self.send(now, direction, class, out);
-        self.release_acks(now, slot);
+        self.settle(now, slot, out);
     }
 
     /// Does what is due: aggregates whose packets conform by now, and flows that have expired.
@@ -185,8 +198,10 @@ impl Machine for Gateway {
         let (flow, slot) = self.classify(now, direction, &id);
         if let Some(flow) = flow {
             self.track(now, direction, flow, &id);
-            let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
-            id = back;
+            if self.policies.has_signals() {
+                let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
+                id = back;
+            }
         }
         self.condition(now, direction, slot.unwrap_or(Handle::NO_AGGREGATE), id);
     }
@@ -198,7 +213,7 @@ impl Machine for Gateway {
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let packet = self.links[direction.index()].pop(&mut cx)?;
-        if self.pool[&packet].controlled {
+        if self.pool[&packet].controlled && self.links[direction.index()].has_rate() {
             self.made_room(now, direction, &packet);
         }
         self.counts.transmitted[direction.index()].add(self.pool[&packet].len);
@@ -212,9 +227,12 @@ impl Machine for Gateway {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let mut next = self.timers.next();
         for link in &mut self.links {
-            let ready_at = link.ready_at(&mut cx);
-            next = ready_at.map(|at| next.map_or(at, |next| next.min(at))).or(next);
+            next = Time::earliest(next, link.ready_at(&mut cx));
         }
         next
+    }
+
+    fn set_grain(&mut self, grain: Duration) {
+        self.grain = grain;
     }
 }

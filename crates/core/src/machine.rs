@@ -1,5 +1,7 @@
 //! What a driver drives: packets in, packets out, and when to come back.
 
+use std::time::Duration;
+
 use crate::{PacketId, PacketPool, Time};
 
 /// One of the ports of a [`Machine`].
@@ -24,4 +26,10 @@ pub trait Machine {
 
     /// When [`poll_transmit`](Self::poll_transmit) may next have a packet; `None` if nothing waits.
     fn poll_timeout(&mut self, now: Time) -> Option<Time>;
+
+    /// The driver comes back only so often: what arrives in between is taken in together, and what
+    /// leaves does so together. Zero, as long as nothing is said, for each at its own time.
+    fn set_grain(&mut self, grain: Duration) {
+        let _ = grain;
+    }
 }

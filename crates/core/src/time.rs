@@ -53,6 +53,15 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// The earlier of two times, or the one there is.
+    #[must_use]
+    pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
     /// The first multiple of `interval` at or after this; this itself if `interval` is zero.
     #[must_use]
     pub fn round_up_to(self, interval: Duration) -> Self {

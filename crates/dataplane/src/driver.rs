@@ -99,6 +99,7 @@ pub struct Driver<M, H = ()> {
     options: Options,
     arriving: Grid,
     leaving: Grid,
+    grain: Grain,
     /// When the last beat was.
     beat: Option<Time>,
     hangs: u64,
@@ -123,6 +124,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             options,
             arriving: Grid::default(),
             leaving: Grid::default(),
+            grain: Grain::default(),
             beat: None,
             hangs: 0,
         }
@@ -153,6 +155,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     fn alarm(&mut self, now: Time, turn: &Turn) -> Option<Alarm> {
         self.arriving.count(now, turn.received, &self.options);
         self.leaving.count(now, turn.sent, &self.options);
+        self.machine.set_grain(self.grain.look(now, self.arriving.on || self.leaving.on));
         let exact = !self.leaving.on;
         let on_grid = |at: Time| Alarm { at: at.round_up_to(self.options.grid), exact: false };
         let due = turn.wait.map(|wait| match wait {
@@ -272,6 +275,29 @@ const LAST_BURSTS: u32 = 256;
 
 /// Short of the next point of any grid, from a point of it.
 const NEXT: Duration = Duration::from_nanos(1);
+
+/// How far apart looks at the machine lately were, at a high rate: the longest, slowly forgotten.
+#[derive(Debug, Default)]
+struct Grain {
+    last: Time,
+    longest: Duration,
+}
+
+impl Grain {
+    /// After a longer absence there is nothing to be made up for: it was an exception.
+    const MOST: Duration = Duration::from_millis(1);
+
+    /// What part of what is remembered is forgotten with each look, as a divisor.
+    const FORGET: u32 = 64;
+
+    /// The loop looks, and what it is then.
+    fn look(&mut self, now: Time, high_rate: bool) -> Duration {
+        let span = now.since(std::mem::replace(&mut self.last, now));
+        let kept = self.longest - self.longest / Self::FORGET;
+        self.longest = if high_rate { span.max(kept).min(Self::MOST) } else { Duration::ZERO };
+        self.longest
+    }
+}
 
 /// Whether there are so many packets that the loop wakes on a grid for them.
 #[derive(Debug, Default)]

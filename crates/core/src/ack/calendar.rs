@@ -64,12 +64,17 @@ impl Calendar {
         self.total
     }
 
-    /// When the next of it runs out.
-    pub(super) fn next(&self) -> Option<Time> {
+    /// When so much of it has run out that it is for less than `limit`, if nobody uses it.
+    pub(super) fn below(&self, limit: u64) -> Option<Time> {
         if self.total == 0 {
             return None;
         }
-        let day = (self.first..=self.today + LAST).find(|day| self.days[place(*day)] > 0)?;
+        let mut left = self.total;
+        let runs_low = |day: &u64| {
+            left -= u64::from(self.days[place(*day)]);
+            left < limit
+        };
+        let day = (self.first..=self.today + LAST).find(runs_low)?;
         Some(Time::from_nanos((day + 1) << DAY_BITS))
     }
 
@@ -117,10 +122,11 @@ mod tests {
         calendar.add(MS(1_000), Duration::from_millis(20), 500);
         calendar.add(MS(1_000), Duration::from_secs(9), 70);
         assert_eq!(calendar.total(MS(1_020)), 570);
-        let next = calendar.next().unwrap();
+        let next = calendar.below(570).unwrap();
         assert!(next >= MS(1_020) && next < MS(1_030), "{next:?}");
+        assert!(calendar.below(70).unwrap() > MS(2_000), "the rest runs out, to the last byte");
         assert_eq!(calendar.total(next), 70);
-        assert_eq!((calendar.total(MS(3_000)), calendar.next()), (0, None));
+        assert_eq!((calendar.total(MS(3_000)), calendar.below(1)), (0, None));
     }
 
     #[test]
@@ -135,7 +141,7 @@ mod tests {
         calendar.take(MS(50), Duration::ZERO, 60);
         assert_eq!(calendar.total(MS(50)), 40);
         calendar.take(MS(50), Duration::ZERO, 100); // more than there was leave for
-        assert_eq!((calendar.total(MS(50)), calendar.next()), (0, None));
+        assert_eq!((calendar.total(MS(50)), calendar.below(1)), (0, None));
     }
 
     /// Kills: using the oldest leave first.

@@ -61,7 +61,7 @@ impl Gate {
     /// What the queue, and what is on its way to it, should be.
     fn target(&self, rate: Rate, queue: Queue) -> u64 {
         let segment = u64::from(self.segment.max(FRAME));
-        let on_its_way = rate.bytes_in(Duration::from_micros(self.near_us)).0;
+        let on_its_way = rate.bytes_in(Duration::from_micros(self.near_us) + queue.grain).0;
         let own = (segment * LEAST).max(on_its_way + segment * BEYOND);
         if queue.others { own.max(on_its_way + segment * u64::from(self.waiting)) } else { own }
     }
@@ -119,10 +119,11 @@ impl Gate {
         }
     }
 
-    /// When leave that was given runs out.
-    pub(super) fn ready_at(&self) -> Option<Time> {
+    /// When so much of the leave that was given has run out that more is wanted; none if what is in the
+    /// queue has to leave it first.
+    pub(super) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
         self.turns.first()?;
-        self.outstanding.next()
+        self.outstanding.below(self.target(rate, queue).checked_sub(queue.controlled.0)?)
     }
 
     /// Whether nobody's ACKs wait.

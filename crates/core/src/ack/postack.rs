@@ -195,11 +195,11 @@ impl AckControl for PostAck {
             return None;
         }
         let rule = match &self.rule {
-            Rule::Gate(gate) => gate.ready_at(),
+            Rule::Gate(gate) => gate.ready_at(self.shares.rate(), self.queue),
             Rule::Bucket(bucket) => bucket.ready_at(),
             Rule::VirtualQueue(queue) => queue.ready_at(),
         };
-        [rule, self.bound.next()].into_iter().flatten().min()
+        Time::earliest(rule, self.bound.next())
     }
 
     fn held(&self, member: Member) -> u32 {

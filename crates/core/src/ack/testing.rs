@@ -107,7 +107,7 @@ impl Bench {
     /// The queue is full from now on, or empty.
     pub(super) fn fill(&mut self, now: Time, full: bool) -> Vec<TcpSegment> {
         let controlled = if full { Bytes(1 << 30) } else { Bytes::ZERO };
-        self.queue = Queue { controlled, others: false };
+        self.queue = Queue { controlled, ..Queue::default() };
         self.serve(now)
     }
 

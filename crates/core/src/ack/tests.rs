@@ -281,7 +281,7 @@ fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
     // Of what 10 Mbit/s carry in 200 ms, nothing, half, and far more is too much.
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5), (1 << 30, 0.3)] {
         let mut bench = sent(EVERY[1], 10);
-        bench.queue = Queue { controlled: Bytes(waits), others: false };
+        bench.queue = Queue { controlled: Bytes(waits), ..Queue::default() };
         bench.serve(US(0));
         assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
         let takes = bench.signal.ready_at().unwrap().since(US(0));

@@ -99,6 +99,7 @@ impl Aggregate {
         let queue = Queue {
             controlled: own.controlled + ahead.controlled,
             others: own.others || ahead.others,
+            grain: ahead.grain,
         };
         if let Some(control) = &mut self.signal.control {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
@@ -212,6 +213,7 @@ impl Aggregate {
         let waiting = self.signal.entered.saturating_sub(left);
         let backlog = self.conditioner.backlog().bytes.0;
         let owed = self.conditioner.owed().0;
-        Queue { controlled: Bytes(waiting + owed), others: backlog > waiting }
+        let controlled = Bytes(waiting + owed);
+        Queue { controlled, others: backlog > waiting, ..Queue::default() }
     }
 }

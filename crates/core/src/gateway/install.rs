@@ -36,7 +36,7 @@ impl Gateway {
     /// a "short window" of best-effort service; here no instant is without a policy.
     pub fn install(&mut self, now: Time, policies: PolicySet) {
         self.generation += 1;
-        if policies.policies().iter().any(|policy| policy.action.signal().is_some()) {
+        if policies.has_signals() {
             self.pool.keep_sack();
         }
         self.policies = policies;

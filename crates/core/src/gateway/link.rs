@@ -82,6 +82,11 @@ impl Link {
         self.classes.as_deref_mut()
     }
 
+    /// Whether packets wait for it; else they leave at once.
+    pub(super) const fn has_rate(&self) -> bool {
+        self.bucket.is_some()
+    }
+
     /// Takes in a packet that may leave as far as its policy is concerned, to wait at `leaf`.
     ///
     /// When buffers are scarce, one that would wait behind others is dropped: the other direction
@@ -165,7 +170,16 @@ impl Link {
     }
 
     /// When [`pop`](Self::pop) has a packet; `None` if nothing waits.
+    #[inline]
     pub(super) fn ready_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
+        if self.bucket.is_none() {
+            return (self.next.packets() > 0).then_some(cx.now);
+        }
+        self.has_tokens_at(cx)
+    }
+
+    /// When there are tokens for what leaves next.
+    fn has_tokens_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
         self.stage(cx);
         let Some(next) = self.next.peek(cx.pool) else {
             return self.classes.as_mut()?.ready_at(cx.now);
@@ -260,8 +274,9 @@ pub(super) fn without<T>(
 }
 
 /// A backlog of which `controlled` bytes are of governed flows.
-pub(super) const fn ahead(backlog: Backlog, controlled: u64) -> Ahead {
-    Ahead { controlled: Bytes(controlled), others: backlog.bytes.0 > controlled }
+pub(super) fn ahead(backlog: Backlog, controlled: u64) -> Ahead {
+    let others = backlog.bytes.0 > controlled;
+    Ahead { controlled: Bytes(controlled), others, ..Ahead::default() }
 }
 
 /// What tells a flow from others in the queue: its number, and zero for what is in no flow.

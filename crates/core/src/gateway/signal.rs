@@ -5,7 +5,7 @@
 //! direction at once, and is charged there.
 
 use super::Gateway;
-use crate::ack::Known;
+use crate::ack::{Known, Queue};
 use crate::flow::{Flow, Tracking};
 use crate::packet::{Direction, Fifo, FlowId};
 use crate::{PacketId, Time};
@@ -57,7 +57,7 @@ impl Gateway {
             return;
         };
         let link = &self.links[aggregate.direction().index()];
-        let ahead = link.ahead(link.leaf(class));
+        let ahead = Queue { grain: self.grain, ..link.ahead(link.leaf(class)) };
         let mut acks = Fifo::new();
         aggregate.release(now, &mut self.pool, ahead, &mut acks);
         let back = aggregate.direction().reverse();

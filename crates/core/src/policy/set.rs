@@ -23,6 +23,7 @@ pub struct PolicySet {
     classes: ClassSet,
     index: Index,
     reads_dscp: bool,
+    has_signals: bool,
 }
 
 /// Why policies do not make a set.
@@ -55,7 +56,8 @@ impl PolicySet {
         let filters: Vec<&Filter> = policies.iter().map(|policy| &policy.filter).collect();
         let index = Index::new(&filters);
         let reads_dscp = policies.iter().any(reads_dscp);
-        Ok(Self { policies, classes: ClassSet::default(), index, reads_dscp })
+        let has_signals = policies.iter().any(|policy| policy.action.signal().is_some());
+        Ok(Self { policies, classes: ClassSet::default(), index, reads_dscp, has_signals })
     }
 
     /// The same policies on a link that `classes` share.
@@ -81,6 +83,12 @@ impl PolicySet {
     #[must_use]
     pub const fn reads_dscp(&self) -> bool {
         self.reads_dscp
+    }
+
+    /// Whether senders are told by their ACKs anywhere.
+    #[must_use]
+    pub const fn has_signals(&self) -> bool {
+        self.has_signals
     }
 
     /// Every policy that matches `packet`, the one it belongs to first; looks at each of them.
@@ -151,6 +159,7 @@ impl Default for PolicySet {
     /// No policies.
     fn default() -> Self {
         let (policies, classes) = (Vec::new(), ClassSet::default());
-        Self { policies, classes, index: Index::new(&[]), reads_dscp: false }
+        let index = Index::new(&[]);
+        Self { policies, classes, index, reads_dscp: false, has_signals: false }
     }
 }
