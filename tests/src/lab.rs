@@ -23,6 +23,9 @@ pub struct Lab {
 }
 
 impl Lab {
+    /// What the network is called among the hosts.
+    pub const NETWORK: &str = "the-network-between-all-the-hosts";
+
     /// The lab of this topology, without its name. `bed` stays unused beside it: others wait for it.
     #[must_use]
     pub fn up(bed: &Testbed, topology: &str) -> Self {
@@ -89,6 +92,14 @@ impl Lab {
         assert!(answered(&answer), "{answer:?}");
         let text = answer.output;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+    }
+
+    /// The processes on `host`, or on a gateway; those of the network are on [`NETWORK`](Self::NETWORK).
+    #[must_use]
+    pub fn processes(&self, host: &str) -> Vec<u32> {
+        let namespace = format!("tidegate-{}-{host}", self.name);
+        let text = run(Command::new("ip").args(["netns", "pids", &namespace]), LIMIT);
+        text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
     }
 
     /// The counters of the TCP stack of `host`, as `nstat` has them.

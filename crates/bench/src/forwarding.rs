@@ -1,6 +1,5 @@
 //! Processor time of a forwarded packet: the gateway, the same loop without it, the kernel.
 
-use std::fs;
 use std::time::Duration;
 
 use tidegate_e2e::{Testbed, pause};
@@ -9,6 +8,7 @@ use crate::live::{self, Forwarder, ourselves, ready};
 use crate::load::{FRAME, PORT};
 use crate::number::{median, real};
 use crate::report::{Line, Report};
+use crate::usage::{softirq_threads, time_of};
 
 /// Who forwards.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -106,27 +106,4 @@ fn start(bed: &Testbed, kind: Kind) -> anyhow::Result<Forwarder<'_>> {
         Kind::Managed => Forwarder::Gateway(bed.gateway("af-xdp", EVERYTHING)),
         Kind::Unmanaged => Forwarder::Gateway(bed.gateway("af-xdp", "")),
     })
-}
-
-/// Nanoseconds all threads of `processes` have run.
-fn time_of(processes: &[u32]) -> anyhow::Result<u64> {
-    let mut sum = 0;
-    for id in processes {
-        for thread in fs::read_dir(format!("/proc/{id}/task"))? {
-            let text = fs::read_to_string(thread?.path().join("schedstat"))?;
-            sum += text.split_whitespace().next().map_or(Ok(0), str::parse::<u64>)?;
-        }
-    }
-    Ok(sum)
-}
-
-/// The kernel's threads that do what no process was at hand for.
-fn softirq_threads() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_one = |id: &u32| {
-        let name = fs::read_to_string(format!("/proc/{id}/comm"));
-        name.is_ok_and(|name| name.starts_with("ksoftirqd/"))
-    };
-    ids.filter(is_one).collect()
 }

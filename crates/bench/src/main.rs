@@ -4,6 +4,7 @@
 
 mod callgrind;
 mod cases;
+mod connections;
 mod dumbbell;
 mod forwarder;
 mod forwarding;
@@ -15,7 +16,9 @@ mod number;
 mod pacing;
 mod report;
 mod sharing;
+mod signalling;
 mod simulator;
+mod usage;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -63,6 +66,8 @@ enum Part {
     Sharing,
     /// Processor time of a forwarded packet, against the kernel's; as root.
     Forwarding,
+    /// Processor time of a packet under PostACK, against a queue for each flow; as root.
+    Signalling,
     /// Speed and memory of the simulator, beside ns-2 and ns-3.
     Simulator,
     /// One dumbbell in virtual time: what it took and came to, as JSON.
@@ -96,6 +101,12 @@ enum Part {
     /// Sends datagrams.
     #[command(hide = true)]
     Send { to: SocketAddr, per_second: u32, burst: u32, millis: u64, flows: usize },
+    /// Keeps TCP connections busy.
+    #[command(hide = true)]
+    Fill { to: SocketAddr, connections: usize, millis: u64 },
+    /// Reads from TCP connections.
+    #[command(hide = true)]
+    Empty { millis: u64 },
     /// Drops datagrams.
     #[command(hide = true)]
     Sink { millis: u64 },
@@ -122,6 +133,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             pacing::measure(report)?;
             sharing::measure(report)?;
             forwarding::measure(report)?;
+            signalling::measure(report)?;
             simulator::measure(report)?;
         }
         Part::Instructions { short } => {
@@ -136,6 +148,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Pacing => pacing::measure(report)?,
         Part::Sharing => sharing::measure(report)?,
         Part::Forwarding => forwarding::measure(report)?,
+        Part::Signalling => signalling::measure(report)?,
         Part::Simulator => simulator::measure(report)?,
         Part::Dumbbell(it) => println!("{}", serde_json::to_string(&it.run()?)?),
         Part::Case { name, operations, size, seed } => {
@@ -150,6 +163,10 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Send { to, per_second, burst, millis, flows } => {
             load::send(to, per_second, burst, Duration::from_millis(millis), flows)?;
         }
+        Part::Fill { to, connections, millis } => {
+            connections::fill(to, connections, Duration::from_millis(millis))?;
+        }
+        Part::Empty { millis } => connections::empty(Duration::from_millis(millis))?,
         Part::Sink { millis } => load::sink(Duration::from_millis(millis))?,
         Part::Arrivals { ports } => load::arrivals(ports)?,
     }

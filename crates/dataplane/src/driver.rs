@@ -284,11 +284,11 @@ struct Grain {
 }
 
 impl Grain {
-    /// After a longer absence there is nothing to be made up for: it was an exception.
+    /// The longest that is prepared for: what is longer is an exception.
     const MOST: Duration = Duration::from_millis(1);
 
-    /// What part of what is remembered is forgotten with each look, as a divisor.
-    const FORGET: u32 = 64;
+    /// What part of what is remembered is forgotten with each look, as a divisor: some 100 ms.
+    const FORGET: u32 = 1_024;
 
     /// The loop looks, and what it is then.
     fn look(&mut self, now: Time, high_rate: bool) -> Duration {
@@ -319,5 +319,31 @@ impl Grid {
                 >= u128::from(options.high_rate) * span.as_nanos();
             (self.since, self.packets) = (now, 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a grain at low rates, where each packet has its own time; one that is forgotten at once,
+    /// or never; one without a bound.
+    #[test]
+    fn the_longest_time_between_two_looks_is_remembered_for_a_while() {
+        let mut grain = Grain::default();
+        let mut now = Time::ZERO;
+        let mut look = |micros, high_rate| {
+            now += Duration::from_micros(micros);
+            grain.look(now, high_rate)
+        };
+        assert_eq!(look(5_000, false), Duration::ZERO);
+        assert_eq!(look(100, true), Duration::from_micros(100));
+        assert_eq!(look(600, true), Duration::from_micros(600));
+        assert!(look(100, true) > Duration::from_micros(590));
+        for _ in 0..5_000 {
+            look(100, true);
+        }
+        assert!(look(100, true) < Duration::from_micros(110));
+        assert_eq!(look(80_000, true), Duration::from_millis(1));
     }
 }

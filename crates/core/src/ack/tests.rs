@@ -331,6 +331,29 @@ fn a_bucket_that_is_looked_at_late_loses_nothing() {
     assert_eq!(bench.signal.ready_at(), Some(US(0) + carries(4)));
 }
 
+/// Kills: looking whenever leave runs out.
+#[test]
+fn a_gate_looks_again_when_leave_has_run_out_but_not_for_what_has_to_leave_the_queue_first() {
+    let mut bench = sent(EVERY[0], 40);
+    let went = [2, 4, 6].map(|segments| bench.ack(US(0), 0, segments * MSS).len());
+    assert_eq!(went, [1, 1, 0]);
+    assert!(bench.signal.ready_at() < Some(US(10_000)));
+    bench.fill(US(0), true);
+    assert!(bench.signal.ready_at() > Some(US(100_000)));
+}
+
+/// Kills: a queue that is as long however seldom somebody looks.
+#[test]
+fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
+    let went = |grain| {
+        let mut bench = sent(EVERY[0], 40);
+        bench.queue.grain = Duration::from_micros(grain);
+        (1..20).map(|n| bench.ack(US(0), 0, 2 * n * MSS).len()).sum::<usize>()
+    };
+    // 10 Mbit/s carry 5,000 and 25,000 bytes, and two frames more are wanted; each ACK is worth two.
+    assert_eq!((went(0), went(4_000), went(20_000)), (2, 3, 10));
+}
+
 /// Kills: no bound on the records of a flow.
 #[test]
 fn of_a_flood_of_duplicates_a_bounded_number_is_held_and_the_oldest_go_on() {

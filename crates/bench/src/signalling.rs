@@ -1,0 +1,232 @@
+//! Processor time of a data packet with its ACK on the live gateway: PostACK, to a queue for each flow.
+//!
+//! Real TCP in the lab. What is shaped is the same in both, and so is what crosses, which is checked:
+//! per packet, a sender that is held below the rate would be cheaper or dearer for that alone.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tidegate_e2e::{Lab, Process, Testbed, now, pause, until};
+
+use crate::live::{ourselves, ready};
+use crate::load::PORT;
+use crate::number::{median, real};
+use crate::report::{Line, Report};
+use crate::usage::{softirq_threads, time_of};
+
+/// What the transfers are: at low rates each packet leaves at its own time, for which the gateway waits
+/// awake; at high rates they leave together.
+struct Load {
+    mbps: u32,
+    flows: usize,
+    /// Of the way in each direction.
+    delay: &'static str,
+}
+
+const LOADS: [Load; 2] =
+    [Load { mbps: 50, flows: 4, delay: "26 ms" }, Load { mbps: 300, flows: 8, delay: "5 ms" }];
+
+const BACKENDS: [&str; 2] = ["af-packet", "af-xdp"];
+
+/// The words of a transfer's way, and the direction of the gateway its data goes in.
+const WAYS: [(&[&str], &str); 2] = [(&["--upload"], "up"), (&[], "down")];
+
+const SIGNALS: [&str; 2] = ["none", "postack"];
+
+/// Measurements of each, taken in turns.
+const ROUNDS: usize = 3;
+
+/// How much more than with a queue for each flow a packet may take.
+///
+/// Source: issue 4, "Speed and memory".
+const COST: f64 = 1.25;
+
+/// How much more may cross with a queue for each flow: then per packet is no comparison.
+const CROSSED: f64 = 1.05;
+
+const WARM_UP: Duration = Duration::from_secs(3);
+const MEASURED: Duration = Duration::from_secs(4);
+
+/// Longer than is measured.
+const LASTS: &str = "10 s";
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+const FRAME: u64 = 1_514;
+const FRAME_BITS: f64 = 1_514.0 * 8.0;
+
+/// Connections at once, the rate they share, and most microseconds of a data packet with its ACK: then a
+/// core carries 750 Mbit/s.
+///
+/// Source: issue 4, "Speed and memory".
+const CROWD: u64 = 10_000;
+const CROWD_MBPS: u32 = 400;
+const CROWD_COST: f64 = 16.0;
+
+/// Opening them takes a part of this.
+const CROWD_LASTS: &str = "60000";
+const CROWD_LIMIT: Duration = Duration::from_secs(50);
+
+/// What was measured of a run.
+#[derive(Clone, Copy)]
+struct Sample {
+    /// Nanoseconds for each data packet: of the gateway and the softirq threads, and of all, hosts and
+    /// network too.
+    gateway: f64,
+    all: f64,
+    mbps: f64,
+}
+
+/// Adds how costs compare to `report`.
+pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
+    report.section("Processor time of a data packet and its ACK, PostACK to a queue for each flow");
+    for load in LOADS {
+        for backend in BACKENDS {
+            for way in WAYS {
+                let mut samples: [Vec<Sample>; 2] = Default::default();
+                for _ in 0..ROUNDS {
+                    for (signal, samples) in SIGNALS.into_iter().zip(&mut samples) {
+                        let Some(bed) = Testbed::new() else {
+                            report.skip("signals; there are no network namespaces: run it as root");
+                            return Ok(());
+                        };
+                        samples.push(sample(&bed, &load, backend, way, signal)?);
+                    }
+                }
+                compare(report, &format!("{backend}, {}, {} Mbit/s", way.1, load.mbps), &samples);
+            }
+        }
+    }
+    let bed = Testbed::new().context("there were namespaces before")?;
+    let (nanos, mbps) = crowd(&bed)?;
+    report.add(Line {
+        what: format!("AF_XDP, up, {CROWD} connections"),
+        value: nanos / 1_000.0,
+        unit: "us",
+        most: Some(CROWD_COST),
+        beside: format!(
+            "at {mbps:.0} Mbit/s; one core carries {:.0}",
+            FRAME_BITS / nanos * 1_000.0
+        ),
+    });
+    Ok(())
+}
+
+/// Nanoseconds for each data packet, and Mbit/s, with so many connections through one core.
+fn crowd(bed: &Testbed) -> anyhow::Result<(f64, f64)> {
+    let policies = format!(
+        "packets = 65536\n[[policy]]\nname = \"all\"\naction = \"shape\"\nallocation = \"drr\"\n\
+         profile = {{ mean = \"{CROWD_MBPS} Mbit/s\", burst = \"256 KiB\" }}\nsignal = \"postack\"\n\
+         queue = {{ kind = \"per-flow\", limit = \"64 MiB\" }}\n"
+    );
+    let gateway = bed.gateway("af-xdp", &policies);
+    let _receiver = ready(&bed.wan, &["empty", CROWD_LASTS])?;
+    let to = format!("{}:{PORT}", bed.wan.v4);
+    let words = ["fill", &to, &CROWD.to_string(), CROWD_LASTS];
+    let sender = Process::start(&mut ourselves(&bed.lan, &words)?);
+    until("all connections", CROWD_LIMIT, || sender.lines().pop());
+    pause(WARM_UP);
+    let processes = [vec![gateway.id()], softirq_threads()].concat();
+    let before = (now(), time_of(&processes)?, bed.wan.received_bytes("eth0"));
+    pause(MEASURED);
+    let (elapsed, taken) = (before.0.elapsed(), time_of(&processes)? - before.1);
+    let packets = (bed.wan.received_bytes("eth0") - before.2) / FRAME;
+    let flows = gateway.status()["flows"].as_u64().unwrap_or_default();
+    anyhow::ensure!(flows >= CROWD, "only {flows} flows: {}", sender.said());
+    anyhow::ensure!(packets > 10_000, "only {packets} packets");
+    let mbps = real(packets * FRAME) * 8.0 / elapsed.as_secs_f64() / 1e6;
+    Ok((real(taken) / real(packets), mbps))
+}
+
+fn compare(report: &mut Report, what: &str, samples: &[Vec<Sample>; 2]) {
+    let middle = |of: fn(&Sample) -> f64| {
+        [0, 1].map(|signal| median(samples[signal].iter().map(of).collect()))
+    };
+    let [queued, signalled] = middle(|sample| sample.gateway);
+    let [all_queued, all_signalled] = middle(|sample| sample.all);
+    let [crossed, crossed_signalled] = middle(|sample| sample.mbps);
+    report.add(Line {
+        what: format!("{what}: of the gateway and softirqs"),
+        value: signalled / queued,
+        unit: "x",
+        most: Some(COST),
+        beside: format!(
+            "{:.1} us, {:.1} us; with hosts and network {:.2} x",
+            signalled / 1_000.0,
+            queued / 1_000.0,
+            all_signalled / all_queued
+        ),
+    });
+    report.add(Line {
+        what: format!("{what}: what crosses a queue for each flow, to PostACK"),
+        value: crossed / crossed_signalled,
+        unit: "x",
+        most: Some(CROSSED),
+        beside: format!("{crossed:.1} Mbit/s, {crossed_signalled:.1} Mbit/s"),
+    });
+}
+
+fn sample(
+    bed: &Testbed,
+    load: &Load,
+    backend: &str,
+    (words, direction): (&[&str], &str),
+    signal: &str,
+) -> anyhow::Result<Sample> {
+    let lab = Lab::up(bed, &topology(load, backend, signal));
+    let server = lab.traffic("far", &["serve", "--congestion", "cubic"]);
+    until("the server to listen", LIMIT, || server.lines().pop());
+    let fetch = ["fetch", "10.73.0.2:7000", "--congestion", "cubic", "--time", LASTS];
+    let fetch = [&fetch[..], words].concat();
+    let _transfers: Vec<Process> = (0..load.flows).map(|_| lab.traffic("near", &fetch)).collect();
+    pause(WARM_UP);
+    let gateway = [lab.processes("edge"), softirq_threads()].concat();
+    let others = ["near", "far", Lab::NETWORK].map(|host| lab.processes(host)).concat();
+    let look = || {
+        let sent = lab.status("edge")[direction]["transmitted"]["bytes"].as_u64();
+        anyhow::Ok((time_of(&gateway)?, time_of(&others)?, sent.unwrap_or_default()))
+    };
+    let (start, before) = (now(), look()?);
+    pause(MEASURED);
+    let (elapsed, after) = (start.elapsed(), look()?);
+    let packets = real((after.2 - before.2) / FRAME);
+    anyhow::ensure!(packets > 1_000.0, "only {packets} packets, {}", lab.status("edge"));
+    let taken = real(after.0 - before.0);
+    Ok(Sample {
+        gateway: taken / packets,
+        all: (taken + real(after.1 - before.1)) / packets,
+        mbps: packets * real(FRAME) * 8.0 / elapsed.as_secs_f64() / 1e6,
+    })
+}
+
+/// Two hosts, and before the first of them a gateway that shapes both directions.
+fn topology(load: &Load, backend: &str, signal: &str) -> String {
+    let Load { mbps, delay, .. } = load;
+    format!(
+        r#"
+offload = "wire"
+[[host]]
+name = "near"
+gateway = "edge"
+[[host]]
+name = "far"
+[[route]]
+delay = "{delay}"
+[[gateway]]
+name = "edge"
+inline = '''
+[gateway]
+lan = "lan"
+wan = "wan"
+backend = "{backend}"
+[[policy]]
+name = "all"
+profile = {{ mean = "{mbps} Mbit/s", burst = "30 kB" }}
+action = "shape"
+allocation = "drr"
+queue = {{ kind = "per-flow", limit = "32 MiB", flow_limit = "8 MiB" }}
+signal = "{signal}"
+'''
+"#
+    )
+}
