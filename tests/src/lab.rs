@@ -121,6 +121,6 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         // It may never have come up; then there is nothing to take down.
-        let _ = Command::new(program()).args(["lab", "down", "--lab", &self.name]).status();
+        let _ = Command::new(program()).args(["lab", "down", "--lab", &self.name]).output();
     }
 }

@@ -326,8 +326,6 @@ impl Grid {
 mod tests {
     use super::*;
 
-    /// Kills: a grain at low rates, where each packet has its own time; one that is forgotten at once,
-    /// or never; one without a bound.
     #[test]
     fn the_longest_time_between_two_looks_is_remembered_for_a_while() {
         let mut grain = Grain::default();

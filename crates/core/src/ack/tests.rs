@@ -331,7 +331,6 @@ fn a_bucket_that_is_looked_at_late_loses_nothing() {
     assert_eq!(bench.signal.ready_at(), Some(US(0) + carries(4)));
 }
 
-/// Kills: looking whenever leave runs out.
 #[test]
 fn a_gate_looks_again_when_leave_has_run_out_but_not_for_what_has_to_leave_the_queue_first() {
     let mut bench = sent(EVERY[0], 40);
@@ -342,7 +341,6 @@ fn a_gate_looks_again_when_leave_has_run_out_but_not_for_what_has_to_leave_the_q
     assert!(bench.signal.ready_at() > Some(US(100_000)));
 }
 
-/// Kills: a queue that is as long however seldom somebody looks.
 #[test]
 fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
     let went = |grain| {
