@@ -295,7 +295,7 @@ fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
 fn a_virtual_queue_is_slower_while_the_queue_is_longer_than_three_frames() {
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5)] {
         let mut bench = sent(EVERY[2], 0);
-        bench.queue = Queue { controlled: Bytes(waits), others: false };
+        bench.queue = Queue { controlled: Bytes(waits), ..Queue::default() };
         bench.serve(US(0));
         (1..=10).for_each(|n| bench.data(US(0), 0, n * MSS));
         assert!(bench.ack(US(0), 0, 10 * MSS).is_empty());
