@@ -376,6 +376,7 @@ fn config() -> GatewayConfig {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        trunks: Vec::new(),
         seed: 1,
     }
 }
@@ -397,7 +398,15 @@ fn tcp() -> Filter {
 }
 
 fn policy(name: &str, filter: Filter, action: Action) -> Policy {
-    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
+    Policy {
+        name: name.to_owned(),
+        priority: 0,
+        filter,
+        action,
+        mode: Mode::Enforce,
+        class: None,
+        trunk: None,
+    }
 }
 
 fn conditioning(allocation: &str) -> Conditioning {

@@ -105,6 +105,10 @@ catalogue! {
         "name one of its parts: packets wait there; add one for what is left, if there is none";
     ClassWithoutRate = "TG0035", "classes on a link without a rate",
         "give the link its rate: rate = { up = \"38 Mbit/s\", down = \"475 Mbit/s\" } in [gateway]";
+    BadTrunk = "TG0036", "a trunk that cannot be",
+        "give both ends an address of the same family, each trunk ports of its own, and its packets no class";
+    NotLive = "TG0037", "what only the simulator does",
+        "try it with `tidegate sim`; leave it out of what a live gateway runs";
 
     // What is written in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",

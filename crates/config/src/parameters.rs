@@ -62,6 +62,29 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
         ],
     ),
     (
+        "sparing",
+        &[
+            ("limit", LIMIT, r#"{"default":"150 kB"}"#),
+            (
+                "threshold",
+                "What is to wait at most, most of the time; at most `limit`.",
+                r#"{"default":"50 kB"}"#,
+            ),
+        ],
+    ),
+    (
+        "trunk-fifo",
+        &[
+            ("limit", LIMIT, r#"{"default":"1 MiB"}"#),
+            (
+                "threshold",
+                "Most management packets that may wait: eight for each connection expected at once.",
+                r#"{"default":64,"minimum":1}"#,
+            ),
+            ("early", "From half of `threshold` on, some are dropped or marked already.", YES),
+        ],
+    ),
+    (
         "red",
         &[
             ("limit", LIMIT, r#"{"default":"400 kB"}"#),

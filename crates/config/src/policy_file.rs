@@ -5,6 +5,7 @@ mod compile;
 pub(crate) mod filter;
 mod overhead;
 pub(crate) mod raw;
+mod trunks;
 
 use std::time::Duration;
 

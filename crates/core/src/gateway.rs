@@ -15,6 +15,7 @@ mod signal;
 mod status;
 mod timers;
 mod track;
+mod trunks;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub use config::{GatewayConfig, Overhead};
 pub use install::ClassChangeError;
 use link::Link;
 use timers::{Due, Timers};
+use trunks::Trunks;
 
 use crate::aggregate::Trigger;
 use crate::class::ClassId;
@@ -46,6 +48,7 @@ pub struct Gateway {
     links: [Link; 2],
     /// How long it may be before a driver looks again.
     grain: Duration,
+    trunks: Option<Box<Trunks>>,
     counts: Counts,
 }
 
@@ -71,7 +74,8 @@ impl Gateway {
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let links = Direction::BOTH.map(|way| Link::new(config, way, now));
         let mut pool = PacketPool::with_capacity(config.packets);
-        if policies.has_signals() {
+        let trunks = Trunks::new(config, now);
+        if policies.has_signals() || trunks.is_some() {
             pool.keep_sack();
         }
         let mut gateway = Self {
@@ -84,6 +88,7 @@ impl Gateway {
             timers: Timers::new(config.shaping_interval, now),
             links,
             grain: Duration::ZERO,
+            trunks,
             counts: Counts::default(),
         };
         gateway.share_links(now);
@@ -93,7 +98,10 @@ impl Gateway {
     /// Whether it changes nothing about the traffic: then a driver may let packets pass without it.
     #[must_use]
     pub fn is_transparent(&self) -> bool {
-        self.policies.policies().is_empty() && self.config.rate == [None, None] && self.held() == 0
+        self.policies.policies().is_empty()
+            && self.config.rate == [None, None]
+            && self.trunks.is_none()
+            && self.held() == 0
     }
 
     /// The policies that are in force.
@@ -126,8 +134,7 @@ impl Gateway {
         if !has_signal {
             self.timers.arm(slot, aggregate.ready_at());
         }
-        let class = self.aggregates.class(slot);
-        self.send(now, direction, class, out);
+        self.leave(now, direction, slot, out);
         if has_signal {
             self.release_acks(now, slot);
         }
@@ -195,6 +202,10 @@ impl Machine for Gateway {
         packet.cost = self.config.overhead.charge(packet);
         self.counts.received[direction.index()].add(packet.len);
 
+        if self.trunks.is_some() {
+            let Some(back) = self.end_at_trunk(now, direction, id) else { return };
+            id = back;
+        }
         let (flow, slot) = self.classify(now, direction, &id);
         if let Some(flow) = flow {
             self.track(now, direction, flow, &id);
@@ -209,6 +220,9 @@ impl Machine for Gateway {
     fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
         if self.timers.is_due(now) {
             self.advance(now);
+        }
+        if self.trunks.as_ref().is_some_and(|trunks| trunks.is_due(now)) {
+            self.turn_trunks(now);
         }
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
@@ -225,7 +239,8 @@ impl Machine for Gateway {
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        let mut next = self.timers.next();
+        let trunks = self.trunks.as_ref().and_then(|trunks| trunks.next());
+        let mut next = [self.timers.next(), trunks].into_iter().flatten().min();
         for link in &mut self.links {
             next = Time::earliest(next, link.ready_at(&mut cx));
         }

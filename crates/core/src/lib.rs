@@ -6,7 +6,7 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `flow` · `allocation` ·
-//! `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `gateway` · `emulator`.
+//! `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,7 @@ mod registry;
 pub mod report;
 pub mod tcp;
 pub mod time;
+pub mod trunk;
 pub mod units;
 pub mod wheel;
 

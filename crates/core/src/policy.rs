@@ -31,6 +31,8 @@ pub struct Policy {
     pub mode: Mode,
     /// The class of the link its packets are of; `None` for the one of packets without a class.
     pub class: Option<String>,
+    /// The trunk that its packets from the LAN go through; `None` for the link itself.
+    pub trunk: Option<String>,
 }
 
 /// Whether a policy acts.

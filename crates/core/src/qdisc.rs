@@ -17,8 +17,10 @@ mod per_flow;
 mod pi;
 mod pie;
 mod red;
+mod sparing;
 #[cfg(test)]
 mod testing;
+mod trunk_fifo;
 
 pub use length::Measure;
 pub use pi::{Gain, Gains, pi_design};
@@ -96,6 +98,11 @@ pub trait Qdisc: Send {
         false
     }
 
+    /// The sender whose queue this is may have so much in flight.
+    fn set_window(&mut self, window: Bytes) {
+        let _ = window;
+    }
+
     /// What waits here leaves at `rate` from now on.
     fn set_rate(&mut self, rate: Rate) {
         let _ = rate;
@@ -133,6 +140,10 @@ registry! {
     Codel => codel, "codel";
     /// A line for each flow, served in turn, with controlled delay in each.
     FqCodel => fq_codel, "fq-codel";
+    /// One line that tells flows of a trunk to slow down, but none again before it has recovered.
+    Sparing => sparing, "sparing";
+    /// A router's line for trunks: their management packets are dropped early, user packets last.
+    TrunkFifo => trunk_fifo, "trunk-fifo";
 }
 
 #[cfg(test)]

@@ -26,9 +26,10 @@ pub struct Report {
     pub drops: ByReason,
     /// Packets marked "congestion experienced", by reason.
     pub marks: ByReason,
-    /// Packets that are no more because their ACK is kept as a record, or the next one says more.
+    /// Packets that are no more because their ACK is kept as a record, or the next one says more; or
+    /// that were for a trunk.
     pub absorbed: u64,
-    /// Packets made of others: ACKs that were records, or parts of one.
+    /// Packets made of others, which are ACKs that were records, or parts of one; or by trunks.
     pub made: u64,
     /// Flows in the table.
     pub flows: u32,

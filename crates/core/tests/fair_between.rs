@@ -26,6 +26,7 @@ fn policies(fair_between: FairBetween, allocation: &str) -> PolicySet {
         action: Action::Shape { conditioning, queue, signal: None },
         mode: Mode::Enforce,
         class: None,
+        trunk: None,
     };
     PolicySet::new(vec![policy]).unwrap()
 }
@@ -41,6 +42,7 @@ fn shares(fair_between: FairBetween, allocation: &str) -> BTreeMap<u8, u32> {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        trunks: Vec::new(),
         seed: 1,
     };
     let mut gateway = Gateway::new(&config, policies(fair_between, allocation), Time::ZERO);

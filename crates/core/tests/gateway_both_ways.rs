@@ -46,6 +46,7 @@ impl Net {
             action: Action::Shape { conditioning, queue: queue.clone(), signal },
             mode: Mode::Enforce,
             class: None,
+            trunk: None,
         };
         let config = GatewayConfig {
             rate: [None; 2],
@@ -55,6 +56,7 @@ impl Net {
             flows: 16,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            trunks: Vec::new(),
             seed: 1,
         };
         let policies = PolicySet::new(vec![policy]).unwrap();

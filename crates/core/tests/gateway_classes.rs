@@ -34,7 +34,7 @@ fn policies(of: &[Option<&str>], classes: Vec<Class>) -> PolicySet {
             Filter { src: vec![Range { first: number, last: number }], ..Filter::default() };
         let class = class.map(str::to_owned);
         let (name, action) = (format!("host {host}"), Action::Pass);
-        Policy { name, priority: 0, filter, action, mode: Mode::Enforce, class }
+        Policy { name, priority: 0, filter, action, mode: Mode::Enforce, class, trunk: None }
     };
     let policies = (0..).zip(of).map(policy).collect();
     let classes = ClassSet::new(classes, [Some(LINK); 2]).unwrap();
@@ -60,6 +60,7 @@ impl Run {
             flows: 64,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            trunks: Vec::new(),
             seed: 1,
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);

@@ -44,6 +44,7 @@ impl Run {
             action,
             mode: Mode::Enforce,
             class: class.map(str::to_owned),
+            trunk: None,
         };
         let half = [Rate::from_mbps(5); 2];
         let classes = class.map(|name| Class {
@@ -61,6 +62,7 @@ impl Run {
             flows: 64,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            trunks: Vec::new(),
             seed: 1,
         };
         let mut run =

@@ -25,6 +25,7 @@ fn policy(name: &str, priority: i32, filter: Filter) -> Policy {
         action: Action::Pass,
         mode: Mode::Enforce,
         class: None,
+        trunk: None,
     }
 }
 

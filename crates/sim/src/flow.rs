@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Network as Family, Protocol};
+use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Protocol};
 use tidegate_core::random::Random;
 use tidegate_core::report::Count;
 use tidegate_core::tcp::Config;
@@ -301,7 +301,7 @@ impl<'a> Hosts<'a> {
 
 /// A packet of UDP of `len` bytes with all headers, the first of which has `link_header`.
 pub(crate) fn datagram(key: FlowKey, len: u32, link_header: u32, dscp: u8) -> Packet {
-    let (family, ip_header) = family(&key);
+    let (network, ip_header) = key.network_header();
     let network_offset = u16::try_from(link_header).unwrap_or(0);
     Packet {
         len,
@@ -311,13 +311,8 @@ pub(crate) fn datagram(key: FlowKey, len: u32, link_header: u32, dscp: u8) -> Pa
         transport_offset: network_offset + ip_header,
         vlan: NO_VLAN,
         segments: 1,
-        network: family,
+        network,
         dscp,
         ..Packet::default()
     }
-}
-
-/// The version of IP, and the length of its header.
-pub(crate) fn family(key: &FlowKey) -> (Family, u16) {
-    if key.src.address().is_ipv4() { (Family::Ipv4, 20) } else { (Family::Ipv6, 40) }
 }

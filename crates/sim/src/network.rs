@@ -5,7 +5,7 @@ mod lane;
 mod station;
 
 use tidegate_core::packet::Note;
-use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
+use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, trunk};
 
 pub(crate) use lane::Lane;
 pub(crate) use station::{Passed, Station, number_parts, since};
@@ -110,6 +110,7 @@ impl Network {
                 }
             });
         }
+        lead_trunks(scenario, &mut stations);
         let ways = scenario.links.iter().flat_map(|link| link.ways()).count();
         let mut lanes = Vec::with_capacity(ways);
         for (way, config) in scenario.links.iter().flat_map(|link| link.ways()) {
@@ -251,3 +252,16 @@ impl Network {
 
 /// A number that is no way.
 pub(crate) const NO_WAY: u32 = NOWHERE;
+
+/// Tells gateways where the other ends of their trunks are.
+fn lead_trunks(scenario: &Scenario, stations: &mut [Station]) {
+    let nodes = || (0_u32..).zip(&scenario.nodes);
+    let node_of = |address| {
+        nodes().find(|(_, node)| node.trunks().iter().any(|it| it.local == address)).map(|it| it.0)
+    };
+    for station in stations {
+        let trunks = scenario.nodes[index(station.node)].trunks().iter();
+        let end = |it: &trunk::Config| Some(([it.local, it.peer], node_of(it.peer)?));
+        station.lead(trunks.filter_map(end).collect());
+    }
+}

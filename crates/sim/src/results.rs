@@ -40,7 +40,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `transfers`, or one of a
+    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `transfers`, or one of a
     /// probe.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
@@ -66,6 +66,7 @@ impl Results {
             links(scenario, &lanes, span),
             drops(scenario, &lanes, &stations),
             aggregates(scenario, &stations, &shares, span),
+            trunks(scenario, &stations),
             transfers,
         ];
         tables.extend(series);
@@ -281,4 +282,22 @@ fn aggregates(
         .with("delayed_acks", whole(&all, |it| it.acks.delayed))
         .with("overdue_acks", whole(&all, |it| it.acks.overdue))
         .with("smaller_windows", whole(&all, |it| it.acks.windows))
+}
+
+/// The ends of trunks at every gateway; bytes of user packets count from the IP header on.
+fn trunks(scenario: &Scenario, stations: &[Station]) -> Table {
+    let (mut gateways, mut all) = (Vec::new(), Vec::new());
+    for station in stations {
+        let trunks = station.trunks();
+        gateways.extend(trunks.iter().map(|_| scenario.nodes[index(station.node)].name.clone()));
+        all.extend(trunks);
+    }
+    Table::new("trunks")
+        .with("gateway", gateways)
+        .with("trunk", all.iter().map(|it| it.name.clone()).collect::<Vec<_>>())
+        .with("management_packets", whole(&all, |it| it.counts.management))
+        .with("repeated_packets", whole(&all, |it| it.counts.again))
+        .with("elastic_bytes", whole(&all, |it| it.counts.elastic))
+        .with("guaranteed_bytes", whole(&all, |it| it.counts.guaranteed))
+        .with("waiting_bytes", whole(&all, |it| it.backlog.bytes.0))
 }

@@ -16,6 +16,9 @@ pub(crate) struct Graph {
     vertices: Vec<u32>,
     /// By vertex, whether it is a host, which passes nothing on.
     is_host: Vec<bool>,
+    /// By node, where packets for it arrive; [`NOWHERE`] if there are none. At a gateway where trunks end
+    /// those are its management packets, which come from the WAN.
+    ends: Vec<u32>,
     ways: Vec<Edge>,
     /// By vertex, the ways that lead to it.
     into: Vec<Vec<u32>>,
@@ -44,16 +47,22 @@ impl Graph {
     /// The graph of a network; links whose ends there are not, are not in it.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let names = names(&scenario.nodes);
-        let (mut vertices, mut is_host) = (Vec::new(), Vec::new());
+        let (mut vertices, mut is_host, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for node in &scenario.nodes {
-            vertices.push(number(is_host.len()));
+            let vertex = number(is_host.len());
+            vertices.push(vertex);
+            ends.push(match node.kind {
+                NodeKind::Host(_) => vertex,
+                NodeKind::Gateway(_) if !node.trunks().is_empty() => vertex + 1,
+                _ => NOWHERE,
+            });
             is_host.push(matches!(node.kind, NodeKind::Host(_)));
             if matches!(node.kind, NodeKind::Gateway(_)) {
                 is_host.push(false);
             }
         }
-        let mut this =
-            Self { into: vec![Vec::new(); is_host.len()], vertices, is_host, ways: Vec::new() };
+        let into = vec![Vec::new(); is_host.len()];
+        let mut this = Self { vertices, is_host, ends, ways: Vec::new(), into };
         for (way, config) in scenario.links.iter().flat_map(|link| link.ways()) {
             let vertex = |end: &End, enters| {
                 Some(this.vertex(*names.get(end.node.as_str())?, end.side, enters))
@@ -110,13 +119,13 @@ impl Graph {
 pub(crate) struct Routes {
     /// By target and vertex.
     next: Vec<Vec<u32>>,
-    /// By node; what is no host has none.
-    hosts: Vec<Attachment>,
+    /// By node; what no packet is for has none.
+    ends: Vec<Attachment>,
     /// By node, the vertex packets begin at.
     vertices: Vec<u32>,
 }
 
-/// How a host is reached.
+/// How a host, or the end of a trunk, is reached.
 #[derive(Clone, Copy)]
 struct Attachment {
     /// The target that leads to it: itself, or the only vertex that has a way to it.
@@ -135,7 +144,7 @@ impl Routes {
         let mut numbers: HashMap<u32, u32> = HashMap::new();
         let mut next = Vec::new();
         let attach = |vertex: &u32| {
-            if !graph.is_host[index(*vertex)] {
+            if *vertex == NOWHERE {
                 return Attachment { target: NOWHERE, vertex: NOWHERE, last: NOWHERE };
             }
             // Hosts behind one router share the way to it.
@@ -151,8 +160,8 @@ impl Routes {
             });
             Attachment { target, vertex, last }
         };
-        let hosts = graph.vertices.iter().map(attach).collect();
-        Self { next, hosts, vertices: graph.vertices }
+        let ends = graph.ends.iter().map(attach).collect();
+        Self { next, ends, vertices: graph.vertices }
     }
 
     /// The way a packet to the host at node `to` takes from the host at node `from`.
@@ -160,10 +169,10 @@ impl Routes {
         self.next(self.vertices[index(from)], to)
     }
 
-    /// The way a packet to the host at node `to` takes from `vertex`; [`NOWHERE`] if none leads there.
+    /// The way a packet for node `to` takes from `vertex`; [`NOWHERE`] if none leads there.
     #[inline]
     pub(crate) fn next(&self, vertex: u32, to: u32) -> u32 {
-        let Attachment { target, vertex: last_vertex, last } = self.hosts[index(to)];
+        let Attachment { target, vertex: last_vertex, last } = self.ends[index(to)];
         if vertex == last_vertex {
             return last;
         }
@@ -226,6 +235,7 @@ mod tests {
             flows: 100,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            trunks: Vec::new(),
             seed: 0,
         };
         Gateway { config, policies: PolicySet::default() }

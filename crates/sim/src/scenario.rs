@@ -17,7 +17,7 @@ use tidegate_core::emulator::EmulatorConfig;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::policy::PolicySet;
-use tidegate_core::tcp;
+use tidegate_core::{tcp, trunk};
 
 pub use problem::{Place, Problem, What};
 pub use traffic::{Distribution, Kind, Pair, Start, Traffic};
@@ -78,6 +78,17 @@ pub struct Node {
     pub name: String,
     /// What it is.
     pub kind: NodeKind,
+}
+
+impl Node {
+    /// The trunks that end at it.
+    #[must_use]
+    pub fn trunks(&self) -> &[trunk::Config] {
+        match &self.kind {
+            NodeKind::Gateway(gateway) => &gateway.config.trunks,
+            NodeKind::Host(_) | NodeKind::Router | NodeKind::Cloud(_) => &[],
+        }
+    }
 }
 
 /// What a node is.

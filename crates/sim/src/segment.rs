@@ -4,14 +4,12 @@ use tidegate_core::Packet;
 use tidegate_core::packet::{FlowKey, NO_VLAN, Protocol, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
 
-use crate::flow::family;
-
 /// The packet that carries `segment`, whose link-layer header has `link_header` bytes.
 pub(crate) fn packet(key: FlowKey, segment: &Segment, link_header: u32, dscp: u8) -> Packet {
-    let (network, ip_header) = family(&key);
+    let (network, ip_header) = key.network_header();
     let network_offset = u16::try_from(link_header).unwrap_or(0);
     let header = &segment.header;
-    let headers = u32::from(network_offset + ip_header) + header_len(header, &segment.sack);
+    let headers = u32::from(network_offset + ip_header) + segment.header_len();
     let len = headers + header.payload;
     Packet {
         len,
@@ -27,22 +25,6 @@ pub(crate) fn packet(key: FlowKey, segment: &Segment, link_header: u32, dscp: u8
         ecn: segment.ecn,
         ..Packet::default()
     }
-}
-
-/// Length of the TCP header.
-fn header_len(header: &TcpSegment, sack: &SackBlocks) -> u32 {
-    let timestamps = if header.timestamps.is_some() { 12 } else { 0 };
-    let blocks = if header.has_sack { 4 + 8 * blocks(sack) } else { 0 };
-    let syn = if header.flags.any(TcpFlags::SYN) {
-        let mss = if header.mss > 0 { 4 } else { 0 };
-        let scale = if header.window_scale.is_some() { 4 } else { 0 };
-        // Beside timestamps it takes the place of their padding.
-        let alone = header.sack_permitted && header.timestamps.is_none();
-        mss + scale + if alone { 4 } else { 0 }
-    } else {
-        0
-    };
-    20 + timestamps + blocks + syn
 }
 
 fn blocks(sack: &SackBlocks) -> u32 {
@@ -104,7 +86,8 @@ mod tests {
             };
             let options = options(&header, &sack);
             let len = 20 + u32::try_from(options.len()).unwrap();
-            assert_eq!((header_len(&header, &sack), len % 4), (len, 0), "{header:?}");
+            let segment = Segment { header, sack, ..Segment::default() };
+            assert_eq!((segment.header_len(), len % 4), (len, 0), "{header:?}");
         }
     }
 
@@ -118,6 +101,6 @@ mod tests {
             sack_permitted: true,
             ..TcpSegment::default()
         };
-        assert_eq!(header_len(&header, &SackBlocks::default()), 40);
+        assert_eq!(Segment { header, ..Segment::default() }.header_len(), 40);
     }
 }

@@ -214,6 +214,7 @@ fn config() -> GatewayConfig {
         flows: 1_024,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        trunks: Vec::new(),
         seed: 1,
     }
 }
@@ -223,7 +224,15 @@ fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
 }
 
 fn policy(filter: Filter, action: Action) -> Policy {
-    Policy { name: "all".into(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
+    Policy {
+        name: "all".into(),
+        priority: 0,
+        filter,
+        action,
+        mode: Mode::Enforce,
+        class: None,
+        trunk: None,
+    }
 }
 
 fn conditioning(allocation: &str) -> Conditioning {

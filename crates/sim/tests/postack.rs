@@ -51,6 +51,7 @@ fn gateway(case: &Case) -> Gateway {
         action,
         mode: Mode::Enforce,
         class: None,
+        trunk: None,
     };
     Gateway { config: config(), policies: PolicySet::new(vec![policy]).unwrap() }
 }
@@ -64,6 +65,7 @@ fn config() -> GatewayConfig {
         flows: 1_024,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        trunks: Vec::new(),
         seed: 1,
     }
 }

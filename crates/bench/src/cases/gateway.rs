@@ -79,6 +79,7 @@ fn shaping() -> anyhow::Result<Policy> {
         action: Action::Shape { conditioning, queue, signal: None },
         mode: Mode::Enforce,
         class: None,
+        trunk: None,
     })
 }
 
@@ -114,6 +115,7 @@ pub(super) fn config(rate: Option<Rate>, flows: u32, seed: u64) -> GatewayConfig
         flows,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        trunks: Vec::new(),
         seed,
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn policies(mix: Mix, size: u32, random: &mut Random) -> anyhow::Resu
         action: Action::Pass,
         mode: Mode::Enforce,
         class: None,
+        trunk: None,
     };
     Ok(PolicySet::new((0..size).map(&mut policy).collect())?)
 }

@@ -207,5 +207,6 @@ fn policy(signal: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
         action: Action::Shape { conditioning, queue, signal },
         mode: Mode::Enforce,
         class: None,
+        trunk: None,
     })
 }

@@ -14,7 +14,7 @@ use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
-use super::{Config, classes, filter, raw};
+use super::{Config, classes, filter, raw, trunks};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::host::Host;
@@ -39,13 +39,14 @@ pub(super) fn compile(
     let heartbeat = heartbeat(gateway, found);
     can_match(written, &policies, found);
     let classes = classes::compile(file, settings.as_ref(), found);
+    let trunks = trunks::compile(file, settings.as_ref(), host.is_some(), found);
     let (lan, wan) = ports?;
     Some(Config {
         lan,
         wan,
         backend: gateway.backend.as_ref().map(|it| *it.get_ref()).unwrap_or_default(),
         heartbeat: heartbeat?,
-        gateway: settings?,
+        gateway: GatewayConfig { trunks: trunks?, ..settings? },
         policies,
         classes: classes?,
     })
@@ -142,6 +143,7 @@ fn settings(raw: &raw::Gateway, found: &mut Findings) -> Option<GatewayConfig> {
             .shaping_triggers
             .as_ref()
             .map_or_else(TriggerSet::default, |it| *it.get_ref()),
+        trunks: Vec::new(),
         seed: 0,
     })
 }
@@ -240,7 +242,9 @@ fn policy(raw: &Spanned<raw::Policy>, longest: Bytes, found: &mut Findings) -> O
     let action = action(raw, place, longest, found);
     let mode = raw.mode.as_ref().map(|it| *it.get_ref()).unwrap_or_default();
     let class = raw.class.as_ref().map(|class| class.get_ref().clone());
-    Some(Policy { name: name?, priority: priority?, filter: filter?, action: action?, mode, class })
+    let trunk = raw.trunk.as_ref().map(|trunk| trunk.get_ref().clone());
+    let (name, priority, filter, action) = (name?, priority?, filter?, action?);
+    Some(Policy { name, priority, filter, action, mode, class, trunk })
 }
 
 /// `name`, if it can be that of a thing of the kind `what`.

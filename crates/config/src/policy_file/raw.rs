@@ -17,6 +17,7 @@ use crate::read::{
     Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, mechanism,
     mechanism_schema, tables,
 };
+use crate::scenario::tcp::Settled;
 use crate::values::Period;
 
 tables! {
@@ -30,6 +31,8 @@ tables! {
         /// The classes that share the link; a policy says which its packets are of. The class
         /// "default" is for all others, and there also if it is not written. Default: one queue.
         "class" => classes: Option<Spanned<Array<Class>>>,
+        /// The trunks that end here; a policy says whose packets go through which. Default: none.
+        "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
     }
 
     /// The gateway itself. `rate`, `overhead` and `shaping_interval` can change while it runs.
@@ -98,6 +101,34 @@ tables! {
         "queue" => queue: Option<Spanned<QdiscSpec>>,
     }
 
+    /// An end of a trunk: a path to another gateway whose share is found by congestion control. The other
+    /// gateway has the same table, with `local` and `peer` exchanged. Only the simulator carries trunks yet.
+    "[[trunk]]" Trunk {
+        /// Its name, in policies and reports: letters, digits, dots, dashes, underscores.
+        "name" => name: Required<String>,
+        /// The address of this gateway, for this and other trunks.
+        "local" => local: Required<String>,
+        /// The address of the other gateway.
+        "peer" => peer: Required<String>,
+        /// The first of the ports its management connections take, two each. Default: 4754.
+        "port" => port: Option<Spanned<Number>>,
+        /// Management connections, from 1 to 64: the more, the smaller the steps of its rate. Default: 4.
+        "connections" => connections: Option<Spanned<Number>>,
+        /// Bytes of user packets that a management packet stands for, from the IP header on, 64 B to
+        /// 65535 B; shares of competing trunks are in proportion to it. Default: "1500 B".
+        "vmss" => vmss: Option<Spanned<Bytes>>,
+        /// What is sent whatever congestion control says, from the IP header on. Default: nothing.
+        "guarantee" => guarantee: Option<Spanned<Rate>>,
+        /// Where user packets wait: a queue discipline. Default: "per-flow".
+        "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// The class of assured forwarding, from 1 to 4: user packets are marked AFx1, management packets
+        /// AFx3. Default: 1.
+        "assured" => assured: Option<Spanned<Number>>,
+        /// TCP settings of its management connections. Default: profile "rfc", a receive window that holds
+        /// nothing back.
+        "tcp" => tcp: Option<Spanned<Settled>>,
+    }
+
     /// A policy: which traffic, how much of it, and what happens beyond that.
     "[[policy]]" Policy {
         /// Its name, in metrics and commands: letters, digits, dots, dashes, underscores.
@@ -128,6 +159,8 @@ tables! {
         "fair_between" => fair_between: Option<Spanned<FairBetween>>,
         /// The class of the link its packets are of. Default: "default".
         "class" => class: Option<Spanned<String>>,
+        /// The trunk that its packets from the LAN go through; not together with `class`. Default: none.
+        "trunk" => trunk: Option<Spanned<String>>,
     }
 
     /// Filter: the packets of which each field has one of the values given for it.

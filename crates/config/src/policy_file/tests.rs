@@ -2,6 +2,7 @@
 
 mod classes;
 mod fields;
+mod trunks;
 mod values;
 
 use std::fs;

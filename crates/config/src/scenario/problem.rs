@@ -75,7 +75,7 @@ fn node(number: usize, field: &str, scenario: &Scenario) -> String {
     let number = (0..number).filter(alike).count();
     match (table, field) {
         ("host", "addresses") => format!("host[{number}].address"),
-        ("gateway", "packets" | "rate") => format!("gateway[{number}].inline"),
+        ("gateway", "packets" | "rate" | "trunk") => format!("gateway[{number}].inline"),
         (table, field) => format!("{table}[{number}].{field}"),
     }
 }

@@ -39,6 +39,21 @@ impl Read for Tcp {
     }
 }
 
+/// A table of TCP settings that adds to no other.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled(pub(crate) Config);
+
+impl Read for Settled {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        Tcp::read(node, found)?;
+        read(node.span(), node.get_ref().as_table()?.clone(), found).map(Self)
+    }
+
+    fn schema() -> Value {
+        Tcp::schema()
+    }
+}
+
 /// What stands beside the details of a profile.
 const ABOUT: &[(&str, &str)] = &[
     ("profile", "Whose end point this is like."),

@@ -387,3 +387,28 @@ proptest! {
         prop_assert!(survives(&text));
     }
 }
+
+/// Of 10 Mbit/s each is guaranteed 1; the rest is shared two to one, less what management packets take.
+#[test]
+fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
+    let scenario = scenario(&example("trunk.toml"));
+    let run = tidegate_sim::Simulation::new(&scenario).unwrap();
+    let results = run.run(|_| std::ops::ControlFlow::Continue(())).unwrap();
+    let rates = results.table("groups").unwrap().real("throughput_bps");
+    let [uploads, flood] = *rates else { panic!("{rates:?}") };
+    assert!((6.0e6..6.9e6).contains(&uploads) && (3.0e6..4.1e6).contains(&flood), "{rates:?}");
+    assert!(uploads + flood > 9.5e6, "{rates:?}");
+}
+
+#[test]
+fn a_trunk_without_its_other_end_is_refused() {
+    for (from, to) in [
+        ("peer = \"192.0.2.1\"", "peer = \"192.0.2.7\""),
+        ("peer = \"192.0.2.1\"", "peer = \"192.0.2.1\"\nport = 4000"),
+        ("peer = \"192.0.2.1\"", "peer = \"192.0.2.1\"\nconnections = 3"),
+    ] {
+        let (scenario, found) = read(&example("trunk.toml").replace(from, to));
+        let said = found.render(false);
+        assert!(scenario.is_none() && said.contains("other end of trunk `north`"), "{said}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The aggregates there are, and which belongs to which policy.
 
+use super::trunks::TrunkId;
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle};
@@ -21,8 +22,16 @@ struct Slot {
     /// The generation its occupant came in with: older handles mean somebody else.
     since: u32,
     aggregate: Option<Aggregate>,
-    /// The class of the link that its packets are of.
-    class: Option<ClassId>,
+    exit: Exit,
+}
+
+/// Where packets of an aggregate go on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Exit {
+    /// The trunk that takes them.
+    pub(super) trunk: Option<TrunkId>,
+    /// The class of the link that they are of.
+    pub(super) class: Option<ClassId>,
 }
 
 impl Aggregates {
@@ -36,11 +45,11 @@ impl Aggregates {
         &mut self,
         policy: PolicyIndex,
         aggregate: Aggregate,
-        class: Option<ClassId>,
+        exit: Exit,
         generation: u32,
     ) -> u32 {
         let direction = aggregate.direction();
-        let new = Slot { since: generation, aggregate: Some(aggregate), class };
+        let new = Slot { since: generation, aggregate: Some(aggregate), exit };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[index(slot)] = new;
@@ -59,15 +68,20 @@ impl Aggregates {
         self.slots.get_mut(index(slot))?.aggregate.as_mut()
     }
 
-    /// The class of the link that packets of the aggregate in `slot` are of.
-    pub(super) fn class(&self, slot: u32) -> Option<ClassId> {
-        self.slots.get(index(slot))?.class
+    /// Where packets of the aggregate in `slot` go on.
+    pub(super) fn exit(&self, slot: u32) -> Exit {
+        self.slots.get(index(slot)).map(|slot| slot.exit).unwrap_or_default()
     }
 
-    /// Says of which class of the link they are from now on.
-    pub(super) fn set_class(&mut self, slot: u32, class: Option<ClassId>) {
+    /// The class of the link that packets of the aggregate in `slot` are of.
+    pub(super) fn class(&self, slot: u32) -> Option<ClassId> {
+        self.exit(slot).class
+    }
+
+    /// Says where they go on from now on.
+    pub(super) fn set_exit(&mut self, slot: u32, exit: Exit) {
         if let Some(slot) = self.slots.get_mut(index(slot)) {
-            slot.class = class;
+            slot.exit = exit;
         }
     }
 

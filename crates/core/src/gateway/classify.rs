@@ -5,13 +5,14 @@
 //! scans all sockets.
 
 use super::Gateway;
-use super::aggregates::Aggregates;
+use super::aggregates::{Aggregates, Exit};
 use super::link::Link;
+use super::trunks::Trunks;
 use crate::aggregate::Aggregate;
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Fifo, FlowId, Member};
-use crate::policy::PolicyIndex;
+use crate::policy::{Policy, PolicyIndex};
 use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
 impl Gateway {
@@ -47,7 +48,8 @@ impl Gateway {
             return Some(flow);
         }
         let (aggregates, links) = (&self.aggregates, &self.links);
-        let keep = |id, flow: &Flow| has_waiting(aggregates, links, id, flow);
+        let trunks = self.trunks.as_deref();
+        let keep = |id, flow: &Flow| has_waiting(aggregates, links, trunks, id, flow);
         let inserted = self.flows.insert(now, packet, direction, keep)?;
         if let Some(evicted) = inserted.evicted {
             self.aggregates.part(now, &evicted);
@@ -164,8 +166,12 @@ impl Gateway {
         if let Some(aggregate) = self.aggregates.get_mut(to.aggregate) {
             aggregate.give_back(now, &mut self.pool, to.member, &mut which);
         }
+        let Exit { class, trunk } = self.aggregates.exit(to.aggregate);
+        if let (Some(trunks), Some(trunk)) = (&mut self.trunks, trunk) {
+            trunks.give_back(&mut self.pool, trunk, packet.flow, &mut which);
+        }
         let link = &mut self.links[direction.index()];
-        let leaf = link.leaf(self.aggregates.class(to.aggregate));
+        let leaf = link.leaf(class);
         if link.give_back(&mut self.pool, leaf, packet.flow, &mut which) {
             self.flows[packet.flow].set_class(direction, leaf);
         }
@@ -184,8 +190,7 @@ impl Gateway {
         let mut out = Fifo::new();
         aggregate.take_over(now, &mut self.pool, moved, &mut out);
         self.timers.arm(to.aggregate, aggregate.ready_at());
-        let class = self.aggregates.class(to.aggregate);
-        self.send(now, direction, class, out);
+        self.leave(now, direction, to.aggregate, out);
     }
 
     /// The slot of a policy's aggregate, which is made if this is its first packet.
@@ -195,18 +200,28 @@ impl Gateway {
             let seed = self.config.seed;
             let timer = self.config.shaping_timer();
             let aggregate = Aggregate::new(policy_itself, direction, timer, seed, now);
-            let class = policy_itself.class.as_ref();
-            let class = class.and_then(|name| self.links[direction.index()].class(name));
-            Some(self.aggregates.add(policy, aggregate, class, self.generation))
+            let exit = self.exit_of(policy_itself, direction);
+            Some(self.aggregates.add(policy, aggregate, exit, self.generation))
         })
+    }
+
+    /// Where packets of a policy's aggregate go on: down there are no trunks.
+    pub(super) fn exit_of(&self, policy: &Policy, direction: Direction) -> Exit {
+        let trunks = self.trunks.as_ref().filter(|_| direction == Direction::Up);
+        let link = &self.links[direction.index()];
+        Exit {
+            trunk: trunks.and_then(|trunks| trunks.find(policy.trunk.as_ref()?)),
+            class: policy.class.as_ref().and_then(|name| link.class(name)),
+        }
     }
 
     /// Forgets flows that have been idle for long: a part of the table each time.
     pub(super) fn sweep(&mut self, now: Time) {
         let budget = self.flows.len().div_ceil(SWEEPS_PER_ROUND).max(FEWEST);
         let (aggregates, links) = (&self.aggregates, &self.links);
+        let trunks = self.trunks.as_deref();
         let mut gone: Vec<Flow> = Vec::new();
-        let keep = |id, flow: &Flow| has_waiting(aggregates, links, id, flow);
+        let keep = |id, flow: &Flow| has_waiting(aggregates, links, trunks, id, flow);
         self.flows.sweep(now, budget, keep, |_, flow| gone.push(flow));
         gone.iter().for_each(|flow| self.aggregates.part(now, flow));
     }
@@ -219,9 +234,18 @@ const SWEEPS_PER_ROUND: usize = 10_000;
 const FEWEST: usize = 4;
 
 /// Whether packets of a flow wait anywhere. Its number, and its memberships, must then stay its own.
-fn has_waiting(aggregates: &Aggregates, links: &[Link; 2], id: FlowId, flow: &Flow) -> bool {
+fn has_waiting(
+    aggregates: &Aggregates,
+    links: &[Link; 2],
+    trunks: Option<&Trunks>,
+    id: FlowId,
+    flow: &Flow,
+) -> bool {
     let at_link = |way: Direction| links[way.index()].has_waiting(flow.class(way), id);
-    aggregates.has_waiting(flow) || Direction::BOTH.into_iter().any(at_link)
+    let trunk = || aggregates.exit(flow.handle(Direction::Up).aggregate).trunk;
+    aggregates.has_waiting(flow)
+        || Direction::BOTH.into_iter().any(at_link)
+        || trunks.is_some_and(|trunks| trunk().is_some_and(|it| trunks.has_waiting(it, id)))
 }
 
 fn withdraw_all(

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::aggregate::{ShapingTimer, TriggerSet};
 use crate::qdisc::QdiscSpec;
-use crate::{Packet, Rate};
+use crate::{Packet, Rate, trunk};
 
 /// What a gateway is told beside its policies.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GatewayConfig {
     /// Rate of the access link, up and down; `None` does not limit it.
     pub rate: [Option<Rate>; 2],
@@ -23,6 +23,8 @@ pub struct GatewayConfig {
     pub shaping_interval: Duration,
     /// What else makes an aggregate look whether packets that wait may leave.
     pub shaping_triggers: TriggerSet,
+    /// The trunks that end here.
+    pub trunks: Vec<trunk::Config>,
     /// What seeds the hashes and all chance: fixed in a simulation, random on the live gateway.
     pub seed: u64,
 }
@@ -36,7 +38,10 @@ impl GatewayConfig {
     /// Whether `other` differs in what a running gateway cannot change.
     #[must_use]
     pub fn needs_restart(&self, other: &Self) -> bool {
-        self.packets != other.packets || self.flows != other.flows || self.queue != other.queue
+        self.packets != other.packets
+            || self.flows != other.flows
+            || self.queue != other.queue
+            || self.trunks != other.trunks
     }
 }
 

@@ -93,9 +93,9 @@ impl Gateway {
             let Some(aggregate) = self.aggregates.get(slot) else { continue };
             let policy =
                 self.policies.find(aggregate.policy()).and_then(|at| self.policies.get(at));
-            let link = &self.links[aggregate.direction().index()];
-            let class = policy.and_then(|policy| link.class(policy.class.as_ref()?));
-            self.aggregates.set_class(slot, class);
+            let direction = aggregate.direction();
+            let exit = policy.map(|policy| self.exit_of(policy, direction)).unwrap_or_default();
+            self.aggregates.set_exit(slot, exit);
         }
     }
 
@@ -134,13 +134,14 @@ impl Gateway {
 
     /// Changes what it was told beside the policies.
     ///
-    /// The number of packets and flows it was made for, the queue at the link and the seed stay as
-    /// they were; see [`GatewayConfig::needs_restart`].
+    /// The number of packets and flows it was made for, the queue at the link, the trunks and the seed stay
+    /// as they were; see [`GatewayConfig::needs_restart`].
     pub fn reconfigure(&mut self, now: Time, config: &GatewayConfig) {
         let kept = GatewayConfig {
             packets: self.config.packets,
             flows: self.config.flows,
             queue: self.config.queue.clone(),
+            trunks: self.config.trunks.clone(),
             seed: self.config.seed,
             ..config.clone()
         };
@@ -168,5 +169,6 @@ impl Gateway {
             self.send(now, direction, None, out);
             self.send(now, direction.reverse(), None, acks);
         }
+        self.flush_trunks(now);
     }
 }

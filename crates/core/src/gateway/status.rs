@@ -24,6 +24,9 @@ impl Gateway {
             tally += *aggregate.tally();
             acks += aggregate.acks();
         }
+        let trunks = self.trunks();
+        let ended: u64 = trunks.iter().map(|trunk| trunk.counts.absorbed).sum();
+        let made: u64 = trunks.iter().map(|trunk| trunk.counts.made).sum();
         Report {
             generation: self.generation.into(),
             received: self.counts.received,
@@ -32,8 +35,8 @@ impl Gateway {
             link: Direction::BOTH.map(|direction| self.links[direction.index()].backlog()),
             drops: tally.drops,
             marks: tally.marks,
-            absorbed: acks.absorbed,
-            made: acks.made,
+            absorbed: acks.absorbed + ended,
+            made: acks.made + made,
             flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
             untracked: self.flows.untracked(),
             aggregates,
@@ -71,7 +74,8 @@ impl Gateway {
         let inside = |it: &Aggregate| it.backlog().packets + it.acks().packets;
         let aggregates = self.aggregates.in_order().map(inside);
         let links = self.links.iter().map(|link| link.backlog().packets);
-        aggregates.chain(links).sum()
+        let trunks = self.trunks.iter().flat_map(|it| it.iter()).map(|it| it.backlog().packets);
+        aggregates.chain(links).chain(trunks).sum()
     }
 
     fn flow_report(&self, now: Time, flow: &Flow, direction: Direction) -> FlowReport {

@@ -20,6 +20,11 @@ impl Codepoint {
     /// Source: RFC 2597, section 6.
     pub const LOW_DROP_PRECEDENCE: [Self; 4] = [Self(10), Self(18), Self(26), Self(34)];
 
+    /// The highest drop precedence of the four: AF13, AF23, AF33, AF43.
+    ///
+    /// Source: RFC 2597, section 6.
+    pub const HIGH_DROP_PRECEDENCE: [Self; 4] = [Self(14), Self(22), Self(30), Self(38)];
+
     /// The codepoint of this number, if there is one.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::Network;
+
 /// The way a packet crosses the gateway.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
@@ -82,6 +84,15 @@ impl Endpoint {
         Self { address, port }
     }
 
+    /// An endpoint at `address`.
+    #[must_use]
+    pub fn at(address: IpAddr, port: u16) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::v4(address.octets(), port),
+            IpAddr::V6(address) => Self::v6(address.octets(), port),
+        }
+    }
+
     /// The address.
     #[must_use]
     pub fn address(&self) -> IpAddr {
@@ -117,6 +128,12 @@ impl FlowKey {
     #[must_use]
     pub const fn reverse(self) -> Self {
         Self { src: self.dst, dst: self.src, protocol: self.protocol }
+    }
+
+    /// The version of IP its packets have, and the length of that header without options.
+    #[must_use]
+    pub fn network_header(&self) -> (Network, u16) {
+        if self.src.address().is_ipv4() { (Network::Ipv4, 20) } else { (Network::Ipv6, 40) }
     }
 }
 

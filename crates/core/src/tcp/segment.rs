@@ -1,6 +1,6 @@
 //! A segment as an end point sends and takes it.
 
-use crate::packet::{Ecn, SackBlocks, TcpSegment};
+use crate::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 
 /// A TCP segment, and the ECN field of the packet it travels in.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -11,4 +11,25 @@ pub struct Segment {
     pub sack: SackBlocks,
     /// The ECN field (RFC 3168, section 5).
     pub ecn: Ecn,
+}
+
+impl Segment {
+    /// Length of its header on the wire, options included.
+    #[must_use]
+    pub fn header_len(&self) -> u32 {
+        let header = &self.header;
+        let blocks = u32::try_from(self.sack.as_slice().len()).unwrap_or(0);
+        let timestamps = if header.timestamps.is_some() { 12 } else { 0 };
+        let sack = if header.has_sack { 4 + 8 * blocks } else { 0 };
+        let syn = if header.flags.any(TcpFlags::SYN) {
+            let mss = if header.mss > 0 { 4 } else { 0 };
+            let scale = if header.window_scale.is_some() { 4 } else { 0 };
+            // Beside timestamps it takes the place of their padding.
+            let alone = header.sack_permitted && header.timestamps.is_none();
+            mss + scale + if alone { 4 } else { 0 }
+        } else {
+            0
+        };
+        20 + timestamps + sack + syn
+    }
 }

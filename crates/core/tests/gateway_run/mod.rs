@@ -92,6 +92,7 @@ pub(crate) fn config() -> GatewayConfig {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        trunks: Vec::new(),
         seed: 1,
     }
 }
@@ -146,7 +147,15 @@ pub(crate) fn shape() -> Action {
 }
 
 pub(crate) fn policy(name: &str, filter: Filter, action: Action) -> Policy {
-    Policy { name: name.to_owned(), priority: 0, filter, action, mode: Mode::Enforce, class: None }
+    Policy {
+        name: name.to_owned(),
+        priority: 0,
+        filter,
+        action,
+        mode: Mode::Enforce,
+        class: None,
+        trunk: None,
+    }
 }
 
 /// Of every host, the packets left in the order of their numbers.

@@ -120,6 +120,7 @@ impl Bench {
             },
             mode: Mode::Enforce,
             class: None,
+            trunk: None,
         };
         let config = GatewayConfig {
             rate: [None; 2],
@@ -129,6 +130,7 @@ impl Bench {
             flows: 16,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            trunks: Vec::new(),
             seed: 1,
         };
         let mut gateway = Gateway::new(&config, PolicySet::new(vec![policy]).unwrap(), Time::ZERO);

@@ -1,5 +1,7 @@
 //! A gateway or a cloud at its place in the network: the driver of its machine.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tidegate_core::ack::Counts as AckCounts;
@@ -8,6 +10,7 @@ use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, FlowId, Member};
 use tidegate_core::random::Random;
 use tidegate_core::report::{AggregateReport, Count, Report};
+use tidegate_core::trunk::Report as TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
 
 use super::{NO_WAY, Network, Tag};
@@ -24,6 +27,8 @@ pub(crate) struct Station {
     /// By slot of the machine's pool.
     tags: Vec<Tag>,
     exits: Vec<Exit>,
+    /// Of a gateway where trunks end, where the packets go that it makes for them.
+    trunks: Option<Box<TrunkEnds>>,
     /// When the agenda calls it; [`Time::MAX`] for not.
     armed: Time,
     /// Packets that found no room in it.
@@ -33,7 +38,11 @@ pub(crate) struct Station {
     /// What it had counted when figures began to be taken.
     pub(crate) before: Tally,
     passed_before: Vec<Passed>,
+    trunks_before: Vec<TrunkReport>,
 }
+
+/// By the addresses of both ends, the node of the other end.
+pub(super) type TrunkEnds = HashMap<[IpAddr; 2], u32>;
 
 /// What passed an aggregate of a gateway.
 #[derive(Clone, Debug)]
@@ -100,11 +109,13 @@ impl Station {
             works,
             tags: vec![Tag::default(); index(packets)],
             exits: vec![Exit { vertex: 0, only: NO_WAY, ways: 0 }; ports],
+            trunks: None,
             armed: Time::MAX,
             tally: Tally::default(),
             part: 0,
             before: Tally::default(),
             passed_before: Vec::new(),
+            trunks_before: Vec::new(),
         }
     }
 
@@ -122,6 +133,17 @@ impl Station {
         if let Some(exit) = self.exits.get_mut(usize::from(Self::port(side))) {
             *exit = Exit { vertex, only: way, ways: exit.ways + 1 };
         }
+    }
+
+    /// Says where the packets go that it makes for its trunks.
+    pub(super) fn lead(&mut self, trunks: TrunkEnds) {
+        self.trunks = (!trunks.is_empty()).then(|| Box::new(trunks));
+    }
+
+    /// The node `packet` is for, if a trunk that ends here made it.
+    fn made_for(&mut self, packet: &PacketId) -> Option<u32> {
+        let key = self.machine().pool()[packet].key;
+        self.trunks.as_ref()?.get(&[key.src.address(), key.dst.address()]).copied()
     }
 
     /// The vertex by which packets leave that came in by `port`.
@@ -188,6 +210,23 @@ impl Station {
     pub(super) fn restart(&mut self) {
         self.before = self.tally();
         self.passed_before = self.passed();
+        self.trunks_before = self.trunk_reports();
+    }
+
+    /// What the trunks of a gateway have done since figures began to be taken.
+    pub(crate) fn trunks(&self) -> Vec<TrunkReport> {
+        let mut all = self.trunk_reports();
+        for (now, before) in all.iter_mut().zip(&self.trunks_before) {
+            now.counts = now.counts.since(&before.counts);
+        }
+        all
+    }
+
+    fn trunk_reports(&self) -> Vec<TrunkReport> {
+        match &self.works {
+            Works::Gateway(gateway) => gateway.trunks(),
+            Works::Cloud(_) => Vec::new(),
+        }
     }
 
     /// What passed the aggregates of a gateway since figures began to be taken.
@@ -307,7 +346,12 @@ impl Network {
                 let it = &mut self.stations[index(station)];
                 let Some(inside) = it.machine().poll_transmit(now, port_id) else { break };
                 it.copy_tags();
-                let (tag, exit) = (it.tags[inside.index()], it.exits[port]);
+                let (mut tag, exit) = (it.tags[inside.index()], it.exits[port]);
+                if it.trunks.is_some()
+                    && let Some(host) = it.made_for(&inside)
+                {
+                    tag = Tag { sent: now, host, end: u32::MAX, ..Tag::default() };
+                }
                 let pool = it.machine().pool();
                 let (packet, sack) = (outside(&pool[&inside]), pool.sack(&inside));
                 pool.release(inside);

@@ -5,11 +5,11 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
-use tidegate_core::{Bytes, Rate, tcp};
+use tidegate_core::{Bytes, Rate, tcp, trunk};
 
 use super::{
-    Distribution, End, Kind, NodeKind, Pair, Place, Probe, Problem, Scenario, Side, Start, Traffic,
-    Way, What,
+    Distribution, End, Kind, Node, NodeKind, Pair, Place, Probe, Problem, Scenario, Side, Start,
+    Traffic, Way, What,
 };
 use crate::routes::{Graph, NOWHERE, Names, Routes, names, number};
 
@@ -117,6 +117,7 @@ impl<'a> Check<'a> {
                     if gateway.config.rate.contains(&Some(NOTHING)) {
                         self.wrong(Place::Node(n, "rate"), What::Zero(HOLDS));
                     }
+                    self.trunks(n, &gateway.config.trunks);
                 }
                 NodeKind::Cloud(cloud) => {
                     self.buffers(n, cloud.packets);
@@ -125,6 +126,18 @@ impl<'a> Check<'a> {
                     });
                 }
                 NodeKind::Router => {}
+            }
+        }
+    }
+
+    /// The other end of a trunk must be a gateway that knows it.
+    fn trunks(&mut self, node: usize, trunks: &[trunk::Config]) {
+        let scenario = self.scenario;
+        for trunk in trunks {
+            let mut all = scenario.nodes.iter().flat_map(Node::trunks);
+            if !all.any(|it| it.is_other_end_of(trunk)) {
+                let (kind, name) = ("gateway with the other end of trunk", trunk.name.clone());
+                self.wrong(Place::Node(node, "trunk"), What::Unknown { kind, name });
             }
         }
     }

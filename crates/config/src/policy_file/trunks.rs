@@ -1,0 +1,172 @@
+//! The trunks of a policy file: what is written, and what keeps it from being carried.
+
+use std::net::IpAddr;
+
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Rate, tcp, trunk};
+use toml::Spanned;
+
+use super::compile::usable_name;
+use super::raw;
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings};
+use crate::read::one_of;
+use crate::values::number;
+
+/// The trunks of `file`, whose gateway is to run live or not.
+pub(super) fn compile(
+    file: &raw::File,
+    gateway: Option<&GatewayConfig>,
+    live: bool,
+    found: &mut Findings,
+) -> Option<Vec<trunk::Config>> {
+    let written = file.trunks.as_ref().map_or(&[][..], |trunks| &trunks.get_ref().0);
+    of_policies(file, written, found);
+    if let (Some(first), true) = (written.first(), live) {
+        let message = "the live gateway does not carry trunks yet";
+        found.push(Diagnostic::error(Code::NotLive, first.span(), message));
+    }
+    let mut trunks: Vec<(&Spanned<raw::Trunk>, trunk::Config)> = Vec::new();
+    for raw in written {
+        let Some(trunk) = trunk(raw.get_ref(), found) else { continue };
+        for (earlier, other) in &trunks {
+            let problem = if other.name == trunk.name {
+                (Code::DuplicateName, format!("two trunks are named `{}`", trunk.name))
+            } else if collide(other, &trunk) {
+                (Code::BadTrunk, "two trunks to one gateway take the same ports".to_owned())
+            } else {
+                continue;
+            };
+            let twice = Diagnostic::error(problem.0, raw.span(), problem.1);
+            found.push(twice.other(earlier.span(), "the other"));
+        }
+        trunks.push((raw, trunk));
+    }
+    promised(&trunks, gateway?.rate[0], found);
+    (trunks.len() == written.len()).then(|| trunks.into_iter().map(|(_, trunk)| trunk).collect())
+}
+
+fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
+    let name = raw.name.get().and_then(|name| usable_name(name, "trunk", found));
+    let local = raw.local.get().and_then(|it| address(it, found));
+    let peer = raw.peer.get().and_then(|it| address(it, found));
+    let connections = match &raw.connections {
+        Some(written) => number(written, "connections", 1..=MOST_CONNECTIONS, found),
+        None => Some(4),
+    };
+    let port = match &raw.port {
+        Some(written) => number(written, "port", 1..=LAST_PORT, found),
+        None => Some(4754),
+    };
+    let assured = match &raw.assured {
+        Some(written) => number(written, "assured", 1..=4, found),
+        None => Some(1),
+    };
+    let usual = || QdiscSpec::PerFlow(Default::default());
+    let queue = raw.queue.as_ref().map_or_else(usual, |it| it.get_ref().clone());
+    let tcp = raw.tcp.as_ref().map_or_else(usual_tcp, |it| it.get_ref().0.clone());
+    let (local, peer) = (local?, peer?);
+    if local == peer || local.is_ipv4() != peer.is_ipv4() {
+        let message = format!("a trunk cannot lead from {local} to {peer}");
+        let place = raw.peer.get()?.span();
+        found.push(Diagnostic::error(Code::BadTrunk, place, message));
+        return None;
+    }
+    Some(trunk::Config {
+        name: name?,
+        local,
+        peer,
+        port: port?,
+        connections: connections?,
+        vmss: vmss(raw.vmss.as_ref(), found)?,
+        guarantee: raw.guarantee.as_ref().map(|it| *it.get_ref()).filter(|it| it.bps() > 0),
+        queue,
+        assured: assured?,
+        tcp,
+    })
+}
+
+/// Most management connections of a trunk.
+const MOST_CONNECTIONS: u16 = 64;
+
+/// The last port from which on there is room for all of them.
+const LAST_PORT: u16 = u16::MAX - 2 * MOST_CONNECTIONS + 1;
+
+/// Management connections that are never held back by the window of the other end.
+fn usual_tcp() -> tcp::Config {
+    tcp::Config { receive_window: LARGEST_WINDOW, ..tcp::Config::default() }
+}
+
+/// Source: RFC 7323, section 2.3.
+const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
+
+fn vmss(written: Option<&Spanned<Bytes>>, found: &mut Findings) -> Option<Bytes> {
+    let Some(written) = written else { return Some(Bytes(1_500)) };
+    let vmss = *written.get_ref();
+    if (Bytes(64)..=Bytes(65_535)).contains(&vmss) {
+        return Some(vmss);
+    }
+    let message = format!("{vmss} is out of range for `vmss`");
+    let help = "it goes from 64 B, of which management packets are half already, to 65535 B";
+    found.push(Diagnostic::error(Code::OutOfRange, written.span(), message).help(help));
+    None
+}
+
+fn address(text: &Spanned<String>, found: &mut Findings) -> Option<IpAddr> {
+    let address = text.get_ref().parse::<IpAddr>().ok();
+    let usable = |it: &IpAddr| !it.is_multicast() && !it.is_loopback() && !it.is_unspecified();
+    let address = address.filter(usable);
+    if address.is_none() {
+        let message =
+            format!("`{}` cannot be the address of a gateway", text.get_ref().escape_debug());
+        let help = "write one unicast address without a length, such as 192.0.2.1 or 2001:db8::1";
+        found.push(Diagnostic::error(Code::BadAddress, text.span(), message).help(help));
+    }
+    address
+}
+
+/// Whether packets of two trunks could be taken for each other's.
+fn collide(one: &trunk::Config, other: &trunk::Config) -> bool {
+    let ports = |it: &trunk::Config| (it.port, it.port + 2 * it.connections);
+    let ((from, to), (other_from, other_to)) = (ports(one), ports(other));
+    (one.local, one.peer) == (other.local, other.peer) && from < other_to && other_from < to
+}
+
+/// Complains of guarantees that add up to more than the link carries.
+fn promised(
+    trunks: &[(&Spanned<raw::Trunk>, trunk::Config)],
+    rate: Option<Rate>,
+    found: &mut Findings,
+) {
+    let Some(rate) = rate else { return };
+    let guarantees = trunks.iter().filter_map(|(_, trunk)| trunk.guarantee);
+    let sum = guarantees.fold(0_u64, |sum, rate| sum.saturating_add(rate.bps()));
+    let last = trunks.iter().filter_map(|(raw, _)| raw.get_ref().guarantee.as_ref()).next_back();
+    if let Some(last) = last.filter(|_| sum > rate.bps()) {
+        let message =
+            format!("trunks are guaranteed {}, and the link has {rate}", Rate::from_bps(sum));
+        found.push(Diagnostic::error(Code::PromisedTooMuch, last.span(), message));
+    }
+}
+
+/// Complains of policies whose trunk does not exist, or whose packets have a class as well.
+fn of_policies(file: &raw::File, written: &[Spanned<raw::Trunk>], found: &mut Findings) {
+    let names = written.iter().filter_map(|trunk| trunk.get_ref().name.get());
+    let names: Vec<_> = names.map(|name| name.get_ref().as_str()).collect();
+    let policies = file.policies.as_ref().map_or(&[][..], |policies| &policies.get_ref().0);
+    for policy in policies.iter().map(Spanned::get_ref) {
+        let Some(trunk) = &policy.trunk else { continue };
+        let name = trunk.get_ref().as_str();
+        if !names.contains(&name) {
+            let message = format!("there is no trunk `{}`", name.escape_debug());
+            let help = one_of(name, &names);
+            found.push(Diagnostic::error(Code::UnknownName, trunk.span(), message).help(help));
+        }
+        if let Some(class) = &policy.class {
+            let message = "what goes through a trunk is of no class of the link";
+            let both = Diagnostic::error(Code::BadTrunk, trunk.span(), message);
+            found.push(both.other(class.span(), "the class"));
+        }
+    }
+}

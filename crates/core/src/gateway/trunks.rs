@@ -1,0 +1,167 @@
+//! Trunks of the gateway: what policies send through them, and what their other ends say.
+
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use super::link::line;
+use super::{Gateway, GatewayConfig};
+use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Member, Packet};
+use crate::trunk::{Arriving, Report, Trunk};
+use crate::wheel::TimerWheel;
+use crate::{Bytes, Cx, PacketId, PacketPool, Time};
+
+/// The trunks that end here.
+pub(super) struct Trunks {
+    trunks: Vec<Trunk>,
+    /// By the key of packets that end at one: which, and what they are there.
+    arriving: HashMap<FlowKey, (TrunkId, Arriving), FixedState>,
+    wheel: TimerWheel,
+}
+
+/// A trunk of the gateway.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct TrunkId(u32);
+
+impl TrunkId {
+    const fn index(self) -> usize {
+        Member(self.0).index()
+    }
+}
+
+impl Trunks {
+    /// Those that `config` names; `None` if there are none.
+    pub(super) fn new(config: &GatewayConfig, now: Time) -> Option<Box<Self>> {
+        let trunks: Vec<_> =
+            config.trunks.iter().map(|it| Trunk::new(it, config.seed, now)).collect();
+        let hash = FixedState::with_seed(config.seed);
+        let mut arriving = HashMap::with_hasher(hash);
+        for (id, trunk) in (0..).map(TrunkId).zip(&trunks) {
+            arriving.extend(trunk.arriving().map(|(key, what)| (key, (id, what))));
+        }
+        let wheel = TimerWheel::new();
+        (!trunks.is_empty()).then(|| Box::new(Self { trunks, arriving, wheel }))
+    }
+
+    /// The trunk of that name, if there is one.
+    pub(super) fn find(&self, name: &str) -> Option<TrunkId> {
+        (0..).map(TrunkId).zip(&self.trunks).find(|(_, it)| it.config().name == name).map(|it| it.0)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Trunk> {
+        self.trunks.iter()
+    }
+
+    /// Whether packets of `flow` wait at a trunk.
+    pub(super) fn has_waiting(&self, id: TrunkId, flow: FlowId) -> bool {
+        self.trunks[id.index()].bytes_of(line(flow)) > Bytes::ZERO
+    }
+
+    /// Lets `flow` have what waits of it at a trunk among what is in no flow: what `which` says yes to.
+    pub(super) fn give_back(
+        &mut self,
+        pool: &mut PacketPool,
+        id: TrunkId,
+        flow: FlowId,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
+    ) {
+        let mut what = Handover { from: line(FlowId::NONE), to: line(flow), which };
+        self.trunks[id.index()].hand_over(pool, &mut what);
+    }
+
+    /// Whether a trunk may have something to do now.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.next().is_some_and(|at| at <= now)
+    }
+
+    /// When a trunk next has something to do.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+
+    /// Calls a trunk, and sees to it that it is called again when it asks for.
+    fn call(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: TrunkId,
+        what: impl FnOnce(&mut Trunk, &mut Cx<'_>, &mut Fifo),
+    ) -> Fifo {
+        let mut out = Fifo::new();
+        let trunk = &mut self.trunks[id.index()];
+        what(trunk, cx, &mut out);
+        match trunk.poll_timeout() {
+            Some(at) => self.wheel.set(id.0, at.max(cx.now + Duration::from_nanos(1))),
+            None => _ = self.wheel.cancel(id.0),
+        }
+        out
+    }
+}
+
+impl Gateway {
+    /// Hands what may leave, all of it of the aggregate in `slot`, to its trunk, or to the link.
+    pub(super) fn leave(&mut self, now: Time, direction: Direction, slot: u32, mut out: Fifo) {
+        let Some(id) = self.aggregates.exit(slot).trunk else {
+            return self.send(now, direction, self.aggregates.class(slot), out);
+        };
+        while let Some(packet) = out.pop(&self.pool) {
+            self.pool[&packet].member = line(self.pool[&packet].flow);
+            self.call_trunk(now, id, |trunk, cx, out| trunk.send(cx, packet, out));
+        }
+    }
+
+    /// Hands `id` to the trunk it ends at; hands it back if there is none.
+    pub(super) fn end_at_trunk(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        id: PacketId,
+    ) -> Option<PacketId> {
+        let trunks = self.trunks.as_ref().filter(|_| direction == Direction::Down);
+        match trunks.and_then(|it| it.arriving.get(&self.pool[&id].key)) {
+            Some(&(trunk, what)) => {
+                self.call_trunk(now, trunk, |it, cx, out| it.handle(cx, what, id, out));
+                None
+            }
+            None => Some(id),
+        }
+    }
+
+    /// Lets trunks do what is due.
+    #[inline(never)]
+    pub(super) fn turn_trunks(&mut self, now: Time) {
+        while let Some(id) = self.trunks.as_mut().and_then(|it| it.wheel.pop(now)) {
+            self.call_trunk(now, TrunkId(id), Trunk::turn);
+        }
+    }
+
+    /// Calls a trunk; what it lets go waits for the link.
+    fn call_trunk(
+        &mut self,
+        now: Time,
+        id: TrunkId,
+        what: impl FnOnce(&mut Trunk, &mut Cx<'_>, &mut Fifo),
+    ) {
+        let Some(trunks) = &mut self.trunks else { return };
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+        let mut out = trunks.call(&mut cx, id, what);
+        while let Some(packet) = out.pop(&self.pool) {
+            self.pool[&packet].cost = self.config.overhead.charge(&self.pool[&packet]);
+            self.send_one(now, Direction::Up, None, packet);
+        }
+    }
+
+    /// Lets all that waits at trunks leave now.
+    pub(super) fn flush_trunks(&mut self, now: Time) {
+        let all = self.trunks.as_ref().map_or(0, |it| it.trunks.len());
+        for id in (0..).map(TrunkId).take(all) {
+            self.call_trunk(now, id, Trunk::flush);
+        }
+    }
+
+    /// The trunks that end here, in the order of the configuration.
+    #[must_use]
+    pub fn trunks(&self) -> Vec<Report> {
+        self.trunks.iter().flat_map(|it| it.iter()).map(Trunk::report).collect()
+    }
+}

@@ -1,0 +1,251 @@
+//! One line that tells every flow to slow down, but none again before it has recovered.
+//!
+//! Source: `trunking`, section 6: a single FIFO with per-flow accounting. Of a TCP that was hit with W packets
+//! in its window, U = W/2 + ... + W = 3 W (W + 2) / 8 packets pass until it has that window again; it is not
+//! hit again before U/2 of them have left.
+//! Differs: what the paper does not print is so: the line is held below `threshold`; a flow is hit at random, with
+//! a probability that rises from 0 where it has its fair share of the threshold waiting to 1 where it has
+//! twice that. W is an equal part of the window of the trunk, at least four packets; flows are active that
+//! sent anything in this or the last two seconds.
+
+use serde::Deserialize;
+
+use super::{Backlog, Qdisc, checked, drop_tail};
+use crate::packet::{Handover, Member, make_room};
+use crate::random::Random;
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
+
+/// How much may wait.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
+pub struct Config {
+    /// Most bytes that may wait, as frames.
+    pub limit: Bytes,
+    /// What is to wait at most, most of the time.
+    pub threshold: Bytes,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { limit: Bytes(150_000), threshold: Bytes(50_000) }
+    }
+}
+
+checked!(Config);
+
+impl Config {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.threshold == Bytes::ZERO || self.threshold > self.limit {
+            return Err("`threshold` must be more than zero, and at most `limit`");
+        }
+        Ok(())
+    }
+
+    pub(super) fn build(&self, rate: Option<Rate>, random: Random) -> Sparing {
+        Sparing {
+            line: drop_tail::Config { limit: self.limit }.build(rate, random.clone()),
+            threshold: self.threshold.0,
+            random,
+            window: 0,
+            flows: Vec::new(),
+            era: 0,
+            active: [0; 2],
+        }
+    }
+}
+
+pub(super) struct Sparing {
+    line: drop_tail::DropTail,
+    threshold: u64,
+    random: Random,
+    /// Bytes that the sender whose queue this is may have in flight.
+    window: u64,
+    flows: Vec<Flow>,
+    /// The two seconds it is now, counted from 1.
+    era: u64,
+    /// Flows that sent anything in this era, and in the one before.
+    active: [u64; 2],
+}
+
+/// What is kept of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    /// The era in which it sent last.
+    era: u64,
+    /// Packets that must leave before it may be hit again.
+    spared: u32,
+}
+
+impl Sparing {
+    /// A packet of `member` comes.
+    fn note(&mut self, cx: &Cx<'_>, member: Member) {
+        let era = cx.now.nanos() / ERA + 1;
+        if era != self.era {
+            let last = if era == self.era + 1 { self.active[0] } else { 0 };
+            (self.era, self.active) = (era, [0, last]);
+        }
+        make_room(&mut self.flows, member.index(), Flow::default());
+        let flow = &mut self.flows[member.index()];
+        self.active[0] += u64::from(flow.era != era);
+        flow.era = era;
+    }
+
+    /// Flows that send.
+    fn active(&self) -> u64 {
+        self.active[0].max(self.active[1]).max(1)
+    }
+
+    /// Whether a flow with so many bytes waiting is told to slow down, if it is not spared.
+    fn tells(&mut self, waiting: u64) -> bool {
+        let fair = (self.threshold / self.active()).max(1);
+        self.random.below(fair) < waiting.saturating_sub(fair)
+    }
+
+    /// Half the packets that a flow sends until it has recovered, if they are as long as this one.
+    fn half_a_recovery(&self, len: u64) -> u32 {
+        let window = (self.window / self.active() / len.max(1)).clamp(LEAST_WINDOW, MOST_WINDOW);
+        let all = 3 * window * (window + 2) / 8;
+        u32::try_from(all / 2).unwrap_or(u32::MAX)
+    }
+
+    fn left(&mut self, packet: Option<PacketId>, pool: &PacketPool) -> Option<PacketId> {
+        let member = packet.as_ref().map(|packet| pool[packet].member);
+        if let Some(flow) = member.and_then(|member| self.flows.get_mut(member.index())) {
+            flow.spared = flow.spared.saturating_sub(1);
+        }
+        packet
+    }
+}
+
+/// Nanoseconds in which a flow that sends is active.
+const ERA: u64 = 2_000_000_000;
+
+/// Packets in a window: below the least there is no fast retransmit; the most keeps numbers small.
+const LEAST_WINDOW: u64 = 4;
+const MOST_WINDOW: u64 = 10_000;
+
+impl Qdisc for Sparing {
+    fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        let (member, len) = (cx.pool[&packet].member, cx.pool[&packet].frame_len().0);
+        self.note(cx, member);
+        let waiting = self.line.bytes_of(member).0;
+        if self.flows[member.index()].spared == 0 && self.tells(waiting) {
+            self.flows[member.index()].spared = self.half_a_recovery(len);
+            if !cx.mark(&packet, Reason::Aqm) {
+                return cx.drop(packet, Reason::Aqm);
+            }
+        }
+        self.line.enqueue(cx, packet);
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let packet = self.line.dequeue(cx);
+        self.left(packet, cx.pool)
+    }
+
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        let packet = self.line.dequeue_flow(cx, member);
+        self.left(packet, cx.pool)
+    }
+
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.line.hand_over(pool, what)
+    }
+
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.line.head(pool, member)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.line.backlog()
+    }
+
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.line.bytes_of(member)
+    }
+
+    fn set_window(&mut self, window: Bytes) {
+        self.window = window.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, chance};
+    use super::*;
+    use crate::Time;
+
+    fn bench() -> Bench<Sparing> {
+        Bench::new(Config::default().build(None, chance()))
+    }
+
+    /// Offers packets of `flows` in turn, two for each that leaves, and says for each hit how many of its
+    /// flow had left since the one before.
+    fn gaps(flows: u32, window: u64) -> Vec<u32> {
+        let mut bench = bench();
+        bench.qdisc.set_window(Bytes(window));
+        let mut left = vec![0; usize::try_from(flows).unwrap()];
+        let mut gaps = Vec::new();
+        for turn in 0..20_000_u32 {
+            bench.now = Time::from_micros(u64::from(turn) * 600);
+            let member = turn % flows;
+            let before = bench.tally.drops.of(Reason::Aqm);
+            bench.enqueue(member, 1_000);
+            if bench.tally.drops.of(Reason::Aqm) > before {
+                gaps.push(std::mem::take(&mut left[usize::try_from(member).unwrap()]));
+            }
+            if turn % 2 == 1
+                && let Some((member, _)) = bench.dequeue()
+            {
+                left[usize::try_from(member).unwrap()] += 1;
+            }
+        }
+        gaps.split_off(usize::try_from(flows).unwrap())
+    }
+
+    /// W = 8 packets: U = 30, half of it 15. W = 16: 108, 54.
+    ///
+    /// Kills: sparing for U; the window of the trunk for that of the flow; counting what comes, not what
+    /// leaves.
+    #[test]
+    fn no_flow_is_hit_again_before_half_a_recovery_has_left() {
+        for (flows, window, half) in [(4, 32_000, 15), (2, 32_000, 54), (5, 4_000, 4)] {
+            let gaps = gaps(flows, window);
+            let least = gaps.iter().min().unwrap();
+            assert_eq!(*least, half, "{flows} flows: {gaps:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_more_than_a_fair_share_is_not_hit() {
+        let mut bench = bench();
+        for turn in 0..1_000 {
+            (0..10).for_each(|member| bench.enqueue(member, 100));
+            (0..if turn < 40 { 5 } else { 10 }).for_each(|_| _ = bench.dequeue());
+        }
+        assert_eq!((bench.waiting(), bench.tally.drops.total()), (200, 0));
+    }
+
+    #[test]
+    fn flows_that_fell_silent_leave_their_share_to_the_others() {
+        let mut bench = bench();
+        (0..10).for_each(|member| bench.enqueue(member, 100));
+        assert_eq!(bench.qdisc.active(), 10);
+        for (seconds, active) in [(1, 10), (2, 10), (4, 1), (60, 1)] {
+            bench.now = Time::from_secs(seconds);
+            bench.enqueue(0, 100);
+            assert_eq!(bench.qdisc.active(), active, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_full_line_takes_nothing_more_of_anybody() {
+        let mut bench = Bench::new(
+            Config { limit: Bytes(2_000), threshold: Bytes(2_000) }.build(None, chance()),
+        );
+        (0..3).for_each(|member| bench.enqueue(member, 800));
+        assert_eq!(bench.tally.drops.of(Reason::QueueFull), 1);
+        let error = toml::from_str::<Config>("threshold = \"0 B\"").unwrap_err().to_string();
+        assert!(error.contains("`threshold`"));
+    }
+}

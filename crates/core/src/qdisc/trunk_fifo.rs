@@ -1,0 +1,237 @@
+//! A router's line for trunks: management packets are dropped early, user packets only when it is full.
+//!
+//! Source: `trunking`, section 5: a management packet is dropped when as many as `threshold` (MP_Th, equation
+//! 1) wait; [`required_buffer`](crate::trunk::required_buffer) says what `limit` then loses no user packet.
+//! Management packets are those of the highest drop precedence of assured forwarding, AFx3 (RFC 2597).
+//! Differs: the "simple RED-like scheme" of the paper's experiments is not printed; with `early` it is a
+//! probability that rises from 0 with half of `threshold` waiting on average to 1 with all of it, and an
+//! ECN-capable packet is marked in place of being dropped. The average is over 16 arrivals or so: by the
+//! number that waits now, trunks whose packets come just after it has grown would be hit more often.
+
+use serde::Deserialize;
+
+use super::{Backlog, Qdisc, checked, drop_tail};
+use crate::packet::{Codepoint, Handover, Member};
+use crate::random::Random;
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
+
+/// How much may wait.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
+pub struct Config {
+    /// Most bytes that may wait, as frames.
+    pub limit: Bytes,
+    /// Most management packets that may wait: eight for each connection expected at once.
+    pub threshold: u32,
+    /// From half of `threshold` on, some are dropped or marked already.
+    pub early: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { limit: Bytes(1 << 20), threshold: 64, early: true }
+    }
+}
+
+checked!(Config);
+
+impl Config {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.threshold == 0 {
+            return Err("`threshold` must not be zero: no trunk could probe");
+        }
+        Ok(())
+    }
+
+    pub(super) fn build(&self, rate: Option<Rate>, random: Random) -> TrunkFifo {
+        let line = drop_tail::Config { limit: self.limit }.build(rate, random.clone());
+        TrunkFifo {
+            line,
+            threshold: self.threshold,
+            early: self.early,
+            random,
+            management: 0,
+            average: 0,
+        }
+    }
+}
+
+pub(super) struct TrunkFifo {
+    line: drop_tail::DropTail,
+    threshold: u32,
+    early: bool,
+    random: Random,
+    /// Management packets that wait.
+    management: u32,
+    /// How many did when the last ones came, times [`OVER`].
+    average: u64,
+}
+
+/// Arrivals that the average is over.
+const OVER: u64 = 16;
+
+impl TrunkFifo {
+    /// Whether a management packet that arrives now tells its sender to slow down.
+    fn tells(&mut self) -> bool {
+        self.average = self.average - self.average / OVER + u64::from(self.management);
+        let (twice, all) = (self.average * 2, u64::from(self.threshold) * OVER);
+        self.early && self.random.below(all) < twice.saturating_sub(all)
+    }
+
+    fn left(&mut self, packet: Option<PacketId>, pool: &PacketPool) -> Option<PacketId> {
+        if packet.as_ref().is_some_and(|packet| is_management(&pool[packet])) {
+            self.management -= 1;
+        }
+        packet
+    }
+}
+
+/// Source: RFC 2597, section 6.
+fn is_management(packet: &Packet) -> bool {
+    Codepoint::HIGH_DROP_PRECEDENCE.iter().any(|codepoint| codepoint.number() == packet.dscp)
+}
+
+impl Qdisc for TrunkFifo {
+    fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        let management = is_management(&cx.pool[&packet]);
+        if management {
+            let tells = self.tells();
+            let full = self.management >= self.threshold;
+            if full || (tells && !cx.mark(&packet, Reason::Aqm)) {
+                return cx.drop(packet, Reason::Aqm);
+            }
+        }
+        let before = self.line.backlog().packets;
+        self.line.enqueue(cx, packet);
+        let taken = self.line.backlog().packets > before;
+        self.management += u32::from(management && taken);
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let packet = self.line.dequeue(cx);
+        self.left(packet, cx.pool)
+    }
+
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        let packet = self.line.dequeue_flow(cx, member);
+        self.left(packet, cx.pool)
+    }
+
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.line.hand_over(pool, what)
+    }
+
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.line.head(pool, member)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.line.backlog()
+    }
+
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.line.bytes_of(member)
+    }
+
+    fn passes(&self) -> Option<Bytes> {
+        self.line.passes()
+    }
+
+    fn is_one_line(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, chance};
+    use super::*;
+    use crate::packet::Ecn;
+
+    const MANAGEMENT: u8 = 14;
+
+    fn bench(limit: u64, threshold: u32, early: bool) -> Bench<TrunkFifo> {
+        let config = Config { limit: Bytes(limit), threshold, early };
+        Bench::new(config.build(None, chance()))
+    }
+
+    fn enqueue(bench: &mut Bench<TrunkFifo>, dscp: u8, len: u32) {
+        bench.kind.dscp = dscp;
+        bench.enqueue(0, len);
+    }
+
+    /// Kills: counting user packets as well; letting one more management packet wait; not counting those
+    /// that have left.
+    #[test]
+    fn management_packets_are_dropped_from_the_threshold_on_and_user_packets_never() {
+        let mut bench = bench(1_000_000, 3, false);
+        for _ in 0..10 {
+            enqueue(&mut bench, MANAGEMENT, 40);
+            enqueue(&mut bench, 10, 1_500);
+        }
+        let drops = bench.tally.drops;
+        assert_eq!((drops.of(Reason::Aqm), drops.total()), (7, 7));
+        assert_eq!(bench.dequeue(), Some((0, 40)));
+        enqueue(&mut bench, MANAGEMENT, 41);
+        enqueue(&mut bench, MANAGEMENT, 42);
+        assert_eq!(bench.tally.drops.total(), 8);
+        assert_eq!(bench.drain().len(), 13);
+        assert_eq!(bench.qdisc.management, 0);
+    }
+
+    #[test]
+    fn a_user_packet_that_does_not_fit_is_dropped_as_such() {
+        let mut bench = bench(3_000, 3, false);
+        enqueue(&mut bench, 0, 2_000);
+        enqueue(&mut bench, 0, 2_000);
+        enqueue(&mut bench, MANAGEMENT, 1_500);
+        assert_eq!(bench.tally.drops.of(Reason::QueueFull), 2);
+        assert_eq!((bench.qdisc.management, bench.drain().len()), (0, 1));
+    }
+
+    /// What is told of 2000 management packets that find so many waiting.
+    fn told(waiting: u32, ecn: Ecn) -> (u64, u64) {
+        let mut bench = bench(1_000_000, 16, true);
+        bench.kind.ecn = ecn;
+        for turn in 0..2_100 {
+            if turn == 100 {
+                bench.tally = Default::default();
+            }
+            enqueue(&mut bench, MANAGEMENT, 40);
+            if bench.waiting() > waiting {
+                bench.dequeue();
+            }
+        }
+        (bench.tally.drops.of(Reason::Aqm), bench.tally.marks.of(Reason::Aqm))
+    }
+
+    /// Kills: beginning at a quarter of the threshold; dropping what could be marked.
+    #[test]
+    fn early_means_some_from_half_of_the_threshold_on() {
+        for (waiting, expected) in [(8, 0..1), (12, 900..1_100), (14, 1_400..1_600)] {
+            let (dropped, marked) = told(waiting, Ecn::NotEct);
+            assert!(expected.contains(&dropped) && marked == 0, "{waiting}: {dropped}");
+            let (dropped, marked) = told(waiting, Ecn::Ect0);
+            assert!(expected.contains(&marked) && dropped == 0, "{waiting}: {marked}");
+        }
+    }
+
+    /// Kills: going by what waits now.
+    #[test]
+    fn a_burst_into_a_line_that_was_short_is_not_hit() {
+        let mut bench = bench(1_000_000, 16, true);
+        (0..100).for_each(|_| {
+            enqueue(&mut bench, MANAGEMENT, 40);
+            bench.dequeue();
+        });
+        (0..16).for_each(|_| enqueue(&mut bench, MANAGEMENT, 40));
+        assert_eq!((bench.waiting(), bench.tally.drops.total()), (16, 0));
+    }
+
+    #[test]
+    fn a_threshold_of_zero_is_refused() {
+        assert!(
+            toml::from_str::<Config>("threshold = 0").unwrap_err().to_string().contains("zero")
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! TCP trunks: a path between two gateways whose share is found by congestion control.
+//!
+//! Source: `trunking`, sections 2, 4 and 6. A trunk has a few *management connections*: real TCP, whose
+//! packets have a header and no payload, though their sequence numbers count one. Each that is sent
+//! gives *credit* for so many bytes of user packets (VMSS), which wait in the *tunnel queue* and leave
+//! unchanged, in order, as soon as there is credit. A *guaranteed minimum bandwidth* (GMB) leaves beside
+//! that, whatever congestion control says. So what the path loses are management packets, and user
+//! packets are sent once.
+//!
+//! Differs: user packets get the DS codepoint AFx1 and management packets AFx3, so that routers drop
+//! management packets first; the paper's routers told them apart by a mark of their own. Of what is
+//! acknowledged nothing is said of user packets: who wants them again asks for them end to end.
+
+mod buffer;
+mod guarantee;
+mod management;
+mod packet;
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+pub use buffer::required_buffer;
+pub use sender::Counts;
+
+use crate::packet::{Endpoint, Fifo, FlowKey, Handover, Member, Protocol};
+use crate::qdisc::{Backlog, QdiscSpec};
+use crate::random::Random;
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time, tcp};
+use receiver::Receiver;
+use sender::Sender;
+
+/// One end of a trunk. Both ends are told the same, but for the addresses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Its name, in policies and reports.
+    pub name: String,
+    /// The address of this end.
+    pub local: IpAddr,
+    /// The address of the other end.
+    pub peer: IpAddr,
+    /// The first port of its management connections: each takes two.
+    pub port: u16,
+    /// Management connections each way, at least one.
+    pub connections: u16,
+    /// User bytes that a management packet stands for, from the IP header on.
+    pub vmss: Bytes,
+    /// Guaranteed minimum bandwidth, counted like `vmss`; `None` for nothing.
+    pub guarantee: Option<Rate>,
+    /// Where user packets wait.
+    pub queue: QdiscSpec,
+    /// The class of assured forwarding whose drop precedences tell packets apart, from 1 to 4.
+    pub assured: u8,
+    /// What its management connections are like.
+    pub tcp: tcp::Config,
+}
+
+impl Config {
+    /// Whether `other` is what the other end of this one may be told.
+    #[must_use]
+    pub fn is_other_end_of(&self, other: &Self) -> bool {
+        (self.local, self.peer) == (other.peer, other.local)
+            && (self.port, self.connections) == (other.port, other.connections)
+    }
+
+    /// The key of packets to the other end, of management connection `number` to there.
+    fn key(&self, number: u16) -> FlowKey {
+        let port = self.port.wrapping_add(number.wrapping_mul(2));
+        FlowKey {
+            src: Endpoint::at(self.local, port),
+            dst: Endpoint::at(self.peer, port.wrapping_add(1)),
+            protocol: Protocol::TCP,
+        }
+    }
+
+    /// The key of packets from the other end, of management connection `number` from there.
+    fn key_from_peer(&self, number: u16) -> FlowKey {
+        let there = Self { local: self.peer, peer: self.local, ..self.clone() };
+        there.key(number)
+    }
+
+    /// The DS codepoint of its packets of this drop precedence.
+    ///
+    /// Source: RFC 2597, section 6.
+    const fn dscp(&self, precedence: u8) -> u8 {
+        8 * self.assured + 2 * precedence
+    }
+}
+
+/// Drop precedence of user packets, and of what acknowledges management packets; of management packets.
+const USER: u8 = 1;
+const MANAGEMENT: u8 = 3;
+
+/// What a trunk tells about itself.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its name.
+    pub name: String,
+    /// What it has sent, made and taken in.
+    pub counts: Counts,
+    /// User packets that wait.
+    pub backlog: Backlog,
+}
+
+/// A management connection, by its number, as its packets arrive at this end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Arriving {
+    /// Acknowledgements of what this end sends.
+    Feedback(u16),
+    /// What the other end sends.
+    Probe(u16),
+}
+
+/// One end of a trunk: it sends there, and acknowledges what comes from there.
+///
+/// Whatever it lets go is appended to `out`: user packets, and management packets it has made.
+pub struct Trunk {
+    config: Config,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl Trunk {
+    /// One end, idle: it speaks to the other when there is a user packet to send.
+    #[must_use]
+    pub fn new(config: &Config, seed: u64, now: Time) -> Self {
+        let random = |part| Random::named(seed, &["trunk", &config.name, part]);
+        Self {
+            sender: Sender::new(config, random("sender"), now),
+            receiver: Receiver::new(config, random("receiver")),
+            config: config.clone(),
+        }
+    }
+
+    /// What it was told.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The packets that are for this end, by their keys.
+    pub fn arriving(&self) -> impl Iterator<Item = (FlowKey, Arriving)> + '_ {
+        (0..self.config.connections).flat_map(|number| {
+            let feedback = (self.config.key(number).reverse(), Arriving::Feedback(number));
+            [feedback, (self.config.key_from_peer(number), Arriving::Probe(number))]
+        })
+    }
+
+    /// Takes in a user packet.
+    pub fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
+        self.sender.send(cx, packet, out);
+    }
+
+    /// Takes in a packet of one of its management connections, which ends here.
+    pub fn handle(&mut self, cx: &mut Cx<'_>, what: Arriving, packet: PacketId, out: &mut Fifo) {
+        match what {
+            Arriving::Feedback(number) => self.sender.handle(cx, number, packet, out),
+            Arriving::Probe(number) => self.receiver.handle(cx, number, packet, out),
+        }
+    }
+
+    /// Does what is due.
+    pub fn turn(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        self.sender.pump(cx, out);
+        self.receiver.turn(cx, out);
+    }
+
+    /// When [`turn`](Self::turn) is next to be called; early is harmless.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        [self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Lets go what waits, credit or not.
+    pub fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        while let Some(packet) = self.sender.queue_mut().dequeue(cx) {
+            out.push(cx.pool, packet);
+        }
+    }
+
+    /// User packets that wait.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        self.sender.queue().backlog()
+    }
+
+    /// Bytes of `member` that wait.
+    #[must_use]
+    pub fn bytes_of(&self, member: Member) -> Bytes {
+        self.sender.queue().bytes_of(member)
+    }
+
+    /// Packets that wait change hands; says whether there were any.
+    pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.sender.queue_mut().hand_over(pool, what)
+    }
+
+    /// What it has sent, made and taken in.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut counts = *self.sender.counts();
+        counts.made += self.receiver.made();
+        counts.absorbed += self.receiver.absorbed();
+        counts
+    }
+
+    /// Its state now.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let name = self.config.name.clone();
+        Report { name, counts: self.counts(), backlog: self.backlog() }
+    }
+}

@@ -1,0 +1,154 @@
+//! A management connection, at the end that sends: TCP over a stream that is not there.
+//!
+//! Source: `trunking`, sections 4.1 and 4.2.
+//! Differs: after three timeouts in a row without an acknowledgement it gives no credit until one comes
+//! (the paper says nothing of a path that is gone); one that ends is opened anew when there is something
+//! to send.
+
+use std::sync::Arc;
+
+use crate::Time;
+use crate::packet::FlowKey;
+use crate::random::Random;
+use crate::tcp::{Config, Connection, Event, Segment};
+
+/// A management connection, and what it lets go.
+pub(super) struct Management {
+    pub(super) key: FlowKey,
+    config: Arc<Config>,
+    random: Random,
+    /// Once there was something to send.
+    tcp: Option<Connection>,
+    /// Bytes of a management packet of the virtual stream, once the other end has agreed.
+    segment: Option<u64>,
+    /// Bytes of the stream handed over, and sent.
+    written: u64,
+    sent: u64,
+    /// User bytes that may be sent; less than zero is what was borrowed.
+    credit: i64,
+    /// Packets that may be in flight.
+    window: u64,
+    /// Up to where all is acknowledged, and the timeouts there had been then.
+    heard: (u64, u32),
+}
+
+/// A segment to be sent.
+pub(super) struct Sent {
+    pub(super) segment: Segment,
+    /// It is a management packet; not an acknowledgement, or part of a handshake.
+    pub(super) probes: bool,
+    /// It gives credit.
+    pub(super) counts: bool,
+    /// It was sent before.
+    pub(super) again: bool,
+}
+
+impl Management {
+    pub(super) const fn new(key: FlowKey, config: Arc<Config>, random: Random) -> Self {
+        Self {
+            key,
+            config,
+            random,
+            tcp: None,
+            segment: None,
+            written: 0,
+            sent: 0,
+            credit: 0,
+            window: 0,
+            heard: (0, 0),
+        }
+    }
+
+    /// Whether it may send user packets now.
+    pub(super) const fn has_credit(&self) -> bool {
+        self.credit > 0
+    }
+
+    /// A user packet of `len` bytes is sent.
+    pub(super) fn spend(&mut self, len: u64) {
+        self.credit = self.credit.saturating_sub_unsigned(len);
+    }
+
+    /// User packets wait, and all that it gave credit for was sent: its next segment may go.
+    pub(super) fn ask(&mut self, now: Time) {
+        if self.tcp.as_ref().is_none_or(Connection::is_closed) {
+            let isn = u32::try_from(self.random.below(1 << 32)).unwrap_or(0);
+            self.tcp = Some(Connection::connect(&self.config, now, isn));
+            (self.segment, self.written, self.sent, self.heard) = (None, 0, 0, (0, 0));
+        }
+        if let (Some(tcp), Some(segment)) = (&mut self.tcp, self.segment)
+            && self.sent == self.written
+        {
+            tcp.write(segment);
+            self.written += segment;
+        }
+    }
+
+    /// What its receiver says.
+    pub(super) fn handle(&mut self, now: Time, segment: &Segment) {
+        let Some(tcp) = &mut self.tcp else { return };
+        tcp.handle_segment(now, segment);
+        let told = tcp.statistics();
+        self.window = told.congestion_window / told.segment.max(1);
+        while let Some(event) = tcp.poll_event() {
+            if event == Event::Established {
+                self.segment = Some(told.segment);
+            }
+        }
+        if told.acknowledged > self.heard.0 {
+            self.heard = (told.acknowledged, told.timeouts);
+        }
+    }
+
+    /// What it sends next.
+    pub(super) fn poll(&mut self, now: Time) -> Option<Sent> {
+        let tcp = self.tcp.as_mut()?;
+        let outgoing = tcp.poll_transmit(now)?;
+        let payload = u64::from(outgoing.segment.header.payload);
+        if payload > 0 {
+            self.sent = self.sent.max(outgoing.offset + payload);
+        }
+        let counts = payload > 0 && tcp.statistics().timeouts - self.heard.1 < SILENCE;
+        let again = payload > 0 && outgoing.retransmission;
+        Some(Sent { segment: outgoing.segment, probes: payload > 0, counts, again })
+    }
+
+    /// A management packet gives `vmss` bytes of credit: more is not saved up while nothing waits.
+    pub(super) fn earn(&mut self, vmss: u64) {
+        let vmss = vmss.cast_signed();
+        self.credit = self.credit.saturating_add(vmss).min(vmss);
+    }
+
+    /// Management packets that may be in flight.
+    pub(super) const fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// When it is to be asked again.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.tcp.as_ref()?.poll_timeout()
+    }
+}
+
+/// Timeouts in a row after which the path is held for gone.
+const SILENCE: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: saving up the credit of retransmissions that nothing waited for.
+    #[test]
+    fn no_more_than_one_vmss_is_saved_up_and_what_was_borrowed_is_paid_back() {
+        let config = Arc::new(Config::default());
+        let mut management = Management::new(FlowKey::default(), config, Random::new(1, 1));
+        (0..5).for_each(|_| management.earn(1_500));
+        management.spend(1_499);
+        assert!(management.has_credit());
+        management.spend(1_501);
+        management.earn(1_500);
+        assert!(!management.has_credit());
+        management.earn(1_500);
+        assert!(management.has_credit());
+    }
+}

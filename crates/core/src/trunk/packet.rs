@@ -1,0 +1,53 @@
+//! What a management packet looks like on the wire.
+//!
+//! Source: `trunking`, section 4.1: a TCP/IP header, and no payload. Its length field of the IP header
+//! says so; its sequence numbers count a segment of the virtual stream.
+
+use crate::packet::{FlowKey, NO_VLAN, Packet};
+use crate::tcp::Segment;
+
+/// What its link-layer header is like: as that of the packets it goes with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    network_offset: u16,
+    vlan: u16,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self { network_offset: 0, vlan: NO_VLAN }
+    }
+}
+
+impl Frame {
+    /// That of `packet`.
+    pub(super) const fn of(packet: &Packet) -> Self {
+        Self { network_offset: packet.network_offset, vlan: packet.vlan }
+    }
+}
+
+/// The packet that carries `segment` without its payload.
+pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) -> Packet {
+    let (network, ip_header) = key.network_header();
+    let transport_offset = frame.network_offset + ip_header;
+    let len = u32::from(transport_offset) + segment.header_len();
+    Packet {
+        len,
+        cost: len,
+        ecn: segment.ecn,
+        dscp,
+        network,
+        key,
+        tcp: Some(segment.header),
+        network_offset: frame.network_offset,
+        transport_offset,
+        vlan: frame.vlan,
+        segments: 1,
+        ..Packet::default()
+    }
+}
+
+/// Length of `packet` from the IP header on, what link it is on making no difference.
+pub(super) fn network_len(packet: &Packet) -> u64 {
+    u64::from(packet.len.saturating_sub(u32::from(packet.network_offset)))
+}

@@ -1,0 +1,190 @@
+//! The end of a trunk that sends: user packets leave as credit and guarantee allow.
+//!
+//! Source: `trunking`, section 4, R003-1 and R003-4.
+//! Differs: connections are served in turn, so that a queue which never fills uses them alike. A
+//! connection whose window let nothing go while packets waited sends its management packet when it may,
+//! even if none waits by then: each may so hold the credit of one VMSS, which is what equation 2 counts.
+
+use std::sync::Arc;
+
+use super::guarantee::Guarantee;
+use super::management::Management;
+use super::packet::{Frame, describe, network_len};
+use super::{Config, MANAGEMENT, USER};
+use crate::packet::Fifo;
+use crate::qdisc::Qdisc;
+use crate::random::Random;
+use crate::tcp::Segment;
+use crate::{Bytes, Cx, PacketId, Time};
+
+/// What an end has sent, made and taken in.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Management packets sent.
+    pub management: u64,
+    /// Of these, those that were sent before.
+    pub again: u64,
+    /// Bytes of user packets sent for credit, from the IP header on.
+    pub elastic: u64,
+    /// The same of what was sent for the guarantee.
+    pub guaranteed: u64,
+    /// Packets made: management packets, handshakes and acknowledgements.
+    pub made: u64,
+    /// Packets that ended here.
+    pub absorbed: u64,
+}
+
+impl Counts {
+    /// What was counted since it was `before`.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            management: self.management - before.management,
+            again: self.again - before.again,
+            elastic: self.elastic - before.elastic,
+            guaranteed: self.guaranteed - before.guaranteed,
+            made: self.made - before.made,
+            absorbed: self.absorbed - before.absorbed,
+        }
+    }
+}
+
+pub(super) struct Sender {
+    vmss: u64,
+    user_dscp: u8,
+    management_dscp: u8,
+    queue: Box<dyn Qdisc>,
+    guarantee: Option<Guarantee>,
+    managements: Vec<Management>,
+    /// Whose turn it is.
+    turn: usize,
+    /// What the frames of user packets are like.
+    frame: Frame,
+    counts: Counts,
+}
+
+impl Sender {
+    pub(super) fn new(config: &Config, mut random: Random, now: Time) -> Self {
+        let tcp = Arc::new(config.tcp.clone());
+        let queue = config.queue.build(None, Random::new(random.below(u64::MAX), 0));
+        let mut management = |number| {
+            let random = Random::new(random.below(u64::MAX), u64::from(number));
+            Management::new(config.key(number), tcp.clone(), random)
+        };
+        Self {
+            vmss: config.vmss.0,
+            user_dscp: config.dscp(USER),
+            management_dscp: config.dscp(MANAGEMENT),
+            queue,
+            guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
+            managements: (0..config.connections).map(&mut management).collect(),
+            turn: 0,
+            frame: Frame::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn queue(&self) -> &dyn Qdisc {
+        &*self.queue
+    }
+
+    pub(super) fn queue_mut(&mut self) -> &mut dyn Qdisc {
+        &mut *self.queue
+    }
+
+    pub(super) const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Takes in a user packet.
+    pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
+        let user = &mut cx.pool[&packet];
+        user.set_dscp(self.user_dscp);
+        self.frame = Frame::of(user);
+        self.queue.enqueue(cx, packet);
+        self.pump(cx, out);
+    }
+
+    /// Takes in what the receiver of management connection `number` says.
+    pub(super) fn handle(
+        &mut self,
+        cx: &mut Cx<'_>,
+        number: u16,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) {
+        self.counts.absorbed += 1;
+        let segment = take_in(cx, packet);
+        if let (Some(segment), Some(management)) =
+            (segment, self.managements.get_mut(usize::from(number)))
+        {
+            management.handle(cx.now, &segment);
+            let packets: u64 = self.managements.iter().map(Management::window).sum();
+            self.queue.set_window(Bytes(packets.saturating_mul(self.vmss)));
+        }
+        self.pump(cx, out);
+    }
+
+    /// Lets go what may by now.
+    pub(super) fn pump(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        if let Some(guarantee) = &mut self.guarantee {
+            self.counts.guaranteed += guarantee.serve(cx, &mut *self.queue, out);
+        }
+        for _ in 0..self.managements.len() {
+            self.turn = (self.turn + 1) % self.managements.len();
+            self.serve(cx, self.turn, out);
+        }
+        if let Some(guarantee) = &mut self.guarantee {
+            guarantee.arm(cx.now, self.queue.backlog().packets > 0);
+        }
+    }
+
+    /// Lets go what a management connection may, and has to, send.
+    fn serve(&mut self, cx: &mut Cx<'_>, at: usize, out: &mut Fifo) {
+        loop {
+            self.spend(cx, at, out);
+            let management = &mut self.managements[at];
+            if self.queue.backlog().packets > 0 {
+                management.ask(cx.now);
+            }
+            let Some(sent) = management.poll(cx.now) else { break };
+            let dscp = if sent.probes { self.management_dscp } else { self.user_dscp };
+            let packet = describe(management.key, &sent.segment, self.frame, dscp);
+            let Some(packet) = cx.pool.insert(packet) else { continue };
+            if sent.counts {
+                management.earn(self.vmss);
+            }
+            self.counts.made += 1;
+            self.counts.management += u64::from(sent.probes);
+            self.counts.again += u64::from(sent.again);
+            out.push(cx.pool, packet);
+        }
+    }
+
+    /// Sends user packets for the credit there is.
+    fn spend(&mut self, cx: &mut Cx<'_>, at: usize, out: &mut Fifo) {
+        while self.managements[at].has_credit()
+            && let Some(packet) = self.queue.dequeue(cx)
+        {
+            let len = network_len(&cx.pool[&packet]);
+            self.managements[at].spend(len);
+            self.counts.elastic += len;
+            out.push(cx.pool, packet);
+        }
+    }
+
+    /// When it is next to be pumped.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
+        self.managements.iter().filter_map(Management::poll_timeout).chain(guarantee).min()
+    }
+}
+
+/// The segment that `packet` is, which ends here.
+pub(super) fn take_in(cx: &mut Cx<'_>, packet: PacketId) -> Option<Segment> {
+    let sack = cx.pool.sack(&packet);
+    let arrived = &cx.pool[&packet];
+    let segment = arrived.tcp.map(|header| Segment { header, sack, ecn: arrived.ecn });
+    cx.pool.release(packet);
+    segment
+}

@@ -1,0 +1,158 @@
+//! Two ends of a trunk with a path between them.
+
+use std::time::Duration;
+
+use super::{Arriving, Config, Trunk};
+use crate::link::{Link, LinkConfig};
+use crate::packet::{Fifo, FlowKey, Member};
+use crate::qdisc::QdiscSpec;
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time, tcp};
+
+/// A user packet of `len` bytes.
+pub(super) fn user(len: u32) -> Packet {
+    let network = crate::packet::Network::Ipv4;
+    Packet { len, cost: len, network, segments: 1, ..Packet::default() }
+}
+
+pub(super) fn config() -> Config {
+    Config {
+        name: "t".to_owned(),
+        local: [192, 0, 2, 1].into(),
+        peer: [192, 0, 2, 2].into(),
+        port: 4_000,
+        connections: 4,
+        vmss: Bytes(1_500),
+        guarantee: None,
+        queue: QdiscSpec::DropTail(Default::default()),
+        assured: 1,
+        tcp: tcp::Config::default(),
+    }
+}
+
+pub(super) fn path(queue: &str) -> LinkConfig {
+    let text = format!("queue = {queue}");
+    #[derive(serde::Deserialize)]
+    struct File {
+        queue: QdiscSpec,
+    }
+    let File { queue } = toml::from_str(&text).unwrap();
+    let rate = Some(Rate::from_mbps(10));
+    LinkConfig { rate, delay: Duration::from_millis(5), queue, ..LinkConfig::default() }
+}
+
+/// What came out at the far end.
+pub(super) struct Arrived {
+    pub(super) at: Time,
+    pub(super) packet: Packet,
+}
+
+/// Two ends, the path from the first to the second, and the way back.
+pub(super) struct Pair {
+    pub(super) now: Time,
+    pub(super) ends: [Trunk; 2],
+    pub(super) links: [Link; 2],
+    pub(super) pool: PacketPool,
+    pub(super) tally: Tally,
+    /// User packets that reached the second end.
+    pub(super) arrived: Vec<Arrived>,
+    keys: [Vec<(FlowKey, Arriving)>; 2],
+    pub(super) offered: u64,
+}
+
+impl Pair {
+    pub(super) fn new(config: &Config, path: &LinkConfig) -> Self {
+        let back = Config { local: config.peer, peer: config.local, ..config.clone() };
+        let ends = [config, &back].map(|config| Trunk::new(config, 7, Time::ZERO));
+        let keys = [0, 1].map(|end: usize| ends[end].arriving().collect());
+        let there = Link::new(path, 3, 0);
+        let return_path = LinkConfig { delay: path.delay, ..LinkConfig::default() };
+        let mut pool = PacketPool::with_capacity(1 << 14);
+        pool.keep_sack();
+        Self {
+            now: Time::ZERO,
+            ends,
+            links: [there, Link::new(&return_path, 3, 1)],
+            pool,
+            tally: Tally::default(),
+            arrived: Vec::new(),
+            keys,
+            offered: 0,
+        }
+    }
+
+    /// A user packet reaches the first end.
+    pub(super) fn offer(&mut self, member: u32, len: u32) {
+        self.offered += 1;
+        let packet = Packet { member: Member(member), ..user(len) };
+        let packet = self.pool.insert(packet).unwrap();
+        self.with(0, |trunk, cx, out| trunk.send(cx, packet, out));
+    }
+
+    fn with(&mut self, end: usize, call: impl FnOnce(&mut Trunk, &mut Cx<'_>, &mut Fifo)) {
+        let mut out = Fifo::new();
+        let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        call(&mut self.ends[end], &mut cx, &mut out);
+        while let Some(packet) = out.pop(cx.pool) {
+            self.links[end].send(&mut cx, packet);
+        }
+    }
+
+    /// Lets time pass up to `until`; `before` is called at each stop, with the pair.
+    pub(super) fn run(&mut self, until: Time, mut before: impl FnMut(&mut Self)) {
+        loop {
+            before(self);
+            for end in [0, 1] {
+                self.with(end, Trunk::turn);
+                self.receive(end);
+            }
+            if self.now >= until {
+                return;
+            }
+            let times = self.ends.iter().map(Trunk::poll_timeout);
+            let next = times.chain(self.links.iter().map(Link::ready_at)).flatten().min();
+            self.now = next.unwrap_or(until).clamp(self.now, until);
+        }
+    }
+
+    /// What has come along the link from `end` reaches the other one.
+    fn receive(&mut self, end: usize) {
+        loop {
+            let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let Some(packet) = self.links[end].poll(&mut cx) else { return };
+            self.reach(1 - end, packet);
+        }
+    }
+
+    fn reach(&mut self, end: usize, packet: PacketId) {
+        let described = self.pool[&packet];
+        match self.keys[end].iter().find(|(key, _)| *key == described.key) {
+            Some(&(_, what)) => self.hand_in(end, what, packet),
+            None => {
+                self.pool.release(packet);
+                self.arrived.push(Arrived { at: self.now, packet: described });
+            }
+        }
+    }
+
+    /// A packet of a management connection ends at `end`.
+    pub(super) fn hand_in(&mut self, end: usize, what: Arriving, packet: PacketId) {
+        self.with(end, |trunk, cx, out| trunk.handle(cx, what, packet, out));
+    }
+
+    /// Every packet that was offered or made arrived, was dropped, ended at a trunk, or is held.
+    pub(super) fn check_conservation(&self) {
+        let made: u64 = self.ends.iter().map(|end| end.counts().made).sum();
+        let absorbed: u64 = self.ends.iter().map(|end| end.counts().absorbed).sum();
+        let arrived = u64::try_from(self.arrived.len()).unwrap();
+        let held = u64::from(self.pool.in_use());
+        let inside = self.links.iter().map(Link::held).sum::<usize>();
+        let waiting = self.ends[0].backlog().packets;
+        assert_eq!(held, u64::try_from(inside).unwrap() + u64::from(waiting));
+        assert_eq!(self.offered + made, absorbed + arrived + self.tally.drops.total() + held);
+    }
+
+    /// Bytes that arrived from `from` on.
+    pub(super) fn bytes_since(&self, from: Time) -> u64 {
+        self.arrived.iter().filter(|it| it.at >= from).map(|it| u64::from(it.packet.len)).sum()
+    }
+}

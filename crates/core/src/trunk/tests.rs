@@ -1,0 +1,211 @@
+//! What a trunk promises, with both ends and a path between them.
+
+use std::time::Duration;
+
+use super::testing::{Pair, config, path};
+use super::*;
+use crate::link::{LinkConfig, Loss};
+use crate::packet::Ecn;
+use crate::random::Random;
+use crate::{Chance, Rate};
+
+const LOSSLESS: &str = "{ kind = \"trunk-fifo\", limit = \"256 kB\", threshold = 32 }";
+
+/// Keeps `deep` packets of these lengths waiting, of three flows.
+fn greedy(deep: u32, lengths: &[u32]) -> impl FnMut(&mut Pair) + '_ {
+    let mut turn = 0;
+    move |pair| {
+        while pair.ends[0].backlog().packets < deep {
+            let len = lengths[usize::try_from(turn).unwrap() % lengths.len()];
+            pair.offer(turn % 3, len);
+            turn += 1;
+        }
+    }
+}
+
+fn seconds(seconds: u64) -> Time {
+    Time::from_secs(seconds)
+}
+
+#[test]
+fn a_trunk_fills_the_path_and_only_management_packets_are_lost() {
+    let mut pair = Pair::new(&config(), &path(LOSSLESS));
+    pair.run(seconds(12), greedy(50, &[1_500]));
+    pair.check_conservation();
+    let bytes = pair.bytes_since(seconds(5));
+    // 52 of 1,552 bytes are management packets.
+    assert!(bytes > 7 * 1_250_000 * 94 / 100, "{bytes}");
+    let drops = pair.tally.drops;
+    assert!(drops.of(crate::Reason::Aqm) > 10);
+    assert_eq!(drops.of(crate::Reason::QueueFull), 0);
+}
+
+/// Kills: credit that forgets what was borrowed; credit for handshakes and acknowledgements.
+#[test]
+fn user_bytes_are_never_more_than_the_credit_given_and_a_packet_borrowed_for_each_connection() {
+    for (vmss, connections, lengths) in [
+        (1_500, 4, &[1_500][..]),
+        (3_000, 4, &[1_500, 40, 700]),
+        (500, 1, &[1_500]),
+        (64, 2, &[90]),
+    ] {
+        let config = Config { vmss: Bytes(vmss), connections, ..config() };
+        let mut pair = Pair::new(&config, &path(LOSSLESS));
+        pair.run(seconds(5), |pair| {
+            greedy(200, lengths)(pair);
+            let counts = pair.ends[0].counts();
+            let borrowed = u64::from(connections) * 1_500;
+            assert!(counts.elastic <= vmss * counts.management + borrowed);
+        });
+        pair.check_conservation();
+        let counts = pair.ends[0].counts();
+        let (elastic, given) = (counts.elastic, vmss * counts.management);
+        assert!(elastic + 2 * u64::from(connections) * vmss.max(1_500) > given, "{counts:?}");
+    }
+}
+
+#[test]
+fn packets_of_a_flow_arrive_unchanged_but_for_their_codepoint_and_in_order() {
+    let lossy =
+        LinkConfig { loss: Loss::Bernoulli(Chance::from_ppb(10_000_000)), ..path(LOSSLESS) };
+    let mut pair = Pair::new(&config(), &lossy);
+    let mut sent = 0;
+    pair.run(seconds(5), |pair| {
+        while pair.ends[0].backlog().packets < 30 {
+            pair.offer(sent % 3, 100 + sent % 1_400);
+            sent += 1;
+        }
+    });
+    pair.check_conservation();
+    let mut expected = (0..sent).map(|n| 100 + n % 1_400);
+    for arrived in &pair.arrived {
+        let crate::Packet { dscp, len, .. } = arrived.packet;
+        assert!(dscp == 10 && expected.any(|it| it == len), "{len} at {:?}", arrived.at);
+    }
+}
+
+/// Kills: guaranteed traffic that takes credit.
+#[test]
+fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
+    let guarantee = Some(Rate::from_mbps(2));
+    let config = Config { guarantee, ..config() };
+    let mut pair = Pair::new(&config, &path(LOSSLESS));
+    pair.run(seconds(10), greedy(50, &[1_500]));
+    let counts = pair.ends[0].counts();
+    let expected: u64 = 10 * 250_000;
+    assert!(counts.guaranteed.abs_diff(expected) < 6_000, "{counts:?}");
+    assert!(counts.elastic + 4 * 2 * 1_500 > 1_500 * counts.management, "{counts:?}");
+
+    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let mut pair = Pair::new(&config, &gone);
+    pair.run(seconds(10), greedy(50, &[1_500]));
+    let counts = pair.ends[0].counts();
+    assert!(counts.guaranteed.abs_diff(expected) < 6_000, "{counts:?}");
+    assert_eq!((counts.elastic, counts.management), (0, 0));
+}
+
+/// Kills: credit for every retransmission of a path that is gone.
+#[test]
+fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_back() {
+    let config = Config { guarantee: Some(Rate::from_kbps(800)), ..config() };
+    let mut pair = Pair::new(&config, &path(LOSSLESS));
+    pair.run(seconds(5), greedy(50, &[1_500]));
+    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let there = std::mem::replace(&mut pair.links[0], crate::link::Link::new(&gone, 3, 9));
+    let before = pair.ends[0].counts();
+    pair.run(seconds(35), greedy(50, &[1_500]));
+    let after = pair.ends[0].counts();
+    // What was out, and two timeouts of each connection that are not yet silence.
+    let most = 4 * 1_500 * 32;
+    assert!(after.elastic - before.elastic < most, "{before:?} {after:?}");
+    let given = (after.elastic - before.elastic) / 1_500;
+    // At least one of each connection gave none.
+    assert!(after.management - before.management >= 4 + given, "{before:?} {after:?}");
+    pair.links[0] = there;
+    pair.run(seconds(80), greedy(50, &[1_500]));
+    let bytes = pair.bytes_since(seconds(75));
+    assert!(bytes > 5 * 1_250_000 * 9 / 10, "{bytes}");
+}
+
+#[test]
+fn an_end_that_begins_anew_is_heard_again() {
+    for restarted in [0, 1] {
+        let mut pair = Pair::new(&config(), &path(LOSSLESS));
+        pair.run(seconds(5), greedy(50, &[1_500]));
+        let config = pair.ends[restarted].config().clone();
+        // What waited there is gone with it.
+        while pair.ends[restarted].backlog().packets > 0 {
+            pair.run(pair.now + Duration::from_millis(1), |_| ());
+        }
+        pair.ends[restarted] = Trunk::new(&config, 8, pair.now);
+        let now = pair.now;
+        pair.run(now + Duration::from_secs(20), greedy(50, &[1_500]));
+        let bytes = pair.bytes_since(now + Duration::from_secs(15));
+        assert!(bytes > 5 * 1_250_000 * 9 / 10, "{restarted}: {bytes}");
+    }
+}
+
+/// Kills: management packets while nothing waits.
+#[test]
+fn a_trunk_that_has_nothing_to_send_is_silent() {
+    let mut pair = Pair::new(&config(), &path(LOSSLESS));
+    pair.run(seconds(3), |_| ());
+    assert_eq!(pair.ends[0].counts().made, 0);
+    (0..10).for_each(|_| pair.offer(0, 1_500));
+    pair.run(seconds(6), |_| ());
+    assert_eq!(pair.arrived.len(), 10);
+    let counts = pair.ends[0].counts();
+    assert!(counts.management <= 10 + 4, "{counts:?}");
+    pair.run(seconds(600), |_| ());
+    assert_eq!(pair.ends[0].counts(), counts);
+    pair.check_conservation();
+}
+
+#[test]
+fn connections_are_used_alike_where_the_window_holds_nothing_back() {
+    let mut pair = Pair::new(&config(), &path(LOSSLESS));
+    for n in 0..400 {
+        pair.offer(0, 1_500);
+        pair.run(Time::from_millis(20 * (n + 1)), |_| ());
+    }
+    assert_eq!(pair.arrived.len(), 400);
+    assert_eq!(pair.tally.drops.total(), 0);
+}
+
+#[test]
+fn marks_on_management_packets_slow_a_trunk_down_without_a_loss() {
+    let details = tcp::Details { ecn: tcp::EcnMode::Classic, ..config().tcp.details };
+    let config = Config { tcp: tcp::Config { details, ..config().tcp }, ..config() };
+    let mut pair = Pair::new(&config, &path(LOSSLESS));
+    pair.run(seconds(12), greedy(50, &[1_500]));
+    assert!(pair.tally.marks.total() > 20, "{:?}", pair.tally);
+    let bytes = pair.bytes_since(seconds(5));
+    assert!(bytes > 7 * 1_250_000 * 94 / 100, "{bytes}");
+    assert!(pair.arrived.iter().all(|it| it.packet.ecn == Ecn::NotEct));
+}
+
+/// Whatever is put into the place of a management packet, nothing panics and nothing is lost track of.
+#[test]
+fn nonsense_in_management_packets_is_taken_in_and_counted() {
+    let mut random = Random::new(5, 5);
+    let mut pair = Pair::new(&config(), &path(LOSSLESS));
+    let mut any = move |most: u64| u32::try_from(random.below(most)).unwrap();
+    pair.run(seconds(3), |pair| {
+        greedy(20, &[1_500])(pair);
+        let end = usize::try_from(any(2)).unwrap();
+        let all: Vec<_> = pair.ends[end].arriving().collect();
+        let (key, what) = all[usize::try_from(any(8)).unwrap()];
+        let tcp = (any(5) > 0).then(|| crate::packet::TcpSegment {
+            seq: any(1 << 32),
+            ack: any(1 << 32),
+            payload: any(3_000),
+            flags: crate::packet::TcpFlags(u8::try_from(any(256)).unwrap()),
+            ..Default::default()
+        });
+        let packet = crate::Packet { key, tcp, ..testing::user(40) };
+        let packet = pair.pool.insert(packet).unwrap();
+        pair.offered += 1;
+        pair.hand_in(end, what, packet);
+    });
+    pair.check_conservation();
+}
