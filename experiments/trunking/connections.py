@@ -1,0 +1,38 @@
+"""Several management connections make the rate of a trunk smoother than one.
+
+Source: trunking, section 7.1 (the end: "much larger bandwidth variations" with one); ledger A003-4.
+Differs: see `_network.py`. The paper shows no run with one connection.
+"""
+
+from tidegate.experiment import Experiment
+
+from ._network import GUARANTEES, VMSS, measured, network
+
+connections = Experiment(__file__)
+
+
+@connections.run(connections=[1, 4])
+def measure(seed, connections):
+    net = network(vmss=VMSS, guarantee=GUARANTEES["a"], connections=connections)
+    return measured(net.run(seed))
+
+
+def ratio(runs, trunk):
+    one, four = (runs.where(connections=number) for number in (1, 4))
+    return one[f"deviation_{trunk}"] / four[f"deviation_{trunk}"]
+
+
+@connections.claim(
+    "A003-4", "deviation with one connection, of that with four: trunk 1", paper="much larger",
+    at_least=1.5,
+)  # fmt: skip
+def trunk_1(runs):
+    return ratio(runs, 1)
+
+
+@connections.claim(
+    "A003-4", "deviation with one connection, of that with four: trunk 2", paper="much larger",
+    at_least=1.5,
+)  # fmt: skip
+def trunk_2(runs):
+    return ratio(runs, 2)
