@@ -409,7 +409,7 @@ mod tests {
         let mut table = json!({ "p": "1 %", "r": "30 %" });
         let short = serde_json::from_value::<Loss>(table.clone()).unwrap();
         for (name, field) in Loss::schema()["anyOf"][1]["properties"].as_object().unwrap() {
-            let default = field.get("default").or(table.get(name)).unwrap();
+            let default = field.get("default").or_else(|| table.get(name)).unwrap();
             table[name] = default.clone();
         }
         assert_eq!(serde_json::from_value::<Loss>(table).unwrap(), short);

@@ -39,6 +39,7 @@ fn policy(port: u16, allocation: &str, queue: &str) -> Policy {
         action: Action::Shape { conditioning, queue: spec(queue), signal: None },
         mode: Mode::Enforce,
         class: None,
+        trunk: None,
     }
 }
 
@@ -53,6 +54,7 @@ fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
         seed: 1,
+        trunks: Vec::new(),
     };
     let gateway = Gateway { config, policies: PolicySet::new(policies).unwrap() };
     let node = |name: &str, kind| Node { name: name.to_owned(), kind };

@@ -128,7 +128,7 @@ mod tests {
             } else {
                 let due = sorted.first().is_some_and(|(at, _)| *at <= now);
                 let expected = due.then(|| sorted.remove(0).1);
-                let found = travelling.pop(&mut pool, now);
+                let found = travelling.pop(&pool, now);
                 assert_eq!(found.as_ref().map(PacketId::index), expected);
                 found.into_iter().for_each(|id| pool.release(id));
             }

@@ -2,6 +2,7 @@
 //!
 //! Source: `trunking`, section 5: a management packet is dropped when as many as `threshold` (MP_Th, equation
 //! 1) wait; [`required_buffer`](crate::trunk::required_buffer) says what `limit` then loses no user packet.
+//!
 //! Management packets are those of the highest drop precedence of assured forwarding, AFx3 (RFC 2597).
 //! Differs: the "simple RED-like scheme" of the paper's experiments is not printed; with `early` it is a
 //! probability that rises from 0 with half of `threshold` waiting on average to 1 with all of it, and an

@@ -28,7 +28,10 @@ pub fn required_buffer(
     let elastic: u128 = vmss.into_iter().map(of_one).sum();
     let parts = u128::from(Chance::ALWAYS.ppb());
     let left = parts - u128::from(guaranteed.ppb());
-    let room = (elastic * parts).checked_div(left)? + u128::from((elastic * parts) % left > 0);
+    if left == 0 {
+        return None;
+    }
+    let room = (elastic * parts).div_ceil(left);
     u64::try_from(room).ok().map(Bytes)
 }
 
