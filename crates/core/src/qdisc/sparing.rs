@@ -20,8 +20,9 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// What is to wait at most, most of the time.
+    /// What is to wait at most, most of the time; more than `limit` is as much as that.
     pub threshold: Bytes,
 }
 
@@ -35,8 +36,8 @@ checked!(Config);
 
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
-        if self.threshold == Bytes::ZERO || self.threshold > self.limit {
-            return Err("`threshold` must be more than zero, and at most `limit`");
+        if self.threshold == Bytes::ZERO {
+            return Err("`threshold` must not be zero: every packet would be hit");
         }
         Ok(())
     }
@@ -44,7 +45,7 @@ impl Config {
     pub(super) fn build(&self, rate: Option<Rate>, random: Random) -> Sparing {
         Sparing {
             line: drop_tail::Config { limit: self.limit }.build(rate, random.clone()),
-            threshold: self.threshold.0,
+            threshold: self.threshold.min(self.limit).0,
             random,
             window: 0,
             flows: Vec::new(),

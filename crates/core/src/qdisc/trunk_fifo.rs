@@ -21,6 +21,7 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
+    #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
     /// Most management packets that may wait: eight for each connection expected at once.
     pub threshold: u32,
