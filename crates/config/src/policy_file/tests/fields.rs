@@ -49,16 +49,16 @@ error[TG0002]: `heartbeet` is not a field of [gateway]
     a_table_that_does_not_exist_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
-[[trunk]]
+[[tunnel]]
 name = "office"
 "# => r#"
-error[TG0002]: `trunk` is not a field of the file
+error[TG0002]: `tunnel` is not a field of the file
  --> office.toml:4:3
   |
-4 | [[trunk]]
-  |   ^^^^^
+4 | [[tunnel]]
+  |   ^^^^^^
   |
-  = help: there are: gateway, policy, class"#;
+  = help: there are: gateway, policy, class, trunk"#;
     a_missing_field_is_named: r#"[gateway]
 lan = "eth1"
 "# => r#"
@@ -229,7 +229,7 @@ error[TG0008]: `sfq` is not a queue discipline
 4 | queue = "sfq"
   |         ^^^^^
   |
-  = help: there are: drop-tail, per-flow, red, ered, pi, pie, codel, fq-codel"#;
+  = help: there are: drop-tail, per-flow, red, ered, pi, pie, codel, fq-codel, sparing, trunk-fifo"#;
     an_unknown_allocation_gets_a_suggestion: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -281,7 +281,7 @@ error[TG0003]: `kind` is missing in the table of a queue discipline
 4 | queue = { limit = "1 MiB" }
   |         ^^^^^^^^^^^^^^^^^^^
   |
-  = help: add kind = "...", one of: drop-tail, per-flow, red, ered, pi, pie, codel, fq-codel"#;
+  = help: add kind = "...", one of: drop-tail, per-flow, red, ered, pi, pie, codel, fq-codel, sparing, trunk-fifo"#;
     an_unknown_kind_of_link_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
