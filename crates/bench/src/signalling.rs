@@ -37,8 +37,6 @@ const SIGNALS: [&str; 2] = ["none", "postack"];
 const ROUNDS: usize = 3;
 
 /// How much more than with a queue for each flow a packet may take.
-///
-/// Source: issue 4, "Speed and memory".
 const COST: f64 = 1.25;
 
 /// How much more may cross with a queue for each flow: then per packet is no comparison.
@@ -57,8 +55,6 @@ const FRAME_BITS: f64 = 1_514.0 * 8.0;
 
 /// Connections at once, the rate they share, and most microseconds of a data packet with its ACK: then a
 /// core carries 750 Mbit/s.
-///
-/// Source: issue 4, "Speed and memory".
 const CROWD: u64 = 10_000;
 const CROWD_MBPS: u32 = 400;
 const CROWD_COST: f64 = 16.0;
