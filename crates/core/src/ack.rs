@@ -7,6 +7,7 @@ mod calendar;
 mod gate;
 mod hold;
 mod paced;
+mod place;
 mod postack;
 mod record;
 mod shares;
@@ -26,6 +27,8 @@ use crate::registry::registry;
 use crate::{Bytes, Cx, PacketId, Time};
 
 pub use hold::Counts;
+pub(crate) use place::Places;
+pub use place::{Ahead, Call};
 
 /// A way to govern the senders of an aggregate by what goes back to them.
 ///
@@ -42,10 +45,10 @@ pub trait AckControl: Send {
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet);
 
     /// Takes in a packet that goes back; what goes on at once is appended to `out`, in order.
-    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, out: &mut Fifo);
+    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo);
 
-    /// Appends to `out` what may go on now.
-    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo);
+    /// Appends to `out` what may go on now; says what the senders have been called for.
+    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Call;
 
     /// When something may go on although nothing else happens.
     fn ready_at(&self) -> Option<Time>;
@@ -91,12 +94,12 @@ pub struct Known {
 /// What stands between the ACKs that go on and the rate of the aggregate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Queue {
-    /// Charged bytes of governed flows that wait, or have passed before their time.
-    pub controlled: Bytes,
-    /// Packets of others wait as well.
+    /// Charged bytes of its governed flows that wait in it, or have passed before their time.
+    pub own: Bytes,
+    /// Packets of others wait in it as well.
     pub others: bool,
-    /// How long it may be before somebody looks again.
-    pub grain: Duration,
+    /// What stands behind it.
+    pub ahead: Ahead,
 }
 
 /// Where data of a governed flow waits.

@@ -22,7 +22,7 @@ use progress::Progress;
 use signal::Signal;
 
 use crate::allocation::Share;
-use crate::packet::{Direction, Fifo, Handover, Member};
+use crate::packet::{Direction, Fifo, Governed, Handover, Member};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::Backlog;
 use crate::random::Random;
@@ -209,6 +209,7 @@ impl Aggregate {
         self.counts.triggers.arrival += 1;
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         if cx.pool.is_scarce() && self.conditioner.backlog().packets > 0 {
+            self.signal.entered.add(&cx.pool[&packet]);
             cx.drop(packet, Reason::NoBuffer);
             self.counts.progress += self.conditioner.serve(&mut cx, out);
         } else {
@@ -232,9 +233,7 @@ impl Aggregate {
 
     fn condition(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
         let Some(packet) = self.pass_controlled(now, pool, packet, out) else { return };
-        if pool[&packet].controlled {
-            self.signal.entered += u64::from(pool[&packet].cost);
-        }
+        self.signal.entered.add(&pool[&packet]);
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.offer(&mut cx, packet, out);
         let backlog = self.conditioner.backlog().bytes.0;
@@ -279,9 +278,7 @@ impl Aggregate {
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         let packet = self.conditioner.withdraw(&mut cx, member)?;
-        if pool[&packet].controlled {
-            self.signal.entered -= u64::from(pool[&packet].cost);
-        }
+        self.signal.entered -= Governed::of(&pool[&packet]);
         Some(packet)
     }
 
@@ -327,7 +324,7 @@ impl Aggregate {
         let mut waiting = Fifo::new();
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         // What its sender is governed by leaves the old queue and enters the new one.
-        self.counts.progress.controlled += old.flush(&mut cx, &mut waiting).controlled;
+        self.counts.progress.governed += old.flush(&mut cx, &mut waiting).governed;
         while let Some(packet) = waiting.pop(pool) {
             self.condition(now, pool, packet, out);
         }

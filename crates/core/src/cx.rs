@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 
 pub use count_by::{CountBy, Countable};
 
+use crate::packet::Governed;
 use crate::{PacketId, PacketPool, Time};
 
 /// The time, the packets, and somewhere to report to.
@@ -104,18 +105,15 @@ pub struct Tally {
     pub drops: ByReason,
     /// Packets marked "congestion experienced", which go on.
     pub marks: ByReason,
-    /// Of the packets dropped, those of flows that are governed by their ACKs.
-    pub controlled_drops: u64,
-    /// What they were charged, in bytes.
-    pub controlled_bytes: u64,
+    /// Of the packets dropped, those of governed flows.
+    pub governed: Governed,
 }
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, more: Self) {
         self.drops += more.drops;
         self.marks += more.marks;
-        self.controlled_drops += more.controlled_drops;
-        self.controlled_bytes += more.controlled_bytes;
+        self.governed += more.governed;
     }
 }
 
@@ -126,10 +124,7 @@ impl Cx<'_> {
     /// Drops `packet`, counts it, and frees its buffer.
     pub fn drop(&mut self, packet: PacketId, reason: Reason) {
         self.tally.drops.count(reason);
-        if self.pool[&packet].controlled {
-            self.tally.controlled_drops += 1;
-            self.tally.controlled_bytes += u64::from(self.pool[&packet].cost);
-        }
+        self.tally.governed.add(&self.pool[&packet]);
         self.pool.release(packet);
     }
 

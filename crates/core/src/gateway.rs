@@ -16,6 +16,7 @@ mod status;
 mod timers;
 mod track;
 mod trunks;
+mod waiting;
 
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use link::Link;
 use timers::{Due, Timers};
 use trunks::Trunks;
 
+use crate::ack::Places;
 use crate::aggregate::Trigger;
 use crate::class::ClassId;
 use crate::flow::{FlowTable, Handle};
@@ -49,6 +51,8 @@ pub struct Gateway {
     /// How long it may be before a driver looks again.
     grain: Duration,
     trunks: Option<Box<Trunks>>,
+    /// Where data waits in each direction, as signals see it.
+    places: [Places; 2],
     counts: Counts,
 }
 
@@ -89,6 +93,7 @@ impl Gateway {
             links,
             grain: Duration::ZERO,
             trunks,
+            places: Default::default(),
             counts: Counts::default(),
         };
         gateway.share_links(now);
@@ -227,7 +232,7 @@ impl Machine for Gateway {
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let packet = self.links[direction.index()].pop(&mut cx)?;
-        if self.pool[&packet].controlled && self.links[direction.index()].has_rate() {
+        if self.pool[&packet].controlled && self.places[direction.index()].is_waited_for() {
             self.made_room(now, direction, &packet);
         }
         self.counts.transmitted[direction.index()].add(self.pool[&packet].len);

@@ -11,10 +11,10 @@ use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::policy::{
-    Action, Class, ClassSet, Conditioning, Filter, Mode, Policy, PolicySet, Profile,
+    Action, Class, ClassSet, Conditioning, Filter, Mode, Policy, PolicySet, Profile, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Reason, Time};
 
 const LINK: Rate = Rate::from_mbps(10);
 const MSS: u32 = 1_448;
@@ -23,29 +23,20 @@ const MSS: u32 = 1_448;
 struct Run {
     gateway: Gateway,
     now: Time,
+    /// Of the sender whose flow it is about.
+    port: u16,
 }
+
+const FIRST: u16 = 1_000;
+const SECOND: u16 = 2_000;
 
 impl Run {
     /// With a class for the policy, which is promised and allowed half of the link, or without classes.
     fn new(class: Option<&str>) -> Self {
-        let profile = Profile::new(Rate::from_mbps(100), None, Bytes(64_000), Bytes(1_514));
-        let conditioning = Conditioning {
-            profile: profile.unwrap(),
-            allocation: AllocationSpec::Drr(Default::default()),
-            weights: Vec::new(),
-            fair_between: Default::default(),
-        };
-        let signal = Some(AckSpec::PostAck(Default::default()));
-        let action = Action::Shape { conditioning, queue: queue(), signal };
-        let policy = Policy {
-            name: "all".into(),
-            priority: 0,
-            filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-            action,
-            mode: Mode::Enforce,
-            class: class.map(str::to_owned),
-            trunk: None,
-        };
+        Self::of(1_024, vec![policy(class)], class)
+    }
+
+    fn of(packets: u32, policies: Vec<Policy>, class: Option<&str>) -> Self {
         let half = [Rate::from_mbps(5); 2];
         let classes = class.map(|name| Class {
             guarantee: half,
@@ -53,20 +44,20 @@ impl Run {
             ..Class::new(name, queue())
         });
         let classes = ClassSet::new(classes.into_iter().collect(), [Some(LINK); 2]).unwrap();
-        let policies = PolicySet::new(vec![policy]).unwrap().with_classes(classes);
+        let policies = PolicySet::new(policies).unwrap().with_classes(classes);
         let config = GatewayConfig {
             rate: [Some(LINK); 2],
             overhead: Overhead::default(),
             queue: queue(),
-            packets: 1_024,
+            packets,
             flows: 64,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
             trunks: Vec::new(),
             seed: 1,
         };
-        let mut run =
-            Self { gateway: Gateway::new(&config, policies, Time::ZERO), now: Time::ZERO };
+        let gateway = Gateway::new(&config, policies, Time::ZERO);
+        let mut run = Self { gateway, now: Time::ZERO, port: FIRST };
         run.shake_hands();
         run
     }
@@ -100,9 +91,7 @@ impl Run {
     /// How many packets go on to the sender when `tcp` comes back.
     fn down(&mut self, tcp: TcpSegment) -> usize {
         let tcp = TcpSegment { window: 500, ..tcp };
-        let mut packet = packet(Protocol::TCP, 66, Some(tcp));
-        (packet.key.src, packet.key.dst) = (packet.key.dst, packet.key.src);
-        self.arrive(Gateway::WAN, packet);
+        self.arrive(Gateway::WAN, packet(Protocol::TCP, 66, Some(tcp)));
         self.out(Gateway::LAN)
     }
 
@@ -113,7 +102,11 @@ impl Run {
         self.down(TcpSegment { seq: 1, ack, flags, ..TcpSegment::default() })
     }
 
-    fn arrive(&mut self, port: PortId, packet: Packet) {
+    fn arrive(&mut self, port: PortId, mut packet: Packet) {
+        packet.key.src.port = self.port;
+        if port == Gateway::WAN {
+            packet.key = packet.key.reverse();
+        }
         let id = self.gateway.pool().insert(packet).unwrap();
         self.gateway.handle_packet(self.now, port, id);
     }
@@ -142,17 +135,45 @@ impl Run {
     }
 }
 
+/// What all senders send.
+fn policy(class: Option<&str>) -> Policy {
+    let profile = Profile::new(Rate::from_mbps(100), None, Bytes(64_000), Bytes(1_514));
+    let conditioning = Conditioning {
+        profile: profile.unwrap(),
+        allocation: AllocationSpec::Drr(Default::default()),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    };
+    let signal = Some(AckSpec::PostAck(Default::default()));
+    Policy {
+        name: "all".into(),
+        priority: 0,
+        filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
+        action: Action::Shape { conditioning, queue: queue(), signal },
+        mode: Mode::Enforce,
+        class: class.map(str::to_owned),
+        trunk: None,
+    }
+}
+
+/// What the second sender sends.
+fn second(class: Option<&str>) -> Policy {
+    let mut policy = Policy { name: "second".into(), priority: 1, ..policy(class) };
+    policy.filter.src_port = vec![Range { first: SECOND, last: SECOND }];
+    policy
+}
+
 fn queue() -> QdiscSpec {
     QdiscSpec::PerFlow(Default::default())
 }
 
 fn packet(protocol: Protocol, len: u32, tcp: Option<TcpSegment>) -> Packet {
-    let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 1_000), Endpoint::v4([192, 0, 2, 1], 80));
+    let (src, dst) = (Endpoint::v4([10, 0, 0, 1], FIRST), Endpoint::v4([192, 0, 2, 1], 80));
     let key = FlowKey { src, dst, protocol };
     Packet { len, key, network: Network::Ipv4, segments: 1, tcp, ..Packet::default() }
 }
 
-/// Kills: leaving out what waits for the link; not looking again when some of it has left.
+/// Kills: leaving out what waits for the link.
 #[test]
 fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_has_left() {
     for class in [None, Some("bulk")] {
@@ -163,6 +184,26 @@ fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_ha
         run.data(20, 1);
         assert_eq!(run.ack(4), 1, "{class:?}: hardly anything waits");
         run.leave();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}
+
+/// Kills: nobody but who sent it woken when data leaves; who waits elsewhere woken.
+#[test]
+fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_it_has_left() {
+    for class in [None, Some("bulk")] {
+        let mut run = Run::of(1_024, vec![second(class), policy(class)], class);
+        run.port = SECOND;
+        run.shake_hands();
+        run.data(0, 2);
+        run.leave();
+        run.now += Duration::from_millis(50);
+        run.port = FIRST;
+        run.data(0, 20);
+        run.port = SECOND;
+        assert_eq!(run.ack(2), 0, "{class:?}: it is held");
+        assert_eq!(run.leave(), 1, "{class:?}: it goes on");
+        assert_eq!(run.gateway.report().aggregates[0].acks.overdue, 0, "{class:?}");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
@@ -194,6 +235,19 @@ fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
     run.gateway.install(run.now, PolicySet::new(vec![policy]).unwrap());
     let report = run.gateway.report();
     assert!(report.aggregates[0].backlog.packets > 3, "{report:?}");
+    run.leave();
+    assert_eq!(run.ack(2), 1, "nothing waits any more");
+    run.leave();
+    assert_eq!(run.gateway.pool().in_use(), 0);
+}
+
+/// Kills: what is dropped before it waited taken from what waits.
+#[test]
+fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
+    let mut run = Run::of(128, vec![policy(None)], None);
+    run.data(0, 200);
+    let report = run.gateway.report();
+    assert!(report.aggregates[0].drops.of(Reason::NoBuffer) > 0, "{report:?}");
     run.leave();
     assert_eq!(run.ack(2), 1, "nothing waits any more");
     run.leave();

@@ -64,6 +64,11 @@ impl Calendar {
         self.total
     }
 
+    /// When the next of it runs out.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.below(self.total)
+    }
+
     /// When so much of it has run out that it is for less than `limit`, if nobody uses it.
     pub(super) fn below(&self, limit: u64) -> Option<Time> {
         if self.total == 0 {

@@ -10,9 +10,10 @@
 
 use std::time::Duration;
 
-use super::Queue;
 use super::calendar::Calendar;
 use super::hold::Holds;
+use super::place::Wanted;
+use super::{Call, Queue};
 use crate::packet::{Fifo, Member, Ring, make_room};
 use crate::{Cx, Rate, Time};
 
@@ -23,47 +24,35 @@ pub(super) struct Gate {
     turns: Ring,
     /// By member: bytes left of its turn; negative if its last ACK was worth more.
     credits: Vec<i64>,
-    waiting: u32,
-    /// Round trip to the senders, in microseconds, averaged over what they are asked for.
-    near_us: u64,
-    /// The longest full segment, as charged.
-    segment: u32,
+    wanted: Wanted,
+    /// Bytes called for since it was last said how many.
+    called: u64,
 }
-
-/// Full segments the queue holds at least, and beyond what is on its way.
-///
-/// Source: `postack`, R001-9: `max(2..4 MTU, rate * rtt_near + 2 MTU)`.
-const LEAST: u64 = 3;
-const BEYOND: u64 = 2;
-
-/// An Ethernet frame, until a longer one is seen.
-const FRAME: u32 = 1_514;
 
 /// Leave lasts at least this, and at most that.
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The average is over this many bytes.
-const AVERAGED: u64 = 1 << 16;
-
 impl Gate {
     /// Data has come from a sender that is `near` by.
     pub(super) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
-        self.segment = self.segment.max(bytes / u32::from(segments.max(1)));
+        self.wanted.see(bytes / u32::from(segments.max(1)));
     }
 
-    /// Whether more is wanted.
+    /// Whether more is wanted, here and behind.
     pub(super) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        queue.controlled.0 + self.outstanding.total(now) < self.target(rate, queue)
+        queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
+    }
+
+    fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
+        queue.own.0 + self.outstanding.total(now) < self.target(rate, queue)
     }
 
     /// What the queue, and what is on its way to it, should be.
     fn target(&self, rate: Rate, queue: Queue) -> u64 {
-        let segment = u64::from(self.segment.max(FRAME));
-        let on_its_way = rate.bytes_in(Duration::from_micros(self.near_us) + queue.grain).0;
-        let own = (segment * LEAST).max(on_its_way + segment * BEYOND);
-        if queue.others { own.max(on_its_way + segment * u64::from(self.waiting)) } else { own }
+        let others = queue.others || queue.ahead.others;
+        self.wanted.bytes(rate, queue.ahead.grain, others)
     }
 
     /// An ACK that calls for `bytes` of `member` went on.
@@ -71,9 +60,8 @@ impl Gate {
         if bytes == 0 {
             return;
         }
-        let near_us = u64::try_from(near.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
-        let part = u64::from(bytes).min(AVERAGED);
-        self.near_us = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
+        self.wanted.called(near, bytes);
+        self.called += u64::from(bytes);
         self.outstanding.add(now, lasts(near), bytes);
     }
 
@@ -82,11 +70,11 @@ impl Gate {
         if self.turns.push(member) {
             make_room(&mut self.credits, member.index(), 0);
             self.credits[member.index()] = i64::from(quantum);
-            self.waiting += 1;
+            self.wanted.waiting += 1;
         }
     }
 
-    /// Lets ACKs go on, byte for byte in turn, as long as more is wanted.
+    /// Lets ACKs go on, byte for byte in turn, as long as more is wanted; says what was called for.
     ///
     /// Source: `postack`, R001-9: an ACK a turn shares by how much each acknowledges.
     pub(super) fn serve(
@@ -97,15 +85,17 @@ impl Gate {
         holds: &mut Holds,
         weight: impl Fn(Member) -> u32,
         out: &mut Fifo,
-    ) {
+    ) -> Call {
+        let mut more = false;
         while let Some(member) = self.turns.first() {
             if holds.held(member) == 0 {
                 self.turns.pop();
-                self.waiting -= 1;
+                self.wanted.waiting -= 1;
                 continue;
             }
             if !self.is_open(cx.now, rate, queue) {
-                return;
+                more = self.wants_more(cx.now, rate, queue);
+                break;
             }
             let credit = &mut self.credits[member.index()];
             if *credit <= 0 {
@@ -117,13 +107,21 @@ impl Gate {
             *credit -= i64::from(cost);
             self.called(cx.now, holds.flow(member).near(), cost);
         }
+        let called = std::mem::take(&mut self.called);
+        let outstanding = self.outstanding.total(cx.now);
+        let active = outstanding > 0 || self.turns.first().is_some();
+        let rate = if active { rate.bps() } else { 0 };
+        Call { outstanding, called, rate, wanted: self.wanted, more }
     }
 
-    /// When so much of the leave that was given has run out that more is wanted; none if what is in the
-    /// queue has to leave it first.
+    /// When enough of the leave that was given has run out: that more is wanted, or, where others may wait
+    /// for it, any. None if what is in the queue has to leave it first.
     pub(super) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
+        if queue.ahead.rate.is_some() {
+            return self.outstanding.next();
+        }
         self.turns.first()?;
-        self.outstanding.below(self.target(rate, queue).checked_sub(queue.controlled.0)?)
+        self.outstanding.below(self.target(rate, queue).checked_sub(queue.own.0)?)
     }
 
     /// Whether nobody's ACKs wait.

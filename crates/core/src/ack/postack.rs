@@ -15,7 +15,7 @@ use super::gate::quantum;
 use super::hold::{Holds, Taken};
 use super::paced::Bound;
 use super::shares::Shares;
-use super::{AckControl, Counts, Known, Placement, Queue, Returning};
+use super::{AckControl, Ahead, Call, Counts, Known, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
 use crate::{Bytes, Cx, Time, units};
@@ -91,10 +91,10 @@ pub(super) struct PostAck {
 impl PostAck {
     /// The window with which ACKs of `member` are held for half of the bound; none if it is not known
     /// how long its way is.
-    fn window(&self, member: Member, known: &Known) -> u32 {
+    fn window(&self, member: Member, known: &Known, ahead: Ahead) -> u32 {
         let (Some(near), Some(far)) = (known.near, known.far) else { return 0 };
         let span = near + far + self.config.max_hold / 2;
-        let window = self.shares.of(member).bytes_in(span).max(LEAST_WINDOW);
+        let window = ahead.part_of(self.shares.of(member)).bytes_in(span).max(LEAST_WINDOW);
         u32::try_from(window.0).unwrap_or(0)
     }
 
@@ -145,15 +145,15 @@ impl AckControl for PostAck {
         }
     }
 
-    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, out: &mut Fifo) {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo) {
         let Returning { member, known, .. } = back;
         if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }
-        self.holds.flow(member).cap = self.window(member, known);
+        self.holds.flow(member).cap = self.window(member, known, queue.ahead);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
-            Rule::Gate(gate) => gate.is_idle() && gate.is_open(cx.now, rate, self.queue),
+            Rule::Gate(gate) => gate.is_idle() && gate.is_open(cx.now, rate, queue),
             Rule::Bucket(_) => false,
             Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
@@ -166,7 +166,7 @@ impl AckControl for PostAck {
                 match &mut self.rule {
                     Rule::Gate(gate) => gate.wait(member, quantum),
                     Rule::Bucket(bucket) => {
-                        bucket.arm(cx, member, &self.holds, &self.shares, self.queue);
+                        bucket.arm(cx, member, &self.holds, &self.shares, queue);
                     }
                     Rule::VirtualQueue(queue) => queue.arm(cx, member, &self.holds),
                 }
@@ -174,32 +174,30 @@ impl AckControl for PostAck {
         }
     }
 
-    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) {
+    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Call {
         self.queue = queue;
-        if self.holds.counts.held == 0 {
-            return;
+        if self.holds.counts.held > 0 {
+            self.overdue(cx, out);
         }
-        self.overdue(cx, out);
         let (holds, shares) = (&mut self.holds, &self.shares);
         match &mut self.rule {
             Rule::Gate(gate) => {
-                gate.serve(cx, shares.rate(), queue, holds, |it| shares.weight(it), out);
+                return gate.serve(cx, shares.rate(), queue, holds, |it| shares.weight(it), out);
             }
             Rule::Bucket(bucket) => bucket.serve(cx, queue, holds, shares, out),
             Rule::VirtualQueue(virtual_queue) => virtual_queue.serve(cx, holds, out),
         }
+        Call::default()
     }
 
     fn ready_at(&self) -> Option<Time> {
-        if self.holds.counts.held == 0 {
-            return None;
-        }
         let rule = match &self.rule {
             Rule::Gate(gate) => gate.ready_at(self.shares.rate(), self.queue),
             Rule::Bucket(bucket) => bucket.ready_at(),
             Rule::VirtualQueue(queue) => queue.ready_at(),
         };
-        Time::earliest(rule, self.bound.next())
+        let bound = self.bound.next().filter(|_| self.holds.counts.held > 0);
+        Time::earliest(rule, bound)
     }
 
     fn held(&self, member: Member) -> u32 {

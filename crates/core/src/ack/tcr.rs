@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::hold::{Holds, Taken};
 use super::paced::Paced;
 use super::shares::Shares;
-use super::{AckControl, Counts, Known, Placement, Queue, Returning};
+use super::{AckControl, Call, Counts, Known, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
 use crate::{Bytes, Cx, Rate, Time};
@@ -81,7 +81,7 @@ impl AckControl for Tcr {
         self.shares.note(now, member, None);
     }
 
-    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, out: &mut Fifo) {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, _: Queue, out: &mut Fifo) {
         let Returning { member, known, .. } = back;
         if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
@@ -98,7 +98,7 @@ impl AckControl for Tcr {
         }
     }
 
-    fn serve(&mut self, cx: &mut Cx<'_>, _: Queue, out: &mut Fifo) {
+    fn serve(&mut self, cx: &mut Cx<'_>, _: Queue, out: &mut Fifo) -> Call {
         while let Some((at, member)) = self.pace.due(cx.now) {
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.gone(at, member, cost);
@@ -107,6 +107,7 @@ impl AckControl for Tcr {
                 self.pace.set(member, next);
             }
         }
+        Call::default()
     }
 
     fn ready_at(&self) -> Option<Time> {

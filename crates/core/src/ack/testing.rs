@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AckControl, AckSpec, Known, Queue, Returning};
+use super::{AckControl, AckSpec, Ahead, Known, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Network, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
@@ -46,7 +46,10 @@ impl Bench {
                 far: Some(Duration::from_millis(50)),
                 weight: 1,
             },
-            queue: Queue::default(),
+            queue: Queue {
+                ahead: Ahead { room: Bytes(u64::MAX), ..Ahead::default() },
+                ..Queue::default()
+            },
             ins: 0,
             outs: 0,
         }
@@ -86,7 +89,7 @@ impl Bench {
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
         let back = Returning { member: Member(member), known: &self.known, packet: id };
-        self.signal.on_ack(&mut cx, back, &mut out);
+        self.signal.on_ack(&mut cx, back, self.queue, &mut out);
         self.signal.serve(&mut cx, self.queue, &mut out);
         self.taken(out)
     }
@@ -106,8 +109,7 @@ impl Bench {
 
     /// The queue is full from now on, or empty.
     pub(super) fn fill(&mut self, now: Time, full: bool) -> Vec<TcpSegment> {
-        let controlled = if full { Bytes(1 << 30) } else { Bytes::ZERO };
-        self.queue = Queue { controlled, ..Queue::default() };
+        self.queue.own = if full { Bytes(1 << 30) } else { Bytes::ZERO };
         self.serve(now)
     }
 

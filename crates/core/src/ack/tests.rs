@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::Counts;
 use super::testing::{Bench, FRAME, MSS, US, plain};
-use super::{Counts, Queue};
 use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment};
 use crate::{Bytes, Rate, Time};
@@ -281,7 +281,7 @@ fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
     // Of what 10 Mbit/s carry in 200 ms, nothing, half, and far more is too much.
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5), (1 << 30, 0.3)] {
         let mut bench = sent(EVERY[1], 10);
-        bench.queue = Queue { controlled: Bytes(waits), ..Queue::default() };
+        bench.queue.own = Bytes(waits);
         bench.serve(US(0));
         assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
         let takes = bench.signal.ready_at().unwrap().since(US(0));
@@ -295,7 +295,7 @@ fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
 fn a_virtual_queue_is_slower_while_the_queue_is_longer_than_three_frames() {
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5)] {
         let mut bench = sent(EVERY[2], 0);
-        bench.queue = Queue { controlled: Bytes(waits), ..Queue::default() };
+        bench.queue.own = Bytes(waits);
         bench.serve(US(0));
         (1..=10).for_each(|n| bench.data(US(0), 0, n * MSS));
         assert!(bench.ack(US(0), 0, 10 * MSS).is_empty());
@@ -345,7 +345,7 @@ fn a_gate_looks_again_when_leave_has_run_out_but_not_for_what_has_to_leave_the_q
 fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
     let went = |grain| {
         let mut bench = sent(EVERY[0], 40);
-        bench.queue.grain = Duration::from_micros(grain);
+        bench.queue.ahead.grain = Duration::from_micros(grain);
         (1..20).map(|n| bench.ack(US(0), 0, 2 * n * MSS).len()).sum::<usize>()
     };
     // 10 Mbit/s carry 5,000 and 25,000 bytes, and two frames more are wanted; each ACK is worth two.

@@ -2,6 +2,7 @@
 
 use std::ops::AddAssign;
 
+use crate::packet::Governed;
 use crate::report::Count;
 use crate::{Packet, Time};
 
@@ -12,8 +13,8 @@ pub(super) struct Progress {
     pub(super) exceeding: Count,
     pub(super) waited_ns: u64,
     pub(super) late: u64,
-    /// Bytes that left the queue of flows that are governed by their ACKs, as charged.
-    pub(super) controlled: u64,
+    /// What left the queue of governed flows.
+    pub(super) governed: Governed,
 }
 
 impl Progress {
@@ -22,9 +23,7 @@ impl Progress {
         self.conforming.add(packet.len);
         let waited = now.since(packet.arrived).as_nanos();
         self.waited_ns += u64::try_from(waited).unwrap_or(u64::MAX);
-        if packet.controlled {
-            self.controlled += u64::from(packet.cost);
-        }
+        self.governed.add(packet);
     }
 }
 
@@ -34,6 +33,6 @@ impl AddAssign for Progress {
         self.exceeding += more.exceeding;
         self.waited_ns += more.waited_ns;
         self.late += more.late;
-        self.controlled += more.controlled;
+        self.governed += more.governed;
     }
 }

@@ -6,7 +6,7 @@ use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, TriggerSet};
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
-use crate::packet::{Fifo, Handover, Member, Packet, make_room};
+use crate::packet::{Fifo, Governed, Handover, Member, Packet, make_room};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -116,7 +116,7 @@ impl Shaper {
         }
         let mut progress = Progress::default();
         progress.conforms(&cx.pool[packet], cx.now);
-        progress.controlled = 0;
+        progress.governed = Governed::default();
         make_room(&mut self.owes, member.index(), 0);
         self.owes[member.index()] += u64::from(cost);
         self.owed += u64::from(cost);

@@ -1,8 +1,8 @@
 //! What goes back to the senders of an aggregate, and what that is told of its data.
 
 use super::Aggregate;
-use crate::ack::{AckControl, AckSpec, Counts, Known, Queue, Returning};
-use crate::packet::{Direction, Fifo, Member};
+use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Queue, Returning};
+use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -13,8 +13,8 @@ pub(super) struct Signal {
     spec: Option<AckSpec>,
     /// Whether data passes at once and is charged.
     passes: bool,
-    /// Bytes of governed flows that came into the queue, as charged, without those moved elsewhere.
-    pub(super) entered: u64,
+    /// What came into the queue of governed flows, without what was moved elsewhere.
+    pub(super) entered: Governed,
     /// What signals that are no more have done.
     past: Counts,
 }
@@ -72,39 +72,40 @@ impl Aggregate {
         self.signal.past.ungoverned += 1;
     }
 
-    /// Takes in what goes back to the sender of `member`; what goes on is appended to `acks`.
+    /// Takes in what goes back to the sender of its member; what goes on is appended to `acks`. Data
+    /// waits on behind what is `ahead`.
     pub fn on_ack(
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        member: Member,
-        known: &Known,
-        packet: PacketId,
+        ahead: Ahead,
+        back: Returning<'_>,
         acks: &mut Fifo,
     ) {
-        let known = Known { weight: self.members.share(member).weight, ..*known };
+        let known = Known { weight: self.members.share(back.member).weight, ..*back.known };
+        let queue = self.queue(ahead);
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         match &mut self.signal.control {
             Some(control) => {
-                control.on_ack(&mut cx, Returning { member, known: &known, packet }, acks);
+                control.on_ack(&mut cx, Returning { known: &known, ..back }, queue, acks);
             }
-            None => acks.push(cx.pool, packet),
+            None => acks.push(cx.pool, back.packet),
         }
     }
 
     /// Appends to `acks` those that may go on now; what the aggregate sends waits on behind what is
-    /// `ahead`.
-    pub fn release(&mut self, now: Time, pool: &mut PacketPool, ahead: Queue, acks: &mut Fifo) {
-        let own = self.queue();
-        let queue = Queue {
-            controlled: own.controlled + ahead.controlled,
-            others: own.others || ahead.others,
-            grain: ahead.grain,
-        };
-        if let Some(control) = &mut self.signal.control {
-            let mut cx = Cx { now, pool, tally: &mut self.tally };
-            control.serve(&mut cx, queue, acks);
-        }
+    /// `ahead`. Says what its senders have been called for.
+    pub fn release(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        ahead: Ahead,
+        acks: &mut Fifo,
+    ) -> Call {
+        let queue = self.queue(ahead);
+        let Some(control) = &mut self.signal.control else { return Call::default() };
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
+        control.serve(&mut cx, queue, acks)
     }
 
     /// What its signal holds and has done.
@@ -207,13 +208,13 @@ impl Aggregate {
         }
     }
 
-    /// What stands between its ACKs and its rate.
-    fn queue(&self) -> Queue {
-        let left = self.counts.progress.controlled + self.tally.controlled_bytes;
-        let waiting = self.signal.entered.saturating_sub(left);
-        let backlog = self.conditioner.backlog().bytes.0;
-        let owed = self.conditioner.owed().0;
-        let controlled = Bytes(waiting + owed);
-        Queue { controlled, others: backlog > waiting, ..Queue::default() }
+    /// What stands between its ACKs and its rate, behind it what is `ahead`.
+    fn queue(&self, ahead: Ahead) -> Queue {
+        let mut waiting = self.signal.entered;
+        waiting -= self.counts.progress.governed;
+        waiting -= self.tally.governed;
+        let backlog = u64::from(self.conditioner.backlog().packets);
+        let own = Bytes(waiting.bytes) + self.conditioner.owed();
+        Queue { own, others: backlog > waiting.packets, ahead }
     }
 }

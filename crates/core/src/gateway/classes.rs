@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::link::{ahead, governed, line, without};
-use crate::ack::Queue as Ahead;
+use super::waiting::Waiting;
+use crate::ack::Ahead;
 use crate::class::{ClassId, ClassTree, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassFaultKind, ClassSet};
-use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
+use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
@@ -29,34 +29,24 @@ struct Line {
     name: Box<str>,
     spec: QdiscSpec,
     /// Made when the first packet comes.
-    queue: Option<Box<dyn Qdisc>>,
+    queue: Option<Box<Waiting>>,
     /// Packets that came.
     arrived: u64,
-    /// Of what waits, charged bytes of governed flows.
-    controlled: u64,
     /// Bits per second that its children are promised.
     promised: u64,
 }
 
 impl Line {
     fn new(name: &str, spec: QdiscSpec) -> Self {
-        Self { name: name.into(), spec, queue: None, arrived: 0, controlled: 0, promised: 0 }
+        Self { name: name.into(), spec, queue: None, arrived: 0, promised: 0 }
     }
 
     fn backlog(&self) -> Backlog {
         self.queue.as_ref().map_or_else(Backlog::default, |queue| queue.backlog())
     }
 
-    /// Does something with the queue, which may drop packets, and takes out what it gives.
-    fn take(
-        &mut self,
-        cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> Option<PacketId>,
-    ) -> Option<PacketId> {
-        let queue = self.queue.as_mut()?;
-        let packet = without(&mut self.controlled, cx, |cx| what(&mut **queue, cx))?;
-        self.controlled -= governed(cx, &packet);
-        Some(packet)
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.queue.as_mut()?.dequeue(cx)
     }
 }
 
@@ -175,7 +165,7 @@ impl Classes {
     /// Takes out all that waits at a class.
     fn clear(&mut self, cx: &mut Cx<'_>, id: ClassId, out: &mut Fifo) {
         let line = &mut self.lines[id.index()];
-        while let Some(packet) = line.take(cx, |queue, cx| queue.dequeue(cx)) {
+        while let Some(packet) = line.dequeue(cx) {
             line.arrived = line.arrived.saturating_sub(1);
             out.push(cx.pool, packet);
         }
@@ -205,16 +195,18 @@ impl Classes {
         self.lines.get(id.index()).map_or_else(Backlog::default, Line::backlog)
     }
 
-    /// What waits at a class, as a signal sees it.
-    pub(super) fn ahead(&self, id: ClassId) -> Ahead {
+    /// What waits at a class, as a signal sees it, of a link of `rate`.
+    pub(super) fn ahead(&self, id: ClassId, rate: Rate) -> Ahead {
         let Some(line) = self.lines.get(id.index()) else { return Ahead::default() };
-        ahead(line.backlog(), line.controlled)
+        let rate = self.tree.terms(id).ceiling.map_or(rate, |ceiling| ceiling.min(rate));
+        let empty = Ahead { rate: Some(rate), ..Ahead::default() };
+        line.queue.as_ref().map_or(empty, |queue| queue.ahead(rate))
     }
 
     /// Whether packets of `flow` wait at a class.
     pub(super) fn has_waiting(&self, id: ClassId, flow: FlowId) -> bool {
         let queue = self.lines.get(id.index()).and_then(|line| line.queue.as_ref());
-        queue.is_some_and(|queue| queue.bytes_of(line(flow)).0 > 0)
+        queue.is_some_and(|queue| queue.has(flow))
     }
 
     /// Takes in a packet at a leaf.
@@ -231,14 +223,13 @@ impl Classes {
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         let rate = leaves_at(self.tree.terms(leaf));
-        let Line { name, spec, queue, arrived, controlled, .. } = &mut self.lines[leaf.index()];
+        let Line { name, spec, queue, arrived, .. } = &mut self.lines[leaf.index()];
         let queue = queue.get_or_insert_with(|| {
             let random = Random::named(self.seed, &["class", name, self.direction.name()]);
-            spec.build(rate, random)
+            Box::new(Waiting::new(spec.build(rate, random)))
         });
         *arrived += 1;
-        *controlled += governed(cx, &packet);
-        without(controlled, cx, |cx| queue.enqueue(cx, packet));
+        queue.enqueue(cx, packet);
         if queue.backlog().packets > 0 {
             self.tree.wait(cx.now, leaf);
         }
@@ -248,7 +239,7 @@ impl Classes {
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         loop {
             let leaf = self.tree.next(cx.now)?;
-            let packet = self.lines[leaf.index()].take(cx, |queue, cx| queue.dequeue(cx));
+            let packet = self.lines[leaf.index()].dequeue(cx);
             let len = packet.as_ref().map_or(Bytes::ZERO, |packet| cx.pool[packet].charged());
             let more = self.backlog(leaf).packets > 0;
             self.tree.sent(cx.now, leaf, len, more);
@@ -283,7 +274,7 @@ impl Classes {
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId) -> Option<PacketId> {
         let old = self.lines.get_mut(from.index())?;
-        let packet = old.take(cx, |queue, cx| queue.dequeue_flow(cx, line(flow)));
+        let packet = old.queue.as_mut()?.dequeue_flow(cx, flow);
         old.arrived = old.arrived.saturating_sub(packet.is_some().into());
         if old.queue.is_some() && old.backlog().packets == 0 {
             self.tree.idle(from);

@@ -68,6 +68,7 @@ impl Gateway {
             self.go_on(now, direction.reverse(), acks);
         }
         self.renew_untracked(now);
+        self.look_again(now);
     }
 
     /// Hands what a swap lets go to the link: into the queue of its class, which may have no room for
@@ -96,6 +97,14 @@ impl Gateway {
             let direction = aggregate.direction();
             let exit = policy.map(|policy| self.exit_of(policy, direction)).unwrap_or_default();
             self.aggregates.set_exit(slot, exit);
+        }
+    }
+
+    /// Lets every aggregate say anew what it has called for: data may wait elsewhere than before.
+    fn look_again(&mut self, now: Time) {
+        self.places = Default::default();
+        for slot in self.aggregates.slots() {
+            self.release_acks(now, slot);
         }
     }
 
@@ -152,6 +161,7 @@ impl Gateway {
         self.timers.set_interval(kept.shaping_interval);
         self.config = kept;
         self.share_links(now);
+        self.look_again(now);
     }
 
     /// Lets everything that waits leave now, conforming or not: the gateway is about to stop.

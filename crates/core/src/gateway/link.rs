@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::GatewayConfig;
 use super::classes::Classes;
-use crate::ack::Queue as Ahead;
+use super::waiting::{Waiting, line};
+use crate::ack::Ahead;
 use crate::class::ClassId;
 use crate::meter::TokenBucket;
-use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
+use crate::packet::{Direction, Fifo, FlowId, Handover};
 use crate::policy::ClassSet;
-use crate::qdisc::{Backlog, Qdisc};
+use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
@@ -19,9 +20,7 @@ pub(super) struct Link {
     /// What may leave, if the link's rate is to be kept.
     bucket: Option<TokenBucket>,
     /// Where packets wait if there are no classes.
-    queue: Box<dyn Qdisc>,
-    /// Of what waits there, charged bytes of governed flows.
-    controlled: u64,
+    queue: Waiting,
     /// Who shares the link; only where it has a rate.
     classes: Option<Box<Classes>>,
     /// What leaves next: with a rate, one packet, or what a swap left over; else all there is.
@@ -33,8 +32,8 @@ impl Link {
         let rate = config.rate[direction.index()];
         let bucket = rate.map(|rate| TokenBucket::new(rate, burst(rate), now));
         let random = Random::named(config.seed, &["link", direction.name()]);
-        let queue = config.queue.build(rate, random);
-        Self { direction, bucket, queue, controlled: 0, classes: None, next: Fifo::new() }
+        let queue = Waiting::new(config.queue.build(rate, random));
+        Self { direction, bucket, queue, classes: None, next: Fifo::new() }
     }
 
     /// Lets the classes of `set` share the link from now on. What waits stays; what waited where
@@ -82,11 +81,6 @@ impl Link {
         self.classes.as_deref_mut()
     }
 
-    /// Whether packets wait for it; else they leave at once.
-    pub(super) const fn has_rate(&self) -> bool {
-        self.bucket.is_some()
-    }
-
     /// Takes in a packet that may leave as far as its policy is concerned, to wait at `leaf`.
     ///
     /// When buffers are scarce, one that would wait behind others is dropped: the other direction
@@ -102,8 +96,7 @@ impl Link {
         } else if cx.pool.is_scarce() && self.queue.backlog().packets > 0 {
             cx.drop(packet, Reason::NoBuffer);
         } else {
-            self.controlled += governed(cx, &packet);
-            without(&mut self.controlled, cx, |cx| self.queue.enqueue(cx, packet));
+            self.queue.enqueue(cx, packet);
         }
     }
 
@@ -121,9 +114,10 @@ impl Link {
 
     /// What waits at `leaf`, as a signal sees it.
     pub(super) fn ahead(&self, leaf: ClassId) -> Ahead {
+        let Some(bucket) = &self.bucket else { return Ahead::default() };
         match &self.classes {
-            Some(classes) => classes.ahead(leaf),
-            None => ahead(self.queue.backlog(), self.controlled),
+            Some(classes) => classes.ahead(leaf, bucket.rate()),
+            None => self.queue.ahead(bucket.rate()),
         }
     }
 
@@ -132,7 +126,7 @@ impl Link {
     pub(super) fn has_waiting(&self, leaf: ClassId, flow: FlowId) -> bool {
         match &self.classes {
             Some(classes) => classes.has_waiting(leaf, flow),
-            None => self.queue.bytes_of(line(flow)) > Bytes::ZERO,
+            None => self.queue.has(flow),
         }
     }
 
@@ -220,15 +214,9 @@ impl Link {
 
     /// Takes out all that waits in the queue.
     fn empty(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
-        while let Some(packet) = self.dequeue(cx) {
+        while let Some(packet) = self.queue.dequeue(cx) {
             out.push(cx.pool, packet);
         }
-    }
-
-    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let packet = without(&mut self.controlled, cx, |cx| self.queue.dequeue(cx))?;
-        self.controlled -= governed(cx, &packet);
-        Some(packet)
     }
 
     pub(super) fn backlog(&self) -> Backlog {
@@ -247,41 +235,12 @@ impl Link {
         }
         let packet = match &mut self.classes {
             Some(classes) => classes.pop(cx),
-            None => self.dequeue(cx),
+            None => self.queue.dequeue(cx),
         };
         if let Some(packet) = packet {
             self.next.push(cx.pool, packet);
         }
     }
-}
-
-/// Charged bytes of a packet, if its flow is governed.
-pub(super) fn governed(cx: &Cx<'_>, packet: &PacketId) -> u64 {
-    let packet = &cx.pool[packet];
-    if packet.controlled { packet.charged().0 } else { 0 }
-}
-
-/// Does what may drop packets, and takes those of governed flows out of `controlled`.
-pub(super) fn without<T>(
-    controlled: &mut u64,
-    cx: &mut Cx<'_>,
-    what: impl FnOnce(&mut Cx<'_>) -> T,
-) -> T {
-    let before = cx.tally.controlled_bytes;
-    let result = what(cx);
-    *controlled -= cx.tally.controlled_bytes - before;
-    result
-}
-
-/// A backlog of which `controlled` bytes are of governed flows.
-pub(super) fn ahead(backlog: Backlog, controlled: u64) -> Ahead {
-    let others = backlog.bytes.0 > controlled;
-    Ahead { controlled: Bytes(controlled), others, ..Ahead::default() }
-}
-
-/// What tells a flow from others in the queue: its number, and zero for what is in no flow.
-pub(super) const fn line(flow: FlowId) -> Member {
-    Member(flow.0.wrapping_add(1))
 }
 
 /// What may leave the link back to back: what it carries while a loop may sensibly be late, and two

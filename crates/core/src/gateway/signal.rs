@@ -5,7 +5,10 @@
 //! direction at once, and is charged there.
 
 use super::Gateway;
-use crate::ack::{Known, Queue};
+use super::link::Link;
+use crate::ack::{Ahead, Known, Returning};
+use crate::aggregate::Aggregate;
+use crate::class::ClassId;
 use crate::flow::{Flow, Tracking};
 use crate::packet::{Direction, Fifo, FlowId};
 use crate::{PacketId, Time};
@@ -39,37 +42,74 @@ impl Gateway {
             }
         }
         let data = self.flows[of].handle(direction.reverse());
-        let Some(aggregate) = self.aggregates.meant(data).filter(|it| it.has_signal()) else {
+        if !self.aggregates.now(data).is_some_and(Aggregate::has_signal) {
             return Some(id);
-        };
-        let known = known(&self.flows[of], direction.reverse());
+        }
+        let way = direction.reverse();
+        let leaf = self.links[way.index()].leaf(self.aggregates.class(data.aggregate));
+        let ahead = self.ahead(way, leaf);
+        let Some(aggregate) = self.aggregates.meant(data) else { return Some(id) };
+        let known = known(&self.flows[of], way);
+        let back = Returning { member: data.member, known: &known, packet: id };
         let mut acks = Fifo::new();
-        aggregate.on_ack(now, &mut self.pool, data.member, &known, id, &mut acks);
+        aggregate.on_ack(now, &mut self.pool, ahead, back, &mut acks);
         self.go_on(now, direction, acks);
         self.release_acks(now, data.aggregate);
         None
     }
 
-    /// Lets ACKs go on that the aggregate in `slot` holds no longer.
+    /// Lets ACKs go on that the aggregate in `slot` need not hold any longer, and those of others for
+    /// which there is room by that.
     pub(super) fn release_acks(&mut self, now: Time, slot: u32) {
         let class = self.aggregates.class(slot);
-        let Some(aggregate) = self.aggregates.get_mut(slot).filter(|it| it.has_signal()) else {
+        let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) else {
             return;
         };
-        let link = &self.links[aggregate.direction().index()];
-        let ahead = Queue { grain: self.grain, ..link.ahead(link.leaf(class)) };
-        let mut acks = Fifo::new();
-        aggregate.release(now, &mut self.pool, ahead, &mut acks);
-        let back = aggregate.direction().reverse();
-        self.timers.arm(slot, aggregate.ready_at());
-        self.go_on(now, back, acks);
+        let way = aggregate.direction();
+        let leaf = self.links[way.index()].leaf(class);
+        let ahead = self.ahead(way, leaf);
+        self.release_of(now, slot, leaf, ahead);
+        if ahead.rate.is_some() {
+            self.take_turns(now, way, leaf);
+        }
     }
 
-    /// A packet of a governed flow leaves: there is room where it waited, if it did.
+    /// Lets ACKs go on, turn by turn, while there is room at `leaf`.
+    fn take_turns(&mut self, now: Time, way: Direction, leaf: ClassId) {
+        let (at, grain) = (way.index(), self.grain);
+        let ahead = |links: &[Link; 2]| Ahead { grain, ..links[at].ahead(leaf) };
+        while let Some((slot, room)) = self.places[at].turn(leaf.index(), || ahead(&self.links)) {
+            self.release_of(now, slot, leaf, Ahead { room, ..ahead(&self.links) });
+        }
+    }
+
+    /// Lets ACKs go on of the aggregate in `slot`, whose data waits at `leaf`.
+    fn release_of(&mut self, now: Time, slot: u32, leaf: ClassId, ahead: Ahead) {
+        let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
+        let mut acks = Fifo::new();
+        let call = aggregate.release(now, &mut self.pool, ahead, &mut acks);
+        let way = aggregate.direction();
+        self.timers.arm(slot, aggregate.ready_at());
+        if ahead.rate.is_some() {
+            self.places[way.index()].note(leaf.index(), slot, call);
+        }
+        self.go_on(now, way.reverse(), acks);
+    }
+
+    /// What stands behind aggregates whose data waits at `leaf`, for who has not waited for a turn.
+    fn ahead(&self, way: Direction, leaf: ClassId) -> Ahead {
+        let ahead = Ahead { grain: self.grain, ..self.links[way.index()].ahead(leaf) };
+        self.places[way.index()].complete(leaf.index(), ahead)
+    }
+
+    /// A packet of a governed flow leaves: there is room where it waited.
     pub(super) fn made_room(&mut self, now: Time, direction: Direction, packet: &PacketId) {
         if let Some(flow) = self.flows.of_packet(&self.pool[packet], direction) {
-            let slot = flow.handle(direction).aggregate;
-            self.release_acks(now, slot);
+            let leaf = match self.links[direction.index()].classes() {
+                Some(_) => flow.class(direction),
+                None => ClassId::ROOT,
+            };
+            self.take_turns(now, direction, leaf);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::link::line;
+use super::waiting::line;
 use super::{Gateway, GatewayConfig};
 use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Member, Packet};
 use crate::trunk::{Arriving, Report, Trunk};

@@ -71,9 +71,7 @@ impl<const N: usize> Rings<N> {
 
     /// Ends the turn of the first of a ring; it has more.
     pub(crate) fn rotate_in(&mut self, ring: usize) {
-        if let Some(link) = self.links.0.get(slot(self.first[ring].0)) {
-            self.first[ring] = First(link.next);
-        }
+        self.links.rotate(&mut self.first[ring]);
     }
 
     /// Takes `member` out of the ring it is in, if it is in one; it must be in no other than `ring`.
@@ -109,6 +107,13 @@ impl Links {
         links[slot(last)].next = member.0;
         links[member.index()] = Link { next: first.0, previous: last };
         true
+    }
+
+    /// Ends the turn of the first of a ring; it has more.
+    pub(crate) fn rotate(&self, first: &mut First) {
+        if let Some(link) = self.0.get(slot(first.0)) {
+            *first = First(link.next);
+        }
     }
 
     /// Takes `member` out of the ring it is in, if it is in one; it must be in no other than that of

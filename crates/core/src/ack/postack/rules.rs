@@ -91,7 +91,7 @@ impl Bucket {
 
 /// The rate of a flow while the queue of all has more than is to be kept.
 fn drained(of: Rate, all: Rate, queue: Queue) -> Rate {
-    let excess = queue.controlled.0.saturating_sub(KEPT);
+    let excess = (queue.own + queue.ahead.waiting).0.saturating_sub(KEPT);
     let within = all.bytes_in(WITHIN).0.max(1);
     let less = (excess.saturating_mul(1_024) / within).min(1_024 - FLOOR);
     let part = u128::from(of.bps()) * u128::from(1_024 - less) / 1_024;

@@ -1,0 +1,298 @@
+//! Gates of several aggregates whose data waits in one place: a class of the link, or the link.
+//!
+//! An aggregate's own gate sees what waits in the aggregate. What waits behind it, and what all that
+//! send there were called for, is the place's, which has a gate too: while it wants more, the
+//! aggregates that have ACKs for it take turns byte for byte.
+//!
+//! Source: `postack`, R001-9 P3: a gate for each class, `O_C` and `B_C` of all that is in it. Differs:
+//! the rate of a class is not known; it is taken for the profiles of those who send there together, but
+//! no more than the link or the ceiling of the class allows.
+
+use std::time::Duration;
+
+use crate::packet::{First, Links, Member, make_room};
+use crate::{Bytes, Rate};
+
+/// What waits where packets of an aggregate go next, and may be called for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Ahead {
+    /// Charged bytes of governed flows, of whatever aggregate.
+    pub waiting: Bytes,
+    /// Packets of others wait there as well.
+    pub others: bool,
+    /// The most that may leave there; `None` if nothing is ever to wait.
+    pub rate: Option<Rate>,
+    /// Bits per second that the profiles allow of all whose senders are asked to send there.
+    pub(crate) asked: u64,
+    /// What may be called for.
+    pub room: Bytes,
+    /// How long it may be before somebody looks again.
+    pub grain: Duration,
+}
+
+impl Ahead {
+    /// What is left of `rate` if all that is asked for there is cut down to what may leave.
+    pub(super) fn part_of(&self, rate: Rate) -> Rate {
+        let most = self.rate.map_or(u64::MAX, Rate::bps);
+        if self.asked <= most {
+            return rate;
+        }
+        let part = u128::from(rate.bps()) * u128::from(most) / u128::from(self.asked);
+        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+    }
+}
+
+/// What the senders of an aggregate were called for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call {
+    /// Charged bytes that have not come yet.
+    pub(super) outstanding: u64,
+    /// Bytes they were called for since last time.
+    pub(super) called: u64,
+    /// Bits per second that they may send; zero if they are not asked to.
+    pub(super) rate: u64,
+    pub(super) wanted: Wanted,
+    /// More would have been called for, had there been room ahead.
+    pub(super) more: bool,
+}
+
+/// How much a queue should have, and on its way to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// Round trip to the senders, in microseconds, averaged over what they are called for.
+    near_us: u64,
+    /// The longest full segment, as charged.
+    segment: u32,
+    /// Flows that have ACKs here.
+    pub(super) waiting: u32,
+}
+
+/// Full segments the queue holds at least, and beyond what is on its way.
+///
+/// Source: `postack`, R001-9: `max(2..4 MTU, rate * rtt_near + 2 MTU)`.
+const LEAST: u64 = 3;
+const BEYOND: u64 = 2;
+
+/// An Ethernet frame, until a longer one is seen.
+const FRAME: u32 = 1_514;
+
+/// The average is over this many bytes.
+const AVERAGED: u64 = 1 << 16;
+
+impl Wanted {
+    /// A full segment is at least so long.
+    pub(super) fn see(&mut self, segment: u32) {
+        self.segment = self.segment.max(segment);
+    }
+
+    /// Senders that are `near` by were called for `bytes`.
+    pub(super) fn called(&mut self, near: Duration, bytes: u32) {
+        let near_us = u64::try_from(near.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
+        self.average(near_us, bytes.into());
+    }
+
+    fn average(&mut self, near_us: u64, bytes: u64) {
+        let part = bytes.min(AVERAGED);
+        self.near_us = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
+    }
+
+    /// How much the queue should have, and on its way, if it is emptied at `rate` and looked at once in
+    /// a `grain`.
+    pub(super) fn bytes(&self, rate: Rate, grain: Duration, others: bool) -> u64 {
+        let segment = u64::from(self.segment());
+        let on_its_way = rate.bytes_in(Duration::from_micros(self.near_us) + grain).0;
+        let own = (segment * LEAST).max(on_its_way + segment * BEYOND);
+        if others { own.max(on_its_way + segment * u64::from(self.waiting)) } else { own }
+    }
+
+    fn segment(&self) -> u32 {
+        self.segment.max(FRAME)
+    }
+}
+
+/// The places in one direction, by number, and the aggregates that send there, by theirs.
+#[derive(Default)]
+pub(crate) struct Places {
+    places: Vec<Place>,
+    /// Whose turn comes when, in the place they send to.
+    turns: Links,
+    senders: Vec<Sender>,
+    /// How many of them wait for room.
+    waiting: u32,
+}
+
+/// A place where data of several aggregates waits.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Of all that send here.
+    outstanding: u64,
+    rate: u64,
+    wanted: Wanted,
+    turns: First,
+}
+
+/// An aggregate that sends to a place.
+#[derive(Clone, Copy, Default)]
+struct Sender {
+    /// What it last said.
+    call: Call,
+    /// Bytes left of its turn; negative if its last ACK was worth more.
+    credit: i64,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { outstanding: 0, rate: 0, wanted: Wanted::default(), turns: First::NOBODY }
+    }
+}
+
+impl Place {
+    /// A sender says something else than `before`.
+    fn update(&mut self, before: &Call, now: &Call) {
+        self.outstanding = self.outstanding - before.outstanding + now.outstanding;
+        self.rate = self.rate.saturating_sub(before.rate).saturating_add(now.rate);
+        self.wanted.waiting = self.wanted.waiting - before.wanted.waiting + now.wanted.waiting;
+        self.wanted.see(now.wanted.segment);
+        self.wanted.average(now.wanted.near_us, now.called);
+    }
+
+    /// What a turn is worth: two full segments.
+    fn quantum(&self) -> i64 {
+        i64::from(self.wanted.segment()) * 2
+    }
+
+    /// What may be called for.
+    fn room(&self, ahead: Ahead) -> u64 {
+        let Some(most) = ahead.rate else { return u64::MAX };
+        let rate = most.min(Rate::from_bps(self.rate));
+        let wanted = self.wanted.bytes(rate, ahead.grain, ahead.others);
+        wanted.saturating_sub(ahead.waiting.0.saturating_add(self.outstanding))
+    }
+}
+
+impl Places {
+    /// The same, with what is asked for at `place`, and what may be called for out of turn: nothing while
+    /// somebody waits for a turn.
+    pub(crate) fn complete(&self, place: usize, ahead: Ahead) -> Ahead {
+        if ahead.rate.is_none() {
+            return Ahead { room: Bytes(u64::MAX), ..ahead };
+        }
+        let place = self.places.get(place).copied().unwrap_or_default();
+        let room = if place.turns.member().is_none() { place.room(ahead) } else { 0 };
+        Ahead { asked: place.rate, room: Bytes(room), ..ahead }
+    }
+
+    /// Whether somebody waits for a turn, wherever.
+    pub(crate) const fn is_waited_for(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Takes note of what aggregate `number`, which sends to `place`, says.
+    pub(crate) fn note(&mut self, place: usize, number: u32, call: Call) {
+        let member = Member(number);
+        make_room(&mut self.places, place, Place::default());
+        make_room(&mut self.senders, member.index(), Sender::default());
+        let (place, sender) = (&mut self.places[place], &mut self.senders[member.index()]);
+        place.update(&sender.call, &call);
+        match (sender.call.more, call.more) {
+            (false, true) => {
+                self.turns.push(&mut place.turns, member);
+                self.waiting += 1;
+                sender.credit = place.quantum();
+            }
+            (true, false) => {
+                self.turns.remove(&mut place.turns, member);
+                self.waiting -= 1;
+            }
+            (true, true) => sender.credit -= i64::try_from(call.called).unwrap_or(i64::MAX),
+            (false, false) => {}
+        }
+        sender.call = call;
+    }
+
+    /// Whose turn it is at `place`, and what it may call for; nobody's while there is no room.
+    pub(crate) fn turn(
+        &mut self,
+        place: usize,
+        ahead: impl FnOnce() -> Ahead,
+    ) -> Option<(u32, Bytes)> {
+        let place = self.places.get_mut(place)?;
+        place.turns.member()?;
+        let room = place.room(ahead());
+        if room == 0 {
+            return None;
+        }
+        loop {
+            let member = place.turns.member()?;
+            let credit = &mut self.senders[member.index()].credit;
+            match u64::try_from(*credit) {
+                Ok(credit @ 1..) => return Some((member.0, Bytes(room.min(credit)))),
+                _ => *credit += place.quantum(),
+            }
+            self.turns.rotate(&mut place.turns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender that would call for more, and has called for so much more since last time.
+    fn more(called: u64) -> Call {
+        let wanted = Wanted { near_us: 3_000, ..Wanted::default() };
+        Call { called, rate: 10_000_000, wanted, more: true, ..Call::default() }
+    }
+
+    fn behind(waiting: u64) -> Ahead {
+        Ahead { waiting: Bytes(waiting), rate: Some(Rate::from_mbps(10)), ..Ahead::default() }
+    }
+
+    /// Kills: an ACK a turn; turns that are not ended; what was beyond a turn forgotten.
+    #[test]
+    fn who_waits_takes_turns_byte_for_byte_whatever_an_ack_is_worth() {
+        let (mut places, worth) = (Places::default(), [1_514, 3_028, 6_056]);
+        let mut called = [0_u64; 3];
+        for sender in 0..3 {
+            places.note(7, sender, more(0));
+        }
+        for _ in 0..3_000 {
+            let (sender, room) = places.turn(7, || behind(0)).unwrap();
+            assert!(room > Bytes::ZERO);
+            let at = Member(sender).index();
+            called[at] += worth[at];
+            places.note(7, sender, more(worth[at]));
+        }
+        let [least, most] = [called.iter().min(), called.iter().max()].map(|it| *it.unwrap());
+        assert!(most - least <= 2 * 6_056, "{called:?}");
+    }
+
+    /// Kills: room for who has not waited; calls of others not counted; those of before counted.
+    #[test]
+    fn room_is_what_nobody_has_called_for_and_is_for_those_who_wait() {
+        let mut places = Places::default();
+        let room = |places: &Places, waiting| places.complete(0, behind(waiting)).room.0;
+        // 3 full segments, or what 10 Mbit/s carry in the 3 ms of those who were called and 2 more.
+        assert_eq!(room(&places, 1_000), 3 * 1_514 - 1_000);
+        let idle = Call { more: false, ..more(1 << 20) };
+        places.note(0, 1, Call { outstanding: 700, ..idle });
+        places.note(0, 1, Call { outstanding: 500, ..idle });
+        places.note(0, 2, Call { outstanding: 600, ..idle });
+        assert_eq!(room(&places, 0), 3_750 + 2 * 1_514 - 1_100);
+        places.note(0, 2, more(0));
+        assert!(places.is_waited_for());
+        assert_eq!(room(&places, 0), 0);
+        assert_eq!(places.turn(0, || behind(7_000)), None);
+        assert_eq!(places.turn(0, || behind(0)).unwrap().0, 2);
+        places.note(0, 2, Call::default());
+        assert_eq!((places.turn(0, || behind(0)), places.is_waited_for()), (None, false));
+        assert_eq!(places.complete(0, Ahead::default()).room.0, u64::MAX);
+    }
+
+    #[test]
+    fn what_is_asked_for_together_is_cut_down_to_what_may_leave() {
+        let part = |asked| Ahead { asked, ..behind(0) }.part_of(Rate::from_mbps(6));
+        assert_eq!(part(10_000_000), Rate::from_mbps(6));
+        assert_eq!(part(30_000_000), Rate::from_mbps(2));
+    }
+}

@@ -1,0 +1,119 @@
+//! Where packets wait at the link: one queue, and what of it is of governed flows.
+
+use crate::ack::Ahead;
+use crate::packet::{FlowId, Governed, Handover, Member};
+use crate::qdisc::{Backlog, Qdisc};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
+
+/// A queue at the link.
+pub(super) struct Waiting {
+    queue: Box<dyn Qdisc>,
+    /// What waits of governed flows.
+    governed: Governed,
+}
+
+impl Waiting {
+    pub(super) fn new(queue: Box<dyn Qdisc>) -> Self {
+        Self { queue, governed: Governed::default() }
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+
+    /// Whether packets of `flow` wait.
+    pub(super) fn has(&self, flow: FlowId) -> bool {
+        self.queue.bytes_of(line(flow)) > Bytes::ZERO
+    }
+
+    /// What waits, as a signal sees it, if at most `rate` may leave.
+    pub(super) fn ahead(&self, rate: Rate) -> Ahead {
+        Ahead {
+            waiting: Bytes(self.governed.bytes),
+            others: u64::from(self.backlog().packets) > self.governed.packets,
+            rate: Some(rate),
+            ..Ahead::default()
+        }
+    }
+
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        self.queue.set_rate(rate);
+    }
+
+    pub(super) fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        self.governed.add(&cx.pool[&packet]);
+        self.without_drops(cx, |queue, cx| queue.enqueue(cx, packet));
+    }
+
+    pub(super) fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.take(cx, |queue, cx| queue.dequeue(cx))
+    }
+
+    /// Takes out the oldest packet of `flow`.
+    pub(super) fn dequeue_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId) -> Option<PacketId> {
+        self.take(cx, |queue, cx| queue.dequeue_flow(cx, line(flow)))
+    }
+
+    pub(super) fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.queue.hand_over(pool, what)
+    }
+
+    fn take(
+        &mut self,
+        cx: &mut Cx<'_>,
+        what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> Option<PacketId>,
+    ) -> Option<PacketId> {
+        let packet = self.without_drops(cx, what)?;
+        self.governed -= Governed::of(&cx.pool[&packet]);
+        Some(packet)
+    }
+
+    /// Does what may drop packets, and counts those no longer.
+    fn without_drops<T>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> T,
+    ) -> T {
+        let before = cx.tally.governed;
+        let result = what(&mut *self.queue, cx);
+        let mut dropped = cx.tally.governed;
+        dropped -= before;
+        self.governed -= dropped;
+        result
+    }
+}
+
+/// What tells a flow from others in the queue: its number, and zero for what is in no flow.
+pub(super) const fn line(flow: FlowId) -> Member {
+    Member(flow.0.wrapping_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qdisc::QdiscSpec;
+    use crate::random::Random;
+    use crate::{Packet, PacketPool, Tally, Time};
+
+    /// Kills: lengths of frames compared with what was charged.
+    #[test]
+    fn a_packet_of_others_is_seen_beside_super_packets_and_none_where_there_is_none() {
+        let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());
+        let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+        let rate = Rate::from_mbps(10);
+        let queue = QdiscSpec::DropTail(Default::default());
+        let mut waiting = Waiting::new(queue.build(None, Random::new(1, 1)));
+        let whole = Packet { len: 5_858, cost: 6_056, controlled: true, ..Packet::default() };
+        let cells = Packet { len: 1_500, cost: 1_400, ..whole };
+        for packet in [whole, cells] {
+            let packet = cx.pool.insert(packet).unwrap();
+            waiting.enqueue(&mut cx, packet);
+            let ahead = waiting.ahead(rate);
+            assert!(!ahead.others, "{ahead:?}");
+        }
+        let other = cx.pool.insert(Packet { len: 60, cost: 60, ..Packet::default() }).unwrap();
+        waiting.enqueue(&mut cx, other);
+        let ahead = waiting.ahead(rate);
+        assert_eq!((ahead.waiting, ahead.others), (Bytes(7_456), true));
+    }
+}

@@ -1,0 +1,45 @@
+//! Packets whose senders are governed by the ACKs that go back, counted.
+
+use std::ops::{AddAssign, SubAssign};
+
+use super::Packet;
+
+/// Packets of governed flows, and what they were charged.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Governed {
+    /// Packets.
+    pub packets: u64,
+    /// Charged bytes.
+    pub bytes: u64,
+}
+
+impl Governed {
+    /// Counts `packet`, if its flow is governed.
+    pub fn add(&mut self, packet: &Packet) {
+        *self += Self::of(packet);
+    }
+
+    /// `packet` alone, if its flow is governed.
+    #[must_use]
+    pub fn of(packet: &Packet) -> Self {
+        if packet.controlled {
+            Self { packets: 1, bytes: u64::from(packet.cost) }
+        } else {
+            Self::default()
+        }
+    }
+}
+
+impl AddAssign for Governed {
+    fn add_assign(&mut self, more: Self) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+    }
+}
+
+impl SubAssign for Governed {
+    fn sub_assign(&mut self, less: Self) {
+        self.packets -= less.packets;
+        self.bytes -= less.bytes;
+    }
+}

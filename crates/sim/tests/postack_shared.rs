@@ -1,0 +1,199 @@
+//! Policies with a signal whose data waits in one place: a class of the link, or the link.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod networks;
+
+use std::time::Duration;
+
+use networks::run;
+use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::link::LinkConfig;
+use tidegate_core::packet::Direction;
+use tidegate_core::policy::{
+    Action, Class, ClassSet, Conditioning, Filter, Mode, Policy, PolicySet, Profile, Range,
+};
+use tidegate_core::{Bytes, Rate};
+use tidegate_sim::scenario::{
+    End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
+};
+
+/// What data waits for, and what its policies allow.
+struct Case {
+    /// Data waits in a class, of half of the link, or else for the link itself.
+    class: bool,
+    way: Direction,
+    /// Of each policy: its profile, and how many flows it has.
+    policies: Vec<(Rate, u32)>,
+}
+
+const LINK: Rate = Rate::from_mbps(20);
+const HALF: Rate = Rate::from_mbps(10);
+const FIRST_PORT: u16 = 5_001;
+
+/// From the hosts of the LAN to those of the WAN, and a frame on either link.
+const PATH: f64 = 0.026_5;
+
+fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).unwrap()
+}
+
+fn port(number: usize) -> u16 {
+    FIRST_PORT + u16::try_from(number).unwrap()
+}
+
+fn policy(case: &Case, number: usize) -> Policy {
+    let rate = case.policies[number].0;
+    let profile = Profile::new(rate, None, Bytes(15_140), Bytes(1_514)).unwrap();
+    let conditioning = Conditioning {
+        profile,
+        allocation: spec("\"drr\""),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    };
+    let action = Action::Shape { conditioning, queue: queue(), signal: Some(spec("\"postack\"")) };
+    let dst_port = vec![Range { first: port(number), last: port(number) }];
+    Policy {
+        name: format!("p{number}"),
+        priority: 0,
+        filter: Filter { direction: Some(case.way), dst_port, ..Filter::default() },
+        action,
+        mode: Mode::Enforce,
+        class: case.class.then(|| "half".to_owned()),
+        trunk: None,
+    }
+}
+
+fn queue() -> tidegate_core::qdisc::QdiscSpec {
+    spec(r#"{"kind":"per-flow","limit":"32 MiB","flow_limit":"8 MiB"}"#)
+}
+
+fn gateway(case: &Case) -> Gateway {
+    let rate = [Some(if case.class { LINK } else { HALF }); 2];
+    let config = GatewayConfig {
+        rate,
+        overhead: Overhead::default(),
+        queue: spec(r#"{"kind":"drop-tail","limit":"32 MiB"}"#),
+        packets: 65_536,
+        flows: 1_024,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        trunks: Vec::new(),
+        seed: 1,
+    };
+    let half = Class {
+        guarantee: [HALF; 2],
+        ceiling: [Some(HALF); 2],
+        ..Class::new("half", config.queue.clone())
+    };
+    let classes = if case.class { vec![half] } else { Vec::new() };
+    let policies = (0..case.policies.len()).map(|number| policy(case, number)).collect();
+    let policies =
+        PolicySet::new(policies).unwrap().with_classes(ClassSet::new(classes, rate).unwrap());
+    Gateway { config, policies }
+}
+
+fn scenario(case: &Case) -> Scenario {
+    let node = |name: &str, kind| Node { name: name.to_owned(), kind };
+    let link =
+        |delay| LinkConfig { delay, rate: Some(Rate::from_mbps(1_000)), ..LinkConfig::default() };
+    let (lan, wan) = (link(Duration::from_micros(100)), link(Duration::from_millis(26)));
+    let end = |side| End { node: "gateway".into(), side };
+    let host = || NodeKind::Host(Host::default());
+    let traffic = |(number, (_, flows)): (usize, &(Rate, u32))| {
+        let pair = match case.way {
+            Direction::Up => Pair { from: "l".into(), to: "w".into() },
+            Direction::Down => Pair { from: "w".into(), to: "l".into() },
+        };
+        Traffic {
+            name: format!("p{number}"),
+            kind: Kind::Greedy,
+            pairs: vec![pair],
+            flows: *flows,
+            port: port(number),
+            start: Start::Between(Duration::ZERO, Duration::from_millis(500)),
+            ..Traffic::default()
+        }
+    };
+    Scenario {
+        run: Run {
+            duration: Duration::from_secs(20),
+            warmup: Duration::from_secs(8),
+            ..Run::default()
+        },
+        nodes: vec![
+            node("gateway", NodeKind::Gateway(Box::new(gateway(case)))),
+            node("l", host()),
+            node("w", host()),
+        ],
+        links: vec![
+            Link::new(End::of("l"), end(Side::Lan), lan),
+            Link::new(end(Side::Wan), End::of("w"), wan),
+        ],
+        traffic: case.policies.iter().enumerate().map(traffic).collect(),
+        ..Scenario::default()
+    }
+}
+
+/// What came of it after the warm-up.
+#[derive(Debug)]
+struct Outcome {
+    /// Goodput of each policy in Mbit/s.
+    goodput: Vec<f64>,
+    /// For how long a packet waited here, in milliseconds on average.
+    waited: f64,
+    overdue: u64,
+    dropped: u64,
+    timeouts: u64,
+}
+
+fn outcome(case: &Case) -> Outcome {
+    let results = run(&scenario(case));
+    let [groups, all, flows, drops] =
+        ["groups", "aggregates", "flows", "drops"].map(|name| results.table(name).unwrap().clone());
+    let delays = groups.real("delay_mean_seconds");
+    let mean = delays.iter().sum::<f64>() / f64::from(u32::try_from(delays.len()).unwrap());
+    Outcome {
+        goodput: groups.real("goodput_bps").iter().map(|it| it / 1e6).collect(),
+        waited: (mean - PATH) * 1e3,
+        overdue: all.whole("overdue_acks").iter().sum(),
+        dropped: drops.whole("dropped_packets").iter().sum(),
+        timeouts: flows.whole("timeouts").iter().sum(),
+    }
+}
+
+/// What `policies` of a place of 10 Mbit/s come to, a class or the link, up and down.
+fn each_way(policies: &[(Rate, u32)], check: impl Fn(&Outcome)) {
+    for (class, way) in [(true, Direction::Up), (true, Direction::Down), (false, Direction::Up)] {
+        let it = outcome(&Case { class, way, policies: policies.to_vec() });
+        println!("{class} {way:?}: {it:.3?}");
+        assert_eq!((it.overdue, it.dropped, it.timeouts), (0, 0, 0), "{class} {way:?}: {it:?}");
+        // What 10 Mbit/s carry of segments, less half a percent; a queue of 25 ms is 30 kB.
+        let carried = 10.0 * 1_448.0 / 1_514.0;
+        assert!(it.goodput.iter().sum::<f64>() > 0.995 * carried, "{class} {way:?}: {it:?}");
+        assert!(it.waited < 25.0, "{class} {way:?}: {it:?}");
+        check(&it);
+    }
+}
+
+/// Kills: what was called for counted by each policy for itself; windows for the rate of the profile.
+#[test]
+fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_and_hardly_queue() {
+    for policies in [vec![(HALF, 1), (HALF, 8)], vec![(HALF, 1); 10]] {
+        let part = 10.0 * 1_448.0 / 1_514.0 / f64::from(u32::try_from(policies.len()).unwrap());
+        each_way(&policies, |it| {
+            let off = it.goodput.iter().map(|of| (of / part - 1.0).abs()).fold(0.0, f64::max);
+            assert!(off < 0.02, "{it:?}");
+        });
+    }
+}
+
+/// Kills: a place that wants no more than the policy that asks would alone.
+#[test]
+fn a_policy_of_a_small_rate_has_it_beside_one_of_twice_the_rate_of_their_place() {
+    let small = Rate::from_mbps(2);
+    each_way(&[(small, 2), (LINK, 2)], |it| {
+        let carried = 2.0 * 1_448.0 / 1_514.0;
+        assert!((it.goodput[0] / carried - 1.0).abs() < 0.01, "{it:?}");
+    });
+}
