@@ -25,6 +25,8 @@ const HASTY: &[&str] = &[
     "{ kind = \"codel\", limit = \"8 kB\", target = \"1 ms\", interval = \"5 ms\", packet = \"100 B\" }",
     "{ kind = \"codel\", limit = \"8 kB\", target = \"1 ms\", interval = \"5 ms\", packet = \"100 B\", ecn = false }",
     "{ kind = \"fq-codel\", limit = \"8 kB\", packets = 30, quantum = \"256 B\", target = \"1 ms\", interval = \"5 ms\", ecn = false }",
+    "{ kind = \"sparing\", limit = \"8 kB\", threshold = \"2 kB\" }",
+    "{ kind = \"trunk-fifo\", limit = \"8 kB\", threshold = 3 }",
 ];
 
 fn spec(text: &str) -> QdiscSpec {
@@ -57,7 +59,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let ecn = prop_oneof![Just(Ecn::NotEct), Just(Ecn::Ect0), Just(Ecn::Ect1), Just(Ecn::Ce)];
     let len = prop_oneof![Just(60u32), Just(1_514), 60u32..1_514];
     let step = prop_oneof![
-        6 => (0u32..5, len, ecn, prop_oneof![Just(0u8), Just(10)])
+        6 => (0u32..5, len, ecn, prop_oneof![Just(0u8), Just(10), Just(14)])
             .prop_map(|(member, len, ecn, dscp)| Step::Enqueue { member, len, ecn, dscp }),
         2 => Just(Step::Dequeue),
         2 => (0u32..6).prop_map(|member| Step::DequeueFlow { member }),
