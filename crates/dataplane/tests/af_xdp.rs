@@ -146,7 +146,10 @@ fn a_gateway_started_again_takes_over_without_a_frame_lost() {
     bench.server.receive_into(&mut arrived);
     let all: Vec<_> = (0..1_500).map(numbered).collect();
     assert!(arrived == all, "{} of {} arrived", arrived.len(), all.len());
-    let number = |shown: &String| shown.split("prog/xdp id ").nth(1).map(|id| id[..4].to_owned());
+    let number = |shown: &String| {
+        let id = shown.split("prog/xdp id ").nth(1).and_then(|id| id.split(' ').next());
+        id.unwrap().to_owned()
+    };
     let first = number(&programs[0]);
     assert!(programs[1..].iter().all(|shown| number(shown) != first), "{programs:?}");
 }
