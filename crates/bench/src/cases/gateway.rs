@@ -30,7 +30,7 @@ pub(super) fn unmanaged(flows: u32, seed: u64) -> anyhow::Result<Through> {
 pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     let policies = PolicySet::new(vec![shaping()?])?;
     let mut through = Through::new(policies, data(flows, seed), None, seed)?;
-    through.now = Time::from_secs(1);
+    through.now += Duration::from_secs(1);
     for _ in 0..BACKLOG {
         through.offer();
     }

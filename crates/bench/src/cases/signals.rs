@@ -30,8 +30,8 @@ struct Round {
     next: u32,
 }
 
-/// Above the 750 Mbit/s of `postack`, A001-9, so that what 10,000 flows have on its way goes round within
-/// the least bound on a hold.
+/// Above the 750 Mbit/s of `postack`, A001-9, so that what 10,000 flows have on its way goes round in an
+/// eighth of a second. Their way is short, and ACKs go on before their time until holds have grown that long.
 const RATE: Rate = Rate::from_mbps(2_000);
 const IN_FLIGHT: u32 = 2;
 const MSS: u32 = 1_448;
