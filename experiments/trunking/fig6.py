@@ -42,9 +42,7 @@ def lost(runs):
     return runs.where(buffer=1)["lost"]
 
 
-@fig6.claim(
-    "A003-3", "most that waits, of equation 2", paper=0.946, at_least=0.80, at_most=1.05
-)
+@fig6.claim("A003-3", "most that waits, of equation 2", paper=0.946, at_least=0.80, at_most=1.05)
 def most(runs):
     return runs.where(buffer=1)["most"]
 

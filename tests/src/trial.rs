@@ -235,7 +235,7 @@ pub fn side_by_side<T: Send, R: Send>(
     })
 }
 
-/// What [`COUNTERS`] have counted at both ends, added up.
+/// What those counters of the kernel that tell of trouble have counted at both ends, added up.
 #[must_use]
 pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
     let [near, far] = [NEAR, FAR.0].map(|host| lab.counters(host));
