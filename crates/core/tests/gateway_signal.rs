@@ -253,3 +253,16 @@ fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
     run.leave();
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
+
+/// Kills: turns that go on where nothing is ever to wait, with what was said of the place before.
+#[test]
+fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
+    for class in [None, Some("bulk")] {
+        let mut run = Run::new(class);
+        run.data(0, 20);
+        assert_eq!(run.ack(2), 0, "{class:?}: it is held");
+        run.gateway.release_all(run.now);
+        assert_eq!((run.out(Gateway::WAN), run.out(Gateway::LAN)), (20, 1), "{class:?}");
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}

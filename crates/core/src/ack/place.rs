@@ -218,8 +218,9 @@ impl Places {
     ) -> Option<(u32, Bytes)> {
         let place = self.places.get_mut(place)?;
         place.turns.member()?;
-        let room = place.room(ahead());
-        if room == 0 {
+        let ahead = ahead();
+        let room = place.room(ahead);
+        if ahead.rate.is_none() || room == 0 {
             return None;
         }
         loop {
@@ -287,6 +288,8 @@ mod tests {
         places.note(0, 2, Call::default());
         assert_eq!((places.turn(0, || behind(0)), places.is_waited_for()), (None, false));
         assert_eq!(places.complete(0, Ahead::default()).room.0, u64::MAX);
+        places.note(0, 2, more(0));
+        assert_eq!(places.turn(0, Ahead::default), None, "nothing is ever to wait there");
     }
 
     #[test]

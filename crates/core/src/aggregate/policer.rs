@@ -68,6 +68,7 @@ impl Policer {
             progress.conforms(arrived, cx.now);
         } else {
             progress.exceeding.add(arrived.len);
+            progress.governed.add(arrived);
         }
         out.push(cx.pool, packet);
         progress

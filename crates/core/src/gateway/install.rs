@@ -83,6 +83,8 @@ impl Gateway {
 
     /// Lets the classes of the policies in force share the links.
     pub(super) fn share_links(&mut self, now: Time) {
+        // What was said of places is of others from now on.
+        self.places = Default::default();
         for way in Direction::BOTH {
             let mut displaced = Fifo::new();
             let link = &mut self.links[way.index()];
@@ -166,6 +168,7 @@ impl Gateway {
 
     /// Lets everything that waits leave now, conforming or not: the gateway is about to stop.
     pub fn release_all(&mut self, now: Time) {
+        self.places = Default::default();
         for link in &mut self.links {
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             link.open(&mut cx);

@@ -6,7 +6,7 @@
 
 use super::Gateway;
 use super::link::Link;
-use crate::ack::{Ahead, Known, Returning};
+use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Tracking};
@@ -68,7 +68,7 @@ impl Gateway {
         let way = aggregate.direction();
         let leaf = self.links[way.index()].leaf(class);
         let ahead = self.ahead(way, leaf);
-        self.release_of(now, slot, leaf, ahead);
+        self.release_of(now, slot, way, leaf, ahead);
         if ahead.rate.is_some() {
             self.take_turns(now, way, leaf);
         }
@@ -79,16 +79,19 @@ impl Gateway {
         let (at, grain) = (way.index(), self.grain);
         let ahead = |links: &[Link; 2]| Ahead { grain, ..links[at].ahead(leaf) };
         while let Some((slot, room)) = self.places[at].turn(leaf.index(), || ahead(&self.links)) {
-            self.release_of(now, slot, leaf, Ahead { room, ..ahead(&self.links) });
+            self.release_of(now, slot, way, leaf, Ahead { room, ..ahead(&self.links) });
         }
     }
 
-    /// Lets ACKs go on of the aggregate in `slot`, whose data waits at `leaf`.
-    fn release_of(&mut self, now: Time, slot: u32, leaf: ClassId, ahead: Ahead) {
-        let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
+    /// Lets ACKs go on of the aggregate in `slot`, whose data waits at `leaf` of `way`; if it is no more,
+    /// it waits for no turn.
+    fn release_of(&mut self, now: Time, slot: u32, way: Direction, leaf: ClassId, ahead: Ahead) {
+        let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
+        let Some(aggregate) = there else {
+            return self.places[way.index()].note(leaf.index(), slot, Call::default());
+        };
         let mut acks = Fifo::new();
         let call = aggregate.release(now, &mut self.pool, ahead, &mut acks);
-        let way = aggregate.direction();
         self.timers.arm(slot, aggregate.ready_at());
         if ahead.rate.is_some() {
             self.places[way.index()].note(leaf.index(), slot, call);
@@ -119,7 +122,6 @@ impl Gateway {
             let handle = self.flows[self.pool[&id].flow].handle(direction);
             self.pool[&id].member = handle.member;
             let data = self.pool[&id].tcp.is_some_and(|tcp| tcp.sequence_len() > 0);
-            let class = self.aggregates.class(handle.aggregate);
             let Some(aggregate) = self.aggregates.meant(handle) else {
                 self.send_one(now, direction, None, id);
                 continue;
@@ -131,7 +133,7 @@ impl Gateway {
             let mut out = Fifo::new();
             let back = aggregate.pass(now, &mut self.pool, id, &mut out);
             self.timers.arm(handle.aggregate, aggregate.ready_at());
-            self.send(now, direction, class, out);
+            self.leave(now, direction, handle.aggregate, out);
             if let Some(id) = back {
                 self.condition(now, direction, handle.aggregate, id);
             }
