@@ -7,7 +7,11 @@
 )]
 
 use tidegate_core::Packet;
+use tidegate_core::Time;
 use tidegate_core::packet::{Ecn, Network};
+use tidegate_core::tcp::Segment;
+use tidegate_wire::trunk::message::Message;
+use tidegate_wire::trunk::{Ends, Key, Opened, Session};
 use tidegate_wire::{Checksum, complete_checksum, describe, rewrite, segment};
 
 fn described(frame: &[u8]) -> Packet {
@@ -103,6 +107,32 @@ fn slow_sum(bytes: &[u8]) -> u32 {
     let word =
         |word: &[u8]| u32::from(word[0]) * 256 + word.get(1).map_or(0, |low| u32::from(*low));
     bytes.chunks(2).fold(0, |sum, bytes| (sum + word(bytes)) % 0xffff)
+}
+
+/// What can be read of the bytes is what would be written. None of them is taken by an end of a trunk that
+/// does not know who made them, whatever they change in a datagram that it would take, and it then takes that.
+pub(crate) fn trunk_any(bytes: &[u8]) {
+    if let Ok(message) = Message::read(bytes) {
+        let mut again = Vec::new();
+        assert!(message.write(&mut again).is_some());
+        assert_eq!(again, bytes);
+    }
+    let (local, peer) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+    let ends = Ends { local, peer, port: 4754 };
+    let [mut here, mut there] = [(ends, 1), (ends.reverse(), 2)]
+        .map(|(ends, run)| Session::new(&Key([9; 32]), ends, [run; 32]));
+    let now = Time::from_secs(1);
+    assert!(here.open(now, bytes).is_err());
+    while !(here.is_agreed() && there.is_agreed()) {
+        let _ = there.open(now, &here.hello());
+        let _ = here.open(now, &there.hello());
+    }
+    let right = there.seal(3, &Segment::default()).unwrap();
+    let mut wrong = right.clone();
+    wrong.iter_mut().zip(bytes).for_each(|(byte, change)| *byte ^= change);
+    assert!(wrong == right || here.open(now, &wrong).is_err());
+    assert!(here.open(now, bytes).is_err());
+    assert!(matches!(here.open(now, &right), Ok(Opened::Segment { channel: 3, .. })));
 }
 
 /// DSCP and ECN, ACK number, window.

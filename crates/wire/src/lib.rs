@@ -14,6 +14,7 @@ mod option;
 pub mod pcap;
 mod rewrite;
 pub mod segment;
+pub mod trunk;
 mod vlan;
 
 pub use checksum::complete as complete_checksum;

@@ -24,3 +24,8 @@ fn the_corpus_of_describe_holds() {
 fn the_corpus_of_rewrite_holds() {
     assert!(replay("rewrite", checks::rewrite_any) >= 40);
 }
+
+#[test]
+fn the_corpus_of_trunk_holds() {
+    assert!(replay("trunk", checks::trunk_any) >= 5);
+}

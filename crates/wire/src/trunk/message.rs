@@ -1,0 +1,187 @@
+//! The layout of datagrams between the ends of a trunk, before they are sealed and after they are opened.
+//!
+//! All numbers are big-endian. The first byte is the version in its upper half and the kind in its lower.
+//!
+//! | kind | then |
+//! |---|---|
+//! | 1, hello | 3 bytes zero, the nonce of who sends it (16), the nonce it last heard (16) |
+//! | 2, segment | channel (1), number (6), what is there (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
+//!
+//! Options stand in the order of the bits that say they are there: timestamps (8), SACK permitted (0), window
+//! scale (1), largest segment (2), and SACK blocks (8 each), whose number the upper bits say. A seal of 16
+//! bytes ends each. So what most management packets are, a segment with timestamps, is 46 bytes of UDP payload: 74 bytes
+//! over IPv4, which at VMSS 1500 is 4.9 % of what it stands for, and 94 over IPv6 (6.3 %).
+
+use tidegate_core::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
+use tidegate_core::tcp::Segment;
+
+use super::Refusal;
+
+/// What marks one run of a gateway; all zero for none.
+pub type Nonce = [u8; 16];
+
+/// A datagram without its seal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Message {
+    /// Who is there.
+    Hello {
+        /// The nonce of who sends it.
+        own: Nonce,
+        /// The nonce that one last heard.
+        heard: Nonce,
+    },
+    /// A segment of a management connection.
+    Segment {
+        /// The port it comes from, less the first of the trunk's.
+        channel: u8,
+        /// Counts what is sent in a session, from one.
+        number: u64,
+        /// What it says, but for its ECN field: that is in the IP header.
+        segment: Segment,
+    },
+}
+
+/// What this protocol is at.
+pub const VERSION: u8 = 1;
+
+const HELLO: u8 = 1;
+const SEGMENT: u8 = 2;
+
+/// The highest number there is: long before, a session has ended.
+pub const MOST: u64 = (1 << 48) - 1;
+
+const TIMESTAMPS: u8 = 1;
+const SACK_PERMITTED: u8 = 2;
+const WINDOW_SCALE: u8 = 4;
+const LARGEST: u8 = 8;
+/// Bits below the number of SACK blocks.
+const BLOCKS: u8 = 4;
+
+/// The longest message there is, without its seal.
+pub const LONGEST: usize = 22 + 8 + 1 + 2 + 4 * 8;
+
+impl Message {
+    /// Appends its bytes; `None`, and whatever of them, if it holds a number there is no room for.
+    #[must_use]
+    pub fn write(&self, bytes: &mut Vec<u8>) -> Option<()> {
+        match self {
+            Self::Hello { own, heard } => {
+                bytes.extend([VERSION << 4 | HELLO, 0, 0, 0]);
+                bytes.extend(own);
+                bytes.extend(heard);
+            }
+            Self::Segment { channel, number, segment } => {
+                bytes.extend([VERSION << 4 | SEGMENT, *channel]);
+                bytes.extend(number.to_be_bytes().get(2..).filter(|_| *number <= MOST)?);
+                write_segment(segment, bytes)?;
+            }
+        }
+        Some(())
+    }
+
+    /// What `bytes`, of which the seal has been taken off, say.
+    ///
+    /// # Errors
+    ///
+    /// If they are of another version, or not what a message can be, to the last byte.
+    pub fn read(bytes: &[u8]) -> Result<Self, Refusal> {
+        let (first, rest) = bytes.split_first().ok_or(Refusal::Malformed)?;
+        if first >> 4 != VERSION {
+            return Err(Refusal::Version);
+        }
+        let mut rest = Reader(rest);
+        let message = match first & 0xf {
+            HELLO => rest.hello(),
+            SEGMENT => rest.segment(),
+            _ => None,
+        };
+        message.filter(|_| rest.0.is_empty()).ok_or(Refusal::Malformed)
+    }
+}
+
+fn write_segment(segment: &Segment, bytes: &mut Vec<u8>) -> Option<()> {
+    let TcpSegment { timestamps, window_scale, mss, sack_permitted, .. } = segment.header;
+    let blocks = segment.sack.as_slice();
+    let flag = |there: bool, bit: u8| if there { bit } else { 0 };
+    let there = flag(timestamps.is_some(), TIMESTAMPS)
+        | flag(sack_permitted, SACK_PERMITTED)
+        | flag(window_scale.is_some(), WINDOW_SCALE)
+        | flag(mss > 0, LARGEST)
+        | u8::try_from(blocks.len()).ok()? << BLOCKS;
+    bytes.extend([there, segment.header.flags.0]);
+    bytes.extend(segment.header.seq.to_be_bytes());
+    bytes.extend(segment.header.ack.to_be_bytes());
+    bytes.extend(segment.header.window.to_be_bytes());
+    bytes.extend(u16::try_from(segment.header.payload).ok()?.to_be_bytes());
+    if let Some((value, echo)) = timestamps {
+        bytes.extend([value, echo].map(u32::to_be_bytes).as_flattened());
+    }
+    bytes.extend(window_scale);
+    if mss > 0 {
+        bytes.extend(mss.to_be_bytes());
+    }
+    for (first, end) in blocks {
+        bytes.extend([*first, *end].map(u32::to_be_bytes).as_flattened());
+    }
+    Some(())
+}
+
+/// What is still to be read.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn half(&mut self) -> Option<u16> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    fn hello(&mut self) -> Option<Message> {
+        let [0, 0, 0] = self.take()? else { return None };
+        Some(Message::Hello { own: self.take()?, heard: self.take()? })
+    }
+
+    fn segment(&mut self) -> Option<Message> {
+        let [channel, a, b, c, d, e, f] = self.take()?;
+        let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        let [there, flags] = self.take()?;
+        let mut header = TcpSegment {
+            seq: self.word()?,
+            ack: self.word()?,
+            window: self.half()?,
+            payload: self.half()?.into(),
+            flags: TcpFlags(flags),
+            sack_permitted: there & SACK_PERMITTED != 0,
+            ..TcpSegment::default()
+        };
+        if there & TIMESTAMPS != 0 {
+            header.timestamps = Some((self.word()?, self.word()?));
+        }
+        if there & WINDOW_SCALE != 0 {
+            let [shift] = self.take()?;
+            header.window_scale = Some(shift).filter(|shift| *shift <= MAX_SHIFT);
+            header.window_scale?;
+        }
+        if there & LARGEST != 0 {
+            header.mss = Some(self.half()?).filter(|mss| *mss > 0)?;
+        }
+        let mut sack = SackBlocks::default();
+        for _ in 0..there >> BLOCKS {
+            sack.push((self.word()?, self.word()?)).then_some(())?;
+        }
+        header.has_sack = !sack.is_empty();
+        let segment = Segment { header, sack, ecn: Ecn::NotEct };
+        Some(Message::Segment { channel, number, segment })
+    }
+}
+
+/// The largest shift of a window (RFC 7323, section 2.3).
+const MAX_SHIFT: u8 = 14;

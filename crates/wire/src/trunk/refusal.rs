@@ -1,0 +1,52 @@
+//! Why a datagram is not taken.
+
+use tidegate_core::{CountBy, Countable};
+
+/// Why a datagram to a trunk is not taken.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Refusal {
+    /// It ends before what it says it holds, or holds what cannot be.
+    Malformed,
+    /// It is of another version of this protocol.
+    Version,
+    /// Nobody with the key made it as it is, or it is from an earlier run of either gateway.
+    Forged,
+    /// It was taken before, or is so old that nobody can tell.
+    Replayed,
+    /// The gateways have not yet agreed on a session since one of them began.
+    NoSession,
+}
+
+impl Refusal {
+    /// Every reason.
+    pub const ALL: [Self; 5] =
+        [Self::Malformed, Self::Version, Self::Forged, Self::Replayed, Self::NoSession];
+
+    /// Its name in metrics and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Version => "version",
+            Self::Forged => "forged",
+            Self::Replayed => "replayed",
+            Self::NoSession => "no-session",
+        }
+    }
+}
+
+impl Countable for Refusal {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    #[expect(
+        clippy::as_conversions,
+        reason = "a fieldless enum's discriminant is its index in ALL"
+    )]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// How many datagrams were not taken, by reason.
+pub type Refusals = CountBy<Refusal, { Refusal::ALL.len() }>;

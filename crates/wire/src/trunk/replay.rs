@@ -1,0 +1,82 @@
+//! Which datagrams have been taken.
+//!
+//! Source: RFC 6479, section 2: blocks of bits in a ring, so that moving on clears whole blocks.
+
+/// The latest numbers that were taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window {
+    /// The highest taken; zero, which no datagram has, before the first.
+    top: u64,
+    taken: [u64; BLOCKS],
+}
+
+/// Blocks of 64 bits.
+const BLOCKS: usize = 32;
+
+/// How far behind the highest a number may be.
+const SPAN: u64 = 64 * 31;
+
+impl Window {
+    /// Takes `number`, unless it was taken before or is too far behind; says whether it did.
+    pub(super) fn take(&mut self, number: u64) -> bool {
+        if number == 0 || self.top.saturating_sub(number) >= SPAN {
+            return false;
+        }
+        if number > self.top {
+            let (from, to) = (self.top / 64, number / 64);
+            for block in (from + 1..=to).rev().take(BLOCKS) {
+                self.taken[place(block)] = 0;
+            }
+            self.top = number;
+        }
+        let (block, bit) = (&mut self.taken[place(number / 64)], 1 << (number % 64));
+        let fresh = *block & bit == 0;
+        *block |= bit;
+        fresh
+    }
+}
+
+fn place(block: u64) -> usize {
+    usize::try_from(block).unwrap_or(usize::MAX) % BLOCKS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Numbers that wander forward, with steps back of every size and jumps over all blocks.
+    fn numbers() -> impl Strategy<Value = Vec<u64>> {
+        let step = prop_oneof![
+            6 => -3i64..6, 2 => -200i64..200, 1 => -2_500i64..0, 1 => 0i64..5_000, 1 => 0i64..1_000_000
+        ];
+        prop::collection::vec(step, 1..400).prop_map(|steps| {
+            let mut at = 1i64;
+            let walk = steps.into_iter().map(|step| {
+                at = (at + step).max(0);
+                at.unsigned_abs()
+            });
+            walk.collect()
+        })
+    }
+
+    proptest! {
+        /// Beside a set that forgets nothing: no number is taken twice, and none within reach is refused
+        /// that was not taken.
+        ///
+        /// Kills: blocks not cleared when it moves on; a span of all blocks; zero taken.
+        #[test]
+        fn a_number_is_taken_once_and_only_what_is_far_behind_is_refused(numbers in numbers()) {
+            let (mut window, mut taken, mut top) = (Window::default(), BTreeSet::new(), 0u64);
+            for number in numbers {
+                let near = number > 0 && top.saturating_sub(number) < SPAN;
+                let expected = near && taken.insert(number);
+                prop_assert_eq!(window.take(number), expected, "{} after {}", number, top);
+                top = top.max(if expected { number } else { 0 });
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Who may steer a trunk: keys, the agreement on a session, and what is taken once only.
+//!
+//! Both gateways are given the same key. Each makes a random *nonce* when it begins, and says in hellos its own
+//! and the one it last heard. A hello that holds one's own nonce is of this run, so with it both
+//! have two nonces that neither chose alone: those and the key make the keys of the *session*, one for each
+//! way, which seal and number every segment. Nothing recorded before can be of it. An own nonce serves one session: when a peer comes
+//! with another nonce, because it began anew or because somebody replays what it said when it was before, a new
+//! nonce asks it whether it is there, and the session goes on until it has answered.
+//!
+//! Seals are BLAKE3 keyed hashes, cut to 16 bytes. Segments are not secret. The DS codepoint, ECN field and
+//! hop limit of the IP header are not sealed, as routers change them; addresses and ports are in the keys.
+//!
+//! Source: RFC 4303, section 3.4.3 (take once, after the seal was found right); RFC 6479.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tidegate_core::Time;
+use tidegate_core::tcp::Segment;
+
+use super::message::{LONGEST, Message, Nonce};
+use super::replay::Window;
+use super::{Refusal, Refusals};
+
+/// What both gateways of a trunk know, and nobody else.
+#[derive(Clone)]
+pub struct Key(pub [u8; 32]);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// Between whom a trunk is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ends {
+    /// The address of this end.
+    pub local: IpAddr,
+    /// The address of the other.
+    pub peer: IpAddr,
+    /// The UDP port of both.
+    pub port: u16,
+}
+
+impl Ends {
+    /// Them as the other end sees them.
+    #[must_use]
+    pub const fn reverse(self) -> Self {
+        Self { local: self.peer, peer: self.local, port: self.port }
+    }
+}
+
+/// What a datagram that was taken holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Opened {
+    /// The peer is there.
+    Hello {
+        /// It has to be told something: a [`hello`](Session::hello) is due now.
+        answer: bool,
+    },
+    /// A segment of a management connection.
+    Segment {
+        /// The port it came from, less the first of the trunk's.
+        channel: u8,
+        /// What it says, but for its ECN field.
+        segment: Segment,
+    },
+}
+
+/// Bytes of a seal.
+const SEAL: usize = 16;
+
+/// Answers within a second, whoever asks.
+const ANSWERS: u32 = 8;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What one end of a trunk has agreed on with the other.
+#[derive(Debug)]
+pub struct Session {
+    /// For hellos of this end, and of the other.
+    hellos: [Seal; 2],
+    secret: Key,
+    ends: Ends,
+    random: Seal,
+    /// Nonces made.
+    made: u64,
+    /// This end's nonce, and whether a session was agreed on with it.
+    own: (Nonce, bool),
+    /// The last nonce heard.
+    heard: Nonce,
+    agreed: Option<Agreed>,
+    /// When the peer last showed that it is there.
+    alive: Option<Time>,
+    /// Answers since when.
+    answers: (u32, Time),
+    sessions: u64,
+    refused: Refusals,
+}
+
+/// A session.
+#[derive(Debug)]
+struct Agreed {
+    peer: Nonce,
+    send: Seal,
+    receive: Seal,
+    sent: u64,
+    taken: Window,
+}
+
+impl Session {
+    /// One end that has heard nothing yet. `random` is unlike that of any other run.
+    #[must_use]
+    pub fn new(key: &Key, ends: Ends, random: [u8; 32]) -> Self {
+        let hello = |ends: Ends| Seal::derive(HELLO, key, ends, &[]);
+        let mut session = Self {
+            hellos: [hello(ends), hello(ends.reverse())],
+            secret: key.clone(),
+            ends,
+            random: Seal(random),
+            made: 0,
+            own: ([0; 16], false),
+            heard: [0; 16],
+            agreed: None,
+            alive: None,
+            answers: (0, Time::ZERO),
+            sessions: 0,
+            refused: Refusals::default(),
+        };
+        session.renew();
+        session
+    }
+
+    /// Between whom it is.
+    #[must_use]
+    pub const fn ends(&self) -> Ends {
+        self.ends
+    }
+
+    /// Whether segments can be sealed.
+    #[must_use]
+    pub const fn is_agreed(&self) -> bool {
+        self.agreed.is_some()
+    }
+
+    /// Sessions agreed on so far.
+    #[must_use]
+    pub const fn sessions(&self) -> u64 {
+        self.sessions
+    }
+
+    /// When the peer last showed that it is there.
+    #[must_use]
+    pub const fn alive(&self) -> Option<Time> {
+        self.alive
+    }
+
+    /// Datagrams that were not taken.
+    #[must_use]
+    pub const fn refused(&self) -> &Refusals {
+        &self.refused
+    }
+
+    /// A hello: to be sent at the beginning, now and then, and where an opened datagram asks for it.
+    #[must_use]
+    pub fn hello(&self) -> Vec<u8> {
+        let message = Message::Hello { own: self.own.0, heard: self.heard };
+        sealed(&message, &self.hellos[0]).unwrap_or_default()
+    }
+
+    /// The datagram with a segment; `None` without a session, or for one that no datagram can hold.
+    #[must_use]
+    pub fn seal(&mut self, channel: u8, segment: &Segment) -> Option<Vec<u8>> {
+        let agreed = self.agreed.as_mut()?;
+        let number = agreed.sent + 1;
+        let bytes = sealed(&Message::Segment { channel, number, segment: *segment }, &agreed.send)?;
+        agreed.sent = number;
+        Some(bytes)
+    }
+
+    /// Takes a datagram in.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not taken; that is counted, and changes nothing else.
+    pub fn open(&mut self, now: Time, datagram: &[u8]) -> Result<Opened, Refusal> {
+        let opened = self.take(now, datagram);
+        if let Err(refusal) = opened {
+            self.refused.count(refusal);
+        }
+        opened
+    }
+
+    fn take(&mut self, now: Time, datagram: &[u8]) -> Result<Opened, Refusal> {
+        let (bytes, seal) = datagram.split_last_chunk::<SEAL>().ok_or(Refusal::Malformed)?;
+        match Message::read(bytes)? {
+            Message::Hello { own, heard } => {
+                if !self.hellos[1].fits(bytes, seal) {
+                    return Err(Refusal::Forged);
+                }
+                let answer = self.listen(now, own, heard) && self.may_answer(now);
+                Ok(Opened::Hello { answer })
+            }
+            Message::Segment { channel, number, segment } => {
+                let agreed = self.agreed.as_mut().ok_or(Refusal::NoSession)?;
+                if !agreed.receive.fits(bytes, seal) {
+                    return Err(Refusal::Forged);
+                }
+                if !agreed.taken.take(number) {
+                    return Err(Refusal::Replayed);
+                }
+                self.alive = Some(now);
+                Ok(Opened::Segment { channel, segment })
+            }
+        }
+    }
+
+    /// The peer's nonce is `peer`, and it heard `heard`; says whether it has to be told something.
+    fn listen(&mut self, now: Time, peer: Nonce, heard: Nonce) -> bool {
+        self.heard = peer;
+        let (own, used) = self.own;
+        if heard != own {
+            return true;
+        }
+        let goes_on = used && self.agreed.as_ref().is_some_and(|agreed| agreed.peer == peer);
+        if goes_on {
+            self.alive = Some(now);
+            return false;
+        }
+        if used {
+            self.renew();
+            return true;
+        }
+        self.agree(peer);
+        self.alive = Some(now);
+        true
+    }
+
+    fn agree(&mut self, peer: Nonce) {
+        let (own, _) = self.own;
+        let way = |ends, nonces: [Nonce; 2]| {
+            Seal::derive(SEGMENTS, &self.secret, ends, nonces.as_flattened())
+        };
+        self.agreed = Some(Agreed {
+            peer,
+            send: way(self.ends, [own, peer]),
+            receive: way(self.ends.reverse(), [peer, own]),
+            sent: 0,
+            taken: Window::default(),
+        });
+        self.own.1 = true;
+        self.sessions += 1;
+    }
+
+    /// Takes another nonce.
+    fn renew(&mut self) {
+        self.made += 1;
+        self.own = (self.random.of(&self.made.to_be_bytes()), false);
+    }
+
+    /// Whether an answer may be sent now: more than a few within a second nobody needs.
+    fn may_answer(&mut self, now: Time) -> bool {
+        if now.since(self.answers.1) >= SECOND {
+            self.answers = (0, now);
+        }
+        self.answers.0 += 1;
+        self.answers.0 <= ANSWERS
+    }
+}
+
+fn sealed(message: &Message, seal: &Seal) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(LONGEST + SEAL);
+    message.write(&mut bytes)?;
+    let seal = seal.of(&bytes);
+    bytes.extend(seal);
+    Some(bytes)
+}
+
+const HELLO: &str = "tidegate trunk version 1, hello";
+const SEGMENTS: &str = "tidegate trunk version 1, segments of a session";
+
+/// What seals.
+#[derive(Clone)]
+struct Seal([u8; 32]);
+
+impl std::fmt::Debug for Seal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seal(..)")
+    }
+}
+
+impl Seal {
+    /// The one for `purpose` from the first of `ends` to the second.
+    fn derive(purpose: &str, key: &Key, ends: Ends, more: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(purpose);
+        hasher.update(&key.0);
+        for address in [ends.local, ends.peer] {
+            let address = match address {
+                IpAddr::V4(it) => it.to_ipv6_mapped(),
+                IpAddr::V6(it) => it,
+            };
+            hasher.update(&address.octets());
+        }
+        hasher.update(&ends.port.to_be_bytes()).update(more);
+        Self(*hasher.finalize().as_bytes())
+    }
+
+    fn of(&self, bytes: &[u8]) -> [u8; SEAL] {
+        let mut seal = [0; SEAL];
+        blake3::Hasher::new_keyed(&self.0).update(bytes).finalize_xof().fill(&mut seal);
+        seal
+    }
+
+    /// Whether `seal` is that of `bytes`; how long that takes says nothing.
+    fn fits(&self, bytes: &[u8], seal: &[u8; SEAL]) -> bool {
+        constant_time_eq::constant_time_eq_16(&self.of(bytes), seal)
+    }
+}

@@ -1,0 +1,240 @@
+//! What two ends agree on, whatever the path and strangers on it do.
+
+use proptest::prelude::*;
+use tidegate_core::packet::{SackBlocks, TcpFlags, TcpSegment};
+use tidegate_core::tcp::Segment;
+
+use super::message::{Message, VERSION};
+use super::*;
+use tidegate_core::Time;
+
+const ENDS: Ends = Ends {
+    local: std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+    peer: std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)),
+    port: 4754,
+};
+
+const KEY: Key = Key([7; 32]);
+
+/// The first end or the second, in its run `run`.
+fn end(second: bool, run: u8) -> Session {
+    let ends = if second { ENDS.reverse() } else { ENDS };
+    Session::new(&KEY, ends, [run; 32])
+}
+
+fn second(seconds: u64) -> Time {
+    Time::from_secs(seconds)
+}
+
+/// Lets hellos cross until nobody has to answer; what crossed is kept.
+fn greet(ends: &mut [Session; 2], now: Time) -> Vec<(usize, Vec<u8>)> {
+    let mut crossed = vec![(1, ends[0].hello())];
+    let mut next = 0;
+    while let Some((to, hello)) = crossed.get(next).cloned() {
+        next += 1;
+        if let Ok(Opened::Hello { answer: true }) = ends[to].open(now, &hello) {
+            crossed.push((1 - to, ends[to].hello()));
+        }
+        assert!(next < 20, "they do not come to an end");
+    }
+    crossed
+}
+
+fn agreed() -> [Session; 2] {
+    let mut ends = [end(false, 1), end(true, 2)];
+    greet(&mut ends, Time::ZERO);
+    assert!(ends.iter().all(Session::is_agreed));
+    ends
+}
+
+fn segments() -> impl Strategy<Value = Segment> {
+    let numbers = (any::<u32>(), any::<u32>(), any::<u16>(), any::<u16>(), any::<u8>());
+    let times = prop::option::of((any::<u32>(), any::<u32>()));
+    let syn = (any::<u16>(), prop::option::of(0u8..=14), any::<bool>());
+    let blocks = prop::collection::vec(any::<(u32, u32)>(), 0..=4);
+    (numbers, times, syn, blocks).prop_map(|(numbers, timestamps, syn, blocks)| {
+        let (seq, ack, window, payload, flags) = numbers;
+        let (mss, window_scale, sack_permitted) = syn;
+        let mut sack = SackBlocks::default();
+        blocks.iter().for_each(|block| assert!(sack.push(*block)));
+        let (payload, flags) = (payload.into(), TcpFlags(flags));
+        let has_sack = !sack.is_empty();
+        let authenticated = false;
+        #[rustfmt::skip]
+        let header = TcpSegment {
+            seq, ack, payload, timestamps, window, mss, flags, window_scale, sack_permitted, has_sack, authenticated,
+        };
+        Segment { header, sack, ..Segment::default() }
+    })
+}
+
+#[test]
+fn a_segment_with_timestamps_is_as_long_as_is_said() {
+    let mut ends = agreed();
+    let header = TcpSegment { timestamps: Some((1, 2)), payload: 1_460, ..TcpSegment::default() };
+    let bytes = ends[0].seal(0, &Segment { header, ..Segment::default() }).unwrap();
+    assert_eq!(bytes.len(), 46);
+    assert!((20 + 8 + bytes.len()) * 100 <= 1_500 * 5);
+    assert!((40 + 8 + bytes.len()) * 1_000 <= 1_500 * 65);
+}
+
+#[test]
+fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
+    let mut ends = [end(false, 1), end(true, 2)];
+    assert!(ends[0].seal(0, &Segment::default()).is_none());
+    let hello = ends[0].hello();
+    assert_eq!(ends[1].open(Time::ZERO, &hello), Ok(Opened::Hello { answer: true }));
+    assert!(!ends[1].is_agreed() && ends[1].alive().is_none(), "it may be one of long ago");
+    greet(&mut ends, Time::ZERO);
+    assert_eq!(ends.each_ref().map(Session::sessions), [1, 1]);
+    // Hellos that come now and then change nothing.
+    assert_eq!(greet(&mut ends, second(1)).len(), 1);
+}
+
+/// Kills: the same key for both ways; a key that does not know the addresses.
+#[test]
+fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
+    let mut ends = agreed();
+    let bytes = ends[0].seal(0, &Segment::default()).unwrap();
+    assert_eq!(ends[0].open(Time::ZERO, &bytes), Err(Refusal::Forged));
+    assert_eq!(ends[0].open(Time::ZERO, &ends[0].hello()), Err(Refusal::Forged));
+    let mut other = Session::new(&KEY, Ends { port: 9, ..ENDS.reverse() }, [2; 32]);
+    assert_eq!(other.open(Time::ZERO, &ends[0].hello()), Err(Refusal::Forged));
+    let mut other = Session::new(&Key([8; 32]), ENDS.reverse(), [2; 32]);
+    assert_eq!(other.open(Time::ZERO, &ends[0].hello()), Err(Refusal::Forged));
+}
+
+/// Kills: a session taken from a hello of an earlier run of the peer; an own nonce that serves twice.
+#[test]
+fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
+    let mut ends = [end(false, 1), end(true, 2)];
+    let mut recorded: Vec<_> = greet(&mut ends, Time::ZERO);
+    for channel in 0..3 {
+        recorded.push((1, ends[0].seal(channel, &Segment::default()).unwrap()));
+    }
+    ends[0] = end(false, 3);
+    greet(&mut ends, second(2));
+    let bytes = ends[0].seal(5, &Segment::default()).unwrap();
+    assert!(matches!(ends[1].open(second(2), &bytes), Ok(Opened::Segment { channel: 5, .. })));
+    let sessions = ends[1].sessions();
+    for (_, bytes) in recorded.iter().chain(&recorded).filter(|(to, _)| *to == 1) {
+        let opened = ends[1].open(second(4), bytes);
+        assert!(!matches!(opened, Ok(Opened::Segment { .. })), "{opened:?}");
+    }
+    assert_eq!((ends[1].sessions(), ends[1].alive()), (sessions, Some(second(2))));
+    // What it was made to ask does no harm.
+    greet(&mut ends, second(5));
+    let bytes = ends[0].seal(6, &Segment::default()).unwrap();
+    assert!(matches!(ends[1].open(second(5), &bytes), Ok(Opened::Segment { channel: 6, .. })));
+}
+
+#[test]
+fn whoever_asks_is_answered_a_few_times_a_second() {
+    let mut ends = [end(false, 1), end(true, 2)];
+    let hello = ends[0].hello();
+    let mut answers = |now| {
+        let opened = (0..100).map(|_| ends[1].open(now, &hello));
+        opened.filter(|it| *it == Ok(Opened::Hello { answer: true })).count()
+    };
+    assert_eq!((answers(Time::ZERO), answers(second(1))), (8, 8));
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut ends = agreed();
+    let mut bytes = ends[0].hello();
+    bytes[0] = (VERSION + 1) << 4 | 1;
+    assert_eq!(ends[1].open(Time::ZERO, &bytes), Err(Refusal::Version));
+    assert_eq!(ends[1].refused().of(Refusal::Version), 1);
+}
+
+proptest! {
+    /// Kills: a field left out, or two exchanged; blocks without their number.
+    #[test]
+    fn a_segment_comes_out_as_it_went_in(channel in any::<u8>(), segment in segments()) {
+        let mut ends = agreed();
+        let bytes = ends[0].seal(channel, &segment).unwrap();
+        prop_assert_eq!(ends[1].open(second(1), &bytes), Ok(Opened::Segment { channel, segment }));
+        prop_assert_eq!(ends[1].alive(), Some(second(1)));
+    }
+
+    /// Kills: a seal that is not looked at, or covers only a part; a window looked at before the seal.
+    #[test]
+    fn what_is_changed_or_cut_is_refused_and_the_right_one_still_taken(
+        segment in segments(), at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
+        hello in any::<bool>(),
+    ) {
+        let mut ends = agreed();
+        let right = if hello { ends[0].hello() } else { ends[0].seal(1, &segment).unwrap() };
+        let (mut wrong, at) = (right.clone(), at.index(right.len()));
+        if cut { wrong.truncate(at) } else { wrong[at] ^= flip }
+        prop_assert!(ends[1].open(second(1), &wrong).is_err());
+        prop_assert_eq!((ends[1].alive(), ends[1].refused().total()), (Some(Time::ZERO), 1));
+        prop_assert!(ends[1].open(second(1), &right).is_ok());
+    }
+
+    /// Kills: numbers that are not looked at.
+    #[test]
+    fn each_is_taken_once_in_whatever_order(order in prop::collection::vec(0usize..40, 1..120)) {
+        let mut ends = agreed();
+        let sent: Vec<_> = (0..40).map(|n| ends[0].seal(n, &Segment::default()).unwrap()).collect();
+        let mut taken = [false; 40];
+        for n in order {
+            let opened = ends[1].open(second(1), &sent[n]);
+            prop_assert_eq!(opened.is_ok(), !std::mem::replace(&mut taken[n], true));
+            prop_assert!(opened.is_ok() || opened == Err(Refusal::Replayed));
+        }
+    }
+
+    /// What is read is written again as it was.
+    #[test]
+    fn any_bytes_are_refused_or_are_what_would_be_written(mut bytes in prop::collection::vec(any::<u8>(), 0..90), kind in 1u8..3) {
+        if let Some(first) = bytes.first_mut() {
+            *first = VERSION << 4 | kind;
+        }
+        if let Ok(message) = Message::read(&bytes) {
+            let mut again = Vec::new();
+            prop_assert!(message.write(&mut again).is_some());
+            prop_assert_eq!(&again, &bytes);
+        }
+        prop_assert!(agreed()[1].open(Time::ZERO, &bytes).is_err());
+    }
+
+    /// Whatever of their hellos the path loses, doubles or keeps back, and whoever begins anew: as soon as
+    /// hellos cross again, they understand each other.
+    ///
+    /// Kills: an answer that is never sent; a nonce not renewed after a restart.
+    #[test]
+    fn they_agree_in_the_end(steps in prop::collection::vec((0usize..2, 0u8..6, any::<prop::sample::Index>()), 0..60)) {
+        let mut ends = [end(false, 1), end(true, 2)];
+        let (mut run, mut crossed) = (2, Vec::new());
+        for (now, (at, what, which)) in (1u64..).zip(steps) {
+            match what {
+                0 => {
+                    run += 1;
+                    ends[at] = end(at == 1, run);
+                }
+                1 | 2 => crossed.push((1 - at, ends[at].hello())),
+                _ if crossed.is_empty() => {}
+                _ => {
+                    let (to, hello) = crossed[which.index(crossed.len())].clone();
+                    if ends[to].open(second(now), &hello) == Ok(Opened::Hello { answer: true }) {
+                        crossed.push((1 - to, ends[to].hello()));
+                    }
+                }
+            }
+        }
+        for now in 100..103 {
+            greet(&mut ends, second(now));
+            ends.reverse();
+            greet(&mut ends, second(now));
+            ends.reverse();
+        }
+        for from in [0, 1] {
+            let bytes = ends[from].seal(9, &Segment::default()).unwrap();
+            let opened = ends[1 - from].open(second(200), &bytes);
+            let taken = matches!(opened, Ok(Opened::Segment { channel: 9, .. }));
+            prop_assert!(taken, "{:?}", opened);
+        }
+    }
+}
