@@ -1,10 +1,10 @@
 //! Writes the recorded frames: `cargo run -p tidegate-e2e --example recording`.
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 
 use tidegate_e2e::recording::{MIXED, Recording};
 
 fn main() -> io::Result<()> {
-    Recording::mixed().write(BufWriter::new(File::create(MIXED)?)).map(drop)
+    Recording::mixed().write(File::create(MIXED)?).map(drop)
 }

@@ -17,6 +17,7 @@ mod testbed;
 mod traffic;
 pub mod trial;
 mod wait;
+mod witness;
 
 pub use frames::{Recorder, hex, send, unhex};
 pub use gateway::Gateway;
@@ -25,24 +26,26 @@ pub use process::{Finished, Process, run};
 pub use testbed::{Host, Testbed, program, skip};
 pub use traffic::{Fetch, Outcome, Server};
 pub use wait::{now, pause, until};
+pub use witness::witnessed;
 
 /// Makes a test of each of these functions on each backend: `af_packet::<name>`, `af_xdp::<name>`.
 ///
-/// The functions take a test bed and the backend as a policy file names it.
+/// The functions take a test bed and the backend as a policy file names it. Where the machine stands still,
+/// they are tried again ([`witnessed`]).
 #[macro_export]
 macro_rules! on_each_backend {
     ($($name:ident)+) => {
         mod af_packet {
             $(#[test]
             fn $name() {
-                $crate::Testbed::new().iter().for_each(|bed| super::$name(bed, "af-packet"));
+                $crate::witnessed(|bed| super::$name(bed, "af-packet"));
             })+
         }
 
         mod af_xdp {
             $(#[test]
             fn $name() {
-                $crate::Testbed::new().iter().for_each(|bed| super::$name(bed, "af-xdp"));
+                $crate::witnessed(|bed| super::$name(bed, "af-xdp"));
             })+
         }
     };

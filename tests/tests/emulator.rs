@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use tidegate_e2e::{Lab, Process, Testbed};
+use tidegate_e2e::{Lab, Process, Testbed, witnessed};
 
 const ROUTES: usize = 100;
 
@@ -79,8 +79,11 @@ fn within_three_sigma(lost: usize, routes: &[usize]) -> bool {
 
 #[test]
 fn a_hundred_routes_keep_their_delays_and_losses() {
-    let Some(bed) = Testbed::new() else { return };
-    let lab = Lab::up(&bed, &topology());
+    witnessed(routes_keep_their_delays_and_losses);
+}
+
+fn routes_keep_their_delays_and_losses(bed: &Testbed) {
+    let lab = Lab::up(bed, &topology());
     let mut echoes = echoes(&lab);
     assert_eq!(echoes.len(), ROUTES);
 

@@ -6,19 +6,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidegate_e2e::tcp::{Outcome, Setup, Side};
-use tidegate_e2e::{Process, Testbed, skip};
+use tidegate_e2e::{Process, Testbed, skip, witnessed};
 
 /// What each end sends.
 const BYTES: u64 = 3_000_000;
 
-/// Tries what `more` says, with three megabytes each way at once; `None`, and a word on why, where
-/// there can be no such thing.
-fn try_out(more: &str, kernel: &[(&str, &str)]) -> Option<Outcome> {
-    let bed = Testbed::new()?;
+/// Tries what `more` says, with three megabytes each way at once, and has `judge` judge what came of it.
+fn try_out(more: &str, kernel: &[(&str, &str)], judge: impl Fn(&Outcome)) {
     if !Path::new("/dev/net/tun").exists() {
-        skip("no /dev/net/tun here");
-        return None;
+        return skip("no /dev/net/tun here");
     }
+    witnessed(|bed| judge(&outcome(bed, more, kernel)));
+}
+
+fn outcome(bed: &Testbed, more: &str, kernel: &[(&str, &str)]) -> Outcome {
     for (parameter, value) in kernel {
         bed.lan.set(&format!("net/ipv4/{parameter}"), value);
     }
@@ -32,47 +33,54 @@ fn try_out(more: &str, kernel: &[(&str, &str)]) -> Option<Outcome> {
     for received in [outcome.at_ours, outcome.at_kernel] {
         assert_eq!((received.bytes, received.checksum), (BYTES, received.expected), "{outcome:?}");
     }
-    Some(outcome)
+    outcome
 }
 
 #[test]
 fn data_crosses_a_good_link_without_a_copy() {
-    let Some(outcome) = try_out("[link]\ndelay = \"5 ms\"", &[]) else { return };
-    assert_eq!((outcome.segments.1, outcome.recoveries, outcome.lost), (0, (0, 0), (0, 0)));
+    try_out("[link]\ndelay = \"5 ms\"", &[], |outcome| {
+        assert_eq!((outcome.segments.1, outcome.recoveries, outcome.lost), (0, (0, 0), (0, 0)));
+    });
 }
 
 #[test]
 fn losses_are_repaired_by_selective_acknowledgements() {
     let more = "opens = \"kernel\"\n[endpoint]\nprofile = \"linux\"\n\
                 [link]\ndelay = \"5 ms\"\nloss = \"1 %\"";
-    let Some(outcome) = try_out(more, &[]) else { return };
-    assert!(outcome.lost.0 > 5 && outcome.lost.1 > 5, "{outcome:?}");
-    assert!(outcome.segments.1 > 0 && outcome.recoveries.0 > 0, "{outcome:?}");
-    // One that is lost is sent again, perhaps twice; not whole windows of them.
-    assert!(outcome.segments.1 <= 3 * outcome.lost.0, "{outcome:?}");
+    try_out(more, &[], |outcome| {
+        assert!(outcome.lost.0 > 5 && outcome.lost.1 > 5, "{outcome:?}");
+        assert!(outcome.segments.1 > 0 && outcome.recoveries.0 > 0, "{outcome:?}");
+        // One that is lost is sent again, perhaps twice; not whole windows of them.
+        assert!(outcome.segments.1 <= 3 * outcome.lost.0, "{outcome:?}");
+    });
 }
 
 #[test]
 fn losses_are_repaired_without_options_too() {
     let more = "[endpoint]\nprofile = \"ns2-2003\"\n[link]\ndelay = \"2 ms\"\nloss = \"1 %\"";
     let kernel = [("tcp_sack", "0"), ("tcp_timestamps", "0"), ("tcp_window_scaling", "0")];
-    let Some(outcome) = try_out(more, &kernel) else { return };
-    assert!(outcome.lost.0 > 5 && outcome.segments.1 > 0, "{outcome:?}");
+    try_out(more, &kernel, |outcome| {
+        assert!(outcome.lost.0 > 5 && outcome.segments.1 > 0, "{outcome:?}");
+    });
 }
 
 #[test]
 fn packets_that_overtake_each_other_are_put_in_order() {
     let more = "[endpoint]\nprofile = \"rfc\"\n\
                 [link]\ndelay = \"8 ms\"\njitter = \"3 ms\"\nreorder = true\nloss = \"0.2 %\"";
-    assert!(try_out(more, &[]).is_none_or(|outcome| outcome.lost.0 + outcome.lost.1 > 0));
+    try_out(more, &[], |outcome| assert!(outcome.lost.0 + outcome.lost.1 > 0, "{outcome:?}"));
 }
 
 #[test]
 fn marks_slow_either_sender_down_and_nothing_is_lost() {
     let more = "mark_one_in = 100\n[endpoint]\necn = \"classic\"\n[link]\ndelay = \"2 ms\"";
-    let Some(outcome) = try_out(more, &[("tcp_ecn", "1")]) else { return };
-    assert!(outcome.marks.0 > 10 && outcome.marks.1 > 10 && outcome.reductions > 5, "{outcome:?}");
-    assert_eq!((outcome.segments.1, outcome.lost), (0, (0, 0)), "{outcome:?}");
+    try_out(more, &[("tcp_ecn", "1")], |outcome| {
+        assert!(
+            outcome.marks.0 > 10 && outcome.marks.1 > 10 && outcome.reductions > 5,
+            "{outcome:?}"
+        );
+        assert_eq!((outcome.segments.1, outcome.lost), (0, (0, 0)), "{outcome:?}");
+    });
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub use interface::{Interface, InterfaceError};
 pub use memory::{Frame, PacketMemory};
 pub use offload::Offload;
 pub use port::{Port, PortCounters};
-pub use schedule::{Granted, Wish, keep_time};
+pub use schedule::{Cpu, Granted, Wish, keep_time};
 pub use tun::Tun;
 pub use turn::{Turn, turn};
 pub use vnet::VnetHeader;

@@ -15,12 +15,21 @@ pub struct Wish {
     pub lock_memory: bool,
     /// Stay on one processor. A virtual interface queues what it is given by the processor that
     /// gives it, so frames of a thread that moves overtake each other.
-    pub one_cpu: bool,
+    pub cpu: Option<Cpu>,
+}
+
+/// A processor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cpu {
+    /// The one the thread is on.
+    Current,
+    /// The one of this number, from 0.
+    Number(usize),
 }
 
 impl Default for Wish {
     fn default() -> Self {
-        Self { realtime: Some(10), lock_memory: false, one_cpu: true }
+        Self { realtime: Some(10), lock_memory: false, cpu: Some(Cpu::Current) }
     }
 }
 
@@ -44,7 +53,7 @@ pub fn keep_time(wish: Wish) -> Granted {
         exact_timers: exact_timers().is_ok(),
         realtime: wish.realtime.filter(|&priority| realtime(priority).is_ok()),
         locked_memory: wish.lock_memory && lock_memory().is_ok(),
-        cpu: if wish.one_cpu { stay().ok() } else { None },
+        cpu: wish.cpu.and_then(|cpu| stay(cpu).ok()),
     }
 }
 
@@ -71,11 +80,13 @@ fn lock_memory() -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps the calling thread on the processor it is on, and says which.
-fn stay() -> io::Result<usize> {
-    // SAFETY: takes nothing.
-    let cpu = check(unsafe { libc::sched_getcpu() })?;
-    let cpu = usize::try_from(cpu).unwrap_or(0);
+/// Keeps the calling thread on a processor, and says which.
+fn stay(cpu: Cpu) -> io::Result<usize> {
+    let cpu = match cpu {
+        // SAFETY: takes nothing.
+        Cpu::Current => check(unsafe { libc::sched_getcpu() })?.try_into().unwrap_or(0),
+        Cpu::Number(number) => number,
+    };
     // SAFETY: a cpu_set_t is plain data, and all zeroes is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if cpu >= 8 * size_of_val(&set) {
@@ -119,6 +130,17 @@ mod tests {
         let fifo = policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO;
         assert_eq!(granted.realtime.is_some(), fifo);
         assert_eq!(granted.to_string().contains("FIFO"), fifo);
+    }
+
+    #[test]
+    fn stays_on_the_processor_it_wishes_and_on_none_that_is_not() {
+        let on = |number| Wish { cpu: Some(Cpu::Number(number)), ..Wish::default() };
+        let cpus = [0, 1 << 20].map(|number| {
+            // SAFETY: takes nothing.
+            let run = move || (keep_time(on(number)).cpu, unsafe { libc::sched_getcpu() });
+            std::thread::spawn(run).join().unwrap()
+        });
+        assert_eq!((cpus[0], cpus[1].0), ((Some(0), 0), None));
     }
 
     #[test]

@@ -1,0 +1,133 @@
+//! Whether the machine kept everybody waiting while a test ran: then it is no test, and is tried again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tidegate_dataplane::{Cpu, Wish, keep_time};
+
+use crate::testbed::Testbed;
+use crate::wait::{now, pause};
+
+/// How often a test is tried where the machine disturbs it.
+const TURNS: u32 = 4;
+
+/// How often a witness looks at the time.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Waits that are this much longer than they should be are the machine's: a witness is ahead of every
+/// process of a test and of every gateway, so nothing of ours can be why.
+const LATE: Duration = Duration::from_millis(10);
+
+/// Ahead of gateways, which have 10.
+const PRIORITY: u8 = 20;
+
+/// How often a witness was late.
+static STALLS: AtomicU64 = AtomicU64::new(0);
+
+/// Runs `test` in a test bed; if it panics, and the machine kept a processor from running meanwhile, again.
+///
+/// What fails while the machine runs fails at once. It is tried four times at most.
+///
+/// # Panics
+///
+/// As `test` does.
+pub fn witnessed(test: impl Fn(&Testbed)) {
+    watch();
+    let stalls = || STALLS.load(Ordering::Relaxed);
+    turns(|| {
+        let Some(bed) = Testbed::new() else { return Ok(()) };
+        let before = stalls();
+        let outcome = catch_unwind(AssertUnwindSafe(|| test(&bed)));
+        outcome.map_err(|panic| Failure { panic, stalls: stalls() - before })
+    });
+}
+
+/// What a test that failed said, and how often the machine stood still.
+struct Failure {
+    panic: Box<dyn std::any::Any + Send>,
+    stalls: u64,
+}
+
+fn turns(run: impl Fn() -> Result<(), Failure>) {
+    for turn in 1.. {
+        let Err(Failure { panic, stalls }) = run() else { return };
+        if stalls == 0 || turn == TURNS {
+            resume_unwind(panic);
+        }
+        eprintln!("turn {turn} of {TURNS}: this machine stood still, {stalls} times; once more");
+    }
+}
+
+/// Watches each processor, from the first call on.
+fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(begin_to_watch);
+}
+
+fn begin_to_watch() {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    for cpu in (0..processors).map(Cpu::Number) {
+        thread::spawn(move || {
+            let wish = Wish { realtime: Some(PRIORITY), cpu: Some(cpu), ..Wish::default() };
+            let granted = keep_time(wish);
+            // One that others may keep waiting is no witness.
+            while granted.realtime.is_some() {
+                let start = now();
+                pause(LOOK);
+                if start.elapsed() > LOOK + LATE {
+                    STALLS.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::wait::until;
+
+    /// Kills: witnesses on another processor, and such as count nothing.
+    #[test]
+    fn a_processor_that_runs_nothing_of_ours_is_seen() {
+        watch();
+        let before = STALLS.load(Ordering::Relaxed);
+        let stand_still = || {
+            let wish = Wish { realtime: Some(PRIORITY + 1), ..Wish::default() };
+            let (granted, start) = (keep_time(wish), now());
+            while granted.realtime.is_some() && start.elapsed() < 5 * LATE {}
+            granted.realtime.is_some()
+        };
+        if thread::spawn(stand_still).join().unwrap() {
+            until("a witness", Duration::from_secs(5), || {
+                (STALLS.load(Ordering::Relaxed) > before).then_some(())
+            });
+        }
+    }
+
+    /// How often a test runs that fails so many times, with so many stalls in each turn; whether it passes.
+    fn run(failures: u32, stalls: u64) -> (u32, bool) {
+        let ran = Cell::new(0);
+        let test = || {
+            ran.set(ran.get() + 1);
+            let failure = Failure { panic: Box::new("failed"), stalls };
+            if ran.get() <= failures { Err(failure) } else { Ok(()) }
+        };
+        let passed = catch_unwind(AssertUnwindSafe(|| turns(test))).is_ok();
+        (ran.get(), passed)
+    }
+
+    /// Kills: one more turn, whatever the machine did; turns without end.
+    #[test]
+    fn only_what_the_machine_disturbed_is_tried_again() {
+        assert_eq!(run(0, 9), (1, true));
+        assert_eq!(run(1, 0), (1, false));
+        assert_eq!(run(1, 2), (2, true));
+        assert_eq!(run(TURNS, 1), (TURNS, false));
+    }
+}
