@@ -1,13 +1,14 @@
 //! Captures: the packets that arrive over a link, as bytes that any analyser reads.
 
 use std::io::{self, Write};
+use std::mem;
 
 use tidegate_core::packet::{Endpoint, Protocol, SackBlocks};
 use tidegate_core::{Packet, Time};
 use tidegate_wire::build::{Frame, Ip, Network, Tcp, Transport};
 use tidegate_wire::pcap;
 
-use crate::segment::options;
+use crate::segment::put_options;
 
 /// Where a capture is written to.
 pub(crate) type Output = Box<dyn Write + Send>;
@@ -16,22 +17,35 @@ pub(crate) type Output = Box<dyn Write + Send>;
 pub(crate) struct Capture {
     writer: Option<pcap::Writer<Output>>,
     error: Option<io::Error>,
+    /// The options of the last segment, and the bytes of the last frame: their memory is used again.
+    options: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl Capture {
     /// Begins a capture in `out`.
     pub(crate) fn new(out: Output) -> Self {
-        match pcap::Writer::new(out) {
-            Ok(writer) => Self { writer: Some(writer), error: None },
-            Err(error) => Self { writer: None, error: Some(error) },
-        }
+        let (writer, error) = match pcap::Writer::new(out) {
+            Ok(writer) => (Some(writer), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { writer, error, options: Vec::new(), bytes: Vec::new() }
     }
 
     /// Adds a packet that was seen at `now`.
     pub(crate) fn write(&mut self, now: Time, packet: &Packet, sack: &SackBlocks) {
         let Some(writer) = &mut self.writer else { return };
-        let (frame, zeros) = describe(packet, sack);
-        if let Err(error) = writer.write_before_zeros(now, &frame, zeros) {
+        let (mut frame, zeros) = describe(packet);
+        if let (Some(header), Some(tcp)) = (frame.tcp_mut(), &packet.tcp) {
+            header.options = mem::take(&mut self.options);
+            put_options(tcp, sack, &mut header.options);
+        }
+        self.bytes.clear();
+        frame.append_before(zeros, &mut self.bytes);
+        if let Some(header) = frame.tcp_mut() {
+            self.options = mem::take(&mut header.options);
+        }
+        if let Err(error) = writer.write_before_zeros(now, &self.bytes, zeros) {
             (self.writer, self.error) = (None, Some(error));
         }
     }
@@ -45,9 +59,9 @@ impl Capture {
     }
 }
 
-/// The Ethernet frame of a packet up to its payload, and how many zeros that is. Its checksums are right,
-/// and its hardware addresses end with the last four bytes of the network addresses.
-fn describe(packet: &Packet, sack: &SackBlocks) -> (Vec<u8>, usize) {
+/// The Ethernet frame of a packet without options and payload, and how many zeros that is. Its hardware
+/// addresses end with the last four bytes of the network addresses.
+fn describe(packet: &Packet) -> (Frame, usize) {
     let (src, dst) = (packet.key.src, packet.key.dst);
     let (transport, payload) = match packet.tcp {
         Some(tcp) => {
@@ -58,7 +72,7 @@ fn describe(packet: &Packet, sack: &SackBlocks) -> (Vec<u8>, usize) {
                 ack: tcp.ack,
                 flags: tcp.flags,
                 window: tcp.window,
-                options: options(&tcp, sack),
+                options: Vec::new(),
             };
             (Transport::Tcp(header), tcp.payload)
         }
@@ -82,7 +96,7 @@ fn describe(packet: &Packet, sack: &SackBlocks) -> (Vec<u8>, usize) {
     let zeros = usize::try_from(payload).unwrap_or(0);
     let mut frame = Frame { network: Network::Ip(ip), ..Frame::opaque(0, Vec::new()) };
     (frame.source, frame.destination) = (hardware(src), hardware(dst));
-    (frame.bytes_before(zeros), zeros)
+    (frame, zeros)
 }
 
 fn hardware(endpoint: Endpoint) -> [u8; 6] {

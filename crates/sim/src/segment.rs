@@ -31,12 +31,12 @@ fn blocks(sack: &SackBlocks) -> u32 {
     u32::try_from(sack.as_slice().len()).unwrap_or(0)
 }
 
-/// The options, padded to whole words.
+/// Puts the options in the place of what is in `options`, padded to whole words.
 ///
 /// Source: RFC 9293 section 3.1, RFC 7323 sections 2.2 and 3.2 with appendix A, RFC 2018 sections 2
 /// and 3; the order is that of Linux, `tcp_options_write`.
-pub(crate) fn options(header: &TcpSegment, sack: &SackBlocks) -> Vec<u8> {
-    let mut options = Vec::new();
+pub(crate) fn put_options(header: &TcpSegment, sack: &SackBlocks, options: &mut Vec<u8>) {
+    options.clear();
     let syn = header.flags.any(TcpFlags::SYN);
     if syn && header.mss > 0 {
         options.extend([2, 4]);
@@ -46,7 +46,7 @@ pub(crate) fn options(header: &TcpSegment, sack: &SackBlocks) -> Vec<u8> {
     if let Some((value, echo)) = header.timestamps {
         options.extend(if permitted { [4, 2] } else { [1, 1] });
         options.extend([8, 10]);
-        options.extend([value.to_be_bytes(), echo.to_be_bytes()].concat());
+        options.extend([value, echo].map(u32::to_be_bytes).as_flattened());
     } else if permitted {
         options.extend([1, 1, 4, 2]);
     }
@@ -57,10 +57,9 @@ pub(crate) fn options(header: &TcpSegment, sack: &SackBlocks) -> Vec<u8> {
         let len = u8::try_from(2 + 8 * blocks(sack)).unwrap_or(u8::MAX);
         options.extend([1, 1, 5, len]);
         for (first, end) in sack.as_slice() {
-            options.extend([first.to_be_bytes(), end.to_be_bytes()].concat());
+            options.extend([*first, *end].map(u32::to_be_bytes).as_flattened());
         }
     }
-    options
 }
 
 #[cfg(test)]
@@ -84,7 +83,8 @@ mod tests {
                 authenticated: false,
                 ..TcpSegment::default()
             };
-            let options = options(&header, &sack);
+            let mut options = vec![1];
+            put_options(&header, &sack, &mut options);
             let len = 20 + u32::try_from(options.len()).unwrap();
             let segment = Segment { header, sack, ..Segment::default() };
             assert_eq!((segment.header_len(), len % 4), (len, 0), "{header:?}");

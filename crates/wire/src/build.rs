@@ -198,109 +198,135 @@ impl Frame {
     /// lengths and checksums count them.
     #[must_use]
     pub fn bytes_before(&self, zeros: usize) -> Vec<u8> {
-        let (mut inner, mut ethertype) = match &self.network {
-            Network::Ip(ip) if ip.src.is_ipv4() => {
-                (ip.bytes(&self.payload, zeros), ethertype::IPV4)
-            }
-            Network::Ip(ip) => (ip.bytes(&self.payload, zeros), ethertype::IPV6),
-            Network::Other(ethertype) => (self.payload.clone(), *ethertype),
-        };
-        let mut bottom = true;
-        for link in self.link.iter().rev() {
-            let header = link_header(*link, ethertype, bottom, inner.len() + zeros);
-            inner.splice(0..0, header);
-            bottom &= !matches!(link, Link::Mpls(_));
-            ethertype = link.ethertype();
-        }
-        let ethertype = ethertype.to_be_bytes();
-        [&self.destination[..], &self.source, &ethertype, &inner].concat()
+        let mut bytes = Vec::new();
+        self.append_before(zeros, &mut bytes);
+        bytes
     }
-}
 
-/// The header without its ethertype, which stands before it, but with that of what it carries.
-fn link_header(link: Link, carried: u16, bottom: bool, len: usize) -> Vec<u8> {
-    match link {
-        Link::Vlan(tag) => [tag.tci.to_be_bytes(), carried.to_be_bytes()].concat(),
-        Link::Pppoe(session) => {
-            let protocol: u16 = if carried == ethertype::IPV4 { 0x0021 } else { 0x0057 };
-            let words = [0x1100, session, word(len + 2), protocol];
-            words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    /// [`bytes_before`](Self::bytes_before), appended to `out`.
+    pub fn append_before(&self, zeros: usize, out: &mut Vec<u8>) {
+        out.extend([self.destination, self.source].as_flattened());
+        put(out, [self.ethertype(&self.link)]);
+        self.append_behind(&self.link, zeros, out);
+    }
+
+    /// Appends what comes behind an ethertype: the headers `link`, and all that they carry.
+    fn append_behind(&self, link: &[Link], zeros: usize, out: &mut Vec<u8>) {
+        let Some((header, inner)) = link.split_first() else {
+            return match &self.network {
+                Network::Ip(ip) => ip.append(&self.payload, zeros, out),
+                Network::Other(_) => out.extend(&self.payload),
+            };
+        };
+        let (start, carried) = (out.len(), self.ethertype(inner));
+        match header {
+            Link::Vlan(tag) => put(out, [tag.tci, carried]),
+            Link::Pppoe(session) => {
+                let protocol = if carried == ethertype::IPV4 { 0x0021 } else { 0x0057 };
+                put(out, [0x1100, *session, 0, protocol]);
+            }
+            Link::Mpls(label) => {
+                let bottom = !inner.iter().any(|link| matches!(link, Link::Mpls(_)));
+                out.extend((label << 12 | u32::from(bottom) << 8 | 64).to_be_bytes());
+            }
         }
-        Link::Mpls(label) => (label << 12 | u32::from(bottom) << 8 | 64).to_be_bytes().to_vec(),
+        self.append_behind(inner, zeros, out);
+        if matches!(header, Link::Pppoe(_)) {
+            let len = word(out.len() - start - PPPOE + zeros);
+            set(out, start + 4, len);
+        }
+    }
+
+    /// What stands before the headers `link` says of what comes: the first of them, or the network header.
+    fn ethertype(&self, link: &[Link]) -> u16 {
+        match (link.first(), &self.network) {
+            (Some(link), _) => link.ethertype(),
+            (None, Network::Ip(ip)) if ip.src.is_ipv4() => ethertype::IPV4,
+            (None, Network::Ip(_)) => ethertype::IPV6,
+            (None, Network::Other(ethertype)) => *ethertype,
+        }
     }
 }
 
 impl Ip {
-    fn bytes(&self, payload: &[u8], zeros: usize) -> Vec<u8> {
-        let first = self.fragment.is_none_or(|(offset, _)| offset == 0);
-        let payload = if first { self.segment(payload, zeros) } else { payload.to_vec() };
+    fn append(&self, payload: &[u8], zeros: usize, out: &mut Vec<u8>) {
         match (self.src, self.dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => self.v4(src, dst, &payload, zeros),
-            _ => self.v6(&payload, zeros),
+            (IpAddr::V4(src), IpAddr::V4(dst)) => self.append_v4(src, dst, payload, zeros, out),
+            _ => self.append_v6(payload, zeros, out),
         }
     }
 
-    fn v4(&self, src: Ipv4Addr, dst: Ipv4Addr, payload: &[u8], zeros: usize) -> Vec<u8> {
-        let len = 20 + self.options.len();
+    fn append_v4(
+        &self,
+        src: Ipv4Addr,
+        dst: Ipv4Addr,
+        payload: &[u8],
+        zeros: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let (start, header) = (out.len(), 20 + self.options.len());
         let (offset, more) = self.fragment.unwrap_or_default();
-        let words = [
-            (word(0x40 | (len / 4)) << 8) | self.traffic_class(),
-            word(len + payload.len() + zeros),
-            self.identification,
-            offset | u16::from(more) << 13,
-            64 << 8 | u16::from(self.transport.protocol(true)),
-            0,
-        ];
-        let mut header = Vec::with_capacity(HEADERS);
-        header.extend(words.map(u16::to_be_bytes).as_flattened());
-        header.extend([src.octets(), dst.octets()].as_flattened());
-        header.extend(&self.options);
-        let checksum = !checksum::sum(0, &header);
-        header[10..12].copy_from_slice(&checksum.to_be_bytes());
-        header.extend(payload);
-        header
+        let version = (word(0x40 | (header / 4)) << 8) | self.traffic_class();
+        let protocol = 64 << 8 | u16::from(self.transport.protocol(true));
+        put(out, [version, 0, self.identification, offset | u16::from(more) << 13, protocol, 0]);
+        out.extend([src.octets(), dst.octets()].as_flattened());
+        out.extend(&self.options);
+        self.append_carried(payload, zeros, out);
+        let len = word(out.len() - start + zeros);
+        set(out, start + 2, len);
+        let checksum = !checksum::sum(0, &out[start..start + header]);
+        set(out, start + 10, checksum);
     }
 
-    fn v6(&self, payload: &[u8], zeros: usize) -> Vec<u8> {
-        let mut extensions = self.extensions.clone();
+    fn append_v6(&self, payload: &[u8], zeros: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        put(out, [0x6000 | self.traffic_class() << 4, 0, 0, 64]);
+        out.extend(
+            [self.src, self.dst].map(|it| endpoint(it).number().to_be_bytes()).as_flattened(),
+        );
+        let carried = out.len();
+        // Where the number of the header that comes is to be filled in.
+        let mut next = start + 6;
+        for (kind, bytes) in &self.extensions {
+            (out[next], next) = (*kind, out.len());
+            out.extend(bytes);
+        }
         if let Some((offset, more)) = self.fragment {
-            let word = (offset << 3 | u16::from(more)).to_be_bytes();
-            let identification = self.identification.to_be_bytes();
-            extensions.push((44, [[0, 0], word, [0, 0], identification].concat()));
+            (out[next], next) = (FRAGMENT, out.len());
+            put(out, [0, offset << 3 | u16::from(more), 0, self.identification]);
         }
-        let (mut next, mut carried) = (self.transport.protocol(false), payload.to_vec());
-        for (kind, mut bytes) in extensions.into_iter().rev() {
-            bytes[0] = next;
-            carried.splice(0..0, bytes);
-            next = kind;
-        }
-        let class = (0x6000 | self.traffic_class() << 4).to_be_bytes();
-        let [high, low] = word(carried.len() + zeros).to_be_bytes();
-        let mut packet = [class[0], class[1], 0, 0, high, low, next, 64].to_vec();
-        packet.extend(endpoint(self.src).number().to_be_bytes());
-        packet.extend(endpoint(self.dst).number().to_be_bytes());
-        packet.extend(carried);
-        packet
+        out[next] = self.transport.protocol(false);
+        self.append_carried(payload, zeros, out);
+        let len = word(out.len() - carried + zeros);
+        set(out, start + 4, len);
     }
 
-    /// The transport header and `payload`, with their checksum.
-    fn segment(&self, payload: &[u8], zeros: usize) -> Vec<u8> {
-        let (mut segment, field) = self.transport.header(payload.len() + zeros);
-        segment.extend(payload);
-        let Some(field) = field else { return segment };
-        let v4 = self.src.is_ipv4();
-        let protocol = Protocol(self.transport.protocol(v4));
+    /// Appends the transport header, if it is in here, and `payload`.
+    fn append_carried(&self, payload: &[u8], zeros: usize, out: &mut Vec<u8>) {
+        if self.fragment.is_none_or(|(offset, _)| offset == 0) {
+            self.append_segment(payload, zeros, out);
+        } else {
+            out.extend(payload);
+        }
+    }
+
+    /// Appends the transport header and `payload`, with their checksum.
+    fn append_segment(&self, payload: &[u8], zeros: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        let field = self.transport.append(payload.len() + zeros, out);
+        out.extend(payload);
+        let Some(field) = field else { return };
+        let protocol = Protocol(self.transport.protocol(self.src.is_ipv4()));
         let key = FlowKey { src: endpoint(self.src), dst: endpoint(self.dst), protocol };
-        let start = match protocol {
+        let before = match protocol {
             Protocol::ICMP => 0,
-            _ => checksum::pseudo_header(&key, segment.len() + zeros),
+            _ => checksum::pseudo_header(&key, out.len() - start + zeros),
         };
-        let checksum = match !checksum::sum(start, &segment) {
+        let checksum = match !checksum::sum(before, &out[start..]) {
             0 if protocol == Protocol::UDP => u16::MAX,
             checksum => checksum,
         };
-        segment[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
-        segment
+        set(out, start + field, checksum);
     }
 
     #[expect(clippy::as_conversions, reason = "the discriminants are the codepoints")]
@@ -320,36 +346,50 @@ impl Transport {
         }
     }
 
-    /// The header before `payload` bytes, its checksum zero, and where that is.
-    fn header(&self, payload: usize) -> (Vec<u8>, Option<usize>) {
+    /// Appends the header before `payload` bytes, its checksum zero; where that is in it.
+    fn append(&self, payload: usize, out: &mut Vec<u8>) -> Option<usize> {
         match self {
-            Self::Tcp(tcp) => (tcp.header(), Some(16)),
-            Self::Udp(src, dst) => {
-                let words = [*src, *dst, word(payload + 8), 0];
-                (words.iter().flat_map(|word| word.to_be_bytes()).collect(), Some(6))
+            Self::Tcp(tcp) => {
+                tcp.append(out);
+                Some(16)
             }
-            Self::Icmp(kind, code, rest) => ([&[*kind, *code, 0, 0][..], rest].concat(), Some(2)),
-            Self::Other(_) => (Vec::new(), None),
+            Self::Udp(src, dst) => {
+                put(out, [*src, *dst, word(payload + 8), 0]);
+                Some(6)
+            }
+            Self::Icmp(kind, code, rest) => {
+                out.extend([*kind, *code, 0, 0]);
+                out.extend(rest);
+                Some(2)
+            }
+            Self::Other(_) => None,
         }
     }
 }
 
 impl Tcp {
-    fn header(&self) -> Vec<u8> {
+    fn append(&self, out: &mut Vec<u8>) {
         let offset = word((20 + self.options.len()) / 4) << 12;
-        let [seq, ack] = [self.seq.to_be_bytes(), self.ack.to_be_bytes()];
-        let mut header = Vec::with_capacity(HEADERS);
-        header.extend([self.src, self.dst].map(u16::to_be_bytes).as_flattened());
-        header.extend([seq, ack].as_flattened());
-        let words = [offset | u16::from(self.flags.0), self.window, 0, 0];
-        header.extend(words.map(u16::to_be_bytes).as_flattened());
-        header.extend(&self.options);
-        header
+        put(out, [self.src, self.dst]);
+        out.extend([self.seq, self.ack].map(u32::to_be_bytes).as_flattened());
+        put(out, [offset | u16::from(self.flags.0), self.window, 0, 0]);
+        out.extend(&self.options);
     }
 }
 
-/// Room for the longest headers of TCP and of IPv4.
-const HEADERS: usize = 60 + 60;
+/// The length of a PPPoE header before the PPP protocol (RFC 2516, section 4).
+const PPPOE: usize = 6;
+
+/// The number of an IPv6 fragment header (RFC 8200, section 4.5).
+const FRAGMENT: u8 = 44;
+
+fn put<const N: usize>(out: &mut Vec<u8>, words: [u16; N]) {
+    out.extend(words.map(u16::to_be_bytes).as_flattened());
+}
+
+fn set(out: &mut [u8], at: usize, word: u16) {
+    out[at..at + 2].copy_from_slice(&word.to_be_bytes());
+}
 
 fn endpoint(address: IpAddr) -> Endpoint {
     match address {

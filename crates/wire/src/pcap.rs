@@ -2,16 +2,22 @@
 //!
 //! Source: draft-ietf-opsawg-pcap. Only Ethernet (link type 1).
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 
 use tidegate_core::Time;
 
-/// Writes a capture.
+/// Writes a capture, many frames at a time; those after the last time are lost without [`finish`](Self::finish).
 #[derive(Debug)]
-pub struct Writer<W>(W);
+pub struct Writer<W> {
+    out: W,
+    /// What waits to be written: the record header and the bytes of each frame.
+    bytes: Vec<u8>,
+    /// Where those of each frame end, and how many zeros follow.
+    frames: Vec<(usize, usize)>,
+}
 
 impl<W: Write> Writer<W> {
-    /// Begins a capture in `out`, which had better be buffered.
+    /// Begins a capture in `out`, which needs no buffer of its own.
     ///
     /// # Errors
     ///
@@ -19,14 +25,14 @@ impl<W: Write> Writer<W> {
     pub fn new(mut out: W) -> io::Result<Self> {
         let words = [NANOSECONDS, VERSION, 0, 0, LONGEST, ETHERNET];
         out.write_all(words.map(u32::to_le_bytes).as_flattened())?;
-        Ok(Self(out))
+        Ok(Self { out, bytes: Vec::new(), frames: Vec::new() })
     }
 
     /// Adds a frame that was seen at `time`.
     ///
     /// # Errors
     ///
-    /// If it cannot be written, or is longer than the format takes (256 KiB).
+    /// If it, or one before it, cannot be written, or is longer than the format takes (256 KiB).
     pub fn write(&mut self, time: Time, frame: &[u8]) -> io::Result<()> {
         self.write_before_zeros(time, frame, 0)
     }
@@ -36,24 +42,33 @@ impl<W: Write> Writer<W> {
     /// # Errors
     ///
     /// As [`write`](Self::write).
-    pub fn write_before_zeros(
-        &mut self,
-        time: Time,
-        frame: &[u8],
-        mut zeros: usize,
-    ) -> io::Result<()> {
+    pub fn write_before_zeros(&mut self, time: Time, frame: &[u8], zeros: usize) -> io::Result<()> {
         let len = u32::try_from(frame.len() + zeros).ok().filter(|len| *len <= LONGEST);
         let len = len.ok_or_else(|| invalid("a frame is longer than a capture takes"))?;
         let seconds = u32::try_from(time.nanos() / SECOND)
             .map_err(|_| invalid("a time is later than a capture can say (year 2106)"))?;
         let nanos = u32::try_from(time.nanos() % SECOND).map_err(io::Error::other)?;
-        self.0.write_all([seconds, nanos, len, len].map(u32::to_le_bytes).as_flattened())?;
-        self.0.write_all(frame)?;
-        while zeros > 0 {
-            let some = zeros.min(ZEROS.len());
-            self.0.write_all(&ZEROS[..some])?;
-            zeros -= some;
+        self.bytes.extend([seconds, nanos, len, len].map(u32::to_le_bytes).as_flattened());
+        self.bytes.extend(frame);
+        self.frames.push((self.bytes.len(), zeros));
+        if self.frames.len() < AT_ONCE { Ok(()) } else { self.flush() }
+    }
+
+    /// Writes what waits. The zeros are not copied together first: they are most of a capture.
+    fn flush(&mut self) -> io::Result<()> {
+        let (mut slices, mut start) = (Vec::with_capacity(2 * AT_ONCE), 0);
+        for &(end, mut zeros) in &self.frames {
+            slices.push(IoSlice::new(&self.bytes[start..end]));
+            while zeros > 0 {
+                let some = zeros.min(ZEROS.len());
+                slices.push(IoSlice::new(&ZEROS[..some]));
+                zeros -= some;
+            }
+            start = end;
         }
+        write_all(&mut self.out, &mut slices)?;
+        self.bytes.clear();
+        self.frames.clear();
         Ok(())
     }
 
@@ -61,11 +76,24 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// If what is buffered cannot be written.
+    /// If what waits cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
-        self.0.flush()?;
-        Ok(self.0)
+        self.flush()?;
+        self.out.flush()?;
+        Ok(self.out)
     }
+}
+
+fn write_all(out: &mut impl Write, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !slices.is_empty() {
+        match out.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// A frame of a capture.
@@ -156,6 +184,8 @@ const LONGEST: u32 = 262_144;
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u32 = 1;
 const SECOND: u64 = 1_000_000_000;
+/// How many frames are written at a time: no more slices than Linux takes at once (IOV_MAX).
+const AT_ONCE: usize = 512;
 /// As many as most frames have.
 static ZEROS: [u8; 1 << 11] = [0; 1 << 11];
 
@@ -176,6 +206,48 @@ mod tests {
         let time = Time::from_nanos(1_000_000_007);
         assert_eq!(records[0], Record { time, len: 3, bytes: vec![1, 2, 3] });
         assert_eq!((records.len(), records[1].bytes.len()), (2, 0));
+    }
+
+    /// Takes a few bytes at a time, and is interrupted before.
+    #[derive(Default)]
+    struct Slow(Vec<u8>, bool);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let some = bytes.len().min(1_000);
+            self.0.extend(&bytes[..some]);
+            Ok(some)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Kills: a writer that takes what is written at once for all, that writes something twice, that
+    /// loses what waits at the end.
+    #[test]
+    fn all_frames_come_whole_and_in_order_however_little_is_taken_at_once() {
+        let zeros = |n: usize| [0, 1, 2_048, 2_049, 9_000][n % 5];
+        let frame = |n: usize| (n.to_le_bytes(), Time::from_nanos(n.try_into().unwrap()));
+        let mut writer = Writer::new(Slow(Vec::new(), true)).unwrap();
+        for n in 0..2 * AT_ONCE + 5 {
+            let (bytes, time) = frame(n);
+            writer.write_before_zeros(time, &bytes, zeros(n)).unwrap();
+        }
+        let all = writer.finish().unwrap().0;
+        let records: Vec<_> = Reader::new(&all[..]).unwrap().map(Result::unwrap).collect();
+        assert_eq!(records.len(), 2 * AT_ONCE + 5);
+        for (n, record) in records.into_iter().enumerate() {
+            let ((head, time), whole) = (frame(n), 8 + zeros(n));
+            assert_eq!((record.time, record.bytes.len()), (time, whole));
+            assert_eq!(record.bytes[..8], head);
+            assert!(record.bytes[8..].iter().all(|byte| *byte == 0));
+        }
     }
 
     #[test]

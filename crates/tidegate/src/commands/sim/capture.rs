@@ -1,7 +1,6 @@
 //! Captures: which links, and into which files.
 
 use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use tidegate_sim::scenario::{Probe, Way};
@@ -44,7 +43,7 @@ pub(super) fn begin(
         let file = File::create(&path).map_err(|error| {
             Failure::input(Code::NoSuchFile, format!("cannot write {}: {error}", path.display()))
         })?;
-        simulation.capture(&way, Box::new(BufWriter::with_capacity(BUFFER, file)));
+        simulation.capture(&way, Box::new(file));
     }
     Ok(())
 }
@@ -84,9 +83,6 @@ fn beside(file: &Path, way: &Way) -> PathBuf {
     let extension = part(file.extension());
     file.with_file_name(if extension.is_empty() { name } else { format!("{name}.{extension}") })
 }
-
-/// Bytes of a capture that are written at once: a hundred packets and more.
-const BUFFER: usize = 1 << 18;
 
 #[cfg(test)]
 mod tests {
