@@ -16,6 +16,7 @@ mod tcr;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use crate::{Bytes, Cx, PacketId, Time};
 pub use hold::Counts;
 pub(crate) use place::Places;
 pub use place::{Ahead, Call};
+pub(crate) use waiting::{Waiting, line};
 
 /// A way to govern the senders of an aggregate by what goes back to them.
 ///

@@ -16,7 +16,6 @@ mod status;
 mod timers;
 mod track;
 mod trunks;
-mod waiting;
 
 use std::time::Duration;
 

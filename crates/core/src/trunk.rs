@@ -21,13 +21,15 @@ mod sender;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 use std::net::IpAddr;
 
 pub use buffer::required_buffer;
 pub use sender::Counts;
 
-use crate::packet::{Endpoint, Fifo, FlowKey, Handover, Member, Protocol};
+use crate::ack::Ahead;
+use crate::packet::{Endpoint, Fifo, FlowId, FlowKey, Handover, Protocol};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time, tcp};
@@ -177,7 +179,7 @@ impl Trunk {
 
     /// Lets go what waits, credit or not.
     pub fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
-        while let Some(packet) = self.sender.queue_mut().dequeue(cx) {
+        while let Some(packet) = self.sender.tunnel_mut().pop(cx) {
             out.push(cx.pool, packet);
         }
     }
@@ -185,18 +187,24 @@ impl Trunk {
     /// User packets that wait.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
-        self.sender.queue().backlog()
+        self.sender.tunnel().backlog()
     }
 
-    /// Bytes of `member` that wait.
+    /// Whether packets of `flow` wait.
     #[must_use]
-    pub fn bytes_of(&self, member: Member) -> Bytes {
-        self.sender.queue().bytes_of(member)
+    pub fn has_waiting(&self, flow: FlowId) -> bool {
+        self.sender.tunnel().has(flow)
+    }
+
+    /// What waits, as a signal sees it.
+    #[must_use]
+    pub fn ahead(&self) -> Ahead {
+        self.sender.tunnel().ahead(self.sender.rate())
     }
 
     /// Packets that wait change hands; says whether there were any.
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.sender.queue_mut().hand_over(pool, what)
+        self.sender.tunnel_mut().hand_over(pool, what)
     }
 
     /// What it has sent, made and taken in.

@@ -12,7 +12,7 @@ use tidegate_core::policy::{
     Action, Class, ClassChange, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Bytes, Machine, Packet, Rate, Time};
+use tidegate_core::{Bytes, Machine, Packet, Rate, Time, tcp, trunk};
 
 const LINK: Rate = Rate::from_mbps(10);
 const FRAME: u32 = 1_250;
@@ -52,6 +52,10 @@ struct Run {
 
 impl Run {
     fn new(policies: PolicySet) -> Self {
+        Self::with_trunks(policies, Vec::new())
+    }
+
+    fn with_trunks(policies: PolicySet, trunks: Vec<trunk::Config>) -> Self {
         let config = GatewayConfig {
             rate: [Some(LINK); 2],
             overhead: Overhead::default(),
@@ -60,7 +64,7 @@ impl Run {
             flows: 64,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
-            trunks: Vec::new(),
+            trunks,
             seed: 1,
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);
@@ -276,4 +280,34 @@ proptest! {
         run.check();
         prop_assert_eq!(run.gateway.report().held, 0);
     }
+}
+
+/// Kills: the class of packets without one for what leaves a trunk.
+#[test]
+fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
+    let classes = vec![class("a", None, 8), class("b", None, 2)];
+    let policies = policies(&[Some("a"), Some("b")], classes);
+    let through = |policy: &Policy| Policy { trunk: Some("t".to_owned()), ..policy.clone() };
+    let classes = policies.classes().clone();
+    let all = policies.policies().iter().map(through).collect();
+    let policies = PolicySet::new(all).unwrap().with_classes(classes);
+    let trunk = trunk::Config {
+        name: "t".to_owned(),
+        local: [192, 0, 2, 7].into(),
+        peer: [192, 0, 2, 9].into(),
+        port: 4_754,
+        connections: 1,
+        vmss: Bytes(1_500),
+        guarantee: Some(Rate::from_mbps(20)),
+        queue: queue(),
+        assured: 1,
+        tcp: tcp::Config::default(),
+    };
+    let mut run = Run::with_trunks(policies, vec![trunk]);
+    for millisecond in 0..1_000 {
+        run.until(Time::from_millis(millisecond));
+        (0..2).for_each(|host| run.offer(host));
+    }
+    let [a, b, ..] = run.counts();
+    assert!(a > 3 * b && a + b > 900, "{a} {b}");
 }

@@ -150,7 +150,7 @@ fn promised(
     }
 }
 
-/// Complains of policies whose trunk does not exist, or whose packets have a class as well.
+/// Complains of policies whose trunk does not exist.
 fn of_policies(file: &raw::File, written: &[Spanned<raw::Trunk>], found: &mut Findings) {
     let names = written.iter().filter_map(|trunk| trunk.get_ref().name.get());
     let names: Vec<_> = names.map(|name| name.get_ref().as_str()).collect();
@@ -162,11 +162,6 @@ fn of_policies(file: &raw::File, written: &[Spanned<raw::Trunk>], found: &mut Fi
             let message = format!("there is no trunk `{}`", name.escape_debug());
             let help = one_of(name, &names);
             found.push(Diagnostic::error(Code::UnknownName, trunk.span(), message).help(help));
-        }
-        if let Some(class) = &policy.class {
-            let message = "what goes through a trunk is of no class of the link";
-            let both = Diagnostic::error(Code::BadTrunk, trunk.span(), message);
-            found.push(both.other(class.span(), "the class"));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What becomes of scenario files, good and bad.
 
+mod trunks;
+
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -385,32 +387,5 @@ proptest! {
     #[test]
     fn no_damage_to_a_file_makes_the_reader_panic(text in damaged(right())) {
         prop_assert!(survives(&text));
-    }
-}
-
-/// Of 10 Mbit/s each is guaranteed 1; the rest is shared by VMSS, two to one. The larger one gets somewhat
-/// less than that, as `docs/understand/trunking.md` says: far from one to one it is all the same.
-#[test]
-fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
-    let scenario = scenario(&example("trunk.toml"));
-    let run = tidegate_sim::Simulation::new(&scenario).unwrap();
-    let results = run.run(|_| std::ops::ControlFlow::Continue(())).unwrap();
-    let rates = results.table("groups").unwrap().real("throughput_bps");
-    let [uploads, flood] = *rates else { panic!("{rates:?}") };
-    let shares = (uploads - 1e6) / (flood - 1e6);
-    assert!((1.5..2.2).contains(&shares), "{shares}: {rates:?}");
-    assert!(uploads + flood > 9.5e6, "{rates:?}");
-}
-
-#[test]
-fn a_trunk_without_its_other_end_is_refused() {
-    for (from, to) in [
-        ("peer = \"192.0.2.1\"", "peer = \"192.0.2.7\""),
-        ("peer = \"192.0.2.1\"", "peer = \"192.0.2.1\"\nport = 4000"),
-        ("peer = \"192.0.2.1\"", "peer = \"192.0.2.1\"\nconnections = 3"),
-    ] {
-        let (scenario, found) = read(&example("trunk.toml").replace(from, to));
-        let said = found.render(false);
-        assert!(scenario.is_none() && said.contains("other end of trunk `north`"), "{said}");
     }
 }

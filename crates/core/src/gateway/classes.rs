@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::waiting::Waiting;
-use crate::ack::Ahead;
+use crate::ack::{Ahead, Waiting};
 use crate::class::{ClassId, ClassTree, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassFaultKind, ClassSet};

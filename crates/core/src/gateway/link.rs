@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::GatewayConfig;
 use super::classes::Classes;
-use super::waiting::{Waiting, line};
-use crate::ack::Ahead;
+use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
 use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Handover};

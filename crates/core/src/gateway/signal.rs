@@ -6,6 +6,7 @@
 
 use super::Gateway;
 use super::link::Link;
+use super::trunks::{TrunkId, Trunks};
 use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
@@ -46,8 +47,8 @@ impl Gateway {
             return Some(id);
         }
         let way = direction.reverse();
-        let leaf = self.links[way.index()].leaf(self.aggregates.class(data.aggregate));
-        let ahead = self.ahead(way, leaf);
+        let stop = self.stop(way, data.aggregate);
+        let ahead = self.ahead(way, stop);
         let Some(aggregate) = self.aggregates.meant(data) else { return Some(id) };
         let known = known(&self.flows[of], way);
         let back = Returning { member: data.member, known: &known, packet: id };
@@ -61,48 +62,67 @@ impl Gateway {
     /// Lets ACKs go on that the aggregate in `slot` need not hold any longer, and those of others for
     /// which there is room by that.
     pub(super) fn release_acks(&mut self, now: Time, slot: u32) {
-        let class = self.aggregates.class(slot);
         let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) else {
             return;
         };
         let way = aggregate.direction();
-        let leaf = self.links[way.index()].leaf(class);
-        let ahead = self.ahead(way, leaf);
-        self.release_of(now, slot, way, leaf, ahead);
+        let stop = self.stop(way, slot);
+        let ahead = self.ahead(way, stop);
+        self.release_of(now, slot, way, stop, ahead);
         if ahead.rate.is_some() {
-            self.take_turns(now, way, leaf);
+            self.take_turns(now, way, stop);
         }
     }
 
-    /// Lets ACKs go on, turn by turn, while there is room at `leaf`.
-    fn take_turns(&mut self, now: Time, way: Direction, leaf: ClassId) {
-        let (at, grain) = (way.index(), self.grain);
-        let ahead = |links: &[Link; 2]| Ahead { grain, ..links[at].ahead(leaf) };
-        while let Some((slot, room)) = self.places[at].turn(leaf.index(), || ahead(&self.links)) {
-            self.release_of(now, slot, way, leaf, Ahead { room, ..ahead(&self.links) });
+    /// Lets ACKs go on, turn by turn, while there is room at `stop`.
+    fn take_turns(&mut self, now: Time, way: Direction, stop: Stop) {
+        let (at, grain, place) = (way.index(), self.grain, self.place(stop));
+        loop {
+            let (link, trunks) = (&self.links[at], self.trunks.as_deref());
+            let ahead = || Ahead { grain, ..stop.ahead(link, trunks) };
+            let Some((slot, room)) = self.places[at].turn(place, ahead) else { return };
+            let ahead = Ahead { room, ..ahead() };
+            self.release_of(now, slot, way, stop, ahead);
         }
     }
 
-    /// Lets ACKs go on of the aggregate in `slot`, whose data waits at `leaf` of `way`; if it is no more,
+    /// Lets ACKs go on of the aggregate in `slot`, whose data waits at `stop`; if it is no more,
     /// it waits for no turn.
-    fn release_of(&mut self, now: Time, slot: u32, way: Direction, leaf: ClassId, ahead: Ahead) {
+    fn release_of(&mut self, now: Time, slot: u32, way: Direction, stop: Stop, ahead: Ahead) {
+        let place = self.place(stop);
         let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
         let Some(aggregate) = there else {
-            return self.places[way.index()].note(leaf.index(), slot, Call::default());
+            return self.places[way.index()].note(place, slot, Call::default());
         };
         let mut acks = Fifo::new();
         let call = aggregate.release(now, &mut self.pool, ahead, &mut acks);
         self.timers.arm(slot, aggregate.ready_at());
         if ahead.rate.is_some() {
-            self.places[way.index()].note(leaf.index(), slot, call);
+            self.places[way.index()].note(place, slot, call);
         }
         self.go_on(now, way.reverse(), acks);
     }
 
-    /// What stands behind aggregates whose data waits at `leaf`, for who has not waited for a turn.
-    fn ahead(&self, way: Direction, leaf: ClassId) -> Ahead {
-        let ahead = Ahead { grain: self.grain, ..self.links[way.index()].ahead(leaf) };
-        self.places[way.index()].complete(leaf.index(), ahead)
+    /// Where packets of the aggregate in `slot` go next.
+    fn stop(&self, way: Direction, slot: u32) -> Stop {
+        let exit = self.aggregates.exit(slot);
+        let leaf = || self.links[way.index()].leaf(exit.class);
+        exit.trunk.map_or_else(|| Stop::Leaf(leaf()), Stop::Trunk)
+    }
+
+    /// The number of a stop among those of its direction: trunks, and then leaves.
+    fn place(&self, stop: Stop) -> usize {
+        match stop {
+            Stop::Trunk(id) => id.index(),
+            Stop::Leaf(leaf) => leaf.index() + self.config.trunks.len(),
+        }
+    }
+
+    /// What stands behind aggregates whose data waits at `stop`, for who has not waited for a turn.
+    fn ahead(&self, way: Direction, stop: Stop) -> Ahead {
+        let ahead = stop.ahead(&self.links[way.index()], self.trunks.as_deref());
+        let ahead = Ahead { grain: self.grain, ..ahead };
+        self.places[way.index()].complete(self.place(stop), ahead)
     }
 
     /// A packet of a governed flow leaves: there is room where it waited.
@@ -112,8 +132,13 @@ impl Gateway {
                 Some(_) => flow.class(direction),
                 None => ClassId::ROOT,
             };
-            self.take_turns(now, direction, leaf);
+            self.take_turns(now, direction, Stop::Leaf(leaf));
         }
+    }
+
+    /// Packets of governed flows have left a trunk: there is room where they waited.
+    pub(super) fn made_room_at_trunk(&mut self, now: Time, id: TrunkId) {
+        self.take_turns(now, Direction::Up, Stop::Trunk(id));
     }
 
     /// Data goes on to the aggregate of `direction`; ACKs pass it and are charged there.
@@ -137,6 +162,25 @@ impl Gateway {
             if let Some(id) = back {
                 self.condition(now, direction, handle.aggregate, id);
             }
+        }
+    }
+}
+
+/// Where packets of an aggregate wait next.
+#[derive(Clone, Copy)]
+enum Stop {
+    /// For credit.
+    Trunk(TrunkId),
+    /// For the link.
+    Leaf(ClassId),
+}
+
+impl Stop {
+    /// What waits there, as a signal sees it.
+    fn ahead(self, link: &Link, trunks: Option<&Trunks>) -> Ahead {
+        match self {
+            Self::Trunk(id) => trunks.map_or_else(Ahead::default, |trunks| trunks.ahead(id)),
+            Self::Leaf(leaf) => link.ahead(leaf),
         }
     }
 }

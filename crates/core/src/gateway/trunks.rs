@@ -5,16 +5,19 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::waiting::line;
 use super::{Gateway, GatewayConfig};
+use crate::ack::{Ahead, line};
+use crate::class::ClassId;
 use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Member, Packet};
 use crate::trunk::{Arriving, Report, Trunk};
 use crate::wheel::TimerWheel;
-use crate::{Bytes, Cx, PacketId, PacketPool, Time};
+use crate::{Cx, PacketId, PacketPool, Time};
 
 /// The trunks that end here.
 pub(super) struct Trunks {
     trunks: Vec<Trunk>,
+    /// By trunk, the class of the user packet that left it last.
+    classes: Vec<Option<ClassId>>,
     /// By the key of packets that end at one: which, and what they are there.
     arriving: HashMap<FlowKey, (TrunkId, Arriving), FixedState>,
     wheel: TimerWheel,
@@ -25,7 +28,7 @@ pub(super) struct Trunks {
 pub(super) struct TrunkId(u32);
 
 impl TrunkId {
-    const fn index(self) -> usize {
+    pub(super) const fn index(self) -> usize {
         Member(self.0).index()
     }
 }
@@ -40,8 +43,8 @@ impl Trunks {
         for (id, trunk) in (0..).map(TrunkId).zip(&trunks) {
             arriving.extend(trunk.arriving().map(|(key, what)| (key, (id, what))));
         }
-        let wheel = TimerWheel::new();
-        (!trunks.is_empty()).then(|| Box::new(Self { trunks, arriving, wheel }))
+        let (classes, wheel) = (vec![None; trunks.len()], TimerWheel::new());
+        (!trunks.is_empty()).then(|| Box::new(Self { trunks, classes, arriving, wheel }))
     }
 
     /// The trunk of that name, if there is one.
@@ -55,7 +58,12 @@ impl Trunks {
 
     /// Whether packets of `flow` wait at a trunk.
     pub(super) fn has_waiting(&self, id: TrunkId, flow: FlowId) -> bool {
-        self.trunks[id.index()].bytes_of(line(flow)) > Bytes::ZERO
+        self.trunks[id.index()].has_waiting(flow)
+    }
+
+    /// What waits at a trunk, as a signal sees it.
+    pub(super) fn ahead(&self, id: TrunkId) -> Ahead {
+        self.trunks[id.index()].ahead()
     }
 
     /// Lets `flow` have what waits of it at a trunk among what is in no flow: what `which` says yes to.
@@ -145,10 +153,27 @@ impl Gateway {
         let Some(trunks) = &mut self.trunks else { return };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let mut out = trunks.call(&mut cx, id, what);
+        let mut governed = false;
         while let Some(packet) = out.pop(&self.pool) {
             self.pool[&packet].cost = self.config.overhead.charge(&self.pool[&packet]);
-            self.send_one(now, Direction::Up, None, packet);
+            governed |= self.pool[&packet].controlled;
+            let class = self.class_from_trunk(id, &packet);
+            self.send_one(now, Direction::Up, class, packet);
         }
+        if governed && self.places[Direction::Up.index()].is_waited_for() {
+            self.made_room_at_trunk(now, id);
+        }
+    }
+
+    /// The class of a packet that leaves a trunk: that of its policy; what the trunk made is of the class
+    /// of the user packet before it.
+    fn class_from_trunk(&mut self, id: TrunkId, packet: &PacketId) -> Option<ClassId> {
+        self.links[Direction::Up.index()].classes()?;
+        let class = &mut self.trunks.as_mut()?.classes[id.index()];
+        if let Some(flow) = self.flows.of_packet(&self.pool[packet], Direction::Up) {
+            *class = self.aggregates.class(flow.handle(Direction::Up).aggregate);
+        }
+        *class
     }
 
     /// Lets all that waits at trunks leave now.

@@ -6,8 +6,10 @@
 //! Management packets are those of the highest drop precedence of assured forwarding, AFx3 (RFC 2597).
 //! Differs: the "simple RED-like scheme" of the paper's experiments is not printed; with `early` it is a
 //! probability that rises from 0 with half of `threshold` waiting on average to 1 with all of it, and an
-//! ECN-capable packet is marked in place of being dropped. The average is over 16 arrivals or so: by the
-//! number that waits now, trunks whose packets come just after it has grown would be hit more often.
+//! ECN-capable packet is marked in place of being dropped. The average rises within 16 arrivals or so, in
+//! time for slow start, and falls within 64, about what comes in a round trip: an average that follows
+//! what waits favours trunks of small VMSS, whose management packets come in quick succession and find
+//! it behind while the line grows; those of large VMSS come while the line shrinks, and find it ahead.
 
 use serde::Deserialize;
 
@@ -65,19 +67,24 @@ pub(super) struct TrunkFifo {
     random: Random,
     /// Management packets that wait.
     management: u32,
-    /// How many did when the last ones came, times [`OVER`].
+    /// How many did when the last ones came, times [`SCALE`].
     average: u64,
 }
 
-/// Arrivals that the average is over.
-const OVER: u64 = 16;
+const SCALE: u64 = 1 << 10;
+
+/// Arrivals that the average is over, as it rises and as it falls.
+const RISES: u64 = 16;
+const FALLS: u64 = 64;
 
 impl TrunkFifo {
     /// Whether a management packet that arrives now tells its sender to slow down.
     fn tells(&mut self) -> bool {
-        self.average = self.average - self.average / OVER + u64::from(self.management);
-        let (twice, all) = (self.average * 2, u64::from(self.threshold) * OVER);
-        self.early && self.random.below(all) < twice.saturating_sub(all)
+        let waiting = u64::from(self.management) * SCALE;
+        self.average += waiting.saturating_sub(self.average) / RISES;
+        self.average -= self.average.saturating_sub(waiting) / FALLS;
+        let all = u64::from(self.threshold) * SCALE;
+        self.early && self.random.below(all) < (self.average * 2).saturating_sub(all)
     }
 
     fn left(&mut self, packet: Option<PacketId>, pool: &PacketPool) -> Option<PacketId> {
@@ -228,6 +235,26 @@ mod tests {
         });
         (0..16).for_each(|_| enqueue(&mut bench, MANAGEMENT, 40));
         assert_eq!((bench.waiting(), bench.tally.drops.total()), (16, 0));
+    }
+
+    /// Kills: an average that falls as fast as it rises (six times as often).
+    #[test]
+    fn who_comes_while_the_line_shrinks_is_hit_at_most_twice_as_often_as_who_comes_while_it_grows()
+    {
+        let mut bench = bench(1_000_000, 48, true);
+        let (mut grows, mut came, mut hit) = (true, [0.0; 2], [0.0; 2]);
+        for _ in 0..200_000 {
+            let before = bench.tally.drops.of(Reason::Aqm);
+            let (arrive, leave) = if grows { (2, 1) } else { (1, 2) };
+            (0..arrive).for_each(|_| enqueue(&mut bench, MANAGEMENT, 40));
+            (0..leave).for_each(|_| _ = bench.dequeue());
+            let phase = usize::from(grows);
+            came[phase] += f64::from(arrive);
+            hit[phase] += if bench.tally.drops.of(Reason::Aqm) > before { 1.0 } else { 0.0 };
+            grows = if grows { bench.waiting() < 32 } else { bench.waiting() < 18 };
+        }
+        let [shrinks, grows] = [hit[0] / came[0], hit[1] / came[1]];
+        assert!(grows < shrinks && shrinks < 2.0 * grows, "{grows} {shrinks}");
     }
 
     #[test]

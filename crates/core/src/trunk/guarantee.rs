@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::packet::network_len;
+use super::tunnel::Tunnel;
 use crate::meter::{TokenBucket, nanobits};
 use crate::packet::Fifo;
-use crate::qdisc::Qdisc;
 use crate::{Bytes, Cx, Rate, Time};
 
 /// Lets `rate` go, a little each millisecond.
@@ -26,12 +26,12 @@ impl Guarantee {
     }
 
     /// Lets go what may by now; says how many bytes, from the IP header on.
-    pub(super) fn serve(&mut self, cx: &mut Cx<'_>, queue: &mut dyn Qdisc, out: &mut Fifo) -> u64 {
+    pub(super) fn serve(&mut self, cx: &mut Cx<'_>, tunnel: &mut Tunnel, out: &mut Fifo) -> u64 {
         let mut sent = 0;
         if self.due.is_some_and(|at| at <= cx.now) {
             self.due = None;
             while self.bucket.available(cx.now) >= ONE {
-                let Some(packet) = queue.dequeue(cx) else { break };
+                let Some(packet) = tunnel.pop(cx) else { break };
                 let len = network_len(&cx.pool[&packet]);
                 self.bucket.charge(nanobits(Bytes(len)));
                 sent += len;
@@ -49,6 +49,11 @@ impl Guarantee {
             let soonest = self.bucket.reaches(nanobits(ONE)).max(now + Duration::from_nanos(1));
             self.due = Some(soonest.round_up_to(TICK));
         }
+    }
+
+    /// What it lets go.
+    pub(super) const fn rate(&self) -> Rate {
+        self.bucket.rate()
     }
 
     /// When it looks next.
@@ -76,18 +81,19 @@ mod tests {
     fn each_millisecond(rate: Rate, lengths: &[u32], span: u64) -> Vec<u64> {
         let mut pool = PacketPool::with_capacity(4_096);
         let mut tally = Tally::default();
-        let mut queue = QdiscSpec::DropTail(Default::default()).build(None, Random::new(1, 1));
+        let queue = QdiscSpec::DropTail(Default::default()).build(None, Random::new(1, 1));
+        let mut tunnel = Tunnel::new(queue, 10);
         let mut guarantee = Guarantee::new(rate, Time::ZERO);
         let mut lengths = lengths.iter().copied().cycle();
         let turn = |millisecond| {
             let now = Time::from_millis(millisecond);
             let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
-            while queue.backlog().packets < 500 {
+            while tunnel.backlog().packets < 500 {
                 let packet = cx.pool.insert(user(lengths.next().unwrap_or(60))).unwrap();
-                queue.enqueue(&mut cx, packet);
+                tunnel.push(&mut cx, packet);
             }
             let mut out = Fifo::new();
-            let sent = guarantee.serve(&mut cx, &mut *queue, &mut out);
+            let sent = guarantee.serve(&mut cx, &mut tunnel, &mut out);
             guarantee.arm(now, true);
             while let Some(packet) = out.pop(cx.pool) {
                 cx.pool.release(packet);

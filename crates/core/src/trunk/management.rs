@@ -124,6 +124,14 @@ impl Management {
         self.window
     }
 
+    /// Bits per second that its window allows of `vmss` bytes for each packet; none before the first answer.
+    pub(super) fn rate(&self, vmss: u64) -> u64 {
+        let rtt = self.tcp.as_ref().and_then(|tcp| tcp.statistics().smoothed_rtt);
+        let Some(rtt) = rtt.map(|rtt| rtt.as_nanos().max(1)) else { return 0 };
+        let bits = u128::from(self.window) * u128::from(vmss) * 8;
+        u64::try_from(bits * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
+    }
+
     /// When it is to be asked again.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.tcp.as_ref()?.poll_timeout()

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::guarantee::Guarantee;
 use super::management::Management;
-use super::packet::{Frame, describe, network_len};
+use super::packet::{describe, network_len};
+use super::tunnel::Tunnel;
 use super::{Config, MANAGEMENT, USER};
 use crate::packet::Fifo;
-use crate::qdisc::Qdisc;
 use crate::random::Random;
 use crate::tcp::Segment;
-use crate::{Bytes, Cx, PacketId, Time};
+use crate::{Bytes, Cx, PacketId, Rate, Time};
 
 /// What an end has sent, made and taken in.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -53,13 +53,11 @@ pub(super) struct Sender {
     vmss: u64,
     user_dscp: u8,
     management_dscp: u8,
-    queue: Box<dyn Qdisc>,
+    tunnel: Tunnel,
     guarantee: Option<Guarantee>,
     managements: Vec<Management>,
     /// Whose turn it is.
     turn: usize,
-    /// What the frames of user packets are like.
-    frame: Frame,
     counts: Counts,
 }
 
@@ -75,21 +73,27 @@ impl Sender {
             vmss: config.vmss.0,
             user_dscp: config.dscp(USER),
             management_dscp: config.dscp(MANAGEMENT),
-            queue,
+            tunnel: Tunnel::new(queue, config.dscp(USER)),
             guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
             managements: (0..config.connections).map(&mut management).collect(),
             turn: 0,
-            frame: Frame::default(),
             counts: Counts::default(),
         }
     }
 
-    pub(super) fn queue(&self) -> &dyn Qdisc {
-        &*self.queue
+    pub(super) const fn tunnel(&self) -> &Tunnel {
+        &self.tunnel
     }
 
-    pub(super) fn queue_mut(&mut self) -> &mut dyn Qdisc {
-        &mut *self.queue
+    pub(super) const fn tunnel_mut(&mut self) -> &mut Tunnel {
+        &mut self.tunnel
+    }
+
+    /// What it may send, as windows and round-trip times say, and the guarantee.
+    pub(super) fn rate(&self) -> Rate {
+        let elastic = self.managements.iter().map(|it| it.rate(self.vmss));
+        let guaranteed = self.guarantee.as_ref().map_or(0, |it| it.rate().bps());
+        Rate::from_bps(elastic.fold(guaranteed, u64::saturating_add).max(1))
     }
 
     pub(super) const fn counts(&self) -> &Counts {
@@ -98,10 +102,7 @@ impl Sender {
 
     /// Takes in a user packet.
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
-        let user = &mut cx.pool[&packet];
-        user.set_dscp(self.user_dscp);
-        self.frame = Frame::of(user);
-        self.queue.enqueue(cx, packet);
+        self.tunnel.push(cx, packet);
         self.pump(cx, out);
     }
 
@@ -120,7 +121,7 @@ impl Sender {
         {
             management.handle(cx.now, &segment);
             let packets: u64 = self.managements.iter().map(Management::window).sum();
-            self.queue.set_window(Bytes(packets.saturating_mul(self.vmss)));
+            self.tunnel.set_window(Bytes(packets.saturating_mul(self.vmss)));
         }
         self.pump(cx, out);
     }
@@ -128,14 +129,14 @@ impl Sender {
     /// Lets go what may by now.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         if let Some(guarantee) = &mut self.guarantee {
-            self.counts.guaranteed += guarantee.serve(cx, &mut *self.queue, out);
+            self.counts.guaranteed += guarantee.serve(cx, &mut self.tunnel, out);
         }
         for _ in 0..self.managements.len() {
             self.turn = (self.turn + 1) % self.managements.len();
             self.serve(cx, self.turn, out);
         }
         if let Some(guarantee) = &mut self.guarantee {
-            guarantee.arm(cx.now, self.queue.backlog().packets > 0);
+            guarantee.arm(cx.now, !self.tunnel.is_empty());
         }
     }
 
@@ -144,12 +145,12 @@ impl Sender {
         loop {
             self.spend(cx, at, out);
             let management = &mut self.managements[at];
-            if self.queue.backlog().packets > 0 {
+            if !self.tunnel.is_empty() {
                 management.ask(cx.now);
             }
             let Some(sent) = management.poll(cx.now) else { break };
             let dscp = if sent.probes { self.management_dscp } else { self.user_dscp };
-            let packet = describe(management.key, &sent.segment, self.frame, dscp);
+            let packet = describe(management.key, &sent.segment, self.tunnel.frame(), dscp);
             let Some(packet) = cx.pool.insert(packet) else { continue };
             if sent.counts {
                 management.earn(self.vmss);
@@ -164,7 +165,7 @@ impl Sender {
     /// Sends user packets for the credit there is.
     fn spend(&mut self, cx: &mut Cx<'_>, at: usize, out: &mut Fifo) {
         while self.managements[at].has_credit()
-            && let Some(packet) = self.queue.dequeue(cx)
+            && let Some(packet) = self.tunnel.pop(cx)
         {
             let len = network_len(&cx.pool[&packet]);
             self.managements[at].spend(len);

@@ -29,15 +29,20 @@ pub(super) fn config() -> Config {
     }
 }
 
-pub(super) fn path(queue: &str) -> LinkConfig {
+pub(super) fn path(written: &str) -> LinkConfig {
+    let (rate, queue) = (Some(Rate::from_mbps(10)), queue(written));
+    LinkConfig { rate, delay: Duration::from_millis(5), queue, ..LinkConfig::default() }
+}
+
+/// The queue that is written so.
+pub(super) fn queue(queue: &str) -> QdiscSpec {
     let text = format!("queue = {queue}");
     #[derive(serde::Deserialize)]
     struct File {
         queue: QdiscSpec,
     }
     let File { queue } = toml::from_str(&text).unwrap();
-    let rate = Some(Rate::from_mbps(10));
-    LinkConfig { rate, delay: Duration::from_millis(5), queue, ..LinkConfig::default() }
+    queue
 }
 
 /// What came out at the far end.
@@ -82,8 +87,16 @@ impl Pair {
 
     /// A user packet reaches the first end.
     pub(super) fn offer(&mut self, member: u32, len: u32) {
+        self.offer_packet(Packet { member: Member(member), ..user(len) });
+    }
+
+    /// A packet of a trunk within this one reaches the first end.
+    pub(super) fn offer_marked(&mut self, dscp: u8, len: u32) {
+        self.offer_packet(Packet { dscp, ..user(len) });
+    }
+
+    fn offer_packet(&mut self, packet: Packet) {
         self.offered += 1;
-        let packet = Packet { member: Member(member), ..user(len) };
         let packet = self.pool.insert(packet).unwrap();
         self.with(0, |trunk, cx, out| trunk.send(cx, packet, out));
     }

@@ -84,6 +84,22 @@ fn packets_of_a_flow_arrive_unchanged_but_for_their_codepoint_and_in_order() {
     }
 }
 
+/// Kills: the codepoint of this trunk for what is still to wait; none for what leaves.
+#[test]
+fn of_a_trunk_within_it_drops_management_packets_first_and_both_leave_as_its_own() {
+    let queue = testing::queue("{ kind = \"trunk-fifo\", limit = \"60 kB\", threshold = 4 }");
+    let mut pair = Pair::new(&Config { queue, ..config() }, &path(LOSSLESS));
+    (0..20).for_each(|_| {
+        pair.offer_marked(14, 52);
+        pair.offer_marked(10, 1_500);
+    });
+    pair.run(seconds(2), |_| ());
+    pair.check_conservation();
+    let arrived = |len| pair.arrived.iter().filter(move |it| it.packet.len == len);
+    assert_eq!((arrived(1_500).count(), arrived(52).count()), (20, 4));
+    assert!(pair.arrived.iter().all(|it| it.packet.dscp == 10));
+}
+
 /// Kills: guaranteed traffic that takes credit.
 #[test]
 fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {

@@ -55,7 +55,6 @@ fn what_cannot_be_is_said_with_its_reason() {
         (two("port = 4761"), "TG0036", "take the same ports"),
         (trunk("") + &trunk("port = 5000"), "TG0018", "two trunks are named `t`"),
         (policy("trunk = \"t\""), "TG0008", "there is no trunk `t`"),
-        (trunk("") + &policy("trunk = \"t\"\nclass = \"default\""), "TG0036", "no class"),
         (
             rate.to_owned() + &two("port = 4762\nguarantee = \"1001 kbit/s\""),
             "TG0032",

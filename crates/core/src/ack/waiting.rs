@@ -1,33 +1,33 @@
-//! Where packets wait at the link: one queue, and what of it is of governed flows.
+//! Where packets wait behind aggregates: one queue, and what of it is of governed flows.
 
-use crate::ack::Ahead;
+use super::Ahead;
 use crate::packet::{FlowId, Governed, Handover, Member};
 use crate::qdisc::{Backlog, Qdisc};
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
 
-/// A queue at the link.
-pub(super) struct Waiting {
+/// A queue at the link, or of a trunk.
+pub(crate) struct Waiting {
     queue: Box<dyn Qdisc>,
     /// What waits of governed flows.
     governed: Governed,
 }
 
 impl Waiting {
-    pub(super) fn new(queue: Box<dyn Qdisc>) -> Self {
+    pub(crate) fn new(queue: Box<dyn Qdisc>) -> Self {
         Self { queue, governed: Governed::default() }
     }
 
-    pub(super) fn backlog(&self) -> Backlog {
+    pub(crate) fn backlog(&self) -> Backlog {
         self.queue.backlog()
     }
 
     /// Whether packets of `flow` wait.
-    pub(super) fn has(&self, flow: FlowId) -> bool {
+    pub(crate) fn has(&self, flow: FlowId) -> bool {
         self.queue.bytes_of(line(flow)) > Bytes::ZERO
     }
 
     /// What waits, as a signal sees it, if at most `rate` may leave.
-    pub(super) fn ahead(&self, rate: Rate) -> Ahead {
+    pub(crate) fn ahead(&self, rate: Rate) -> Ahead {
         Ahead {
             waiting: Bytes(self.governed.bytes),
             others: u64::from(self.backlog().packets) > self.governed.packets,
@@ -36,25 +36,30 @@ impl Waiting {
         }
     }
 
-    pub(super) fn set_rate(&mut self, rate: Rate) {
+    /// The sender whose queue this is may have so much in flight.
+    pub(crate) fn set_window(&mut self, window: Bytes) {
+        self.queue.set_window(window);
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Rate) {
         self.queue.set_rate(rate);
     }
 
-    pub(super) fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+    pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         self.governed.add(&cx.pool[&packet]);
         self.without_drops(cx, |queue, cx| queue.enqueue(cx, packet));
     }
 
-    pub(super) fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+    pub(crate) fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.take(cx, |queue, cx| queue.dequeue(cx))
     }
 
     /// Takes out the oldest packet of `flow`.
-    pub(super) fn dequeue_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId) -> Option<PacketId> {
+    pub(crate) fn dequeue_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId) -> Option<PacketId> {
         self.take(cx, |queue, cx| queue.dequeue_flow(cx, line(flow)))
     }
 
-    pub(super) fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+    pub(crate) fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.queue.hand_over(pool, what)
     }
 
@@ -84,7 +89,7 @@ impl Waiting {
 }
 
 /// What tells a flow from others in the queue: its number, and zero for what is in no flow.
-pub(super) const fn line(flow: FlowId) -> Member {
+pub(crate) const fn line(flow: FlowId) -> Member {
     Member(flow.0.wrapping_add(1))
 }
 
