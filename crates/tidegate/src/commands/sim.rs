@@ -4,6 +4,7 @@ mod capture;
 mod csv;
 mod progress;
 mod report;
+mod reserved;
 
 use std::fs;
 use std::ops::ControlFlow;

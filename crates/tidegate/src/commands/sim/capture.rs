@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tidegate_sim::scenario::{Probe, Way};
 use tidegate_sim::{Scenario, Simulation};
 
+use super::reserved::Reserved;
 use crate::code::Code;
 use crate::output::Failure;
 
@@ -43,7 +44,7 @@ pub(super) fn begin(
         let file = File::create(&path).map_err(|error| {
             Failure::input(Code::NoSuchFile, format!("cannot write {}: {error}", path.display()))
         })?;
-        simulation.capture(&way, Box::new(file));
+        simulation.capture(&way, Box::new(Reserved::new(file)));
     }
     Ok(())
 }
