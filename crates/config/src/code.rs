@@ -107,8 +107,8 @@ catalogue! {
         "give the link its rate: rate = { up = \"38 Mbit/s\", down = \"475 Mbit/s\" } in [gateway]";
     BadTrunk = "TG0036", "a trunk that cannot be",
         "give both ends an address of the same family, each trunk ports of its own, and its packets no class";
-    NotLive = "TG0037", "what only the simulator does",
-        "try it with `tidegate sim`; leave it out of what a live gateway runs";
+    NotLive = "TG0037", "what a live gateway needs and the simulator does not",
+        "add it; `tidegate sim` runs without it";
 
     // What is written in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",
@@ -169,6 +169,8 @@ catalogue! {
         "name them: --lan eth1 --wan eth0";
     UnequalMtu = "TG0108", "ports with different MTUs",
         "give both ports the same MTU: `ip link set PORT mtu N`. A frame longer than the other port sends would be lost";
+    BadKey = "TG0109", "the key of a trunk cannot be used",
+        "make one with `(umask 077; openssl rand -hex 32 > FILE)`, and give the same to both gateways";
 
     // The running gateway.
     NoGateway = "TG0201", "no gateway answers",

@@ -7,6 +7,7 @@ mod overhead;
 pub(crate) mod raw;
 mod trunks;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -33,6 +34,26 @@ pub struct Config {
     pub policies: Vec<Policy>,
     /// The classes that share the link.
     pub classes: ClassSet,
+    /// What a live gateway is told of its trunks beside, in their order; none for one that lacks it.
+    pub trunk_ends: Vec<Option<TrunkEnd>>,
+}
+
+/// What a live gateway is told of a trunk, beside what the simulator needs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TrunkEnd {
+    /// Where what goes to the other end is sent.
+    pub next_hop: NextHop,
+    /// The file with its key.
+    pub key_file: String,
+}
+
+/// Who is sent what goes to the other end of a trunk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NextHop {
+    /// Who has this address; it is asked for.
+    Address(IpAddr),
+    /// Who has this hardware address.
+    Mac([u8; 6]),
 }
 
 impl Config {

@@ -72,6 +72,8 @@ pub struct Packet {
     pub controlled: bool,
     /// Some header field here is no longer what the frame says: the driver writes it back.
     pub rewritten: bool,
+    /// The machine made it, and not of another: a driver that has frames writes one when it leaves.
+    pub made: bool,
 }
 
 /// `vlan` of an untagged frame.

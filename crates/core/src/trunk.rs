@@ -85,6 +85,12 @@ impl Config {
         there.key(number)
     }
 
+    /// The DS codepoint of its user packets, and of what acknowledges management packets.
+    #[must_use]
+    pub const fn user_dscp(&self) -> u8 {
+        self.dscp(USER)
+    }
+
     /// The DS codepoint of its packets of this drop precedence.
     ///
     /// Source: RFC 2597, section 6.

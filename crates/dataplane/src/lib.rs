@@ -18,6 +18,7 @@ mod offload;
 mod port;
 mod schedule;
 pub mod testing;
+pub mod trunk;
 mod tun;
 mod turn;
 mod vnet;

@@ -6,6 +6,8 @@ use tidegate_core::packet::FrameCopy;
 use tidegate_core::{ByReason, PacketId, PacketPool, Time};
 use tidegate_wire::Oddities;
 
+use crate::trunk::PeerReport;
+
 /// A network interface: AF_XDP, AF_PACKET, or a test's two vectors.
 ///
 /// Slot `n` of the pool describes buffer `n` of the packet memory all ports of a machine share.
@@ -47,6 +49,16 @@ pub trait Port {
 
     /// What to poll for arrivals, if this port can be polled.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// When it has something to send of its own accord, in a [`flush`](Self::flush).
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// The other ends of the trunks that end here, in the order they were given.
+    fn peers(&self) -> Vec<PeerReport> {
+        Vec::new()
+    }
 
     /// What it has seen so far.
     fn counters(&self) -> PortCounters;

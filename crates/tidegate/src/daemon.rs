@@ -6,6 +6,7 @@ mod plane;
 mod ports;
 mod report;
 mod server;
+mod trunks;
 mod watch;
 
 use std::path::{Path, PathBuf};

@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv6Addr};
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
-use tidegate_core::Rate;
 use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
@@ -18,13 +17,14 @@ use tidegate_core::policy::{
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::units::duration;
+use tidegate_core::{Rate, trunk};
 
-use crate::config::{Backend, Config};
+use crate::config::{Backend, Config, NextHop, TrunkEnd};
 
 /// One difference.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Change {
-    /// "gateway", "class NAME" or "policy NAME".
+    /// "gateway", "class NAME", "policy NAME" or "trunk NAME".
     pub what: String,
     /// The field; none if the whole of it comes or goes.
     pub field: Option<String>,
@@ -60,7 +60,10 @@ pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
         let classes = classes.map(|it| (format!("class {}", it.name), class_fields(it)));
         let policies = config.policies.iter();
         let policies = policies.map(|it| (format!("policy {}", it.name), policy_fields(it)));
-        classes.chain(policies).collect()
+        let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends);
+        let trunks =
+            trunks.map(|(it, end)| (format!("trunk {}", it.name), trunk_fields(it, end.as_ref())));
+        classes.chain(policies).chain(trunks).collect()
     };
     let (before, after) = (named(running), named(next));
     for (what, fields) in &before {
@@ -83,7 +86,8 @@ pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
 pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
     const FIXED: [&str; 7] = ["lan", "wan", "backend", "heartbeat", "packets", "flows", "queue"];
     let fixed = |change: &&Change| {
-        change.what == "gateway" && change.field.as_deref().is_some_and(|it| FIXED.contains(&it))
+        let is_fixed = change.field.as_deref().is_some_and(|it| FIXED.contains(&it));
+        change.what.starts_with("trunk ") || change.what == "gateway" && is_fixed
     };
     changes.iter().filter(fixed).collect()
 }
@@ -160,9 +164,35 @@ fn class_fields(class: &Class) -> Fields {
     fields
 }
 
+fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
+    let mut fields = Fields::from([
+        ("local", trunk.local.to_string()),
+        ("peer", trunk.peer.to_string()),
+        ("port", trunk.port.to_string()),
+        ("connections", trunk.connections.to_string()),
+        ("vmss", trunk.vmss.to_string()),
+        ("queue", queue_name(&trunk.queue)),
+        ("assured", trunk.assured.to_string()),
+        ("tcp", format!("{:?}", trunk.tcp)),
+    ]);
+    fields.extend(trunk.guarantee.map(|rate| ("guarantee", rate.to_string())));
+    if let Some(end) = end {
+        fields.insert("key_file", end.key_file.clone());
+        fields.insert(
+            "next_hop",
+            match end.next_hop {
+                NextHop::Address(address) => address.to_string(),
+                NextHop::Mac(mac) => mac.map(|byte| format!("{byte:02x}")).join(":"),
+            },
+        );
+    }
+    fields
+}
+
 fn policy_fields(policy: &Policy) -> Fields {
     let mut fields = Fields::from([("priority", policy.priority.to_string())]);
     fields.extend(policy.class.clone().map(|class| ("class", class)));
+    fields.extend(policy.trunk.clone().map(|trunk| ("trunk", trunk)));
     let filter: Vec<_> =
         filter(&policy.filter).into_iter().map(|(name, text)| format!("{name} {text}")).collect();
     let any = || "any packet".to_owned();

@@ -1,6 +1,7 @@
 //! The ethertypes that are looked into (IEEE 802 numbers, as registered with IANA).
 
 pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const ARP: u16 = 0x0806;
 pub(crate) const IPV6: u16 = 0x86dd;
 /// 802.1Q customer tag.
 pub(crate) const VLAN: u16 = 0x8100;

@@ -10,6 +10,7 @@ mod checksum;
 mod cut;
 mod describe;
 mod ethertype;
+pub mod neighbour;
 mod option;
 pub mod pcap;
 mod rewrite;

@@ -40,15 +40,17 @@ pub(super) fn compile(
     can_match(written, &policies, found);
     let classes = classes::compile(file, settings.as_ref(), found);
     let trunks = trunks::compile(file, settings.as_ref(), host.is_some(), found);
+    let (trunks, trunk_ends) = trunks?.into_iter().unzip();
     let (lan, wan) = ports?;
     Some(Config {
         lan,
         wan,
         backend: gateway.backend.as_ref().map(|it| *it.get_ref()).unwrap_or_default(),
         heartbeat: heartbeat?,
-        gateway: GatewayConfig { trunks: trunks?, ..settings? },
+        gateway: GatewayConfig { trunks, ..settings? },
         policies,
         classes: classes?,
+        trunk_ends,
     })
 }
 

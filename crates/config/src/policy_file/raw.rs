@@ -102,15 +102,22 @@ tables! {
     }
 
     /// An end of a trunk: a path to another gateway whose share is found by congestion control. The other
-    /// gateway has the same table, with `local` and `peer` exchanged. Only the simulator carries trunks yet.
+    /// gateway has the same table, with `local` and `peer` exchanged, and a `next_hop` of its own.
     "[[trunk]]" Trunk {
         /// Its name, in policies and reports: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// The address of this gateway, for this and other trunks.
+        /// The address of this gateway on its WAN port, for this and other trunks; nothing else may have it.
         "local" => local: Required<String>,
         /// The address of the other gateway.
         "peer" => peer: Required<String>,
-        /// The first of the ports its management connections take, two each. Default: 4754.
+        /// Where a live gateway sends what goes to `peer`: the address of the router on the WAN port, or its
+        /// hardware address if it answers no questions. The simulator needs none. Default: none.
+        "next_hop" => next_hop: Option<Spanned<String>>,
+        /// The file with the key of the trunk, the same for both gateways: 64 hexadecimal digits, such as
+        /// `openssl rand -hex 32` prints. The simulator needs none. Default: none.
+        "key_file" => key_file: Option<Spanned<String>>,
+        /// The UDP port of what its gateways say to each other, and the first of the numbers its management
+        /// connections take, two each. Default: 4754.
         "port" => port: Option<Spanned<Number>>,
         /// Management connections, from 1 to 64: the more, the smaller the steps of its rate. Default: 4.
         "connections" => connections: Option<Spanned<Number>>,

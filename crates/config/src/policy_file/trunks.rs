@@ -8,11 +8,14 @@ use tidegate_core::{Bytes, Rate, tcp, trunk};
 use toml::Spanned;
 
 use super::compile::usable_name;
-use super::raw;
+use super::{NextHop, TrunkEnd, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::one_of;
 use crate::values::number;
+
+/// A trunk, and what a live gateway is told of it.
+type Compiled = (trunk::Config, Option<TrunkEnd>);
 
 /// The trunks of `file`, whose gateway is to run live or not.
 pub(super) fn compile(
@@ -20,16 +23,15 @@ pub(super) fn compile(
     gateway: Option<&GatewayConfig>,
     live: bool,
     found: &mut Findings,
-) -> Option<Vec<trunk::Config>> {
+) -> Option<Vec<Compiled>> {
     let written = file.trunks.as_ref().map_or(&[][..], |trunks| &trunks.get_ref().0);
     of_policies(file, written, found);
-    if let (Some(first), true) = (written.first(), live) {
-        let message = "the live gateway does not carry trunks yet";
-        found.push(Diagnostic::error(Code::NotLive, first.span(), message));
-    }
     let mut trunks: Vec<(&Spanned<raw::Trunk>, trunk::Config)> = Vec::new();
+    let mut ends = Vec::new();
     for raw in written {
+        let end = end(raw, live, found);
         let Some(trunk) = trunk(raw.get_ref(), found) else { continue };
+        ends.push(end);
         for (earlier, other) in &trunks {
             let problem = if other.name == trunk.name {
                 (Code::DuplicateName, format!("two trunks are named `{}`", trunk.name))
@@ -44,7 +46,62 @@ pub(super) fn compile(
         trunks.push((raw, trunk));
     }
     promised(&trunks, gateway?.rate[0], found);
-    (trunks.len() == written.len()).then(|| trunks.into_iter().map(|(_, trunk)| trunk).collect())
+    let trunks = trunks.into_iter().map(|(_, trunk)| trunk);
+    (ends.len() == written.len()).then(|| trunks.zip(ends).collect())
+}
+
+/// What a live gateway is told of `raw`; complains where that is `live`, and something is not there.
+fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<TrunkEnd> {
+    let it = raw.get_ref();
+    let hop = it.next_hop.as_ref();
+    let next_hop = hop.and_then(|text| next_hop(text, it.local.get(), found));
+    let key_file = it.key_file.as_ref().map(|text| text.get_ref().clone());
+    if let Some(text) = it.key_file.as_ref().filter(|text| !text.get_ref().starts_with('/')) {
+        let message = "`key_file` is no whole path";
+        let help = "begin it with /, so that it is the same file wherever this one is read";
+        found.push(Diagnostic::error(Code::BadTrunk, text.span(), message).help(help));
+    }
+    for (missing, field, help) in [
+        (hop.is_none(), "next_hop", "add the address of the router on the WAN port"),
+        (key_file.is_none(), "key_file", "add the file with the key, as of `openssl rand -hex 32`"),
+    ] {
+        if live && missing {
+            let message = format!("a live gateway needs the `{field}` of a trunk");
+            found.push(Diagnostic::error(Code::NotLive, raw.span(), message).help(help));
+        }
+    }
+    Some(TrunkEnd { next_hop: next_hop?, key_file: key_file? })
+}
+
+/// An address of the family of `local`, or a hardware address.
+fn next_hop(
+    text: &Spanned<String>,
+    local: Option<&Spanned<String>>,
+    found: &mut Findings,
+) -> Option<NextHop> {
+    if let Some(mac) = mac(text.get_ref()) {
+        return Some(NextHop::Mac(mac));
+    }
+    let address = address(text, found)?;
+    let local = local.and_then(|local| local.get_ref().parse::<IpAddr>().ok());
+    if local.is_some_and(|local| local.is_ipv4() != address.is_ipv4() || local == address) {
+        let message = format!("{address} cannot be the next hop of this address");
+        let help = "write the address of the router on the WAN port, of the same family";
+        found.push(Diagnostic::error(Code::BadTrunk, text.span(), message).help(help));
+        return None;
+    }
+    Some(NextHop::Address(address))
+}
+
+/// A hardware address of one station, as `02:00:5e:10:00:01`.
+fn mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        let part = parts.next().filter(|part| part.len() == 2)?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    (parts.next().is_none() && mac[0] & 1 == 0).then_some(mac)
 }
 
 fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {

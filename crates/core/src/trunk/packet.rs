@@ -43,6 +43,7 @@ pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) 
         transport_offset,
         vlan: frame.vlan,
         segments: 1,
+        made: true,
         ..Packet::default()
     }
 }

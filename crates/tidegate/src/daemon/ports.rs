@@ -10,6 +10,7 @@ use tidegate_dataplane::{
 };
 
 use super::plane::{Opened, Wire};
+use super::trunks::Trunks;
 use super::watch::PortLock;
 use crate::api::{self, Ports};
 use crate::code::Code;
@@ -41,16 +42,19 @@ fn open_on(
         epoch: clock.origin(),
         tc: Tc::default(),
     };
+    let trunks = Trunks::new(config, pair[1])?;
     if config.backend == Backend::AfPacket {
-        return af_packet(config, pair, &wire, Vec::new());
+        return af_packet(config, pair, &wire, trunks, Vec::new());
     }
     match xdp(config, pair, &wire, pool) {
         Err(error) if config.backend == Backend::Auto => {
             // Ports that came to nothing may have taken packets with them; nothing else has any.
             *pool = PacketPool::with_capacity(config.gateway.packets);
-            af_packet(config, pair, &wire, vec![format!("AF_XDP is not possible here: {error}")])
+            let notes = vec![format!("AF_XDP is not possible here: {error}")];
+            af_packet(config, pair, &wire, trunks, notes)
         }
-        opened => opened.map_err(|error| match error {
+        Ok((opened, memory)) => Ok(xdp_opened(config, opened, trunks, &memory)),
+        Err(error) => Err(match error {
             OpenError::NoPrivilege => Failure::worded(Code::NoPrivilege, &error.to_string()),
             _ => Failure::worded(Code::NoBackend, &error.to_string()),
         }),
@@ -62,11 +66,19 @@ fn xdp(
     pair: [&Interface; 2],
     wire: &WireConfig,
     pool: &mut PacketPool,
-) -> Result<Opened, OpenError> {
+) -> Result<(af_xdp::Opened, PacketMemory), OpenError> {
     let size = af_xdp::buffer_size(pair)?;
     let memory = PacketMemory::new(config.gateway.packets, size)
         .map_err(|_| OpenError::Buffers { buffer: size, page: 4_096 })?;
-    let opened = af_xdp::open(pair, None, wire, &memory, pool)?;
+    Ok((af_xdp::open(pair, None, wire, &memory, pool)?, memory))
+}
+
+fn xdp_opened(
+    config: &Config,
+    opened: af_xdp::Opened,
+    trunks: Trunks,
+    memory: &PacketMemory,
+) -> Opened {
     let mut modes: Vec<_> = opened.wire.modes().into_iter().flatten().map(Mode::name).collect();
     modes.dedup();
     let copying = match opened.ports[0].copying() {
@@ -75,14 +87,15 @@ fn xdp(
     };
     let backend = format!("af-xdp ({}, {copying})", modes.join(" and "));
     let [lan, wan] = opened.ports;
-    let ports: Vec<Box<dyn Port>> = vec![Box::new(lan), Box::new(wan)];
-    Ok(described(config, ports, Some(opened.wire), backend, Vec::new()))
+    let ports: Vec<Box<dyn Port>> = vec![Box::new(lan), trunks.attach(Box::new(wan), memory)];
+    described(config, ports, Some(opened.wire), backend, Vec::new())
 }
 
 fn af_packet(
     config: &Config,
     pair: [&Interface; 2],
     wire: &WireConfig,
+    trunks: Trunks,
     mut notes: Vec<String>,
 ) -> Result<Opened, Failure> {
     let packets = config.gateway.packets;
@@ -92,7 +105,7 @@ fn af_packet(
     let port = |interface: &Interface| -> Result<Box<dyn Port>, Failure> {
         Ok(Box::new(AfPacket::open(interface, &memory).map_err(failure)?))
     };
-    let ports = vec![port(pair[0])?, port(pair[1])?];
+    let ports = vec![port(pair[0])?, trunks.attach(port(pair[1])?, &memory)];
     let wire = match FailToWire::beneath_packet_sockets(wire, pair) {
         Ok(wire) => Some(wire),
         Err(error) => {

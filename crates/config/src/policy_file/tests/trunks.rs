@@ -2,6 +2,7 @@
 
 use super::{PORTS, parse, parsed};
 use crate::host::{Host, Interface};
+use crate::policy_file::NextHop;
 use tidegate_core::{Bytes, Rate};
 
 const ENDS: &str = "local = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";
@@ -71,16 +72,54 @@ fn what_cannot_be_is_said_with_its_reason() {
     parsed(&format!("{PORTS}{rate}{}", two("port = 4762\nguarantee = \"1 Mbit/s\"")));
 }
 
-#[test]
-fn a_live_gateway_refuses_trunks() {
+const LIVE: &str = "next_hop = \"192.0.2.254\"\nkey_file = \"/etc/tidegate/t.key\"\n";
+
+fn host() -> Host {
     let interface = |name: &str| Interface {
         name: name.to_owned(),
         mtu: Some(1_500),
         is_device: true,
         has_default_route: false,
     };
-    let host = Host { interfaces: vec![interface("eth0"), interface("eth1")] };
-    let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}");
-    let (config, found) = parse("test.toml", &text, Some(&host));
-    assert!(config.is_none() && found.render(false).contains("TG0037"), "{}", found.render(false));
+    Host { interfaces: vec![interface("eth0"), interface("eth1")] }
+}
+
+#[test]
+fn a_live_gateway_needs_a_next_hop_and_a_key_and_is_told_which() {
+    let trunk = |fields: &str| format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}");
+    let (next_hop, key) = LIVE.split_once('\n').unwrap();
+    for (fields, missing) in [(key, "`next_hop`"), (next_hop, "`key_file`")] {
+        let text = trunk(fields);
+        let (config, found) = parse("test.toml", &text, Some(&host()));
+        let said = found.render(false);
+        assert!(config.is_none() && said.contains("TG0037") && said.contains(missing), "{said}");
+        assert_eq!(parsed(&text).trunk_ends, [None], "the simulator needs neither");
+    }
+    let (config, found) = parse("test.toml", &trunk(LIVE), Some(&host()));
+    let ends = config.map(|config| config.trunk_ends).unwrap_or_default();
+    let [Some(end)] = &ends[..] else { panic!("{}", found.render(false)) };
+    assert_eq!(end.key_file, "/etc/tidegate/t.key");
+    assert_eq!(end.next_hop, NextHop::Address([192, 0, 2, 254].into()));
+    let by_mac = parsed(&trunk(&LIVE.replace("192.0.2.254", "02:00:5e:10:00:aB")));
+    let hop = by_mac.trunk_ends[0].as_ref().map(|it| it.next_hop);
+    assert_eq!(hop, Some(NextHop::Mac([2, 0, 0x5e, 0x10, 0, 0xab])));
+}
+
+#[test]
+fn a_next_hop_or_key_that_cannot_be_is_said_where_it_stands() {
+    for (from, to, code, expected) in [
+        ("192.0.2.254", "2001:db8::1", "TG0036", "2001:db8::1 cannot be the next hop"),
+        ("192.0.2.254", "192.0.2.1", "TG0036", "192.0.2.1 cannot be the next hop"),
+        ("192.0.2.254", "router", "TG0010", "`router` cannot be the address"),
+        ("192.0.2.254", "03:00:5e:10:00:01", "TG0010", "`03:00:5e:10:00:01`"),
+        ("192.0.2.254", "02:00:5e:10:00:01:7", "TG0010", "`02:00:5e:10:00:01:7`"),
+        ("/etc/tidegate/t.key", "t.key", "TG0036", "no whole path"),
+    ] {
+        let fields = LIVE.replace(from, to);
+        let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}");
+        let (config, found) = parse("test.toml", &text, None);
+        let said = found.render(false);
+        assert!(config.is_none() && said.contains(code) && said.contains(expected), "{said}");
+        assert!(said.contains(to), "{said}");
+    }
 }

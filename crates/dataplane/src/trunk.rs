@@ -1,0 +1,410 @@
+//! A port at which trunks end: it has addresses, and writes and reads what their gateways say to each other.
+//!
+//! Management packets are made by the machine without a frame, as segments of TCP. Here they become datagrams
+//! of one UDP 5-tuple, sealed with the key of their trunk, to the next hop of its address. What comes to such
+//! an address is for nobody else: a datagram that is rightly sealed goes to the machine as the segment it
+//! holds, questions for the address are answered, and everything else ends here.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use tidegate_core::packet::{Endpoint, FlowKey, FrameCopy, Network, Protocol};
+use tidegate_core::tcp::Segment;
+use tidegate_core::{ByReason, Packet, PacketId, PacketPool, Reason, Time};
+use tidegate_wire::build;
+use tidegate_wire::neighbour::{Heard, Mac, Neighbour, NextHop};
+use tidegate_wire::trunk::{Ends, Key, Opened, Refusals, Session};
+
+use crate::memory::{Frame, PacketMemory};
+use crate::port::{Port, PortCounters};
+use crate::vnet::VnetHeader;
+
+/// A trunk that ends at a port.
+#[derive(Clone, Debug)]
+pub struct TrunkEnd {
+    /// Between whom it is, and the first port of its management connections.
+    pub ends: Ends,
+    /// Management connections each way.
+    pub connections: u16,
+    /// The DS codepoint of hellos.
+    pub dscp: u8,
+    /// Where what goes to the other end is sent.
+    pub next_hop: NextHop,
+    /// What both ends know.
+    pub key: Key,
+}
+
+/// What is known of the other end of a trunk.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerReport {
+    /// Between whom it is.
+    pub ends: Ends,
+    /// The hardware address of the next hop, once it is known.
+    pub next_hop: Option<Mac>,
+    /// Whether both ends understand each other, since they last heard so.
+    pub agreed: bool,
+    /// Sessions agreed on: one, and one more for each new beginning of either end.
+    pub sessions: u64,
+    /// How long ago it last showed that it is there.
+    pub heard: Option<Duration>,
+    /// Datagrams from its address that were not taken.
+    pub refused: Refusals,
+}
+
+impl PeerReport {
+    /// Silence after which the other end is held for gone: three hellos.
+    pub const SILENCE: Duration = Duration::from_secs(3);
+
+    /// Whether the other end is there.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.agreed && self.heard.is_some_and(|heard| heard <= Self::SILENCE)
+    }
+}
+
+/// How often an end says that it is there.
+const HELLO: Duration = Duration::from_secs(1);
+
+/// Frames taken in one after the other that all end here: the others wait for the next turn.
+const BURST: u32 = 64;
+
+/// Where a frame that is made here begins in its buffer: as behind what the kernel keeps free.
+const OFFSET: u32 = 256;
+
+/// A port at which trunks end.
+#[expect(missing_debug_implementations, reason = "ports need not have one")]
+pub struct TrunkPort {
+    port: Box<dyn Port>,
+    memory: PacketMemory,
+    mac: Mac,
+    neighbours: Vec<Neighbour>,
+    trunks: Vec<Peer>,
+    /// By the key of management packets that are made here: whose, and their channel.
+    made: HashMap<FlowKey, (usize, u8)>,
+    /// By the key of datagrams that come.
+    coming: HashMap<FlowKey, usize>,
+    now: Time,
+    /// When something is next to be sent of our own accord.
+    due: Time,
+    drops: ByReason,
+}
+
+/// The other end of a trunk.
+struct Peer {
+    session: Session,
+    /// Which of the addresses is its near end.
+    neighbour: usize,
+    channels: u16,
+    dscp: u8,
+    hello: Time,
+}
+
+impl TrunkPort {
+    /// `port`, whose hardware address is `mac` and whose frames are in `memory`, as where `trunks` end.
+    /// Each comes with random bytes that are unlike those of any other run.
+    #[must_use]
+    pub fn new<'a>(
+        port: Box<dyn Port>,
+        memory: PacketMemory,
+        mac: Mac,
+        trunks: impl Iterator<Item = (&'a TrunkEnd, [u8; 32])>,
+    ) -> Self {
+        let mut neighbours: Vec<Neighbour> = Vec::new();
+        let mut peer = |(end, random): (&TrunkEnd, [u8; 32])| {
+            let same =
+                |it: &Neighbour| (it.local(), it.next_hop()) == (end.ends.local, end.next_hop);
+            let neighbour = neighbours.iter().position(same).unwrap_or_else(|| {
+                neighbours.push(Neighbour::new(end.ends.local, mac, end.next_hop));
+                neighbours.len() - 1
+            });
+            Peer {
+                session: Session::new(&end.key, end.ends, random),
+                neighbour,
+                channels: 2 * end.connections,
+                dscp: end.dscp,
+                hello: Time::ZERO,
+            }
+        };
+        let peers: Vec<_> = trunks.map(&mut peer).collect();
+        let mut made = HashMap::new();
+        for (number, peer) in peers.iter().enumerate() {
+            let channels = (0..peer.channels).filter_map(|it| u8::try_from(it).ok());
+            made.extend(channels.map(|it| (key_of(peer.session.ends(), it), (number, it))));
+        }
+        let coming =
+            |(number, peer): (usize, &Peer)| (datagram(peer.session.ends()).reverse(), number);
+        Self {
+            port,
+            memory,
+            mac,
+            coming: peers.iter().enumerate().map(coming).collect(),
+            made,
+            neighbours,
+            trunks: peers,
+            now: Time::ZERO,
+            due: Time::ZERO,
+            drops: ByReason::default(),
+        }
+    }
+
+    /// Whether `packet`, which has come, is for the machine; what a datagram holds is then in its place.
+    fn is_for_machine(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
+        let described = &pool[packet];
+        let asks = match described.network {
+            Network::Opaque => described.key.src.port == ARP,
+            Network::Ipv4 => false,
+            Network::Ipv6 => described.key.protocol == Protocol::ICMPV6,
+        };
+        if asks {
+            let heard = self.hear(pool, packet);
+            if let Some(for_machine) = heard {
+                return for_machine;
+            }
+        }
+        let to = pool[packet].key.dst.number();
+        let ours = |it: &Neighbour| Endpoint::at(it.local(), 0).number() == to;
+        !self.neighbours.iter().any(ours) || self.open(pool, packet).is_some()
+    }
+
+    /// Has the addresses hear a frame; says whether others are to hear it too, if it was understood.
+    fn hear(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Option<bool> {
+        let len = pool[packet].len;
+        let mut answer = None;
+        let mut ours = false;
+        for (number, neighbour) in self.neighbours.iter_mut().enumerate() {
+            let unknown = neighbour.found().is_none();
+            match neighbour.hear(self.now, &self.memory.bytes(packet, len)) {
+                Heard::Others => {}
+                Heard::Nothing => ours = true,
+                Heard::Answer(frame) => (ours, answer) = (true, Some(frame)),
+            }
+            if unknown && neighbour.found().is_some() {
+                let begin = self.trunks.iter_mut().filter(|peer| peer.neighbour == number);
+                begin.for_each(|peer| peer.hello = self.now);
+                self.due = self.now;
+            }
+        }
+        if let Some(frame) = answer {
+            self.emit(pool, &frame);
+        }
+        ours.then_some(false)
+    }
+
+    /// Puts the segment that a datagram holds in its place, if it is one for the machine.
+    fn open(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Option<()> {
+        let described = pool[packet];
+        if described.fragment || described.transport_offset == 0 {
+            return None;
+        }
+        let number = *self.coming.get(&described.key)?;
+        let opened = {
+            let frame = self.memory.bytes(packet, described.len);
+            let datagram = payload(&frame, usize::from(described.transport_offset))?;
+            self.trunks[number].session.open(self.now, datagram).ok()?
+        };
+        let peer = &mut self.trunks[number];
+        match opened {
+            Opened::Hello { answer } => {
+                if answer {
+                    self.say_hello(pool, number);
+                }
+                None
+            }
+            Opened::Segment { channel, .. } if u16::from(channel) >= peer.channels => None,
+            Opened::Segment { channel, segment } => {
+                let place = &mut pool[packet];
+                place.key = key_of(peer.session.ends(), channel ^ 1).reverse();
+                place.tcp = Some(segment.header);
+                if segment.header.has_sack {
+                    pool.set_sack(packet, segment.sack);
+                }
+                Some(())
+            }
+        }
+    }
+
+    /// Writes the frame of a packet that the machine made; says whether it can be sent.
+    fn write(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
+        let described = pool[packet];
+        let sack = pool.sack(packet);
+        let Some((number, channel)) = self.made.get(&described.key).copied() else { return false };
+        let Some(header) = described.tcp else { return false };
+        let segment = Segment { header, sack, ecn: described.ecn };
+        let Some(bytes) = self.trunks[number].session.seal(channel, &segment) else { return false };
+        let Some(frame) = self.datagram(number, bytes, &described) else { return false };
+        self.put(pool, packet, &frame)
+    }
+
+    /// The frame with a datagram to the other end, whose IP header is as `like` says.
+    fn datagram(&self, number: usize, payload: Vec<u8>, like: &Packet) -> Option<Vec<u8>> {
+        let peer = &self.trunks[number];
+        let Ends { local, peer: to, port } = peer.session.ends();
+        let destination = self.neighbours[peer.neighbour].found()?;
+        let datagram = build::Frame::udp((local, port).into(), (to, port).into());
+        let mut frame = build::Frame { destination, source: self.mac, payload, ..datagram };
+        let ip = frame.ip_mut()?;
+        (ip.dscp, ip.ecn) = (like.dscp, like.ecn);
+        Some(frame.bytes())
+    }
+
+    fn say_hello(&mut self, pool: &mut PacketPool, number: usize) {
+        let peer = &self.trunks[number];
+        let (hello, dscp) = (peer.session.hello(), peer.dscp);
+        if let Some(frame) = self.datagram(number, hello, &Packet { dscp, ..Packet::default() }) {
+            self.emit(pool, &frame);
+        }
+    }
+
+    /// Sends a frame that is nobody's but ours.
+    fn emit(&mut self, pool: &mut PacketPool, frame: &[u8]) {
+        let Some(packet) = pool.insert(Packet { segments: 1, ..Packet::default() }) else {
+            return self.drops.count(Reason::NoBuffer);
+        };
+        if self.put(pool, &packet, frame) {
+            self.port.send(pool, packet);
+        } else {
+            pool.release(packet);
+        }
+    }
+
+    /// Makes `frame` that of `packet`; says whether there is room for it.
+    fn put(&self, pool: &mut PacketPool, packet: &PacketId, frame: &[u8]) -> bool {
+        let Ok(len) = u32::try_from(frame.len()) else { return false };
+        self.memory.set_frame(packet, Frame { offset: OFFSET, vnet: VnetHeader::default() });
+        let mut room = self.memory.bytes_mut(packet, len);
+        let fits = room.len() == frame.len();
+        if fits {
+            room.copy_from_slice(frame);
+            (pool[packet].len, pool[packet].rewritten) = (len, false);
+        }
+        fits
+    }
+
+    /// Sends what is due of our own accord.
+    fn speak(&mut self, pool: &mut PacketPool) {
+        let now = self.now;
+        for number in 0..self.neighbours.len() {
+            if let Some(question) = self.neighbours[number].ask(now) {
+                self.emit(pool, &question);
+            }
+        }
+        for number in 0..self.trunks.len() {
+            if self.trunks[number].hello <= now {
+                self.trunks[number].hello = now + HELLO;
+                self.say_hello(pool, number);
+            }
+        }
+        let questions = self.neighbours.iter().filter_map(Neighbour::due);
+        let hellos = self.trunks.iter().map(|peer| peer.hello);
+        self.due = questions.chain(hellos).min().unwrap_or(Time::MAX);
+    }
+}
+
+/// The ethertype of ARP, which an opaque frame has for its port.
+const ARP: u16 = 0x0806;
+
+/// The key of what goes out of channel `channel` to the other end.
+fn key_of(ends: Ends, channel: u8) -> FlowKey {
+    let at = |address: IpAddr, channel: u8| {
+        Endpoint::at(address, ends.port.wrapping_add(u16::from(channel)))
+    };
+    let (src, dst) = (at(ends.local, channel), at(ends.peer, channel ^ 1));
+    FlowKey { src, dst, protocol: Protocol::TCP }
+}
+
+/// The key of datagrams to the other end.
+fn datagram(ends: Ends) -> FlowKey {
+    let (src, dst) = (Endpoint::at(ends.local, ends.port), Endpoint::at(ends.peer, ends.port));
+    FlowKey { src, dst, protocol: Protocol::UDP }
+}
+
+/// What the UDP header at `at` stands before.
+fn payload(frame: &[u8], at: usize) -> Option<&[u8]> {
+    let datagram = frame.get(at..)?;
+    let len = u16::from_be_bytes(*datagram.get(4..)?.first_chunk()?);
+    datagram.get(8..usize::from(len))
+}
+
+impl Port for TrunkPort {
+    fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
+        self.now = now;
+        for _ in 0..BURST {
+            let packet = self.port.receive(pool, now)?;
+            if self.is_for_machine(pool, &packet) {
+                return Some(packet);
+            }
+            pool.release(packet);
+        }
+        None
+    }
+
+    fn can_send(&self) -> bool {
+        self.port.can_send()
+    }
+
+    fn copy(&mut self, copy: &FrameCopy) {
+        self.port.copy(copy);
+    }
+
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        if pool[&packet].made && !self.write(pool, &packet) {
+            self.drops.count(Reason::NoRoute);
+            return pool.release(packet);
+        }
+        self.port.send(pool, packet);
+    }
+
+    fn flush(&mut self, pool: &mut PacketPool) {
+        if self.due <= self.now {
+            self.speak(pool);
+        }
+        self.port.flush(pool);
+    }
+
+    fn unsent(&self) -> bool {
+        self.port.unsent()
+    }
+
+    fn receiving(&self) -> u32 {
+        self.port.receiving()
+    }
+
+    fn takes_frames(&self) -> bool {
+        self.port.takes_frames()
+    }
+
+    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64 {
+        self.port.drop_arrived(pool)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.port.fd()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(self.due)
+    }
+
+    fn peers(&self) -> Vec<PeerReport> {
+        let report = |peer: &Peer| PeerReport {
+            ends: peer.session.ends(),
+            next_hop: self.neighbours[peer.neighbour].found(),
+            agreed: peer.session.is_agreed(),
+            sessions: peer.session.sessions(),
+            heard: peer.session.alive().map(|at| self.now.since(at)),
+            refused: *peer.session.refused(),
+        };
+        self.trunks.iter().map(report).collect()
+    }
+
+    fn counters(&self) -> PortCounters {
+        let mut counters = self.port.counters();
+        counters.drops += self.drops;
+        counters
+    }
+}

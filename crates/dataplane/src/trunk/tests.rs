@@ -1,0 +1,333 @@
+//! Two gateways with a trunk and a cable between them: frames on all four ports.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Machine, tcp, trunk};
+use tidegate_wire::build::Frame as Built;
+use tidegate_wire::describe;
+use tidegate_wire::trunk::Refusal;
+
+use super::*;
+use crate::frame;
+use crate::turn::turn;
+
+type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
+
+/// A port with a cable.
+struct Cable {
+    memory: PacketMemory,
+    comes: Frames,
+    leaves: Frames,
+    counters: PortCounters,
+}
+
+impl Port for Cable {
+    fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
+        let bytes = self.comes.borrow_mut().pop_front()?;
+        let packet = pool.reserve()?;
+        let len = u32::try_from(bytes.len()).unwrap();
+        self.memory.set_frame(&packet, Frame::default());
+        self.memory.bytes_mut(&packet, len).copy_from_slice(&bytes);
+        frame::arrive(&self.memory, pool, &packet, len, now, &mut self.counters);
+        Some(packet)
+    }
+
+    fn can_send(&self) -> bool {
+        true
+    }
+
+    fn copy(&mut self, _copy: &FrameCopy) {}
+
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        frame::write_back(&self.memory, pool, &packet);
+        self.leaves.borrow_mut().push_back(self.memory.bytes(&packet, pool[&packet].len).to_vec());
+        pool.release(packet);
+    }
+
+    fn flush(&mut self, _pool: &mut PacketPool) {}
+
+    fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
+        0
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}
+
+/// A gateway, and what is on the cables of its LAN and WAN: what comes, and what leaves.
+struct Site {
+    gateway: Gateway,
+    ports: Vec<Box<dyn Port>>,
+    lan: [Frames; 2],
+    wan: [Frames; 2],
+}
+
+const PACKETS: u32 = 512;
+
+fn addresses(v6: bool) -> [IpAddr; 2] {
+    let both = if v6 { ["2001:db8::1", "2001:db8::2"] } else { ["192.0.2.1", "192.0.2.2"] };
+    both.map(|it| it.parse().unwrap())
+}
+
+impl Site {
+    /// The first site or the second, in its run `run`.
+    fn new(number: usize, v6: bool, run: u8, now: Time) -> Self {
+        let ends = addresses(v6);
+        let (local, peer) = (ends[number], ends[1 - number]);
+        let config = trunk::Config {
+            name: "t".to_owned(),
+            local,
+            peer,
+            port: 4754,
+            connections: 2,
+            vmss: Bytes(1_500),
+            guarantee: None,
+            queue: QdiscSpec::PerFlow(Default::default()),
+            assured: 1,
+            tcp: tcp::Config::default(),
+        };
+        let end = TrunkEnd {
+            ends: Ends { local, peer, port: config.port },
+            connections: config.connections,
+            dscp: config.user_dscp(),
+            next_hop: NextHop::Address(peer),
+            key: Key([5; 32]),
+        };
+        let policy = Policy {
+            name: "all".to_owned(),
+            priority: 0,
+            filter: Filter::default(),
+            action: Action::Pass,
+            mode: Mode::Enforce,
+            class: None,
+            trunk: Some("t".to_owned()),
+        };
+        let settings = GatewayConfig {
+            rate: [None; 2],
+            overhead: Overhead::default(),
+            queue: QdiscSpec::PerFlow(Default::default()),
+            packets: PACKETS,
+            flows: 16,
+            shaping_interval: Duration::ZERO,
+            shaping_triggers: Default::default(),
+            trunks: vec![config],
+            seed: u64::from(run),
+        };
+        let gateway = Gateway::new(&settings, PolicySet::new(vec![policy]).unwrap(), now);
+        let memory = PacketMemory::new(PACKETS, PacketMemory::SMALLEST).unwrap();
+        let [lan, wan]: [[Frames; 2]; 2] = Default::default();
+        let cable = |frames: &[Frames; 2]| -> Box<dyn Port> {
+            let [comes, leaves] = frames.clone();
+            let (memory, counters) = (memory.clone(), PortCounters::default());
+            Box::new(Cable { memory, comes, leaves, counters })
+        };
+        let mac = [2, 0, 0, 0, 1, u8::try_from(number).unwrap()];
+        let seeded = [(&end, [run; 32])];
+        let outer = TrunkPort::new(cable(&wan), memory.clone(), mac, seeded.into_iter());
+        Self { gateway, ports: vec![cable(&lan), Box::new(outer)], lan, wan }
+    }
+
+    fn turn(&mut self, now: Time) {
+        turn(&mut self.gateway, &mut self.ports, now);
+    }
+
+    fn peer(&self) -> PeerReport {
+        self.ports[1].peers()[0]
+    }
+
+    fn absorbed(&self) -> u64 {
+        self.gateway.trunks()[0].counts.absorbed
+    }
+}
+
+/// Both sites, and what has crossed between them, by who it went to.
+struct World {
+    now: Time,
+    v6: bool,
+    sites: [Site; 2],
+    crossed: Vec<(usize, Vec<u8>)>,
+}
+
+impl World {
+    fn new(v6: bool) -> Self {
+        let sites = [0, 1]
+            .map(|number: usize| Site::new(number, v6, u8::try_from(number).unwrap(), Time::ZERO));
+        Self { now: Time::ZERO, v6, sites, crossed: Vec::new() }
+    }
+
+    /// A user at the first site sends a datagram of this length to one at the second.
+    fn send(&self, len: usize) {
+        let (src, dst) = if self.v6 {
+            ("[2001:db8:1::7]:9", "[2001:db8:2::7]:9")
+        } else {
+            ("10.1.0.7:9", "10.2.0.7:9")
+        };
+        let datagram = Built::udp(src.parse().unwrap(), dst.parse().unwrap());
+        let frame = Built { payload: vec![1; len], ..datagram };
+        self.sites[0].lan[0].borrow_mut().push_back(frame.bytes());
+    }
+
+    /// Lets so many milliseconds pass; `path` says which frames to a site cross.
+    fn run(&mut self, millis: u64, mut path: impl FnMut(usize, &[u8]) -> bool) {
+        for _ in 0..millis {
+            self.now += Duration::from_millis(1);
+            for from in [0, 1] {
+                self.sites[from].turn(self.now);
+                for frame in self.sites[from].wan[1].take() {
+                    if path(1 - from, &frame) {
+                        self.sites[1 - from].wan[0].borrow_mut().push_back(frame.clone());
+                    }
+                    self.crossed.push((1 - from, frame));
+                }
+            }
+        }
+    }
+}
+
+fn described(frame: &[u8]) -> Packet {
+    let mut packet = Packet::default();
+    describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet);
+    packet
+}
+
+/// Kills: management packets that leave as the last frame of their buffer; those of the peer not taken
+/// out; sequence space and acknowledgements left out of a datagram; a next hop that is not asked for.
+#[test]
+fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gateways() {
+    for v6 in [false, true] {
+        let mut world = World::new(v6);
+        world.run(20, |_, _| true);
+        assert!(world.sites.iter().all(|site| site.peer().is_up()), "{v6}");
+        for n in 0..1_000 {
+            world.send(100 + n % 1_300);
+            world.run(2, |_, _| true);
+        }
+        world.run(2_000, |_, _| true);
+        let arrived: Vec<_> = world.sites[1].lan[1].take().into();
+        assert_eq!(arrived.len(), 1_000);
+        assert!(arrived.iter().all(|frame| described(frame).dscp == 10));
+        assert!(world.sites[0].lan[1].borrow().is_empty());
+        let counts = world.sites[0].gateway.trunks()[0].counts;
+        assert!(counts.management > 400 && counts.again == 0, "{counts:?}");
+        assert_eq!(counts.absorbed, world.sites[1].gateway.trunks()[0].counts.made);
+        let marked = world.crossed.iter().filter(|(_, frame)| described(frame).dscp == 14);
+        assert_eq!(marked.count(), usize::try_from(counts.management).unwrap());
+        for site in &mut world.sites {
+            assert_eq!((site.gateway.pool().in_use(), site.peer().refused.total()), (0, 0));
+            assert_eq!(site.ports[1].counters().drops.total(), 0);
+        }
+    }
+}
+
+/// Kills: segments of strangers handed to the machine because of their ports; a datagram taken twice.
+#[test]
+fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
+    for v6 in [false, true] {
+        let mut world = World::new(v6);
+        world.run(20, |_, _| true);
+        for _ in 0..100 {
+            world.send(1_000);
+            world.run(5, |_, _| true);
+        }
+        world.run(1_000, |_, _| true);
+        let ends = addresses(v6);
+        for to in [0, 1] {
+            let site = &mut world.sites[to];
+            let (absorbed, users) = (site.absorbed(), site.lan[1].take().len());
+            let recorded: Vec<_> = world
+                .crossed
+                .iter()
+                .filter(|(it, _)| *it == to)
+                .map(|(_, frame)| frame.clone())
+                .collect();
+            let datagrams = recorded.iter().filter(|it| described(it).key.src.port == 4754);
+            let mut sent = 0;
+            for frame in datagrams {
+                sent += 1;
+                site.wan[0].borrow_mut().push_back(frame.clone());
+                let mut changed = frame.clone();
+                *changed.last_mut().unwrap() ^= 1;
+                site.wan[0].borrow_mut().push_back(changed);
+            }
+            for channel in 0..5 {
+                let at = |address: IpAddr, channel: u16| (address, 4754 + channel).into();
+                let segment = Built::tcp(at(ends[1 - to], channel), at(ends[to], channel ^ 1));
+                site.wan[0].borrow_mut().push_back(segment.bytes());
+            }
+            // A turn takes in no more than a burst.
+            for _ in 0..100 {
+                site.turn(world.now);
+            }
+            assert_eq!((site.absorbed(), site.lan[1].borrow().len()), (absorbed, 0), "{users}");
+            let refused = site.peer().refused;
+            assert!(refused.of(Refusal::Forged) >= sent && sent > 20, "{refused:?}");
+            assert!(refused.of(Refusal::Replayed) > 20, "{refused:?}");
+        }
+    }
+}
+
+/// Kills: a frame written for whatever has the key of a management connection.
+#[test]
+fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
+    let mut world = World::new(false);
+    world.run(20, |_, _| true);
+    let [local, peer] = addresses(false);
+    let false_segment = Built::tcp((local, 4754).into(), (peer, 4755).into());
+    world.sites[0].lan[0].borrow_mut().push_back(false_segment.bytes());
+    let (before, absorbed) = (world.crossed.len(), world.sites[1].absorbed());
+    world.run(50, |_, _| true);
+    let key = described(&false_segment.bytes()).key;
+    assert!(world.crossed[before..].iter().any(|(_, frame)| described(frame).key == key));
+    let management = world.sites[0].gateway.trunks()[0].counts.made;
+    world.run(3_000, |_, _| true);
+    assert_eq!(world.sites[1].lan[1].borrow().len(), 0, "it is nobody's there");
+    assert!(world.sites[1].absorbed() <= absorbed + management);
+}
+
+/// Kills: a hello that waits for its next turn when the next hop is found.
+#[test]
+fn they_greet_each_other_as_soon_as_they_can() {
+    let mut world = World::new(false);
+    world.run(500, |_, _| false);
+    world.run(550, |_, _| true);
+    assert!(world.sites.iter().all(|site| site.peer().is_up()));
+}
+
+#[test]
+fn after_either_gateway_began_anew_and_after_silence_they_go_on() {
+    for restarted in [0, 1] {
+        let mut world = World::new(true);
+        for _ in 0..200 {
+            world.send(1_000);
+            world.run(5, |_, _| true);
+        }
+        world.sites[restarted] = Site::new(restarted, true, 9, world.now);
+        for _ in 0..400 {
+            world.send(1_000);
+            world.run(5, |_, _| true);
+        }
+        world.sites[1].lan[1].take();
+        assert_eq!(world.sites[1 - restarted].peer().sessions, 2, "{restarted}");
+        for _ in 0..200 {
+            world.run(20, |_, _| false);
+        }
+        assert!(world.sites.iter().all(|site| !site.peer().is_up()));
+        for _ in 0..2_000 {
+            world.send(1_000);
+            world.run(5, |_, _| true);
+        }
+        assert!(world.sites.iter().all(|site| site.peer().is_up()));
+        let arrived = world.sites[1].lan[1].borrow().len();
+        assert!(arrived > 1_900, "{restarted}: {arrived}");
+    }
+}

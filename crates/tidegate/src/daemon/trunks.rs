@@ -1,0 +1,119 @@
+//! Trunks at the WAN port: their keys are read, and the port is given their addresses.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+
+use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
+use tidegate_dataplane::{Interface, PacketMemory, Port};
+use tidegate_wire::neighbour;
+use tidegate_wire::trunk::{Ends, Key};
+
+use crate::code::Code;
+use crate::config::{self, Config, NextHop};
+use crate::output::Failure;
+
+/// What the WAN port is given.
+pub(super) struct Trunks {
+    mac: [u8; 6],
+    ends: Vec<TrunkEnd>,
+    seeds: Vec<[u8; 32]>,
+}
+
+impl Trunks {
+    /// What the trunks of `config` need at the interface `wan`.
+    pub(super) fn new(config: &Config, wan: &Interface) -> Result<Self, Failure> {
+        let ends = ends(config)?;
+        let mac =
+            wan.mac().map_err(|error| Failure::worded(Code::NoInterface, &error.to_string()))?;
+        let seeds = ends.iter().map(|_| chance()).collect::<Result<_, _>>()?;
+        Ok(Self { mac, ends, seeds })
+    }
+
+    /// `port`, whose frames are in `memory`, with the addresses of the trunks, if there are any.
+    pub(super) fn attach(self, port: Box<dyn Port>, memory: &PacketMemory) -> Box<dyn Port> {
+        if self.ends.is_empty() {
+            return port;
+        }
+        Box::new(TrunkPort::new(port, memory.clone(), self.mac, self.ends.iter().zip(self.seeds)))
+    }
+}
+
+fn chance() -> Result<[u8; 32], Failure> {
+    let mut seed = [0; 32];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed));
+    read.map_err(|error| {
+        Failure::new(Code::System, format!("no chance from /dev/urandom: {error}"))
+    })?;
+    Ok(seed)
+}
+
+/// The trunks of `config` with their keys.
+fn ends(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
+    let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends);
+    let end = |(trunk, end): (&tidegate_core::trunk::Config, &Option<config::TrunkEnd>)| {
+        let missing = || {
+            let message = format!("trunk `{}` has no next hop, or no key", trunk.name);
+            Failure::input(Code::NotLive, message)
+        };
+        let end = end.as_ref().ok_or_else(missing)?;
+        let ends = Ends { local: trunk.local, peer: trunk.peer, port: trunk.port };
+        let next_hop = match end.next_hop {
+            NextHop::Address(address) => neighbour::NextHop::Address(address),
+            NextHop::Mac(mac) => neighbour::NextHop::Mac(mac),
+        };
+        let (connections, dscp) = (trunk.connections, trunk.user_dscp());
+        Ok(TrunkEnd { ends, connections, dscp, next_hop, key: key(&end.key_file)? })
+    };
+    trunks.map(end).collect()
+}
+
+/// The key in the file at `path`.
+fn key(path: &str) -> Result<Key, Failure> {
+    let wrong = |what: String| Failure::input(Code::BadKey, what);
+    let unreadable = |error| wrong(format!("cannot read the key {path}: {error}"));
+    let file = fs::metadata(path).map_err(unreadable)?;
+    if file.permissions().mode() & 0o077 != 0 {
+        return Err(wrong(format!("the key {path} can be read by others; `chmod 600 {path}`")));
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    hexadecimal(text.trim()).map(Key).ok_or_else(|| wrong(format!("{path} holds no key")))
+}
+
+/// 32 bytes as 64 digits.
+fn hexadecimal(text: &str) -> Option<[u8; 32]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let mut bytes = [0; 32];
+    if !rest.is_empty() || pairs.len() != bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(pairs) {
+        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+        *byte = u8::try_from(high? * 16 + low?).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_from_a_file_that_nobody_else_can_read() {
+        let path = std::env::temp_dir().join(format!("tidegate-key-{}", std::process::id()));
+        let name = path.to_str().unwrap();
+        assert!(key(name).is_err_and(|it| it.code == Code::BadKey && it.help.contains("openssl")));
+        let digits = "00ff".repeat(16);
+        fs::write(&path, format!("{digits}\n")).unwrap();
+        for (mode, good) in [(0o600, true), (0o640, false), (0o604, false), (0o400, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(key(name).is_ok(), good, "{mode:o}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(hexadecimal(&digits).map(|it| it[..3].to_vec()), Some(vec![0, 255, 0]));
+        for wrong in ["", "00", &"0".repeat(63), &"0".repeat(66), &"0g".repeat(32), &"é".repeat(32)]
+        {
+            assert_eq!(hexadecimal(wrong), None, "{wrong}");
+        }
+    }
+}

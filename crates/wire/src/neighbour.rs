@@ -1,0 +1,402 @@
+//! An address on a port that has none: it answers who asks for it, and finds its next hop.
+//!
+//! Source: RFC 826 (ARP); RFC 4861, sections 4.3, 4.4 and 7.1 (neighbour discovery).
+//! Differs: the next hop is not held for gone when it does not answer; the last answer counts until
+//! there is another. Only untagged frames are looked at.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use tidegate_core::Time;
+use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
+
+use crate::build::{Frame, Transport};
+use crate::{checksum, ethertype};
+
+/// A hardware address.
+pub type Mac = [u8; 6];
+
+/// Where packets go from an address of ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NextHop {
+    /// To whoever has this address; it is asked for.
+    Address(IpAddr),
+    /// Here; nobody is asked.
+    Mac(Mac),
+}
+
+/// What a frame that came means to an address.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Heard {
+    /// It is for others as well.
+    Others,
+    /// It was for this address, and this is the answer.
+    Answer(Vec<u8>),
+    /// It was for this address.
+    Nothing,
+}
+
+/// Asked again as often while there is no answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Asked again as often when there was one.
+const REFRESH: Duration = Duration::from_secs(30);
+
+const BROADCAST: Mac = [0xff; 6];
+
+/// An address of ours with its next hop.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    local: IpAddr,
+    mac: Mac,
+    next_hop: NextHop,
+    found: Option<Mac>,
+    /// When the next hop is to be asked for.
+    due: Option<Time>,
+}
+
+impl Neighbour {
+    /// The address `local`, at the port of hardware address `mac`, and its next hop.
+    #[must_use]
+    pub const fn new(local: IpAddr, mac: Mac, next_hop: NextHop) -> Self {
+        let (found, due) = match next_hop {
+            NextHop::Address(_) => (None, Some(Time::ZERO)),
+            NextHop::Mac(mac) => (Some(mac), None),
+        };
+        Self { local, mac, next_hop, found, due }
+    }
+
+    /// The address.
+    #[must_use]
+    pub const fn local(&self) -> IpAddr {
+        self.local
+    }
+
+    /// Its next hop.
+    #[must_use]
+    pub const fn next_hop(&self) -> NextHop {
+        self.next_hop
+    }
+
+    /// The hardware address of the next hop, once it is known.
+    #[must_use]
+    pub const fn found(&self) -> Option<Mac> {
+        self.found
+    }
+
+    /// Takes in a frame that came.
+    pub fn hear(&mut self, now: Time, frame: &[u8]) -> Heard {
+        let said = match frame.get(12..14) {
+            Some(kind) if kind == ethertype::ARP.to_be_bytes() => arp(frame),
+            Some(kind) if kind == ethertype::IPV6.to_be_bytes() => discovery(frame),
+            _ => None,
+        };
+        let Some(said) = said else { return Heard::Others };
+        if let (Some((who, mac)), NextHop::Address(next_hop)) = (said.sender, self.next_hop)
+            && who == next_hop
+            && mac[0] & 1 == 0
+        {
+            self.found = Some(mac);
+            self.due = Some(now + REFRESH);
+        }
+        match said.target {
+            Some((target, asks)) if target == self.local => match asks {
+                Some(asks) => Heard::Answer(self.answer(asks)),
+                None => Heard::Nothing,
+            },
+            _ => Heard::Others,
+        }
+    }
+
+    /// The question for its next hop, if it is due.
+    pub fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
+        let NextHop::Address(next_hop) = self.next_hop else { return None };
+        self.due.filter(|due| *due <= now)?;
+        self.due = Some(now + RETRY);
+        Some(match (self.local, next_hop) {
+            (IpAddr::V4(local), IpAddr::V4(next_hop)) => {
+                let (sender, target) = ((self.mac, local.octets()), ([0; 6], next_hop.octets()));
+                arp_frame(BROADCAST, 1, sender, target)
+            }
+            (_, IpAddr::V6(next_hop)) => {
+                let (mac, group) = solicited(next_hop);
+                self.discovery_frame(mac, group.into(), (SOLICIT, 0), (next_hop, SOURCE))
+            }
+            (IpAddr::V6(_), IpAddr::V4(_)) => return None,
+        })
+    }
+
+    /// When [`ask`](Self::ask) next has a question.
+    #[must_use]
+    pub const fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    fn answer(&self, who: Asks) -> Vec<u8> {
+        match self.local {
+            IpAddr::V4(local) => {
+                let target = (who.mac, v4(who.address).unwrap_or_default());
+                arp_frame(who.mac, 2, (self.mac, local.octets()), target)
+            }
+            IpAddr::V6(local) if who.address == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+                let (mac, all) =
+                    ([0x33, 0x33, 0, 0, 0, 1], Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1));
+                self.discovery_frame(mac, all.into(), (ADVERTISE, OVERRIDE), (local, TARGET))
+            }
+            IpAddr::V6(local) => {
+                let kind = (ADVERTISE, SOLICITED | OVERRIDE);
+                self.discovery_frame(who.mac, who.address, kind, (local, TARGET))
+            }
+        }
+    }
+
+    /// A message of neighbour discovery: its type and flags, and its target with the kind of its option,
+    /// which holds our hardware address.
+    fn discovery_frame(
+        &self,
+        to_mac: Mac,
+        to: IpAddr,
+        (kind, flags): (u8, u8),
+        (target, option): (Ipv6Addr, u8),
+    ) -> Vec<u8> {
+        let transport = Transport::Icmp(kind, 0, [flags, 0, 0, 0]);
+        let payload = [&target.octets()[..], &[option, 1], &self.mac].concat();
+        let frame = Frame {
+            destination: to_mac,
+            source: self.mac,
+            payload,
+            ..Frame::ip(self.local, to, transport)
+        };
+        let mut bytes = frame.bytes();
+        bytes[HOP_LIMIT] = 255;
+        bytes
+    }
+}
+
+/// What a message says.
+struct Said {
+    /// Who sends it, and the hardware address it says it has.
+    sender: Option<(IpAddr, Mac)>,
+    /// What address it is about, and who asks for that.
+    target: Option<(IpAddr, Option<Asks>)>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy)]
+struct Asks {
+    mac: Mac,
+    address: IpAddr,
+}
+
+/// Ethernet and IPv4, and their lengths.
+const ARP_KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
+
+fn arp(frame: &[u8]) -> Option<Said> {
+    let body = frame.get(14..)?.first_chunk::<28>()?;
+    if body[..6] != ARP_KIND {
+        return None;
+    }
+    let mac: Mac = *body[8..].first_chunk()?;
+    let [sender, target] = [&body[14..18], &body[24..28]].map(|it| v4_of(it).map(IpAddr::V4));
+    let (sender, target) = (sender?, target?);
+    let asks = (body[7] == 1).then_some(Asks { mac, address: sender });
+    matches!(body[6..8], [0, 1 | 2])
+        .then_some(Said { sender: Some((sender, mac)), target: Some((target, asks)) })
+}
+
+fn arp_frame(to: Mac, operation: u8, sender: (Mac, [u8; 4]), target: (Mac, [u8; 4])) -> Vec<u8> {
+    let body = [&ARP_KIND[..], &[0, operation], &sender.0, &sender.1, &target.0, &target.1];
+    let mut frame = Frame::opaque(ethertype::ARP, body.concat());
+    (frame.destination, frame.source) = (to, sender.0);
+    // The shortest frame of Ethernet, without its check sequence.
+    frame.payload.resize(46, 0);
+    frame.bytes()
+}
+
+const HOP_LIMIT: usize = 14 + 7;
+const SOLICIT: u8 = 135;
+const ADVERTISE: u8 = 136;
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
+/// The options that hold the hardware address of who sends, or of the target.
+const SOURCE: u8 = 1;
+const TARGET: u8 = 2;
+
+fn discovery(frame: &[u8]) -> Option<Said> {
+    let header = frame.get(14..)?.first_chunk::<40>()?;
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let message = frame.get(54..)?.get(..len)?;
+    let (kind, code) = (*message.first()?, *message.get(1)?);
+    let (Some(source), Some(to)) = (v6_of(&header[8..24]), v6_of(&header[24..40])) else {
+        return None;
+    };
+    if (header[0] >> 4, header[6], header[7], code) != (6, Protocol::ICMPV6.0, 255, 0) {
+        return None;
+    }
+    let key = FlowKey {
+        src: Endpoint::v6(source.octets(), 0),
+        dst: Endpoint::v6(to.octets(), 0),
+        protocol: Protocol::ICMPV6,
+    };
+    if checksum::sum(checksum::pseudo_header(&key, message.len()), message) != 0xffff {
+        return None;
+    }
+    let target = v6_of(message.get(8..24)?)?;
+    let option = |kind| option(&message[24..], kind);
+    let from = *frame.get(6..)?.first_chunk::<6>()?;
+    match kind {
+        SOLICIT => {
+            let mac = option(SOURCE);
+            let asks = Asks { mac: mac.unwrap_or(from), address: source.into() };
+            let sender = mac.map(|mac| (source.into(), mac));
+            Some(Said { sender, target: Some((target.into(), Some(asks))) })
+        }
+        ADVERTISE => {
+            let sender = option(TARGET).map(|mac| (target.into(), mac));
+            let ours = (!to.is_multicast()).then_some((IpAddr::V6(to), None));
+            Some(Said { sender, target: ours })
+        }
+        _ => None,
+    }
+}
+
+/// The hardware address in the option of this kind.
+///
+/// Source: RFC 4861, section 4.6.
+fn option(mut options: &[u8], kind: u8) -> Option<Mac> {
+    while let [found, units, ..] = *options {
+        let (option, rest) = options.split_at_checked(usize::from(units) * 8)?;
+        if found == kind {
+            return option.get(2..)?.first_chunk().copied();
+        }
+        if option.is_empty() {
+            return None;
+        }
+        options = rest;
+    }
+    None
+}
+
+/// The group that is asked for an address, and the hardware address of that.
+///
+/// Source: RFC 4291, section 2.7.1; RFC 2464, section 7.
+fn solicited(address: Ipv6Addr) -> (Mac, Ipv6Addr) {
+    let [.., a, b, c] = address.octets();
+    let group =
+        Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
+    ([0x33, 0x33, 0xff, a, b, c], group)
+}
+
+fn v4(address: IpAddr) -> Option<[u8; 4]> {
+    match address {
+        IpAddr::V4(it) => Some(it.octets()),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn v4_of(bytes: &[u8]) -> Option<std::net::Ipv4Addr> {
+    <[u8; 4]>::try_from(bytes).ok().map(Into::into)
+}
+
+fn v6_of(bytes: &[u8]) -> Option<Ipv6Addr> {
+    <[u8; 16]>::try_from(bytes).ok().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: Mac = [2, 0, 0, 0, 0, 0x10];
+    const ROUTER: Mac = [2, 0, 0, 0, 0, 0x20];
+
+    /// Ours and the router's, over IPv4 or IPv6.
+    fn pair(v6: bool) -> (Neighbour, Neighbour) {
+        let [ours, router]: [IpAddr; 2] = if v6 {
+            ["2001:db8::1".parse().unwrap(), "2001:db8::ff12:3456".parse().unwrap()]
+        } else {
+            ["192.0.2.1".parse().unwrap(), "192.0.2.254".parse().unwrap()]
+        };
+        let us = Neighbour::new(ours, OURS, NextHop::Address(router));
+        (us, Neighbour::new(router, ROUTER, NextHop::Address(ours)))
+    }
+
+    fn second(seconds: u64) -> Time {
+        Time::from_secs(seconds)
+    }
+
+    /// Kills: sender and target exchanged; a checksum not that of ICMPv6; an answer without the option.
+    #[test]
+    fn two_of_them_find_each_other() {
+        for v6 in [false, true] {
+            let (mut us, mut router) = pair(v6);
+            let question = us.ask(second(5)).unwrap();
+            assert!(us.ask(second(5)).is_none() && us.due() == Some(second(6)));
+            let Heard::Answer(answer) = router.hear(second(5), &question) else { panic!("{v6}") };
+            assert_eq!(router.found(), Some(OURS), "who asks says who it is");
+            assert_eq!(us.hear(second(5), &answer), Heard::Nothing);
+            assert_eq!((us.found(), us.due()), (Some(ROUTER), Some(second(35))));
+            assert!(answer[..6] == OURS && question.len() >= 60 && answer.len() >= 60);
+        }
+    }
+
+    #[test]
+    fn questions_for_others_are_for_others_and_a_next_hop_that_moves_is_followed() {
+        for v6 in [false, true] {
+            let (mut us, mut router) = pair(v6);
+            let mut third = Neighbour { mac: [2, 0, 0, 0, 0, 0x30], ..router.clone() };
+            let question = us.ask(second(0)).unwrap();
+            let mut other = us.clone();
+            other.local = if v6 { "2001:db8::2" } else { "192.0.2.2" }.parse().unwrap();
+            assert_eq!(other.hear(second(0), &question), Heard::Others);
+            for (who, mac) in [(&mut router, ROUTER), (&mut third, [2, 0, 0, 0, 0, 0x30])] {
+                let Heard::Answer(answer) = who.hear(second(1), &question) else { panic!() };
+                us.hear(second(1), &answer);
+                assert_eq!(us.found(), Some(mac));
+            }
+        }
+    }
+
+    /// Kills: a hop limit that is not looked at: neighbour discovery from beyond a router.
+    #[test]
+    fn what_is_damaged_or_from_afar_is_not_heard() {
+        let (mut us, mut router) = pair(true);
+        let question = us.ask(second(0)).unwrap();
+        let Heard::Answer(answer) = router.hear(second(0), &question) else { panic!() };
+        for at in (12..answer.len()).filter(|at| !(15..18).contains(at)) {
+            let mut wrong = answer.clone();
+            wrong[at] ^= 0x11;
+            us.hear(second(0), &wrong);
+            assert_eq!(us.found(), None, "byte {at}");
+        }
+        us.hear(second(0), &answer);
+        assert_eq!(us.found(), Some(ROUTER));
+    }
+
+    #[test]
+    fn any_beginning_of_a_frame_is_heard_without_a_panic() {
+        for v6 in [false, true] {
+            let (mut us, mut router) = pair(v6);
+            let question = us.ask(second(0)).unwrap();
+            for len in 0..question.len() {
+                router.hear(second(0), &question[..len]);
+            }
+            let mut random = tidegate_core::random::Random::new(3, 3);
+            for _ in 0..20_000 {
+                let mut frame = question.clone();
+                for _ in 0..3 {
+                    let at =
+                        usize::try_from(random.below(u64::try_from(frame.len()).unwrap())).unwrap();
+                    frame[at] = u8::try_from(random.below(256)).unwrap();
+                }
+                router.hear(second(0), &frame);
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_told_the_hardware_address_asks_nobody() {
+        let local = "192.0.2.1".parse().unwrap();
+        let mut us = Neighbour::new(local, OURS, NextHop::Mac(ROUTER));
+        assert_eq!((us.found(), us.due(), us.ask(second(9))), (Some(ROUTER), None, None));
+    }
+}
