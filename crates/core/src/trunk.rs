@@ -24,6 +24,7 @@ mod tests;
 mod tunnel;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 pub use buffer::required_buffer;
 pub use sender::Counts;
@@ -59,6 +60,19 @@ pub struct Config {
     pub assured: u8,
     /// What its management connections are like.
     pub tcp: tcp::Config,
+    /// What becomes of user packets while nothing is heard of the other end.
+    pub fallback: Fallback,
+}
+
+/// What becomes of user packets while nothing is heard of the other end: three timeouts in a row of every
+/// management connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Fallback {
+    /// They wait; the guarantee is sent, and what finds no room is dropped.
+    #[default]
+    Hold,
+    /// They go past the trunk, as if there were none.
+    Direct,
 }
 
 impl Config {
@@ -112,6 +126,21 @@ pub struct Report {
     pub counts: Counts,
     /// User packets that wait.
     pub backlog: Backlog,
+    /// What it may send, and knows of the path.
+    pub state: State,
+}
+
+/// What a trunk may send now, and what it knows of the path.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct State {
+    /// Management packets that may be in flight.
+    pub window: u64,
+    /// The round-trip time, the mean of its connections; none before the first answer.
+    pub rtt: Option<Duration>,
+    /// User bytes that may be sent; less than zero is what was borrowed.
+    pub credit: i64,
+    /// Management connections that have heard nothing for three timeouts.
+    pub silent: usize,
 }
 
 /// A management connection, by its number, as its packets arrive at this end.
@@ -226,6 +255,6 @@ impl Trunk {
     #[must_use]
     pub fn report(&self) -> Report {
         let name = self.config.name.clone();
-        Report { name, counts: self.counts(), backlog: self.backlog() }
+        Report { name, counts: self.counts(), backlog: self.backlog(), state: self.sender.state() }
     }
 }

@@ -301,6 +301,7 @@ fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
         guarantee: Some(Rate::from_mbps(20)),
         queue: queue(),
         assured: 1,
+        fallback: Default::default(),
         tcp: tcp::Config::default(),
     };
     let mut run = Run::with_trunks(policies, vec![trunk]);

@@ -224,6 +224,65 @@ pub struct Flows {
     pub flows: Vec<Flow>,
 }
 
+/// The trunks that end at the gateway.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Trunks {
+    /// Each of them, in the order of the policy file.
+    pub trunks: Vec<Trunk>,
+}
+
+/// The state of a trunk.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Trunk {
+    /// Its name.
+    pub name: String,
+    /// The address of this gateway.
+    pub local: String,
+    /// The address of the other.
+    pub peer: String,
+    /// What is known of the other gateway; none where there are no ports.
+    pub other_end: Option<OtherEnd>,
+    /// User bits per second that left through it within the last second, from the IP header on.
+    pub rate_bps: u64,
+    /// Management packets that may be in flight.
+    pub window_packets: u64,
+    /// The smoothed round-trip time of management packets, in microseconds, the mean of its connections.
+    pub rtt_us: Option<u64>,
+    /// User bytes that may be sent now; less than zero is what was borrowed.
+    pub credit_bytes: i64,
+    /// Management packets sent.
+    pub management_packets: u64,
+    /// Of these, those that were sent again because one was lost.
+    pub lost_packets: u64,
+    /// User bytes sent for credit, from the IP header on.
+    pub elastic_bytes: u64,
+    /// The same of what was sent for the guarantee.
+    pub guaranteed_bytes: u64,
+    /// The same of what went past the trunk while nothing was heard of the other end.
+    pub past_bytes: u64,
+    /// User packets that wait.
+    pub waiting: Count,
+    /// Management connections.
+    pub connections: u64,
+    /// Management connections that have heard nothing for three timeouts.
+    pub silent: u64,
+}
+
+/// What is known of the other end of a trunk.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct OtherEnd {
+    /// "up", "silent", or "unknown" before it was first heard.
+    pub state: String,
+    /// Milliseconds since it last showed that it is there.
+    pub heard_ms: Option<u64>,
+    /// Sessions agreed on: one, and one more for each new beginning of either gateway.
+    pub sessions: u64,
+    /// The hardware address of the next hop, once it is known.
+    pub next_hop: Option<String>,
+    /// Datagrams that were not taken, by reason; those with none are left out.
+    pub refused: BTreeMap<String, u64>,
+}
+
 /// The classes that share the link.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Classes {

@@ -54,6 +54,8 @@ enum Command {
     Classes,
     /// Change what a class has a right to while it runs
     Class(commands::class::Args),
+    /// Show the trunks that end here: their rate, window, round-trip time, credit, and the other gateway
+    Trunks,
     /// Say which policy a packet belongs to and why, what limits a live flow, or what an error means
     Explain(commands::explain::Args),
     /// Say what of this host keeps a gateway from working well, and what to do
@@ -90,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Flows(args) => commands::status::flows(&args, &context),
         Command::Classes => commands::class::list(&context),
         Command::Class(args) => commands::class::run(&args, &context),
+        Command::Trunks => commands::trunks::list(&context),
         Command::Explain(args) => commands::explain::run(&args, &context),
         Command::Doctor(args) => commands::doctor::run(&args, &context),
         Command::Detach(args) => commands::detach::run(&args, &context),

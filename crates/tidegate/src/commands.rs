@@ -16,6 +16,7 @@ pub(crate) mod schema;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod traffic;
+pub(crate) mod trunks;
 
 use std::path::PathBuf;
 

@@ -6,6 +6,7 @@ mod plane;
 mod ports;
 mod report;
 mod server;
+mod trunk_report;
 mod trunks;
 mod watch;
 
@@ -24,11 +25,12 @@ pub(crate) use explain::explain;
 pub(crate) use plane::Plane;
 pub(crate) use ports::open;
 pub(crate) use server::{Socket, listen, serve};
+use trunk_report::Rates;
 pub(crate) use watch::PortLock;
 use watch::Watch;
 
 use crate::api::{self, Applied, Ceiling, Classes, EachWay, Explanation};
-use crate::api::{Flows, Plan, Proposal, Question, Status};
+use crate::api::{Flows, Plan, Proposal, Question, Status, Trunks};
 use crate::code::Code;
 use crate::config::{self, Config};
 use crate::describe::{self, Change};
@@ -43,6 +45,7 @@ pub(crate) struct Daemon {
     fits_host: bool,
     state: Mutex<State>,
     watch: std::sync::Mutex<Watch>,
+    rates: Mutex<Rates>,
 }
 
 /// What was last put in force.
@@ -96,6 +99,7 @@ impl Daemon {
             fits_host,
             state: Mutex::new(State { installed, pending: None, alarm: None }),
             watch: std::sync::Mutex::new(watch),
+            rates: Mutex::default(),
         })
     }
 
@@ -193,6 +197,25 @@ impl Daemon {
     pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
         let classes = self.plane.ask(|live| live.machine.classes()).await?;
         Ok(Classes { classes: classes.into_iter().map(report::class).collect() })
+    }
+
+    /// The trunks that end here.
+    pub(crate) async fn trunks(&self) -> Result<Trunks, Failure> {
+        let ask = self.plane.ask(|live| {
+            let peers = live.ports.iter().flat_map(|port| port.peers()).collect::<Vec<_>>();
+            (live.machine.trunks(), peers, live.machine.config().clone())
+        });
+        let (trunks, peers, config) = ask.await?;
+        let rates = self.rates.lock().await;
+        Ok(Trunks { trunks: trunk_report::trunks(&trunks, &peers, &config, &rates) })
+    }
+
+    /// Sees how fast trunks are; to be called about once a second.
+    pub(crate) async fn look_at_trunks(&self) {
+        // Whoever has stopped has none.
+        if let Ok(trunks) = self.plane.ask(|live| live.machine.trunks()).await {
+            self.rates.lock().await.look(Instant::now(), &trunks);
+        }
     }
 
     /// Changes what the class called `name` has a right to; says what it then has.

@@ -174,6 +174,7 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
         ("queue", queue_name(&trunk.queue)),
         ("assured", trunk.assured.to_string()),
         ("tcp", format!("{:?}", trunk.tcp)),
+        ("fallback", format!("{:?}", trunk.fallback).to_lowercase()),
     ]);
     fields.extend(trunk.guarantee.map(|rate| ("guarantee", rate.to_string())));
     if let Some(end) = end {

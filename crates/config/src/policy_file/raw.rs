@@ -7,6 +7,7 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{FairBetween, Mode};
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::trunk::Fallback;
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -134,6 +135,9 @@ tables! {
         /// TCP settings of its management connections. Default: profile "rfc", a receive window that holds
         /// nothing back.
         "tcp" => tcp: Option<Spanned<Settled>>,
+        /// What becomes of user packets while nothing is heard of the other gateway, for three timeouts: "hold"
+        /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".
+        "fallback" => fallback: Option<Spanned<Fallback>>,
     }
 
     /// A policy: which traffic, how much of it, and what happens beyond that.
@@ -260,6 +264,11 @@ impl Choice for Action {
         ("police-drop", Self::PoliceDrop),
         ("pass", Self::Pass),
     ];
+}
+
+impl Choice for Fallback {
+    const WHAT: &str = "a fallback of trunks";
+    const CHOICES: &[(&str, Self)] = &[("hold", Self::Hold), ("direct", Self::Direct)];
 }
 
 impl Choice for Mode {

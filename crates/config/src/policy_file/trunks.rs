@@ -141,6 +141,7 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
         queue,
         assured: assured?,
         tcp,
+        fallback: raw.fallback.as_ref().map(|it| *it.get_ref()).unwrap_or_default(),
     })
 }
 

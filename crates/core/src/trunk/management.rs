@@ -6,9 +6,10 @@
 //! to send.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Time;
-use crate::packet::FlowKey;
+use crate::packet::{FlowKey, TcpFlags};
 use crate::random::Random;
 use crate::tcp::{Config, Connection, Event, Segment};
 
@@ -30,6 +31,10 @@ pub(super) struct Management {
     window: u64,
     /// Up to where all is acknowledged, and the timeouts there had been then.
     heard: (u64, u32),
+    /// SYNs sent since it was opened.
+    syns: u32,
+    /// Nothing has been heard for so long that the path is held for gone.
+    silent: bool,
 }
 
 /// A segment to be sent.
@@ -56,6 +61,8 @@ impl Management {
             credit: 0,
             window: 0,
             heard: (0, 0),
+            syns: 0,
+            silent: false,
         }
     }
 
@@ -74,7 +81,8 @@ impl Management {
         if self.tcp.as_ref().is_none_or(Connection::is_closed) {
             let isn = u32::try_from(self.random.below(1 << 32)).unwrap_or(0);
             self.tcp = Some(Connection::connect(&self.config, now, isn));
-            (self.segment, self.written, self.sent, self.heard) = (None, 0, 0, (0, 0));
+            (self.segment, self.written, self.sent) = (None, 0, 0);
+            (self.heard, self.syns) = ((0, 0), 0);
         }
         if let (Some(tcp), Some(segment)) = (&mut self.tcp, self.segment)
             && self.sent == self.written
@@ -93,10 +101,12 @@ impl Management {
         while let Some(event) = tcp.poll_event() {
             if event == Event::Established {
                 self.segment = Some(told.segment);
+                (self.syns, self.silent) = (0, false);
             }
         }
         if told.acknowledged > self.heard.0 {
             self.heard = (told.acknowledged, told.timeouts);
+            self.silent = false;
         }
     }
 
@@ -108,9 +118,12 @@ impl Management {
         if payload > 0 {
             self.sent = self.sent.max(outgoing.offset + payload);
         }
-        let counts = payload > 0 && tcp.statistics().timeouts - self.heard.1 < SILENCE;
-        let again = payload > 0 && outgoing.retransmission;
-        Some(Sent { segment: outgoing.segment, probes: payload > 0, counts, again })
+        let probes = payload > 0;
+        let answered = !probes || tcp.statistics().timeouts - self.heard.1 < SILENCE;
+        self.syns += u32::from(outgoing.segment.header.flags.any(TcpFlags::SYN));
+        self.silent |= !answered || self.syns > SILENCE;
+        let again = probes && outgoing.retransmission;
+        Some(Sent { segment: outgoing.segment, probes, counts: probes && answered, again })
     }
 
     /// A management packet gives `vmss` bytes of credit: more is not saved up while nothing waits.
@@ -124,10 +137,32 @@ impl Management {
         self.window
     }
 
+    /// Forgets a path that was held for gone, for another connection has been answered: it is opened anew when
+    /// there is something to send, and does not wait out its timeout, which may be minutes by now.
+    pub(super) fn begin_anew(&mut self) {
+        if self.silent {
+            (self.tcp, self.silent) = (None, false);
+        }
+    }
+
+    /// Whether the path is held for gone: three timeouts in a row, and nothing was heard.
+    pub(super) const fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// User bytes that may be sent; less than zero is what was borrowed.
+    pub(super) const fn credit(&self) -> i64 {
+        self.credit
+    }
+
+    /// The smoothed round-trip time; none before the first measurement.
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.tcp.as_ref()?.statistics().smoothed_rtt
+    }
+
     /// Bits per second that its window allows of `vmss` bytes for each packet; none before the first answer.
     pub(super) fn rate(&self, vmss: u64) -> u64 {
-        let rtt = self.tcp.as_ref().and_then(|tcp| tcp.statistics().smoothed_rtt);
-        let Some(rtt) = rtt.map(|rtt| rtt.as_nanos().max(1)) else { return 0 };
+        let Some(rtt) = self.rtt().map(|rtt| rtt.as_nanos().max(1)) else { return 0 };
         let bits = u128::from(self.window) * u128::from(vmss) * 8;
         u64::try_from(bits * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
     }

@@ -6,12 +6,13 @@
 //! even if none waits by then: each may so hold the credit of one VMSS, which is what equation 2 counts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::guarantee::Guarantee;
 use super::management::Management;
 use super::packet::{describe, network_len};
 use super::tunnel::Tunnel;
-use super::{Config, MANAGEMENT, USER};
+use super::{Config, Fallback, MANAGEMENT, State, USER};
 use crate::packet::Fifo;
 use crate::random::Random;
 use crate::tcp::Segment;
@@ -28,6 +29,8 @@ pub struct Counts {
     pub elastic: u64,
     /// The same of what was sent for the guarantee.
     pub guaranteed: u64,
+    /// The same of what went past the trunk while the path was held for gone.
+    pub past: u64,
     /// Packets made: management packets, handshakes and acknowledgements.
     pub made: u64,
     /// Packets that ended here.
@@ -43,6 +46,7 @@ impl Counts {
             again: self.again - before.again,
             elastic: self.elastic - before.elastic,
             guaranteed: self.guaranteed - before.guaranteed,
+            past: self.past - before.past,
             made: self.made - before.made,
             absorbed: self.absorbed - before.absorbed,
         }
@@ -51,6 +55,7 @@ impl Counts {
 
 pub(super) struct Sender {
     vmss: u64,
+    fallback: Fallback,
     user_dscp: u8,
     management_dscp: u8,
     tunnel: Tunnel,
@@ -71,6 +76,7 @@ impl Sender {
         };
         Self {
             vmss: config.vmss.0,
+            fallback: config.fallback,
             user_dscp: config.dscp(USER),
             management_dscp: config.dscp(MANAGEMENT),
             tunnel: Tunnel::new(queue, config.dscp(USER)),
@@ -100,9 +106,33 @@ impl Sender {
         &self.counts
     }
 
+    /// What it may send now, and what it knows of the path.
+    pub(super) fn state(&self) -> State {
+        let all = || self.managements.iter();
+        let rtts: Vec<_> = all().filter_map(Management::rtt).collect();
+        let mean = |sum: Duration| sum.checked_div(u32::try_from(rtts.len()).ok()?);
+        State {
+            window: all().map(Management::window).sum(),
+            rtt: mean(rtts.iter().sum()),
+            credit: all().map(Management::credit).sum(),
+            silent: all().filter(|it| it.is_silent()).count(),
+        }
+    }
+
+    /// Whether user packets go past the trunk: nothing is heard of the other end.
+    fn is_passing(&self) -> bool {
+        self.fallback == Fallback::Direct && self.managements.iter().all(Management::is_silent)
+    }
+
     /// Takes in a user packet.
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
-        self.tunnel.push(cx, packet);
+        if !self.is_passing() {
+            self.tunnel.push(cx, packet);
+        } else {
+            self.managements.iter_mut().for_each(|it| it.ask(cx.now));
+            self.counts.past += network_len(&cx.pool[&packet]);
+            out.push(cx.pool, packet);
+        }
         self.pump(cx, out);
     }
 
@@ -119,7 +149,11 @@ impl Sender {
         if let (Some(segment), Some(management)) =
             (segment, self.managements.get_mut(usize::from(number)))
         {
+            let silent = management.is_silent();
             management.handle(cx.now, &segment);
+            if silent && !management.is_silent() {
+                self.managements.iter_mut().for_each(Management::begin_anew);
+            }
             let packets: u64 = self.managements.iter().map(Management::window).sum();
             self.tunnel.set_window(Bytes(packets.saturating_mul(self.vmss)));
         }
@@ -134,6 +168,12 @@ impl Sender {
         for _ in 0..self.managements.len() {
             self.turn = (self.turn + 1) % self.managements.len();
             self.serve(cx, self.turn, out);
+        }
+        if self.is_passing() {
+            while let Some(packet) = self.tunnel.pop(cx) {
+                self.counts.past += network_len(&cx.pool[&packet]);
+                out.push(cx.pool, packet);
+            }
         }
         if let Some(guarantee) = &mut self.guarantee {
             guarantee.arm(cx.now, !self.tunnel.is_empty());

@@ -26,6 +26,7 @@ pub(super) fn config() -> Config {
         queue: QdiscSpec::DropTail(Default::default()),
         assured: 1,
         tcp: tcp::Config::default(),
+        fallback: Default::default(),
     }
 }
 

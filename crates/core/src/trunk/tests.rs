@@ -143,6 +143,55 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
     assert!(bytes > 5 * 1_250_000 * 9 / 10, "{bytes}");
 }
 
+/// Of a peer that goes away while there is traffic, and of one that never was there.
+///
+/// Kills: silence that is told from timeouts of data only; connections that wait out minutes although another
+/// is answered; no question while packets go past the trunk, when the last has been given up; what waited left
+/// where it is.
+#[test]
+fn past_a_peer_that_is_gone_packets_go_directly_if_so_told_and_through_the_trunk_when_it_is_back() {
+    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    for there_first in [true, false] {
+        for fallback in [Fallback::Direct, Fallback::Hold] {
+            let mut pair = Pair::new(&Config { fallback, ..config() }, &path(LOSSLESS));
+            let each = |pair: &mut Pair| {
+                if pair.ends[0].backlog().packets < 20
+                    && pair.offered < 40 * pair.now.nanos() / 1_000_000_000
+                {
+                    pair.offer(0, 1_000);
+                }
+            };
+            let run = |pair: &mut Pair, until: u64| {
+                while pair.now < seconds(until) {
+                    pair.run(pair.now + Duration::from_millis(20), each);
+                }
+            };
+            if there_first {
+                run(&mut pair, 5);
+            }
+            let there = std::mem::replace(&mut pair.links[0], crate::link::Link::new(&gone, 3, 9));
+            let sent = |pair: &Pair| pair.ends[0].counts();
+            run(&mut pair, 160);
+            let report = pair.ends[0].report();
+            assert_eq!(report.state.silent, 4, "{there_first} {fallback:?}");
+            let direct = fallback == Fallback::Direct;
+            assert_eq!(
+                (report.backlog.packets == 0, sent(&pair).past > 30 * 40_000),
+                (direct, direct)
+            );
+            // Silence is found out within some seconds of the first timeout.
+            assert!(!direct || sent(&pair).past > 145 * 30_000, "{:?}", sent(&pair));
+            pair.links[0] = there;
+            run(&mut pair, 290);
+            let (past, elastic) = (sent(&pair).past, sent(&pair).elastic);
+            run(&mut pair, 300);
+            assert_eq!((pair.ends[0].report().state.silent, sent(&pair).past), (0, past));
+            assert!(sent(&pair).elastic > elastic + 9 * 40_000, "{:?}", sent(&pair));
+            pair.check_conservation();
+        }
+    }
+}
+
 #[test]
 fn an_end_that_begins_anew_is_heard_again() {
     for restarted in [0, 1] {

@@ -95,6 +95,7 @@ impl Site {
             queue: QdiscSpec::PerFlow(Default::default()),
             assured: 1,
             tcp: tcp::Config::default(),
+            fallback: Default::default(),
         };
         let end = TrunkEnd {
             ends: Ends { local, peer, port: config.port },

@@ -122,6 +122,7 @@ async fn attend(daemon: &Arc<Daemon>, mut signals: Signals) -> Exit {
             _ = signals.interrupt.recv() => return Exit::Done,
             _ = watch.tick() => {
                 daemon.settle();
+                daemon.look_at_trunks().await;
                 if daemon.has_ended() {
                     tracing::error!("the data plane has ended by itself");
                     return Exit::Failed;

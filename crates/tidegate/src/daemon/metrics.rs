@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use tidegate_core::ack::Counts;
 
-use crate::api::{Aggregate, Class, FailToWire, LinkDirection, Status};
+use crate::api::{Aggregate, Class, FailToWire, LinkDirection, Status, Trunk};
 
 /// Metrics being written.
 struct Page(String);
@@ -45,14 +45,15 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     Labels(format!("{{{}}}", pairs.join(",")))
 }
 
-/// `status` and `all_classes` as metrics.
-pub(super) fn page(status: &Status, all_classes: &[Class]) -> String {
+/// `status`, `all_classes` and `all_trunks` as metrics.
+pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk]) -> String {
     let mut page = Page(String::new());
     gateway(status, &mut page);
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
     signals(&status.aggregates, &mut page);
     classes(all_classes, &mut page);
+    trunks(all_trunks, &mut page);
     page.0
 }
 
@@ -235,6 +236,62 @@ fn classes(all: &[Class], page: &mut Page) {
     metric("tidegate_class_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
 }
 
+fn trunks(all: &[Trunk], page: &mut Page) {
+    let name = |it: &Trunk| labels(&[("trunk", &it.name)]);
+    let mut metric = |name_of: &str, kind: &str, help: &str, value: fn(&Trunk) -> Option<f64>| {
+        let samples = all.iter().filter_map(|it| Some((name(it), value(it)?)));
+        page.metric(name_of, kind, help, samples);
+    };
+    let help = "Whether the other gateway of the trunk is there.";
+    metric("tidegate_trunk_up", "gauge", help, |it| {
+        Some(f64::from(u8::from(it.other_end.as_ref()?.state == "up")))
+    });
+    let help = "Management connections that have heard nothing for three timeouts.";
+    metric("tidegate_trunk_silent_connections", "gauge", help, |it| Some(float(it.silent)));
+    let help = "Management packets that may be in flight.";
+    metric("tidegate_trunk_window_packets", "gauge", help, |it| Some(float(it.window_packets)));
+    let help = "Smoothed round-trip time of management packets.";
+    metric("tidegate_trunk_rtt_seconds", "gauge", help, |it| Some(float(it.rtt_us?) / 1e6));
+    let help = "User bytes that may be sent now; less than zero is what was borrowed.";
+    metric("tidegate_trunk_credit_bytes", "gauge", help, |it| Some(signed(it.credit_bytes)));
+    let help = "User bytes that wait at the trunk.";
+    metric("tidegate_trunk_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
+    let help = "Management packets sent.";
+    metric("tidegate_trunk_management_packets_total", "counter", help, |it| {
+        Some(float(it.management_packets))
+    });
+    let help = "Management packets sent again, because one was lost.";
+    metric("tidegate_trunk_lost_packets_total", "counter", help, |it| Some(float(it.lost_packets)));
+    let help = "Sessions agreed on with the other gateway.";
+    metric("tidegate_trunk_sessions_total", "counter", help, |it| {
+        Some(float(it.other_end.as_ref()?.sessions))
+    });
+    let sent = all.iter().flat_map(|it| {
+        let kinds = [
+            ("credit", it.elastic_bytes),
+            ("guarantee", it.guaranteed_bytes),
+            ("past", it.past_bytes),
+        ];
+        kinds.map(|(by, bytes)| (labels(&[("trunk", &it.name), ("by", by)]), float(bytes)))
+    });
+    let help =
+        "User bytes sent, from the IP header on: for credit, for the guarantee, past the trunk.";
+    page.metric("tidegate_trunk_sent_bytes_total", "counter", help, sent);
+    let refused = all.iter().flat_map(|it| {
+        let by_reason = it.other_end.iter().flat_map(|end| &end.refused);
+        by_reason.map(|(reason, count)| {
+            (labels(&[("trunk", &it.name), ("reason", reason)]), float(*count))
+        })
+    });
+    let help = "Datagrams to the trunk that were not taken.";
+    page.metric("tidegate_trunk_refused_packets_total", "counter", help, refused);
+}
+
+#[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
+const fn signed(count: i64) -> f64 {
+    count as f64
+}
+
 #[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
 const fn float(count: u64) -> f64 {
     count as f64
@@ -330,6 +387,34 @@ mod tests {
         vec![class("up"), class("down")]
     }
 
+    fn trunks_of_a_test() -> Vec<Trunk> {
+        let end = crate::api::OtherEnd {
+            state: "up".to_owned(),
+            heard_ms: Some(400),
+            sessions: 1,
+            next_hop: None,
+            refused: BTreeMap::from([("forged".to_owned(), 3)]),
+        };
+        vec![Trunk {
+            name: "branch".to_owned(),
+            local: "192.0.2.1".to_owned(),
+            peer: "192.0.2.9".to_owned(),
+            other_end: Some(end),
+            rate_bps: 8_000_000,
+            window_packets: 40,
+            rtt_us: Some(20_500),
+            credit_bytes: -300,
+            management_packets: 1_000,
+            lost_packets: 7,
+            elastic_bytes: 1_500_000,
+            guaranteed_bytes: 400_000,
+            past_bytes: 0,
+            waiting: Count { packets: 3, bytes: 4_500 },
+            connections: 4,
+            silent: 0,
+        }]
+    }
+
     /// What `promtool check metrics` also looks for, in words; empty if all is well.
     ///
     /// The rules are those Prometheus prints under "Metric and label naming", and of promtool.
@@ -371,7 +456,7 @@ mod tests {
 
     #[test]
     fn metrics_pass_our_own_lint() {
-        let page = page(&status(), &classes());
+        let page = page(&status(), &classes(), &trunks_of_a_test());
         assert_eq!(lint(&page), [""; 0], "{page}");
         assert!(page.contains("tidegate_policy_wait_seconds_total{policy=\"web \\\"2\\\"\""));
         assert!(page.contains("tidegate_dropped_packets_total{reason=\"queue-full\"} 7\n"));
@@ -397,7 +482,10 @@ mod tests {
 
     #[test]
     fn the_manual_lists_every_metric_with_its_labels() {
-        crate::committed::holds("docs/operate/metrics.md", &manual(&page(&status(), &classes())));
+        crate::committed::holds(
+            "docs/operate/metrics.md",
+            &manual(&page(&status(), &classes(), &trunks_of_a_test())),
+        );
     }
 
     #[test]
@@ -425,7 +513,12 @@ mod tests {
             }
             promtool => promtool.unwrap(),
         };
-        promtool.stdin.take().unwrap().write_all(page(&status(), &classes()).as_bytes()).unwrap();
+        promtool
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(page(&status(), &classes(), &trunks_of_a_test()).as_bytes())
+            .unwrap();
         let output = promtool.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }

@@ -129,7 +129,7 @@ const fn count(it: Count) -> api::Count {
     api::Count { packets: it.packets, bytes: it.bytes }
 }
 
-fn waiting(it: Backlog) -> api::Count {
+pub(super) fn waiting(it: Backlog) -> api::Count {
     api::Count { packets: u64::from(it.packets), bytes: it.bytes.0 }
 }
 

@@ -108,6 +108,7 @@ fn routes(daemon: Arc<Daemon>) -> Router {
         .route("/v1/flows", get(flows))
         .route("/v1/classes", get(classes))
         .route("/v1/classes/{name}", patch(change_class))
+        .route("/v1/trunks", get(trunks))
         .route("/v1/plan", post(plan))
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
@@ -168,6 +169,10 @@ async fn classes(State(daemon): Shared) -> Response {
     answer(daemon.classes().await.map_err(Refusal::from))
 }
 
+async fn trunks(State(daemon): Shared) -> Response {
+    answer(daemon.trunks().await.map_err(Refusal::from))
+}
+
 async fn change_class(
     State(daemon): Shared,
     InPath(name): InPath<String>,
@@ -193,14 +198,14 @@ async fn explain(State(daemon): Shared, Body(question): Body<Question>) -> Respo
 }
 
 async fn scrape(State(daemon): Shared) -> Response {
-    let seen = match daemon.status().await {
-        Ok(status) => daemon.classes().await.map(|classes| (status, classes.classes)),
-        Err(failure) => Err(failure),
+    let seen = async {
+        let (status, classes) = (daemon.status().await?, daemon.classes().await?);
+        Ok::<_, Failure>((status, classes.classes, daemon.trunks().await?.trunks))
     };
-    match seen {
-        Ok((status, classes)) => {
+    match seen.await {
+        Ok((status, classes, trunks)) => {
             let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-            (kind, metrics::page(&status, &classes)).into_response()
+            (kind, metrics::page(&status, &classes, &trunks)).into_response()
         }
         Err(failure) => refuse(&failure.into()),
     }

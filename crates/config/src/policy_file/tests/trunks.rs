@@ -3,6 +3,7 @@
 use super::{PORTS, parse, parsed};
 use crate::host::{Host, Interface};
 use crate::policy_file::NextHop;
+use tidegate_core::trunk::Fallback;
 use tidegate_core::{Bytes, Rate};
 
 const ENDS: &str = "local = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";
@@ -13,7 +14,7 @@ fn a_trunk_has_its_fields_and_its_defaults() {
         "{PORTS}[[trunk]]\nname = \"plain\"\n{ENDS}\
          [[trunk]]\nname = \"t\"\nlocal = \"2001:db8::1\"\npeer = \"2001:db8::2\"\nport = 4000\n\
          connections = 2\nvmss = \"3000 B\"\nguarantee = \"3.2 Mbit/s\"\nqueue = \"codel\"\n\
-         assured = 3\ntcp = {{ congestion = \"cubic\", receive_window = \"64 KiB\" }}\n\
+         assured = 3\nfallback = \"direct\"\ntcp = {{ congestion = \"cubic\", receive_window = \"64 KiB\" }}\n\
          [[policy]]\nname = \"all\"\naction = \"pass\"\ntrunk = \"t\"\n"
     ));
     let [plain, trunk] = &config.gateway.trunks[..] else { panic!("{:?}", config.gateway) };
@@ -21,6 +22,7 @@ fn a_trunk_has_its_fields_and_its_defaults() {
     assert_eq!((plain.queue.name(), plain.assured, plain.port), ("per-flow", 1, 4754));
     assert_eq!(plain.tcp.receive_window, Bytes((1 << 30) - 1));
     assert_eq!((trunk.connections, trunk.vmss, trunk.port), (2, Bytes(3_000), 4_000));
+    assert_eq!((plain.fallback, trunk.fallback), (Fallback::Hold, Fallback::Direct));
     assert_eq!((trunk.guarantee, trunk.assured), (Some(Rate::from_kbps(3_200)), 3));
     assert_eq!((trunk.queue.name(), trunk.tcp.congestion.name()), ("codel", "cubic"));
     assert_eq!(config.policies[0].trunk.as_deref(), Some("t"));

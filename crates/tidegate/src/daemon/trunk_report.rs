@@ -1,0 +1,119 @@
+//! What the API says of trunks, and how fast they are: what was sent since the last look.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::trunk::Report;
+use tidegate_dataplane::trunk::PeerReport;
+use tokio::time::Instant;
+
+use super::{millis, report};
+use crate::api::{OtherEnd, Trunk};
+
+/// What trunks had sent when they were last looked at, and how fast they were before.
+#[derive(Default)]
+pub(super) struct Rates(BTreeMap<String, Look>);
+
+/// A look at a trunk.
+struct Look {
+    at: Instant,
+    bytes: u64,
+    rate: u64,
+}
+
+impl Rates {
+    /// Looks at `trunks`; to be called about once a second.
+    pub(super) fn look(&mut self, now: Instant, trunks: &[Report]) {
+        for trunk in trunks {
+            let bytes = sent(trunk);
+            let rate = self.0.get(&trunk.name).map_or(0, |before| {
+                let nanos = now.saturating_duration_since(before.at).as_nanos().max(1);
+                let bits = u128::from(bytes.saturating_sub(before.bytes)) * 8;
+                u64::try_from(bits * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
+            });
+            self.0.insert(trunk.name.clone(), Look { at: now, bytes, rate });
+        }
+    }
+
+    /// Bits per second of the trunk of this name, between the last two looks.
+    fn of(&self, name: &str) -> u64 {
+        self.0.get(name).map_or(0, |look| look.rate)
+    }
+}
+
+const fn sent(trunk: &Report) -> u64 {
+    let counts = &trunk.counts;
+    counts.elastic + counts.guaranteed + counts.past
+}
+
+/// What the API says of `trunks`, whose other ends are `peers` where there are ports.
+pub(super) fn trunks(
+    trunks: &[Report],
+    peers: &[PeerReport],
+    config: &GatewayConfig,
+    rates: &Rates,
+) -> Vec<Trunk> {
+    let all = trunks.iter().zip(&config.trunks).enumerate();
+    let trunk = |(number, (it, config)): (usize, (&Report, &tidegate_core::trunk::Config))| Trunk {
+        name: it.name.clone(),
+        local: config.local.to_string(),
+        peer: config.peer.to_string(),
+        other_end: peers.get(number).map(other_end),
+        rate_bps: rates.of(&it.name),
+        window_packets: it.state.window,
+        rtt_us: it.state.rtt.and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
+        credit_bytes: it.state.credit,
+        management_packets: it.counts.management,
+        lost_packets: it.counts.again,
+        elastic_bytes: it.counts.elastic,
+        guaranteed_bytes: it.counts.guaranteed,
+        past_bytes: it.counts.past,
+        waiting: report::waiting(it.backlog),
+        connections: u64::from(config.connections),
+        silent: u64::try_from(it.state.silent).unwrap_or(0),
+    };
+    all.map(trunk).collect()
+}
+
+fn other_end(it: &PeerReport) -> OtherEnd {
+    let state = match it.heard {
+        None => "unknown",
+        Some(_) if it.is_up() => "up",
+        Some(_) => "silent",
+    };
+    let refused = it.refused.iter().filter(|(_, count)| *count > 0);
+    OtherEnd {
+        state: state.to_owned(),
+        heard_ms: it.heard.map(millis),
+        sessions: it.sessions,
+        next_hop: it.next_hop.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":")),
+        refused: refused.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_core::trunk::Counts;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_is_of_the_span_between_two_looks() {
+        let report = |bytes| Report {
+            name: "t".to_owned(),
+            counts: Counts { elastic: bytes, guaranteed: 500, ..Counts::default() },
+            backlog: Default::default(),
+            state: Default::default(),
+        };
+        let (mut rates, begin) = (Rates::default(), Instant::now());
+        for (after, bytes, expected) in
+            [(0, 1_000, 0), (1_000, 126_000, 1_000_000), (3_000, 126_000, 0)]
+        {
+            rates.look(begin + Duration::from_millis(after), &[report(bytes)]);
+            assert_eq!(rates.of("t"), expected, "{after}");
+        }
+        assert_eq!(rates.of("another"), 0);
+    }
+}
