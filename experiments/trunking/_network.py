@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tidegate import Result, Scenario, plots
+from tidegate import Result, Scenario, Table, plots
+from tidegate.experiment import Experiment
 
 RATE = 1_200_000
 """Of the bottleneck, bytes per second."""
+BOTTLENECK_RATE = "9.6 Mbit/s"
 
 ALPHA, MANAGEMENT = 8, 52
 """Management packets per connection that may wait, and the length of one."""
@@ -73,11 +75,11 @@ def network(
     net.router("e")
     for host, gateway in (("a", "b"), ("c", "d"), ("g", "f"), ("h", "f")):
         net.host(host, gateway=gateway)
-    net.link("b.wan", "e", rate="9.6 Mbit/s")
-    net.link("d.wan", "e", rate="9.6 Mbit/s")
-    net.link("e", "f.wan", rate="9.6 Mbit/s", delay="10 ms", queue=queue)
+    net.link("b.wan", "e", rate=BOTTLENECK_RATE)
+    net.link("d.wan", "e", rate=BOTTLENECK_RATE)
+    net.link("e", "f.wan", rate=BOTTLENECK_RATE, delay="10 ms", queue=queue)
     for n, (sender, receiver) in enumerate((("a", "g"), ("c", "h"))):
-        udp: dict[str, Any] = {"rate": "9.6 Mbit/s", "packet": "1500 B"}
+        udp: dict[str, Any] = {"rate": BOTTLENECK_RATE, "packet": "1500 B"}
         udp["stop"] = f"{duration - 2} s"
         net.traffic(f"flow{n + 1}", "cbr", sender, receiver, start=f"{3 * n} ms", **udp)
     net.probe("queue", *BOTTLENECK)
@@ -126,6 +128,25 @@ def user_loss(run: Result) -> int:
     flows, drops = run.flows, run.drops
     before = [drops.where(place=gateway)["dropped_packets"].sum() for gateway in ("b", "d")]
     return int(flows["sent_packets"].sum() - flows["received_packets"].sum() - sum(before))
+
+
+def claim_shares(figure: Experiment, case: str, paper: tuple[int, int]) -> None:
+    """What experiment (a) or (b) claims: shares in KB/s, steadiness, and guarantees."""
+
+    def claim(ref: str, text: str, column: str, over: int = 1, **bounds: Any) -> None:
+        def measured(runs: Table) -> np.ndarray:
+            return runs[column] / over
+
+        measured.__name__ = column
+        figure.claim(ref, text, **bounds)(measured)
+
+    claim("A003-1", "both, of the link", "link", paper=1, at_least=0.97)
+    for n in (1, 2):
+        claim("A003-1", f"trunk {n}, KB/s", f"mean_{n}", paper=paper[n - 1], within=0.05)
+        text = f"deviation of one second, of the mean: trunk {n}"
+        claim("A003-1", text, f"deviation_{n}", paper="a figure", at_most=0.15)
+        text = f"least of any second, of the guarantee: trunk {n}"
+        claim("A003-2", text, f"least_{n}", GUARANTEES[case][n - 1], paper=1, at_least=0.98)
 
 
 def draw(run: Result) -> Any:

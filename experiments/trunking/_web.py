@@ -1,0 +1,57 @@
+"""Small transfers of 8 KB over a connection each, and how long they take.
+
+Source: trunking, sections 7.3 and 7.4; ledger, TT3 and TT4.
+Differs: hosts are as the paper's FreeBSD 2.2.8 as far as that is known: NewReno without SACK, a
+first window of one segment, acknowledgements delayed by 100 ms on average (TT3) or 200 ms at most
+(TT4), timeouts of a second at least. The paper does not say how many transfers there are at once:
+throughput times mean delay is 20 transfers in figure 10 (a) and 21 in table 1 (a). Here a client
+begins anew when its sender has heard the end of the last transfer, which takes half a round trip
+more.
+"""
+
+from tidegate import Scenario
+
+SIZE = 8192
+KB = 1024
+"""As the paper has it: 20 transfers at once then give its throughput."""
+
+SETTLED = 5
+"""Seconds that are left out at the beginning."""
+
+BSD = {
+    "profile": "rfc",
+    "initial_window": 1,
+    "recovery": "new-reno",
+    "limited_transmit": "off",
+}
+
+
+def transfers(net: Scenario, sender: str, receiver: str, clients: int) -> None:
+    """So many clients that fetch one file after the other."""
+    start = {"uniform": ["0 s", "0.5 s"]}
+    kind = {"size": f"{SIZE} B", "off": "0 s", "reconnect": True}
+    net.traffic("web", "on-off", sender, receiver, flows=clients, start=start, **kind)
+
+
+def measured(run, seconds: float) -> dict[str, float]:
+    """KB/s of all transfers, and the delay of one in ms: its mean, deviation and maximum."""
+    all_of_them = run["transfers"].where(group="web")
+    took = 1000 * all_of_them["took_seconds"][all_of_them["began_seconds"] > SETTLED]
+    rate = len(took) * SIZE / KB / (seconds - SETTLED)
+    return {"rate": rate, "mean": took.mean(), "deviation": took.std(), "most": took.max()}
+
+
+def ratio(runs, column, over, under):
+    """Of one case to another, for each seed."""
+    return runs.where(case=over)[column] / runs.where(case=under)[column]
+
+
+def steps(axes, runs, cases, seconds):
+    """The part of the transfers that took at most so long, for each case."""
+    for case, run in zip(cases, runs, strict=True):
+        took = sorted(run["transfers"].where(group="web")["took_seconds"])
+        axes.plot(took, [n / len(took) for n in range(1, len(took) + 1)], label=case)
+    axes.set_xlabel("s")
+    axes.set_xlim(0, seconds)
+    axes.set_ylabel("of all transfers")
+    axes.legend()

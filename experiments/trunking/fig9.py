@@ -1,0 +1,151 @@
+"""Nested trunks share what the trunk around them gets, level by level.
+
+Source: trunking, section 7.2, experiment TT2, figures 7 to 9; ledger, TT2 and A003-5.
+Differs: see `_network.py` for trunks and rates. Each level-2 trunk has a gateway, a source and a
+sink of its own; the traffic of two meets before the gateway of the level-1 trunk around them. The
+bottleneck has 10 ms, as in TT1, and other links next to nothing: the paper does not say. The tunnel
+queue of level-1 trunks, 100 packets long, is `trunk-fifo`, which tells level-2 trunks to slow down;
+the paper does not say what does. The router has four and a half times the room of equation 2, for
+here trunks begin one by one into an empty line, which slow start overruns
+(docs/understand/trunking.md). Shares are of what all level-2 trunks got: two levels of management
+packets take 6.5 % of the link here, and less there. The paper shows rates over time; means here are
+from 5 s after an event to the next.
+"""
+
+import numpy as np
+
+from tidegate import Scenario, plots
+from tidegate.experiment import Experiment
+
+from ._network import ALPHA, BOTTLENECK_RATE, KB, RATE, required_buffer, reverse, trunk
+
+fig9 = Experiment(__file__, seeds=20)
+
+EVENTS = (0, 28, 58, 90)
+"""When each level-2 trunk begins, in seconds."""
+SECONDS = 122
+
+SPANS = [slice(start + 5, end) for start, end in zip(EVENTS, (*EVENTS[1:], SECONDS), strict=True)]
+"""What counts after each."""
+
+SHARES = ((1, 0, 0, 0), (0.5, 0.5, 0, 0), (0.25, 0.25, 0.5, 0), (0.25, 0.25, 0.25, 0.25))
+"""Of the bottleneck, for each level-2 trunk, after each event."""
+
+CONNECTIONS, VMSS = 4, 1500
+LEVELS = 2 * CONNECTIONS
+"""Management connections that meet in a place: those of two trunks."""
+
+
+def nested():
+    """Level-2 trunks 1 and 2 in level-1 trunk 1, and 3 and 4 in 2."""
+    net = Scenario(duration=f"{SECONDS} s", sample="1 s", link_header="0 B")
+    line = {"kind": "trunk-fifo", "threshold": LEVELS * ALPHA}
+    outer = [
+        {**it, "queue": {**line, "limit": "150 kB"}}
+        for it in (trunk(f"l1-t{n}", f"192.0.2.{n}", VMSS, 0, CONNECTIONS) for n in (1, 2))
+    ]
+    inner = [
+        {**trunk(f"l2-t{n}", f"198.51.100.{n}", VMSS, 0, CONNECTIONS), "peer": "198.51.100.9"}
+        for n in (1, 2, 3, 4)
+    ]
+    for name, trunks in (("l1", outer), ("l2", inner)):
+        for n, it in enumerate(trunks, 1):
+            net.gateway(f"{name}-{n}", {"trunk": [it], "policy": [through(it)]})
+        net.gateway(f"{name}-end", {"trunk": [reverse(it) for it in trunks]})
+    net.router("a")
+    net.router("b")
+    for n in (1, 2):
+        net.router(f"hub{n}")
+        net.link(f"hub{n}", f"l1-{n}.lan", rate="100 Mbit/s")
+        net.link(f"l1-{n}.wan", "a", rate=BOTTLENECK_RATE)
+    room = round(4.5 * required_buffer(CONNECTIONS, [VMSS] * 2, 0))
+    net.link("a", "b", rate=BOTTLENECK_RATE, delay="10 ms", queue={**line, "limit": f"{room} B"})
+    net.link("b", "l1-end.wan", rate=BOTTLENECK_RATE)
+    net.link("l1-end.lan", "l2-end.wan", rate=BOTTLENECK_RATE)
+    for n, start in enumerate(EVENTS, 1):
+        net.host(f"source{n}", gateway=f"l2-{n}")
+        net.host(f"sink{n}", gateway="l2-end")
+        net.link(f"l2-{n}.wan", f"hub{(n + 1) // 2}", rate=BOTTLENECK_RATE)
+        udp = {"rate": BOTTLENECK_RATE, "packet": "1500 B", "start": f"{start} s"}
+        net.traffic(f"flow{n}", "cbr", f"source{n}", f"sink{n}", **udp)
+    return net
+
+
+def through(trunk):
+    """A policy that sends everything through a trunk."""
+    return {"name": "user", "action": "pass", "trunk": trunk["name"]}
+
+
+def rates(run):
+    """What each flow received in each second, in KB/s."""
+    table = run["groups over time"]
+    return np.array([np.diff(table[f"flow{n}_bytes"], prepend=0) for n in (1, 2, 3, 4)]) / KB
+
+
+@fig9.run()
+def measure(seed):
+    run = nested().run(seed)
+    got = rates(run)
+    lost = run.drops.where(place="a > b", reason="queue-full")["dropped_packets"].sum()
+    row = {"lost": float(lost)}
+    for event, span in enumerate(SPANS):
+        shares = got[:, span].mean(axis=1) / got[:, span].sum(axis=0).mean()
+        row |= {f"share_{event}_{n}": share for n, share in enumerate(shares)}
+    before, after = (got[:2, span].sum(axis=0).mean() for span in SPANS[2:])
+    return row | {
+        "level_1": after / before,
+        "link": got[:, SPANS[0]].sum(axis=0).mean() * KB / RATE,
+    }
+
+
+def share(event, n):
+    """The claim that level-2 trunk ``n`` has its part after an event."""
+    part = SHARES[event][n]
+    text = f"part of level-2 trunk {n + 1} from {EVENTS[event]} s on"
+
+    def measured(runs):
+        return runs[f"share_{event}_{n}"]
+
+    measured.__name__ = f"from_{EVENTS[event]}_trunk_{n + 1}"
+    fig9.claim("A003-5", text, paper=part, within=0.1)(measured)
+
+
+for event in (1, 2, 3):
+    for n in range(event + 1):
+        share(event, n)
+
+
+@fig9.claim(
+    "A003-5", "what level-1 trunk 1 gets after the last event, of that before it", paper=1,
+    within=0.05,
+)  # fmt: skip
+def level_1(runs):
+    return runs["level_1"]
+
+
+@fig9.claim("A003-5", "a trunk alone within another, of the link", paper=1, at_least=0.9)
+def alone(runs):
+    return runs["link"]
+
+
+@fig9.claim("A003-5", "user packets lost at the bottleneck", paper=0, at_most=0)
+def lost(runs):
+    return runs["lost"]
+
+
+@fig9.figure
+def figure(runs):
+    got = rates(nested().run(1))
+    time = np.arange(1, got.shape[1] + 1)
+    titles = ["level-1 trunks: figure 8", "level-2 trunks: figure 9"]
+    figure, (outer, inner) = plots.panels(titles)
+    for n in (1, 2):
+        outer.plot(time, got[2 * n - 2 : 2 * n].sum(axis=0), label=f"L1-T{n}")
+    for n in (1, 2, 3, 4):
+        inner.plot(time, got[n - 1], label=f"L2-T{n}")
+    for axes in (outer, inner):
+        axes.set_xlabel("s")
+        axes.set_ylabel("KB/s")
+        axes.set_ylim(0)
+        axes.legend()
+    return figure

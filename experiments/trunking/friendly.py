@@ -1,0 +1,94 @@
+"""A trunk takes what as many TCP connections would where routers drop small packets alike.
+
+Source: trunking, section 8 ("100% TCP-friendly"); ledger, A003-8.
+Differs: the paper makes no such experiment. A trunk full of UDP, whose VMSS is a segment of TCP,
+meets as many TCP connections as it has, NewReno both, over 9.6 Mbit/s and 20 ms each way. The
+router is RED, or Drop-Tail by bytes, as most simulators have it: a management packet of 52 bytes
+then finds room where a user packet does not, and the trunk hears of few losses. Its management
+packets are dropped like others where room is counted in packets, or by RED, PIE and CoDel.
+"""
+
+from tidegate import Scenario, plots
+from tidegate.experiment import Experiment
+
+from ._network import BOTTLENECK_RATE, reverse, trunk
+
+friendly = Experiment(__file__)
+
+ROUTERS = {
+    "red": {"kind": "red", "limit": "150 kB", "min": "15 kB", "max": "60 kB"},
+    "drop-tail": {"kind": "drop-tail", "limit": "75 kB"},
+}
+
+
+def rivals(router, connections):
+    """A trunk and TCP, so many connections each, behind one router."""
+    tcp = {"recovery": "new-reno", "receive_window": "1 MiB"}
+    net = Scenario(
+        duration="300 s",
+        warmup="50 s",
+        sample="1 s",
+        link_header="0 B",
+        tcp={"profile": "rfc", **tcp},
+    )
+    it = trunk("t", "192.0.2.1", 1500, 0, connections) | {"tcp": tcp}
+    user = {"name": "user", "action": "pass", "trunk": "t"}
+    net.gateway("near", {"trunk": [it], "policy": [user]})
+    net.gateway("far", {"trunk": [reverse(it)]})
+    net.router("middle")
+    net.host("a", gateway="near")
+    net.host("b", gateway="far")
+    net.hosts("c", "d")
+    net.link("near.wan", "middle", rate="100 Mbit/s")
+    net.link("c", "middle", rate="100 Mbit/s")
+    net.link("middle", "east", rate=BOTTLENECK_RATE, delay="20 ms", queue=ROUTERS[router])
+    net.router("east")
+    net.link("east", "far.wan", rate="100 Mbit/s")
+    net.link("east", "d", rate="100 Mbit/s")
+    net.traffic("trunk", "cbr", "a", "b", rate=BOTTLENECK_RATE, packet="1500 B")
+    start = {"uniform": ["0 s", "1 s"]}
+    net.traffic("tcp", "greedy", "c", "d", flows=connections, start=start)
+    return net
+
+
+@friendly.run(router=list(ROUTERS), connections=[1, 4])
+def measure(seed, router, connections):
+    trunk, tcp = rivals(router, connections).run(seed).groups["throughput_bps"]
+    return {"part": trunk / (trunk + tcp)}
+
+
+def part(runs, router, connections):
+    return runs.where(router=router, connections=connections)["part"]
+
+
+@friendly.claim("A003-8", "RED: part of one connection beside one TCP", paper=0.5, within=0.1)
+def one(runs):
+    return part(runs, "red", 1)
+
+
+@friendly.claim("A003-8", "RED: part of four connections beside four TCP", paper=0.5, within=0.1)
+def four(runs):
+    return part(runs, "red", 4)
+
+
+@friendly.claim(
+    "A003-8", "Drop-Tail by bytes: part of one connection beside one TCP", paper=0.5, within=0.1,
+    why="a management packet of 52 bytes finds room where user packets and TCP do not",
+)  # fmt: skip
+def one_drop_tail(runs):
+    return part(runs, "drop-tail", 1)
+
+
+@friendly.figure
+def figure(runs):
+    routers = {"red": "RED", "drop-tail": "Drop-Tail by bytes"}
+    figure, panels = plots.panels(list(routers.values()))
+    for axes, router in zip(panels, routers, strict=True):
+        table = rivals(router, 4).run(1).windowed()
+        for name in ("trunk", "tcp"):
+            axes.plot(table["time_seconds"], table[f"{name}_bps"] / 8e3, label=name)
+        axes.set_xlabel("s")
+        axes.set_ylabel("KB/s")
+        axes.set_ylim(0)
+        axes.legend()
+    return figure

@@ -1,0 +1,143 @@
+"""PostACK keeps what waits before a trunk short and loses nothing; other queues wait or drop.
+
+Source: trunking, section 6, for the single FIFO that spares who has just been hit; postack, section
+5, for ACKs held in place of data; ledger, R003-7 and G4.
+Differs: see `_network.py`. The paper shows no such comparison, and nothing of trunks in front of
+senders that are told by their ACKs. Two sites of four greedy TCP connections each, of hosts as the
+RFCs have them, share the link of figure 3 by a trunk each, without
+guarantees. FIFO has room for 100 packets, as in the paper; `sparing` has the same, of which it uses
+a third; a queue for each flow has what `per-flow` has by default. With PostACK that queue is used
+too, and what a policy may ask for is its port's rate.
+"""
+
+from tidegate import Scenario, plots
+from tidegate.experiment import Experiment
+
+from ._network import BOTTLENECK_RATE, RATE, required_buffer, reverse, trunk
+
+sender = Experiment(__file__)
+
+FIFO = {"kind": "drop-tail", "limit": "150 kB"}
+SPARING = {"kind": "sparing", "limit": "150 kB", "threshold": "50 kB"}
+QUEUES = {"fifo": FIFO, "sparing": SPARING, "per-flow": "per-flow", "postack": "per-flow"}
+
+PASS = {"action": "pass"}
+POSTACK = {"action": "shape", "profile": {"mean": BOTTLENECK_RATE}, "signal": "postack"}
+
+SITES = (1, 2)
+SECONDS, WARMUP = 120, 20
+
+
+def sites(queue):
+    """Two sites that send to a third, by trunks whose packets wait in ``queue``."""
+    net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s", link_header="0 B")
+    trunks = [trunk(f"t{n}", f"192.0.2.{n}", 1500, 0, 4) | {"queue": QUEUES[queue]} for n in SITES]
+    action = POSTACK if queue == "postack" else PASS
+    net.router("middle")
+    for n, it in zip(SITES, trunks, strict=True):
+        user = {"name": "user", **action, "trunk": it["name"]}
+        net.gateway(f"site{n}", {"trunk": [it], "policy": [user]})
+        net.host(f"host{n}", gateway=f"site{n}")
+        net.link(f"site{n}.wan", "middle", rate=BOTTLENECK_RATE)
+    net.gateway("end", {"trunk": [reverse(it) for it in trunks]})
+    net.host("server", gateway="end")
+    room = round(4.5 * required_buffer(4, [1500, 1500], 0))
+    line = {"kind": "trunk-fifo", "limit": f"{room} B", "threshold": 64}
+    net.link("middle", "end.wan", rate=BOTTLENECK_RATE, delay="10 ms", queue=line)
+    for n in SITES:
+        start = {"uniform": ["0 s", "1 s"]}
+        net.traffic(f"site{n}", "greedy", f"host{n}", "server", flows=4, start=start)
+    return net
+
+
+@sender.run(queue=list(QUEUES))
+def measure(seed, queue):
+    run = sites(queue).run(seed)
+    groups, drops = run.groups, run.drops
+    lost = (
+        drops["dropped_packets"].sum()
+        - drops.where(reason="aqm", place="middle > end.wan")["dropped_packets"].sum()
+    )
+    return {
+        "use": groups["throughput_bps"].sum() / 8 / RATE,
+        "delay": groups["delay_mean_seconds"].mean(),
+        "late": groups["delay_p99_seconds"].max(),
+        "lost": float(lost),
+        "timeouts": float(run.flows["timeouts"].sum()),
+        "jain": groups["jain"].min(),
+    }
+
+
+def over(runs, column, queue):
+    """Of that with the FIFO."""
+    return runs.where(queue=queue)[column] / runs.where(queue="fifo")[column]
+
+
+@sender.claim("G4", "FIFO: user packets lost in 100 s", paper="not said", at_least=1)
+def fifo_lost(runs):
+    return runs.where(queue="fifo")["lost"]
+
+
+@sender.claim(
+    "G4", "PostACK: user packets lost, at gateways and the router", paper="beyond", at_most=0
+)
+def postack_lost(runs):
+    return runs.where(queue="postack")["lost"]
+
+
+@sender.claim("beyond", "PostACK: mean delay of data, of the FIFO's", paper="beyond", at_most=0.4)
+def postack_delay(runs):
+    return over(runs, "delay", "postack")
+
+
+@sender.claim("beyond", "PostACK: 99th percentile of it", paper="beyond", at_most=0.5)
+def postack_late(runs):
+    return over(runs, "late", "postack")
+
+
+@sender.claim("beyond", "PostACK: use of the link, of the FIFO's", paper="beyond", at_least=0.98)
+def postack_use(runs):
+    return over(runs, "use", "postack")
+
+
+@sender.claim("beyond", "PostACK: least fairness (Jain) of a site's senders", paper="beyond",
+              at_least=0.98)  # fmt: skip
+def postack_fair(runs):
+    return runs.where(queue="postack")["jain"]
+
+
+@sender.claim(
+    "beyond", "PostACK: mean delay of data, of that with a queue for each flow alone",
+    paper="beyond", at_most=0.1,
+)  # fmt: skip
+def postack_alone(runs):
+    return runs.where(queue="postack")["delay"] / runs.where(queue="per-flow")["delay"]
+
+
+@sender.claim("R003-7", "sparing: mean delay of data, of the FIFO's", paper="low occupancy",
+              at_most=0.5)  # fmt: skip
+def sparing_delay(runs):
+    return over(runs, "delay", "sparing")
+
+
+@sender.claim("R003-7", "sparing: timeouts", paper="avoided", at_most=0)
+def sparing_timeouts(runs):
+    return runs.where(queue="sparing")["timeouts"]
+
+
+@sender.claim("R003-7", "sparing: use of the link, of the FIFO's", paper="not said", at_least=0.98)
+def sparing_use(runs):
+    return over(runs, "use", "sparing")
+
+
+@sender.figure
+def figure(runs):
+    figure, (axes,) = plots.panels(["mean delay of data and its 99th percentile"])
+    for n, queue in enumerate(QUEUES):
+        case = runs.where(queue=queue)
+        axes.bar(n - 0.2, case["delay"].mean() * 1000, 0.4, color="C0")
+        axes.bar(n + 0.2, case["late"].mean() * 1000, 0.4, color="C1")
+    axes.set_xticks(range(len(QUEUES)), list(QUEUES))
+    axes.set_yscale("log")
+    axes.set_ylabel("ms")
+    return figure
