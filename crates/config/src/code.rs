@@ -109,6 +109,8 @@ catalogue! {
         "give both ends an address of the same family, each trunk ports of its own, and its packets no class";
     NotLive = "TG0037", "what a live gateway needs and the simulator does not",
         "add it; `tidegate sim` runs without it";
+    DelayBound = "TG0038", "a delay bound that cannot be met",
+        "raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = \"drop-tail\"`, in which no later packet goes first";
 
     // What is written in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",
@@ -191,6 +193,8 @@ catalogue! {
         "choose a path with --socket in a directory that exists and that you may write to";
     BadRequest = "TG0209", "a request the gateway cannot read",
         "send a path, method and JSON body that `docs/operate/api.md` lists";
+    ClassHolds = "TG0210", "a class that others need",
+        "packets wait at classes without parts, and those of a policy where it says: apply policies that name another class first, remove the parts first, or wait until what waits has left";
 
     // The lab.
     NoLab = "TG0301", "no such lab or host",

@@ -7,6 +7,8 @@ mod overhead;
 pub(crate) mod raw;
 mod trunks;
 
+pub use compile::is_usable_name;
+
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -6,6 +6,9 @@
 //! to the highest priority first, and within a priority by weight, max-min fairly. A class that has
 //! nothing to send lends all it has to its siblings; there is nothing to pay back.
 //!
+//! A leaf may have a delay bound. What its guarantee lets it send then goes before all else, wherever in
+//! the tree it is, those of tighter bounds first; which bounds can be met is worked out in [`delay`].
+//!
 //! The tree knows no packets. Its caller says that packets [wait](ClassTree::wait) at a leaf, asks
 //! which leaf is [next](ClassTree::next), and says what it has [sent](ClassTree::sent). Each step
 //! goes once along the way between a leaf and the root, in time that does not grow with the number
@@ -17,17 +20,22 @@
 //! (SIGCOMM 1996), sorted as in `excess`; the guarantee of a class that waits is not forgotten
 //! when its turn is late; a class in the middle of the tree has the same rights as a leaf.
 
+pub mod delay;
 mod excess;
 mod node;
+mod urgent;
+
+use std::time::Duration;
 
 use crate::packet::{First, Links, Member, number, slot};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Rate, Time};
 use excess::Excess;
 use node::Node;
+use urgent::Urgent;
 
 /// A class of a tree, by number; numbers are used again.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ClassId(pub u32);
 
 impl ClassId {
@@ -57,6 +65,9 @@ pub struct Terms {
     /// What it may send at once, at its guarantee or its ceiling, when it has sent less before. One
     /// packet may go beyond, and is paid off.
     pub burst: Bytes,
+    /// How long a packet may wait at a leaf, as long as what comes there keeps to `guarantee` and `burst`;
+    /// `None` for as long as it takes. Whether that can be promised is said by [`delay`].
+    pub delay_bound: Option<Duration>,
 }
 
 impl Terms {
@@ -71,6 +82,8 @@ pub struct ClassTree {
     free: Vec<u32>,
     /// Places of classes whose guarantee lets them send, in the rings of their parents.
     guaranteed: Links,
+    /// Places of classes that have, or have below them, a delay bound to keep now.
+    urgent: Links,
     /// Places of classes in the excess of their parents.
     excess: Links,
     /// When a class may be let go by its ceiling, or else its guarantee lets it send again.
@@ -87,12 +100,20 @@ struct Children {
     active: u32,
     /// Whose turn it is among those whose guarantee lets them.
     guaranteed: First,
+    /// Those with delay bounds, which go before.
+    urgent: Urgent,
     excess: Excess,
 }
 
 impl Default for Children {
     fn default() -> Self {
-        Self { count: 0, active: 0, guaranteed: First::NOBODY, excess: Excess::default() }
+        Self {
+            count: 0,
+            active: 0,
+            guaranteed: First::NOBODY,
+            urgent: Urgent::default(),
+            excess: Excess::default(),
+        }
     }
 }
 
@@ -105,11 +126,13 @@ impl Default for ClassTree {
             weight: 1,
             priority: 0,
             burst: Bytes::ZERO,
+            delay_bound: None,
         };
         Self {
             nodes: vec![Node::new(ClassId::ROOT, terms, Time::ZERO)],
             free: Vec::new(),
             guaranteed: Links::default(),
+            urgent: Links::default(),
             excess: Links::default(),
             wheel: TimerWheel::new(),
             held: 0,
@@ -222,7 +245,7 @@ impl ClassTree {
             if children.count == 0 {
                 break;
             }
-            let guaranteed = children.guaranteed.member();
+            let guaranteed = children.urgent.first().or_else(|| children.guaranteed.member());
             let child = guaranteed.or_else(|| children.excess.first())?;
             self.nodes[child.index()].by_guarantee = guaranteed.is_some();
             at = ClassId(child.0);
@@ -266,6 +289,7 @@ impl ClassTree {
         if by_guarantee {
             self.leave_guaranteed(id);
             self.join_guaranteed(now, id);
+            self.end_urgent_turn(id);
         } else {
             self.leave_excess(id);
             self.join_excess(id);
@@ -281,6 +305,7 @@ impl ClassTree {
                 self.resume(now, id);
             } else if node.active {
                 self.join_guaranteed(now, id);
+                self.hurry(id);
             }
         }
     }
@@ -316,11 +341,12 @@ impl ClassTree {
             children.active += 1;
             let node = &mut self.nodes[parent.index()];
             if node.active || node.held || parent == ClassId::ROOT {
-                return;
+                break;
             }
             node.awake(now);
             at = parent;
         }
+        self.hurry(id);
     }
 
     /// A class gives up its place, and so do those above that have nothing else to send.
@@ -343,6 +369,7 @@ impl ClassTree {
         node.active = false;
         let parent = node.parent;
         self.children(parent).active -= 1;
+        self.hurry(id);
     }
 
     /// Queues a class up for its guarantee, if that lets it send; else sees to it that it will.
@@ -351,6 +378,7 @@ impl ClassTree {
         let parent = node.parent;
         match node.guaranteed_at(now) {
             Some(at) if at <= now => {
+                node.due = true;
                 if let Some(children) = &mut self.nodes[parent.index()].children {
                     self.guaranteed.push(&mut children.guaranteed, Member(id.0));
                 }
@@ -361,9 +389,45 @@ impl ClassTree {
     }
 
     fn leave_guaranteed(&mut self, id: ClassId) {
-        let parent = self.nodes[id.index()].parent;
+        let node = &mut self.nodes[id.index()];
+        node.due = false;
+        let parent = node.parent;
         if let Some(children) = &mut self.nodes[parent.index()].children {
             self.guaranteed.remove(&mut children.guaranteed, Member(id.0));
+        }
+    }
+
+    /// Sees to it that a class, and those above it, stand where the tightest delay bound to be kept below
+    /// them belongs.
+    fn hurry(&mut self, id: ClassId) {
+        let mut at = id;
+        while at != ClassId::ROOT {
+            let node = &self.nodes[at.index()];
+            let (was, is, parent) = (node.urgency, node.wanted_urgency(), node.parent);
+            if was == is {
+                return;
+            }
+            let (links, member) = (&mut self.urgent, Member(at.0));
+            let children = self.nodes[parent.index()].children.get_or_insert_default();
+            if let Some(was) = was {
+                children.urgent.leave(links, member, was);
+            }
+            if let Some(is) = is {
+                children.urgent.join(links, member, is);
+            }
+            self.nodes[at.index()].urgency = is;
+            at = parent;
+        }
+    }
+
+    /// A class has had its turn, if it has a place among those with delay bounds: others like it go first.
+    fn end_urgent_turn(&mut self, id: ClassId) {
+        self.hurry(id);
+        let node = &self.nodes[id.index()];
+        let (Some(urgency), parent) = (node.urgency, node.parent) else { return };
+        if let Some(children) = &mut self.nodes[parent.index()].children {
+            children.urgent.leave(&mut self.urgent, Member(id.0), urgency);
+            children.urgent.join(&mut self.urgent, Member(id.0), urgency);
         }
     }
 

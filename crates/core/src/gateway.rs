@@ -6,6 +6,7 @@
 //! live traffic.
 
 mod aggregates;
+mod change;
 mod classes;
 mod classify;
 mod config;
@@ -20,8 +21,8 @@ mod trunks;
 use std::time::Duration;
 
 use aggregates::Aggregates;
+pub use classes::{ClassChangeError, Holds};
 pub use config::{GatewayConfig, Overhead};
-pub use install::ClassChangeError;
 use link::Link;
 use timers::{Due, Timers};
 use trunks::Trunks;

@@ -58,6 +58,7 @@ fn terms(guarantee: u64, ceiling: Option<u64>, weight: u32, priority: u8) -> Ter
         weight,
         priority,
         burst: Bytes(4_000),
+        delay_bound: None,
     }
 }
 

@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::gateway::{ClassChangeError, Gateway, GatewayConfig, Overhead};
+use tidegate_core::class::delay::Part;
+use tidegate_core::gateway::{ClassChangeError, Gateway, GatewayConfig, Holds, Overhead};
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol};
 use tidegate_core::policy::{
-    Action, Class, ClassChange, ClassSet, Filter, Mode, Policy, PolicySet, Range,
+    Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Machine, Packet, Rate, Time, tcp, trunk};
@@ -194,6 +195,114 @@ fn rights_change_while_packets_wait_and_contradictions_are_refused() {
     run.check();
 }
 
+/// Kills: `policy_of` that is not asked; packets that wait not looked at; what a parent has promised not
+/// counted with a class that comes, or still counted when it has gone.
+#[test]
+fn classes_come_and_go_while_packets_wait_but_not_under_them() {
+    let mut run = Run::new(policies(&[Some("office"), None], vec![class("office", None, 4)]));
+    (0..100).for_each(|_| (0..2).for_each(|host| run.offer(host)));
+    let add = |run: &mut Run, class: Class| run.gateway.add_class(run.now, &class);
+    let web = |parent| class("web", Some(parent), 1);
+    let holds =
+        |parent: &str, of| Err(ClassChangeError::ParentHolds { parent: parent.to_owned(), of });
+    assert_eq!(add(&mut run, class("office", None, 1)), Err(ClassChangeError::Exists));
+    assert_eq!(add(&mut run, web("no")), Err(ClassChangeError::NoParent("no".to_owned())));
+    assert_eq!(add(&mut run, web("office")), holds("office", Holds::Policy("host 0".to_owned())));
+    assert_eq!(add(&mut run, web("default")), holds("default", Holds::Default));
+    assert!(matches!(add(&mut run, class("voice", None, 7)), Err(ClassChangeError::Fault(_))));
+    assert_eq!(add(&mut run, class("guests", None, 6)), Ok(()));
+    assert!(matches!(add(&mut run, class("voice", None, 1)), Err(ClassChangeError::Fault(_))));
+    assert_eq!(add(&mut run, class("web", Some("guests"), 6)), Ok(()));
+    let remove = |run: &mut Run, name: &str| run.gateway.remove_class(name);
+    assert_eq!(remove(&mut run, "guests"), Err(ClassChangeError::HasParts("web".to_owned())));
+    assert_eq!(remove(&mut run, "web"), Ok(()));
+    assert_eq!(remove(&mut run, "web"), Err(ClassChangeError::NoClass));
+    assert_eq!(remove(&mut run, "guests"), Ok(()));
+    assert_eq!(add(&mut run, class("voice", None, 6)), Ok(()));
+    assert_eq!(remove(&mut run, "default"), Err(ClassChangeError::Holds(Holds::Default)));
+    let policy = ClassChangeError::Holds(Holds::Policy("host 0".to_owned()));
+    assert!(matches!(remove(&mut run, "office"), Err(ClassChangeError::Holds(Holds::Waiting(_)))));
+    run.until(Time::from_secs(1));
+    assert_eq!(remove(&mut run, "office"), Err(policy));
+    assert_eq!(run.counts()[..2], [100, 100]);
+    run.check();
+}
+
+/// Kills: what waits where there were no classes not taken over.
+#[test]
+fn the_first_class_may_come_while_packets_wait() {
+    let mut run = Run::new(policies(&[None, None], vec![]));
+    (0..50).for_each(|_| (0..2).for_each(|host| run.offer(host)));
+    assert_eq!(run.gateway.remove_class("web"), Err(ClassChangeError::NoClass));
+    let orphan = class("web", Some("office"), 1);
+    let no_parent = ClassChangeError::NoParent("office".to_owned());
+    assert_eq!(run.gateway.add_class(run.now, &orphan), Err(no_parent));
+    assert_eq!(run.gateway.add_class(run.now, &class("web", None, 1)), Ok(()));
+    assert_eq!(run.gateway.classes().len(), 4);
+    run.until(Time::from_secs(1));
+    assert_eq!(run.counts()[..2], [50, 50]);
+    run.check();
+}
+
+fn voice(bound: u64) -> Class {
+    let delay_bound = [Some(Duration::from_millis(bound)); 2];
+    Class { burst: Some(Bytes(2_500)), delay_bound, ..class("voice", None, 2) }
+}
+
+/// A packet of the link's, one that is to be sent next, and two of its own take 5 ms at most.
+///
+/// Kills: delay bounds that the link's tree is not told of; a change, or another class, that makes one
+/// impossible and is let through.
+#[test]
+fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
+    let office = class("office", None, 8);
+    let mut run =
+        Run::new(policies(&[Some("voice"), Some("office"), None], vec![voice(5), office]));
+    for at in 0..200u32 {
+        (0..20).for_each(|_| [1, 2].into_iter().for_each(|host| run.offer(host)));
+        [0, 0].into_iter().for_each(|host| run.offer(host));
+        run.until(run.now + Duration::from_millis(5));
+        assert_eq!(run.counts()[0], usize::try_from(2 * at + 2).unwrap());
+        run.until(run.now + Duration::from_millis(5));
+    }
+    let change = |run: &mut Run, name: &str, change: ClassChange| {
+        run.gateway.change_class(run.now, name, &change)
+    };
+    let ways = |ms| [Some(ms); 2].map(|ms| Some(Some(Duration::from_millis(ms?))));
+    let tighter = ClassChange { delay_bound: ways(1), ..ClassChange::default() };
+    let refused = change(&mut run, "voice", tighter);
+    let of = |refused| match refused {
+        Err(ClassChangeError::Fault(ClassFaultKind::DelayBound { part, .. })) => Some(part),
+        _ => None,
+    };
+    assert_eq!(of(refused), Some(Part::Burst));
+    let larger = ClassChange { burst: Some(Bytes(9_000)), ..ClassChange::default() };
+    assert_eq!(of(change(&mut run, "voice", larger)), Some(Part::Burst));
+    let loose = ClassChange { delay_bound: ways(60), burst: Some(Bytes(2_500)), ..larger };
+    let other = change(&mut run, "office", loose);
+    assert_eq!(other, Ok(()), "its bound is less urgent");
+    let bounds: Vec<_> = run.gateway.classes().iter().map(|it| it.terms.delay_bound).collect();
+    assert_eq!(bounds[..2], [None, Some(Duration::from_millis(60))]);
+    let urgent = ClassChange { delay_bound: ways(7), ..loose };
+    let broken = change(&mut run, "office", urgent);
+    assert!(
+        matches!(&broken, Err(ClassChangeError::Bound { class, .. }) if class == "voice"),
+        "{broken:?}"
+    );
+    let part = Class { parent: Some("voice".to_owned()), ..class("a", None, 1) };
+    assert!(run.gateway.add_class(run.now, &part).is_err());
+    run.gateway.remove_class("nobody").unwrap_err();
+    let less = ClassChange { guarantee: [Some(Rate::from_mbps(4)); 2], ..ClassChange::default() };
+    assert_eq!(change(&mut run, "office", less), Ok(()));
+    let video = Class { name: "video".to_owned(), ..voice(7) };
+    let broken = run.gateway.add_class(run.now, &video);
+    assert!(
+        matches!(&broken, Err(ClassChangeError::Bound { class, .. }) if class == "voice"),
+        "{broken:?}"
+    );
+    run.check();
+}
+
 /// What comes while classes change.
 #[derive(Clone, Debug)]
 enum Step {
@@ -201,6 +310,8 @@ enum Step {
     Wait(u64),
     Install(u8, [Option<u8>; 4]),
     Change(u8, u64),
+    Add(u8, Option<u8>),
+    Remove(u8),
     Limit(Option<u64>),
 }
 
@@ -211,6 +322,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0u64..4_000).prop_map(Step::Wait),
         2 => (0u8..6, [of(), of(), of(), of()]).prop_map(|(tree, of)| Step::Install(tree, of)),
         1 => (0u8..4, 0u64..4).prop_map(|(class, mbps)| Step::Change(class, mbps)),
+        1 => (0u8..4, of()).prop_map(|(class, parent)| Step::Add(class, parent)),
+        1 => (0u8..4).prop_map(Step::Remove),
         1 => prop::option::of(1u64..12).prop_map(Step::Limit),
     ];
     prop::collection::vec(step, 1..400)
@@ -266,6 +379,14 @@ proptest! {
                     let ceiling = [Some(Some(Rate::from_mbps(mbps + 1))); 2];
                     let change = ClassChange { ceiling, burst: Some(Bytes(3_000)), ..ClassChange::default() };
                     let _ = run.gateway.change_class(run.now, NAMES[usize::from(class)], &change);
+                }
+                Step::Add(of, parent) => {
+                    let parent = parent.map(|at| NAMES[usize::from(at)]);
+                    let class = class(NAMES[usize::from(of)], parent, 1);
+                    let _ = run.gateway.add_class(run.now, &class);
+                }
+                Step::Remove(class) => {
+                    let _ = run.gateway.remove_class(NAMES[usize::from(class)]);
                 }
                 Step::Limit(mbps) => {
                     let rate = [mbps.map(Rate::from_mbps); 2];

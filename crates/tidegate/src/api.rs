@@ -1,9 +1,12 @@
 //! What the control socket says and is told: one shape for the daemon, the commands and `--json`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::ack::Counts;
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::units::duration;
 use tidegate_core::{Bytes, Rate};
 
 use crate::describe::Change;
@@ -309,6 +312,8 @@ pub struct Class {
     pub priority: u8,
     /// What it may send at once, in bytes.
     pub burst_bytes: u64,
+    /// The longest its packets may wait, in microseconds, as long as they keep to its guarantee and burst.
+    pub delay_bound_us: Option<u64>,
     /// What it, and what is below it, has sent, as charged for on the link.
     pub sent: Count,
     /// Bytes of that beyond its guarantee.
@@ -319,6 +324,23 @@ pub struct Class {
     pub dropped_packets: u64,
 }
 
+/// A class that is to be added.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewClass {
+    /// Its name.
+    pub name: String,
+    /// The class it is a part of; none for the link.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// Where its packets wait; none for the gateway's queue discipline.
+    #[serde(default)]
+    pub queue: Option<QdiscSpec>,
+    /// What it has a right to.
+    #[serde(default)]
+    pub rights: ClassChange,
+}
+
 /// What is to change of a class; what is left out stays.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -326,40 +348,46 @@ pub struct ClassChange {
     /// Its guarantee.
     pub guarantee: Option<EachWay<Rate>>,
     /// Its ceiling.
-    pub ceiling: Option<EachWay<Ceiling>>,
+    pub ceiling: Option<EachWay<OrNone<Rate>>>,
     /// Its weight.
     pub weight: Option<u32>,
     /// Its priority.
     pub priority: Option<u8>,
     /// Its burst.
     pub burst: Option<Bytes>,
+    /// The longest its packets may wait.
+    pub delay_bound: Option<EachWay<OrNone<Period>>>,
 }
 
-/// The most a class may send.
+/// A length of time.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Period(#[serde(with = "duration")] pub Duration);
+
+/// What a class may have or not.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(untagged)]
-pub enum Ceiling {
+pub enum OrNone<T> {
     /// So much.
-    Rate(Rate),
-    /// As much as its parent.
-    None(NoCeiling),
+    Some(T),
+    /// Not at all: a ceiling or delay bound that is not its own.
+    None(NoWord),
 }
 
 /// The word `none`.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub enum NoCeiling {
-    /// No ceiling.
+pub enum NoWord {
+    /// Not at all.
     #[serde(rename = "none")]
     None,
 }
 
-impl Ceiling {
-    /// How much, if there is a ceiling.
+impl<T> OrNone<T> {
+    /// How much, if at all.
     #[must_use]
-    pub const fn rate(self) -> Option<Rate> {
+    pub fn some(self) -> Option<T> {
         match self {
-            Self::Rate(rate) => Some(rate),
-            Self::None(NoCeiling::None) => None,
+            Self::Some(some) => Some(some),
+            Self::None(NoWord::None) => None,
         }
     }
 }
@@ -407,6 +435,9 @@ pub struct Proposal {
 pub struct Plan {
     /// What would change.
     pub changes: Vec<Change>,
+    /// Classes that were added, changed or removed while it ran, and would be as the file says.
+    #[serde(default)]
+    pub undone: Vec<String>,
 }
 
 /// What `apply` did.
@@ -416,6 +447,9 @@ pub struct Applied {
     pub generation: u64,
     /// What changed.
     pub changes: Vec<Change>,
+    /// Classes that had been added, changed or removed while it ran, and are now as the file says.
+    #[serde(default)]
+    pub undone: Vec<String>,
     /// Milliseconds within which it must be confirmed.
     pub confirm_ms: Option<u64>,
 }

@@ -39,6 +39,11 @@ pub(crate) fn patch<T: DeserializeOwned>(
     call(socket, Method::PATCH, path, serde_json::to_vec(body)?)
 }
 
+/// Removes what is at `path`.
+pub(crate) fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
+    call(socket, Method::DELETE, path, Vec::new())
+}
+
 /// Longest a gateway may take to answer; one that works takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 

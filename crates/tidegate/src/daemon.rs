@@ -1,5 +1,6 @@
 //! The daemon: a gateway in a thread of its own, and the control socket.
 
+mod classes;
 mod explain;
 mod metrics;
 mod plane;
@@ -10,14 +11,13 @@ mod trunk_report;
 mod trunks;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_config::Findings;
-use tidegate_core::class::Terms;
-use tidegate_core::gateway::ClassChangeError;
-use tidegate_core::policy::{ClassChange, ClassFaultKind, PolicySet, Profile};
+use tidegate_core::policy::{Class, PolicySet};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -29,8 +29,7 @@ use trunk_report::Rates;
 pub(crate) use watch::PortLock;
 use watch::Watch;
 
-use crate::api::{self, Applied, Ceiling, Classes, EachWay, Explanation};
-use crate::api::{Flows, Plan, Proposal, Question, Status, Trunks};
+use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status, Trunks};
 use crate::code::Code;
 use crate::config::{self, Config};
 use crate::describe::{self, Change};
@@ -61,6 +60,8 @@ struct State {
 struct Installed {
     file: PathBuf,
     config: Config,
+    /// The classes that are not as `config` says: what was changed while it ran, `None` where one was removed.
+    live: BTreeMap<String, Option<Class>>,
     generation: u64,
 }
 
@@ -92,7 +93,8 @@ impl Daemon {
     pub(crate) fn new(plane: Plane, file: &Path, config: Config, fits_host: bool) -> Arc<Self> {
         let names = [config.lan.as_str(), config.wan.as_str()];
         let watch = if fits_host { Watch::new(names) } else { Watch::default() };
-        let installed = Installed { file: file.to_owned(), config, generation: 1 };
+        let installed =
+            Installed { file: file.to_owned(), config, live: BTreeMap::new(), generation: 1 };
         Arc::new(Self {
             plane,
             started: Instant::now(),
@@ -107,7 +109,9 @@ impl Daemon {
     pub(crate) async fn plan(&self, proposal: &Proposal) -> Result<Plan, Refusal> {
         let config = self.parse(proposal)?;
         let state = self.state.lock().await;
-        Ok(Plan { changes: describe::changes(&state.installed.config, &config) })
+        let changes = describe::changes(&state.installed.running(), &config);
+        let undone = state.installed.undone_by(&changes);
+        Ok(Plan { changes, undone })
     }
 
     /// Puts `proposal` in force; rolls back by itself if that is asked for and nobody confirms.
@@ -118,11 +122,15 @@ impl Daemon {
             let message = "the change before this one is not confirmed yet";
             return Err(Failure::new(Code::Unconfirmed, message).into());
         }
-        let changes = describe::changes(&state.installed.config, &config);
+        let changes = describe::changes(&state.installed.running(), &config);
         can_change(&changes)?;
+        let undone = state.installed.undone_by(&changes);
         let before = state.installed.clone();
         let file = PathBuf::from(&proposal.file);
         self.install(&mut state, file, config).await?;
+        for class in &undone {
+            tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
+        }
         // Whatever needed attention was about what ran before.
         state.alarm = None;
         let generation = state.installed.generation;
@@ -132,7 +140,7 @@ impl Daemon {
             self.roll_back_after(confirm, generation);
         }
         tracing::info!(generation, changes = changes.len(), "policies changed");
-        Ok(Applied { generation, changes, confirm_ms: proposal.confirm_ms })
+        Ok(Applied { generation, changes, undone, confirm_ms: proposal.confirm_ms })
     }
 
     /// Keeps the change that waits to be confirmed.
@@ -144,7 +152,7 @@ impl Daemon {
         }
         let generation = state.installed.generation;
         tracing::info!(generation, "policies confirmed");
-        Ok(Applied { generation, changes: Vec::new(), confirm_ms: None })
+        Ok(Applied { generation, changes: Vec::new(), undone: Vec::new(), confirm_ms: None })
     }
 
     /// Reads the file again; a broken one leaves what runs, and raises an alarm.
@@ -193,12 +201,6 @@ impl Daemon {
         Ok(Flows { flows: flows.into_iter().map(flow).collect() })
     }
 
-    /// The classes that share the link.
-    pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
-        let classes = self.plane.ask(|live| live.machine.classes()).await?;
-        Ok(Classes { classes: classes.into_iter().map(report::class).collect() })
-    }
-
     /// The trunks that end here.
     pub(crate) async fn trunks(&self) -> Result<Trunks, Failure> {
         let ask = self.plane.ask(|live| {
@@ -216,33 +218,6 @@ impl Daemon {
         if let Ok(trunks) = self.plane.ask(|live| live.machine.trunks()).await {
             self.rates.lock().await.look(Instant::now(), &trunks);
         }
-    }
-
-    /// Changes what the class called `name` has a right to; says what it then has.
-    pub(crate) async fn change_class(
-        &self,
-        name: String,
-        change: &api::ClassChange,
-    ) -> Result<Classes, Refusal> {
-        let change = class_change(change)?;
-        // Not while a file is being put in force.
-        let _state = self.state.lock().await;
-        let of = name.clone();
-        let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &change));
-        ask.await?.map_err(|error| {
-            let code = match error {
-                ClassChangeError::NoClass => Code::UnknownName,
-                ClassChangeError::Fault(ClassFaultKind::CeilingBelowGuarantee(_)) => {
-                    Code::CeilingBelowGuarantee
-                }
-                ClassChangeError::Fault(_) => Code::PromisedTooMuch,
-            };
-            Failure::input(code, format!("class `{name}`: {error}"))
-        })?;
-        tracing::info!(name, "class changed");
-        let mut classes = self.classes().await?;
-        classes.classes.retain(|class| class.name == name);
-        Ok(classes)
     }
 
     /// Which policy the packet of `question` belongs to, and the flows it may be of.
@@ -302,7 +277,7 @@ impl Daemon {
             live.machine.report().generation
         });
         let generation = change.await?;
-        state.installed = Installed { file, config, generation };
+        state.installed = Installed { file, config, live: BTreeMap::new(), generation };
         Ok(())
     }
 
@@ -321,8 +296,18 @@ impl Daemon {
             return;
         }
         let Some(Pending { before, .. }) = state.pending.take() else { return };
-        let alarm = match self.install(&mut state, before.file, before.config).await {
-            Ok(()) => format!("generation {generation} was not confirmed and is rolled back"),
+        // What was changed while it ran comes back too, and is still no part of the file.
+        let running = before.running();
+        let lost: Vec<_> = state.installed.live.keys().cloned().collect();
+        let alarm = match self.install(&mut state, before.file, running).await {
+            Ok(()) => {
+                (state.installed.config, state.installed.live) = (before.config, before.live);
+                let classes = match lost.join(", ") {
+                    none if none.is_empty() => none,
+                    some => format!(", and what was changed of classes meanwhile: {some}"),
+                };
+                format!("generation {generation} was not confirmed and is rolled back{classes}")
+            }
             Err(failure) => format!("generation {generation} cannot be rolled back: {failure}"),
         };
         tracing::warn!("{alarm}");
@@ -344,30 +329,6 @@ impl Refusal {
 /// The policies of `config` in their order.
 pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
     config.policy_set().map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
-}
-
-/// What `change` asks for, if a class can be so.
-fn class_change(change: &api::ClassChange) -> Result<ClassChange, Failure> {
-    let guarantee = change.guarantee.map_or([None; 2], EachWay::up_and_down);
-    let ceiling = change.ceiling.map_or([None; 2], EachWay::up_and_down);
-    let ceiling = ceiling.map(|given| given.map(Ceiling::rate));
-    if ceiling.iter().flatten().flatten().any(|rate| rate.bps() == 0) {
-        return Err(Failure::input(Code::ZeroRate, "a ceiling of zero would hold packets forever"));
-    }
-    let weight = change.weight.is_none_or(|it| (1..=u32::from(u16::MAX)).contains(&it));
-    let priority = change.priority.is_none_or(|it| it <= Terms::MAX_PRIORITY);
-    let burst = change.burst.is_none_or(|it| it <= Profile::MAX_BURST);
-    if !(weight && priority && burst) {
-        let message = "`weight` goes from 1 to 65535, `priority` from 0 to 7, `burst` to 1 GiB";
-        return Err(Failure::input(Code::OutOfRange, message));
-    }
-    Ok(ClassChange {
-        guarantee,
-        ceiling,
-        weight: change.weight,
-        priority: change.priority,
-        burst: change.burst,
-    })
 }
 
 fn can_change(changes: &[Change]) -> Result<(), Failure> {

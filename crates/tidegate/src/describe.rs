@@ -161,6 +161,9 @@ fn class_fields(class: &Class) -> Fields {
     for (field, way) in [("ceiling up", 0), ("ceiling down", 1)] {
         fields.extend(class.ceiling[way].map(|rate| (field, rate.to_string())));
     }
+    for (field, way) in [("delay bound up", 0), ("delay bound down", 1)] {
+        fields.extend(class.delay_bound[way].map(|bound| (field, duration::show(bound))));
+    }
     fields
 }
 

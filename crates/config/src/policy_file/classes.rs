@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use tidegate_core::class::{Terms, delay::Part};
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::policy::{Class, ClassFault, ClassFaultKind, ClassSet, Profile};
-use tidegate_core::{Bytes, Rate, class::Terms};
+use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 
 use super::compile::usable_name;
@@ -12,12 +13,15 @@ use super::raw;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::one_of;
-use crate::values::number;
+use crate::values::{Period, number};
 
 /// The classes of `file` on the link that `gateway` describes.
+///
+/// `frame` is the most a packet can be charged.
 pub(super) fn compile(
     file: &raw::File,
     gateway: Option<&GatewayConfig>,
+    frame: Bytes,
     found: &mut Findings,
 ) -> Option<ClassSet> {
     let written = file.classes.as_ref().map_or(&[][..], |classes| &classes.get_ref().0);
@@ -32,7 +36,7 @@ pub(super) fn compile(
         let message = "classes share a rate, and the link has none";
         found.push(Diagnostic::error(Code::ClassWithoutRate, first.span(), message));
     }
-    let faults = match ClassSet::new(classes, gateway.rate) {
+    let faults = match ClassSet::of_frames(classes, gateway.rate, frame) {
         Ok(set) => return Some(set),
         Err(faults) => faults,
     };
@@ -53,25 +57,29 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
     };
     let burst = raw.burst.as_ref().map(|burst| self::burst(burst, found));
     let none = Rate::from_bps(0);
-    let each = |rates: &Option<Spanned<raw::EachWay>>| {
-        rates.as_ref().map_or([None; 2], |rates| rates.get_ref().0)
-    };
-    let ceiling = each(&raw.ceiling);
+    let ceiling = each(raw.ceiling.as_ref());
     if let Some(written) = raw.ceiling.as_ref().filter(|_| ceiling.contains(&Some(none))) {
         let message = "a class of rate zero would hold its packets forever";
         found.push(Diagnostic::error(Code::ZeroRate, written.span(), message));
     }
+    let delay_bound = each(raw.delay_bound.as_ref()).map(|bound| bound.map(|Period(bound)| bound));
     let queue = raw.queue.as_ref().map_or_else(|| gateway.queue.clone(), |it| it.get_ref().clone());
     Some(Class {
         name: name?,
         parent: raw.parent.as_ref().map(|parent| parent.get_ref().clone()),
-        guarantee: each(&raw.guarantee).map(|rate| rate.unwrap_or(none)),
+        guarantee: each(raw.guarantee.as_ref()).map(|rate| rate.unwrap_or(none)),
         ceiling,
         weight: weight?,
         priority: priority?,
         burst: burst.map_or(Some(None), |burst| burst.map(Some))?,
+        delay_bound,
         queue,
     })
+}
+
+/// What is written for each direction.
+fn each<T: Copy>(written: Option<&Spanned<raw::EachWay<T>>>) -> [Option<T>; 2] {
+    written.map_or([None; 2], |written| written.get_ref().0)
 }
 
 fn burst(burst: &Spanned<Bytes>, found: &mut Findings) -> Option<Bytes> {
@@ -121,42 +129,90 @@ fn diagnostic(
     written: &[Spanned<raw::Class>],
     link: Option<Span>,
 ) -> Diagnostic {
-    let raw = written[fault.at].get_ref();
-    let whole = written[fault.at].span();
-    let name = |class: &raw::Class| class.name.get().map(Spanned::span);
-    let own = name(raw).unwrap_or_else(|| whole.clone());
-    let other = fault.other.map(|at| {
-        let other = written[at].get_ref();
-        let guarantee = other.guarantee.as_ref().map(Spanned::span);
-        (guarantee, name(other).unwrap_or_else(|| written[at].span()))
-    });
-    let (at, code) = match fault.kind {
-        ClassFaultKind::Duplicate => (own, Code::DuplicateName),
+    let at = Lines::of(&written[fault.at]);
+    let (place, code) = match fault.kind {
+        ClassFaultKind::Duplicate => (at.name, Code::DuplicateName),
         ClassFaultKind::Orphan | ClassFaultKind::Loop => {
-            (raw.parent.as_ref().map_or(whole, Spanned::span), Code::NotATree)
+            (at.parent.unwrap_or(at.whole), Code::NotATree)
         }
         ClassFaultKind::CeilingBelowGuarantee(_) => {
-            (raw.ceiling.as_ref().map_or(whole, Spanned::span), Code::CeilingBelowGuarantee)
+            (at.ceiling.unwrap_or(at.whole), Code::CeilingBelowGuarantee)
         }
         ClassFaultKind::PromisedTooMuch { .. } => {
-            (raw.guarantee.as_ref().map_or(own, Spanned::span), Code::PromisedTooMuch)
+            (at.guarantee.unwrap_or(at.name), Code::PromisedTooMuch)
+        }
+        ClassFaultKind::BoundWithParts | ClassFaultKind::DelayBound { .. } => {
+            (at.delay_bound.unwrap_or(at.name), Code::DelayBound)
         }
     };
-    let named = raw.name.get().map_or("", |name| name.get_ref().as_str());
-    let found = Diagnostic::error(code, at, format!("class `{named}`: {}", fault.kind));
-    match (fault.kind, other, link) {
-        (ClassFaultKind::PromisedTooMuch { .. }, Some((guarantee, name)), _) => {
-            found.other(guarantee.unwrap_or(name), "what its parent has")
+    let name = written[fault.at].get_ref().name.get().map_or("", |name| name.get_ref().as_str());
+    let found = Diagnostic::error(code, place, format!("class `{name}`: {}", fault.kind));
+    match other_line(fault, written, link) {
+        Some((place, what)) => found.other(place, what),
+        None => found,
+    }
+}
+
+/// The other line that has to do with a fault, and what is there.
+fn other_line(
+    fault: &ClassFault,
+    written: &[Spanned<raw::Class>],
+    link: Option<Span>,
+) -> Option<(Span, &'static str)> {
+    let own = Lines::of(&written[fault.at]);
+    let other = fault.other.map(|at| Lines::of(&written[at]));
+    Some(match (fault.kind, other) {
+        (ClassFaultKind::PromisedTooMuch { .. }, Some(other)) => {
+            (other.guarantee.unwrap_or(other.name), "what its parent has")
         }
-        (ClassFaultKind::PromisedTooMuch { .. }, None, Some(link)) => {
-            found.other(link, "what the link has")
+        (ClassFaultKind::PromisedTooMuch { .. }, None) => (link?, "what the link has"),
+        (ClassFaultKind::CeilingBelowGuarantee(_), _) => (own.guarantee?, "the guarantee"),
+        (ClassFaultKind::Duplicate, Some(other)) => (other.name, "the first one"),
+        (ClassFaultKind::Loop, Some(other)) => (other.name, "its parent"),
+        (ClassFaultKind::BoundWithParts, Some(part)) => {
+            (part.parent.unwrap_or(part.name), "one of its parts")
         }
-        (ClassFaultKind::CeilingBelowGuarantee(_), ..) => match &raw.guarantee {
-            Some(guarantee) => found.other(guarantee.span(), "the guarantee"),
-            None => found,
-        },
-        (ClassFaultKind::Duplicate, Some((_, name)), _) => found.other(name, "the first one"),
-        (ClassFaultKind::Loop, Some((_, name)), _) => found.other(name, "its parent"),
-        _ => found,
+        (ClassFaultKind::DelayBound { part: Part::Link, .. }, _) => (link?, "the link"),
+        (ClassFaultKind::DelayBound { part, .. }, Some(other)) => other.that_keeps_from(part),
+        _ => return None,
+    })
+}
+
+/// Where the fields of a class are.
+struct Lines {
+    whole: Span,
+    name: Span,
+    parent: Option<Span>,
+    guarantee: Option<Span>,
+    ceiling: Option<Span>,
+    burst: Option<Span>,
+    delay_bound: Option<Span>,
+}
+
+impl Lines {
+    fn of(class: &Spanned<raw::Class>) -> Self {
+        let (raw, whole) = (class.get_ref(), class.span());
+        Self {
+            name: raw.name.get().map_or_else(|| whole.clone(), Spanned::span),
+            whole,
+            parent: raw.parent.as_ref().map(Spanned::span),
+            guarantee: raw.guarantee.as_ref().map(Spanned::span),
+            ceiling: raw.ceiling.as_ref().map(Spanned::span),
+            burst: raw.burst.as_ref().map(Spanned::span),
+            delay_bound: raw.delay_bound.as_ref().map(Spanned::span),
+        }
+    }
+
+    /// What of it keeps a delay bound from being met.
+    fn that_keeps_from(self, part: Part) -> (Span, &'static str) {
+        match part {
+            Part::Guarantee | Part::Order => (self.guarantee.unwrap_or(self.name), "its guarantee"),
+            Part::Burst => (self.burst.unwrap_or(self.name), "the burst of this"),
+            Part::ShortBurst => match self.burst {
+                Some(burst) => (burst, "this burst"),
+                None => (self.ceiling.unwrap_or(self.name), "this ceiling"),
+            },
+            Part::Ceiling | Part::Link => (self.ceiling.unwrap_or(self.name), "this ceiling"),
+        }
     }
 }

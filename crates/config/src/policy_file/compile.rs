@@ -38,7 +38,7 @@ pub(super) fn compile(
     let settings = settings(gateway, found);
     let heartbeat = heartbeat(gateway, found);
     can_match(written, &policies, found);
-    let classes = classes::compile(file, settings.as_ref(), found);
+    let classes = classes::compile(file, settings.as_ref(), charged, found);
     let trunks = trunks::compile(file, settings.as_ref(), host.is_some(), found);
     let (trunks, trunk_ends) = trunks?.into_iter().unzip();
     let (lan, wan) = ports?;
@@ -256,13 +256,19 @@ pub(super) fn usable_name(
     found: &mut Findings,
 ) -> Option<String> {
     let text = name.get_ref();
-    let usable = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
-    if (1..=64).contains(&text.chars().count()) && text.chars().all(usable) {
+    if is_usable_name(text) {
         return Some(text.clone());
     }
     let message = format!("`{}` cannot name a {what}", text.escape_debug());
     found.push(Diagnostic::error(Code::BadName, name.span(), message));
     None
+}
+
+/// Whether a policy, class or trunk can be called `text`.
+#[must_use]
+pub fn is_usable_name(text: &str) -> bool {
+    let usable = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+    (1..=64).contains(&text.chars().count()) && text.chars().all(usable)
 }
 
 fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) -> Option<Action> {

@@ -77,6 +77,14 @@ tables! {
         "down" => down: Option<Spanned<Rate>>,
     }
 
+    /// The longest packets of a class may wait, each way.
+    "`delay_bound`" DelayBounds {
+        /// From the LAN to the WAN. Default: as long as it takes.
+        "up" => up: Option<Spanned<Period>>,
+        /// From the WAN to the LAN. Default: as long as it takes.
+        "down" => down: Option<Spanned<Period>>,
+    }
+
     /// A class: what part of the link its packets have a right to. Its rates can be changed while the
     /// gateway runs: `tidegate class`.
     "[[class]]" Class {
@@ -86,9 +94,9 @@ tables! {
         "parent" => parent: Option<Spanned<String>>,
         /// What it may send whatever others do: a rate, or { up, down }. Default: nothing; of a class
         /// with parts, what these are promised.
-        "guarantee" => guarantee: Option<Spanned<EachWay>>,
+        "guarantee" => guarantee: Option<Spanned<EachWay<Rate>>>,
         /// The most it may send: a rate, or { up, down }. Default: as much as its parent.
-        "ceiling" => ceiling: Option<Spanned<EachWay>>,
+        "ceiling" => ceiling: Option<Spanned<EachWay<Rate>>>,
         /// Its part in what guarantees leave, relative to others of the same parent and priority, from
         /// 1 to 65535. Default: 1.
         "weight" => weight: Option<Spanned<Number>>,
@@ -98,6 +106,10 @@ tables! {
         /// Most it may send at once when it has sent less before. Default: what its rate carries in
         /// 2 ms, at least two full-size frames.
         "burst" => burst: Option<Spanned<Bytes>>,
+        /// The longest its packets may wait, as long as they keep to its `guarantee` and `burst`: a time, or
+        /// { up, down }. Refused where it cannot be met; only for classes without parts. Default: as long as it
+        /// takes.
+        "delay_bound" => delay_bound: Option<Spanned<EachWay<Period>>>,
         /// Where its packets wait: a queue discipline. Default: that of the gateway.
         "queue" => queue: Option<Spanned<QdiscSpec>>,
     }
@@ -222,21 +234,47 @@ tables! {
     }
 }
 
-/// A rate for both directions, or for each its own.
+/// A quantity for both directions, or for each its own.
 #[derive(Clone, Debug)]
-pub(crate) struct EachWay(pub(crate) [Option<Rate>; 2]);
+pub(crate) struct EachWay<T>(pub(crate) [Option<T>; 2]);
 
-impl Read for EachWay {
+/// A quantity that may be given for each direction on its own.
+pub(crate) trait OfWays: Read + Clone {
+    /// The table that gives it for each.
+    type Table: Read;
+
+    /// What `table` says, up and down.
+    fn ways(table: Self::Table) -> [Option<Spanned<Self>>; 2];
+}
+
+impl OfWays for Rate {
+    type Table = Rates;
+
+    fn ways(table: Rates) -> [Option<Spanned<Self>>; 2] {
+        [table.up, table.down]
+    }
+}
+
+impl OfWays for Period {
+    type Table = DelayBounds;
+
+    fn ways(table: DelayBounds) -> [Option<Spanned<Self>>; 2] {
+        [table.up, table.down]
+    }
+}
+
+impl<T: OfWays> Read for EachWay<T> {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         if !matches!(node.get_ref(), DeValue::Table(_)) {
-            return Some(Self([Some(Rate::read(node, found)?); 2]));
+            let both = T::read(node, found)?;
+            return Some(Self([Some(both.clone()), Some(both)]));
         }
-        let rates = Rates::read(node, found)?;
-        Some(Self([rates.up, rates.down].map(|rate| rate.map(Spanned::into_inner))))
+        let table = T::Table::read(node, found)?;
+        Some(Self(T::ways(table).map(|each| each.map(Spanned::into_inner))))
     }
 
     fn schema() -> Value {
-        json!({ "anyOf": [Rate::schema(), Rates::schema()] })
+        json!({ "anyOf": [T::schema(), T::Table::schema()] })
     }
 }
 

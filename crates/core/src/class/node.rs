@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::excess::Claim;
+use super::urgent::Urgency;
 use super::{Children, ClassId, Sent, Terms};
 use crate::meter::{TokenBucket, nanobits};
 use crate::{Bytes, Rate, Time};
@@ -16,6 +17,7 @@ pub(super) struct Node {
     /// What its ceiling lets it send; at rate zero there is none.
     ceiling: TokenBucket,
     burst: Bytes,
+    delay_bound: Option<Duration>,
     /// Its claim on the excess of its parent.
     pub(super) claim: Claim,
     pub(super) children: Option<Box<Children>>,
@@ -28,6 +30,10 @@ pub(super) struct Node {
     pub(super) active: bool,
     /// It was chosen last because of its guarantee.
     pub(super) by_guarantee: bool,
+    /// Its guarantee lets it send, and it waits for that.
+    pub(super) due: bool,
+    /// Its place among its siblings with delay bounds to keep.
+    pub(super) urgency: Option<Urgency>,
 }
 
 impl Node {
@@ -39,6 +45,7 @@ impl Node {
             guarantee,
             ceiling: TokenBucket::new(ceiling(terms), terms.burst, now),
             burst: terms.burst,
+            delay_bound: terms.delay_bound,
             claim: Claim::new(terms.priority, terms.weight),
             children: None,
             sent: Sent::default(),
@@ -46,6 +53,8 @@ impl Node {
             held: false,
             active: false,
             by_guarantee: false,
+            due: false,
+            urgency: None,
         }
     }
 
@@ -53,6 +62,7 @@ impl Node {
         self.guarantee.set(now, terms.guarantee, owed(terms));
         self.ceiling.set(now, ceiling(terms), terms.burst);
         self.burst = terms.burst;
+        self.delay_bound = terms.delay_bound;
         self.claim.set(terms.priority, terms.weight);
     }
 
@@ -64,6 +74,7 @@ impl Node {
             weight: self.claim.weight(),
             priority: self.claim.priority(),
             burst: self.burst,
+            delay_bound: self.delay_bound,
         }
     }
 
@@ -79,6 +90,16 @@ impl Node {
     /// Whether it, or something below that may, has something to send.
     pub(super) fn is_busy(&self) -> bool {
         self.waiting || self.children.as_ref().is_some_and(|children| children.active > 0)
+    }
+
+    /// Where it belongs among its siblings with delay bounds to keep: for itself, or for what is below it.
+    pub(super) fn wanted_urgency(&self) -> Option<Urgency> {
+        if !self.active {
+            return None;
+        }
+        let below = self.children.as_ref().and_then(|children| children.urgent.tightest());
+        let own = self.delay_bound.filter(|_| self.due && self.waiting).map(Urgency::of);
+        below.into_iter().chain(own).min()
     }
 
     /// It has something to send again: of the time before, only its burst is left.
@@ -131,9 +152,11 @@ impl Node {
 }
 
 /// What a class may be behind its guarantee and still get later, beside its burst: its siblings may
-/// all have their bursts at once, and a link may stand still for a moment.
+/// all have their bursts at once, and a link may stand still for a moment. What keeps to its guarantee
+/// and its burst, and waits no longer than its delay bound, never loses tokens to this.
 fn owed(terms: Terms) -> Bytes {
-    terms.burst + terms.guarantee.bytes_in(MAY_LAG)
+    let lag = terms.delay_bound.map_or(MAY_LAG, |bound| bound.max(MAY_LAG));
+    terms.burst + terms.guarantee.bytes_in(lag)
 }
 
 const MAY_LAG: Duration = Duration::from_millis(100);

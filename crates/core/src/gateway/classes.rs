@@ -1,11 +1,15 @@
 //! The classes of one direction of the link: the tree, and where the packets of each leaf wait.
 
-use std::collections::BTreeMap;
+mod rights;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use rights::{ClassChangeError, Holds};
 
 use crate::ack::{Ahead, Waiting};
 use crate::class::{ClassId, ClassTree, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
-use crate::policy::{Class, ClassFaultKind, ClassSet};
+use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
@@ -21,6 +25,9 @@ pub(super) struct Classes {
     by_name: BTreeMap<Box<str>, ClassId>,
     /// Where packets wait of which no policy says otherwise.
     default: ClassId,
+    /// Those with delay bounds, and the longest packet, as it is charged, for which these are to hold.
+    bounded: BTreeSet<u32>,
+    frame: Bytes,
 }
 
 /// What is kept of a class beside its rights.
@@ -62,12 +69,15 @@ impl Classes {
             lines: vec![Line::new("", spec.clone())],
             by_name: BTreeMap::new(),
             default: ClassId::ROOT,
+            bounded: BTreeSet::new(),
+            frame: Bytes::ZERO,
         }
     }
 
     /// Puts `set` in force: classes that keep their name keep what waits and what they have left.
     /// Packets of others, and of what is no leaf any more, are appended to `displaced`.
     pub(super) fn install(&mut self, cx: &mut Cx<'_>, set: &ClassSet, displaced: &mut Fifo) {
+        self.frame = set.frame();
         let default = Class::new(Class::DEFAULT, self.lines[0].spec.clone());
         let says = |name: &str| set.classes().iter().any(|class| class.name == name);
         let default = (!says(Class::DEFAULT)).then_some(&default);
@@ -122,6 +132,7 @@ impl Classes {
 
     fn add(&mut self, now: Time, parent: ClassId, class: &Class, terms: Terms) -> ClassId {
         let id = self.tree.add(now, parent, terms);
+        self.note_bound(id, terms);
         let line = Line::new(&class.name, class.queue.clone());
         self.by_name.insert(line.name.clone(), id);
         match self.lines.get_mut(id.index()) {
@@ -133,6 +144,7 @@ impl Classes {
 
     fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
         self.tree.set(now, id, terms);
+        self.note_bound(id, terms);
         if let (Some(queue), Some(rate)) = (&mut self.lines[id.index()].queue, leaves_at(terms)) {
             queue.set_rate(rate);
         }
@@ -145,11 +157,24 @@ impl Classes {
         gone.sort_unstable_by_key(|(depth, id)| (std::cmp::Reverse(*depth), id.0));
         for (_, id) in gone {
             self.clear(cx, id, displaced);
-            self.tree.remove(id);
-            let free = Line::new("", self.lines[0].spec.clone());
-            let gone = std::mem::replace(&mut self.lines[id.index()], free);
-            self.by_name.remove(&gone.name);
+            self.remove(id);
         }
+    }
+
+    /// Removes a class that has no children and at which nothing waits.
+    fn remove(&mut self, id: ClassId) {
+        self.tree.remove(id);
+        self.bounded.remove(&id.0);
+        let free = Line::new("", self.lines[0].spec.clone());
+        let gone = std::mem::replace(&mut self.lines[id.index()], free);
+        self.by_name.remove(&gone.name);
+    }
+
+    fn note_bound(&mut self, id: ClassId, terms: Terms) {
+        match terms.delay_bound {
+            Some(_) => self.bounded.insert(id.0),
+            None => self.bounded.remove(&id.0),
+        };
     }
 
     fn depth(&self, id: ClassId) -> u32 {
@@ -279,47 +304,6 @@ impl Classes {
             self.tree.idle(from);
         }
         packet
-    }
-
-    /// Whether a class can be given these rights, under a link of `rate`.
-    pub(super) fn check(
-        &self,
-        id: ClassId,
-        terms: Terms,
-        rate: Option<Rate>,
-    ) -> Result<(), ClassFaultKind> {
-        let direction = self.direction;
-        if terms.ceiling.is_some_and(|ceiling| ceiling < terms.guarantee) {
-            return Err(ClassFaultKind::CeilingBelowGuarantee(direction));
-        }
-        let fits = |promised: u64, of: Option<Rate>| match of {
-            Some(of) if promised > of.bps() => {
-                let promised = Rate::from_bps(promised);
-                Err(ClassFaultKind::PromisedTooMuch { direction, promised, of })
-            }
-            _ => Ok(()),
-        };
-        fits(self.lines[id.index()].promised, Some(terms.guarantee))?;
-        let parent = self.tree.parent(id);
-        let above = match parent {
-            ClassId::ROOT => rate,
-            _ => Some(self.tree.terms(parent).guarantee),
-        };
-        fits(self.promised_with(id, terms.guarantee), above)
-    }
-
-    /// Bits per second that the children of its parent are promised if a class is promised `guarantee`.
-    fn promised_with(&self, id: ClassId, guarantee: Rate) -> u64 {
-        let others = self.lines[self.tree.parent(id).index()].promised;
-        let own = self.tree.terms(id).guarantee.bps();
-        others.saturating_sub(own).saturating_add(guarantee.bps())
-    }
-
-    /// Gives a class these rights.
-    pub(super) fn change(&mut self, now: Time, id: ClassId, terms: Terms) {
-        let parent = self.tree.parent(id);
-        self.lines[parent.index()].promised = self.promised_with(id, terms.guarantee);
-        self.set(now, id, terms);
     }
 
     /// What a class has a right to.

@@ -4,25 +4,8 @@ use super::Gateway;
 use super::GatewayConfig;
 use crate::class::ClassId;
 use crate::packet::{Direction, Fifo};
-use crate::policy::{ClassChange, ClassFaultKind, Policy, PolicySet};
+use crate::policy::{Policy, PolicySet};
 use crate::{Cx, Time};
-
-/// Why a class cannot be changed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ClassChangeError {
-    /// No class has that name.
-    #[error("there is no such class")]
-    NoClass,
-    /// Its rights would contradict those of its parent or children.
-    #[error("{0}")]
-    Fault(ClassFaultKind),
-}
-
-impl From<ClassFaultKind> for ClassChangeError {
-    fn from(fault: ClassFaultKind) -> Self {
-        Self::Fault(fault)
-    }
-}
 
 impl Gateway {
     /// Puts `policies` in force.
@@ -103,44 +86,11 @@ impl Gateway {
     }
 
     /// Lets every aggregate say anew what it has called for: data may wait elsewhere than before.
-    fn look_again(&mut self, now: Time) {
+    pub(super) fn look_again(&mut self, now: Time) {
         self.places = Default::default();
         for slot in self.aggregates.slots() {
             self.release_acks(now, slot);
         }
-    }
-
-    /// Changes what the class of that name has a right to, in both directions or neither; until
-    /// policies are installed.
-    ///
-    /// # Errors
-    ///
-    /// If there is none of that name, or its rights would contradict those of others.
-    pub fn change_class(
-        &mut self,
-        now: Time,
-        name: &str,
-        change: &ClassChange,
-    ) -> Result<(), ClassChangeError> {
-        let mut terms = [None; 2];
-        for way in Direction::BOTH {
-            let Some(classes) = self.links[way.index()].classes() else { continue };
-            let id = classes.find(name).ok_or(ClassChangeError::NoClass)?;
-            let changed = change.of(classes.terms(id), way);
-            classes.check(id, changed, self.config.rate[way.index()])?;
-            terms[way.index()] = Some((id, changed));
-        }
-        if terms == [None; 2] {
-            return Err(ClassChangeError::NoClass);
-        }
-        for (link, (id, terms)) in
-            self.links.iter_mut().zip(terms).filter_map(|(link, it)| Some((link, it?)))
-        {
-            if let Some(classes) = link.classes_mut() {
-                classes.change(now, id, terms);
-            }
-        }
-        Ok(())
     }
 
     /// Changes what it was told beside the policies.

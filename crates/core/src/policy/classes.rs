@@ -5,8 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::class::Terms;
+use crate::class::delay::{self, Part, Promise, Sharer};
 use crate::packet::Direction;
 use crate::qdisc::QdiscSpec;
+use crate::units::duration;
 use crate::{Bytes, Rate};
 
 /// A class of the link (`postack`, section 3), the same in both directions but for its rates.
@@ -28,6 +30,9 @@ pub struct Class {
     /// What it may send at once; `None` for what its rate carries in 2 ms, at least two full-size
     /// frames.
     pub burst: Option<Bytes>,
+    /// The longest its packets may wait, up and down, as long as they keep to its guarantee and burst; `None`
+    /// for as long as it takes. Only where packets wait: see [`class::delay`](crate::class::delay).
+    pub delay_bound: [Option<Duration>; 2],
     /// Where its packets wait.
     pub queue: QdiscSpec,
 }
@@ -47,6 +52,7 @@ impl Class {
             weight: 1,
             priority: 0,
             burst: None,
+            delay_bound: [None; 2],
             queue,
         }
     }
@@ -59,14 +65,27 @@ impl Class {
         let fastest = ceiling.map_or(guarantee, |ceiling| ceiling.max(guarantee));
         let usual = || fastest.bytes_in(CATCH_UP).max(TWO_FRAMES);
         let burst = self.burst.unwrap_or_else(usual);
-        Terms { guarantee, ceiling, weight: self.weight, priority: self.priority, burst }
+        Terms {
+            guarantee,
+            ceiling,
+            weight: self.weight,
+            priority: self.priority,
+            burst,
+            delay_bound: self.delay_bound[direction.index()],
+        }
+    }
+
+    /// Whether packets leave such a queue in the order in which they came.
+    pub(crate) const fn is_in_order(queue: &QdiscSpec) -> bool {
+        matches!(queue, QdiscSpec::DropTail(_))
     }
 }
 
 /// What may go back to back: what a rate carries while a loop may sensibly be late, and two full-size
 /// frames at least.
 const CATCH_UP: Duration = Duration::from_millis(2);
-const TWO_FRAMES: Bytes = Bytes(2 * 1_538);
+const TWO_FRAMES: Bytes = Bytes(2 * FULL_SIZE.0);
+const FULL_SIZE: Bytes = Bytes(1_538);
 
 /// What is to change of a class that runs; what is not named stays.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -81,9 +100,26 @@ pub struct ClassChange {
     pub priority: Option<u8>,
     /// Its burst.
     pub burst: Option<Bytes>,
+    /// Its delay bound, up and down; `Some(None)` for none.
+    pub delay_bound: [Option<Option<Duration>>; 2],
 }
 
 impl ClassChange {
+    /// `class` as it is afterwards.
+    #[must_use]
+    pub fn apply(&self, class: &Class) -> Class {
+        let each = [0, 1];
+        Class {
+            guarantee: each.map(|way| self.guarantee[way].unwrap_or(class.guarantee[way])),
+            ceiling: each.map(|way| self.ceiling[way].unwrap_or(class.ceiling[way])),
+            weight: self.weight.unwrap_or(class.weight),
+            priority: self.priority.unwrap_or(class.priority),
+            burst: self.burst.or(class.burst),
+            delay_bound: each.map(|way| self.delay_bound[way].unwrap_or(class.delay_bound[way])),
+            ..class.clone()
+        }
+    }
+
     /// What a class of these terms has a right to afterwards.
     #[must_use]
     pub fn of(&self, terms: Terms, direction: Direction) -> Terms {
@@ -93,15 +129,25 @@ impl ClassChange {
             weight: self.weight.unwrap_or(terms.weight),
             priority: self.priority.unwrap_or(terms.priority),
             burst: self.burst.unwrap_or(terms.burst),
+            delay_bound: self.delay_bound[direction.index()].unwrap_or(terms.delay_bound),
         }
     }
 }
 
 /// Classes that make a tree under a link.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassSet {
     /// Parents before their children.
     classes: Vec<Class>,
+    /// The longest packet, as it is charged, for which its delay bounds hold.
+    frame: Bytes,
+}
+
+impl Default for ClassSet {
+    /// No classes, and frames of full size.
+    fn default() -> Self {
+        Self { classes: Vec::new(), frame: FULL_SIZE }
+    }
 }
 
 /// What is wrong with a class.
@@ -135,6 +181,17 @@ pub enum ClassFaultKind {
         /// What it has.
         of: Rate,
     },
+    /// It has a delay bound, and the other is a part of it: no packets wait there.
+    BoundWithParts,
+    /// Its delay bound cannot be met, for what the other has, or the link.
+    DelayBound {
+        /// In which direction.
+        direction: Direction,
+        /// The longest its packets may have to wait; `None` if there is no such time.
+        longest: Option<Duration>,
+        /// What has the largest part in that, or stands in its way.
+        part: Part,
+    },
 }
 
 impl fmt::Display for ClassFaultKind {
@@ -150,17 +207,72 @@ impl fmt::Display for ClassFaultKind {
                 let way = direction.name();
                 write!(f, "with it, guarantees {way} come to {promised}, of {of}")
             }
+            Self::BoundWithParts => {
+                f.write_str("it has a delay bound, and parts: no packets wait there")
+            }
+            Self::DelayBound { direction, longest: Some(longest), part } => {
+                let way = direction.name();
+                write!(f, "its delay bound {way} cannot be met: a packet may wait ")?;
+                write!(
+                    f,
+                    "{}, most of it for {}",
+                    duration::show(rounded_up(*longest)),
+                    name(*part)
+                )
+            }
+            Self::DelayBound { direction, longest: None, part } => {
+                let why = match part {
+                    Part::Guarantee => "it has no guarantee",
+                    Part::Order => "later packets may go first, and its guarantee is all there is",
+                    Part::ShortBurst => {
+                        "the burst is too small for what the ceiling is to make up for"
+                    }
+                    Part::Burst | Part::Ceiling | Part::Link => "a packet may wait forever",
+                };
+                write!(f, "its delay bound {} cannot be met: {why}", direction.name())
+            }
         }
     }
 }
 
+/// What a packet waits for.
+const fn name(part: Part) -> &'static str {
+    match part {
+        Part::Guarantee | Part::Order => "its guarantee",
+        Part::Burst | Part::ShortBurst => "a burst",
+        Part::Ceiling => "a packet to be paid off at a ceiling",
+        Part::Link => "a packet that is being sent",
+    }
+}
+
+/// To whole microseconds, or from 10 ms on milliseconds.
+fn rounded_up(span: Duration) -> Duration {
+    let unit = if span < Duration::from_millis(10) { 1_000 } else { 1_000_000 };
+    let nanos = span.as_nanos().div_ceil(unit) * unit;
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
 impl ClassSet {
-    /// The set of `classes`, in whatever order they come, under a link of `rate`.
+    /// The set of `classes`, in whatever order they come, under a link of `rate` whose packets are charged at
+    /// most 1538 B, a full-size frame of Ethernet and what stands between two.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with them.
     pub fn new(classes: Vec<Class>, rate: [Option<Rate>; 2]) -> Result<Self, Vec<ClassFault>> {
+        Self::of_frames(classes, rate, FULL_SIZE)
+    }
+
+    /// The same where packets are charged at most `frame`.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with them.
+    pub fn of_frames(
+        classes: Vec<Class>,
+        rate: [Option<Rate>; 2],
+        frame: Bytes,
+    ) -> Result<Self, Vec<ClassFault>> {
         let mut faults = Vec::new();
         let parents = parents(&classes, &mut faults);
         let order = parents_first(&parents, &mut faults);
@@ -168,18 +280,44 @@ impl ClassSet {
         for direction in Direction::BOTH {
             promises(&classes, &parents, direction, rate[direction.index()], &mut faults);
         }
+        have_no_parts(&classes, &parents, &mut faults);
+        // Of what is no tree, or promised too much, nothing can be said.
+        if faults.is_empty() {
+            delays(&classes, &parents, rate, frame, &mut faults);
+        }
         if !faults.is_empty() {
             return Err(faults);
         }
         let mut places: Vec<_> = classes.into_iter().map(Some).collect();
         let classes = order.into_iter().filter_map(|at| places[at].take()).collect();
-        Ok(Self { classes })
+        Ok(Self { classes, frame })
     }
 
     /// Whether there are none: then the link has one queue.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.classes.is_empty()
+    }
+
+    /// The same with other classes in place of those of their names, or beside them, or without (`None`), under
+    /// a link of `rate`.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with that.
+    pub fn with(
+        &self,
+        others: &BTreeMap<String, Option<Class>>,
+        rate: [Option<Rate>; 2],
+    ) -> Result<Self, Vec<ClassFault>> {
+        let stays = self.classes.iter().filter(|class| !others.contains_key(&class.name));
+        let classes = stays.chain(others.values().flatten()).cloned().collect();
+        Self::of_frames(classes, rate, self.frame)
+    }
+
+    /// The longest packet, as it is charged, for which the delay bounds hold.
+    pub(crate) const fn frame(&self) -> Bytes {
+        self.frame
     }
 
     /// The classes, parents before their children.
@@ -283,6 +421,52 @@ fn promises(
             let kind = ClassFaultKind::PromisedTooMuch { direction, promised, of };
             faults.push(ClassFault { at, other: parent, kind });
         }
+    }
+}
+
+/// Complains of delay bounds where no packets wait.
+fn have_no_parts(classes: &[Class], parents: &[Option<usize>], faults: &mut Vec<ClassFault>) {
+    let mut said = vec![false; classes.len()];
+    for (part, parent) in parents.iter().enumerate() {
+        let bound = |at: &usize| classes[*at].delay_bound != [None; 2];
+        let Some(at) = parent.filter(bound) else { continue };
+        if !std::mem::replace(&mut said[at], true) {
+            let kind = ClassFaultKind::BoundWithParts;
+            faults.push(ClassFault { at, other: Some(part), kind });
+        }
+    }
+}
+
+/// Complains of delay bounds that cannot be met.
+fn delays(
+    classes: &[Class],
+    parents: &[Option<usize>],
+    rate: [Option<Rate>; 2],
+    frame: Bytes,
+    faults: &mut Vec<ClassFault>,
+) {
+    for direction in Direction::BOTH {
+        let Some(rate) = rate[direction.index()] else { continue };
+        let sharer = |(class, parent): (&Class, &Option<usize>)| Sharer {
+            parent: *parent,
+            terms: class.terms(direction),
+            in_order: Class::is_in_order(&class.queue),
+        };
+        let sharers: Vec<_> = classes.iter().zip(parents).map(sharer).collect();
+        for promise in delay::promises(&sharers, rate, frame) {
+            let Some(kind) = ClassFaultKind::of(&promise, &sharers, direction) else { continue };
+            let other = (promise.part != Part::Link).then_some(promise.of);
+            faults.push(ClassFault { at: promise.leaf, other, kind });
+        }
+    }
+}
+
+impl ClassFaultKind {
+    /// What is wrong if no more than `promise` can be promised to a class.
+    pub(crate) fn of(promise: &Promise, classes: &[Sharer], direction: Direction) -> Option<Self> {
+        let bound = classes[promise.leaf].terms.delay_bound?;
+        let &Promise { longest, part, .. } = promise;
+        (!promise.keeps(bound)).then_some(Self::DelayBound { direction, longest, part })
     }
 }
 

@@ -66,6 +66,11 @@ impl PolicySet {
         Self { classes, ..self }
     }
 
+    /// Lets others share the link.
+    pub(crate) fn share(&mut self, classes: ClassSet) {
+        self.classes = classes;
+    }
+
     /// The classes that share the link.
     #[must_use]
     pub const fn classes(&self) -> &ClassSet {

@@ -13,8 +13,14 @@ pub(crate) struct Tree {
 impl Tree {
     pub(crate) fn new(rate: u64) -> Self {
         let rate = Rate::from_bps(rate);
-        let link =
-            Terms { guarantee: rate, ceiling: Some(rate), weight: 1, priority: 0, burst: Bytes(0) };
+        let link = Terms {
+            guarantee: rate,
+            ceiling: Some(rate),
+            weight: 1,
+            priority: 0,
+            burst: Bytes(0),
+            delay_bound: None,
+        };
         Self { classes: vec![(0, link)] }
     }
 

@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     context.output.text(plan::list(&applied.changes))?;
+    plan::say_undone(&applied.undone);
     match args.confirm {
         Some(span) => eprintln!(
             "in force; `tidegate confirm` keeps it, else it is rolled back in {}",

@@ -1,8 +1,11 @@
-//! `tidegate classes` and `tidegate class set`.
+//! `tidegate classes`, and `tidegate class add`, `set` and `remove`.
+
+use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::{Map, Value, json};
 use tidegate_core::Rate;
+use tidegate_core::units::duration;
 
 use super::Context;
 use super::status::{columns, size};
@@ -20,12 +23,26 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
+    /// Add a class, until policies are applied
+    Add {
+        /// The class
+        name: String,
+        /// FIELD=VALUE: parent, queue, and what `set` takes; such as parent=office guarantee="2 Mbit/s"
+        #[arg(value_name = "FIELD=VALUE")]
+        fields: Vec<String>,
+    },
+    /// Remove a class that has no parts and that no policy names, until policies are applied
+    Remove {
+        /// The class
+        name: String,
+    },
     /// Change what a class has a right to, until policies are applied
     Set {
         /// The class
         name: String,
         /// FIELD=VALUE: guarantee, guarantee.up, guarantee.down, ceiling, ceiling.up, ceiling.down,
-        /// weight, priority or burst; such as guarantee="40 Mbit/s", ceiling=none
+        /// weight, priority, burst, delay_bound, delay_bound.up or delay_bound.down; such as
+        /// guarantee="40 Mbit/s", ceiling=none
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },
@@ -37,12 +54,27 @@ pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
     print(&classes, context)
 }
 
-/// Changes one.
+/// Adds, changes or removes one.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
-    let What::Set { name, fields } = &args.what;
-    let change = change(fields)?;
-    let classes: Classes = client::patch(&context.socket, &format!("/v1/classes/{name}"), &change)?;
+    let at = |name: &String| format!("/v1/classes/{name}");
+    let socket = &context.socket;
+    let classes: Classes = match &args.what {
+        What::Add { name, fields } => client::post(socket, "/v1/classes", &added(name, fields)?)?,
+        What::Set { name, fields } => client::patch(socket, &at(name), &change(fields)?)?,
+        What::Remove { name } => client::delete(socket, &at(name))?,
+    };
     print(&classes, context)
+}
+
+/// What is sent for a class called `name` with `fields`, each written FIELD=VALUE.
+fn added(name: &str, fields: &[String]) -> anyhow::Result<Value> {
+    let mut rights = change(fields)?;
+    let mut class = Map::from_iter([("name".to_owned(), json!(name))]);
+    for field in ["parent", "queue"] {
+        class.extend(rights.remove(field).map(|value| (field.to_owned(), value)));
+    }
+    class.insert("rights".to_owned(), rights.into());
+    Ok(class.into())
 }
 
 fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
@@ -57,7 +89,7 @@ fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
 }
 
 /// What is sent for `fields`, each written FIELD=VALUE.
-fn change(fields: &[String]) -> anyhow::Result<Value> {
+fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut change = Map::new();
     for field in fields {
         let Some((name, value)) = field.split_once('=') else {
@@ -84,7 +116,7 @@ fn change(fields: &[String]) -> anyhow::Result<Value> {
             None => drop(change.insert(name.to_owned(), value)),
         }
     }
-    Ok(change.into())
+    Ok(change)
 }
 
 fn table(classes: &[Class]) -> String {
@@ -94,6 +126,7 @@ fn table(classes: &[Class]) -> String {
         "parent",
         "guarantee",
         "ceiling",
+        "delay bound",
         "weight",
         "priority",
         "sent",
@@ -112,6 +145,8 @@ fn table(classes: &[Class]) -> String {
             it.parent.clone().unwrap_or_else(|| "-".to_owned()),
             rate((it.guarantee_bps > 0).then_some(it.guarantee_bps)),
             rate(it.ceiling_bps),
+            it.delay_bound_us
+                .map_or_else(|| "-".to_owned(), |us| duration::show(Duration::from_micros(us))),
             it.weight.to_string(),
             it.priority.to_string(),
             size(it.sent.bytes),
@@ -134,7 +169,9 @@ mod tests {
         let sent =
             fields(&["guarantee.up=4 Mbit/s", "guarantee.down=8 Mbit/s", "weight=3"]).unwrap();
         let both = json!({ "up": "4 Mbit/s", "down": "8 Mbit/s" });
-        assert_eq!(sent, json!({ "guarantee": both, "weight": 3 }));
+        assert_eq!(json!(sent), json!({ "guarantee": both, "weight": 3 }));
+        let class = added("web", &["parent=office".to_owned(), "weight=2".to_owned()]).unwrap();
+        assert_eq!(class, json!({ "name": "web", "parent": "office", "rights": { "weight": 2 } }));
         assert!(fields(&["guarantee"]).is_err());
         assert!(fields(&["ceiling=1 Mbit/s", "ceiling.up=2 Mbit/s"]).is_err());
     }

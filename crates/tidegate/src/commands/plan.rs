@@ -27,6 +27,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         context.output.json(&plan)?;
     } else {
         context.output.text(list(&plan.changes))?;
+        say_undone(&plan.undone);
     }
     Ok(if pending { Exit::ChangesPending } else { Exit::Done })
 }
@@ -39,6 +40,16 @@ pub(super) fn propose(file: &Path, context: &Context) -> anyhow::Result<Result<P
     };
     let file = std::path::absolute(file)?.display().to_string();
     Ok(Ok(Proposal { file, text, confirm_ms: None }))
+}
+
+/// Says of which classes the file undoes what was changed while the gateway ran.
+pub(super) fn say_undone(classes: &[String]) {
+    if !classes.is_empty() {
+        let classes = classes.join(", ");
+        eprintln!(
+            "this undoes what `tidegate class` changed of: {classes}; write it into the file to keep it"
+        );
+    }
 }
 
 /// `changes`, one a line.

@@ -220,6 +220,10 @@ fn classes(all: &[Class], page: &mut Page) {
     metric("tidegate_class_ceiling_bytes_per_second", "gauge", help, |it| {
         Some(float(it.ceiling_bps?) / 8.0)
     });
+    let help = "The longest packets of the class may wait, where it has a delay bound.";
+    metric("tidegate_class_delay_bound_seconds", "gauge", help, |it| {
+        Some(float(it.delay_bound_us?) / 1e6)
+    });
     let help = "Bytes of the class that left, as charged for on the link.";
     metric("tidegate_class_sent_bytes_total", "counter", help, |it| Some(float(it.sent.bytes)));
     let help = "Packets of the class that left.";
@@ -379,6 +383,7 @@ mod tests {
             weight: 1,
             priority: 0,
             burst_bytes: 3_076,
+            delay_bound_us: Some(20_000),
             sent: count,
             borrowed_bytes: 1_500,
             waiting: count,

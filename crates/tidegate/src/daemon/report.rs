@@ -96,6 +96,10 @@ pub(super) fn class(it: ClassReport) -> api::Class {
         weight: it.terms.weight,
         priority: it.terms.priority,
         burst_bytes: it.terms.burst.0,
+        delay_bound_us: it
+            .terms
+            .delay_bound
+            .map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX)),
         sent: api::Count { packets: it.sent.packets, bytes: it.sent.bytes },
         borrowed_bytes: it.sent.borrowed,
         waiting: waiting(it.backlog),

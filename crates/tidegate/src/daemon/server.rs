@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 
 use super::{Daemon, Refusal, metrics};
-use crate::api::{ClassChange, Proposal, Question};
+use crate::api::{ClassChange, NewClass, Proposal, Question};
 use crate::code::Code;
 use crate::output::{Failure, versioned};
 
@@ -106,8 +106,8 @@ fn routes(daemon: Arc<Daemon>) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/flows", get(flows))
-        .route("/v1/classes", get(classes))
-        .route("/v1/classes/{name}", patch(change_class))
+        .route("/v1/classes", get(classes).post(add_class))
+        .route("/v1/classes/{name}", patch(change_class).delete(remove_class))
         .route("/v1/trunks", get(trunks))
         .route("/v1/plan", post(plan))
         .route("/v1/apply", post(apply))
@@ -181,6 +181,14 @@ async fn change_class(
     answer(daemon.change_class(name, &change).await)
 }
 
+async fn add_class(State(daemon): Shared, Body(new): Body<NewClass>) -> Response {
+    answer(daemon.add_class(new).await)
+}
+
+async fn remove_class(State(daemon): Shared, InPath(name): InPath<String>) -> Response {
+    answer(daemon.remove_class(name).await)
+}
+
 async fn plan(State(daemon): Shared, Body(proposal): Body<Proposal>) -> Response {
     answer(daemon.plan(&proposal).await)
 }
@@ -227,9 +235,10 @@ fn refuse(refusal: &Refusal) -> Response {
         Refusal::Failure(failure) => {
             let status = match failure.code {
                 Code::NoGateway => StatusCode::SERVICE_UNAVAILABLE,
-                Code::Unconfirmed | Code::NothingToConfirm | Code::NeedsRestart => {
-                    StatusCode::CONFLICT
-                }
+                Code::Unconfirmed
+                | Code::NothingToConfirm
+                | Code::NeedsRestart
+                | Code::ClassHolds => StatusCode::CONFLICT,
                 _ => StatusCode::UNPROCESSABLE_ENTITY,
             };
             (status, json!({ "error": failure }))

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::plane::Opened;
 use super::*;
+use crate::api::Classes;
 use crate::client;
 
 const NOTHING: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
@@ -79,6 +80,11 @@ impl Fixture {
         let (socket, path) = (self.socket(), format!("/v1/classes/{class}"));
         let patch = move || client::patch(&socket, &path, &body);
         tokio::task::spawn_blocking(patch).await.unwrap()
+    }
+
+    async fn delete(&self, path: &str) -> anyhow::Result<Classes> {
+        let (socket, path) = (self.socket(), path.to_owned());
+        tokio::task::spawn_blocking(move || client::delete(&socket, &path)).await.unwrap()
     }
 
     async fn apply(&self, text: &str, confirm_ms: Option<u64>) -> anyhow::Result<Applied> {
@@ -381,9 +387,66 @@ async fn classes_are_shown_and_changed_while_they_run() {
         let failure = error.downcast_ref::<Failure>().unwrap();
         assert_eq!(failure.code.name(), code, "{failure}");
     }
-    // What is put in force says anew what classes have a right to.
-    fixture.apply(&text, None).await.unwrap();
+}
+
+/// Whatever is set while it runs, the file counts; but nothing of it is lost without a word.
+///
+/// Kills: a plan that compares with the file; a rollback to the file alone; live changes that are forgotten.
+#[tokio::test]
+async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
+    let text = format!(
+        "{NOTHING}rate = {{ up = \"10 Mbit/s\", down = \"20 Mbit/s\" }}\n\
+         [[class]]\nname = \"office\"\nguarantee = \"6 Mbit/s\"\n\
+         [[class]]\nname = \"guests\"\nguarantee = \"1 Mbit/s\"\n"
+    );
+    let fixture = Fixture::new(&text).await;
+    fixture.change("office", json!({ "guarantee": { "up": "7 Mbit/s" } })).await.unwrap();
+    let rights = json!({ "guarantee": "1 Mbit/s", "delay_bound": "20 ms" });
+    let web = json!({ "name": "voice", "queue": "drop-tail", "rights": rights });
+    let added: Classes = fixture.post("/v1/classes", web).await.unwrap();
+    let [up, down] = &added.classes[..] else { panic!("{added:?}") };
+    assert_eq!((up.guarantee_bps, down.delay_bound_us), (1_000_000, Some(20_000)));
+    let left: Classes = fixture.delete("/v1/classes/guests").await.unwrap();
+    assert_eq!(left.classes.len(), 6);
+    for (name, code) in [("guests", "TG0008"), ("default", "TG0210")] {
+        let refused = fixture.delete(&format!("/v1/classes/{name}")).await.unwrap_err();
+        assert_eq!(refused.downcast_ref::<Failure>().unwrap().code.name(), code);
+    }
+    for (class, code) in [
+        (json!({ "name": "office" }), "TG0018"),
+        (json!({ "name": "a b" }), "TG0017"),
+        (json!({ "name": "web", "parent": "nobody" }), "TG0031"),
+        (json!({ "name": "web", "parent": "default" }), "TG0210"),
+        (json!({ "name": "web", "rights": { "delay_bound": "9 ms" } }), "TG0038"),
+        (json!({ "name": "web", "rights": { "guarantee": "9 Mbit/s" } }), "TG0032"),
+        (json!({ "name": "web", "queue": "no such" }), "TG0209"),
+    ] {
+        let refused = fixture.post::<Classes>("/v1/classes", class.clone()).await.unwrap_err();
+        assert_eq!(refused.downcast_ref::<Failure>().unwrap().code.name(), code, "{class}");
+    }
+
+    let names = ["guests", "office", "voice"].map(str::to_owned);
+    let proposal = Proposal { file: "new.toml".to_owned(), text: text.clone(), confirm_ms: None };
+    let plan: Plan = fixture.post("/v1/plan", proposal).await.unwrap();
+    assert_eq!((plan.undone, plan.changes.len()), (names.to_vec(), 3));
+
+    let applied = fixture.apply(&web_of(&text), Some(50)).await.unwrap();
+    assert_eq!(applied.undone, names);
     let classes: Classes = fixture.get("/v1/classes").await;
-    assert_eq!(classes.classes[1].guarantee_bps, 6_000_000);
-    assert_eq!(classes.classes[1].sent, api::Count::default());
+    assert_eq!(classes.classes[2].guarantee_bps, 6_000_000);
+    fixture.until(|status| status.unconfirmed_ms.is_none()).await;
+    // Not confirmed: what ran before comes back, and still differs from its file.
+    let classes: Classes = fixture.get("/v1/classes").await;
+    let of =
+        |name: &str| classes.classes.iter().find(|it| it.name == name).map(|it| it.guarantee_bps);
+    assert_eq!([of("office"), of("voice"), of("guests")], [Some(7_000_000), Some(1_000_000), None]);
+    fixture.daemon.reload().await;
+    let classes: Classes = fixture.get("/v1/classes").await;
+    assert_eq!(classes.classes[2].guarantee_bps, 6_000_000);
+    assert!(fixture.apply(&text, None).await.unwrap().undone.is_empty());
+}
+
+/// `text` and another policy.
+fn web_of(text: &str) -> String {
+    format!("{text}[[policy]]\nname = \"all\"\naction = \"pass\"\n")
 }

@@ -147,6 +147,102 @@ error[TG0008]: there is no class `wep`
    |         ^^^^^
    |
    = help: did you mean `web`? there are: default, office, web"#;
+    a_delay_bound_is_for_a_class_where_packets_wait: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+rate = { up = "1 Mbit/s" }
+[[class]]
+name = "office"
+guarantee = "300 kbit/s"
+delay_bound = "1 s"
+[[class]]
+name = "web"
+parent = "office"
+guarantee = "300 kbit/s"
+"# => r#"
+error[TG0038]: class `office`: it has a delay bound, and parts: no packets wait there
+  --> office.toml:8:15
+   |
+ 8 | delay_bound = "1 s"
+   |               ^^^^^
+...
+11 | parent = "office"
+   |          -------- one of its parts
+   |
+   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first"#;
+    what_keeps_delay_bounds_from_being_met_is_named: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+rate = { up = "1 Mbit/s", down = "20 Mbit/s" }
+queue = "drop-tail"
+[[class]]
+name = "voice"
+guarantee = "100 kbit/s"
+burst = "400 B"
+delay_bound = { up = "14 ms" }
+[[class]]
+name = "video"
+guarantee = "400 kbit/s"
+burst = "20 kB"
+delay_bound = { up = "150 ms", down = "20 ms" }
+[[class]]
+name = "bulk"
+burst = "90 kB"
+delay_bound = { down = "1 s" }
+[[class]]
+name = "office"
+guarantee = "300 kbit/s"
+ceiling = { up = "400 kbit/s" }
+burst = "60 kB"
+[[class]]
+name = "web"
+parent = "office"
+guarantee = "300 kbit/s"
+burst = "1 kB"
+delay_bound = { up = "500 ms" }
+"# => r#"
+error[TG0038]: class `voice`: its delay bound up cannot be met: a packet may wait 16 ms, most of it for a packet that is being sent
+  --> office.toml:10:15
+   |
+ 4 | rate = { up = "1 Mbit/s", down = "20 Mbit/s" }
+   |        --------------------------------------- the link
+...
+10 | delay_bound = { up = "14 ms" }
+   |               ^^^^^^^^^^^^^^^^
+   |
+   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first
+
+error[TG0038]: class `video`: its delay bound up cannot be met: a packet may wait 209 ms, most of it for a burst
+  --> office.toml:15:15
+   |
+14 | burst = "20 kB"
+   |         ------- the burst of this
+15 | delay_bound = { up = "150 ms", down = "20 ms" }
+   |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+   |
+   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first
+
+error[TG0038]: class `bulk`: its delay bound down cannot be met: it has no guarantee
+  --> office.toml:19:15
+   |
+17 | name = "bulk"
+   |        ------ its guarantee
+18 | burst = "90 kB"
+19 | delay_bound = { down = "1 s" }
+   |               ^^^^^^^^^^^^^^^^
+   |
+   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first
+
+error[TG0038]: class `web`: its delay bound up cannot be met: a packet may wait 573 ms, most of it for a burst
+  --> office.toml:30:15
+   |
+14 | burst = "20 kB"
+   |         ------- the burst of this
+...
+30 | delay_bound = { up = "500 ms" }
+   |               ^^^^^^^^^^^^^^^^^
+   |
+   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first"#;
     classes_need_a_rate_to_share: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

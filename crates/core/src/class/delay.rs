@@ -1,0 +1,339 @@
+//! How long a packet may wait at a leaf: which delay bounds a tree of classes can promise.
+//!
+//! Promised is the time until the last byte of a packet has left the link, from its arrival at its leaf, as
+//! long as what arrives there keeps to the guarantee and burst of the leaf as a token bucket does (RFC 2215,
+//! section 4.2), whatever all others send, as long as no packet is longer than `frame` and none of its class
+//! is dropped.
+//!
+//! What a guarantee lets leaves with delay bounds send goes before all else, so the link, less what leaves of
+//! bounds as tight or tighter may have, is a server of a rate and a latency (RFC 2212, section 4) for it. From
+//! the link down to the leaf each step takes something away: a packet that is being sent, `frame`, once; at each
+//! class the bursts and guarantees of what joins there; at a ceiling its rate, and a packet that is still to be
+//! paid off. Others may exceed their burst by a packet, and, where a ceiling may have held them back, catch up
+//! with what they were promised meanwhile. A ceiling makes up for what it could not send while others went
+//! first only as far as its burst goes, so that must hold as much.
+//!
+//! Source: doi 10.1007/3-540-45318-0 (Le Boudec and Thiran, Network Calculus): strict priorities (section
+//! 1.3), concatenation (1.4), blind multiplexing (6.2). Differs: where a queue may let later packets of its class go
+//! first, what comes after a packet counts too: the bound is the longest time for which something waits there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Terms;
+use super::urgent::Urgency;
+use crate::units::NANOBITS_PER_BYTE;
+use crate::{Bytes, Rate};
+
+/// A class, as far as delays are concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharer {
+    /// The class it is a part of, by its place; `None` for the link.
+    pub parent: Option<usize>,
+    /// What it has a right to.
+    pub terms: Terms,
+    /// Whether its packets leave in the order in which they came.
+    pub in_order: bool,
+}
+
+/// What can be promised to a leaf that has a delay bound.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Promise {
+    /// The leaf, by its place.
+    pub leaf: usize,
+    /// The longest a packet may have to wait; `None` if there is no such time.
+    pub longest: Option<Duration>,
+    /// What has the largest part in that, or stands in its way.
+    pub part: Part,
+    /// The class this is of, by its place.
+    pub of: usize,
+}
+
+impl Promise {
+    /// Whether it is as good as `bound`.
+    #[must_use]
+    pub fn keeps(&self, bound: Duration) -> bool {
+        self.longest.is_some_and(|longest| longest <= bound)
+    }
+}
+
+/// What a packet may have to wait for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Part {
+    /// The guarantee of the leaf itself: it has none.
+    Guarantee,
+    /// The queue of the leaf: it may let later packets go first, and the guarantee is all there is, so that they
+    /// might for ever.
+    Order,
+    /// The burst of a leaf with a delay bound, itself or one that may go before it.
+    Burst,
+    /// The ceiling of the leaf, or of a class it is below.
+    Ceiling,
+    /// The burst of such a class, which is less than what its ceiling has to make up for.
+    ShortBurst,
+    /// A packet that is being sent.
+    Link,
+}
+
+/// What can be promised to each leaf of `classes` that has a delay bound, on a link of `rate`.
+///
+/// Takes time for each of these and each class they are below, not for others.
+#[must_use]
+pub fn promises(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
+    let network = Network::new(classes, rate, frame);
+    network.leaves.iter().map(|leaf| network.promise(*leaf)).collect()
+}
+
+/// The classes, and what of them is to go before others.
+struct Network<'a> {
+    classes: &'a [Sharer],
+    rate: Rate,
+    frame: Bytes,
+    /// The leaves with delay bounds.
+    leaves: Vec<usize>,
+    /// What there is below each class, or the link, of each urgency.
+    below: BTreeMap<Option<usize>, BTreeMap<Urgency, Load>>,
+}
+
+/// What leaves with delay bounds may send before others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    /// At once.
+    burst: u128,
+    /// What those catch up with whom a ceiling may have held back.
+    late: u128,
+    /// What all of them could catch up with.
+    late_all: u128,
+    /// From then on.
+    rate: u128,
+}
+
+/// A server of a rate, after a latency in nanoseconds.
+#[derive(Clone, Copy)]
+struct Server {
+    rate: u128,
+    latency: u128,
+}
+
+impl<'a> Network<'a> {
+    fn new(classes: &'a [Sharer], rate: Rate, frame: Bytes) -> Self {
+        let bounded = |at: &usize| classes[*at].terms.delay_bound.is_some();
+        let leaves = (0..classes.len()).filter(bounded).collect();
+        let mut network = Self { classes, rate, frame, leaves, below: BTreeMap::new() };
+        for leaf in network.leaves.clone() {
+            let (load, urgency) = (network.load(leaf), network.urgency(leaf));
+            let mut at = Some(leaf);
+            loop {
+                let of = network.below.entry(at).or_default();
+                of.entry(urgency).or_default().add(load);
+                let Some(class) = at else { break };
+                at = classes[class].parent;
+            }
+        }
+        network
+    }
+
+    fn bound(&self, leaf: usize) -> Duration {
+        self.classes[leaf].terms.delay_bound.unwrap_or_default()
+    }
+
+    fn urgency(&self, leaf: usize) -> Urgency {
+        Urgency::of(self.bound(leaf))
+    }
+
+    /// What `leaf` may send before others, if it keeps to nothing.
+    fn load(&self, leaf: usize) -> Load {
+        let terms = self.classes[leaf].terms;
+        let late = u128::from(terms.guarantee.bps()).saturating_mul(self.bound(leaf).as_nanos());
+        Load {
+            burst: nanobits(terms.burst) + nanobits(self.frame),
+            late: if self.has_ceiling(leaf) { late } else { 0 },
+            late_all: late,
+            rate: terms.guarantee.bps().into(),
+        }
+    }
+
+    /// A leaf and the classes it is below, from the link down.
+    fn way(&self, leaf: usize) -> Vec<usize> {
+        let mut way: Vec<_> =
+            std::iter::successors(Some(leaf), |at| self.classes[*at].parent).collect();
+        way.reverse();
+        way
+    }
+
+    /// Whether it, or a class it is below, has a ceiling.
+    fn has_ceiling(&self, leaf: usize) -> bool {
+        self.way(leaf).iter().any(|at| self.classes[*at].terms.ceiling.is_some())
+    }
+
+    /// What goes before what is as urgent as `urgency`, of what is below a class.
+    fn ahead(&self, of: Option<usize>, urgency: Urgency) -> Load {
+        let mut sum = Load::default();
+        let loads = self.below.get(&of).into_iter().flat_map(|of| of.range(..=urgency));
+        loads.for_each(|(_, load)| sum.add(*load));
+        sum
+    }
+
+    fn promise(&self, leaf: usize) -> Promise {
+        let never = |part, of| Promise { leaf, longest: None, part, of };
+        if self.classes[leaf].terms.guarantee.bps() == 0 {
+            return never(Part::Guarantee, leaf);
+        }
+        let (urgency, capped) = (self.urgency(leaf), self.has_ceiling(leaf));
+        let frame = nanobits(self.frame);
+        let rate = u128::from(self.rate.bps());
+        let mut server = Server { rate, latency: frame.div_ceil(rate.max(1)) };
+        // The largest part so far: of what, of whom, how long.
+        let mut largest = (Part::Link, leaf, server.latency);
+        let mut above = None;
+        for at in self.way(leaf) {
+            let all = self.ahead(above, urgency);
+            let joins = all.without(self.ahead(Some(at), urgency));
+            let late = if capped { joins.late_all } else { joins.late };
+            let Some(left) = server.left_by(joins.burst.saturating_add(late), joins.rate) else {
+                return never(Part::Guarantee, leaf);
+            };
+            if joins.rate > 0 && left.latency - server.latency > largest.2 {
+                let of = self.largest_burst(above, at, urgency).unwrap_or(leaf);
+                largest = (Part::Burst, of, left.latency - server.latency);
+            }
+            server = left;
+            if let Some(ceiling) = self.classes[at].terms.ceiling {
+                let ceiling = u128::from(ceiling.bps()).max(1);
+                let owed = ceiling.min(server.rate).saturating_mul(server.latency);
+                if nanobits(self.classes[at].terms.burst) < owed {
+                    return never(Part::ShortBurst, at);
+                }
+                let paid_off = frame.div_ceil(ceiling);
+                if paid_off > largest.2 {
+                    largest = (Part::Ceiling, at, paid_off);
+                }
+                server.latency = server.latency.saturating_add(paid_off);
+                server.rate = server.rate.min(ceiling);
+            }
+            above = Some(at);
+        }
+        let Some(longest) = self.of_its_own(leaf, server) else {
+            return never(Part::Order, leaf);
+        };
+        if longest - server.latency > largest.2 {
+            largest = (Part::Burst, leaf, longest - server.latency);
+        }
+        let (part, of, _) = largest;
+        let longest = u64::try_from(longest).ok().map(Duration::from_nanos);
+        Promise { leaf, longest, part, of }
+    }
+
+    /// How long `server` takes for what may wait at `leaf`.
+    fn of_its_own(&self, leaf: usize, server: Server) -> Option<u128> {
+        let Sharer { terms, in_order, .. } = self.classes[leaf];
+        let others_go_first = if in_order { 0 } else { u128::from(terms.guarantee.bps()) };
+        server.left_by(nanobits(terms.burst), others_go_first).map(|left| left.latency)
+    }
+
+    /// Whose burst is the largest of those below `above`, but not below `at`, that go before.
+    fn largest_burst(&self, above: Option<usize>, at: usize, urgency: Urgency) -> Option<usize> {
+        let joins = |leaf: &&usize| {
+            let way = self.way(**leaf);
+            let under = above.is_none_or(|above| way.contains(&above));
+            under && !way.contains(&at) && self.urgency(**leaf) <= urgency
+        };
+        let burst = |leaf: &&usize| self.classes[**leaf].terms.burst;
+        self.leaves.iter().filter(joins).max_by_key(burst).copied()
+    }
+}
+
+impl Load {
+    fn add(&mut self, more: Self) {
+        self.burst = self.burst.saturating_add(more.burst);
+        self.late = self.late.saturating_add(more.late);
+        self.late_all = self.late_all.saturating_add(more.late_all);
+        self.rate = self.rate.saturating_add(more.rate);
+    }
+
+    fn without(self, less: Self) -> Self {
+        Self {
+            burst: self.burst.saturating_sub(less.burst),
+            late: self.late.saturating_sub(less.late),
+            late_all: self.late_all.saturating_sub(less.late_all),
+            rate: self.rate.saturating_sub(less.rate),
+        }
+    }
+}
+
+impl Server {
+    /// What is left of it by others that send `burst` at once, and from then on `rate`; nothing if they take
+    /// all of it.
+    fn left_by(self, burst: u128, rate: u128) -> Option<Self> {
+        let left = self.rate.checked_sub(rate).filter(|left| *left > 0)?;
+        let behind = self.rate.saturating_mul(self.latency).saturating_add(burst);
+        Some(Self { rate: left, latency: behind.div_ceil(left) })
+    }
+}
+
+/// `bits/s * ns`, as rates and times are multiplied.
+fn nanobits(bytes: Bytes) -> u128 {
+    u128::from(bytes.0) * u128::from(NANOBITS_PER_BYTE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf(parent: Option<usize>, kbps: u64, burst: u64, bound_ms: u64) -> Sharer {
+        let terms = Terms {
+            guarantee: Rate::from_kbps(kbps),
+            ceiling: None,
+            weight: 1,
+            priority: 0,
+            burst: Bytes(burst),
+            delay_bound: (bound_ms > 0).then(|| Duration::from_millis(bound_ms)),
+        };
+        Sharer { parent, terms, in_order: true }
+    }
+
+    fn found(classes: &[Sharer]) -> Vec<(Option<u128>, Part, usize)> {
+        let all = promises(classes, Rate::from_mbps(10), Bytes(1_500));
+        all.iter().map(|it| (it.longest.map(|it| it.as_micros()), it.part, it.of)).collect()
+    }
+
+    /// Worked out by hand: RFC 2212's D = C / R + sum of what is ahead.
+    #[test]
+    fn what_is_ahead_is_a_packet_and_the_bursts_of_those_as_urgent() {
+        // A packet of 1,500 B and 1,000 B of its own at 10 Mbit/s.
+        let voice = leaf(None, 1_000, 1_000, 10);
+        assert_eq!(found(&[voice, leaf(None, 5_000, 9_000, 0)]), [(Some(2_000), Part::Link, 0)]);
+        // Of another 4,500 B and a packet are ahead, and 2 of 10 Mbit/s are its own.
+        let video = leaf(None, 2_000, 4_500, 10);
+        let both = found(&[voice, video]);
+        assert_eq!(both[0], (Some(8_500), Part::Burst, 1));
+        assert_eq!(both[1], (Some(7_555), Part::Burst, 1));
+        // What is less urgent is ahead of nothing.
+        let later = Sharer {
+            terms: Terms { delay_bound: Some(Duration::from_millis(40)), ..video.terms },
+            ..video
+        };
+        assert_eq!(found(&[voice, later])[0], (Some(2_000), Part::Link, 0));
+    }
+
+    #[test]
+    fn later_packets_that_may_go_first_count() {
+        let voice = Sharer { in_order: false, ..leaf(None, 2_000, 1_000, 10) };
+        // 2,500 B at 8 Mbit/s, less the rate at which more may come.
+        assert_eq!(found(&[voice])[0].0, Some(2_500));
+        let all = Sharer { in_order: false, ..leaf(None, 10_000, 1_000, 10) };
+        assert_eq!(found(&[all])[0], (None, Part::Order, 0));
+    }
+
+    #[test]
+    fn a_ceiling_costs_a_packet_and_its_rate_and_needs_a_burst() {
+        let mut office = leaf(None, 2_000, 9_000, 0);
+        office.terms.ceiling = Some(Rate::from_mbps(2));
+        let voice = leaf(Some(0), 1_000, 1_000, 20);
+        // 1.2 ms for the packet on the link, 6 ms for that before the ceiling, 4 ms at its rate.
+        assert_eq!(found(&[office, voice])[0], (Some(11_200), Part::Ceiling, 0));
+        office.terms.burst = Bytes(299);
+        assert_eq!(found(&[office, voice])[0], (None, Part::ShortBurst, 0));
+        assert_eq!(found(&[leaf(None, 0, 1_000, 5)])[0], (None, Part::Guarantee, 0));
+    }
+}

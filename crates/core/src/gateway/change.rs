@@ -1,0 +1,116 @@
+//! Classes that are added, changed and removed under live traffic; what waits stays where it is.
+
+use super::Gateway;
+use super::classes::{ClassChangeError, Classes, Holds};
+use crate::Time;
+use crate::packet::Direction;
+use crate::policy::{Class, ClassChange, ClassSet};
+
+impl Gateway {
+    /// Changes what the class of that name has a right to, in both directions or neither; until
+    /// policies are installed.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name, or its rights would contradict those of others.
+    pub fn change_class(
+        &mut self,
+        now: Time,
+        name: &str,
+        change: &ClassChange,
+    ) -> Result<(), ClassChangeError> {
+        let mut terms = [None; 2];
+        for way in Direction::BOTH {
+            let Some(classes) = self.links[way.index()].classes() else { continue };
+            let id = classes.find(name).ok_or(ClassChangeError::NoClass)?;
+            let changed = change.of(classes.terms(id), way);
+            classes.check(id, changed, self.config.rate[way.index()])?;
+            terms[way.index()] = Some((id, changed));
+        }
+        if terms == [None; 2] {
+            return Err(ClassChangeError::NoClass);
+        }
+        for (link, (id, terms)) in
+            self.links.iter_mut().zip(terms).filter_map(|(link, it)| Some((link, it?)))
+        {
+            if let Some(classes) = link.classes_mut() {
+                classes.change(now, id, terms);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a class, until policies are installed. Its parent must hold no packets; where there are no classes
+    /// yet, what waits goes on as `default`.
+    ///
+    /// # Errors
+    ///
+    /// If there is one of that name, its parent is none or holds packets, or its rights would contradict those
+    /// of others.
+    pub fn add_class(&mut self, now: Time, class: &Class) -> Result<(), ClassChangeError> {
+        if self.links.iter().all(|link| link.classes().is_none()) {
+            return self.add_first(now, class);
+        }
+        if let Some(parent) = &class.parent
+            && let Some(policy) = self.policy_of(parent)
+        {
+            let of = Holds::Policy(policy);
+            return Err(ClassChangeError::ParentHolds { parent: parent.clone(), of });
+        }
+        for (way, classes) in self.sharing() {
+            classes.check_new(class, self.config.rate[way.index()])?;
+        }
+        self.each_sharing(|classes| classes.insert(now, class));
+        Ok(())
+    }
+
+    /// Removes the class of that name, until policies are installed.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, it has parts, a policy names it, or packets wait there.
+    pub fn remove_class(&mut self, name: &str) -> Result<(), ClassChangeError> {
+        if self.links.iter().all(|link| link.classes().is_none()) {
+            return Err(ClassChangeError::NoClass);
+        }
+        for (_, classes) in self.sharing() {
+            classes.check_gone(name)?;
+        }
+        if let Some(policy) = self.policy_of(name) {
+            return Err(ClassChangeError::Holds(Holds::Policy(policy)));
+        }
+        self.each_sharing(|classes| classes.take_out(name));
+        Ok(())
+    }
+
+    /// Adds a class where the links had one queue each.
+    fn add_first(&mut self, now: Time, class: &Class) -> Result<(), ClassChangeError> {
+        if let Some(parent) = &class.parent {
+            return Err(ClassChangeError::NoParent(parent.clone()));
+        }
+        let frame = self.policies.classes().frame();
+        let set = ClassSet::of_frames(vec![class.clone()], self.config.rate, frame);
+        let set = set.map_err(|faults| ClassChangeError::from(faults[0].kind))?;
+        self.policies.share(set);
+        self.share_links(now);
+        self.look_again(now);
+        Ok(())
+    }
+
+    /// A policy that names a class.
+    fn policy_of(&self, class: &str) -> Option<String> {
+        let mut policies = self.policies.iter().map(|(_, policy)| policy);
+        let named = policies.find(|policy| policy.class.as_deref() == Some(class))?;
+        Some(named.name.clone())
+    }
+
+    /// The directions that classes share.
+    fn sharing(&self) -> impl Iterator<Item = (Direction, &Classes)> {
+        let classes = |way: Direction| Some((way, self.links[way.index()].classes()?));
+        Direction::BOTH.into_iter().filter_map(classes)
+    }
+
+    fn each_sharing(&mut self, mut what: impl FnMut(&mut Classes)) {
+        self.links.iter_mut().filter_map(|link| link.classes_mut()).for_each(&mut what);
+    }
+}

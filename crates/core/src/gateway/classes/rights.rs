@@ -1,0 +1,279 @@
+//! Classes that are added, changed and removed while packets wait, and what keeps them from it.
+
+use std::collections::BTreeMap;
+
+use super::{Classes, Terms};
+use crate::class::ClassId;
+use crate::class::delay::{self, Sharer};
+use crate::policy::{Class, ClassFaultKind};
+use crate::{Rate, Time};
+
+/// Why a class cannot be added, changed or removed.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ClassChangeError {
+    /// No class has that name.
+    #[error("there is no such class")]
+    NoClass,
+    /// A class has that name already.
+    #[error("there is such a class already")]
+    Exists,
+    /// No class has the name of its parent.
+    #[error("its parent `{0}` is no class")]
+    NoParent(String),
+    /// Its rights would contradict those of its parent or children.
+    #[error("{0}")]
+    Fault(ClassFaultKind),
+    /// With it, the delay bound of another class could not be met.
+    #[error("with it, the delay bound of class `{class}` cannot be met: {fault}")]
+    Bound {
+        /// The other class.
+        class: String,
+        /// What is said of it.
+        fault: ClassFaultKind,
+    },
+    /// Packets wait, or are to wait, at what would become its parent.
+    #[error("its parent `{parent}` holds packets: {of}")]
+    ParentHolds {
+        /// The parent.
+        parent: String,
+        /// Which.
+        of: Holds,
+    },
+    /// It has parts.
+    #[error("class `{0}` is a part of it")]
+    HasParts(String),
+    /// Packets wait, or are to wait, there.
+    #[error("it holds packets: {0}")]
+    Holds(Holds),
+}
+
+/// Which packets a class holds.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Holds {
+    /// Those of a policy.
+    Policy(String),
+    /// Those that no policy gives a class.
+    Default,
+    /// So many that wait there now.
+    Waiting(u32),
+}
+
+impl std::fmt::Display for Holds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Policy(policy) => write!(f, "those of policy `{policy}`"),
+            Self::Default => f.write_str("those that no policy gives a class"),
+            Self::Waiting(packets) => write!(f, "{packets} still wait there, and leave by and by"),
+        }
+    }
+}
+
+impl From<ClassFaultKind> for ClassChangeError {
+    fn from(fault: ClassFaultKind) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Classes {
+    /// Whether a class can be given these rights, under a link of `rate`.
+    pub(in crate::gateway) fn check(
+        &self,
+        id: ClassId,
+        terms: Terms,
+        rate: Option<Rate>,
+    ) -> Result<(), ClassChangeError> {
+        self.fits(Some(terms.guarantee), self.lines[id.index()].promised)?;
+        let own = self.tree.terms(id).guarantee;
+        let parent = self.tree.parent(id);
+        let promised = self.lines[parent.index()].promised.saturating_sub(own.bps());
+        self.check_under(parent, promised, terms, rate)?;
+        if terms.delay_bound.is_some() && !self.tree.is_leaf(id) {
+            return Err(ClassFaultKind::BoundWithParts.into());
+        }
+        let in_order = Class::is_in_order(&self.lines[id.index()].spec);
+        self.keeps_bounds(Some(id), Added { parent, terms, in_order }, rate)
+    }
+
+    /// Whether `class` can be added, under a link of `rate`.
+    pub(in crate::gateway) fn check_new(
+        &self,
+        class: &Class,
+        rate: Option<Rate>,
+    ) -> Result<(), ClassChangeError> {
+        if self.find(&class.name).is_some() {
+            return Err(ClassChangeError::Exists);
+        }
+        let parent = self.parent_of(class)?;
+        let holds = |of| ClassChangeError::ParentHolds { parent: self.name(parent), of };
+        if parent == self.default() {
+            return Err(holds(Holds::Default));
+        }
+        match self.backlog(parent).packets {
+            0 => {}
+            waiting => return Err(holds(Holds::Waiting(waiting))),
+        }
+        if self.tree.terms(parent).delay_bound.is_some() {
+            return Err(ClassFaultKind::BoundWithParts.into());
+        }
+        let (terms, promised) = (class.terms(self.direction), self.lines[parent.index()].promised);
+        self.check_under(parent, promised, terms, rate)?;
+        let added = Added { parent, terms, in_order: Class::is_in_order(&class.queue) };
+        self.keeps_bounds(None, added, rate)
+    }
+
+    /// Whether the class called `name` can be removed.
+    pub(in crate::gateway) fn check_gone(&self, name: &str) -> Result<(), ClassChangeError> {
+        let id = self.find(name).ok_or(ClassChangeError::NoClass)?;
+        if !self.tree.is_leaf(id) {
+            let part = self.by_name.values().find(|it| self.tree.parent(**it) == id);
+            let part = part.map_or_else(String::new, |part| self.name(*part));
+            return Err(ClassChangeError::HasParts(part));
+        }
+        if id == self.default() {
+            return Err(ClassChangeError::Holds(Holds::Default));
+        }
+        match self.backlog(id).packets {
+            0 => Ok(()),
+            waiting => Err(ClassChangeError::Holds(Holds::Waiting(waiting))),
+        }
+    }
+
+    /// Gives a class these rights.
+    pub(in crate::gateway) fn change(&mut self, now: Time, id: ClassId, terms: Terms) {
+        let own = self.tree.terms(id).guarantee;
+        let parent = self.tree.parent(id);
+        self.promise(parent, own, terms.guarantee);
+        self.set(now, id, terms);
+    }
+
+    /// Adds `class`, which was checked.
+    pub(in crate::gateway) fn insert(&mut self, now: Time, class: &Class) {
+        let Ok(parent) = self.parent_of(class) else { return };
+        let terms = class.terms(self.direction);
+        self.promise(parent, Rate::from_bps(0), terms.guarantee);
+        self.add(now, parent, class, terms);
+    }
+
+    /// Removes the class called `name`, which was checked.
+    pub(in crate::gateway) fn take_out(&mut self, name: &str) {
+        let Some(id) = self.find(name) else { return };
+        let parent = self.tree.parent(id);
+        self.promise(parent, self.tree.terms(id).guarantee, Rate::from_bps(0));
+        self.lines[id.index()].queue = None;
+        Self::remove(self, id);
+    }
+
+    /// What the children of a class are promised changes from one rate to another.
+    fn promise(&mut self, parent: ClassId, from: Rate, to: Rate) {
+        let promised = &mut self.lines[parent.index()].promised;
+        *promised = promised.saturating_sub(from.bps()).saturating_add(to.bps());
+    }
+
+    fn parent_of(&self, class: &Class) -> Result<ClassId, ClassChangeError> {
+        let Some(name) = &class.parent else { return Ok(ClassId::ROOT) };
+        self.find(name).ok_or_else(|| ClassChangeError::NoParent(name.clone()))
+    }
+
+    fn name(&self, id: ClassId) -> String {
+        self.lines[id.index()].name.to_string()
+    }
+
+    /// Whether there can be a class of these rights under `parent`, whose other children are promised so much.
+    fn check_under(
+        &self,
+        parent: ClassId,
+        promised: u64,
+        terms: Terms,
+        rate: Option<Rate>,
+    ) -> Result<(), ClassChangeError> {
+        if terms.ceiling.is_some_and(|ceiling| ceiling < terms.guarantee) {
+            return Err(ClassFaultKind::CeilingBelowGuarantee(self.direction).into());
+        }
+        let above = match parent {
+            ClassId::ROOT => rate,
+            _ => Some(self.tree.terms(parent).guarantee),
+        };
+        Ok(self.fits(above, promised.saturating_add(terms.guarantee.bps()))?)
+    }
+
+    fn fits(&self, of: Option<Rate>, promised: u64) -> Result<(), ClassFaultKind> {
+        let direction = self.direction;
+        match of {
+            Some(of) if promised > of.bps() => {
+                let promised = Rate::from_bps(promised);
+                Err(ClassFaultKind::PromisedTooMuch { direction, promised, of })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all delay bounds are met if a class, or a new one, becomes what `added` says.
+    fn keeps_bounds(
+        &self,
+        id: Option<ClassId>,
+        added: Added,
+        rate: Option<Rate>,
+    ) -> Result<(), ClassChangeError> {
+        let Some(rate) = rate else { return Ok(()) };
+        let mut ways =
+            Ways { classes: self, changed: id, added, places: BTreeMap::new(), all: Vec::new() };
+        for bounded in self.bounded.iter().filter(|it| Some(ClassId(**it)) != id) {
+            ways.place(Some(ClassId(*bounded)));
+        }
+        if added.terms.delay_bound.is_some() {
+            ways.place(id);
+        }
+        let names: BTreeMap<_, _> = ways.places.iter().map(|(id, at)| (*at, *id)).collect();
+        for promise in delay::promises(&ways.all, rate, self.frame) {
+            let Some(fault) = ClassFaultKind::of(&promise, &ways.all, self.direction) else {
+                continue;
+            };
+            return Err(match names.get(&promise.leaf).copied().flatten() {
+                Some(other) if Some(other) != id => {
+                    ClassChangeError::Bound { class: self.name(other), fault }
+                }
+                _ => fault.into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A class as it is to be.
+#[derive(Clone, Copy)]
+struct Added {
+    parent: ClassId,
+    terms: Terms,
+    in_order: bool,
+}
+
+/// The leaves with delay bounds and what they are below, as they are to be.
+struct Ways<'a> {
+    classes: &'a Classes,
+    /// Which is to change; `None` for a new one.
+    changed: Option<ClassId>,
+    added: Added,
+    places: BTreeMap<Option<ClassId>, usize>,
+    all: Vec<Sharer>,
+}
+
+impl Ways<'_> {
+    /// The place of a class, or of the new one.
+    fn place(&mut self, id: Option<ClassId>) -> usize {
+        if let Some(place) = self.places.get(&id) {
+            return *place;
+        }
+        let tree = &self.classes.tree;
+        let Added { parent, terms, in_order } = match id {
+            Some(id) if Some(id) != self.changed => {
+                let in_order = Class::is_in_order(&self.classes.lines[id.index()].spec);
+                Added { parent: tree.parent(id), terms: tree.terms(id), in_order }
+            }
+            _ => self.added,
+        };
+        let parent = (parent != ClassId::ROOT).then(|| self.place(Some(parent)));
+        self.all.push(Sharer { parent, terms, in_order });
+        self.places.insert(id, self.all.len() - 1);
+        self.all.len() - 1
+    }
+}

@@ -1,0 +1,262 @@
+//! A link with classes of which some have delay bounds, in virtual time, and traffic that makes it hard.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tidegate_core::class::{ClassId, ClassTree};
+use tidegate_core::packet::Direction;
+use tidegate_core::policy::{Class, ClassFaultKind, ClassSet};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Rate, Time};
+
+/// A class as drawn: its parent among those before it; in thousandths what it is promised of what its parent
+/// has left to promise, and how far its ceiling lies between that and the link.
+#[derive(Clone, Debug)]
+pub(crate) struct Drawn {
+    pub(crate) parent: usize,
+    pub(crate) guarantee: u64,
+    pub(crate) ceiling: Option<u64>,
+    pub(crate) burst: u64,
+    /// Whether it has a delay bound, if it is a leaf: this, or the tightest that is accepted.
+    pub(crate) bound: Option<Duration>,
+    pub(crate) in_order: bool,
+    /// Whether it sends more than its guarantee although it has a bound.
+    pub(crate) exceeds: bool,
+}
+
+/// The longest frame, as it is charged.
+const FRAME: u32 = 1_538;
+
+/// A leaf that keeps to what it is promised.
+pub(crate) struct Promised {
+    pub(crate) bound: Duration,
+    /// The longest a packet waited.
+    pub(crate) worst: Duration,
+}
+
+/// What comes to a leaf.
+struct Leaf {
+    id: ClassId,
+    in_order: bool,
+    /// The bound, and what keeps to it; else it sends whatever it can.
+    kept: Option<(Duration, Bucket)>,
+    waiting: VecDeque<(Time, u32)>,
+    longest: u32,
+    next_len: u32,
+    sends: bool,
+    worst: Duration,
+}
+
+/// A token bucket of whole nanobits, by its definition.
+struct Bucket {
+    rate: u128,
+    depth: u128,
+    tokens: u128,
+    at: Time,
+}
+
+impl Bucket {
+    fn at(&mut self, now: Time) -> u128 {
+        let elapsed = now.since(self.at).as_nanos();
+        (self.at, self.tokens) = (now, (self.tokens + self.rate * elapsed).min(self.depth));
+        self.tokens
+    }
+
+    /// When it has enough for `len`.
+    fn has(&mut self, now: Time, len: u32) -> Time {
+        let missing = nanobits(len).saturating_sub(self.at(now));
+        now + Duration::from_nanos(u64::try_from(missing.div_ceil(self.rate)).unwrap())
+    }
+}
+
+fn nanobits(len: u32) -> u128 {
+    u128::from(len) * 8_000_000_000
+}
+
+/// A link at work.
+pub(crate) struct Network {
+    rate: Rate,
+    tree: ClassTree,
+    leaves: Vec<Leaf>,
+    random: u64,
+    now: Time,
+    phase_ends: Time,
+    /// Since when the link has not rested, and what it has carried since.
+    busy: (Time, u64),
+}
+
+impl Network {
+    pub(crate) fn new(rate: u64, drawn: &[Drawn], seed: u64) -> Self {
+        let set = accepted(classes(rate, drawn), rate);
+        let mut tree = ClassTree::default();
+        let mut ids = vec![ClassId::ROOT; drawn.len()];
+        let place = |name: &str| name[1..].parse::<usize>().unwrap();
+        for class in set.classes() {
+            let parent = class.parent.as_deref().map_or(ClassId::ROOT, |name| ids[place(name)]);
+            ids[place(&class.name)] = tree.add(Time::ZERO, parent, class.terms(Direction::Up));
+        }
+        let leaf = |class: &Class| {
+            let (at, terms) = (place(&class.name), class.terms(Direction::Up));
+            let rate = terms.guarantee.bps().into();
+            let depth = nanobits(u32::try_from(terms.burst.0).unwrap());
+            let bucket = Bucket { rate, depth, tokens: depth, at: Time::ZERO };
+            let bound = terms.delay_bound.filter(|_| !drawn[at].exceeds);
+            Leaf {
+                id: ids[at],
+                in_order: drawn[at].in_order,
+                kept: bound.map(|bound| (bound, bucket)),
+                waiting: VecDeque::new(),
+                longest: FRAME.min(u32::try_from(terms.burst.0).unwrap()),
+                next_len: FRAME.min(u32::try_from(terms.burst.0).unwrap()),
+                sends: false,
+                worst: Duration::ZERO,
+            }
+        };
+        let leaves = set.classes().iter().filter(|class| tree.is_leaf(ids[place(&class.name)]));
+        let leaves = leaves.map(leaf).collect();
+        Self {
+            rate: Rate::from_bps(rate),
+            tree,
+            leaves,
+            random: seed | 1,
+            now: Time::ZERO,
+            phase_ends: Time::ZERO,
+            busy: (Time::ZERO, 0),
+        }
+    }
+
+    /// The leaves with a bound that have kept to their guarantee.
+    pub(crate) fn promised(&self) -> Vec<Promised> {
+        let promised = |leaf: &Leaf| {
+            leaf.kept.as_ref().map(|(bound, _)| Promised { bound: *bound, worst: leaf.worst })
+        };
+        self.leaves.iter().filter_map(promised).collect()
+    }
+
+    pub(crate) fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            self.begin_phase();
+            let comes = self.arrive();
+            let Some(id) = self.tree.next(self.now) else {
+                let ready = self.tree.ready_at(self.now).unwrap_or(Time::MAX);
+                self.now = ready.min(comes).min(self.phase_ends).min(end);
+                self.busy = (self.now, 0);
+                continue;
+            };
+            self.send(id);
+        }
+    }
+
+    /// Who sends, and who is silent, for a while: those who begin do so at the same time.
+    fn begin_phase(&mut self) {
+        if self.now < self.phase_ends {
+            return;
+        }
+        self.phase_ends = self.now + Duration::from_micros(500 + self.draw() % 30_000);
+        for at in 0..self.leaves.len() {
+            self.leaves[at].sends = !self.draw().is_multiple_of(4);
+        }
+    }
+
+    /// Lets come what comes by now; says when the next will.
+    fn arrive(&mut self) -> Time {
+        let mut next = Time::MAX;
+        for at in 0..self.leaves.len() {
+            let draw = u32::try_from(self.draw() >> 32).unwrap();
+            let leaf = &mut self.leaves[at];
+            let len = 64 + draw % (leaf.longest - 63);
+            if !leaf.sends {
+                continue;
+            }
+            match &mut leaf.kept {
+                None if leaf.waiting.len() < 4 => leaf.waiting.push_back((self.now, FRAME)),
+                None => {}
+                Some((_, bucket)) => loop {
+                    let has = bucket.has(self.now, leaf.next_len);
+                    if has > self.now {
+                        next = next.min(has);
+                        break;
+                    }
+                    bucket.tokens -= nanobits(leaf.next_len);
+                    leaf.waiting.push_back((self.now, leaf.next_len));
+                    leaf.next_len = len;
+                },
+            }
+            if !leaf.waiting.is_empty() {
+                self.tree.wait(self.now, leaf.id);
+            }
+        }
+        next
+    }
+
+    fn send(&mut self, id: ClassId) {
+        let leaf = self.leaves.iter_mut().find(|leaf| leaf.id == id).unwrap();
+        let packet = if leaf.in_order { leaf.waiting.pop_front() } else { leaf.waiting.pop_back() };
+        let (came, len) = packet.expect("a packet waits where one may go");
+        self.tree.sent(self.now, id, Bytes(len.into()), !leaf.waiting.is_empty());
+        self.busy.1 += u64::from(len);
+        self.now = self.busy.0 + self.rate.time_for(Bytes(self.busy.1));
+        leaf.worst = leaf.worst.max(self.now.since(came));
+    }
+
+    /// Source: doi 10.18637/jss.v008.i14 (Marsaglia: xorshift).
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+/// The classes, some with delay bounds that cannot be met.
+fn classes(rate: u64, drawn: &[Drawn]) -> Vec<Class> {
+    let mut classes = Vec::<Class>::new();
+    let mut left = vec![rate];
+    for (at, each) in drawn.iter().enumerate() {
+        // The link, or one of those before.
+        let parent = each.parent % (at + 1);
+        let guarantee = left[parent] * each.guarantee / 1_000;
+        left[parent] -= guarantee;
+        left.push(guarantee);
+        let ceiling =
+            each.ceiling.map(|of| Rate::from_bps(guarantee + (rate - guarantee) * of / 1_000));
+        let queue = match each.in_order {
+            true => QdiscSpec::DropTail(Default::default()),
+            false => QdiscSpec::PerFlow(Default::default()),
+        };
+        classes.push(Class {
+            parent: parent.checked_sub(1).map(|at| format!("c{at}")),
+            guarantee: [Rate::from_bps(guarantee); 2],
+            ceiling: [ceiling; 2],
+            burst: Some(Bytes(each.burst)),
+            ..Class::new(&format!("c{at}"), queue)
+        });
+    }
+    let named: Vec<_> = classes.iter().filter_map(|class| class.parent.clone()).collect();
+    for (class, drawn) in classes.iter_mut().zip(drawn) {
+        if !named.contains(&class.name) {
+            class.delay_bound = [drawn.bound; 2];
+        }
+    }
+    classes
+}
+
+/// The set of `classes`, each bound raised to what can be met, or left out where nothing can.
+fn accepted(mut classes: Vec<Class>, rate: u64) -> ClassSet {
+    let link = [Some(Rate::from_bps(rate)), None];
+    for attempt in 0.. {
+        let faults = match ClassSet::of_frames(classes.clone(), link, Bytes(FRAME.into())) {
+            Ok(set) => return set,
+            Err(faults) => faults,
+        };
+        for fault in faults {
+            let ClassFaultKind::DelayBound { longest, .. } = fault.kind else {
+                panic!("{fault:?} in {classes:?}")
+            };
+            // Each may have to wait for others to be late within theirs: some such chains have no end.
+            classes[fault.at].delay_bound = [longest.filter(|_| attempt < 40); 2];
+        }
+    }
+    unreachable!("bounds are raised or left out")
+}

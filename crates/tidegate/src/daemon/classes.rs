@@ -1,0 +1,146 @@
+//! Classes that are looked at, added, changed and removed while the gateway runs, until policies are applied.
+
+use tidegate_core::class::Terms;
+use tidegate_core::gateway::ClassChangeError;
+use tidegate_core::policy::{Class, ClassChange, ClassFaultKind, Profile};
+
+use super::{Daemon, Installed, Refusal, report};
+use crate::api::{self, Classes, EachWay, NewClass, OrNone};
+use crate::code::Code;
+use crate::config::{self, Config};
+use crate::describe::Change;
+use crate::output::Failure;
+
+impl Daemon {
+    /// The classes that share the link.
+    pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
+        let classes = self.plane.ask(|live| live.machine.classes()).await?;
+        Ok(Classes { classes: classes.into_iter().map(report::class).collect() })
+    }
+
+    /// Changes what the class called `name` has a right to; says what it then has.
+    pub(crate) async fn change_class(
+        &self,
+        name: String,
+        change: &api::ClassChange,
+    ) -> Result<Classes, Refusal> {
+        let change = rights(change)?;
+        // Not while a file is being put in force.
+        let mut state = self.state.lock().await;
+        let of = name.clone();
+        let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &change));
+        ask.await?.map_err(|error| refused(&name, &error))?;
+        let class = change.apply(&state.installed.class(&name));
+        state.installed.live.insert(name.clone(), Some(class));
+        tracing::info!(name, "class changed");
+        self.class(&name).await
+    }
+
+    /// Adds a class; says what it has.
+    pub(crate) async fn add_class(&self, new: NewClass) -> Result<Classes, Refusal> {
+        if !config::is_usable_name(&new.name) {
+            let message = format!("`{}` cannot name a class", new.name.escape_debug());
+            return Err(Failure::input(Code::BadName, message).into());
+        }
+        let rights = rights(&new.rights)?;
+        let mut state = self.state.lock().await;
+        let name = new.name;
+        let queue = new.queue.unwrap_or_else(|| state.installed.config.gateway.queue.clone());
+        let class = rights.apply(&Class { parent: new.parent, ..Class::new(&name, queue) });
+        let added = class.clone();
+        let ask = self.plane.ask(move |live| {
+            // Frames must come here before there is something to do with them.
+            live.set_passing(false);
+            live.machine.add_class(live.now, &added)
+        });
+        ask.await?.map_err(|error| refused(&name, &error))?;
+        state.installed.live.insert(name.clone(), Some(class));
+        tracing::info!(name, "class added");
+        self.class(&name).await
+    }
+
+    /// Removes the class called `name`; says which there still are.
+    pub(crate) async fn remove_class(&self, name: String) -> Result<Classes, Refusal> {
+        let mut state = self.state.lock().await;
+        let of = name.clone();
+        let ask = self.plane.ask(move |live| live.machine.remove_class(&of));
+        ask.await?.map_err(|error| refused(&name, &error))?;
+        state.installed.live.insert(name.clone(), None);
+        tracing::info!(name, "class removed");
+        Ok(self.classes().await?)
+    }
+
+    async fn class(&self, name: &str) -> Result<Classes, Refusal> {
+        let mut classes = self.classes().await?;
+        classes.classes.retain(|class| class.name == name);
+        Ok(classes)
+    }
+}
+
+impl Installed {
+    /// What runs: the file, and what was changed of its classes since.
+    pub(super) fn running(&self) -> Config {
+        let config = &self.config;
+        // What the gateway has accepted one by one it accepts as a whole.
+        let classes = config.classes.with(&self.live, config.gateway.rate);
+        Config { classes: classes.unwrap_or_else(|_| config.classes.clone()), ..config.clone() }
+    }
+
+    /// The classes of which `changes` undo what was changed while it ran.
+    pub(super) fn undone_by(&self, changes: &[Change]) -> Vec<String> {
+        let changes = |name: &&String| {
+            let what = format!("class {name}");
+            changes.iter().any(|change| change.what == what)
+        };
+        self.live.keys().filter(changes).cloned().collect()
+    }
+
+    /// The class of that name as it is now; one that no file says more of, as it is by itself.
+    fn class(&self, name: &str) -> Class {
+        let written = || self.config.classes.classes().iter().find(|class| class.name == name);
+        let class = self.live.get(name).map_or_else(|| written().cloned(), Clone::clone);
+        class.unwrap_or_else(|| Class::new(name, self.config.gateway.queue.clone()))
+    }
+}
+
+/// What is said where the gateway refuses a change of the class called `name`.
+fn refused(name: &str, error: &ClassChangeError) -> Failure {
+    let of = |fault: &ClassFaultKind| match fault {
+        ClassFaultKind::CeilingBelowGuarantee(_) => Code::CeilingBelowGuarantee,
+        ClassFaultKind::DelayBound { .. } | ClassFaultKind::BoundWithParts => Code::DelayBound,
+        ClassFaultKind::Duplicate => Code::DuplicateName,
+        ClassFaultKind::Orphan | ClassFaultKind::Loop => Code::NotATree,
+        ClassFaultKind::PromisedTooMuch { .. } => Code::PromisedTooMuch,
+    };
+    let code = match error {
+        ClassChangeError::NoClass => Code::UnknownName,
+        ClassChangeError::NoParent(_) => Code::NotATree,
+        ClassChangeError::Exists => Code::DuplicateName,
+        ClassChangeError::Fault(fault) | ClassChangeError::Bound { fault, .. } => of(fault),
+        ClassChangeError::ParentHolds { .. }
+        | ClassChangeError::HasParts(_)
+        | ClassChangeError::Holds(_) => Code::ClassHolds,
+    };
+    Failure::input(code, format!("class `{name}`: {error}"))
+}
+
+/// What `change` asks for, if a class can be so.
+fn rights(change: &api::ClassChange) -> Result<ClassChange, Failure> {
+    let guarantee = change.guarantee.map_or([None; 2], EachWay::up_and_down);
+    let ceiling = change.ceiling.map_or([None; 2], EachWay::up_and_down);
+    let ceiling = ceiling.map(|given| given.map(OrNone::some));
+    let delay_bound = change.delay_bound.map_or([None; 2], EachWay::up_and_down);
+    let delay_bound = delay_bound.map(|given| given.map(|it| it.some().map(|period| period.0)));
+    if ceiling.iter().flatten().flatten().any(|rate| rate.bps() == 0) {
+        return Err(Failure::input(Code::ZeroRate, "a ceiling of zero would hold packets forever"));
+    }
+    let weight = change.weight.is_none_or(|it| (1..=u32::from(u16::MAX)).contains(&it));
+    let priority = change.priority.is_none_or(|it| it <= Terms::MAX_PRIORITY);
+    let burst = change.burst.is_none_or(|it| it <= Profile::MAX_BURST);
+    if !(weight && priority && burst) {
+        let message = "`weight` goes from 1 to 65535, `priority` from 0 to 7, `burst` to 1 GiB";
+        return Err(Failure::input(Code::OutOfRange, message));
+    }
+    let api::ClassChange { weight, priority, burst, .. } = *change;
+    Ok(ClassChange { guarantee, ceiling, weight, priority, burst, delay_bound })
+}
