@@ -6,7 +6,7 @@
 //! that wait, by deficit round robin on the excess. Savings it enters the round with are its first
 //! deficit.
 //!
-//! Source: aggregates, section 7.3 of the ledger; Shreedhar and Varghese, "Efficient fair queuing
+//! Source: aggregates, section 7.3 of the ledger; "Efficient fair queuing
 //! using deficit round robin" (SIGCOMM 1995).
 //! Differs: the excess is the content of the bucket less all savings, so it cannot be given out
 //! twice (the printed estimate can). Who waits puts its share into the round instead of saving for

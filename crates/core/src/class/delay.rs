@@ -13,7 +13,7 @@
 //! with what they were promised meanwhile. A ceiling makes up for what it could not send while others went
 //! first only as far as its burst goes, so that must hold as much.
 //!
-//! Source: doi 10.1007/3-540-45318-0 (Le Boudec and Thiran, Network Calculus): strict priorities (section
+//! Source: doi 10.1007/3-540-45318-0 (Network Calculus): strict priorities (section
 //! 1.3), concatenation (1.4), blind multiplexing (6.2). Differs: where a queue may let later packets of its class go
 //! first, what comes after a packet counts too: the bound is the longest time for which something waits there.
 

@@ -3,7 +3,7 @@
 //! Bounds within one power of two of nanoseconds are alike: they take turns. So that one is found without
 //! looking at the others, there is a ring for each such power, and one bit that says whether somebody is in it.
 //!
-//! Source: doi 10.1016/0166-5316(82)90024-4 (Leung and Whitehead: static priorities in the order of the
+//! Source: doi 10.1016/0166-5316(82)90024-4 (static priorities in the order of the
 //! bounds, deadline monotonic). Differs: earliest deadline
 //! first meets somewhat tighter bounds, but sorts all that wait.
 

@@ -18,7 +18,7 @@ use crate::packet::{Direction, Packet, slot};
 /// each with one new block and a set of four bytes for every 512 filters.
 ///
 /// Source: doi 10.1145/285237.285283 (Lakshman and Stiliadis: sets of bits by interval);
-/// doi 10.1145/383059.383075 (Baboescu and Varghese: summaries, and bits rearranged for
+/// doi 10.1145/383059.383075 (summaries, and bits rearranged for
 /// their sake).
 #[derive(Clone, Debug)]
 pub(super) struct Index {

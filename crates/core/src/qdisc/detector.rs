@@ -1,6 +1,6 @@
 //! Random early detection: how likely a packet that comes is to be the one that tells its sender.
 //!
-//! Source: Floyd and Jacobson, doi 10.1109/90.251892, section 4; as in ns-2.35, `queue/red.cc`:
+//! Source: doi 10.1109/90.251892, section 4; as in ns-2.35, `queue/red.cc`:
 //! what the average is at each arrival, its decay while the queue is empty, `gentle`, and the two
 //! ways to space signals.
 //! Differs: the decay over `m` packet times is a power by repeated squaring, not `m` products, so it

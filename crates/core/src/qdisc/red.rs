@@ -1,6 +1,6 @@
 //! RED: packets are marked or dropped at random, the more the longer the queue has been on average.
 //!
-//! Source: Floyd and Jacobson, doi 10.1109/90.251892; ECN as in RFC 3168, section 5. `gentle`,
+//! Source: doi 10.1109/90.251892; ECN as in RFC 3168, section 5. `gentle`,
 //! `wait` and `mark_up_to` are those of ns-2.35 (`gentle_`, `wait_`, `mark_p_`).
 //! Differs: what does not fit into `limit` is dropped, where ns-2 takes one packet more; a real
 //! decides by `<`, not `<=`.
