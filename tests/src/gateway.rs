@@ -86,7 +86,17 @@ impl Gateway<'_> {
     /// If the gateway does not answer.
     #[must_use]
     pub fn status(&self) -> Value {
-        let status = &mut self.bed.tidegate(&["status", "--json"]);
+        self.ask("status")
+    }
+
+    /// What it says when it is asked for `what`, such as `trunks`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    #[must_use]
+    pub fn ask(&self, what: &str) -> Value {
+        let status = &mut self.bed.tidegate(&[what, "--json"]);
         let answer = Process::start(status).finish(ANSWER_LIMIT);
         assert!(answered(&answer), "{answer:?}, {}", self.said());
         let text = answer.output;

@@ -1,7 +1,7 @@
 //! Hosts with a network between them that delays and loses: `tidegate lab`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::gateway::answered;
-use crate::process::{Process, run};
+use crate::process::{Finished, Process, run};
 use crate::testbed::{Testbed, program};
 use crate::traffic::Fetch;
 use crate::wait::until;
@@ -84,11 +84,71 @@ impl Lab {
     /// If it does not answer.
     #[must_use]
     pub fn status(&self, gateway: &str) -> Value {
-        let socket = Path::new("/run/tidegate").join(format!("lab-{}", self.name));
-        let socket = socket.join(format!("{gateway}.sock"));
+        self.ask(gateway, "status")
+    }
+
+    /// Where the files of a gateway are, with this ending.
+    fn file_of(&self, gateway: &str, ending: &str) -> PathBuf {
+        let folder = Path::new("/run/tidegate").join(format!("lab-{}", self.name));
+        folder.join(format!("{gateway}.{ending}"))
+    }
+
+    /// Ends a gateway as abruptly as a crash; frames do not pass it then.
+    pub fn crash(&self, gateway: &str) {
+        let all = self.processes(gateway);
+        let is_gateway = |pid: &&u32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| name.trim() == "tidegate")
+        };
+        for pid in all.iter().filter(is_gateway) {
+            run(Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]), LIMIT);
+        }
+    }
+
+    /// Starts a gateway that has ended again.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer in time.
+    #[must_use]
+    pub fn start_again(&self, gateway: &str) -> Process {
+        let [socket, file] = ["sock", "toml"].map(|ending| self.file_of(gateway, ending));
+        let mut command = self.on(gateway);
+        command.arg(program()).arg("--socket").arg(socket).arg("run").arg(file);
+        let mut process = Process::start(&mut command);
+        until("a gateway that was started again", LIMIT, || {
+            assert!(process.runs(), "{}", process.said());
+            answered(&self.told(gateway, "status")).then_some(())
+        });
+        process
+    }
+
+    fn told(&self, gateway: &str, what: &str) -> Finished {
         let mut command = Command::new(program());
-        let command = command.arg("--socket").arg(socket).args(["status", "--json"]);
-        let answer = Process::start(command).finish(LIMIT);
+        command.arg("--socket").arg(self.file_of(gateway, "sock")).args([what, "--json"]);
+        Process::start(&mut command).finish(LIMIT)
+    }
+
+    /// What `tidegate lab network` says.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    #[must_use]
+    pub fn network(&self) -> Value {
+        let text =
+            run(Command::new(program()).args(["lab", "network", "--lab", &self.name]), LIMIT);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+    }
+
+    /// What `gateway` says when it is asked for `what`, such as `trunks`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    #[must_use]
+    pub fn ask(&self, gateway: &str, what: &str) -> Value {
+        let answer = self.told(gateway, what);
         assert!(answered(&answer), "{answer:?}");
         let text = answer.output;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))

@@ -1,5 +1,6 @@
 //! Trunks of the gateway: what policies send through them, and what their other ends say.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -8,7 +9,7 @@ use hashbrown::HashMap;
 use super::{Gateway, GatewayConfig};
 use crate::ack::{Ahead, line};
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Member, Packet};
+use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Member, Network, Packet};
 use crate::trunk::{Arriving, Report, Trunk};
 use crate::wheel::TimerWheel;
 use crate::{Cx, PacketId, PacketPool, Time};
@@ -113,6 +114,10 @@ impl Gateway {
             return self.send(now, direction, self.aggregates.class(slot), out);
         };
         while let Some(packet) = out.pop(&self.pool) {
+            if stays_here(&self.pool[&packet]) {
+                self.send_one(now, direction, self.aggregates.class(slot), packet);
+                continue;
+            }
             self.pool[&packet].member = line(self.pool[&packet].flow);
             self.call_trunk(now, id, |trunk, cx, out| trunk.send(cx, packet, out));
         }
@@ -189,4 +194,14 @@ impl Gateway {
     pub fn trunks(&self) -> Vec<Report> {
         self.trunks.iter().flat_map(|it| it.iter()).map(Trunk::report).collect()
     }
+}
+
+/// Whether `packet` is for this network and no other, so that the other end of a trunk could not have it:
+/// what is not IP, such as ARP, and IP to a group, to a link-local address, or to all.
+fn stays_here(packet: &Packet) -> bool {
+    packet.network == Network::Opaque
+        || match packet.key.dst.address() {
+            IpAddr::V4(to) => to.is_multicast() || to.is_broadcast(),
+            IpAddr::V6(to) => to.is_multicast() || to.is_unicast_link_local(),
+        }
 }

@@ -295,6 +295,29 @@ fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
     assert!(world.sites[1].absorbed() <= absorbed + management);
 }
 
+/// Kills: ARP, neighbour discovery and groups held for credit.
+#[test]
+fn what_is_for_the_network_here_waits_for_no_peer() {
+    let mut world = World::new(false);
+    let datagram = |from: &str, to: &str| Built::udp(from.parse().unwrap(), to.parse().unwrap());
+    let frames = [
+        Built::opaque(ARP, vec![0; 46]),
+        datagram("10.1.0.7:9", "224.0.0.251:5353"),
+        datagram("10.1.0.7:9", "255.255.255.255:67"),
+        datagram("[fe80::7]:9", "[ff02::1]:9"),
+        datagram("[fe80::7]:9", "[fe80::1]:9"),
+    ];
+    for frame in &frames {
+        world.sites[0].lan[0].borrow_mut().push_back(frame.bytes());
+    }
+    world.send(100);
+    world.run(2, |_, _| false);
+    let passed = |frame: &Built| world.crossed.iter().any(|it| *it == (1, frame.bytes()));
+    assert!(frames.iter().all(passed));
+    let waits = world.sites[0].gateway.trunks()[0].backlog.packets;
+    assert_eq!(waits, 1, "the user's packet does");
+}
+
 /// Kills: a hello that waits for its next turn when the next hop is found.
 #[test]
 fn they_greet_each_other_as_soon_as_they_can() {
