@@ -17,7 +17,7 @@ use crate::packet::{Direction, Packet, slot};
 /// Equal blocks, and equal sets, are stored once: a range adds to its field at most two intervals,
 /// each with one new block and a set of four bytes for every 512 filters.
 ///
-/// Source: doi 10.1145/285237.285283 (Lakshman and Stiliadis: sets of bits by interval);
+/// Source: doi 10.1145/285237.285283 (sets of bits by interval);
 /// doi 10.1145/383059.383075 (summaries, and bits rearranged for
 /// their sake).
 #[derive(Clone, Debug)]
