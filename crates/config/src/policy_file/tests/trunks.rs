@@ -125,3 +125,19 @@ fn a_next_hop_or_key_that_cannot_be_is_said_where_it_stands() {
         assert!(said.contains(to), "{said}");
     }
 }
+
+#[test]
+fn the_sites_of_the_examples_are_each_others_other_ends() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let [north, south] = ["site-north.toml", "site-south.toml"].map(|name| {
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        let (config, found) = parse(name, &text, Some(&host()));
+        config.unwrap_or_else(|| panic!("{}", found.render(false)))
+    });
+    let [[one], [other]] = [&north, &south].map(|it| &it.gateway.trunks[..]) else { panic!() };
+    assert!(one.is_other_end_of(other) && other.is_other_end_of(one));
+    for config in [&north, &south] {
+        assert_eq!(config.policies[0].trunk.as_deref(), Some(&*config.gateway.trunks[0].name));
+        assert!(config.trunk_ends[0].is_some());
+    }
+}
