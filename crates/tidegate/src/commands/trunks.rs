@@ -1,10 +1,5 @@
 //! `tidegate trunks`.
 
-use std::time::Duration;
-
-use tidegate_core::Rate;
-use tidegate_core::units::duration;
-
 use super::Context;
 use super::status::{columns, size};
 use crate::api::{Trunk, Trunks};
@@ -45,13 +40,13 @@ fn table(trunks: &[Trunk]) -> String {
 }
 
 fn row(it: &Trunk) -> [String; 12] {
-    let rtt = it.rtt_us.map(|rtt| duration::show(Duration::from_micros(rtt)));
+    let rtt = it.rtt_us.map(|rtt| format!("{} ms", thousandths(rtt)));
     let refused = it.other_end.as_ref().map_or(0, |end| end.refused.values().sum());
     [
         it.name.clone(),
         it.peer.clone(),
         state(it),
-        Rate::from_bps(it.rate_bps).to_string(),
+        format!("{} Mbit/s", thousandths(it.rate_bps / 1_000)),
         it.window_packets.to_string(),
         rtt.unwrap_or_else(|| "-".to_owned()),
         it.management_packets.to_string(),
@@ -69,5 +64,47 @@ fn state(it: &Trunk) -> String {
     match it.silent {
         0 => state.to_owned(),
         silent => format!("{state} ({silent} of {} without an answer)", it.connections),
+    }
+}
+
+/// A number of thousandths, rounded down to one decimal.
+fn thousandths(n: u64) -> String {
+    format!("{}.{}", n / 1_000, n % 1_000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_how_fast_it_is_and_whether_somebody_is_there() {
+        let end = crate::api::OtherEnd {
+            state: "silent".to_owned(),
+            heard_ms: Some(4_000),
+            sessions: 1,
+            next_hop: None,
+            refused: [("forged".to_owned(), 2), ("replayed".to_owned(), 1)].into(),
+        };
+        let trunk = Trunk {
+            name: "south".to_owned(),
+            local: "192.0.2.1".to_owned(),
+            peer: "192.0.2.2".to_owned(),
+            other_end: Some(end),
+            rate_bps: 9_459_309,
+            window_packets: 20,
+            rtt_us: Some(44_657),
+            credit_bytes: -300,
+            management_packets: 4_637,
+            lost_packets: 143,
+            elastic_bytes: 6_900_000,
+            guaranteed_bytes: 0,
+            past_bytes: 100_000,
+            waiting: crate::api::Count { packets: 1, bytes: 900 },
+            connections: 4,
+            silent: 4,
+        };
+        let shown = row(&trunk).join("|");
+        let expected = "south|192.0.2.2|silent (4 of 4 without an answer)|9.4 Mbit/s|20|44.6 ms|4637|143|-300 B|900 B|7.0 MB|3";
+        assert_eq!(shown, expected);
     }
 }
