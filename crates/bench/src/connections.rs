@@ -10,8 +10,9 @@ use tidegate_e2e::{now, pause};
 
 use crate::load::PORT;
 
-/// Bytes a sender may have under way or before it: two or three full segments.
-const SEND_BUFFER: usize = 6_144;
+/// Bytes of memory that a sender takes for a full segment, and what it has for more than are under way.
+const SEGMENT: usize = 2_560;
+const BEYOND: usize = 2;
 
 /// Connections that are opened at a time, and how long after each other: so that their first windows do
 /// not all come at once.
@@ -21,13 +22,21 @@ const BETWEEN: Duration = Duration::from_millis(10);
 /// How often each connection has its turn.
 const ROUND: Duration = Duration::from_millis(40);
 
-/// Opens so many `connections`, says "ready", and keeps all of them busy until `time` is over.
-pub(crate) fn fill(to: SocketAddr, connections: usize, time: Duration) -> io::Result<()> {
+/// Opens so many `connections`, says "ready", and keeps all of them busy until `time` is over; each
+/// has so many segments under way as its `window` is.
+pub(crate) fn fill(
+    to: SocketAddr,
+    connections: usize,
+    window: usize,
+    time: Duration,
+) -> io::Result<()> {
+    // Linux takes the double of what it is told.
+    let buffer = (window + BEYOND) * SEGMENT / 2;
     let mut streams = Vec::with_capacity(connections);
     while streams.len() < connections {
         for _ in 0..GROUP {
             let stream = TcpStream::connect(to)?;
-            setsockopt(&stream, SndBuf, &SEND_BUFFER)?;
+            setsockopt(&stream, SndBuf, &buffer)?;
             stream.set_nonblocking(true)?;
             streams.push(stream);
         }
@@ -36,7 +45,7 @@ pub(crate) fn fill(to: SocketAddr, connections: usize, time: Duration) -> io::Re
     println!("ready");
     rounds(time, || {
         for stream in &mut streams {
-            while would_not_block(stream.write(&[0; 4_096]))? > 0 {}
+            while would_not_block(stream.write(&[0; 1_448]))? > 0 {}
         }
         Ok(())
     })

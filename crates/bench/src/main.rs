@@ -5,6 +5,7 @@
 mod callgrind;
 mod cases;
 mod connections;
+mod crowd;
 mod dumbbell;
 mod forwarder;
 mod forwarding;
@@ -67,7 +68,11 @@ enum Part {
     /// Processor time of a forwarded packet, against the kernel's; as root.
     Forwarding,
     /// Processor time of a packet under PostACK, against a queue for each flow; as root.
-    Signalling,
+    Signalling {
+        /// Measure only what has all of these words in its name.
+        #[arg(long, default_value = "")]
+        only: String,
+    },
     /// Speed and memory of the simulator, beside ns-2 and ns-3.
     Simulator,
     /// One dumbbell in virtual time: what it took and came to, as JSON.
@@ -103,7 +108,7 @@ enum Part {
     Send { to: SocketAddr, per_second: u32, burst: u32, millis: u64, flows: usize },
     /// Keeps TCP connections busy.
     #[command(hide = true)]
-    Fill { to: SocketAddr, connections: usize, millis: u64 },
+    Fill { to: SocketAddr, connections: usize, window: usize, millis: u64 },
     /// Reads from TCP connections.
     #[command(hide = true)]
     Empty { millis: u64 },
@@ -133,7 +138,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             pacing::measure(report)?;
             sharing::measure(report)?;
             forwarding::measure(report)?;
-            signalling::measure(report)?;
+            signalling::measure(report, "")?;
             simulator::measure(report)?;
         }
         Part::Instructions { short } => {
@@ -148,7 +153,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Pacing => pacing::measure(report)?,
         Part::Sharing => sharing::measure(report)?,
         Part::Forwarding => forwarding::measure(report)?,
-        Part::Signalling => signalling::measure(report)?,
+        Part::Signalling { only } => signalling::measure(report, &only)?,
         Part::Simulator => simulator::measure(report)?,
         Part::Dumbbell(it) => println!("{}", serde_json::to_string(&it.run()?)?),
         Part::Case { name, operations, size, seed } => {
@@ -163,8 +168,8 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Send { to, per_second, burst, millis, flows } => {
             load::send(to, per_second, burst, Duration::from_millis(millis), flows)?;
         }
-        Part::Fill { to, connections, millis } => {
-            connections::fill(to, connections, Duration::from_millis(millis))?;
+        Part::Fill { to, connections, window, millis } => {
+            connections::fill(to, connections, window, Duration::from_millis(millis))?;
         }
         Part::Empty { millis } => connections::empty(Duration::from_millis(millis))?,
         Part::Sink { millis } => load::sink(Duration::from_millis(millis))?,

@@ -5,11 +5,9 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use tidegate_e2e::{Lab, Process, Testbed, now, pause, until};
 
-use crate::live::{ourselves, ready};
-use crate::load::PORT;
+use crate::crowd;
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
@@ -51,17 +49,6 @@ const LASTS: &str = "60 s";
 const LIMIT: Duration = Duration::from_secs(20);
 
 const FRAME: u64 = 1_514;
-const FRAME_BITS: f64 = 1_514.0 * 8.0;
-
-/// Connections at once, the rate they share, and most microseconds of a data packet with its ACK: then a
-/// core carries 750 Mbit/s.
-const CROWD: u64 = 10_000;
-const CROWD_MBPS: u32 = 400;
-const CROWD_COST: f64 = 16.0;
-
-/// Opening them takes a part of this.
-const CROWD_LASTS: &str = "60000";
-const CROWD_LIMIT: Duration = Duration::from_secs(50);
 
 /// What was measured of a run.
 #[derive(Clone, Copy)]
@@ -73,12 +60,17 @@ struct Sample {
     mbps: f64,
 }
 
-/// Adds how costs compare to `report`.
-pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
+/// Adds how costs compare to `report`: those whose name has all the words of `only`.
+pub(crate) fn measure(report: &mut Report, only: &str) -> anyhow::Result<()> {
     report.section("Processor time of a data packet and its ACK, PostACK to a queue for each flow");
+    let wanted = |what: &str| only.split_whitespace().all(|word| what.contains(word));
     for load in LOADS {
         for backend in BACKENDS {
             for way in WAYS {
+                let what = format!("{backend}, {}, {} Mbit/s", way.1, load.mbps);
+                if !wanted(&what) {
+                    continue;
+                }
                 let mut samples: [Vec<Sample>; 2] = Default::default();
                 for _ in 0..ROUNDS {
                     for (signal, samples) in SIGNALS.into_iter().zip(&mut samples) {
@@ -89,49 +81,11 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
                         samples.push(sample(&bed, &load, backend, way, signal)?);
                     }
                 }
-                compare(report, &format!("{backend}, {}, {} Mbit/s", way.1, load.mbps), &samples);
+                compare(report, &what, &samples);
             }
         }
     }
-    let bed = Testbed::new().context("there were namespaces before")?;
-    let (nanos, mbps) = crowd(&bed)?;
-    report.add(Line {
-        what: format!("AF_XDP, up, {CROWD} connections"),
-        value: nanos / 1_000.0,
-        unit: "us",
-        most: Some(CROWD_COST),
-        beside: format!(
-            "at {mbps:.0} Mbit/s; one core carries {:.0}",
-            FRAME_BITS / nanos * 1_000.0
-        ),
-    });
-    Ok(())
-}
-
-/// Nanoseconds for each data packet, and Mbit/s, with so many connections through one core.
-fn crowd(bed: &Testbed) -> anyhow::Result<(f64, f64)> {
-    let policies = format!(
-        "packets = 65536\n[[policy]]\nname = \"all\"\naction = \"shape\"\nallocation = \"drr\"\n\
-         profile = {{ mean = \"{CROWD_MBPS} Mbit/s\", burst = \"256 KiB\" }}\nsignal = \"postack\"\n\
-         queue = {{ kind = \"per-flow\", limit = \"64 MiB\" }}\n"
-    );
-    let gateway = bed.gateway("af-xdp", &policies);
-    let _receiver = ready(&bed.wan, &["empty", CROWD_LASTS])?;
-    let to = format!("{}:{PORT}", bed.wan.v4);
-    let words = ["fill", &to, &CROWD.to_string(), CROWD_LASTS];
-    let sender = Process::start(&mut ourselves(&bed.lan, &words)?);
-    until("all connections", CROWD_LIMIT, || sender.lines().pop());
-    pause(WARM_UP);
-    let processes = [vec![gateway.id()], softirq_threads()].concat();
-    let before = (now(), time_of(&processes)?, bed.wan.received_bytes("eth0"));
-    pause(MEASURED);
-    let (elapsed, taken) = (before.0.elapsed(), time_of(&processes)? - before.1);
-    let packets = (bed.wan.received_bytes("eth0") - before.2) / FRAME;
-    let flows = gateway.status()["flows"].as_u64().unwrap_or_default();
-    anyhow::ensure!(flows >= CROWD, "only {flows} flows: {}", sender.said());
-    anyhow::ensure!(packets > 10_000, "only {packets} packets");
-    let mbps = real(packets * FRAME) * 8.0 / elapsed.as_secs_f64() / 1e6;
-    Ok((real(taken) / real(packets), mbps))
+    if wanted(crowd::NAME) { crowd::measure(report) } else { Ok(()) }
 }
 
 fn compare(report: &mut Report, what: &str, samples: &[Vec<Sample>; 2]) {

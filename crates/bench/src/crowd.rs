@@ -1,0 +1,218 @@
+//! Processor time of a data packet and its ACK among ten thousand connections, on the live gateway.
+//!
+//! Real TCP across the test bed. In it, whoever sends a frame also does what the interface at the other
+//! end does with it: a gateway would be charged with the TCP of both hosts, and hosts with what its ports
+//! receive. So each interface has a thread of the kernel of its own, which does that, and those of the
+//! ports are counted with the gateway. Hosts and interfaces stay off the processor of the gateway, or
+//! their timers would be charged to it.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tidegate_e2e::{Gateway, Host, Process, Testbed, now, pause, run, until};
+
+use crate::live::{ourselves, ready};
+use crate::load::PORT;
+use crate::number::{median, real};
+use crate::report::{Line, Report};
+use crate::usage::{softirq_threads, time_of};
+
+/// Connections at once, and how few the cost among them is compared to.
+const CROWD: u64 = 10_000;
+const FEW: u64 = 100;
+
+/// The rate they share, in Mbit/s: less than the hosts can send here.
+const MBPS: u32 = 250;
+
+/// Full segments that all have under way together: some 0.5 s at that rate. Of the crowd each has one.
+const SEGMENTS: u64 = 10_000;
+
+/// Most microseconds of a data packet with its ACK: then a core carries 750 Mbit/s.
+const COST: f64 = 16.0;
+
+/// How much more than with a queue for each flow it may be, and than among few.
+const TO_QUEUE: f64 = 1.25;
+const TO_FEW: f64 = 1.3;
+
+const ROUNDS: usize = 3;
+const WARM_UP: Duration = Duration::from_secs(4);
+const MEASURED: Duration = Duration::from_secs(4);
+
+/// Opening connections takes a part of this.
+const LASTS: &str = "60000";
+const LIMIT: Duration = Duration::from_secs(50);
+
+const FRAME: u64 = 1_514;
+const FRAME_BITS: f64 = 1_514.0 * 8.0;
+
+/// What was measured of a run.
+struct Sample {
+    /// Nanoseconds for each data packet, of the gateway and its ports.
+    nanos: f64,
+    mbps: f64,
+    /// Packets that came back, for each data packet.
+    acks: f64,
+}
+
+/// A run: connections, and what tells their senders.
+type Kind = (u64, &'static str);
+const KINDS: [Kind; 3] = [(CROWD, "none"), (CROWD, "postack"), (FEW, "postack")];
+
+/// Adds what it takes to `report`.
+pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
+    let mut samples: [Vec<Sample>; 3] = Default::default();
+    for _ in 0..ROUNDS {
+        for ((connections, signal), samples) in KINDS.into_iter().zip(&mut samples) {
+            let Some(bed) = Testbed::new() else {
+                report.skip("a crowd; there are no network namespaces: run it as root");
+                return Ok(());
+            };
+            let Some(sample) = sample(&bed, connections, signal)? else {
+                report.skip("a crowd; it takes two processors and threads of the kernel");
+                return Ok(());
+            };
+            samples.push(sample);
+        }
+    }
+    let middle = |of: fn(&Sample) -> f64| {
+        [0, 1, 2].map(|kind: usize| median(samples[kind].iter().map(of).collect()))
+    };
+    let nanos = middle(|sample| sample.nanos);
+    let [queued, crowd, few] = nanos.map(|nanos| nanos / 1_000.0);
+    let (mbps, acks) = (middle(|sample| sample.mbps), middle(|sample| sample.acks));
+    let at = |kind: usize| format!("{:.0} Mbit/s, {:.2} ACKs each", mbps[kind], acks[kind]);
+    report.add(Line {
+        what: format!("{NAME}: of the gateway and its ports"),
+        value: crowd,
+        unit: "us",
+        most: Some(COST),
+        beside: format!("at {}; one core carries {:.0}", at(1), FRAME_BITS / crowd),
+    });
+    report.add(Line {
+        what: format!("{NAME}: to a queue for each flow"),
+        value: crowd / queued,
+        unit: "x",
+        most: Some(TO_QUEUE),
+        beside: format!("{crowd:.1} us, {queued:.1} us at {}", at(0)),
+    });
+    report.add(Line {
+        what: format!("{NAME}: to {FEW} connections"),
+        value: crowd / few,
+        unit: "x",
+        most: Some(TO_FEW),
+        beside: format!("{crowd:.1} us, {few:.1} us at {}", at(2)),
+    });
+    Ok(())
+}
+
+/// What it is called.
+pub(crate) const NAME: &str = "af-xdp, up, 10000 connections";
+
+/// One run; `None` where interfaces cannot have threads, or there is but one processor.
+fn sample(bed: &Testbed, connections: u64, signal: &str) -> anyhow::Result<Option<Sample>> {
+    let window = SEGMENTS / connections;
+    prepare(bed, window);
+    let policies = format!(
+        "packets = 65536\n[[policy]]\nname = \"all\"\naction = \"shape\"\nallocation = \"drr\"\n\
+         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nsignal = \"{signal}\"\n\
+         queue = {{ kind = \"per-flow\", limit = \"64 MiB\" }}\n"
+    );
+    let gateway = bed.gateway("af-xdp", &policies);
+    let Some((ports, hosts)) = threads(bed)? else { return Ok(None) };
+    let Some(elsewhere) = elsewhere(&gateway)? else { return Ok(None) };
+    let stay = |id: u32| {
+        let id = id.to_string();
+        run(Command::new("taskset").args(["-cp", &elsewhere, &id]), LIMIT);
+        // Ahead of others, or there is no load while the machine is busy.
+        run(Command::new("renice").args(["-n", "-15", "-p", &id]), LIMIT);
+    };
+    ports.iter().chain(&hosts).for_each(|id| stay(*id));
+    let receiver = ready(&bed.wan, &["empty", LASTS])?;
+    stay(receiver.id());
+    let to = format!("{}:{PORT}", bed.wan.v4);
+    let words = ["fill", &to, &connections.to_string(), &window.to_string(), LASTS];
+    let sender = Process::start(&mut ourselves(&bed.lan, &words)?);
+    stay(sender.id());
+    until("all connections", LIMIT, || sender.lines().pop());
+    pause(WARM_UP);
+    let counted = [vec![gateway.id()], ports, softirq_threads()].concat();
+    let look = || {
+        let crossed = [&bed.wan, &bed.lan].map(|host| host.received_bytes("eth0"));
+        anyhow::Ok((now(), time_of(&counted)?, crossed, back(&gateway)))
+    };
+    let before = look()?;
+    pause(MEASURED);
+    let after = look()?;
+    let packets = (after.2[0] - before.2[0]) / FRAME;
+    let flows = gateway.status()["flows"].as_u64().unwrap_or_default();
+    anyhow::ensure!(flows >= connections, "only {flows} flows: {}", sender.said());
+    anyhow::ensure!(packets > 10_000, "only {packets} packets");
+    let elapsed = after.0.duration_since(before.0);
+    Ok(Some(Sample {
+        nanos: real(after.1 - before.1) / real(packets),
+        mbps: real(packets) * FRAME_BITS / elapsed.as_secs_f64() / 1e6,
+        acks: real(after.3 - before.3) / real(packets),
+    }))
+}
+
+/// Packets that have gone back.
+fn back(gateway: &Gateway<'_>) -> u64 {
+    gateway.status()["down"]["transmitted"]["packets"].as_u64().unwrap_or_default()
+}
+
+/// Hosts that do not pace, each connection with so many segments under way, and what
+/// interfaces of their kind need to have threads.
+fn prepare(bed: &Testbed, window: u64) {
+    for host in [&bed.lan, &bed.wan] {
+        host.set("net/ipv4/tcp_congestion_control", "reno");
+        let route = host.run("ip route show dev eth0 proto kernel");
+        let route = route.lines().next().unwrap_or_default();
+        host.run(&format!("ip route change {route} dev eth0 proto kernel cwnd lock {window}"));
+    }
+    for port in ["lan", "wan"] {
+        bed.middle.run(&format!("ethtool -K {port} tso off"));
+    }
+}
+
+/// Gives each interface a thread; those of the ports, and those of the hosts, if that can be.
+fn threads(bed: &Testbed) -> anyhow::Result<Option<(Vec<u32>, Vec<u32>)>> {
+    let give = |host: &Host, interface: &str| -> anyhow::Result<Vec<u32>> {
+        let before = threads_of(interface);
+        // What is at /sys may be the interfaces of the machine.
+        let file = format!("/mnt/class/net/{interface}/threaded");
+        let line = format!("mount -t sysfs none /mnt && echo 1 > {file}");
+        run(host.command("unshare").args(["--mount", "sh", "-c", &line]), LIMIT);
+        Ok(threads_of(interface).into_iter().filter(|id| !before.contains(id)).collect())
+    };
+    let ports = [give(&bed.middle, "lan")?, give(&bed.middle, "wan")?];
+    let hosts = [give(&bed.lan, "eth0")?, give(&bed.wan, "eth0")?];
+    let all = ports.iter().chain(&hosts).all(|threads| !threads.is_empty());
+    Ok(all.then(|| (ports.concat(), hosts.concat())))
+}
+
+/// The kernel's threads of interfaces of that name, wherever they are.
+fn threads_of(interface: &str) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_one = |id: &u32| {
+        let name = fs::read_to_string(format!("/proc/{id}/comm"));
+        name.is_ok_and(|name| name.starts_with(&format!("napi/{interface}-")))
+    };
+    ids.filter(is_one).collect()
+}
+
+/// The processors that `gateway` does not stay on, as `taskset` takes them; `None` if there are none.
+fn elsewhere(gateway: &Gateway<'_>) -> anyhow::Result<Option<String>> {
+    let mut its = None;
+    for thread in fs::read_dir(format!("/proc/{}/task", gateway.id()))? {
+        let status = fs::read_to_string(thread?.path().join("status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        its = its.or(line.and_then(|line| line.trim().parse::<usize>().ok()));
+    }
+    let its = its.context("no thread of the gateway stays on one processor")?;
+    let all = std::thread::available_parallelism()?.get();
+    let others: Vec<_> = (0..all).filter(|cpu| *cpu != its).map(|cpu| cpu.to_string()).collect();
+    Ok((!others.is_empty()).then(|| others.join(",")))
+}
