@@ -209,7 +209,7 @@ fn elsewhere(gateway: &Gateway<'_>) -> anyhow::Result<Option<String>> {
     for thread in fs::read_dir(format!("/proc/{}/task", gateway.id()))? {
         let status = fs::read_to_string(thread?.path().join("status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        its = its.or(line.and_then(|line| line.trim().parse::<usize>().ok()));
+        its = its.or_else(|| line.and_then(|line| line.trim().parse::<usize>().ok()));
     }
     let its = its.context("no thread of the gateway stays on one processor")?;
     let all = std::thread::available_parallelism()?.get();
