@@ -53,16 +53,16 @@ struct Run {
 
 impl Run {
     fn new(policies: PolicySet) -> Self {
-        Self::with_trunks(policies, Vec::new())
+        Self::with(policies, Vec::new(), 64)
     }
 
-    fn with_trunks(policies: PolicySet, trunks: Vec<trunk::Config>) -> Self {
+    fn with(policies: PolicySet, trunks: Vec<trunk::Config>, flows: u32) -> Self {
         let config = GatewayConfig {
             rate: [Some(LINK); 2],
             overhead: Overhead::default(),
             queue: queue(),
             packets: 8_192,
-            flows: 64,
+            flows,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
             trunks,
@@ -303,6 +303,30 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
     run.check();
 }
 
+/// The first host has the only place in the flow table; what waits of all others is told apart by nothing.
+///
+/// Kills: what waits of flows without a place left where it was.
+#[test]
+fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes() {
+    for queue in [queue(), QdiscSpec::PerFlow(Default::default())] {
+        let classes = ["a", "b"].map(|name| Class { queue: queue.clone(), ..class(name, None, 3) });
+        let set = |of: &[Option<&str>]| policies(of, classes.to_vec());
+        let mut run = Run::with(set(&[Some("a"), Some("a"), Some("a"), None]), Vec::new(), 1);
+        (0..20).for_each(|_| (0..4).for_each(|host| run.offer(host)));
+        assert!(run.gateway.report().untracked > 0);
+        // The second stays, the third goes to the faster of the two, and the last from the default.
+        for of in [[None, Some("a"), Some("b"), Some("b")], [Some("b"), Some("b"), None, Some("a")]]
+        {
+            run.gateway.install(run.now, set(&of));
+            (0..20).for_each(|_| (0..4).for_each(|host| run.offer(host)));
+            run.check();
+        }
+        run.until(run.now + Duration::from_secs(2));
+        run.check();
+        assert_eq!(run.counts()[..4], [60; 4]);
+    }
+}
+
 /// What comes while classes change.
 #[derive(Clone, Debug)]
 enum Step {
@@ -425,7 +449,7 @@ fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
         fallback: Default::default(),
         tcp: tcp::Config::default(),
     };
-    let mut run = Run::with_trunks(policies, vec![trunk]);
+    let mut run = Run::with(policies, vec![trunk], 64);
     for millisecond in 0..1_000 {
         run.until(Time::from_millis(millisecond));
         (0..2).for_each(|host| run.offer(host));

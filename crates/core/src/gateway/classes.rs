@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use rights::{ClassChangeError, Holds};
 
-use crate::ack::{Ahead, Waiting};
+use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, ClassTree, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
-use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// The classes of one direction of the link.
 pub(super) struct Classes {
@@ -282,6 +282,30 @@ impl Classes {
     pub(super) fn move_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId, to: ClassId) {
         while let Some(packet) = self.withdraw(cx, flow, from) {
             self.enqueue(cx, to, packet);
+        }
+    }
+
+    /// Lets what waits of flows without a place in the flow table go on to where `leaf_of` says it belongs, in
+    /// its order; `free` is the number of no flow.
+    pub(super) fn move_untracked(
+        &mut self,
+        cx: &mut Cx<'_>,
+        free: FlowId,
+        leaf_of: impl Fn(&Self, &Packet) -> ClassId,
+    ) {
+        for at in 0..self.lines.len() {
+            let leaf = ClassId(number(at));
+            let Some(mut queue) = self.lines[at].queue.take() else { continue };
+            let mut which =
+                |packet: &mut Packet| packet.flow == FlowId::NONE && leaf_of(self, packet) != leaf;
+            let mut what = Handover { from: line(FlowId::NONE), to: line(free), which: &mut which };
+            let any = queue.hand_over(cx.pool, &mut what);
+            self.lines[at].queue = Some(queue);
+            while any && let Some(packet) = self.withdraw(cx, free, leaf) {
+                cx.pool[&packet].member = line(FlowId::NONE);
+                let to = leaf_of(self, &cx.pool[&packet]);
+                self.enqueue(cx, to, packet);
+            }
         }
     }
 

@@ -2,10 +2,11 @@
 
 use super::Gateway;
 use super::GatewayConfig;
+use super::classes::Classes;
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo};
+use crate::packet::{Direction, Fifo, FlowId};
 use crate::policy::{Policy, PolicySet};
-use crate::{Cx, Time};
+use crate::{Cx, Packet, Time};
 
 impl Gateway {
     /// Puts `policies` in force.
@@ -24,6 +25,7 @@ impl Gateway {
         }
         self.policies = policies;
         self.share_links(now);
+        self.move_untracked(now);
         self.aggregates.disown();
         for slot in self.aggregates.slots() {
             let (mut out, mut acks) = (Fifo::new(), Fifo::new());
@@ -82,6 +84,23 @@ impl Gateway {
             let direction = aggregate.direction();
             let exit = policy.map(|policy| self.exit_of(policy, direction)).unwrap_or_default();
             self.aggregates.set_exit(slot, exit);
+        }
+    }
+
+    /// What waits for the links of flows without a place in the flow table changes class with its policy, so
+    /// that what comes later does not overtake it.
+    fn move_untracked(&mut self, now: Time) {
+        let policies = &self.policies;
+        for way in Direction::BOTH {
+            let Some(classes) = self.links[way.index()].classes_mut() else { continue };
+            let leaf_of = |classes: &Classes, packet: &Packet| {
+                let policy = policies.lookup(packet, way).and_then(|at| policies.get(at));
+                let class = policy.and_then(|policy| classes.find(policy.class.as_deref()?));
+                class.unwrap_or_else(|| classes.default())
+            };
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+            // The table numbers its flows from zero.
+            classes.move_untracked(&mut cx, FlowId(self.config.flows), leaf_of);
         }
     }
 
