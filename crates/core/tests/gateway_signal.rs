@@ -11,10 +11,10 @@ use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::policy::{
-    Action, Class, ClassSet, Conditioning, Filter, Mode, Policy, PolicySet, Profile, Range,
+    Action, Class, ClassSet, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Reason, Time};
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Reason, Time, tcp, trunk};
 
 const LINK: Rate = Rate::from_mbps(10);
 const MSS: u32 = 1_448;
@@ -37,14 +37,10 @@ impl Run {
     }
 
     fn of(packets: u32, policies: Vec<Policy>, class: Option<&str>) -> Self {
-        let half = [Rate::from_mbps(5); 2];
-        let classes = class.map(|name| Class {
-            guarantee: half,
-            ceiling: half.map(Some),
-            ..Class::new(name, queue())
-        });
-        let classes = ClassSet::new(classes.into_iter().collect(), [Some(LINK); 2]).unwrap();
-        let policies = PolicySet::new(policies).unwrap().with_classes(classes);
+        Self::with(packets, in_class(policies, class), Vec::new())
+    }
+
+    fn with(packets: u32, policies: PolicySet, trunks: Vec<trunk::Config>) -> Self {
         let config = GatewayConfig {
             rate: [Some(LINK); 2],
             overhead: Overhead::default(),
@@ -53,7 +49,7 @@ impl Run {
             flows: 64,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
-            trunks: Vec::new(),
+            trunks,
             seed: 1,
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);
@@ -133,6 +129,18 @@ impl Run {
             self.now = self.now.max(at);
         }
     }
+}
+
+/// `policies`, and the class that has half of the link, if there is one.
+fn in_class(policies: Vec<Policy>, class: Option<&str>) -> PolicySet {
+    let half = [Rate::from_mbps(5); 2];
+    let classes = class.map(|name| Class {
+        guarantee: half,
+        ceiling: half.map(Some),
+        ..Class::new(name, queue())
+    });
+    let classes = ClassSet::new(classes.into_iter().collect(), [Some(LINK); 2]).unwrap();
+    PolicySet::new(policies).unwrap().with_classes(classes)
 }
 
 /// What all senders send.
@@ -265,4 +273,110 @@ fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
         assert_eq!((run.out(Gateway::WAN), run.out(Gateway::LAN)), (20, 1), "{class:?}");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
+}
+
+/// Two policies whose ACKs wait for a turn at one place: the place, or one of them, goes.
+///
+/// Kills: nobody looked at anew after a swap.
+#[test]
+fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
+    let places = [None, Some("bulk"), Some("other")];
+    for (from, to, both) in places.into_iter().flat_map(|from| {
+        places.into_iter().flat_map(move |to| [true, false].map(|both| (from, to, both)))
+    }) {
+        let mut run = Run::of(1_024, vec![second(from), policy(from)], from);
+        run.port = SECOND;
+        run.shake_hands();
+        run.data(0, 10);
+        run.port = FIRST;
+        run.data(0, 10);
+        assert_eq!(run.ack(2), 0);
+        run.port = SECOND;
+        assert_eq!(run.ack(2), 0);
+        let stay = if both { vec![second(to), policy(to)] } else { vec![policy(to)] };
+        run.gateway.install(run.now, in_class(stay, to));
+        assert_eq!(run.leave(), 2, "{from:?} to {to:?}");
+        let report = run.gateway.report();
+        assert!(report.aggregates.iter().all(|it| it.acks.overdue == 0), "{from:?} to {to:?}");
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}
+
+/// What waits goes to a meter at a swap, most of it out of profile, and there it leaves.
+///
+/// Kills: what was sent out of profile taken for what waits.
+#[test]
+fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
+    let mut run = Run::new(None);
+    run.data(0, 300);
+    let police = |policy: &Policy| {
+        let Action::Shape { conditioning, .. } = &policy.action else { panic!("it shapes") };
+        let profile = Profile::new(Rate::from_kbps(100), None, Bytes(3_000), Bytes(1_514));
+        let profile = profile.unwrap();
+        let conditioning = Conditioning { profile, ..conditioning.clone() };
+        let exceed = Exceed::Mark { in_profile: None, out_of_profile: 1 };
+        Policy { action: Action::Police { conditioning, exceed }, ..policy.clone() }
+    };
+    run.gateway.install(run.now, PolicySet::new(vec![police(&policy(None))]).unwrap());
+    let report = run.gateway.report();
+    assert!(report.aggregates[0].exceeding.packets > 3, "{report:?}");
+    run.leave();
+    run.gateway.install(run.now, PolicySet::new(vec![policy(None)]).unwrap());
+    run.data(300, 2);
+    run.leave();
+    run.ack(301);
+    run.leave();
+    run.data(302, 2);
+    run.leave();
+    assert_eq!(run.ack(303), 1, "nothing waits any more");
+    run.leave();
+    assert_eq!(run.gateway.pool().in_use(), 0);
+}
+
+/// Kills: ACKs that pass sent to the link, past the trunk of their own policy.
+#[test]
+fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
+    let trunk = trunk::Config {
+        name: "t".to_owned(),
+        local: [192, 0, 2, 7].into(),
+        peer: [192, 0, 2, 9].into(),
+        port: 4_754,
+        connections: 1,
+        vmss: Bytes(1_500),
+        guarantee: None,
+        queue: queue(),
+        assured: 1,
+        fallback: Default::default(),
+        tcp: tcp::Config::default(),
+    };
+    let down = Filter { direction: Some(Direction::Down), ..Filter::default() };
+    let down = Policy { filter: down, ..policy(None) };
+    let alone = PolicySet::new(vec![down.clone()]).unwrap();
+    let mut run = Run::with(1_024, alone, vec![trunk]);
+    let mut up = Policy { name: "up".into(), trunk: Some("t".to_owned()), ..policy(None) };
+    if let Action::Shape { signal, .. } = &mut up.action {
+        *signal = None;
+    }
+    run.gateway.install(run.now, PolicySet::new(vec![down, up]).unwrap());
+    let flags = TcpFlags(TcpFlags::ACK);
+    for n in 0..20 {
+        let (seq, payload) = (1 + n * MSS, MSS);
+        let tcp = TcpSegment { seq, ack: 1, payload, flags, window: 500, ..TcpSegment::default() };
+        run.arrive(Gateway::WAN, packet(Protocol::TCP, 66 + MSS, Some(tcp)));
+    }
+    run.leave();
+    let before = run.gateway.pool().in_use();
+    run.up(TcpSegment { seq: 1, ack: 1 + 2 * MSS, flags, ..TcpSegment::default() });
+    let (mut of_users, end) = (0, run.now + Duration::from_millis(500));
+    while let Some(at) = run.gateway.poll_timeout(run.now).filter(|at| *at < end) {
+        run.now = run.now.max(at);
+        while let Some(id) = run.gateway.poll_transmit(run.now, Gateway::WAN) {
+            of_users += u32::from(run.gateway.pool()[&id].key.src.port == FIRST);
+            run.gateway.pool().release(id);
+        }
+    }
+    // Nobody answers at the other end: there is no credit, and it waits, but not for the policy of its data.
+    let report = run.gateway.report();
+    assert_eq!(report.aggregates.iter().map(|it| it.acks.held).sum::<u32>(), 0);
+    assert_eq!((of_users, run.gateway.pool().in_use() - before), (0, 1));
 }
