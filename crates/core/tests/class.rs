@@ -204,3 +204,65 @@ fn the_bursts_of_many_cost_another_nothing_of_its_guarantee() {
     let promised = 10_000_000.0;
     assert!(run.sent[large] >= promised * 0.99, "{} of {promised}", run.sent[large]);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// A class that gets much less than it may for hours, and sends now and then, is then worth its burst and what
+    /// it is owed, no more, and is not starved; at any time, also near the last that can be told, where buckets
+    /// that were not asked for ages are asked.
+    ///
+    /// Kills: `awake` that forgets nothing.
+    #[test]
+    fn hours_of_getting_little_leave_a_class_its_burst_and_its_share(
+        starts in prop_oneof![Just(0u64), 0u64..1 << 40, (1u64 << 62)..(1 << 63), Just(u64::MAX - (1 << 45))],
+        hours in 1u64..8,
+        little in 5u64..40,
+        ceiling in prop::option::of(20u64..60),
+        weight in 1u32..4,
+    ) {
+        let mut tree = Tree::new(100 * MBPS);
+        let others = tree.add(0, terms(60 * MBPS, None, 4, 7));
+        let ceiling = ceiling.map(|mbps| mbps * MBPS);
+        let late = tree.add(0, terms(10 * MBPS, ceiling, weight, 0));
+        let mut run = Run::beginning(tree, Time::from_nanos(starts));
+        // A frame each so many seconds, next to nothing.
+        for _ in 0..hours * 3_600 / little {
+            run.load(late, GREEDY);
+            run.pass(Time::from_nanos(1));
+            run.load(late, Load { rate: Some(0), len: 1_514 });
+            run.skip(Time::from_secs(little));
+        }
+        run.load(others, GREEDY);
+        run.load(late, GREEDY);
+        let before = run.sent[late];
+        run.pass(Time::from_millis(50));
+        let got = run.sent[late] - before;
+        let promised = 62_500.0;
+        prop_assert!(got <= promised + 4_000.0 + 2.0 * FRAME, "{got}: more than its guarantee and its burst");
+        prop_assert!(got >= promised - 4_000.0 - 2.0 * FRAME, "{got}: less than its guarantee");
+        follows_the_fluid(&mut run);
+    }
+}
+
+/// The same while its packets wait all the time: two hours of a twentieth of its ceiling, and then nobody else.
+///
+/// Kills: a bucket that is refilled beyond its depth; time that elapses modulo 32 bits.
+#[test]
+fn hours_of_waiting_for_the_excess_are_not_made_up_for_in_a_burst() {
+    for starts in [Time::ZERO, Time::from_nanos(u64::MAX - (1 << 45))] {
+        let mut tree = Tree::new(100_000);
+        let others = tree.add(0, terms(50_000, None, 1, 7));
+        let late = tree.add(0, terms(2_500, Some(50_000), 1, 0));
+        let mut run = Run::beginning(tree, starts);
+        run.load(others, GREEDY);
+        run.load(late, GREEDY);
+        run.pass(Time::from_secs(7_200));
+        let got = run.sent[late];
+        assert!((got - 2_500.0 * 900.0).abs() < 4_000.0 + 2.0 * FRAME, "{got} in two hours");
+        run.load(others, Load { rate: Some(0), len: 1_514 });
+        run.pass(Time::from_secs(100));
+        let more = run.sent[late] - got;
+        assert!((more - 625_000.0).abs() <= 4_000.0 + 2.0 * FRAME, "{more} in 100 s of 50 kbit/s");
+    }
+}

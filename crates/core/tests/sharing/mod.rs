@@ -130,10 +130,15 @@ const ROOM: u32 = 50;
 
 impl Run {
     pub(crate) fn new(tree: Tree) -> Self {
+        Self::beginning(tree, Time::ZERO)
+    }
+
+    /// One that begins at `now`.
+    pub(crate) fn beginning(tree: Tree, now: Time) -> Self {
         let mut sharing = ClassTree::default();
         let mut ids = vec![ClassId::ROOT];
         for (parent, terms) in &tree.classes[1..] {
-            ids.push(sharing.add(Time::ZERO, ids[*parent], *terms));
+            ids.push(sharing.add(now, ids[*parent], *terms));
         }
         let count = ids.len();
         Self {
@@ -144,7 +149,7 @@ impl Run {
             ids,
             waiting: vec![0; count],
             arrives: vec![Time::MAX; count],
-            now: Time::ZERO,
+            now,
         }
     }
 
@@ -187,6 +192,11 @@ impl Run {
     pub(crate) fn set(&mut self, class: usize, terms: Terms) {
         self.tree.classes[class].1 = terms;
         self.sharing.set(self.now, self.ids[class], terms);
+    }
+
+    /// Lets `span` pass in which nothing comes, and nothing waits.
+    pub(crate) fn skip(&mut self, span: Time) {
+        self.now += span.since(Time::ZERO);
     }
 
     /// Lets `span` pass.
