@@ -63,8 +63,9 @@ fn classes_have_what_they_are_promised_and_share_the_rest_by_weight(bed: &Testbe
 
 /// `office` says what the office has, in Mbit/s, of what the link carries; the guests have the rest.
 ///
-/// Where this machine keeps the gateway waiting for longer than 2 ms, the link carries less than its
-/// rate: what it does carry is shared, if it is more than what is promised. One time of three must be so.
+/// A link that carries 95 % of its rate or less does not hold what it promises. Where the machine stands still
+/// it may; then the test is tried again. One time of three must be so, for stalls that are no longer than what
+/// the link makes up for.
 fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: impl Fn(f64) -> f64) {
     pause(WARM_UP);
     let parts = |_| {
@@ -77,7 +78,7 @@ fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: im
         let all = span[0] + span[1];
         let expected = [office(all), all - office(all)];
         let near = |of: usize| (span[of] / expected[of] - 1.0).abs() < 0.05;
-        all > 0.85 * RATE && all < 1.02 * RATE && near(0) && near(1)
+        all > 0.95 * RATE && all < 1.02 * RATE && near(0) && near(1)
     };
     assert!(spans.iter().any(|span| kept(&span)), "{spans:?} Mbit/s, {}", gateway.status());
 }
