@@ -66,6 +66,9 @@ pub struct Packet {
     pub vlan: u16,
     /// Frames on the wire this stands for: more than one for a GSO super-packet.
     pub segments: u16,
+    /// The checksum of a UDP datagram, as it came: all that tells it from others of its flow. Zero of
+    /// other packets.
+    pub checksum: u16,
     /// Some of its TCP sequence numbers were seen before: sent again, or overtaken on the way here.
     pub seen_before: bool,
     /// Its aggregate governs its sender by the ACKs that go back.

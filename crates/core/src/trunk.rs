@@ -12,6 +12,7 @@
 //! acknowledged nothing is said of user packets: who wants them again asks for them end to end.
 
 mod buffer;
+mod epochs;
 mod guarantee;
 mod management;
 mod packet;
@@ -34,8 +35,10 @@ use crate::packet::{Endpoint, Fifo, FlowId, FlowKey, Handover, Protocol};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time, tcp};
+use epochs::Epochs;
 use receiver::Receiver;
 use sender::Sender;
+use tunnel::Tunnel;
 
 /// One end of a trunk. Both ends are told the same, but for the addresses.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +65,8 @@ pub struct Config {
     pub tcp: tcp::Config,
     /// What becomes of user packets while nothing is heard of the other end.
     pub fallback: Fallback,
+    /// How it finds its share; `connections`, `vmss` and `tcp` are of management packets only.
+    pub probing: Probing,
 }
 
 /// What becomes of user packets while nothing is heard of the other end: three timeouts in a row of every
@@ -75,12 +80,35 @@ pub enum Fallback {
     Direct,
 }
 
+/// How a trunk finds its share.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Probing {
+    /// By management packets that congestion may drop, so that it drops no user packets.
+    #[default]
+    Management,
+    /// By the delay of user packets that divide epochs.
+    Epochs,
+}
+
 impl Config {
     /// Whether `other` is what the other end of this one may be told.
     #[must_use]
     pub fn is_other_end_of(&self, other: &Self) -> bool {
         (self.local, self.peer) == (other.peer, other.local)
-            && (self.port, self.connections) == (other.port, other.connections)
+            && (self.port, self.probing) == (other.port, other.probing)
+            && match self.probing {
+                Probing::Management => self.connections == other.connections,
+                Probing::Epochs => self.assured == other.assured,
+            }
+    }
+
+    /// How many connections it has with the other end; epochs have one.
+    #[must_use]
+    pub const fn channels(&self) -> u16 {
+        match self.probing {
+            Probing::Management => self.connections,
+            Probing::Epochs => 1,
+        }
     }
 
     /// The key of packets to the other end, of management connection `number` to there.
@@ -133,7 +161,7 @@ pub struct Report {
 /// What a trunk may send now, and what it knows of the path.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct State {
-    /// Management packets that may be in flight.
+    /// Management packets that may be in flight; with epochs, 1500 bytes of user packets each.
     pub window: u64,
     /// The round-trip time, the mean of its connections; none before the first answer.
     pub rtt: Option<Duration>,
@@ -157,8 +185,13 @@ pub enum Arriving {
 /// Whatever it lets go is appended to `out`: user packets, and management packets it has made.
 pub struct Trunk {
     config: Config,
-    sender: Sender,
-    receiver: Receiver,
+    ends: Ends,
+}
+
+/// What sends and what receives.
+enum Ends {
+    Management(Box<(Sender, Receiver)>),
+    Epochs(Box<Epochs>),
 }
 
 impl Trunk {
@@ -166,11 +199,14 @@ impl Trunk {
     #[must_use]
     pub fn new(config: &Config, seed: u64, now: Time) -> Self {
         let random = |part| Random::named(seed, &["trunk", &config.name, part]);
-        Self {
-            sender: Sender::new(config, random("sender"), now),
-            receiver: Receiver::new(config, random("receiver")),
-            config: config.clone(),
-        }
+        let ends = match config.probing {
+            Probing::Management => {
+                let sender = Sender::new(config, random("sender"), now);
+                Ends::Management(Box::new((sender, Receiver::new(config, random("receiver")))))
+            }
+            Probing::Epochs => Ends::Epochs(Box::new(Epochs::new(config, random("epochs"), now))),
+        };
+        Self { config: config.clone(), ends }
     }
 
     /// What it was told.
@@ -181,7 +217,7 @@ impl Trunk {
 
     /// The packets that are for this end, by their keys.
     pub fn arriving(&self) -> impl Iterator<Item = (FlowKey, Arriving)> + '_ {
-        (0..self.config.connections).flat_map(|number| {
+        (0..self.config.channels()).flat_map(|number| {
             let feedback = (self.config.key(number).reverse(), Arriving::Feedback(number));
             [feedback, (self.config.key_from_peer(number), Arriving::Probe(number))]
         })
@@ -189,72 +225,129 @@ impl Trunk {
 
     /// Takes in a user packet.
     pub fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
-        self.sender.send(cx, packet, out);
+        match &mut self.ends {
+            Ends::Management(ends) => ends.0.send(cx, packet, out),
+            Ends::Epochs(ends) => ends.send(cx, packet, out),
+        }
     }
 
     /// Takes in a packet of one of its management connections, which ends here.
     pub fn handle(&mut self, cx: &mut Cx<'_>, what: Arriving, packet: PacketId, out: &mut Fifo) {
-        match what {
-            Arriving::Feedback(number) => self.sender.handle(cx, number, packet, out),
-            Arriving::Probe(number) => self.receiver.handle(cx, number, packet, out),
+        match (&mut self.ends, what) {
+            (Ends::Epochs(ends), _) => ends.handle(cx, what, packet, out),
+            (Ends::Management(it), Arriving::Feedback(number)) => {
+                it.0.handle(cx, number, packet, out);
+            }
+            (Ends::Management(it), Arriving::Probe(number)) => it.1.handle(cx, number, packet, out),
+        }
+    }
+
+    /// The DS codepoint by which it knows user packets from the other end, if it watches them.
+    #[must_use]
+    pub const fn watches(&self) -> Option<u8> {
+        match self.config.probing {
+            Probing::Management => None,
+            Probing::Epochs => Some(self.config.dscp(USER)),
+        }
+    }
+
+    /// A user packet that the other end has sent goes by.
+    pub fn watch(&mut self, cx: &mut Cx<'_>, packet: &PacketId, out: &mut Fifo) {
+        if let Ends::Epochs(ends) = &mut self.ends {
+            ends.watch(cx, packet, out);
         }
     }
 
     /// Does what is due.
     pub fn turn(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
-        self.sender.pump(cx, out);
-        self.receiver.turn(cx, out);
+        match &mut self.ends {
+            Ends::Management(ends) => {
+                ends.0.pump(cx, out);
+                ends.1.turn(cx, out);
+            }
+            Ends::Epochs(ends) => ends.turn(cx, out),
+        }
     }
 
     /// When [`turn`](Self::turn) is next to be called; early is harmless.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
+        match &self.ends {
+            Ends::Management(it) => Time::earliest(it.0.poll_timeout(), it.1.poll_timeout()),
+            Ends::Epochs(ends) => ends.poll_timeout(),
+        }
     }
 
     /// Lets go what waits, credit or not.
     pub fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
-        while let Some(packet) = self.sender.tunnel_mut().pop(cx) {
+        while let Some(packet) = self.tunnel_mut().pop(cx) {
             out.push(cx.pool, packet);
+        }
+    }
+
+    const fn tunnel(&self) -> &Tunnel {
+        match &self.ends {
+            Ends::Management(ends) => ends.0.tunnel(),
+            Ends::Epochs(ends) => ends.tunnel(),
+        }
+    }
+
+    const fn tunnel_mut(&mut self) -> &mut Tunnel {
+        match &mut self.ends {
+            Ends::Management(ends) => ends.0.tunnel_mut(),
+            Ends::Epochs(ends) => ends.tunnel_mut(),
         }
     }
 
     /// User packets that wait.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
-        self.sender.tunnel().backlog()
+        self.tunnel().backlog()
     }
 
     /// Whether packets of `flow` wait.
     #[must_use]
     pub fn has_waiting(&self, flow: FlowId) -> bool {
-        self.sender.tunnel().has(flow)
+        self.tunnel().has(flow)
     }
 
     /// What waits, as a signal sees it.
     #[must_use]
     pub fn ahead(&self) -> Ahead {
-        self.sender.tunnel().ahead(self.sender.rate())
+        let rate = match &self.ends {
+            Ends::Management(ends) => ends.0.rate(),
+            Ends::Epochs(ends) => ends.rate(),
+        };
+        self.tunnel().ahead(rate)
     }
 
     /// Packets that wait change hands; says whether there were any.
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.sender.tunnel_mut().hand_over(pool, what)
+        self.tunnel_mut().hand_over(pool, what)
     }
 
     /// What it has sent, made and taken in.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let mut counts = *self.sender.counts();
-        counts.made += self.receiver.made();
-        counts.absorbed += self.receiver.absorbed();
-        counts
+        match &self.ends {
+            Ends::Management(ends) => {
+                let mut counts = *ends.0.counts();
+                counts.made += ends.1.made();
+                counts.absorbed += ends.1.absorbed();
+                counts
+            }
+            Ends::Epochs(ends) => ends.counts(),
+        }
     }
 
     /// Its state now.
     #[must_use]
     pub fn report(&self) -> Report {
         let name = self.config.name.clone();
-        Report { name, counts: self.counts(), backlog: self.backlog(), state: self.sender.state() }
+        let state = match &self.ends {
+            Ends::Management(ends) => ends.0.state(),
+            Ends::Epochs(ends) => ends.state(),
+        };
+        Report { name, counts: self.counts(), backlog: self.backlog(), state }
     }
 }

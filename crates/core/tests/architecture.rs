@@ -99,6 +99,7 @@ const STANDARDS: &[&str] = &[
     "ns-2",
     "virtio ",
     "Prometheus",
+    "NSDI ",
     "SIGCOMM ",
     "SOSP ",
     "doi 10.",

@@ -448,6 +448,7 @@ fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
         assured: 1,
         fallback: Default::default(),
         tcp: tcp::Config::default(),
+        probing: trunk::Probing::Management,
     };
     let mut run = Run::with(policies, vec![trunk], 64);
     for millisecond in 0..1_000 {

@@ -26,6 +26,7 @@ fn gateway(rate: Option<Rate>) -> Gateway {
         assured: 1,
         tcp: tcp::Config { receive_window: Bytes(1 << 24), ..tcp::Config::default() },
         fallback: Default::default(),
+        probing: Default::default(),
     };
     let config = GatewayConfig {
         rate: [rate, None],

@@ -12,7 +12,7 @@ use tidegate_core::tcp::Config;
 use tidegate_core::{PacketId, Time};
 
 use crate::agenda::Agenda;
-use crate::flow::{Flow, Flows, Group, Hosts, datagram};
+use crate::flow::{Flow, Flows, Group, Hosts, checksum, datagram};
 use crate::network::{Network, Tag, number_parts};
 use crate::prefetch::prefetch;
 use crate::routes::{index, number};
@@ -245,7 +245,8 @@ impl<'a, A: Agenda> Engine<'a, A> {
             && let Some(len) = datagrams.emitter.emit(&traffic.kind)
         {
             flow.counts.sent.add(len);
-            let packet = datagram(datagrams.key, len, self.run.link_header, traffic.dscp);
+            let mut packet = datagram(datagrams.key, len, self.run.link_header, traffic.dscp);
+            packet.checksum = checksum(flow.counts.sent.packets);
             let (sent, host) = (self.now, flow.hosts[1]);
             let tag = Tag { sent, host, end: number, flow: number, ..Tag::default() };
             let way = flow.first[0];

@@ -299,6 +299,11 @@ impl<'a> Hosts<'a> {
     }
 }
 
+/// The checksum of the datagram of this number: contents differ, so it differs from those of others near.
+pub(crate) fn checksum(number: u64) -> u16 {
+    u16::try_from(number % u64::from(u16::MAX)).unwrap_or(0) + 1
+}
+
 /// A packet of UDP of `len` bytes with all headers, the first of which has `link_header`.
 pub(crate) fn datagram(key: FlowKey, len: u32, link_header: u32, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();

@@ -7,7 +7,7 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{FairBetween, Mode};
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::trunk::Fallback;
+use tidegate_core::trunk::{Fallback, Probing};
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -150,6 +150,10 @@ tables! {
         /// What becomes of user packets while nothing is heard of the other gateway, for three timeouts: "hold"
         /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".
         "fallback" => fallback: Option<Spanned<Fallback>>,
+        /// How it finds its share: by "management" packets, or by "epochs" that user packets divide; then
+        /// it has no `connections`, `vmss` or `tcp`, and a class `assured` of its own. Default:
+        /// "management".
+        "probing" => probing: Option<Spanned<Probing>>,
     }
 
     /// A policy: which traffic, how much of it, and what happens beyond that.
@@ -312,6 +316,11 @@ impl Choice for Fallback {
 impl Choice for Mode {
     const WHAT: &str = "a mode";
     const CHOICES: &[(&str, Self)] = &[("enforce", Self::Enforce), ("observe", Self::Observe)];
+}
+
+impl Choice for Probing {
+    const WHAT: &str = "a way of probing";
+    const CHOICES: &[(&str, Self)] = &[("management", Self::Management), ("epochs", Self::Epochs)];
 }
 
 impl Choice for FairBetween {

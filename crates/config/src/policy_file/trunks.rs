@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::trunk::Probing;
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 use toml::Spanned;
 
@@ -37,6 +38,9 @@ pub(super) fn compile(
                 (Code::DuplicateName, format!("two trunks are named `{}`", trunk.name))
             } else if collide(other, &trunk) {
                 (Code::BadTrunk, "two trunks to one gateway take the same ports".to_owned())
+            } else if look_alike(other, &trunk) {
+                let message = "two trunks with epochs are of the same class `assured`";
+                (Code::BadTrunk, message.to_owned())
             } else {
                 continue;
             };
@@ -60,6 +64,12 @@ fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<Tr
         let message = "`key_file` is no whole path";
         let help = "begin it with /, so that it is the same file wherever this one is read";
         found.push(Diagnostic::error(Code::BadTrunk, text.span(), message).help(help));
+    }
+    if let Some(epochs) = it.probing.as_ref().filter(|it| live && *it.get_ref() == Probing::Epochs)
+    {
+        let message = "the live gateway does not probe by epochs yet";
+        let help = "probe by \"management\"";
+        found.push(Diagnostic::error(Code::NotLive, epochs.span(), message).help(help));
     }
     for (missing, field, help) in [
         (hop.is_none(), "next_hop", "add the address of the router on the WAN port"),
@@ -120,6 +130,7 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
         Some(written) => number(written, "assured", 1..=4, found),
         None => Some(1),
     };
+    let probing = probing(raw, found);
     let usual = || QdiscSpec::PerFlow(Default::default());
     let queue = raw.queue.as_ref().map_or_else(usual, |it| it.get_ref().clone());
     let tcp = raw.tcp.as_ref().map_or_else(usual_tcp, |it| it.get_ref().0.clone());
@@ -142,7 +153,27 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
         assured: assured?,
         tcp,
         fallback: raw.fallback.as_ref().map(|it| *it.get_ref()).unwrap_or_default(),
+        probing,
     })
+}
+
+/// How a trunk probes; what is of management packets is not for one that has none.
+fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
+    let probing = raw.probing.as_ref().map_or(Probing::Management, |it| *it.get_ref());
+    let of_management = [
+        ("connections", raw.connections.as_ref().map(Spanned::span)),
+        ("vmss", raw.vmss.as_ref().map(Spanned::span)),
+        ("tcp", raw.tcp.as_ref().map(Spanned::span)),
+        ("fallback", raw.fallback.as_ref().map(Spanned::span)),
+    ];
+    for (name, place) in of_management {
+        if let (Probing::Epochs, Some(place)) = (probing, place) {
+            let message = format!("`{name}` is of management packets: with epochs there are none");
+            let help = "leave it out, or probe by \"management\"";
+            found.push(Diagnostic::error(Code::BadTrunk, place, message).help(help));
+        }
+    }
+    probing
 }
 
 /// Most management connections of a trunk.
@@ -186,9 +217,14 @@ fn address(text: &Spanned<String>, found: &mut Findings) -> Option<IpAddr> {
 
 /// Whether packets of two trunks could be taken for each other's.
 fn collide(one: &trunk::Config, other: &trunk::Config) -> bool {
-    let ports = |it: &trunk::Config| (it.port, it.port + 2 * it.connections);
+    let ports = |it: &trunk::Config| (it.port, it.port + 2 * it.channels());
     let ((from, to), (other_from, other_to)) = (ports(one), ports(other));
     (one.local, one.peer) == (other.local, other.peer) && from < other_to && other_from < to
+}
+
+/// Whether packets that arrive could be user packets of both.
+fn look_alike(one: &trunk::Config, other: &trunk::Config) -> bool {
+    [one, other].iter().all(|it| it.probing == Probing::Epochs) && one.assured == other.assured
 }
 
 /// Complains of guarantees that add up to more than the link carries.

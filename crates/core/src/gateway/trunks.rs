@@ -21,6 +21,8 @@ pub(super) struct Trunks {
     classes: Vec<Option<ClassId>>,
     /// By the key of packets that end at one: which, and what they are there.
     arriving: HashMap<FlowKey, (TrunkId, Arriving), FixedState>,
+    /// By DS codepoint, those that watch what their other ends have sent.
+    watching: Vec<(u8, TrunkId)>,
     wheel: TimerWheel,
 }
 
@@ -44,8 +46,10 @@ impl Trunks {
         for (id, trunk) in (0..).map(TrunkId).zip(&trunks) {
             arriving.extend(trunk.arriving().map(|(key, what)| (key, (id, what))));
         }
+        let watching = (0..).map(TrunkId).zip(&trunks);
+        let watching = watching.filter_map(|(id, it)| Some((it.watches()?, id))).collect();
         let (classes, wheel) = (vec![None; trunks.len()], TimerWheel::new());
-        (!trunks.is_empty()).then(|| Box::new(Self { trunks, classes, arriving, wheel }))
+        (!trunks.is_empty()).then(|| Box::new(Self { trunks, classes, arriving, watching, wheel }))
     }
 
     /// The trunk of that name, if there is one.
@@ -123,7 +127,8 @@ impl Gateway {
         }
     }
 
-    /// Hands `id` to the trunk it ends at; hands it back if there is none.
+    /// Hands `id` to the trunk it ends at; hands it back if there is none. A trunk it came through may
+    /// take note of it.
     pub(super) fn end_at_trunk(
         &mut self,
         now: Time,
@@ -136,7 +141,14 @@ impl Gateway {
                 self.call_trunk(now, trunk, |it, cx, out| it.handle(cx, what, id, out));
                 None
             }
-            None => Some(id),
+            None => {
+                let dscp = self.pool[&id].dscp;
+                let watching = trunks.and_then(|it| it.watching.iter().find(|it| it.0 == dscp));
+                if let Some(&(_, trunk)) = watching {
+                    self.call_trunk(now, trunk, |it, cx, out| it.watch(cx, &id, out));
+                }
+                Some(id)
+            }
         }
     }
 

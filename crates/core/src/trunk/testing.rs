@@ -27,6 +27,7 @@ pub(super) fn config() -> Config {
         assured: 1,
         tcp: tcp::Config::default(),
         fallback: Default::default(),
+        probing: super::Probing::Management,
     }
 }
 
@@ -63,6 +64,8 @@ pub(super) struct Pair {
     pub(super) arrived: Vec<Arrived>,
     keys: [Vec<(FlowKey, Arriving)>; 2],
     pub(super) offered: u64,
+    /// Whatever comes back to the first end is lost.
+    pub(super) muted: bool,
 }
 
 impl Pair {
@@ -83,6 +86,7 @@ impl Pair {
             arrived: Vec::new(),
             keys,
             offered: 0,
+            muted: false,
         }
     }
 
@@ -96,7 +100,7 @@ impl Pair {
         self.offer_packet(Packet { dscp, ..user(len) });
     }
 
-    fn offer_packet(&mut self, packet: Packet) {
+    pub(super) fn offer_packet(&mut self, packet: Packet) {
         self.offered += 1;
         let packet = self.pool.insert(packet).unwrap();
         self.with(0, |trunk, cx, out| trunk.send(cx, packet, out));
@@ -140,8 +144,10 @@ impl Pair {
     fn reach(&mut self, end: usize, packet: PacketId) {
         let described = self.pool[&packet];
         match self.keys[end].iter().find(|(key, _)| *key == described.key) {
+            Some(_) if self.muted && end == 0 => self.pool.release(packet),
             Some(&(_, what)) => self.hand_in(end, what, packet),
             None => {
+                self.with(end, |trunk, cx, out| trunk.watch(cx, &packet, out));
                 self.pool.release(packet);
                 self.arrived.push(Arrived { at: self.now, packet: described });
             }

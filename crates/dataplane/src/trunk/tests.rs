@@ -96,6 +96,7 @@ impl Site {
             assured: 1,
             tcp: tcp::Config::default(),
             fallback: Default::default(),
+            probing: Default::default(),
         };
         let end = TrunkEnd {
             ends: Ends { local, peer, port: config.port },

@@ -26,6 +26,7 @@ fn udp(frame: &Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     packet.transport_offset = frame.offset();
     packet.key.src.port = be16(header[0], header[1]);
     packet.key.dst.port = be16(header[2], header[3]);
+    packet.checksum = be16(header[6], header[7]);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::{PORTS, parse, parsed};
 use crate::host::{Host, Interface};
 use crate::policy_file::NextHop;
-use tidegate_core::trunk::Fallback;
+use tidegate_core::trunk::{Fallback, Probing};
 use tidegate_core::{Bytes, Rate};
 
 const ENDS: &str = "local = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";
@@ -26,6 +26,20 @@ fn a_trunk_has_its_fields_and_its_defaults() {
     assert_eq!((trunk.guarantee, trunk.assured), (Some(Rate::from_kbps(3_200)), 3));
     assert_eq!((trunk.queue.name(), trunk.tcp.congestion.name()), ("codel", "cubic"));
     assert_eq!(config.policies[0].trunk.as_deref(), Some("t"));
+}
+
+/// Kills: a class of its own asked of a trunk with management packets.
+#[test]
+fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
+    let config = parsed(&format!(
+        "{PORTS}[[trunk]]\nname = \"e\"\n{ENDS}probing = \"epochs\"\nguarantee = \"1 Mbit/s\"\n\
+         [[trunk]]\nname = \"f\"\n{ENDS}port = 4756\nprobing = \"epochs\"\nassured = 2\n\
+         [[trunk]]\nname = \"g\"\n{ENDS}port = 4758\n"
+    ));
+    let [first, second, third] = &config.gateway.trunks[..] else { panic!() };
+    assert_eq!((first.probing, first.channels()), (Probing::Epochs, 1));
+    assert_eq!((second.probing, second.assured), (Probing::Epochs, 2));
+    assert_eq!((third.probing, third.assured), (Probing::Management, 1));
 }
 
 #[test]
@@ -56,6 +70,26 @@ fn what_cannot_be_is_said_with_its_reason() {
             "cannot lead from 192.0.2.1",
         ),
         (two("port = 4761"), "TG0036", "take the same ports"),
+        (trunk("probing = \"guess\""), "TG0008", "a way of probing"),
+        (trunk("probing = \"epochs\"\nvmss = \"1500 B\""), "TG0036", "`vmss` is of management"),
+        (
+            trunk("probing = \"epochs\"\nconnections = 2"),
+            "TG0036",
+            "`connections` is of management",
+        ),
+        (trunk("probing = \"epochs\"\nfallback = \"direct\""), "TG0036", "`fallback` is of"),
+        (
+            trunk("probing = \"epochs\"\ntcp = { profile = \"rfc\" }"),
+            "TG0036",
+            "`tcp` is of management",
+        ),
+        (
+            trunk("probing = \"epochs\"")
+                + "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\n\
+             peer = \"192.0.2.3\"\nprobing = \"epochs\"\n",
+            "TG0036",
+            "same class `assured`",
+        ),
         (trunk("") + &trunk("port = 5000"), "TG0018", "two trunks are named `t`"),
         (policy("trunk = \"t\""), "TG0008", "there is no trunk `t`"),
         (

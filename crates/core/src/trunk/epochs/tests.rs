@@ -1,0 +1,265 @@
+//! What a trunk with epochs promises: of its parts, and with both ends and a path between them.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::boundary::{Spacing, boundary};
+use super::copa::{Copa, Mode, Progress};
+use super::ledger::{Ledger, Sent};
+use super::message::CongestionAck;
+use crate::link::LinkConfig;
+use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpSegment};
+use crate::trunk::testing::{Pair, config, path, user};
+use crate::trunk::{Config, Probing};
+use crate::{Packet, Rate, Time};
+
+fn spacings() -> impl Iterator<Item = Spacing> {
+    (0..=20).map(Spacing::of_power)
+}
+
+/// A segment of the connection from this port that carries its byte `seq`.
+fn segment(port: u16, seq: u32, v6: bool) -> Packet {
+    let (src, dst, network) = if v6 {
+        (Endpoint::v6([7; 16], port), Endpoint::v6([9; 16], 443), Network::Ipv6)
+    } else {
+        (Endpoint::v4([10, 0, 0, 1], port), Endpoint::v4([10, 9, 0, 1], 443), Network::Ipv4)
+    };
+    let tcp = TcpSegment {
+        seq,
+        payload: 1_448,
+        timestamps: Some((seq / 9_000, 7)),
+        ..TcpSegment::default()
+    };
+    let key = FlowKey { src, dst, protocol: Protocol::TCP };
+    Packet { key, network, tcp: Some(tcp), ..user(1_500) }
+}
+
+proptest! {
+    /// What hops change makes no difference, and closer boundaries are among the wider ones.
+    ///
+    /// Kills: a hash with the DS codepoint, or with the window; boundaries by the remainder of another
+    /// divisor than a power of two.
+    #[test]
+    fn both_ends_see_the_same_boundaries(
+        port: u16, seq: u32, v6: bool, dscp in 0_u8..64, window: u16, vlan: u16, flow: u32, power in 0_u16..12,
+    ) {
+        let here = segment(port, seq, v6);
+        let mut there = here;
+        (there.dscp, there.ecn, there.vlan, there.member) = (dscp, Ecn::Ce, vlan, Member(flow));
+        there.tcp.as_mut().unwrap().window = window;
+        let spacing = Spacing::of_power(power);
+        prop_assert_eq!(boundary(&here, spacing), boundary(&there, spacing));
+        if power > 0 && boundary(&here, spacing).is_some() {
+            prop_assert_eq!(boundary(&there, Spacing::of_power(power - 1)), boundary(&here, spacing));
+        }
+    }
+}
+
+/// Packets of one connection or of many, with IPv4 or IPv6, TCP or UDP: all of them divide epochs alike.
+///
+/// Kills: a hash without the sequence number; without the checksum of UDP.
+#[test]
+fn epochs_are_as_long_as_asked_for_whatever_is_sent() {
+    let datagram = |n: u32, v6| {
+        let checksum = u16::try_from(n % 65_535).unwrap() + 1;
+        let mut packet = Packet { tcp: None, checksum, ..segment(9, 0, v6) };
+        packet.key.protocol = Protocol::UDP;
+        packet
+    };
+    for v6 in [false, true] {
+        for kind in 0..3 {
+            let packet = |n: u32| match kind {
+                0 => segment(5_000, 1_448 * n, v6),
+                1 => segment(u16::try_from(n % 50_000).unwrap(), 1, v6),
+                _ => datagram(n, v6),
+            };
+            for power in [0, 2, 5] {
+                let all = 1 << (power + 11);
+                let spacing = Spacing::of_power(power);
+                let ends = (0..all).filter(|n| boundary(&packet(*n), spacing).is_some()).count();
+                assert!((1_700..2_400).contains(&ends), "{v6} {kind} {power}: {ends}");
+            }
+        }
+    }
+    let same = Packet { tcp: None, checksum: 0, ..segment(9, 0, false) };
+    assert_eq!(boundary(&same, Spacing::default()), None);
+}
+
+/// Kills: a spacing that is chosen anew each time; one that is never made closer.
+#[test]
+fn a_spacing_is_kept_while_it_gives_six_to_sixteen_epochs() {
+    for spacing in spacings() {
+        for packets in [0, 1, 5, 31, 32, 33, 100, 1_000, 3_000_000] {
+            let adapted = spacing.adapted(packets);
+            let epochs = packets / adapted.packets();
+            assert!(epochs < 16 || adapted.power() == 20, "{spacing:?} {packets} {adapted:?}");
+            assert!(packets >= 6 * adapted.packets() || adapted.power() == 0);
+            assert_eq!(adapted.adapted(packets), adapted);
+        }
+    }
+}
+
+/// What becomes of one packet, and of the congestion ACK it brings about.
+#[derive(Clone, Copy, Debug)]
+struct Fate {
+    name: u32,
+    lost: bool,
+    forward: u64,
+    backward: Option<u64>,
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let fate =
+        (0_u32..400, prop::bool::weighted(0.1), 1_u64..60, prop::option::weighted(0.8, 1_u64..60));
+    let fate =
+        fate.prop_map(|(name, lost, forward, backward)| Fate { name, lost, forward, backward });
+    prop::collection::vec(fate, 1..120)
+}
+
+proptest! {
+    /// Whatever is lost or overtaken on both ways: a round-trip time is that of the copy that arrived, progress
+    /// never goes back, and what is missing between the first and the last acknowledgement is what
+    /// had not arrived by then.
+    ///
+    /// Kills: round-trip times of names sent twice; acknowledgements of boundaries that were overtaken.
+    #[test]
+    fn samples_are_true_whatever_is_lost_and_overtaken(fates in fates()) {
+        let ms = Time::from_millis;
+        let (mut ledger, mut acks, mut received) = (Ledger::default(), Vec::new(), 0_u32);
+        let mut arrivals: Vec<_> = (0_u64..).zip(&fates).filter(|(_, it)| !it.lost).collect();
+        arrivals.sort_by_key(|(n, it)| n + it.forward);
+        for (n, it) in arrivals {
+            received += 1_500;
+            let ack = CongestionAck { name: it.name, received, ..CongestionAck::default() };
+            acks.extend(it.backward.map(|back| (n + it.forward + back, n, ack)));
+        }
+        acks.sort_by_key(|it| it.0);
+        let (mut acks, mut missing, mut heard, mut first) = (acks.into_iter().peekable(), 0, 0, None);
+        for now in 0..300 {
+            if let Some(it) = usize::try_from(now).ok().and_then(|n| fates.get(n)) {
+                ledger.leaves(ms(now), it.name, Sent { bytes: 1_500 * (now + 1), packets: now + 1 });
+            }
+            while let Some((_, sent, ack)) = acks.next_if(|it| it.0 == now) {
+                let Some(sample) = ledger.acknowledged(ms(now), ack) else { continue };
+                if let Some(rtt) = sample.rtt {
+                    prop_assert_eq!(rtt, Duration::from_millis(now - sent));
+                }
+                prop_assert!(sample.sent.bytes > heard);
+                heard = sample.sent.bytes;
+                missing += sample.missing;
+                let (bytes, then) = *first.get_or_insert_with(|| (heard, i64::from(ack.received)));
+                let left = i64::try_from(heard - bytes).unwrap();
+                prop_assert_eq!(missing, left - (i64::from(ack.received) - then));
+            }
+        }
+    }
+}
+
+/// Kills: a receiver's counts compared with those of a life before.
+#[test]
+fn a_receiver_that_began_anew_has_lost_nothing() {
+    let mut ledger = Ledger::default();
+    for n in 1..4 {
+        ledger.leaves(Time::ZERO, n, Sent { bytes: 1_500 * u64::from(n), packets: n.into() });
+    }
+    let mut said = |name, received, life| {
+        let ack = CongestionAck { name, received, life, ..CongestionAck::default() };
+        ledger.acknowledged(Time::from_millis(1), ack).unwrap().missing
+    };
+    assert_eq!([said(1, 900_000, 1), said(2, 1_500, 2), said(3, 1_500, 2)], [0, 0, 1_500]);
+}
+
+/// Tells `copa` of round trips of this long, one after the other, ten boundaries in each.
+fn round_trips(copa: &mut Copa, now: &mut Time, rounds: u32, rtt: u64, missing: i64) {
+    for n in 0..10 * rounds {
+        *now += Duration::from_millis(rtt) / 10;
+        let (rtt, bytes) = (Duration::from_millis(rtt), copa.window() / 10);
+        let missing = if n % 10 == 0 { missing } else { 0 };
+        copa.on_progress(*now, &Progress { rtt, bytes, missing, limited: true });
+    }
+}
+
+/// Kills: a mode that does not come back; a fallback that losses do not make smaller.
+#[test]
+fn it_competes_while_the_queue_stays_full_and_no_longer() {
+    let mut now = Time::ZERO;
+    let mut copa = Copa::new(now);
+    round_trips(&mut copa, &mut now, 10, 50, 0);
+    assert_eq!(copa.mode(), Mode::Delay);
+    round_trips(&mut copa, &mut now, 60, 100, 0);
+    assert_eq!(copa.mode(), Mode::Competition);
+    let before = copa.window();
+    round_trips(&mut copa, &mut now, 20, 100, 0);
+    assert!(copa.window() > before, "{} {before}", copa.window());
+    let before = copa.window();
+    round_trips(&mut copa, &mut now, 20, 100, 3_000);
+    assert!(copa.window() < before, "{} {before}", copa.window());
+    round_trips(&mut copa, &mut now, 2, 50, 0);
+    assert_eq!(copa.mode(), Mode::Delay);
+}
+
+fn epochs() -> Config {
+    Config { probing: Probing::Epochs, ..config() }
+}
+
+const ROOMY: &str = "{ kind = \"drop-tail\", limit = \"256 kB\" }";
+
+/// Keeps `deep` packets waiting, of three connections.
+fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
+    let mut sent = 0;
+    move |pair| {
+        while pair.ends[0].backlog().packets < deep {
+            let port = u16::try_from(sent % 3).unwrap();
+            pair.offer_packet(Packet {
+                member: Member(sent % 3),
+                ..segment(port, 1_448 * sent, false)
+            });
+            sent += 1;
+        }
+    }
+}
+
+/// Once slow start is over.
+///
+/// Kills: a velocity that goes on when the window turns; a round-trip time that forgets the least too soon.
+#[test]
+fn it_fills_a_path_and_leaves_its_queue_short() {
+    let start = Time::from_secs(4);
+    for mbps in [10, 30, 100] {
+        let path = LinkConfig { rate: Some(Rate::from_mbps(mbps)), ..path(ROOMY) };
+        let mut pair = Pair::new(&epochs(), &path);
+        let (mut longest, mut before) = (0, 0);
+        let mut offer = greedy(50);
+        pair.run(Time::from_secs(12), |pair| {
+            offer(pair);
+            if pair.now > start {
+                longest = longest.max(pair.links[0].backlog().bytes.0);
+            } else {
+                before = pair.tally.drops.total();
+            }
+        });
+        pair.check_conservation();
+        let bytes = pair.bytes_since(start);
+        assert!(bytes > mbps * 1_000_000 * 90 / 100, "{mbps}: {bytes}");
+        assert_eq!(pair.tally.drops.total(), before, "{mbps}");
+        assert!(longest < 20 * 1_500, "{mbps}: {longest}");
+    }
+}
+
+/// Kills: waiting for ever for boundaries that were lost; sending on at the old rate without feedback.
+#[test]
+fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
+    let guarantee = Some(Rate::from_mbps(1));
+    let mut pair = Pair::new(&Config { guarantee, ..epochs() }, &path(ROOMY));
+    let mut offer = greedy(50);
+    pair.run(Time::from_secs(4), &mut offer);
+    pair.muted = true;
+    pair.run(Time::from_secs(12), &mut offer);
+    let silent = pair.bytes_since(Time::from_secs(6));
+    assert!((700_000..900_000).contains(&silent), "{silent}");
+    pair.muted = false;
+    pair.run(Time::from_secs(40), &mut offer);
+    let back = pair.bytes_since(Time::from_secs(30));
+    assert!(back > 1_250_000 * 10 * 85 / 100, "{back}");
+}

@@ -1,0 +1,108 @@
+"""Web requests from one site to another over a path that only they use.
+
+Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its base scenario, and the
+published configuration of its figure 7: 96 Mbit/s, a round-trip time of 50 ms, a queue of three
+bandwidth-delay products, CUBIC, requests at the times of a Poisson process that offer 7/8 of the
+rate, their sizes from a trace of a core router: six points of a distribution, in between each size
+equally likely.
+Differs: each request has a connection of its own, which begins with a handshake, and there are not
+200 that take turns; the access links of sites carry 1 Gbit/s; what is offered is counted without
+headers.
+"""
+
+import functools
+import itertools
+from typing import Any
+
+import numpy as np
+
+from tidegate import Result, Scenario
+
+RATE = 96_000_000
+"""Of the bottleneck, bit/s."""
+
+LOAD = 7 / 8
+"""What is offered, of that."""
+
+POINTS = [(1, 0.0), (10_000, 0.976), (100_000, 0.995), (1_000_000, 0.999), (5_000_000, 0.9998),
+          (100_000_000, 1.0)]  # fmt: skip
+"""Sizes of requests in bytes, and which part is no larger."""
+
+PARTS = [(low, high, until - since) for (low, since), (high, until) in itertools.pairwise(POINTS)]
+"""The distribution as a mixture: from, to, and which part of all requests."""
+
+MEAN = sum((low + high) / 2 * part for low, high, part in PARTS)
+
+BUFFER = 3 * RATE // 8 * 50 // 1000
+"""Room at the bottleneck in bytes."""
+
+CONTROLS = ["none", "epochs", "trunk", "postack"]
+"""Nothing; a trunk that probes by epochs; by management packets; that and PostACK to senders."""
+
+TUNNEL = {"kind": "per-flow", "limit": "64 MB", "flow_limit": "8 MB"}
+"""Room for what the receive window of a user lets be under way, so that none need be lost."""
+
+MANAGEMENT: dict[str, Any] = {"connections": 4, "tcp": {"congestion": "vegas"}}
+
+THRESHOLD = 32
+"""Management packets that may wait: 8 of each connection."""
+
+
+def network(control: str, *, duration: int, warmup: int) -> Scenario:
+    """Two sites, without their traffic."""
+    net = Scenario(duration=f"{duration} s", warmup=f"{warmup} s", tcp={"profile": "linux"})
+    ends = [("192.0.2.1", "192.0.2.2"), ("192.0.2.2", "192.0.2.1")]
+    for gateway, (local, peer) in zip(("left", "right"), ends, strict=True):
+        net.gateway(gateway, policy(control, local, peer))
+    net.host("server", gateway="left")
+    net.host("client", gateway="right")
+    net.router("path")
+    net.link("left.wan", "path", rate="1 Gbit/s")
+    kind = "drop-tail" if control in ("none", "epochs") else "trunk-fifo"
+    queue: dict[str, Any] = {"kind": kind, "limit": f"{BUFFER} B"}
+    if kind == "trunk-fifo":
+        queue["threshold"] = THRESHOLD
+    net.link("path", "right.wan", rate=f"{RATE} bit/s", delay="25 ms", queue=queue)
+    return net
+
+
+def policy(control: str, local: str, peer: str) -> dict[str, Any]:
+    """What the gateway of a site does: its trunk to the other."""
+    if control == "none":
+        return {"policy": [{"name": "all", "action": "pass"}]}
+    probing = {"probing": "epochs"} if control == "epochs" else MANAGEMENT
+    trunk = {"name": "site", "local": local, "peer": peer, "queue": TUNNEL, **probing}
+    rule: dict[str, Any] = {"name": "all", "action": "pass", "trunk": "site"}
+    if control == "postack":
+        rule |= {"action": "shape", "profile": {"mean": "1 Gbit/s"}, "signal": "postack"}
+    return {"trunk": [trunk], "policy": [rule]}
+
+
+def requests(net: Scenario) -> None:
+    """The Poisson process of requests, as one for each part of the distribution."""
+    every = 8 * MEAN / (LOAD * RATE)
+    for n, (low, high, part) in enumerate(PARTS):
+        size = {"uniform": [f"{low} B", f"{high} B"]}
+        gap = f"{round(every / part * 1e9)} ns"
+        net.traffic(f"web{n}", "arrivals", "server", "client", size=size, every=gap)
+
+
+@functools.cache
+def alone() -> tuple[np.ndarray, np.ndarray]:
+    """Sizes, and how long a request of each takes where nobody else sends."""
+    sizes = np.unique(np.geomspace(100, 100_000_000, 49).round().astype(int))
+    net = network("none", duration=20 * len(sizes), warmup=0)
+    for n, size in enumerate(sizes):
+        net.traffic(f"f{n}", "file", "server", "client", size=f"{size} B", start=f"{20 * n} s")
+    times = net.run(1)["transfers"]
+    order = np.argsort(times["bytes"])
+    return times["bytes"][order], times["took_seconds"][order]
+
+
+def slowdowns(run: Result, warmup: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of each request that began after the warm-up: size, and how often longer it took."""
+    done = run["transfers"]
+    counts = done["began_seconds"] >= warmup
+    size, took = done["bytes"][counts], done["took_seconds"][counts]
+    sizes, times = alone()
+    return size, took / np.exp(np.interp(np.log(size), np.log(sizes), np.log(times)))

@@ -1,0 +1,115 @@
+"""Where the queue of a path waits decides how long web requests take.
+
+Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), figure 7; its published
+gain, a median slowdown 28 % lower, is what the trunk with epochs has to reproduce first.
+Differs: see `_site.py`. A request's slowdown is how many times as long it takes as one of its size
+where nobody else sends. User packets lost are counted at the path, and there and at the gateways.
+"""
+
+import numpy as np
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._site import CONTROLS, network, requests, slowdowns
+
+site_to_site = Experiment(__file__)
+
+DURATION, WARMUP = 20, 5
+"""Seconds; what the first bring is left out."""
+
+SIZES = {"small": (0, 1e4), "medium": (1e4, 1e6), "large": (1e6, np.inf)}
+"""Of requests, in bytes."""
+
+
+@site_to_site.run(control=CONTROLS)
+def measure(seed, control):
+    net = network(control, duration=DURATION, warmup=WARMUP)
+    requests(net)
+    run = net.run(seed)
+    size, slow = slowdowns(run, WARMUP)
+    row = {"median": np.median(slow), "p99": np.percentile(slow, 99)}
+    for name, (low, high) in SIZES.items():
+        part = slow[(size >= low) & (size < high)]
+        row |= {f"median_{name}": np.median(part), f"p99_{name}": np.percentile(part, 99)}
+    drops = run.drops
+    user = drops["reason"] != "aqm"
+    path = drops["place"] == "path > right.wan"
+    row["lost_path"] = drops["dropped_packets"][user & path].sum()
+    row["lost"] = drops["dropped_packets"][user].sum()
+    return row
+
+
+def ratio(runs, control, over, column):
+    return runs.where(control=control)[column] / runs.where(control=over)[column]
+
+
+@site_to_site.claim(
+    "Bundler", "epochs: median slowdown, of that without control", paper=0.72, at_most=0.72
+)
+def published(runs):
+    return ratio(runs, "epochs", "none", "median")
+
+
+@site_to_site.claim(
+    "Bundler", "epochs: p99 slowdown, of that without control", paper="less", at_most=1
+)
+def published_tail(runs):
+    return ratio(runs, "epochs", "none", "p99")
+
+
+ALMOST_NOTHING = (
+    "epochs keep some 4 kB in the queue of the path, by the delay of packets themselves; Vegas "
+    "over management packets keeps two to four of them for each of its four connections"
+)
+
+
+@site_to_site.claim(
+    "D-4", "trunk: p99 slowdown, of that with epochs", paper="better", at_most=1, why=ALMOST_NOTHING
+)
+def trunk_tail(runs):
+    return ratio(runs, "trunk", "epochs", "p99")
+
+
+STARVED = (
+    "PostACK asks senders for what the trunk's windows carry, and these grow only while packets "
+    "wait: with few long transfers the trunk keeps part of the path idle"
+)
+
+
+@site_to_site.claim(
+    "D-4", "trunk and PostACK: p99 slowdown, of that with epochs", paper="better", at_most=1,
+    why=STARVED,
+)  # fmt: skip
+def postack_tail(runs):
+    return ratio(runs, "postack", "epochs", "p99")
+
+
+@site_to_site.claim("D-4", "trunk: user packets lost", paper=0, at_most=0)
+def trunk_loss(runs):
+    return runs.where(control="trunk")["lost"]
+
+
+@site_to_site.claim("D-4", "trunk and PostACK: user packets lost", paper=0, at_most=0)
+def postack_loss(runs):
+    return runs.where(control="postack")["lost"]
+
+
+@site_to_site.claim("D-4", "epochs: user packets lost on the path", paper="not said", at_most=0)
+def epochs_loss(runs):
+    return runs.where(control="epochs")["lost_path"]
+
+
+@site_to_site.figure
+def figure(runs):
+    figure, panels = plots.panels(["median", "99th percentile"])
+    for axes, column in zip(panels, ("median", "p99"), strict=True):
+        for n, control in enumerate(CONTROLS):
+            cell = runs.where(control=control)
+            means = [cell[f"{column}_{name}"].mean() for name in SIZES]
+            axes.bar(np.arange(len(SIZES)) + n / 5, means, width=0.2, label=control)
+        axes.set_xticks(np.arange(len(SIZES)) + 0.3, SIZES)
+        axes.set_ylabel("slowdown")
+        axes.set_yscale("log")
+        axes.legend()
+    return figure
