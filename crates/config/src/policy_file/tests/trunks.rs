@@ -28,7 +28,6 @@ fn a_trunk_has_its_fields_and_its_defaults() {
     assert_eq!(config.policies[0].trunk.as_deref(), Some("t"));
 }
 
-/// Kills: a class of its own asked of a trunk with management packets.
 #[test]
 fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
     let config = parsed(&format!(

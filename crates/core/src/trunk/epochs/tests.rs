@@ -37,9 +37,6 @@ fn segment(port: u16, seq: u32, v6: bool) -> Packet {
 
 proptest! {
     /// What hops change makes no difference, and closer boundaries are among the wider ones.
-    ///
-    /// Kills: a hash with the DS codepoint, or with the window; boundaries by the remainder of another
-    /// divisor than a power of two.
     #[test]
     fn both_ends_see_the_same_boundaries(
         port: u16, seq: u32, v6: bool, dscp in 0_u8..64, window: u16, vlan: u16, flow: u32, power in 0_u16..12,
@@ -57,8 +54,6 @@ proptest! {
 }
 
 /// Packets of one connection or of many, with IPv4 or IPv6, TCP or UDP: all of them divide epochs alike.
-///
-/// Kills: a hash without the sequence number; without the checksum of UDP.
 #[test]
 fn epochs_are_as_long_as_asked_for_whatever_is_sent() {
     let datagram = |n: u32, v6| {
@@ -86,7 +81,6 @@ fn epochs_are_as_long_as_asked_for_whatever_is_sent() {
     assert_eq!(boundary(&same, Spacing::default()), None);
 }
 
-/// Kills: a spacing that is chosen anew each time; one that is never made closer.
 #[test]
 fn a_spacing_is_kept_while_it_gives_six_to_sixteen_epochs() {
     for spacing in spacings() {
@@ -122,7 +116,7 @@ proptest! {
     /// never goes back, and what is missing between the first and the last acknowledgement is what
     /// had not arrived by then.
     ///
-    /// Kills: round-trip times of names sent twice; acknowledgements of boundaries that were overtaken.
+    /// Kills: forgetting names that have passed, so that a packet sent again later is not known as such.
     #[test]
     fn samples_are_true_whatever_is_lost_and_overtaken(fates in fates()) {
         let ms = Time::from_millis;
@@ -156,7 +150,6 @@ proptest! {
     }
 }
 
-/// Kills: a receiver's counts compared with those of a life before.
 #[test]
 fn a_receiver_that_began_anew_has_lost_nothing() {
     let mut ledger = Ledger::default();
@@ -180,7 +173,6 @@ fn round_trips(copa: &mut Copa, now: &mut Time, rounds: u32, rtt: u64, missing: 
     }
 }
 
-/// Kills: a mode that does not come back; a fallback that losses do not make smaller.
 #[test]
 fn it_competes_while_the_queue_stays_full_and_no_longer() {
     let mut now = Time::ZERO;
@@ -222,7 +214,7 @@ fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
 
 /// Once slow start is over.
 ///
-/// Kills: a velocity that goes on when the window turns; a round-trip time that forgets the least too soon.
+/// Kills: a velocity that goes on when the window turns; a window that what overshot in slow start stays in.
 #[test]
 fn it_fills_a_path_and_leaves_its_queue_short() {
     let start = Time::from_secs(4);
@@ -247,7 +239,6 @@ fn it_fills_a_path_and_leaves_its_queue_short() {
     }
 }
 
-/// Kills: waiting for ever for boundaries that were lost; sending on at the old rate without feedback.
 #[test]
 fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
     let guarantee = Some(Rate::from_mbps(1));
