@@ -3,7 +3,8 @@
 Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), figure 7; its published
 gain, a median slowdown 28 % lower, is what the trunk with epochs has to reproduce first.
 Differs: see `_site.py`. A request's slowdown is how many times as long it takes as one of its size
-where nobody else sends; those that have not ended count nothing. User packets lost are counted at the path, and there and at the gateways.
+where nobody else sends; those that have not ended count nothing. User packets lost are counted at
+the path, and there and at the gateways.
 """
 
 import numpy as np
