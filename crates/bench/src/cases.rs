@@ -11,6 +11,7 @@ mod queues;
 mod sharing;
 mod signals;
 mod timers;
+mod trunks;
 
 use std::fs;
 use std::hint::black_box;
@@ -43,6 +44,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("gateway", "unmanaged") => Box::new(gateway::unmanaged(size, seed)?),
         ("gateway", "shaped") => Box::new(gateway::shaped(size, seed)?),
         ("gateway", "postack") => Box::new(signals::postack(size, seed)?),
+        ("gateway", "trunked") => Box::new(trunks::Trunked::new(size, seed)?),
         ("queue", discipline) => Box::new(queues::Queue::new(discipline, size, random)?),
         ("class", "busy") => Box::new(classes::Busy::new(size, random)),
         ("class", "sparse") => Box::new(classes::Sparse::new(size, random)),

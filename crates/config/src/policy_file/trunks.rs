@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::packet::Direction;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::trunk::Probing;
 use tidegate_core::{Bytes, Rate, tcp, trunk};
@@ -244,7 +245,7 @@ fn promised(
     }
 }
 
-/// Complains of policies whose trunk does not exist.
+/// Complains of policies whose trunk does not exist, or would get nothing.
 fn of_policies(file: &raw::File, written: &[Spanned<raw::Trunk>], found: &mut Findings) {
     let names = written.iter().filter_map(|trunk| trunk.get_ref().name.get());
     let names: Vec<_> = names.map(|name| name.get_ref().as_str()).collect();
@@ -256,6 +257,14 @@ fn of_policies(file: &raw::File, written: &[Spanned<raw::Trunk>], found: &mut Fi
             let message = format!("there is no trunk `{}`", name.escape_debug());
             let help = one_of(name, &names);
             found.push(Diagnostic::error(Code::UnknownName, trunk.span(), message).help(help));
+        }
+        let direction = policy.filter.as_ref().and_then(|it| it.get_ref().direction.as_ref());
+        if let Some(down) = direction.filter(|it| *it.get_ref() == Direction::Down) {
+            let message = "what comes from the WAN goes through no trunk";
+            let help =
+                "match what goes \"up\", or leave out `trunk`: the other end has one for its way";
+            let wrong = Diagnostic::error(Code::BadTrunk, trunk.span(), message).help(help);
+            found.push(wrong.other(down.span(), "only this way"));
         }
     }
 }

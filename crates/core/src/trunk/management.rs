@@ -35,6 +35,9 @@ pub(super) struct Management {
     syns: u32,
     /// Nothing has been heard for so long that the path is held for gone.
     silent: bool,
+    /// It has nothing to send before it hears something, is asked, or its timer is due; and when that is.
+    settled: bool,
+    due: Option<Time>,
 }
 
 /// A segment to be sent.
@@ -63,6 +66,8 @@ impl Management {
             heard: (0, 0),
             syns: 0,
             silent: false,
+            settled: false,
+            due: None,
         }
     }
 
@@ -82,13 +87,14 @@ impl Management {
             let isn = u32::try_from(self.random.below(1 << 32)).unwrap_or(0);
             self.tcp = Some(Connection::connect(&self.config, now, isn));
             (self.segment, self.written, self.sent) = (None, 0, 0);
-            (self.heard, self.syns) = ((0, 0), 0);
+            (self.heard, self.syns, self.settled) = ((0, 0), 0, false);
         }
         if let (Some(tcp), Some(segment)) = (&mut self.tcp, self.segment)
             && self.sent == self.written
         {
             tcp.write(segment);
             self.written += segment;
+            self.settled = false;
         }
     }
 
@@ -96,6 +102,7 @@ impl Management {
     pub(super) fn handle(&mut self, now: Time, segment: &Segment) {
         let Some(tcp) = &mut self.tcp else { return };
         tcp.handle_segment(now, segment);
+        self.settled = false;
         let told = tcp.statistics();
         self.window = told.congestion_window / told.segment.max(1);
         while let Some(event) = tcp.poll_event() {
@@ -112,8 +119,14 @@ impl Management {
 
     /// What it sends next.
     pub(super) fn poll(&mut self, now: Time) -> Option<Sent> {
+        if self.settled && self.due.is_none_or(|due| due > now) {
+            return None;
+        }
         let tcp = self.tcp.as_mut()?;
-        let outgoing = tcp.poll_transmit(now)?;
+        let Some(outgoing) = tcp.poll_transmit(now) else {
+            (self.settled, self.due) = (true, tcp.poll_timeout());
+            return None;
+        };
         let payload = u64::from(outgoing.segment.header.payload);
         if payload > 0 {
             self.sent = self.sent.max(outgoing.offset + payload);
@@ -141,7 +154,7 @@ impl Management {
     /// there is something to send, and does not wait out its timeout, which may be minutes by now.
     pub(super) fn begin_anew(&mut self) {
         if self.silent {
-            (self.tcp, self.silent) = (None, false);
+            (self.tcp, self.silent, self.settled) = (None, false, false);
         }
     }
 
@@ -169,7 +182,7 @@ impl Management {
 
     /// When it is to be asked again.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.tcp.as_ref()?.poll_timeout()
+        if self.settled { self.due } else { self.tcp.as_ref()?.poll_timeout() }
     }
 }
 

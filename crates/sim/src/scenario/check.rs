@@ -118,6 +118,7 @@ impl<'a> Check<'a> {
                         self.wrong(Place::Node(n, "rate"), What::Zero(HOLDS));
                     }
                     self.trunks(n, &gateway.config.trunks);
+                    self.guarantees(n, &gateway.config.trunks);
                 }
                 NodeKind::Cloud(cloud) => {
                     self.buffers(n, cloud.packets);
@@ -139,6 +140,21 @@ impl<'a> Check<'a> {
                 let (kind, name) = ("gateway with the other end of trunk", trunk.name.clone());
                 self.wrong(Place::Node(node, "trunk"), What::Unknown { kind, name });
             }
+        }
+    }
+
+    /// Guarantees of trunks must fit into what leads to the WAN.
+    fn guarantees(&mut self, node: usize, trunks: &[trunk::Config]) {
+        let name = &self.scenario.nodes[node].name;
+        let wan = |end: &End| end.node == *name && end.side == Side::Wan;
+        let ways = self.scenario.links.iter().flat_map(|link| link.ways());
+        let rate = ways.filter(|(way, _)| wan(&way.from)).find_map(|(_, link)| link.rate);
+        let all = trunks.iter().filter_map(|trunk| trunk.guarantee);
+        let all = Rate::from_bps(all.map(Rate::bps).fold(0, u64::saturating_add));
+        if let Some(rate) = rate.filter(|rate| all > *rate) {
+            let value = format!("what is guaranteed to trunks, {all} together,");
+            let expected = format!("the link at `{name}.wan` carries {rate}");
+            self.range(Place::Node(node, "trunk"), false, value, expected);
         }
     }
 

@@ -92,6 +92,11 @@ fn what_cannot_be_is_said_with_its_reason() {
         (trunk("") + &trunk("port = 5000"), "TG0018", "two trunks are named `t`"),
         (policy("trunk = \"t\""), "TG0008", "there is no trunk `t`"),
         (
+            trunk("") + &policy("trunk = \"t\"\nmatch = { direction = \"down\" }"),
+            "TG0036",
+            "from the WAN goes through no trunk",
+        ),
+        (
             rate.to_owned() + &two("port = 4762\nguarantee = \"1001 kbit/s\""),
             "TG0032",
             "guaranteed 4001 kbit/s, and the link has 4 Mbit/s",

@@ -66,3 +66,17 @@ fn senders_behind_a_trunk_can_be_told_by_their_acks_before_anything_is_lost() {
     assert!(before.0 > 20 && after.0 == 0, "{before:?} {after:?}");
     assert!(after.1 < before.1 * 0.7 && after.2 > before.2 * 0.95, "{before:?} {after:?}");
 }
+
+#[test]
+fn guarantees_of_trunks_that_the_link_behind_them_cannot_carry_are_refused() {
+    let slow = |rate: &str| {
+        let link = "from = \"north.wan\"\nto = \"path\"\nrate = ";
+        let text = example("trunk.toml");
+        text.replace(&format!("{link}\"100 Mbit/s\""), &format!("{link}\"{rate}\""))
+    };
+    let (scenario, found) = read(&slow("900 kbit/s"));
+    let said = found.render(false);
+    let expected = "what is guaranteed to trunks, 1 Mbit/s together, is out of range: the link at `north.wan` carries 900 kbit/s";
+    assert!(scenario.is_none() && said.contains(expected) && said.contains("inline"), "{said}");
+    assert!(read(&slow("1 Mbit/s")).0.is_some());
+}

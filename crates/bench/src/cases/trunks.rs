@@ -1,0 +1,179 @@
+//! Packets on their way through trunks: each leaves for credit, which a management packet gives.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tidegate_core::gateway::Gateway;
+use tidegate_core::packet::{Direction, FlowKey, TcpFlags, TcpSegment};
+use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet, Range};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Machine, Packet, Time, tcp, trunk};
+
+use super::{Case, flows, gateway, index};
+
+/// A gateway whose flows go through trunks, in equal parts, with a backlog at each; and what the other ends
+/// have not answered yet.
+pub(super) struct Trunked {
+    gateway: Gateway,
+    users: Vec<Packet>,
+    at: usize,
+    now: Time,
+    /// Management packets, in the order they left.
+    unanswered: VecDeque<(FlowKey, TcpSegment)>,
+    /// Whether to answer the next one too: one ACK in two operations is for two.
+    second: bool,
+    left: u64,
+}
+
+/// Flows in all, however many trunks.
+const FLOWS: u32 = 1_000;
+
+/// Packets that wait at each trunk.
+const BACKLOG: usize = 200;
+
+const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+const CONNECTIONS: u16 = 4;
+
+/// Between two operations, as where packets are shaped only.
+const SPACING: Duration = Duration::from_nanos(12_112);
+
+impl Trunked {
+    /// So many trunks.
+    pub(super) fn new(trunks: u32, seed: u64) -> anyhow::Result<Self> {
+        let mut random = Random::new(seed, 1);
+        // Those whose hosts are told apart by 10.0.0.0/8, in order.
+        let users: Vec<_> =
+            (0..FLOWS).map(|number| flows::segment(flows::key(number * 4, &mut random))).collect();
+        let policies = users.chunks(users.len().div_ceil(index(trunks.into())));
+        let policies = (0..trunks).zip(policies).map(|(number, part)| policy(number, part));
+        let mut config = gateway::config(None, FLOWS, seed);
+        config.packets += trunks * 1_024;
+        config.trunks = (0..trunks).map(of_number).collect();
+        let gateway = Gateway::new(&config, PolicySet::new(policies.collect())?, Time::ZERO);
+        let (now, unanswered) = (Time::from_millis(1), VecDeque::new());
+        let mut this = Self { gateway, users, at: 0, now, unanswered, second: false, left: 0 };
+        // Until every window is as large as the other end's, and so much waits.
+        for _ in 0..index(u64::from(trunks) * 1_000) {
+            this.step();
+        }
+        let most = BACKLOG * index(trunks.into());
+        for _ in 0..8 * most {
+            if this.waiting() >= most {
+                break;
+            }
+            this.offer();
+            this.drain();
+        }
+        anyhow::ensure!(this.waiting() >= most, "{} packets wait at trunks", this.waiting());
+        Ok(this)
+    }
+
+    fn waiting(&self) -> usize {
+        self.gateway.trunks().iter().map(|it| index(it.backlog.packets.into())).sum()
+    }
+
+    /// A user packet comes, and a management packet is answered.
+    fn step(&mut self) {
+        self.now += SPACING;
+        self.offer();
+        self.drain();
+        if self.second {
+            self.unanswered.pop_front();
+            if let Some((key, tcp)) = self.unanswered.pop_front() {
+                self.answer(key, tcp.seq.wrapping_add(tcp.payload), TcpFlags::ACK);
+                self.drain();
+            }
+        }
+        self.second = !self.second;
+    }
+
+    /// The next user packet.
+    fn offer(&mut self) {
+        self.at = if self.at + 1 < self.users.len() { self.at + 1 } else { 0 };
+        if let Some(id) = self.gateway.pool().insert(self.users[self.at]) {
+            self.gateway.handle_packet(self.now, Gateway::LAN, id);
+        }
+    }
+
+    /// What a driver does; what the trunk made goes to its other end.
+    fn drain(&mut self) {
+        while let Some(id) = self.gateway.poll_transmit(self.now, Gateway::WAN) {
+            let packet = self.gateway.pool()[&id];
+            self.gateway.pool().release(id);
+            match packet.tcp {
+                Some(tcp) if packet.key.src.address() == LOCAL => self.arrive(packet.key, tcp),
+                _ => self.left += 1,
+            }
+        }
+        self.left += self.gateway.poll_timeout(self.now).map_or(0, |at| at.nanos() & 1);
+    }
+
+    /// The other end has got a packet: what opens a connection it answers at once.
+    fn arrive(&mut self, key: FlowKey, tcp: TcpSegment) {
+        if tcp.flags.any(TcpFlags::SYN) {
+            let both = TcpFlags::SYN | TcpFlags::ACK;
+            self.answer(key, tcp.seq.wrapping_add(1), both);
+        } else if tcp.payload > 0 {
+            self.unanswered.push_back((key, tcp));
+        }
+    }
+
+    fn answer(&mut self, key: FlowKey, ack: u32, flags: u8) {
+        let seq = u32::from(flags == TcpFlags::ACK);
+        let tcp =
+            TcpSegment { seq, ack, flags: TcpFlags(flags), window: WINDOW, ..Default::default() };
+        let packet = Packet { len: 54, tcp: Some(tcp), ..flows::segment(key.reverse()) };
+        if let Some(id) = self.gateway.pool().insert(packet) {
+            self.gateway.handle_packet(self.now, Gateway::WAN, id);
+        }
+    }
+}
+
+/// What the other end lets be out, in bytes of the virtual stream.
+const WINDOW: u16 = 30_000;
+
+impl Case for Trunked {
+    /// An operation is a user packet that comes, one that leaves, and a management packet.
+    fn run(&mut self, operations: u64) -> u64 {
+        for _ in 0..index(operations) {
+            self.step();
+        }
+        self.left
+    }
+}
+
+fn of_number(number: u32) -> trunk::Config {
+    let [_, b, c, d] = number.to_be_bytes();
+    trunk::Config {
+        name: number.to_string(),
+        local: LOCAL,
+        peer: [203, b, c, d].into(),
+        port: 4_754,
+        connections: CONNECTIONS,
+        vmss: Bytes(1_514),
+        guarantee: None,
+        queue: QdiscSpec::PerFlow(Default::default()),
+        assured: 1,
+        tcp: tcp::Config::default(),
+        fallback: trunk::Fallback::Hold,
+        probing: trunk::Probing::Management,
+    }
+}
+
+/// What `part` of the users sends goes through the trunk of that number.
+fn policy(number: u32, part: &[Packet]) -> Policy {
+    let hosts = part.iter().map(|packet| packet.key.src.number());
+    let (first, last) = (hosts.clone().min(), hosts.max());
+    let range = Range { first: first.unwrap_or_default(), last: last.unwrap_or_default() };
+    Policy {
+        name: number.to_string(),
+        priority: 0,
+        filter: Filter { src: vec![range], direction: Some(Direction::Up), ..Filter::default() },
+        action: Action::Pass,
+        mode: Mode::Enforce,
+        class: None,
+        trunk: Some(number.to_string()),
+    }
+}
