@@ -28,7 +28,7 @@ use timers::{Due, Timers};
 use trunks::Trunks;
 
 use crate::ack::Places;
-use crate::aggregate::Trigger;
+use crate::aggregate::{Ready, Trigger};
 use crate::class::ClassId;
 use crate::flow::{FlowTable, Handle};
 use crate::machine::{Machine, PortId};
@@ -48,8 +48,11 @@ pub struct Gateway {
     aggregates: Aggregates,
     timers: Timers,
     links: [Link; 2],
-    /// How long it may be before a driver looks again.
+    /// How long it may be before a driver looks again, and what it may add if nothing leaves then.
     grain: Duration,
+    slack: Duration,
+    /// Whether something leaves when a driver was told to come back.
+    is_exact: bool,
     trunks: Option<Box<Trunks>>,
     /// Where data waits in each direction, as signals see it.
     places: [Places; 2],
@@ -92,6 +95,8 @@ impl Gateway {
             timers: Timers::new(config.shaping_interval, now),
             links,
             grain: Duration::ZERO,
+            slack: Duration::ZERO,
+            is_exact: true,
             trunks,
             places: Default::default(),
             counts: Counts::default(),
@@ -128,7 +133,16 @@ impl Gateway {
         };
         let mut out = Fifo::new();
         aggregate.offer(now, &mut self.pool, id, &mut out);
-        self.settle(now, slot, out);
+        // Data that waits takes the place of the leave it was given: nothing more is wanted, and where
+        // nothing waits behind it, nobody else is to know.
+        let sends_at = aggregate.has_signal().then(|| aggregate.sends_at());
+        if let Some(sends_at) = sends_at.filter(|_| out.packets() == 0)
+            && self.passes_freely(direction, slot)
+        {
+            self.timers.arm(slot, sends_at);
+        } else {
+            self.settle(now, slot, out);
+        }
     }
 
     /// After the aggregate in `slot` has been asked: what it lets go leaves, and so do the ACKs that
@@ -179,8 +193,9 @@ impl Gateway {
     fn trigger(&mut self, now: Time, slot: u32, why: Trigger) {
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
         let mut out = Fifo::new();
-        aggregate.trigger(now, &mut self.pool, why, &mut out);
-        self.settle(now, slot, out);
+        if aggregate.trigger(now, &mut self.pool, why, &mut out) || why == Trigger::Timer {
+            self.settle(now, slot, out);
+        }
     }
 
     /// Does what is due: aggregates whose packets conform by now, and flows that have expired.
@@ -245,11 +260,22 @@ impl Machine for Gateway {
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let trunks = self.trunks.as_ref().and_then(|trunks| trunks.next());
-        let mut next = [self.timers.next(), trunks].into_iter().flatten().min();
+        let Ready { exact, patient } = self.timers.next();
+        let mut exact = Time::earliest(exact, trunks);
         for link in &mut self.links {
-            next = Time::earliest(next, link.ready_at(&mut cx));
+            exact = Time::earliest(exact, link.ready_at(&mut cx));
         }
-        next
+        self.is_exact = patient.is_none_or(|at| exact.is_some_and(|exact| exact <= at));
+        Time::earliest(exact, patient)
+    }
+
+    fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
+    fn set_slack(&mut self, slack: Duration) {
+        self.slack = slack;
+        self.timers.set_slack(slack);
     }
 
     fn set_grain(&mut self, grain: Duration) {
