@@ -1,9 +1,10 @@
 """What a class borrows and gives back, real senders take up and give up.
 
 Source: postack, ledger R001-9 and A001-6.
-Differs: see `_live.py` and `borrow.py`, whose policy file this is. Four CUBIC flows; UDP of 12
-Mbit/s comes after 6 s for 6 s. Rates are those at which the gateway lets TCP's packets leave, over
-150 ms; levels are means of the last 3 s before each change.
+Differs: see `_live.py` and `borrow.py`, whose policy file this is. Four CUBIC flows with windows of
+64 KiB, as there: with windows that grow, a queue for each flow at the class takes in for seconds
+what it cannot send. UDP of 12 Mbit/s comes after 6 s for 6 s. Rates are those at which the policy
+hands TCP's packets to the class, over 150 ms; levels are means of the last 3 s before each change.
 """
 
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 
 from tidegate.experiment import Experiment
 
-from ._live import HOSTS, Lab, hosts, missing, side_by_side
+from ._live import HOSTS, NOT_SCALED, Lab, hosts, missing, side_by_side
 from ._network import FLOWS
 from .borrow import file
 
@@ -63,6 +64,8 @@ class Watch:
 def measure(seed):
     def run(signal):
         with Lab(hosts(signal, file=file(signal))) as lab:
+            for host in HOSTS:
+                lab.shell(host, NOT_SCALED)
             lab.serve("near", "cubic")
             for _ in range(FLOWS):
                 lab.fetch("far", HOSTS["near"], "--time", f"{4 * SPAN} s")
