@@ -55,11 +55,6 @@ pub trait AckControl: Send {
     /// When something may go on although nothing else happens.
     fn ready_at(&self) -> Option<Time>;
 
-    /// Whether it may as well go on a little later: ACKs are not spaced by that time.
-    fn is_patient(&self) -> bool {
-        false
-    }
-
     /// ACKs of `member` that are held.
     fn held(&self, member: Member) -> u32;
 

@@ -51,15 +51,6 @@ pub enum TriggerSet {
     Timer,
 }
 
-/// When an aggregate is to look again.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Ready {
-    /// When the next of what waits conforms: data, or ACKs that are spaced.
-    pub exact: Option<Time>,
-    /// When there is anything else to do, at which nothing leaves at an exact time.
-    pub patient: Option<Time>,
-}
-
 /// The flows of one policy in one direction.
 pub struct Aggregate {
     policy: String,
@@ -249,47 +240,27 @@ impl Aggregate {
         self.counts.peak_backlog = self.counts.peak_backlog.max(backlog);
     }
 
-    /// Looks whether packets may leave now, for the reason given; appends them to `out`. Says whether
-    /// anything may have changed.
-    pub fn trigger(
-        &mut self,
-        now: Time,
-        pool: &mut PacketPool,
-        why: Trigger,
-        out: &mut Fifo,
-    ) -> bool {
+    /// Looks whether packets may leave now, for the reason given; appends them to `out`.
+    pub fn trigger(&mut self, now: Time, pool: &mut PacketPool, why: Trigger, out: &mut Fifo) {
         if self.timer.triggers == TriggerSet::Timer && why != Trigger::Timer {
-            return false;
+            return;
         }
         why.count(&mut self.counts.triggers);
         if self.conditioner.ready_at().is_none_or(|ready_at| ready_at > now) {
-            return false;
+            return;
         }
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.serve(&mut cx, out);
-        true
     }
 
-    /// When it is to look again for the sake of what it sends, if nothing else happens.
+    /// When the next packet conforms, if one waits and nothing else happens.
     #[must_use]
-    pub fn sends_at(&self) -> Ready {
+    pub fn ready_at(&self) -> Option<Time> {
         let ready_at = self.conditioner.ready_at();
-        match self.conditioner.backlog().packets {
-            0 => Ready { exact: None, patient: ready_at },
-            _ => Ready { exact: ready_at, patient: None },
+        match &self.signal.control {
+            None => ready_at,
+            Some(control) => Time::earliest(ready_at, control.ready_at()),
         }
-    }
-
-    /// When it is to look again if nothing else happens.
-    #[must_use]
-    pub fn ready_at(&self) -> Ready {
-        let mut ready = self.sends_at();
-        if let Some(control) = &self.signal.control {
-            let acks = control.ready_at();
-            let side = if control.is_patient() { &mut ready.patient } else { &mut ready.exact };
-            *side = Time::earliest(*side, acks);
-        }
-        ready
     }
 
     /// Bytes of `member` that wait, as frames.

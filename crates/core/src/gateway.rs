@@ -28,7 +28,7 @@ use timers::{Due, Timers};
 use trunks::Trunks;
 
 use crate::ack::Places;
-use crate::aggregate::{Ready, Trigger};
+use crate::aggregate::Trigger;
 use crate::class::ClassId;
 use crate::flow::{FlowTable, Handle};
 use crate::machine::{Machine, PortId};
@@ -48,11 +48,8 @@ pub struct Gateway {
     aggregates: Aggregates,
     timers: Timers,
     links: [Link; 2],
-    /// How long it may be before a driver looks again, and what it may add if nothing leaves then.
+    /// How long it may be before a driver looks again.
     grain: Duration,
-    slack: Duration,
-    /// Whether something leaves when a driver was told to come back.
-    is_exact: bool,
     trunks: Option<Box<Trunks>>,
     /// Where data waits in each direction, as signals see it.
     places: [Places; 2],
@@ -95,8 +92,6 @@ impl Gateway {
             timers: Timers::new(config.shaping_interval, now),
             links,
             grain: Duration::ZERO,
-            slack: Duration::ZERO,
-            is_exact: true,
             trunks,
             places: Default::default(),
             counts: Counts::default(),
@@ -133,16 +128,7 @@ impl Gateway {
         };
         let mut out = Fifo::new();
         aggregate.offer(now, &mut self.pool, id, &mut out);
-        // Data that waits takes the place of the leave it was given: nothing more is wanted, and where
-        // nothing waits behind it, nobody else is to know.
-        let sends_at = aggregate.has_signal().then(|| aggregate.sends_at());
-        if let Some(sends_at) = sends_at.filter(|_| out.packets() == 0)
-            && self.passes_freely(direction, slot)
-        {
-            self.timers.arm(slot, sends_at);
-        } else {
-            self.settle(now, slot, out);
-        }
+        self.settle(now, slot, out);
     }
 
     /// After the aggregate in `slot` has been asked: what it lets go leaves, and so do the ACKs that
@@ -193,9 +179,8 @@ impl Gateway {
     fn trigger(&mut self, now: Time, slot: u32, why: Trigger) {
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
         let mut out = Fifo::new();
-        if aggregate.trigger(now, &mut self.pool, why, &mut out) || why == Trigger::Timer {
-            self.settle(now, slot, out);
-        }
+        aggregate.trigger(now, &mut self.pool, why, &mut out);
+        self.settle(now, slot, out);
     }
 
     /// Does what is due: aggregates whose packets conform by now, and flows that have expired.
@@ -260,22 +245,11 @@ impl Machine for Gateway {
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let trunks = self.trunks.as_ref().and_then(|trunks| trunks.next());
-        let Ready { exact, patient } = self.timers.next();
-        let mut exact = Time::earliest(exact, trunks);
+        let mut next = [self.timers.next(), trunks].into_iter().flatten().min();
         for link in &mut self.links {
-            exact = Time::earliest(exact, link.ready_at(&mut cx));
+            next = Time::earliest(next, link.ready_at(&mut cx));
         }
-        self.is_exact = patient.is_none_or(|at| exact.is_some_and(|exact| exact <= at));
-        Time::earliest(exact, patient)
-    }
-
-    fn is_exact(&self) -> bool {
-        self.is_exact
-    }
-
-    fn set_slack(&mut self, slack: Duration) {
-        self.slack = slack;
-        self.timers.set_slack(slack);
+        next
     }
 
     fn set_grain(&mut self, grain: Duration) {

@@ -27,18 +27,6 @@ pub trait Machine {
     /// When [`poll_transmit`](Self::poll_transmit) may next have a packet; `None` if nothing waits.
     fn poll_timeout(&mut self, now: Time) -> Option<Time>;
 
-    /// Whether that is the time at which something leaves: coming back later costs quality. If not, a
-    /// driver need not wait awake for it.
-    fn is_exact(&self) -> bool {
-        true
-    }
-
-    /// What need not be done at an exact time, as nothing leaves at it, may be done so much later:
-    /// [`poll_timeout`](Self::poll_timeout) tells the later time. Zero, as long as nothing is said.
-    fn set_slack(&mut self, slack: Duration) {
-        let _ = slack;
-    }
-
     /// The driver comes back only so often: what arrives in between is taken in together, and what
     /// leaves does so together. Zero, as long as nothing is said, for each at its own time.
     fn set_grain(&mut self, grain: Duration) {

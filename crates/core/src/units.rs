@@ -58,9 +58,6 @@ impl Rate {
     /// How long `bytes` occupy a link of this rate, rounded up to the nanosecond; forever at rate 0.
     #[must_use]
     pub fn time_for(self, bytes: Bytes) -> Duration {
-        if let (Some(nanobits), 1..) = (bytes.0.checked_mul(NANOBITS_PER_BYTE), self.0) {
-            return Duration::from_nanos(nanobits.div_ceil(self.0));
-        }
         let nanobits = u128::from(bytes.0) * u128::from(NANOBITS_PER_BYTE);
         let nanos = match self.0 {
             0 => u128::MAX,
@@ -72,10 +69,6 @@ impl Rate {
     /// What a link of this rate carries within `span`, rounded down to the byte.
     #[must_use]
     pub fn bytes_in(self, span: Duration) -> Bytes {
-        let nanos = u64::try_from(span.as_nanos()).ok();
-        if let Some(nanobits) = nanos.and_then(|nanos| self.0.checked_mul(nanos)) {
-            return Bytes(nanobits / NANOBITS_PER_BYTE);
-        }
         let bytes = u128::from(self.0) * span.as_nanos() / u128::from(NANOBITS_PER_BYTE);
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }

@@ -75,8 +75,6 @@ pub struct Options {
     pub grid: Duration,
     /// Packets per second that are a high rate, of those that arrive and of those that leave.
     pub high_rate: u32,
-    /// How much later than they are due are things that nothing leaves at.
-    pub slack: Duration,
     /// Longest time to go on sending what is held after being told to stop.
     pub drain: Duration,
 }
@@ -87,12 +85,7 @@ pub struct Options {
 /// and 1.9 us if they gather for up to 100 us.
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            grid: Duration::from_micros(100),
-            high_rate: 20_000,
-            slack: Duration::from_micros(250),
-            drain: Duration::from_secs(2),
-        }
+        Self { grid: Duration::from_micros(100), high_rate: 20_000, drain: Duration::from_secs(2) }
     }
 }
 
@@ -123,7 +116,6 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         options: Options,
     ) -> Self {
         machine.pool().make_copies();
-        machine.set_slack(options.slack);
         Self {
             machine,
             ports,
@@ -164,11 +156,11 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         self.arriving.count(now, turn.received, &self.options);
         self.leaving.count(now, turn.sent, &self.options);
         self.machine.set_grain(self.grain.look(now, self.arriving.on || self.leaving.on));
-        let exact = turn.exact;
+        let exact = !self.leaving.on;
         let on_grid = |at: Time| Alarm { at: at.round_up_to(self.options.grid), exact: false };
         let due = turn.wait.map(|wait| match wait {
             Duration::ZERO => Alarm { at: now, exact: false },
-            wait if !self.leaving.on => Alarm { at: now + wait, exact },
+            wait if exact => Alarm { at: now + wait, exact },
             wait => on_grid(now + wait),
         });
         let gathered = self.lets_gather(turn).then(|| on_grid(now + NEXT));

@@ -21,8 +21,6 @@ pub struct Turn {
     /// How long nothing will leave unless something arrives: zero if more has arrived already,
     /// `None` if nothing waits.
     pub wait: Option<Duration>,
-    /// Something leaves then.
-    pub exact: bool,
     /// Packets taken from ports.
     pub received: u32,
     /// Packets handed to ports.
@@ -42,7 +40,7 @@ pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -
     let taken = take_in(machine, ports, now, |_| true);
     let turn = send_due(machine, ports, now);
     let wait = if taken.more { Some(Duration::ZERO) } else { turn.wait };
-    Turn { wait, received: taken.received, sent: due + taken.sent + turn.sent, ..turn }
+    Turn { wait, received: taken.received, sent: due + taken.sent + turn.sent }
 }
 
 /// Sends what may leave, and takes nothing in.
@@ -56,8 +54,7 @@ pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], n
         wait => wait,
     });
     let stuck = ports.iter().any(|port| port.unsent() || !port.can_send());
-    let exact = machine.is_exact();
-    Turn { wait: if stuck { Some(RETRY) } else { due }, exact, received: 0, sent }
+    Turn { wait: if stuck { Some(RETRY) } else { due }, received: 0, sent }
 }
 
 /// What came of taking in.
@@ -208,7 +205,7 @@ mod tests {
         let due = machine.pool().insert(Packet::default()).unwrap();
         machine.handle_packet(Time::ZERO, PortId(0), due);
         let done = turn(&mut machine, &mut ports, Time::ZERO);
-        assert_eq!(done, Turn { wait: None, exact: true, received: 1, sent: 2 });
+        assert_eq!(done, Turn { wait: None, received: 1, sent: 2 });
         let expected = "wan sends, lan flushes, wan flushes, lan receives, wan sends, lan flushes, \
                         wan flushes";
         assert_eq!(log.borrow().join(", "), expected);
@@ -228,14 +225,8 @@ mod tests {
     #[test]
     fn a_turn_is_bounded_and_says_when_the_next_is_worth_it() {
         let (more, received) = (Some(Duration::ZERO), BURST);
-        assert_eq!(
-            turn_of(BURST + 1, true),
-            Turn { wait: more, exact: true, received, sent: BURST }
-        );
-        assert_eq!(turn_of(2, true), Turn { wait: None, exact: true, received: 2, sent: 2 });
-        assert_eq!(
-            turn_of(2, false),
-            Turn { wait: Some(RETRY), exact: true, received: 2, sent: 0 }
-        );
+        assert_eq!(turn_of(BURST + 1, true), Turn { wait: more, received, sent: BURST });
+        assert_eq!(turn_of(2, true), Turn { wait: None, received: 2, sent: 2 });
+        assert_eq!(turn_of(2, false), Turn { wait: Some(RETRY), received: 2, sent: 0 });
     }
 }

@@ -14,12 +14,8 @@ use tidegate_dataplane::testing::{Departure, Played, Script, play};
 use tidegate_dataplane::{Bare, Heartbeat, Live, Options, Port, PortCounters};
 
 const END: Time = Time::from_millis(1_000);
-const EXACT: Options = Options {
-    grid: Duration::ZERO,
-    high_rate: u32::MAX,
-    slack: Duration::ZERO,
-    drain: Duration::from_secs(10),
-};
+const EXACT: Options =
+    Options { grid: Duration::ZERO, high_rate: u32::MAX, drain: Duration::from_secs(10) };
 
 /// Holds each packet for a fixed time, then sends it out of the other port.
 struct Delay {

@@ -27,8 +27,6 @@ pub(super) struct Gate {
     wanted: Wanted,
     /// Bytes called for since it was last said how many.
     called: u64,
-    /// How much the queue, and what is on its way to it, should have been when last served.
-    shut_above: u64,
 }
 
 /// Leave lasts at least this, and at most that.
@@ -44,8 +42,11 @@ impl Gate {
 
     /// Whether more is wanted, here and behind.
     pub(super) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        queue.ahead.room.0 > self.called
-            && queue.own.0 + self.outstanding.total(now) < self.target(rate, queue)
+        queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
+    }
+
+    fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
+        queue.own.0 + self.outstanding.total(now) < self.target(rate, queue)
     }
 
     /// What the queue, and what is on its way to it, should be.
@@ -86,18 +87,14 @@ impl Gate {
         out: &mut Fifo,
     ) -> Call {
         let mut more = false;
-        let mut target = self.target(rate, queue);
         while let Some(member) = self.turns.first() {
             if holds.held(member) == 0 {
                 self.turns.pop();
                 self.wanted.waiting -= 1;
                 continue;
             }
-            if queue.own.0 + self.outstanding.total(cx.now) >= target {
-                break;
-            }
-            if queue.ahead.room.0 <= self.called {
-                more = true;
+            if !self.is_open(cx.now, rate, queue) {
+                more = self.wants_more(cx.now, rate, queue);
                 break;
             }
             let credit = &mut self.credits[member.index()];
@@ -109,9 +106,7 @@ impl Gate {
             let Some(cost) = holds.release(cx, member, out) else { continue };
             *credit -= i64::from(cost);
             self.called(cx.now, holds.flow(member).near(), cost);
-            target = self.target(rate, queue);
         }
-        self.shut_above = target;
         let called = std::mem::take(&mut self.called);
         let outstanding = self.outstanding.total(cx.now);
         let active = outstanding > 0 || self.turns.first().is_some();
@@ -121,12 +116,12 @@ impl Gate {
 
     /// When enough of the leave that was given has run out: that more is wanted, or, where others may wait
     /// for it, any. None if what is in the queue has to leave it first.
-    pub(super) fn ready_at(&self, queue: Queue) -> Option<Time> {
+    pub(super) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
         if queue.ahead.rate.is_some() {
             return self.outstanding.next();
         }
         self.turns.first()?;
-        self.outstanding.below(self.shut_above.checked_sub(queue.own.0)?)
+        self.outstanding.below(self.target(rate, queue).checked_sub(queue.own.0)?)
     }
 
     /// Whether nobody's ACKs wait.

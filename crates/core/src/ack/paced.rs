@@ -67,9 +67,7 @@ impl Bound {
         holds: &mut Holds,
         policy: Duration,
     ) -> Option<Member> {
-        while self.wheel.next_deadline().is_some_and(|at| at <= cx.now)
-            && let Some(number) = self.wheel.pop(cx.now)
-        {
+        while let Some(number) = self.wheel.pop(cx.now) {
             let member = Member(number);
             let Some(age) = holds.age(member, cx.now) else { continue };
             let longest = holds.flow(member).longest(policy);

@@ -26,9 +26,8 @@ pub struct Ahead {
     pub(crate) asked: u64,
     /// What may be called for.
     pub room: Bytes,
-    /// How long it may be before somebody looks again, and what may be added if no data leaves then.
+    /// How long it may be before somebody looks again.
     pub grain: Duration,
-    pub(crate) slack: Duration,
 }
 
 impl Ahead {

@@ -192,16 +192,12 @@ impl AckControl for PostAck {
 
     fn ready_at(&self) -> Option<Time> {
         let rule = match &self.rule {
-            Rule::Gate(gate) => gate.ready_at(self.queue),
+            Rule::Gate(gate) => gate.ready_at(self.shares.rate(), self.queue),
             Rule::Bucket(bucket) => bucket.ready_at(),
             Rule::VirtualQueue(queue) => queue.ready_at(),
         };
         let bound = self.bound.next().filter(|_| self.holds.counts.held > 0);
         Time::earliest(rule, bound)
-    }
-
-    fn is_patient(&self) -> bool {
-        matches!(self.rule, Rule::Gate(_))
     }
 
     fn held(&self, member: Member) -> u32 {

@@ -1,7 +1,5 @@
 //! What goes back to the senders of an aggregate, and what that is told of its data.
 
-use std::time::Duration;
-
 use super::Aggregate;
 use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Queue, Returning};
 use crate::packet::{Direction, Fifo, Governed, Member};
@@ -217,9 +215,6 @@ impl Aggregate {
         waiting -= self.tally.governed;
         let backlog = u64::from(self.conditioner.backlog().packets);
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
-        // Data that waits is looked at when it leaves; what is paid for later, at leisure.
-        let slack = if self.signal.passes { ahead.slack } else { Duration::ZERO };
-        let ahead = Ahead { grain: ahead.grain + slack, ..ahead };
         Queue { own, others: backlog > waiting.packets, ahead }
     }
 }

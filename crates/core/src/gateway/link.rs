@@ -111,11 +111,6 @@ impl Link {
         }
     }
 
-    /// Whether packets may have to wait here.
-    pub(super) const fn has_rate(&self) -> bool {
-        self.bucket.is_some()
-    }
-
     /// What waits at `leaf`, as a signal sees it.
     pub(super) fn ahead(&self, leaf: ClassId) -> Ahead {
         let Some(bucket) = &self.bucket else { return Ahead::default() };

@@ -76,11 +76,10 @@ impl Gateway {
 
     /// Lets ACKs go on, turn by turn, while there is room at `stop`.
     fn take_turns(&mut self, now: Time, way: Direction, stop: Stop) {
-        let (at, place) = (way.index(), self.place(stop));
-        let (grain, slack) = (self.grain, self.slack);
+        let (at, grain, place) = (way.index(), self.grain, self.place(stop));
         loop {
             let (link, trunks) = (&self.links[at], self.trunks.as_deref());
-            let ahead = || Ahead { grain, slack, ..stop.ahead(link, trunks) };
+            let ahead = || Ahead { grain, ..stop.ahead(link, trunks) };
             let Some((slot, room)) = self.places[at].turn(place, ahead) else { return };
             let ahead = Ahead { room, ..ahead() };
             self.release_of(now, slot, way, stop, ahead);
@@ -104,11 +103,6 @@ impl Gateway {
         self.go_on(now, way.reverse(), acks);
     }
 
-    /// Whether nothing is ever to wait behind the aggregate in `slot`.
-    pub(super) fn passes_freely(&self, way: Direction, slot: u32) -> bool {
-        !self.links[way.index()].has_rate() && self.aggregates.exit(slot).trunk.is_none()
-    }
-
     /// Where packets of the aggregate in `slot` go next.
     fn stop(&self, way: Direction, slot: u32) -> Stop {
         let exit = self.aggregates.exit(slot);
@@ -127,7 +121,7 @@ impl Gateway {
     /// What stands behind aggregates whose data waits at `stop`, for who has not waited for a turn.
     fn ahead(&self, way: Direction, stop: Stop) -> Ahead {
         let ahead = stop.ahead(&self.links[way.index()], self.trunks.as_deref());
-        let ahead = Ahead { grain: self.grain, slack: self.slack, ..ahead };
+        let ahead = Ahead { grain: self.grain, ..ahead };
         self.places[way.index()].complete(self.place(stop), ahead)
     }
 
