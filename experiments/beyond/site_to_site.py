@@ -60,7 +60,7 @@ def published_tail(runs):
     return ratio(runs, "epochs", "none", "p99")
 
 
-@site_to_site.claim("D-4", "trunk: p99 slowdown, of that with epochs", paper="better", at_most=1)
+@site_to_site.claim("beyond", "trunk: p99 slowdown, of that with epochs", paper="better", at_most=1)
 def trunk_tail(runs):
     return ratio(runs, "trunk", "epochs", "p99")
 
@@ -72,24 +72,24 @@ STARVED = (
 
 
 @site_to_site.claim(
-    "D-4", "trunk and PostACK: p99 slowdown, of that with epochs", paper="better", at_most=1,
+    "beyond", "trunk and PostACK: p99 slowdown, of that with epochs", paper="better", at_most=1,
     why=STARVED,
 )  # fmt: skip
 def postack_tail(runs):
     return ratio(runs, "postack", "epochs", "p99")
 
 
-@site_to_site.claim("D-4", "trunk: user packets lost", paper=0, at_most=0)
+@site_to_site.claim("beyond", "trunk: user packets lost", paper=0, at_most=0)
 def trunk_loss(runs):
     return runs.where(control="trunk")["lost"]
 
 
-@site_to_site.claim("D-4", "trunk and PostACK: user packets lost", paper=0, at_most=0)
+@site_to_site.claim("beyond", "trunk and PostACK: user packets lost", paper=0, at_most=0)
 def postack_loss(runs):
     return runs.where(control="postack")["lost"]
 
 
-@site_to_site.claim("D-4", "epochs: user packets lost on the path", paper="not said", at_most=0)
+@site_to_site.claim("beyond", "epochs: user packets lost on the path", paper="not said", at_most=0)
 def epochs_loss(runs):
     return runs.where(control="epochs")["lost_path"]
 

@@ -25,6 +25,7 @@ mod excess;
 mod node;
 mod urgent;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::packet::{First, Links, Member, number, slot};
@@ -80,6 +81,8 @@ impl Terms {
 pub struct ClassTree {
     nodes: Vec<Node>,
     free: Vec<u32>,
+    /// The delay bounds of those that have one.
+    bounds: BTreeMap<ClassId, Duration>,
     /// Places of classes whose guarantee lets them send, in the rings of their parents.
     guaranteed: Links,
     /// Places of classes that have, or have below them, a delay bound to keep now.
@@ -131,6 +134,7 @@ impl Default for ClassTree {
         Self {
             nodes: vec![Node::new(ClassId::ROOT, terms, Time::ZERO)],
             free: Vec::new(),
+            bounds: BTreeMap::new(),
             guaranteed: Links::default(),
             urgent: Links::default(),
             excess: Links::default(),
@@ -160,7 +164,15 @@ impl ClassTree {
             }
         };
         self.children(parent).count += 1;
+        self.note_bound(id, terms.delay_bound);
         id
+    }
+
+    fn note_bound(&mut self, id: ClassId, bound: Option<Duration>) {
+        match bound {
+            Some(bound) => self.bounds.insert(id, bound),
+            None => self.bounds.remove(&id),
+        };
     }
 
     /// Ends a class that has no children and at which nothing waits.
@@ -168,6 +180,7 @@ impl ClassTree {
         self.deactivate(id);
         self.release(id);
         self.wheel.cancel(id.0);
+        self.bounds.remove(&id);
         let parent = self.nodes[id.index()].parent;
         self.children(parent).count -= 1;
         self.free.push(id.0);
@@ -177,6 +190,7 @@ impl ClassTree {
     pub fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
         self.deactivate(id);
         self.nodes[id.index()].set(now, terms);
+        self.note_bound(id, terms.delay_bound);
         self.resume(now, id);
     }
 
@@ -193,7 +207,7 @@ impl ClassTree {
     /// What a class has a right to.
     #[must_use]
     pub fn terms(&self, id: ClassId) -> Terms {
-        self.nodes[id.index()].terms()
+        self.nodes[id.index()].terms(self.bounds.get(&id).copied())
     }
 
     /// The class it is a child of.

@@ -17,7 +17,6 @@ pub(super) struct Node {
     /// What its ceiling lets it send; at rate zero there is none.
     ceiling: TokenBucket,
     burst: Bytes,
-    delay_bound: Option<Duration>,
     /// Its claim on the excess of its parent.
     pub(super) claim: Claim,
     pub(super) children: Option<Box<Children>>,
@@ -32,6 +31,8 @@ pub(super) struct Node {
     pub(super) by_guarantee: bool,
     /// Its guarantee lets it send, and it waits for that.
     pub(super) due: bool,
+    /// How urgent its own delay bound is.
+    own_urgency: Option<Urgency>,
     /// Its place among its siblings with delay bounds to keep.
     pub(super) urgency: Option<Urgency>,
 }
@@ -45,7 +46,6 @@ impl Node {
             guarantee,
             ceiling: TokenBucket::new(ceiling(terms), terms.burst, now),
             burst: terms.burst,
-            delay_bound: terms.delay_bound,
             claim: Claim::new(terms.priority, terms.weight),
             children: None,
             sent: Sent::default(),
@@ -54,6 +54,7 @@ impl Node {
             active: false,
             by_guarantee: false,
             due: false,
+            own_urgency: terms.delay_bound.map(Urgency::of),
             urgency: None,
         }
     }
@@ -62,11 +63,12 @@ impl Node {
         self.guarantee.set(now, terms.guarantee, owed(terms));
         self.ceiling.set(now, ceiling(terms), terms.burst);
         self.burst = terms.burst;
-        self.delay_bound = terms.delay_bound;
+        self.own_urgency = terms.delay_bound.map(Urgency::of);
         self.claim.set(terms.priority, terms.weight);
     }
 
-    pub(super) fn terms(&self) -> Terms {
+    /// What it has a right to; the tree keeps delay bounds, as few classes have one.
+    pub(super) fn terms(&self, delay_bound: Option<Duration>) -> Terms {
         let ceiling = self.ceiling.rate();
         Terms {
             guarantee: self.guarantee.rate(),
@@ -74,7 +76,7 @@ impl Node {
             weight: self.claim.weight(),
             priority: self.claim.priority(),
             burst: self.burst,
-            delay_bound: self.delay_bound,
+            delay_bound,
         }
     }
 
@@ -98,7 +100,7 @@ impl Node {
             return None;
         }
         let below = self.children.as_ref().and_then(|children| children.urgent.tightest());
-        let own = self.delay_bound.filter(|_| self.due && self.waiting).map(Urgency::of);
+        let own = self.own_urgency.filter(|_| self.due && self.waiting);
         below.into_iter().chain(own).min()
     }
 

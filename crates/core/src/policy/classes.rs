@@ -289,7 +289,8 @@ impl ClassSet {
             return Err(faults);
         }
         let mut places: Vec<_> = classes.into_iter().map(Some).collect();
-        let classes = order.into_iter().filter_map(|at| places[at].take()).collect();
+        let mut classes = Vec::with_capacity(places.len());
+        classes.extend(order.into_iter().filter_map(|at| places[at].take()));
         Ok(Self { classes, frame })
     }
 
