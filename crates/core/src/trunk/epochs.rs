@@ -10,6 +10,7 @@
 //! the trunks of a gateway that probe this way each has a class of assured forwarding of its own.
 //! User packets are no longer the last to be lost in routers: there is nothing else to lose.
 
+mod arrivals;
 mod boundary;
 mod copa;
 mod extreme;

@@ -4,15 +4,18 @@
 //! Source: Copa (NSDI 2018), section 2.1 for the window and its velocity, 2.2 for the two modes; as the aggregate control
 //! of Bundler (doi 10.1145/3447786.3456260).
 //! Differs: it is told a boundary at a time, not each ACK, and moves by the bytes in between; it grows
-//! only when the window held packets back; no step is more than the bytes acknowledged; a velocity ends
-//! at once when the window turns, not at the end of its round trip. The queue is
+//! only when as much was under way as the window allowed; no step is more than the bytes acknowledged; a velocity ends
+//! at once when the window turns, not at the end of its round trip. What is queued beyond the target and a
+//! part of the window is taken back at once, as Nimbus does (doi 10.1145/3544216.3544256, section 3.2, with the rate of arrivals in place of a known
+//! one): Copa's steps are packets, and take many round trips back from where its velocity has led an aggregate. The queue is
 //! held for nearly empty also when it is below a millisecond, which is what packets of others and of
 //! its own bursts make of it. The mode for competition is AIMD of 1/delta by round trips, as there; but as a window
 //! that keeps its own queue from emptying would compete with itself, it is halved for two round trips of
-//! twenty, and what overshot in slow start is taken back at once.
+//! twenty.
 
 use std::time::Duration;
 
+use super::arrivals::{Arrivals, Arrived};
 use super::extreme::Extreme;
 use crate::{Rate, Time};
 
@@ -24,8 +27,10 @@ pub(super) struct Progress {
     pub(super) bytes: u64,
     /// Of these, how many did not arrive; less than zero is what came late.
     pub(super) missing: i64,
-    /// Whether packets waited because of the window.
-    pub(super) limited: bool,
+    /// What arrived since the one before, if that is known.
+    pub(super) arrived: Option<Arrived>,
+    /// Whether as much was under way as the window allowed.
+    pub(super) full: bool,
 }
 
 /// How it looks at the queue of the path.
@@ -57,6 +62,7 @@ pub(super) struct Copa {
     least: Extreme,
     standing: Extreme,
     greatest: Extreme,
+    arrivals: Arrivals,
     /// When the queue was nearly empty last.
     emptied: Time,
 }
@@ -77,6 +83,7 @@ impl Copa {
             least: Extreme::default(),
             standing: Extreme::default(),
             greatest: Extreme::default(),
+            arrivals: Arrivals::default(),
             emptied: now,
         }
     }
@@ -110,6 +117,9 @@ impl Copa {
         self.least.push(now, it.rtt, ago(MEMORY), Duration::lt);
         self.standing.push(now, it.rtt, ago(srtt / 2), Duration::lt);
         self.greatest.push(now, it.rtt, ago(4 * srtt), Duration::gt);
+        if let Some(arrived) = it.arrived {
+            self.arrivals.push(now, arrived, ago(srtt / 2));
+        }
         let of = |extreme: &Extreme| extreme.get().unwrap_or(it.rtt);
         let (least, standing) = (of(&self.least), of(&self.standing));
         let queued = standing.saturating_sub(least);
@@ -131,15 +141,18 @@ impl Copa {
         // window / standing <= target packets / queued; slow start ends by what was seen last.
         let seen = if self.slow_start { it.rtt.saturating_sub(least) } else { standing - least };
         let have = u128::from(self.window) * seen.as_nanos();
-        let grows = have <= u128::from(PACKET * self.target) * standing.as_nanos();
+        let long = |packets: u64| u128::from(PACKET * packets) * standing.as_nanos();
+        let grows = have <= long(self.target);
         if self.velocity > 1 && grows != self.trend.0 {
             (self.velocity, self.trend) = (1, (grows, 0));
         }
-        let step = if self.slow_start && grows {
+        let overshot = self.mode == Mode::Delay && have > long(self.target + self.spare());
+        if overshot || (self.slow_start && !grows) {
+            self.slow_start = false;
+            return self.drain(standing, least);
+        }
+        let step = if self.slow_start {
             it.bytes
-        } else if std::mem::take(&mut self.slow_start) {
-            self.drain(it.rtt, least);
-            return;
         } else {
             let moved = u128::from(it.bytes) * u128::from(self.velocity * self.target * PACKET);
             let step = moved / u128::from(self.window);
@@ -147,15 +160,23 @@ impl Copa {
         };
         if !grows {
             self.window = self.window.saturating_sub(step).max(LEAST);
-        } else if it.limited {
+        } else if it.full {
             self.window = self.window.saturating_add(step).min(MOST);
         }
     }
 
-    /// What overshot in slow start goes: the window is what it brought, without the queue.
-    fn drain(&mut self, rtt: Duration, least: Duration) {
-        let kept = u128::from(self.window) * least.as_nanos() / rtt.as_nanos().max(1);
-        self.window = u64::try_from(kept).unwrap_or(u64::MAX).max(LEAST);
+    /// Packets in the queue beyond the target that are not worth taking back at once.
+    fn spare(&self) -> u64 {
+        (self.window / PACKET / 16).max(1)
+    }
+
+    /// What overshot goes: the window is what the path carries, and the target.
+    fn drain(&mut self, standing: Duration, least: Duration) {
+        let part = u128::from(self.window) * least.as_nanos() / standing.as_nanos().max(1);
+        let part = || u64::try_from(part).unwrap_or(u64::MAX);
+        let carried = self.arrivals.within(least).unwrap_or_else(part);
+        let kept = carried.saturating_add(self.target * PACKET);
+        self.window = self.window.min(kept).max(LEAST);
     }
 
     /// Once in a round trip: the velocity, the mode, and in competition 1/delta.

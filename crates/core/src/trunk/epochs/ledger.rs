@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::arrivals::Arrived;
 use super::message::CongestionAck;
 use crate::Time;
 
@@ -26,6 +27,8 @@ struct Boundary {
     sent: Sent,
     /// Sent more than once: which of them arrived cannot be told.
     twice: bool,
+    /// As much was under way as the window allowed.
+    full: bool,
 }
 
 /// What a congestion ACK tells.
@@ -38,6 +41,10 @@ pub(super) struct Sample {
     /// Of what was sent since the boundary acknowledged before, bytes that did not arrive. Less than zero
     /// is what arrived late of before.
     pub(super) missing: i64,
+    /// What arrived since that one, if its receiver is the same and its clock went on.
+    pub(super) arrived: Option<Arrived>,
+    /// As much was under way when the boundary left as the window allowed.
+    pub(super) full: bool,
 }
 
 /// Boundaries that were sent lately, in order.
@@ -55,14 +62,14 @@ impl Ledger {
     const MOST: usize = 512;
 
     /// A boundary leaves.
-    pub(super) fn leaves(&mut self, now: Time, name: u32, sent: Sent) {
+    pub(super) fn leaves(&mut self, now: Time, name: u32, sent: Sent, full: bool) {
         let earlier = self.sent.iter_mut().rfind(|it| it.name == name);
         let twice = earlier.map(|it| it.twice = true).is_some();
         if self.sent.len() == Self::MOST {
             self.sent.pop_front();
             self.passed = self.passed.saturating_sub(1);
         }
-        self.sent.push_back(Boundary { name, at: now, sent, twice });
+        self.sent.push_back(Boundary { name, at: now, sent, twice, full });
     }
 
     /// What `ack` tells; nothing if its boundary is not under way, or was overtaken.
@@ -77,8 +84,14 @@ impl Ledger {
             let left = boundary.sent.bytes.saturating_sub(sent.bytes);
             0_i64.saturating_add_unsigned(left).saturating_sub(i64::from(arrived))
         });
+        let arrived = before.and_then(|(_, last)| arrived(&last, &ack));
         let rtt = (!boundary.twice).then(|| now.since(boundary.at));
-        Some(Sample { rtt, sent: boundary.sent, missing })
+        Some(Sample { rtt, sent: boundary.sent, missing, arrived, full: boundary.full })
+    }
+
+    /// When the oldest boundary left that may yet be acknowledged.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        self.sent.get(self.passed).map(|it| it.at)
     }
 
     /// Holds for lost what is under way.
@@ -86,4 +99,12 @@ impl Ledger {
         self.passed = self.sent.len();
         self.last = None;
     }
+}
+
+/// What arrived between two boundaries of one life; none if not before the second.
+fn arrived(first: &CongestionAck, second: &CongestionAck) -> Option<Arrived> {
+    let bytes = second.received.wrapping_sub(first.received).cast_signed();
+    let micros = second.micros.wrapping_sub(first.micros).cast_signed();
+    let span = Duration::from_micros(u64::try_from(micros).ok().filter(|it| *it > 0)?);
+    Some(Arrived { bytes: u64::try_from(bytes).ok()?, span })
 }

@@ -1,8 +1,9 @@
 //! The end that sends: user packets leave at the rate of the aggregate control, and beside it what is
 //! guaranteed.
 //!
-//! Differs from Bundler: beside the rate there is a window, as Copa has it. Not more than it and a half leaves after
-//! the last boundary that was acknowledged: acknowledgements come only so often.
+//! Differs from Bundler: beside the rate there is a window, as Copa has it. When a boundary is overdue, not
+//! more than it and a half leaves after the last one that was acknowledged: acknowledgements come only so often, and now and then
+//! for a round trip and more not at all, as it is chance which packets are boundaries.
 
 use std::time::Duration;
 
@@ -31,10 +32,10 @@ pub(super) struct Sender {
     heard: Sent,
     /// When, and what was held for heard after a timeout.
     heard_at: Time,
+    /// Since when packets wait, if any do.
+    waits_since: Time,
     /// When the next packet may leave.
     next: Time,
-    /// Packets waited because of the rate or the window, since the last acknowledgement.
-    limited: bool,
     /// Timeouts in a row.
     timeouts: u32,
     /// When the spacing was last looked at, and packets sent by then.
@@ -56,8 +57,8 @@ impl Sender {
             guaranteed: 0,
             heard: Sent::default(),
             heard_at: now,
+            waits_since: now,
             next: now,
-            limited: false,
             timeouts: 0,
             looked: (now, 0),
             tell: false,
@@ -97,8 +98,8 @@ impl Sender {
 
     /// Takes in a user packet, to be sent by [`pump`](Self::pump).
     pub(super) fn take(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        if self.tunnel.is_empty() && self.sent == self.heard {
-            self.heard_at = cx.now;
+        if self.tunnel.is_empty() {
+            self.waits_since = cx.now;
         }
         self.tunnel.push(cx, packet);
     }
@@ -121,10 +122,8 @@ impl Sender {
             self.leaves(cx.now, &cx.pool[&packet]);
             out.push(cx.pool, packet);
         }
-        let waits = !self.tunnel.is_empty();
-        self.limited |= waits;
         if let Some(guarantee) = &mut self.guarantee {
-            guarantee.arm(cx.now, waits);
+            guarantee.arm(cx.now, !self.tunnel.is_empty());
         }
     }
 
@@ -132,10 +131,18 @@ impl Sender {
         now >= self.next && self.has_room()
     }
 
-    /// Whether there is room in the window, which is larger by what may have come since that boundary.
-    const fn has_room(&self) -> bool {
+    /// Whether there is room for the next packet: in the window, which is larger by what may have come since
+    /// the last boundary, or as nothing is overdue.
+    fn has_room(&self) -> bool {
         let after = self.sent.bytes - self.heard.bytes;
-        after < self.copa.window() + self.copa.window() / 2
+        after < self.copa.window() + self.copa.window() / 2 || !self.is_overdue()
+    }
+
+    /// Whether a boundary will have been under way for too long when the next packet is due; before there is
+    /// a round-trip time, any packet has.
+    fn is_overdue(&self) -> bool {
+        let Some(srtt) = self.copa.srtt() else { return true };
+        self.ledger.oldest().is_some_and(|left| left + srtt + srtt / 2 <= self.next)
     }
 
     /// A packet of `len` bytes goes at the rate of the control: the next one later by as much.
@@ -151,7 +158,9 @@ impl Sender {
         self.sent.bytes += network_len(packet);
         self.sent.packets += 1;
         if let Some(name) = boundary(packet, self.spacing) {
-            self.ledger.leaves(now, name, self.sent);
+            let under_way = self.sent.bytes - self.heard.bytes;
+            let full = under_way + under_way / 8 >= self.copa.window();
+            self.ledger.leaves(now, name, self.sent, full);
         }
     }
 
@@ -164,8 +173,8 @@ impl Sender {
         self.heard = Sent { bytes: self.heard.bytes.max(sample.sent.bytes), ..sample.sent };
         (self.heard_at, self.timeouts) = (now, 0);
         if let Some(rtt) = sample.rtt {
-            let limited = std::mem::take(&mut self.limited);
-            let progress = Progress { rtt, bytes, missing: sample.missing, limited };
+            let (missing, arrived, full) = (sample.missing, sample.arrived, sample.full);
+            let progress = Progress { rtt, bytes, missing, arrived, full };
             self.copa.on_progress(now, &progress);
             self.tunnel.set_window(Bytes(self.copa.window()));
             self.space(now);
@@ -217,7 +226,7 @@ impl Sender {
         let srtt = self.copa.srtt();
         let timeout = srtt.map_or(FIRST_TIMEOUT, |srtt| (3 * srtt).max(LEAST_TIMEOUT));
         let timeout = timeout * (1 << self.timeouts.min(6));
-        waits.then(|| self.heard_at + timeout)
+        waits.then(|| self.heard_at.max(self.waits_since) + timeout)
     }
 
     /// When it is next to be pumped.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::arrivals::Arrived;
 use super::boundary::{Spacing, boundary};
 use super::copa::{Copa, Mode, Progress};
 use super::ledger::{Ledger, Sent};
@@ -132,7 +133,7 @@ proptest! {
         let (mut acks, mut missing, mut heard, mut first) = (acks.into_iter().peekable(), 0, 0, None);
         for now in 0..300 {
             if let Some(it) = usize::try_from(now).ok().and_then(|n| fates.get(n)) {
-                ledger.leaves(ms(now), it.name, Sent { bytes: 1_500 * (now + 1), packets: now + 1 });
+                ledger.leaves(ms(now), it.name, Sent { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
             }
             while let Some((_, sent, ack)) = acks.next_if(|it| it.0 == now) {
                 let Some(sample) = ledger.acknowledged(ms(now), ack) else { continue };
@@ -154,7 +155,7 @@ proptest! {
 fn a_receiver_that_began_anew_has_lost_nothing() {
     let mut ledger = Ledger::default();
     for n in 1..4 {
-        ledger.leaves(Time::ZERO, n, Sent { bytes: 1_500 * u64::from(n), packets: n.into() });
+        ledger.leaves(Time::ZERO, n, Sent { bytes: 1_500 * u64::from(n), packets: n.into() }, true);
     }
     let mut said = |name, received, life| {
         let ack = CongestionAck { name, received, life, ..CongestionAck::default() };
@@ -169,7 +170,7 @@ fn round_trips(copa: &mut Copa, now: &mut Time, rounds: u32, rtt: u64, missing: 
         *now += Duration::from_millis(rtt) / 10;
         let (rtt, bytes) = (Duration::from_millis(rtt), copa.window() / 10);
         let missing = if n % 10 == 0 { missing } else { 0 };
-        copa.on_progress(*now, &Progress { rtt, bytes, missing, limited: true });
+        copa.on_progress(*now, &Progress { rtt, bytes, missing, arrived: None, full: true });
     }
 }
 
@@ -189,6 +190,26 @@ fn it_competes_while_the_queue_stays_full_and_no_longer() {
     assert!(copa.window() < before, "{} {before}", copa.window());
     round_trips(&mut copa, &mut now, 2, 50, 0);
     assert_eq!(copa.mode(), Mode::Delay);
+}
+
+/// Kills: draining by the delay alone, which takes off again what is already on its way to be taken off.
+#[test]
+fn what_overshot_is_taken_back_at_once_to_what_the_path_carries_and_no_further() {
+    let (mut now, ms) = (Time::ZERO, Duration::from_millis);
+    let mut copa = Copa::new(now);
+    let mut tell = |copa: &mut Copa, rtt| {
+        now += ms(5);
+        let arrived = Some(Arrived { bytes: 60_000, span: ms(5) });
+        let (bytes, missing, full) = (60_000, 0, true);
+        copa.on_progress(now, &Progress { rtt: ms(rtt), bytes, missing, arrived, full });
+        copa.window()
+    };
+    while tell(&mut copa, 50) < 900_000 {}
+    for rtt in [60, 70, 80, 80, 70, 60, 55, 54] {
+        let window = tell(&mut copa, rtt);
+        assert!(rtt < 70 || (595_000..610_000).contains(&window), "{rtt}: {window}");
+    }
+    assert!((590_000..610_000).contains(&copa.window()), "{}", copa.window());
 }
 
 fn epochs() -> Config {
@@ -214,7 +235,7 @@ fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
 
 /// Once slow start is over.
 ///
-/// Kills: a velocity that goes on when the window turns; a window that what overshot in slow start stays in.
+/// Kills: what overshot left to steps; the queue of a packet more, or three, not worth taking back.
 #[test]
 fn it_fills_a_path_and_leaves_its_queue_short() {
     let start = Time::from_secs(4);
@@ -233,10 +254,67 @@ fn it_fills_a_path_and_leaves_its_queue_short() {
         });
         pair.check_conservation();
         let bytes = pair.bytes_since(start);
-        assert!(bytes > mbps * 1_000_000 * 90 / 100, "{mbps}: {bytes}");
+        assert!(bytes > mbps * 1_000_000 * 97 / 100, "{mbps}: {bytes}");
         assert_eq!(pair.tally.drops.total(), before, "{mbps}");
-        assert!(longest < 20 * 1_500, "{mbps}: {longest}");
+        assert!(longest < 15 * 1_500, "{mbps}: {longest}");
     }
+}
+
+/// As from a site whose users do little, none of it a boundary, then much.
+///
+/// Kills: silence counted from the last answer, also while nothing waited.
+#[test]
+fn a_pause_is_not_silence() {
+    let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
+    let mut pair = Pair::new(&epochs(), &path);
+    let mut offer = greedy(50);
+    pair.run(Time::from_secs(4), &mut offer);
+    for n in 1..15 {
+        pair.run(Time::from_secs(4) + n * Duration::from_millis(40), |_| ());
+        pair.offer(3, 1_500);
+    }
+    let start = pair.now;
+    pair.run(start + Duration::from_millis(500), &mut offer);
+    let bytes = pair.bytes_since(start + Duration::from_millis(100));
+    assert!(bytes > 5_000_000 * 90 / 100, "{bytes}");
+}
+
+/// As chance has it now and then, of packets that could end one: here for three round trips.
+///
+/// Kills: a window that is shut although no boundary is under way.
+#[test]
+fn a_long_time_without_a_boundary_stops_nothing() {
+    let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
+    let mut pair = Pair::new(&epochs(), &path);
+    pair.run(Time::from_secs(4), greedy(50));
+    let start = pair.now;
+    pair.run(start + Duration::from_millis(150), |pair| {
+        while pair.ends[0].backlog().packets < 50 {
+            pair.offer(3, 1_500);
+        }
+    });
+    let bytes = pair.bytes_since(start);
+    assert!(bytes > 1_875_000 * 90 / 100, "{bytes}");
+}
+
+/// A load that never fills the window does not let it grow.
+///
+/// Kills: growing whether or not as much is under way as the window allows.
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
+    let mut pair = Pair::new(&epochs(), &path);
+    let each = Duration::from_millis(3);
+    for n in 1..5_000 {
+        pair.run(Time::ZERO + n * each, |_| ());
+        pair.offer_packet(segment(9, 1_448 * n, false));
+    }
+    let window = pair.ends[0].report().state.window;
+    assert!(window < 2 * 17, "{window}");
+}
+
+fn fast() -> LinkConfig {
+    LinkConfig { rate: Some(Rate::from_mbps(100)), ..path(ROOMY) }
 }
 
 #[test]

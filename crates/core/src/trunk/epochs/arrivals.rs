@@ -1,0 +1,44 @@
+//! How fast what was sent has arrived of late, by the clock of the receiver.
+//!
+//! Source: doi 10.1145/3447786.3456260 (Bundler): the receive rate of an epoch.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::Time;
+
+/// What arrived between two boundaries.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Arrived {
+    /// Bytes, the later boundary included.
+    pub(super) bytes: u64,
+    /// Between the two.
+    pub(super) span: Duration,
+}
+
+/// What arrived lately, oldest first.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    lately: VecDeque<(Time, Arrived)>,
+    bytes: u64,
+    span: Duration,
+}
+
+impl Arrivals {
+    /// Takes in what is told `now`, and forgets what was told before `from`.
+    pub(super) fn push(&mut self, now: Time, arrived: Arrived, from: Time) {
+        self.lately.push_back((now, arrived));
+        self.bytes = self.bytes.saturating_add(arrived.bytes);
+        self.span = self.span.saturating_add(arrived.span);
+        while let Some((_, old)) = self.lately.pop_front_if(|(at, _)| *at < from) {
+            self.bytes = self.bytes.saturating_sub(old.bytes);
+            self.span = self.span.saturating_sub(old.span);
+        }
+    }
+
+    /// Bytes that arrive within `span` at that rate; `None` if it is not known.
+    pub(super) fn within(&self, span: Duration) -> Option<u64> {
+        let bytes = u128::from(self.bytes) * span.as_nanos();
+        u64::try_from(bytes.checked_div(self.span.as_nanos())?).ok()
+    }
+}
