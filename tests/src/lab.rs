@@ -100,9 +100,14 @@ impl Lab {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
             name.is_ok_and(|name| name.trim() == "tidegate")
         };
-        for pid in all.iter().filter(is_gateway) {
+        let gateways: Vec<u32> = all.iter().filter(is_gateway).copied().collect();
+        for pid in &gateways {
             run(Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]), LIMIT);
         }
+        until("the end of a gateway", LIMIT, || {
+            let left = self.processes(gateway);
+            (!gateways.iter().any(|pid| left.contains(pid))).then_some(())
+        });
     }
 
     /// Starts a gateway that has ended again.
@@ -139,6 +144,13 @@ impl Lab {
         let text =
             run(Command::new(program()).args(["lab", "network", "--lab", &self.name]), LIMIT);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+    }
+
+    /// Changes a route, by its place in the file from 1 on, as `tidegate lab change` is told.
+    pub fn change(&self, route: u32, words: &[&str]) {
+        let mut command = Command::new(program());
+        command.args(["lab", "change", "--lab", &self.name, &route.to_string()]).args(words);
+        run(&mut command, LIMIT);
     }
 
     /// What `gateway` says when it is asked for `what`, such as `trunks`.

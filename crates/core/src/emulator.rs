@@ -8,7 +8,7 @@ mod path;
 use ipnet::IpNet;
 
 use crate::gateway::Overhead;
-use crate::link::{Link, LinkConfig};
+use crate::link::{Link, LinkChange, LinkConfig};
 use crate::packet::{Fifo, Network, slot};
 use crate::qdisc::Backlog;
 use crate::report::Count;
@@ -125,6 +125,16 @@ impl Emulator {
         let mut tally = self.tally;
         self.lanes.iter().for_each(|lane| tally += lane.tally);
         EmulatorReport { drops: tally.drops, marks: tally.marks, routes }
+    }
+
+    /// Changes the link of route `number`, from 0 on, as [`Link::change`] does; says no where there is none.
+    #[must_use]
+    pub fn change(&mut self, now: Time, number: u32, change: LinkChange) -> bool {
+        let Some(lane) = self.lanes.get_mut(slot(number)) else { return false };
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut lane.tally };
+        let changed = lane.link.change(&mut cx, change);
+        self.set_timer(number);
+        changed
     }
 
     /// Sends `packet` into its route; gives it back if it has none.
@@ -315,6 +325,30 @@ mod tests {
             (report.offered, report.delivered),
             (Count { packets: 20, bytes: 20_000 }, report.offered)
         );
+    }
+
+    /// Kills: a route that carried nothing and is not woken; a rate for what carries everything at once.
+    #[test]
+    fn a_route_that_changes_is_another_for_what_has_not_left_yet() {
+        let mut slow = route(&[0], &[1], 1_000);
+        slow.link.rate = Some(Rate::from_kbps(8)); // A packet takes a second.
+        let mut network = network(2, vec![slow, route(&[], &[0], 1)]);
+        (0..3).for_each(|_| send(&mut network, Time::ZERO, 0, 1));
+        let ms = Time::from_millis;
+        let rate = Some(Rate::from_mbps(8));
+        let delay = Some(Duration::from_millis(10));
+        assert!(network.change(ms(500), 0, LinkChange { rate, delay }));
+        assert!(!network.change(ms(500), 1, LinkChange { rate, delay }));
+        assert!(!network.change(ms(500), 2, LinkChange { rate: None, delay }));
+        // The first is on its way already, and the others overtake it.
+        assert_eq!(run(&mut network, ms(500)), [(ms(1_011), 1), (ms(1_012), 1), (ms(2_000), 1)]);
+
+        let nothing = LinkChange { rate: Some(Rate::from_bps(0)), delay: None };
+        assert!(network.change(ms(3_000), 0, nothing));
+        send(&mut network, ms(3_000), 0, 1);
+        assert_eq!(run(&mut network, ms(3_000)), []);
+        assert!(network.change(ms(4_000), 0, LinkChange { rate, delay: None }));
+        assert_eq!(run(&mut network, ms(4_000)), [(ms(4_011), 1)]);
     }
 
     /// Kills: setting the timer only when none is set.

@@ -53,6 +53,15 @@ impl Default for LinkConfig {
     }
 }
 
+/// What of a link is another from now on; what is `None` stays as it is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LinkChange {
+    /// What it carries.
+    pub rate: Option<Rate>,
+    /// How long a packet travels once it is sent.
+    pub delay: Option<Duration>,
+}
+
 /// A one-way link.
 ///
 /// When a packet arrives depends on what was sent and when, and on the link's seed; not on when, or
@@ -94,6 +103,24 @@ impl Link {
             }
             None => self.depart(cx, cx.now, packet),
         }
+    }
+
+    /// Changes it from now on. The packet that is being sent is sent as fast as it began, and what
+    /// travels arrives when it would have: with less delay than before, others may overtake it.
+    ///
+    /// Says no, and changes nothing, where a link that carries everything at once is to get a rate.
+    #[must_use]
+    pub fn change(&mut self, cx: &mut Cx<'_>, change: LinkChange) -> bool {
+        self.advance(cx);
+        match (change.rate, &mut self.transmitter) {
+            (Some(_), None) => return false,
+            (Some(rate), Some(transmitter)) => transmitter.set_rate(cx.now, rate),
+            (None, _) => {}
+        }
+        if let Some(delay) = change.delay {
+            self.delay.set(delay);
+        }
+        true
     }
 
     /// A packet that has arrived at the other end.

@@ -69,8 +69,8 @@ pub struct Config {
     pub probing: Probing,
 }
 
-/// What becomes of user packets while nothing is heard of the other end: three timeouts in a row of every
-/// management connection.
+/// What becomes of user packets while nothing is heard of the other end: two timeouts in a row of every
+/// management connection, three RTO after the last answer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Fallback {
     /// They wait; the guarantee is sent, and what finds no room is dropped.
@@ -167,7 +167,7 @@ pub struct State {
     pub rtt: Option<Duration>,
     /// User bytes that may be sent; less than zero is what was borrowed.
     pub credit: i64,
-    /// Management connections that have heard nothing for three timeouts.
+    /// Management connections that have heard nothing for three RTO, two timeouts in a row.
     pub silent: usize,
 }
 

@@ -267,7 +267,7 @@ pub struct Trunk {
     pub waiting: Count,
     /// Management connections.
     pub connections: u64,
-    /// Management connections that have heard nothing for three timeouts.
+    /// Management connections that have heard nothing for three RTO.
     pub silent: u64,
 }
 

@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use emulate::{Emulated, emulate};
+pub use emulate::{Emulated, RouteChange, emulate};
 pub use prepare::prepare;
 pub use process::Process;
 pub use rootless::{Place, inside};
@@ -142,7 +142,27 @@ impl Lab {
     ///
     /// If the emulator does not answer.
     pub fn network(&self) -> anyhow::Result<Emulated> {
-        emulate::ask(&self.folder.join(EMULATOR_SOCKET))
+        self.ask_network(None)?.ok_or_else(|| anyhow::anyhow!("the emulator says nothing"))
+    }
+
+    /// Changes a route of its network; says what goes on then.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such route, a route without a rate is to get one, or the emulator does not answer.
+    pub fn change(&self, change: &RouteChange) -> anyhow::Result<Emulated> {
+        let refused = || {
+            let message =
+                format!("route {} of the lab `{}` cannot be that", change.route, self.state.name);
+            let help =
+                "count the [[route]] tables of its file from 1; one without a `rate` gets none";
+            Failure { help: help.to_owned(), ..Failure::input(Code::NoLab, message) }
+        };
+        Ok(self.ask_network(Some(change))?.ok_or_else(refused)?)
+    }
+
+    fn ask_network(&self, change: Option<&RouteChange>) -> anyhow::Result<Option<Emulated>> {
+        emulate::ask(&self.folder.join(EMULATOR_SOCKET), change)
     }
 
     /// The control socket of one of its gateways.
@@ -235,7 +255,7 @@ impl Lab {
         self.state.holder = rootless::is_inside().then_some(emulator);
         self.state.processes.push(emulator);
         self.write()?;
-        let ready = || emulate::ask(&self.folder.join(EMULATOR_SOCKET)).is_ok();
+        let ready = || self.network().is_ok();
         process::wait_for("the emulator", emulator, &self.log("emulator"), ready)
     }
 

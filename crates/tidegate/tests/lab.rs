@@ -133,6 +133,34 @@ fn hosts_reach_each_other_in_the_time_their_routes_take() {
 }
 
 #[test]
+fn a_route_is_changed_while_it_is_used_and_one_that_is_not_there_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let lab = Lab::new("change", SITE);
+    assert!(succeeded(&lab.up()));
+    let change =
+        |words: &[&str]| lab.tidegate(&[&["lab", "change", "--lab", &lab.name], words].concat());
+    assert!(succeeded(&change(&["1", "--delay", "100 ms"])));
+    let output = lab.exec("client", &["ping", "-c", "3", "-i", "0.2", "-W", "10", "10.73.0.1"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (_, times) = said.split_once("mdev = ").unwrap();
+    let best: f64 = times.split('/').next().unwrap().parse().unwrap();
+    assert!(best >= 100.0, "{best} ms");
+    for (words, says) in [
+        (&["9", "--delay", "1 ms"][..], "route 9"),
+        (&["0", "--delay", "1 ms"], "route 0"),
+        (&["1", "--rate", "1 Mbit/s"], "route 1"),
+        (&["1"], "--rate"),
+        (&["1", "--rate", "5"], "5"),
+    ] {
+        let refused = change(words);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.status.code() == Some(2) && said.contains(says), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn commands_end_as_they_end_and_a_host_that_is_not_there_is_named() {
     if !is_root() {
         return;

@@ -147,7 +147,7 @@ tables! {
         /// TCP settings of its management connections. Default: profile "rfc", a receive window that holds
         /// nothing back.
         "tcp" => tcp: Option<Spanned<Settled>>,
-        /// What becomes of user packets while nothing is heard of the other gateway, for three timeouts: "hold"
+        /// What becomes of user packets while nothing is heard of the other gateway, for three RTO: "hold"
         /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".
         "fallback" => fallback: Option<Spanned<Fallback>>,
         /// How it finds its share: by "management" packets, or by "epochs" that user packets divide; then

@@ -51,6 +51,11 @@ impl Delay {
         Self { constant: (Time::ZERO + delay).nanos(), variation: varies.then(variation) }
     }
 
+    /// Makes it `delay` for what is sent from now on; how much it varies stays.
+    pub(super) fn set(&mut self, delay: Duration) {
+        self.constant = (Time::ZERO + delay).nanos();
+    }
+
     /// When a packet that is sent at `sent` arrives.
     #[inline]
     pub(super) fn arrival(&mut self, sent: Time) -> Time {

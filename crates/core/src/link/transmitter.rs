@@ -48,6 +48,15 @@ impl Transmitter {
         }
     }
 
+    /// Sends at `rate`, from `now` on, what it has not begun to send.
+    pub(super) fn set_rate(&mut self, now: Time, rate: Rate) {
+        if self.rate.bps() == 0 {
+            self.free_at = self.free_at.max(now);
+        }
+        (self.rate, self.rounded) = (rate, 0);
+        (self.charged, self.nanos, self.left) = (0, 0, 0);
+    }
+
     /// Takes `packet` in; if it can be sent at once, gives it back with the time it is through. What
     /// began before now must have been taken with [`next`](Self::next) already.
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) -> Option<(Time, PacketId)> {

@@ -1,8 +1,8 @@
 //! A management connection, at the end that sends: TCP over a stream that is not there.
 //!
 //! Source: `trunking`, sections 4.1 and 4.2.
-//! Differs: after three timeouts in a row without an acknowledgement it gives no credit until one comes
-//! (the paper says nothing of a path that is gone); one that ends is opened anew when there is something
+//! Differs: after the second timeout in a row without an acknowledgement, three timeouts' time after the
+//! last, it gives no credit until one comes (the paper says nothing of a path that is gone); one that ends is opened anew when there is something
 //! to send.
 
 use std::sync::Arc;
@@ -158,9 +158,14 @@ impl Management {
         }
     }
 
-    /// Whether the path is held for gone: three timeouts in a row, and nothing was heard.
+    /// Whether the path is held for gone: two timeouts in a row, and nothing was heard.
     pub(super) const fn is_silent(&self) -> bool {
         self.silent
+    }
+
+    /// Whether something that it sent has not been answered yet.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        self.sent > self.heard.0 || (self.tcp.is_some() && self.segment.is_none())
     }
 
     /// User bytes that may be sent; less than zero is what was borrowed.
@@ -186,8 +191,9 @@ impl Management {
     }
 }
 
-/// Timeouts in a row after which the path is held for gone.
-const SILENCE: u32 = 3;
+/// Timeouts in a row after which the path is held for gone. As each is twice as long as the one before it,
+/// the second is over three times as long as the first (RTO) after the last answer.
+const SILENCE: u32 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -115,13 +115,23 @@ impl Sender {
             window: all().map(Management::window).sum(),
             rtt: mean(rtts.iter().sum()),
             credit: all().map(Management::credit).sum(),
-            silent: all().filter(|it| it.is_silent()).count(),
+            silent: self.silent(),
         }
+    }
+
+    /// Management connections that are held for gone: all, where one is and the others have not asked.
+    fn silent(&self) -> usize {
+        let silent = self.managements.iter().filter(|it| it.is_silent()).count();
+        let asks = |it: &Management| !it.is_silent() && it.is_unanswered();
+        if silent > 0 && !self.managements.iter().any(asks) {
+            return self.managements.len();
+        }
+        silent
     }
 
     /// Whether user packets go past the trunk: nothing is heard of the other end.
     fn is_passing(&self) -> bool {
-        self.fallback == Fallback::Direct && self.managements.iter().all(Management::is_silent)
+        self.fallback == Fallback::Direct && self.silent() == self.managements.len()
     }
 
     /// Takes in a user packet.

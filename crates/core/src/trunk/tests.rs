@@ -1,5 +1,7 @@
 //! What a trunk promises, with both ends and a path between them.
 
+mod changes;
+
 use std::time::Duration;
 
 use super::testing::{Pair, config, path};
@@ -131,7 +133,7 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
     let before = pair.ends[0].counts();
     pair.run(seconds(35), greedy(50, &[1_500]));
     let after = pair.ends[0].counts();
-    // What was out, and two timeouts of each connection that are not yet silence.
+    // What was out, and a timeout of each connection that is not yet silence.
     let most = 4 * 1_500 * 32;
     assert!(after.elastic - before.elastic < most, "{before:?} {after:?}");
     let given = (after.elastic - before.elastic) / 1_500;

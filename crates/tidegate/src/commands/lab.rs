@@ -1,12 +1,16 @@
-//! `tidegate lab up|exec|down`.
+//! `tidegate lab up|exec|network|change|down`.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tidegate_core::Rate;
+use tidegate_core::units::duration;
 
 use super::{Context, check};
 use crate::code::Code;
-use crate::lab::{self, Lab, Place};
+use crate::lab::{self, Lab, Place, RouteChange};
 use crate::output::{Exit, Failure};
 use crate::topology;
 
@@ -47,6 +51,20 @@ enum Command {
         #[arg(long)]
         lab: Option<String>,
     },
+    /// Change a route of the lab while it is used, and say what goes on in the network then
+    Change {
+        /// Name of the lab, if several are up
+        #[arg(long)]
+        lab: Option<String>,
+        /// Its place in the file, from 1 on
+        route: u32,
+        /// What it carries from now on
+        #[arg(long, required_unless_present = "delay")]
+        rate: Option<Rate>,
+        /// How long a packet travels that is sent from now on
+        #[arg(long, value_parser = duration::parse)]
+        delay: Option<Duration>,
+    },
     /// Be the network of a lab
     #[command(hide = true)]
     Emulate { file: PathBuf, answer: PathBuf, ports: Vec<String> },
@@ -70,6 +88,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         Command::Down { lab } => down(lab.as_deref(), context)?,
         Command::Network { lab } => {
             output.json(&Lab::find(&Place::open()?, lab.as_deref())?.network()?)?;
+        }
+        Command::Change { lab, route, rate, delay } => {
+            let delay_ns = delay.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
+            let change = RouteChange { route: *route, rate: *rate, delay_ns };
+            output.json(&Lab::find(&Place::open()?, lab.as_deref())?.change(&change)?)?;
         }
         Command::Emulate { file, answer, ports } => lab::emulate(file, answer, ports)?,
         Command::Prepare { silent, wire } => lab::prepare(*silent, wire)?,

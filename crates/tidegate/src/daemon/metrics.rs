@@ -250,7 +250,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     metric("tidegate_trunk_up", "gauge", help, |it| {
         Some(f64::from(u8::from(it.other_end.as_ref()?.state == "up")))
     });
-    let help = "Management connections that have heard nothing for three timeouts.";
+    let help = "Management connections that have heard nothing for three RTO.";
     metric("tidegate_trunk_silent_connections", "gauge", help, |it| Some(float(it.silent)));
     let help = "Management packets that may be in flight.";
     metric("tidegate_trunk_window_packets", "gauge", help, |it| Some(float(it.window_packets)));

@@ -1,15 +1,17 @@
 //! The process that is the network of a lab.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::ByReason;
 use tidegate_core::emulator::{Emulator, EmulatorReport};
+use tidegate_core::link::LinkChange;
+use tidegate_core::{ByReason, Rate, Time};
 use tidegate_dataplane::{
     AfPacket, Driver, Interface, Monotonic, Options, PacketMemory, Port, Remote, Wish, inbox,
     keep_time,
@@ -45,6 +47,17 @@ pub struct EmulatedRoute {
     pub waiting: u32,
 }
 
+/// What of a route is to be another from now on; what is `None` stays.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct RouteChange {
+    /// Its place in the file, from 1 on.
+    pub route: u32,
+    /// What it carries.
+    pub rate: Option<Rate>,
+    /// How long a packet travels, in nanoseconds.
+    pub delay_ns: Option<u64>,
+}
+
 impl From<EmulatorReport> for Emulated {
     fn from(report: EmulatorReport) -> Self {
         let named = |packets: ByReason| {
@@ -63,7 +76,7 @@ impl From<EmulatorReport> for Emulated {
 }
 
 /// Is the network of the topology in `file` between the interfaces `ports`, until the process ends;
-/// tells whoever connects to `socket` what goes on.
+/// tells whoever connects to `socket` what goes on, and changes a route if it is told a [`RouteChange`].
 ///
 /// # Errors
 ///
@@ -92,17 +105,38 @@ pub fn emulate(file: &Path, socket: &Path, ports: &[String]) -> anyhow::Result<(
 
 fn tell(listener: &UnixListener, remote: &Remote<Emulator, ()>) {
     while let Ok((mut who, _)) = listener.accept() {
-        let Ok(report) = remote.ask(|live| live.machine.report()) else { return };
+        // Who says nothing that can be understood only wants to know.
+        let wish = heard(&mut who).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let said = remote.ask(move |live| {
+            let done = wish.is_none_or(|wish| change(live.machine, live.now, wish));
+            done.then(|| live.machine.report())
+        });
+        let Ok(report) = said else { return };
         // Whoever went away does not want to know.
-        let _ = serde_json::to_vec(&Emulated::from(report)).map(|text| who.write_all(&text));
+        let _ = serde_json::to_vec(&report.map(Emulated::from)).map(|text| who.write_all(&text));
     }
 }
 
-/// Asks the emulator behind `socket`.
-pub(super) fn ask(socket: &Path) -> anyhow::Result<Emulated> {
-    let mut connection = UnixStream::connect(socket)?;
+fn change(emulator: &mut Emulator, now: Time, wish: RouteChange) -> bool {
+    let delay = wish.delay_ns.map(Duration::from_nanos);
+    let number = wish.route.checked_sub(1);
+    number.is_some_and(|it| emulator.change(now, it, LinkChange { rate: wish.rate, delay }))
+}
+
+/// All that the other end of `connection` says.
+fn heard(connection: &mut UnixStream) -> io::Result<Vec<u8>> {
     connection.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut text = Vec::new();
     connection.read_to_end(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
+    Ok(text)
+}
+
+/// Asks the emulator behind `socket`, after the `change` if there is one; `None` if that cannot be.
+pub(super) fn ask(socket: &Path, change: Option<&RouteChange>) -> anyhow::Result<Option<Emulated>> {
+    let mut connection = UnixStream::connect(socket)?;
+    if let Some(change) = change {
+        connection.write_all(&serde_json::to_vec(change)?)?;
+    }
+    connection.shutdown(Shutdown::Write)?;
+    Ok(serde_json::from_slice(&heard(&mut connection)?)?)
 }

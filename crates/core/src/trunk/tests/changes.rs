@@ -1,0 +1,105 @@
+//! A path that becomes another while a trunk is full: how soon the trunk has found out, in round trips.
+
+use super::*;
+use crate::link::LinkChange;
+
+/// Before the path changes.
+const WARMUP: Duration = Duration::from_secs(10);
+
+/// Round trips after which the trunk uses the path as it is: of the path alone, with nothing waiting.
+const ROUNDS: u32 = 50;
+
+/// The part of the path that carries user bytes: management packets take 52 of 1,552.
+const USERS: f64 = 1_500.0 / 1_552.0;
+
+/// A trunk that has been full for a while, and what it does after the path has become `change`, both ways.
+fn changed(change: LinkChange) -> Pair {
+    let mut pair = Pair::new(&config(), &path(LOSSLESS));
+    pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
+    for (link, rate) in [(0, change.rate), (1, None)] {
+        let mut cx = Cx { now: pair.now, pool: &mut pair.pool, tally: &mut pair.tally };
+        assert!(pair.links[link].change(&mut cx, LinkChange { rate, ..change }));
+    }
+    pair
+}
+
+/// From `rounds` round trips of `rtt` on, each second for five carries nearly what the path does, and no user
+/// packet is lost from the change on.
+fn is_taken(mut pair: Pair, rate: Rate, rtt: Duration) {
+    let settled = pair.now + ROUNDS * rtt;
+    pair.run(settled, greedy(50, &[1_500]));
+    for second in 1..=5 {
+        let before = pair.ends[0].counts().elastic;
+        pair.run(settled + Duration::from_secs(second), greedy(50, &[1_500]));
+        let sent = pair.ends[0].counts().elastic - before;
+        let full = crate::units::real(rate.bps()) / 8.0 * USERS;
+        let part = crate::units::real(sent) / full;
+        assert!((0.95..1.05).contains(&part), "second {second}: {part} of what the path carries");
+    }
+    assert_eq!(pair.tally.drops.of(crate::Reason::QueueFull), 0);
+    pair.check_conservation();
+    let found = pair.ends[0].report().state.rtt;
+    assert!(found.is_some_and(|it| it >= rtt), "{found:?}");
+}
+
+/// Kills: a link whose rate does not change.
+#[test]
+fn a_path_that_loses_half_its_rate_is_taken_for_what_it_is_within_fifty_round_trips() {
+    let rate = Rate::from_mbps(5);
+    let pair = changed(LinkChange { rate: Some(rate), delay: None });
+    is_taken(pair, rate, Duration::from_millis(10));
+}
+
+/// Kills: windows that do not grow where nothing is lost.
+#[test]
+fn a_path_that_gets_twice_the_rate_is_full_within_fifty_round_trips() {
+    let rate = Rate::from_mbps(20);
+    let pair = changed(LinkChange { rate: Some(rate), delay: None });
+    is_taken(pair, rate, Duration::from_millis(10));
+}
+
+/// Kills: windows that do not grow where nothing is lost.
+#[test]
+fn a_path_twice_as_long_is_as_full_within_fifty_round_trips() {
+    let pair = changed(LinkChange { rate: None, delay: Some(Duration::from_millis(10)) });
+    is_taken(pair, Rate::from_mbps(10), Duration::from_millis(20));
+}
+
+/// Kills: connections that have nothing to ask, and so are never given up.
+#[test]
+fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
+    for fallback in [Fallback::Direct, Fallback::Hold] {
+        let mut pair = Pair::new(&Config { fallback, ..config() }, &path(LOSSLESS));
+        pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
+        while pair.ends[0].backlog().packets > 0 {
+            pair.run(pair.now + Duration::from_millis(100), |_| ());
+        }
+        pair.muted = true;
+        pair.offer(0, 1_500);
+        pair.run(pair.now + Duration::from_secs(4), |_| ());
+        assert_eq!(pair.ends[0].report().state.silent, 4);
+        pair.offer(0, 1_500);
+        let past = if fallback == Fallback::Direct { 1_500 } else { 0 };
+        assert_eq!(pair.ends[0].counts().past, past);
+        pair.muted = false;
+        pair.run(pair.now + Duration::from_secs(10), greedy(50, &[1_500]));
+        assert_eq!(pair.ends[0].report().state.silent, 0);
+    }
+}
+
+/// Kills: a third timeout, which comes seven RTO after the last answer.
+#[test]
+fn a_peer_that_is_gone_is_given_up_within_three_timeouts_time() {
+    let mut pair = Pair::new(&config(), &path(LOSSLESS));
+    pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
+    pair.muted = true;
+    let gone = pair.now;
+    while pair.ends[0].report().state.silent < 4 {
+        pair.run(pair.now + Duration::from_millis(10), greedy(50, &[1_500]));
+        // RTO is a second, and the last probe of a tail begins it anew (RFC 8985, section 7.3).
+        assert!(pair.now.since(gone) < Duration::from_millis(3_300), "{:?}", pair.now);
+    }
+    let before = pair.ends[0].counts().elastic;
+    pair.run(pair.now + Duration::from_secs(10), greedy(50, &[1_500]));
+    assert_eq!(pair.ends[0].counts().elastic, before);
+}

@@ -1,0 +1,74 @@
+//! Shares of a path that trunks meet on.
+
+use std::time::Duration;
+
+use tidegate_e2e::trial::side_by_side;
+use tidegate_e2e::{Lab, Process, Testbed, now, pause, witnessed};
+
+use crate::sites::{Site, gateway, host, key, sent};
+
+/// Two sites with their guarantees and VMSS, and the kilobytes per second that each gets in the paper.
+type Case = ([(&'static str, u32); 2], [f64; 2]);
+
+const CASES: [Case; 2] = [
+    ([("3.2 Mbit/s", 3_000), ("1.6 Mbit/s", 1_500)], [800.0, 400.0]),
+    ([("1.6 Mbit/s", 3_000), ("3.2 Mbit/s", 1_500)], [600.0, 600.0]),
+];
+
+/// The paper's first experiment (`trunking`, section 7.1) in a short form: two sites send as fast as they
+/// can to a third, and what guarantees leave of the path goes as their VMSS say.
+#[test]
+fn two_sites_share_a_path_as_their_guarantees_and_vmss_say() {
+    witnessed(|bed| {
+        let key = key(bed);
+        let found = side_by_side(CASES, |(sites, _)| shares(bed, &key, sites));
+        for (rates, (_, expected)) in found.iter().zip(CASES) {
+            println!("{rates:?} KB/s, in the paper {expected:?}");
+            for (rate, expected) in rates.iter().zip(expected) {
+                assert!((rate / expected - 1.0).abs() < 0.08, "{rates:?}, not {expected}");
+            }
+        }
+    });
+}
+
+/// Kilobytes per second of two sites with these guarantees and VMSS.
+fn shares(bed: &Testbed, key: &str, sites: [(&str, u32); 2]) -> [f64; 2] {
+    let fields =
+        sites.map(|(guarantee, vmss)| format!("guarantee = \"{guarantee}\"\nvmss = \"{vmss} B\""));
+    let site = |name, local, fields| Site { name, ends: [local, 3], next_hop: 2, fields };
+    let (north, south) = (site("north", 1, &fields[0]), site("south", 2, &fields[1]));
+    let back =
+        |name, peer| Site { name, ends: [3, peer], next_hop: peer - 1, fields: "" }.trunk(key);
+    let topology = [
+        host("a", 1, "north", Some(1)),
+        host("c", 2, "south", Some(2)),
+        host("g", 3, "main", Some(3)),
+        host("h", 4, "main", None),
+        north.gateway(key),
+        south.gateway(key),
+        gateway("main", &(back("north", 1) + &back("south", 2))),
+        "[[route]]\nfrom = [\"a\", \"c\"]\nrate = \"9.6 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = { kind = \"trunk-fifo\", limit = \"512 kB\", threshold = 64 }\n\
+         [[route]]\ndelay = \"10 ms\"\n"
+            .to_owned(),
+    ];
+    let lab = Lab::up(bed, &topology.concat());
+    let flood = |from: &str, to: &str| {
+        let words = ["flood", &format!("{to}:9"), "1500000", "120"];
+        Process::start(lab.on(from).arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
+    };
+    let _floods = [flood("a", "10.73.0.3"), flood("c", "10.73.0.4")];
+    pause(Duration::from_secs(10));
+    let look = || {
+        let start = now();
+        (start, ["north", "south"].map(|gateway| sent(&lab, gateway)))
+    };
+    let (from, before) = look();
+    pause(Duration::from_secs(25));
+    let (to, after) = look();
+    let network = lab.network();
+    let lost = network["drops"].as_array().into_iter().flatten().filter(|it| it[0] != "aqm");
+    assert_eq!(lost.count(), 0, "user packets were lost: {network}");
+    let seconds = to.duration_since(from).as_secs_f64();
+    [0, 1].map(|site: usize| (after[site] - before[site]) / seconds / 1e3)
+}

@@ -1,0 +1,76 @@
+//! Gateways with trunks, as tables of a lab.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use tidegate_e2e::{Lab, Testbed};
+
+/// The path of a key that only root can read.
+pub(crate) fn key(bed: &Testbed) -> String {
+    let path = bed.file("trunk.key", &format!("{KEY}\n"));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+        .expect("it was written");
+    path.display().to_string()
+}
+
+const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// A gateway of a lab with a trunk and a policy that sends all through it.
+pub(crate) struct Site<'a> {
+    pub(crate) name: &'a str,
+    /// Its address, and that of its peer; of each the last number.
+    pub(crate) ends: [u8; 2],
+    /// The host the peer's address belongs to, by its number in the file.
+    pub(crate) next_hop: u8,
+    /// Further fields of the trunk.
+    pub(crate) fields: &'a str,
+}
+
+impl Site<'_> {
+    pub(crate) fn trunk(&self, key: &str) -> String {
+        let Self { name, ends: [local, peer], next_hop, fields } = self;
+        format!(
+            r#"
+[[trunk]]
+name = "{name}"
+local = "10.73.9.{local}"
+peer = "10.73.9.{peer}"
+next_hop = "02:74:67:00:00:{next_hop:02x}"
+key_file = "{key}"
+{fields}
+"#
+        )
+    }
+
+    pub(crate) fn gateway(&self, key: &str) -> String {
+        let (name, trunk) = (self.name, self.trunk(key));
+        gateway(
+            name,
+            &format!("{trunk}[[policy]]\nname = \"all\"\naction = \"pass\"\ntrunk = \"{name}\"\n"),
+        )
+    }
+}
+
+pub(crate) fn gateway(name: &str, more: &str) -> String {
+    format!(
+        "[[gateway]]\nname = \"{name}\"\ninline = '''\n[gateway]\nlan = \"lan\"\nwan = \"wan\"\n{more}'''\n"
+    )
+}
+
+/// A host, which also has the address of the gateway it is behind: so the network knows the way there.
+pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> String {
+    let also = also.map(|end| format!(", \"10.73.9.{end}\"")).unwrap_or_default();
+    format!(
+        "[[host]]\nname = \"{name}\"\naddress = [\"10.73.0.{number}\"{also}]\ngateway = \"{gateway}\"\n"
+    )
+}
+
+pub(crate) fn trunks(lab: &Lab, gateway: &str) -> Value {
+    lab.ask(gateway, "trunks")["trunks"].clone()
+}
+
+/// User bytes that the only trunk of `gateway` has sent.
+pub(crate) fn sent(lab: &Lab, gateway: &str) -> f64 {
+    let trunk = &trunks(lab, gateway)[0];
+    ["elastic_bytes", "guaranteed_bytes"].iter().filter_map(|it| trunk[it].as_f64()).sum()
+}
