@@ -11,9 +11,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tidegate_e2e::{Gateway, Host, Process, Testbed, now, pause, run, until};
+use tidegate_e2e::{Host, Process, Testbed, now, pause, run, until};
 
-use crate::live::{ourselves, ready};
+use crate::live::{self, Forwarder, ourselves, ready};
 use crate::load::PORT;
 use crate::number::{median, real};
 use crate::report::{Line, Report};
@@ -47,29 +47,44 @@ const LIMIT: Duration = Duration::from_secs(50);
 const FRAME: u64 = 1_514;
 const FRAME_BITS: f64 = 1_514.0 * 8.0;
 
+/// A pure ACK, with timestamps.
+const ACK: u64 = 66;
+
 /// What was measured of a run.
 struct Sample {
-    /// Nanoseconds for each data packet, of the gateway and its ports.
+    /// Nanoseconds for each data packet, of the forwarder and its ports.
     nanos: f64,
     mbps: f64,
-    /// Packets that came back, for each data packet.
+    /// ACKs that came back, for each data packet.
     acks: f64,
 }
 
-/// A run: connections, and what tells their senders.
-type Kind = (u64, &'static str);
-const KINDS: [Kind; 3] = [(CROWD, "none"), (CROWD, "postack"), (FEW, "postack")];
+/// Who forwards what.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// The loop and its ports alone; the sender's host keeps the rate.
+    Bare,
+    /// The gateway, with so many connections and that signal.
+    Gateway(u64, &'static str),
+}
+
+const KINDS: [Kind; 4] = [
+    Kind::Bare,
+    Kind::Gateway(CROWD, "none"),
+    Kind::Gateway(CROWD, "postack"),
+    Kind::Gateway(FEW, "postack"),
+];
 
 /// Adds what it takes to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    let mut samples: [Vec<Sample>; 3] = Default::default();
+    let mut samples: [Vec<Sample>; 4] = Default::default();
     for _ in 0..ROUNDS {
-        for ((connections, signal), samples) in KINDS.into_iter().zip(&mut samples) {
+        for (kind, samples) in KINDS.into_iter().zip(&mut samples) {
             let Some(bed) = Testbed::new() else {
                 report.skip("a crowd; there are no network namespaces: run it as root");
                 return Ok(());
             };
-            let Some(sample) = sample(&bed, connections, signal)? else {
+            let Some(sample) = sample(&bed, kind)? else {
                 report.skip("a crowd; it takes two processors and threads of the kernel");
                 return Ok(());
             };
@@ -77,10 +92,10 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
         }
     }
     let middle = |of: fn(&Sample) -> f64| {
-        [0, 1, 2].map(|kind: usize| median(samples[kind].iter().map(of).collect()))
+        [0, 1, 2, 3].map(|kind: usize| median(samples[kind].iter().map(of).collect()))
     };
     let nanos = middle(|sample| sample.nanos);
-    let [queued, crowd, few] = nanos.map(|nanos| nanos / 1_000.0);
+    let [bare, queued, crowd, few] = nanos.map(|nanos| nanos / 1_000.0);
     let (mbps, acks) = (middle(|sample| sample.mbps), middle(|sample| sample.acks));
     let at = |kind: usize| format!("{:.0} Mbit/s, {:.2} ACKs each", mbps[kind], acks[kind]);
     report.add(Line {
@@ -88,22 +103,22 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
         value: crowd,
         unit: "us",
         most: Some(COST),
-        beside: format!("at {}; one core carries {:.0}", at(1), FRAME_BITS / crowd),
+        beside: format!("at {}; one core carries {:.0}", at(2), FRAME_BITS / crowd),
     });
-    report.add(Line {
-        what: format!("{NAME}: to a queue for each flow"),
-        value: crowd / queued,
-        unit: "x",
-        most: Some(TO_QUEUE),
-        beside: format!("{crowd:.1} us, {queued:.1} us at {}", at(0)),
-    });
-    report.add(Line {
-        what: format!("{NAME}: to {FEW} connections"),
-        value: crowd / few,
-        unit: "x",
-        most: Some(TO_FEW),
-        beside: format!("{crowd:.1} us, {few:.1} us at {}", at(2)),
-    });
+    let to = [
+        ("a forwarder that does nothing else", bare, 0, None),
+        ("a queue for each flow", queued, 1, Some(TO_QUEUE)),
+        (&format!("{FEW} connections"), few, 3, Some(TO_FEW)),
+    ];
+    for (what, micros, kind, most) in to {
+        report.add(Line {
+            what: format!("{NAME}: to {what}"),
+            value: crowd / micros,
+            unit: "x",
+            most,
+            beside: format!("{crowd:.1} us, {micros:.1} us at {}", at(kind)),
+        });
+    }
     Ok(())
 }
 
@@ -111,17 +126,14 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
 pub(crate) const NAME: &str = "af-xdp, up, 10000 connections";
 
 /// One run; `None` where interfaces cannot have threads, or there is but one processor.
-fn sample(bed: &Testbed, connections: u64, signal: &str) -> anyhow::Result<Option<Sample>> {
+fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
+    let connections = if let Kind::Gateway(connections, _) = kind { connections } else { CROWD };
     let window = SEGMENTS / connections;
     prepare(bed, window);
-    let policies = format!(
-        "packets = 65536\n[[policy]]\nname = \"all\"\naction = \"shape\"\nallocation = \"drr\"\n\
-         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nsignal = \"{signal}\"\n\
-         queue = {{ kind = \"per-flow\", limit = \"64 MiB\" }}\n"
-    );
-    let gateway = bed.gateway("af-xdp", &policies);
+    let forwarder = start(bed, kind)?;
+    let its = forwarder.process().context("a forwarder of ours is a process")?;
     let Some((ports, hosts)) = threads(bed) else { return Ok(None) };
-    let Some(elsewhere) = elsewhere(&gateway)? else { return Ok(None) };
+    let Some(elsewhere) = elsewhere(its)? else { return Ok(None) };
     let stay = |id: u32| {
         let id = id.to_string();
         run(Command::new("taskset").args(["-cp", &elsewhere, &id]), LIMIT);
@@ -137,29 +149,41 @@ fn sample(bed: &Testbed, connections: u64, signal: &str) -> anyhow::Result<Optio
     stay(sender.id());
     until("all connections", LIMIT, || sender.lines().pop());
     pause(WARM_UP);
-    let counted = [vec![gateway.id()], ports, softirq_threads()].concat();
+    let counted = [vec![its], ports, softirq_threads()].concat();
     let look = || {
         let crossed = [&bed.wan, &bed.lan].map(|host| host.received_bytes("eth0"));
-        anyhow::Ok((now(), time_of(&counted)?, crossed, back(&gateway)))
+        anyhow::Ok((now(), time_of(&counted)?, crossed))
     };
     let before = look()?;
     pause(MEASURED);
     let after = look()?;
     let packets = (after.2[0] - before.2[0]) / FRAME;
-    let flows = gateway.status()["flows"].as_u64().unwrap_or_default();
-    anyhow::ensure!(flows >= connections, "only {flows} flows: {}", sender.said());
+    let acks = (after.2[1] - before.2[1]) / ACK;
+    if let Forwarder::Gateway(gateway) = &forwarder {
+        let flows = gateway.status()["flows"].as_u64().unwrap_or_default();
+        anyhow::ensure!(flows >= connections, "only {flows} flows: {}", sender.said());
+    }
     anyhow::ensure!(packets > 10_000, "only {packets} packets");
     let elapsed = after.0.duration_since(before.0);
     Ok(Some(Sample {
         nanos: real(after.1 - before.1) / real(packets),
         mbps: real(packets) * FRAME_BITS / elapsed.as_secs_f64() / 1e6,
-        acks: real(after.3 - before.3) / real(packets),
+        acks: real(acks) / real(packets),
     }))
 }
 
-/// Packets that have gone back.
-fn back(gateway: &Gateway<'_>) -> u64 {
-    gateway.status()["down"]["transmitted"]["packets"].as_u64().unwrap_or_default()
+fn start(bed: &Testbed, kind: Kind) -> anyhow::Result<Forwarder<'_>> {
+    let Kind::Gateway(_, signal) = kind else {
+        let rate = format!("tbf rate {MBPS}mbit burst 64kb limit 64mb");
+        bed.lan.run(&format!("tc qdisc replace dev eth0 root {rate}"));
+        return live::ours(bed, "bare");
+    };
+    let policies = format!(
+        "packets = 65536\n[[policy]]\nname = \"all\"\naction = \"shape\"\nallocation = \"drr\"\n\
+         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nsignal = \"{signal}\"\n\
+         queue = {{ kind = \"per-flow\", limit = \"64 MiB\" }}\n"
+    );
+    Ok(Forwarder::Gateway(bed.gateway("af-xdp", &policies)))
 }
 
 /// Hosts that do not pace, each connection with so many segments under way, and what
@@ -203,15 +227,15 @@ fn threads_of(interface: &str) -> Vec<u32> {
     ids.filter(is_one).collect()
 }
 
-/// The processors that `gateway` does not stay on, as `taskset` takes them; `None` if there are none.
-fn elsewhere(gateway: &Gateway<'_>) -> anyhow::Result<Option<String>> {
+/// The processors that process `id` does not stay on, as `taskset` takes them; `None` if there are none.
+fn elsewhere(id: u32) -> anyhow::Result<Option<String>> {
     let mut its = None;
-    for thread in fs::read_dir(format!("/proc/{}/task", gateway.id()))? {
+    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
         let status = fs::read_to_string(thread?.path().join("status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         its = its.or_else(|| line.and_then(|line| line.trim().parse::<usize>().ok()));
     }
-    let its = its.context("no thread of the gateway stays on one processor")?;
+    let its = its.context("no thread of the forwarder stays on one processor")?;
     let all = std::thread::available_parallelism()?.get();
     let others: Vec<_> = (0..all).filter(|cpu| *cpu != its).map(|cpu| cpu.to_string()).collect();
     Ok((!others.is_empty()).then(|| others.join(",")))

@@ -111,8 +111,8 @@ impl Holds {
         out: &mut Fifo,
     ) -> Taken {
         let Returning { member, known, packet } = back;
-        let flow = self.flow(member);
-        flow.learn(known);
+        self.flow(member).learn(known);
+        let flow = &mut self.flows[member.index()];
         let Some(tcp) = cx.pool[&packet].tcp else {
             out.push(cx.pool, packet);
             return Taken::Passed(0);
@@ -125,6 +125,11 @@ impl Holds {
             self.counts.unsent += 1;
             back.out.push(cx.pool, back.packet);
             return Taken::Passed(0);
+        }
+        if tcp.has_sack
+            && cx.pool.sack(&back.packet).as_slice().iter().any(|it| is_false(*it, sent))
+        {
+            self.counts.unsent += 1;
         }
         if is_urgent(flow, &tcp) {
             return self.pass_all(cx, back);
@@ -354,6 +359,12 @@ fn is_urgent(flow: &Flow, tcp: &TcpSegment) -> bool {
         || !flow.is_known()
         || tcp.window == 0
         || flow.window == 0
+}
+
+/// Whether a SACK block is of data beyond what was `sent`, or of none. A sender ignores it, and believes
+/// the rest (RFC 2018, section 5.1, says nothing of it; Linux, `tcp_is_sackblock_valid`, does so).
+const fn is_false((start, end): (u32, u32), sent: u32) -> bool {
+    before(sent, end) || !before(start, end)
 }
 
 /// A pure ACK that says what `data` says; `None` if there is no room. That the sender has slowed down

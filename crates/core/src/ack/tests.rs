@@ -386,6 +386,23 @@ fn acks_of_single_bytes_are_few_records_and_no_more_go_on_than_came() {
     assert!(went.len() <= 257 && went.last().map(|it| it.ack) == Some(20_000));
 }
 
+/// Kills: SACK blocks of data never sent that are not counted, or that keep their ACK from being held.
+#[test]
+fn selective_acks_that_lie_are_counted_and_what_else_they_say_is_held() {
+    for (blocks, lies) in [
+        ([(2 * MSS, 3 * MSS), (39 * MSS, 40 * MSS)], 0),
+        ([(2 * MSS, 3 * MSS), (40 * MSS, 41 * MSS)], 1),
+        ([(3 * MSS, 2 * MSS), (5 * MSS, 5 * MSS)], 1),
+        ([(0, MSS), (2 * MSS, 3 * MSS)], 0), // the first arrived twice (RFC 2883)
+    ] {
+        let mut bench = sent(EVERY[0], 40);
+        bench.fill(US(0), true);
+        assert!(bench.back(US(1), 0, plain(MSS), &blocks).is_empty());
+        let counts = bench.signal.counts();
+        assert_eq!((counts.unsent, counts.held), (lies, 1), "{blocks:?}");
+    }
+}
+
 #[test]
 fn acks_of_what_was_never_sent_and_of_less_than_before_are_counted_and_release_nothing() {
     let mut bench = sent(EVERY[0], 40);

@@ -25,7 +25,7 @@ pub struct Counts {
     pub overdue: u64,
     /// Windows made smaller.
     pub windows: u64,
-    /// ACKs of data that was never sent.
+    /// ACKs of data that was never sent, by number or by SACK blocks.
     pub unsent: u64,
     /// ACKs of less than was acknowledged before.
     pub stale: u64,
