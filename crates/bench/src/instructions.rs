@@ -47,7 +47,9 @@ const CLASSES: [(&str, Option<f64>, f64); 4] = [
 /// What a packet's way consists of, only told.
 const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "gateway/shaped"];
 
-/// How much more a packet may take through one of a hundred trunks than through one.
+/// How much more a packet may take through a trunk than through a shaper, and through one of a hundred trunks
+/// than through one.
+const TRUNK: f64 = 1.5;
 const TRUNKS: f64 = 1.3;
 
 /// How much more a packet of a known flow, and the first of a new one, may take with 10,000 policies
@@ -148,8 +150,8 @@ fn operation(
     Ok(())
 }
 
-/// A user packet that goes through a trunk, its management packet, and half an acknowledgement of those.
-/// What that is beside a packet that is `shaped` is only told: 1.5 times was aimed at.
+/// A user packet that goes through a trunk, its management packet, and half an acknowledgement of those, beside
+/// a packet that is `shaped`.
 fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     const NAME: &str = "gateway/trunked";
     let ((one, beside), (many, _)) = (case(NAME, 1, depth)?, case(NAME, 100, depth)?);
@@ -157,7 +159,7 @@ fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> 
     report.add(instructions(what, one, None, beside));
     let what = format!("{NAME}, to gateway/shaped");
     let beside = format!("{shaped:.1} instructions shaped");
-    report.add(Line { what, value: one / shaped, unit: "x", most: None, beside });
+    report.add(ratio(what, one / shaped, TRUNK, beside));
     let beside = format!("{many:.1} instructions of 100");
     report.add(ratio(format!("{NAME}, of 100 trunks to of one"), many / one, TRUNKS, beside));
     Ok(())

@@ -83,10 +83,13 @@ pub struct Arrival {
     pub connection: bool,
     /// Some of it was seen before: sent again, or overtaken on its way here.
     pub seen_before: bool,
+    /// The round-trip times of its flow are others now.
+    pub rtt: bool,
 }
 
 impl Arrival {
-    const PLAIN: Self = Self { ack: AckKind::Other, connection: false, seen_before: false };
+    const PLAIN: Self =
+        Self { ack: AckKind::Other, connection: false, seen_before: false, rtt: false };
 }
 
 impl Flow {
@@ -112,12 +115,13 @@ impl Flow {
             self.tally[direction.index()].add(packet.len);
             return Arrival::PLAIN;
         };
-        let arrival = self.tracker.on_arrival(segment, direction);
+        let mut arrival = self.tracker.on_arrival(segment, direction);
         if arrival.connection {
             self.tally = [Tally::default(); 2];
+            arrival.rtt = self.rtt() != Rtt::default();
             self.halves = Halves::default();
         }
-        self.halves.on_arrival(direction, now, segment);
+        arrival.rtt |= self.halves.on_arrival(direction, now, segment);
         self.tally[direction.index()].add(packet.len);
         packet.seen_before = arrival.seen_before;
         arrival

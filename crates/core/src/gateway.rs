@@ -232,12 +232,13 @@ impl Machine for Gateway {
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let packet = self.links[direction.index()].pop(&mut cx)?;
-        if self.pool[&packet].controlled && self.places[direction.index()].is_waited_for() {
+        if self.places[direction.index()].is_waited_for() && self.pool[&packet].controlled {
             self.made_room(now, direction, &packet);
         }
-        self.counts.transmitted[direction.index()].add(self.pool[&packet].len);
-        if let Some(flow) = self.flows.of_packet(&self.pool[&packet], direction) {
-            flow.on_departure(now, &self.pool[&packet], direction);
+        let leaving = &self.pool[&packet];
+        self.counts.transmitted[direction.index()].add(leaving.len);
+        if let Some(flow) = self.flows.of_packet(leaving, direction) {
+            flow.on_departure(now, leaving, direction);
         }
         Some(packet)
     }

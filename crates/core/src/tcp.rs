@@ -26,4 +26,4 @@ pub use profile::{
     Recovery, ReduceFrom, Spurious,
 };
 pub use segment::Segment;
-pub use statistics::Statistics;
+pub use statistics::{Progress, Statistics};

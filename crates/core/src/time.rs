@@ -94,7 +94,7 @@ impl fmt::Debug for Time {
 
 /// `span` in nanoseconds; 584 years and more count as forever.
 #[inline]
-fn nanos(span: Duration) -> u64 {
+pub(crate) fn nanos(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into())
 }
 

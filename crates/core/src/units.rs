@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::time::nanos;
+
 /// An amount of data, in bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Bytes(pub u64);
@@ -58,6 +60,9 @@ impl Rate {
     /// How long `bytes` occupy a link of this rate, rounded up to the nanosecond; forever at rate 0.
     #[must_use]
     pub fn time_for(self, bytes: Bytes) -> Duration {
+        if let (Some(nanobits), 1..) = (bytes.0.checked_mul(NANOBITS_PER_BYTE), self.0) {
+            return Duration::from_nanos(nanobits.div_ceil(self.0));
+        }
         let nanobits = u128::from(bytes.0) * u128::from(NANOBITS_PER_BYTE);
         let nanos = match self.0 {
             0 => u128::MAX,
@@ -69,6 +74,9 @@ impl Rate {
     /// What a link of this rate carries within `span`, rounded down to the byte.
     #[must_use]
     pub fn bytes_in(self, span: Duration) -> Bytes {
+        if let Some(nanobits) = self.0.checked_mul(nanos(span)) {
+            return Bytes(nanobits / NANOBITS_PER_BYTE);
+        }
         let bytes = u128::from(self.0) * span.as_nanos() / u128::from(NANOBITS_PER_BYTE);
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
@@ -563,5 +571,21 @@ mod tests {
     fn serialization_time_is_rounded_up() {
         assert_eq!(Rate::from_mbps(1).time_for(Bytes(1_500)), Duration::from_millis(12));
         assert_eq!(Rate::from_bps(3).time_for(Bytes(1)).as_nanos(), 2_666_666_667);
+    }
+
+    /// Kills: products that wrap; rounding that differs between short and long division.
+    #[test]
+    fn what_fits_in_64_bits_and_what_does_not_is_divided_alike() {
+        let edges = [1, 7, 1_514, 2_305_843_009, 2_305_843_010, u64::MAX / 3, u64::MAX];
+        for (rate, amount) in edges.into_iter().flat_map(|it| edges.map(|other| (it, other))) {
+            let (wide, byte) = (u128::from(rate), u128::from(NANOBITS_PER_BYTE));
+            let least = |exact: u128| u64::try_from(exact).unwrap_or(u64::MAX);
+            let nanos = least((u128::from(amount) * byte).div_ceil(wide));
+            let bytes = least(wide * u128::from(amount) / byte);
+            let rate = Rate::from_bps(rate);
+            assert_eq!(rate.time_for(Bytes(amount)), Duration::from_nanos(nanos));
+            assert_eq!(rate.bytes_in(Duration::from_nanos(amount)), Bytes(bytes));
+        }
+        assert_eq!(Rate::from_bps(0).time_for(Bytes(1)), Duration::from_nanos(u64::MAX));
     }
 }

@@ -28,10 +28,14 @@ impl Wire {
     }
 
     /// `segment` reaches the gateway at `at` ms and leaves it `held` ms later.
+    ///
+    /// Kills: times that a new connection forgets, or that change by a sample, and nobody is told.
     fn passes(&mut self, at: u64, held: u64, way: Direction, segment: TcpSegment) -> Arrival {
         let mut packet = packet(way, segment);
         let id = self.table.find(&packet, way).unwrap();
+        let before = self.table[id].rtt();
         let arrival = self.table[id].on_arrival(Time::from_millis(at), &mut packet, way);
+        assert_eq!(arrival.rtt, self.table[id].rtt() != before);
         self.table[id].on_departure(Time::from_millis(at + held), &packet, way);
         arrival
     }

@@ -93,8 +93,11 @@ impl Gate {
                 self.wanted.waiting -= 1;
                 continue;
             }
-            if !self.is_open(cx.now, rate, queue) {
-                more = self.wants_more(cx.now, rate, queue);
+            if !self.wants_more(cx.now, rate, queue) {
+                break;
+            }
+            if queue.ahead.room.0 <= self.called {
+                more = true;
                 break;
             }
             let credit = &mut self.credits[member.index()];

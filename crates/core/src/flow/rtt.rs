@@ -63,10 +63,13 @@ impl Halves {
         half.on_departure(probe, now, segment, seen_before);
     }
 
-    /// Takes note of a segment that arrives going in direction `way`.
-    pub(super) fn on_arrival(&mut self, way: Direction, now: Time, segment: &TcpSegment) {
+    /// Takes note of a segment that arrives going in direction `way`; says whether it changes what is
+    /// known.
+    pub(super) fn on_arrival(&mut self, way: Direction, now: Time, segment: &TcpSegment) -> bool {
         let at = way.reverse().index();
+        let before = self.halves[at].smoothed / 8;
         self.halves[at].on_arrival(&mut self.probes[at], now, segment);
+        self.halves[at].smoothed / 8 != before
     }
 
     pub(super) fn smoothed(&self) -> Rtt {

@@ -122,7 +122,7 @@ impl Tracker {
         }
         let ack = self.acknowledge(segment, direction);
         let seen_before = self.ends[direction.index()].send(segment);
-        Arrival { ack, connection, seen_before }
+        Arrival { ack, connection, seen_before, rtt: false }
     }
 
     /// Whether a SYN without ACK begins a connection: it is no repetition, and no other is at work.

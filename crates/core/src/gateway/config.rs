@@ -59,12 +59,15 @@ pub struct Overhead {
 impl Overhead {
     /// What `packet` is charged: its frame, or for a super-packet each of its frames, on the real
     /// link.
+    #[inline]
     #[must_use]
     pub fn charge(&self, packet: &Packet) -> u32 {
+        let none = self.per_packet == 0 && self.min == 0 && !self.atm;
+        if none && packet.segments <= 1 { packet.len } else { self.charge_each(packet) }
+    }
+
+    fn charge_each(&self, packet: &Packet) -> u32 {
         let segments = u32::from(packet.segments.max(1));
-        if *self == Self::default() && segments == 1 {
-            return packet.len;
-        }
         // Every frame of a super-packet repeats the headers.
         let headers = headers(packet);
         let total = headers.saturating_mul(segments - 1).saturating_add(packet.len);

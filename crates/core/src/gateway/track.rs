@@ -11,15 +11,14 @@ impl Gateway {
     /// Learns from the headers of `id`, a packet of a flow, and lets the aggregates look that may send because of it.
     pub(super) fn track(&mut self, now: Time, direction: Direction, of: FlowId, id: &PacketId) {
         let (packet, flow) = (&mut self.pool[id], &mut self.flows[of]);
-        let before = flow.rtt();
         let arrival = flow.on_arrival(now, packet, direction);
         if packet.tcp.is_none() {
             return;
         }
-        let after = flow.rtt();
         let handles = Direction::BOTH.map(|way| flow.handle(way));
-        if before != after {
-            self.learned(now, handles, after);
+        if arrival.rtt {
+            let rtt = flow.rtt();
+            self.learned(now, handles, rtt);
         }
         self.trigger_by(now, direction, handles, arrival);
     }

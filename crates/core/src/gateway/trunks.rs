@@ -104,10 +104,18 @@ impl Trunks {
         let trunk = &mut self.trunks[id.index()];
         what(trunk, cx, &mut out);
         match trunk.poll_timeout() {
-            Some(at) => self.wheel.set(id.0, at.max(cx.now + Duration::from_nanos(1))),
+            Some(at) => self.arm(id, at.max(cx.now + Duration::from_nanos(1))),
             None => _ = self.wheel.cancel(id.0),
         }
         out
+    }
+
+    /// Sees to it that a trunk is called at `at`, or earlier: its timeouts move on with each answer, and who
+    /// comes too early for one is told of the next.
+    fn arm(&mut self, id: TrunkId, at: Time) {
+        if self.wheel.deadline(id.0).is_none_or(|armed| at < armed) {
+            self.wheel.set(id.0, at);
+        }
     }
 }
 
@@ -216,4 +224,21 @@ fn stays_here(packet: &Packet) -> bool {
             IpAddr::V4(to) => to.is_multicast() || to.is_broadcast(),
             IpAddr::V6(to) => to.is_multicast() || to.is_unicast_link_local(),
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a timer that is moved on; one that is not moved forward.
+    #[test]
+    fn a_trunk_is_called_at_the_earliest_time_it_has_asked_for() {
+        let (trunks, classes, watching) = (Vec::new(), Vec::new(), Vec::new());
+        let (arriving, wheel) = (HashMap::with_hasher(FixedState::default()), TimerWheel::new());
+        let mut trunks = Trunks { trunks, classes, arriving, watching, wheel };
+        for (asked, next) in [(20, 20), (30, 20), (10, 10), (15, 10)] {
+            trunks.arm(TrunkId(0), Time::from_millis(asked));
+            assert_eq!(trunks.next(), Some(Time::from_millis(next)));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Who talks to whom: the key of a flow.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::Network;
 
@@ -96,7 +96,16 @@ impl Endpoint {
     /// The address.
     #[must_use]
     pub fn address(&self) -> IpAddr {
-        Ipv6Addr::from(self.address).to_canonical()
+        if self.is_v4() {
+            let [.., a, b, c, d] = self.address;
+            return IpAddr::V4([a, b, c, d].into());
+        }
+        IpAddr::V6(self.address.into())
+    }
+
+    #[inline]
+    const fn is_v4(&self) -> bool {
+        self.number() >> 32 == MAPPED
     }
 
     /// The address as one number, IPv4 in its IPv6-mapped form: what ranges are compared by.
@@ -105,6 +114,9 @@ impl Endpoint {
         u128::from_be_bytes(self.address)
     }
 }
+
+/// What an IPv4-mapped address begins with (RFC 4291, section 2.5.5.2).
+const MAPPED: u128 = 0xffff;
 
 impl Default for Endpoint {
     fn default() -> Self {
@@ -133,7 +145,7 @@ impl FlowKey {
     /// The version of IP its packets have, and the length of that header without options.
     #[must_use]
     pub fn network_header(&self) -> (Network, u16) {
-        if self.src.address().is_ipv4() { (Network::Ipv4, 20) } else { (Network::Ipv6, 40) }
+        if self.src.is_v4() { (Network::Ipv4, 20) } else { (Network::Ipv6, 40) }
     }
 }
 

@@ -17,7 +17,7 @@ use super::profile::Config;
 use super::receiver::Receiver;
 use super::segment::Segment;
 use super::sender::Sender;
-use super::statistics::Statistics;
+use super::statistics::{Progress, Statistics};
 use crate::Time;
 use handshake::Handshake;
 
@@ -240,6 +240,24 @@ impl Connection {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.sender.with(&self.config, |sender| self.statistics_with(sender))
+    }
+
+    /// Expiries of the retransmission timer, as [`statistics`](Self::statistics) has them.
+    #[inline]
+    #[must_use]
+    pub fn timeouts(&self) -> u32 {
+        self.sender.busy().map_or(0, |sender| sender.counters.timeouts)
+    }
+
+    /// What of [`statistics`](Self::statistics) is asked for after each acknowledgement.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.sender.with(&self.config, |sender| Progress {
+            congestion_window: sender.window().congestion,
+            segment: sender.window().segment,
+            acknowledged: sender.acknowledged(),
+            smoothed_rtt: sender.rto().smoothed(),
+        })
     }
 
     fn statistics_with(&self, sender: &Sender) -> Statistics {

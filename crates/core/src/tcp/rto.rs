@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::profile::{Details, Floor};
+use crate::time::nanos;
 
 /// What is known about the round-trip time, and the timeout that follows from it.
 #[derive(Clone, Copy, Debug)]
@@ -95,13 +96,16 @@ impl Rto {
 
     /// The timeout, doubled so many times.
     pub(super) fn backed_off(&self, details: &Details, times: u8) -> Duration {
-        let base = nanos(self.base(details));
-        let backed = base.saturating_mul(1 << times.min(MOST_DOUBLINGS));
+        let backed = self.base_nanos(details).saturating_mul(1 << times.min(MOST_DOUBLINGS));
         Duration::from_nanos(backed.min(nanos(details.rto_max)))
     }
 
     /// The timeout without backoff.
     pub(super) fn base(&self, details: &Details) -> Duration {
+        Duration::from_nanos(self.base_nanos(details))
+    }
+
+    fn base_nanos(&self, details: &Details) -> u64 {
         let least = nanos(details.rto_min);
         let base = if self.smoothed == 0 {
             nanos(details.rto_initial)
@@ -115,7 +119,7 @@ impl Rto {
                 Floor::Variation => self.smoothed.saturating_add(self.variation),
             }
         };
-        Duration::from_nanos(base.min(nanos(details.rto_max)))
+        base.min(nanos(details.rto_max))
     }
 
     /// Smoothed round-trip time; `None` before the first measurement.
@@ -144,8 +148,4 @@ fn stepped(span: u64, details: &Details) -> u64 {
         0 => span,
         step => span.div_ceil(step).saturating_mul(step),
     }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

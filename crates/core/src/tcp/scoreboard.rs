@@ -460,12 +460,13 @@ impl Scoreboard {
     }
 
     /// The neighbours of the segment at `index`.
+    #[inline]
     fn neighbour(&mut self, index: usize) -> &mut Neighbour {
-        let all = self.neighbours.get_or_insert_default();
-        if all.0.len() < self.sent.len() {
-            all.0.resize(self.sent.len(), Neighbour::default());
+        let all = &mut self.neighbours.get_or_insert_default().0;
+        if all.len() < self.sent.len() {
+            all.resize(self.sent.len(), Neighbour::default());
         }
-        &mut all.0[index]
+        &mut all[index]
     }
 
     /// The index after the delivered segments of which `index` is one; later it takes one step.

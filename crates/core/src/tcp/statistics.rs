@@ -15,6 +15,19 @@ pub(super) struct Counters {
     pub(super) echoes: u64,
 }
 
+/// How a sender gets on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Progress {
+    /// Congestion window in bytes.
+    pub congestion_window: u64,
+    /// Full-sized segment in bytes.
+    pub segment: u64,
+    /// Bytes acknowledged cumulatively.
+    pub acknowledged: u64,
+    /// Smoothed round-trip time; `None` before the first measurement.
+    pub smoothed_rtt: Option<Duration>,
+}
+
 /// The state of an end point, and its counts since the connection began.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Statistics {

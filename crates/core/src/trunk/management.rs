@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::Time;
 use crate::packet::{FlowKey, TcpFlags};
 use crate::random::Random;
-use crate::tcp::{Config, Connection, Event, Segment};
+use crate::tcp::{Config, Connection, Event, Outgoing, Segment};
 
 /// A management connection, and what it lets go.
 pub(super) struct Management {
@@ -35,14 +35,14 @@ pub(super) struct Management {
     syns: u32,
     /// Nothing has been heard for so long that the path is held for gone.
     silent: bool,
-    /// It has nothing to send before it hears something, is asked, or its timer is due; and when that is.
+    /// It has nothing to send before it hears something, is asked, or its timer is due; and when that is,
+    /// as of the last time it was polled.
     settled: bool,
-    due: Option<Time>,
+    due: Time,
 }
 
-/// A segment to be sent.
+/// What a segment that is sent is.
 pub(super) struct Sent {
-    pub(super) segment: Segment,
     /// It is a management packet; not an acknowledgement, or part of a handshake.
     pub(super) probes: bool,
     /// It gives credit.
@@ -67,7 +67,7 @@ impl Management {
             syns: 0,
             silent: false,
             settled: false,
-            due: None,
+            due: Time::MAX,
         }
     }
 
@@ -103,7 +103,7 @@ impl Management {
         let Some(tcp) = &mut self.tcp else { return };
         tcp.handle_segment(now, segment);
         self.settled = false;
-        let told = tcp.statistics();
+        let told = tcp.progress();
         self.window = told.congestion_window / told.segment.max(1);
         while let Some(event) = tcp.poll_event() {
             if event == Event::Established {
@@ -112,31 +112,39 @@ impl Management {
             }
         }
         if told.acknowledged > self.heard.0 {
-            self.heard = (told.acknowledged, told.timeouts);
+            self.heard = (told.acknowledged, tcp.timeouts());
             self.silent = false;
         }
     }
 
+    /// Whether it can neither send nor be asked to: packets wait or not, as `waits` says.
+    pub(super) fn rests(&self, now: Time, waits: bool) -> bool {
+        let asked = self.credit <= 0 && self.sent != self.written;
+        self.settled && self.due > now && (asked || !waits)
+    }
+
     /// What it sends next.
-    pub(super) fn poll(&mut self, now: Time) -> Option<Sent> {
-        if self.settled && self.due.is_none_or(|due| due > now) {
-            return None;
-        }
+    pub(super) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         let tcp = self.tcp.as_mut()?;
-        let Some(outgoing) = tcp.poll_transmit(now) else {
-            (self.settled, self.due) = (true, tcp.poll_timeout());
-            return None;
-        };
+        let outgoing = tcp.poll_transmit(now);
+        if outgoing.is_none() {
+            (self.settled, self.due) = (!tcp.is_closed(), tcp.poll_timeout().unwrap_or(Time::MAX));
+        }
+        outgoing
+    }
+
+    /// Takes note of what is sent.
+    pub(super) fn note_sent(&mut self, outgoing: &Outgoing) -> Sent {
         let payload = u64::from(outgoing.segment.header.payload);
         if payload > 0 {
             self.sent = self.sent.max(outgoing.offset + payload);
         }
         let probes = payload > 0;
-        let answered = !probes || tcp.statistics().timeouts - self.heard.1 < SILENCE;
+        let timeouts = self.tcp.as_ref().map_or(0, Connection::timeouts);
+        let answered = !probes || timeouts - self.heard.1 < SILENCE;
         self.syns += u32::from(outgoing.segment.header.flags.any(TcpFlags::SYN));
         self.silent |= !answered || self.syns > SILENCE;
-        let again = probes && outgoing.retransmission;
-        Some(Sent { segment: outgoing.segment, probes, counts: probes && answered, again })
+        Sent { probes, counts: probes && answered, again: probes && outgoing.retransmission }
     }
 
     /// A management packet gives `vmss` bytes of credit: more is not saved up while nothing waits.
@@ -154,7 +162,7 @@ impl Management {
     /// there is something to send, and does not wait out its timeout, which may be minutes by now.
     pub(super) fn begin_anew(&mut self) {
         if self.silent {
-            (self.tcp, self.silent, self.settled) = (None, false, false);
+            (self.tcp, self.silent, self.settled, self.due) = (None, false, false, Time::MAX);
         }
     }
 
@@ -175,7 +183,7 @@ impl Management {
 
     /// The smoothed round-trip time; none before the first measurement.
     pub(super) fn rtt(&self) -> Option<Duration> {
-        self.tcp.as_ref()?.statistics().smoothed_rtt
+        self.tcp.as_ref()?.progress().smoothed_rtt
     }
 
     /// Bits per second that its window allows of `vmss` bytes for each packet; none before the first answer.
@@ -185,9 +193,9 @@ impl Management {
         u64::try_from(bits * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
     }
 
-    /// When it is to be asked again.
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
-        if self.settled { self.due } else { self.tcp.as_ref()?.poll_timeout() }
+    /// When it is to be polled again, if nothing else happens; [`Time::MAX`] for never.
+    pub(super) const fn due(&self) -> Time {
+        self.due
     }
 }
 
@@ -198,6 +206,21 @@ const SILENCE: u32 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Kills: resting with credit while packets wait; being asked twice; sleeping past a timer.
+    #[test]
+    fn it_rests_until_it_hears_something_may_be_asked_or_its_timer_is_due() {
+        let config = Arc::new(Config::default());
+        let mut it = Management::new(FlowKey::default(), config, Random::new(1, 1));
+        let (now, later) = (Time::from_millis(1), Time::from_millis(2));
+        assert!(!it.rests(now, false), "it was never polled");
+        (it.settled, it.due, it.written) = (true, later, 1_460);
+        assert!(it.rests(now, false) && it.rests(now, true) && !it.rests(later, false));
+        it.sent = it.written;
+        assert!(it.rests(now, false) && !it.rests(now, true), "it may be asked");
+        (it.sent, it.credit) = (0, 1);
+        assert!(it.rests(now, false) && !it.rests(now, true), "it has credit");
+    }
 
     /// Kills: saving up the credit of retransmissions that nothing waited for.
     #[test]

@@ -18,6 +18,8 @@ pub(super) struct Receiver {
     random: Random,
     dscp: u8,
     ends: Vec<End>,
+    /// When something is next due.
+    due: Option<Time>,
     made: u64,
     absorbed: u64,
 }
@@ -43,6 +45,7 @@ impl Receiver {
             random,
             dscp: config.dscp(USER),
             ends: (0..config.connections).map(end).collect(),
+            due: None,
             made: 0,
             absorbed: 0,
         }
@@ -83,6 +86,7 @@ impl Receiver {
             tcp.handle_segment(cx.now, &segment);
         }
         self.made += end.answer(cx, self.dscp, out);
+        self.due = self.earliest();
     }
 
     /// Sends what is due.
@@ -90,10 +94,15 @@ impl Receiver {
         for end in &mut self.ends {
             self.made += end.answer(cx, self.dscp, out);
         }
+        self.due = self.earliest();
     }
 
     /// When something is next due.
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
+    pub(super) const fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    fn earliest(&self) -> Option<Time> {
         self.ends.iter().filter_map(|end| end.tcp.as_ref()?.poll_timeout()).min()
     }
 }

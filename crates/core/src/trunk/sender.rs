@@ -1,9 +1,10 @@
 //! The end of a trunk that sends: user packets leave as credit and guarantee allow.
 //!
 //! Source: `trunking`, section 4, R003-1 and R003-4.
-//! Differs: connections are served in turn, so that a queue which never fills uses them alike. A
-//! connection whose window let nothing go while packets waited sends its management packet when it may,
-//! even if none waits by then: each may so hold the credit of one VMSS, which is what equation 2 counts.
+//! Differs: connections are served in the order of their numbers, so that a queue which never fills uses the
+//! first ones most. A connection whose window let nothing go while packets waited sends its management packet
+//! when it may, even if none waits by then: each may so hold the credit of one VMSS, which is what equation 2
+//! counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,8 +62,8 @@ pub(super) struct Sender {
     tunnel: Tunnel,
     guarantee: Option<Guarantee>,
     managements: Vec<Management>,
-    /// Whose turn it is.
-    turn: usize,
+    /// When a connection is next to be asked, as of the last time they were.
+    due: Time,
     counts: Counts,
 }
 
@@ -82,7 +83,7 @@ impl Sender {
             tunnel: Tunnel::new(queue, config.dscp(USER)),
             guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
             managements: (0..config.connections).map(&mut management).collect(),
-            turn: 0,
+            due: Time::MAX,
             counts: Counts::default(),
         }
     }
@@ -136,14 +137,18 @@ impl Sender {
 
     /// Takes in a user packet.
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
-        if !self.is_passing() {
-            self.tunnel.push(cx, packet);
-        } else {
+        if self.is_passing() {
             self.managements.iter_mut().for_each(|it| it.ask(cx.now));
             self.counts.past += network_len(&cx.pool[&packet]);
             out.push(cx.pool, packet);
+            return self.pump(cx, out);
         }
-        self.pump(cx, out);
+        let others_wait = !self.tunnel.is_empty();
+        self.tunnel.push(cx, packet);
+        // While packets wait, all credit is spent and every connection has been asked for more.
+        if !others_wait {
+            self.pump(cx, out);
+        }
     }
 
     /// Takes in what the receiver of management connection `number` says.
@@ -175,10 +180,13 @@ impl Sender {
         if let Some(guarantee) = &mut self.guarantee {
             self.counts.guaranteed += guarantee.serve(cx, &mut self.tunnel, out);
         }
-        for _ in 0..self.managements.len() {
-            self.turn = (self.turn + 1) % self.managements.len();
-            self.serve(cx, self.turn, out);
+        let mut waits = !self.tunnel.is_empty();
+        let mut next = 0;
+        while let Some(at) = self.first_of(next, cx.now, waits) {
+            waits = self.serve(cx, at, out);
+            next = at + 1;
         }
+        self.due = self.managements.iter().map(Management::due).min().unwrap_or(Time::MAX);
         if self.is_passing() {
             while let Some(packet) = self.tunnel.pop(cx) {
                 self.counts.past += network_len(&cx.pool[&packet]);
@@ -190,36 +198,40 @@ impl Sender {
         }
     }
 
-    /// Lets go what a management connection may, and has to, send.
-    fn serve(&mut self, cx: &mut Cx<'_>, at: usize, out: &mut Fifo) {
+    /// The first management connection from number `from` on that may have something to send.
+    fn first_of(&self, from: usize, now: Time, waits: bool) -> Option<usize> {
+        let rest = self.managements.get(from..)?;
+        rest.iter().position(|it| !it.rests(now, waits)).map(|at| from + at)
+    }
+
+    /// Lets go what a management connection may, and has to, send; says whether user packets still wait.
+    fn serve(&mut self, cx: &mut Cx<'_>, at: usize, out: &mut Fifo) -> bool {
+        let Self { tunnel, counts, .. } = self;
+        let management = &mut self.managements[at];
         loop {
-            self.spend(cx, at, out);
-            let management = &mut self.managements[at];
-            if !self.tunnel.is_empty() {
+            while management.has_credit()
+                && let Some(packet) = tunnel.pop(cx)
+            {
+                let len = network_len(&cx.pool[&packet]);
+                management.spend(len);
+                counts.elastic += len;
+                out.push(cx.pool, packet);
+            }
+            let waits = !tunnel.is_empty();
+            if waits {
                 management.ask(cx.now);
             }
-            let Some(sent) = management.poll(cx.now) else { break };
+            let Some(outgoing) = management.poll(cx.now) else { return waits };
+            let sent = management.note_sent(&outgoing);
             let dscp = if sent.probes { self.management_dscp } else { self.user_dscp };
-            let packet = describe(management.key, &sent.segment, self.tunnel.frame(), dscp);
+            let packet = describe(management.key, &outgoing.segment, tunnel.frame(), dscp);
             let Some(packet) = cx.pool.insert(packet) else { continue };
             if sent.counts {
                 management.earn(self.vmss);
             }
-            self.counts.made += 1;
-            self.counts.management += u64::from(sent.probes);
-            self.counts.again += u64::from(sent.again);
-            out.push(cx.pool, packet);
-        }
-    }
-
-    /// Sends user packets for the credit there is.
-    fn spend(&mut self, cx: &mut Cx<'_>, at: usize, out: &mut Fifo) {
-        while self.managements[at].has_credit()
-            && let Some(packet) = self.tunnel.pop(cx)
-        {
-            let len = network_len(&cx.pool[&packet]);
-            self.managements[at].spend(len);
-            self.counts.elastic += len;
+            counts.made += 1;
+            counts.management += u64::from(sent.probes);
+            counts.again += u64::from(sent.again);
             out.push(cx.pool, packet);
         }
     }
@@ -227,7 +239,7 @@ impl Sender {
     /// When it is next to be pumped.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
-        self.managements.iter().filter_map(Management::poll_timeout).chain(guarantee).min()
+        Time::earliest((self.due < Time::MAX).then_some(self.due), guarantee)
     }
 }
 

@@ -95,17 +95,16 @@ impl Sender {
         if cx.details.idle != IdleRule::Validate {
             return;
         }
-        let idle =
-            self.board.is_empty() && cx.now.since(self.last_sent) > self.rto.base(cx.details);
+        let idle = self.board.is_empty() && cx.now > self.last_sent + self.rto.base(cx.details);
         let validated = self.is_validated();
         let validation = self.validation.get_or_insert_default();
         if validated && !idle {
             validation.validated_at = cx.now;
             return;
         }
-        let least = u64::from(cx.details.initial_window) * self.window.segment;
         while cx.now.since(validation.validated_at) > MOST_KEPT {
             validation.validated_at += MOST_KEPT;
+            let least = u64::from(cx.details.initial_window) * self.window.segment;
             let kept = self.window.congestion / 4 * 3;
             self.window.threshold = self.window.threshold.max(kept);
             self.window.congestion = (self.window.congestion / 2).max(least);
