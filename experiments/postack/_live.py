@@ -166,13 +166,22 @@ class Lab:
 
     def status(self) -> Mapping[str, Any]:
         """What the gateway says of itself at ``/v1/status``."""
+        return self.ask("edge", "status")
+
+    def ask(self, gateway: str, what: str) -> Mapping[str, Any]:
+        """What a gateway says at ``/v1/WHAT``."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(PATIENCE)
-            connection.connect(f"/run/tidegate/lab-{self.name}/edge.sock")
-            connection.sendall(b"GET /v1/status HTTP/1.0\r\n\r\n")
+            connection.connect(f"/run/tidegate/lab-{self.name}/{gateway}.sock")
+            connection.sendall(f"GET /v1/{what} HTTP/1.0\r\n\r\n".encode())
             said = b"".join(iter(lambda: connection.recv(1 << 16), b""))
         answer: Mapping[str, Any] = json.loads(said.split(b"\r\n\r\n", 1)[1])
         return answer
+
+    def drops(self) -> dict[str, int]:
+        """Packets dropped in the network so far, by reason."""
+        said = _run(program(), "lab", "network", "--lab", self.name)
+        return dict(json.loads(said)["drops"])
 
     def aggregate(self, way: str) -> Mapping[str, Any]:
         """The policy in a direction, of :meth:`status`, and how long the gateway has been up then.

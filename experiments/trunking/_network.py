@@ -24,6 +24,9 @@ BOTTLENECK_RATE = "9.6 Mbit/s"
 ALPHA, MANAGEMENT = 8, 52
 """Management packets per connection that may wait, and the length of one."""
 
+CONNECTIONS = 4
+"""Of each trunk."""
+
 KB = 1_000
 
 VMSS = (3000, 1500)
@@ -37,9 +40,11 @@ WARMUP = 20
 BOTTLENECK = ("e", "f.wan")
 
 
-def required_buffer(connections: int, vmss: list[int], guaranteed: float) -> int:
+def required_buffer(
+    connections: int, vmss: list[int], guaranteed: float, management: int = MANAGEMENT
+) -> int:
     """Bytes by equation 2, of trunks with so many ``connections`` of each VMSS."""
-    each = [ALPHA * MANAGEMENT + (ALPHA + 1) * size for size in vmss]
+    each = [ALPHA * management + (ALPHA + 1) * size for size in vmss]
     return round(connections * sum(each) / (1 - guaranteed))
 
 

@@ -1,6 +1,7 @@
 //! Trunks between live gateways: shares of a path, what becomes of transfers when a gateway goes away or the
-//! path is another, and a gateway with many.
+//! path is another, peers that lie, and a gateway with many.
 
+mod liar;
 mod many;
 mod shares;
 mod sites;

@@ -13,7 +13,7 @@ pub(crate) fn key(bed: &Testbed) -> String {
     path.display().to_string()
 }
 
-const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// A gateway of a lab with a trunk and a policy that sends all through it.
 pub(crate) struct Site<'a> {

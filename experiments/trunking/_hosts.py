@@ -1,0 +1,67 @@
+"""What hosts of live experiments run.
+
+``flood ADDRESS RATE``: datagrams of 1500 bytes to a port where nobody listens, so many bytes a
+second. ``serve``: sends 8192 bytes to whoever connects. ``fetch ADDRESS CLIENTS SECONDS``: so many
+clients fetch them again and again; prints how long each transfer took in seconds, those that had
+not ended too.
+"""
+
+import json
+import socket
+import sys
+import threading
+import time
+
+PORT = 8192
+SIZE = 8192
+
+
+def flood(address: str, rate: str) -> None:
+    line, start, sent = socket.socket(type=socket.SOCK_DGRAM), time.monotonic(), 0
+    while True:
+        while sent < (time.monotonic() - start) * int(rate):
+            line.sendto(bytes(1472), (address, 9))
+            sent += 1500
+        time.sleep(0.002)
+
+
+def serve() -> None:
+    with socket.create_server(("", PORT), backlog=256) as listener:
+        print("ready", flush=True)
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+
+def answer(connection: socket.socket) -> None:
+    with connection:
+        connection.sendall(bytes(SIZE))
+
+
+def fetch(address: str, clients: str, seconds: str) -> None:
+    began: dict[int, float] = {}
+    took: list[float] = []
+    stop = threading.Event()
+
+    def client(number: int) -> None:
+        time.sleep(0.5 * number / int(clients))
+        while not stop.is_set():
+            began[number] = time.monotonic()
+            try:
+                with socket.create_connection((address, PORT)) as connection:
+                    got = sum(len(part) for part in iter(lambda: connection.recv(SIZE), b""))
+            except OSError:
+                continue
+            if got == SIZE and not stop.is_set():
+                took.append(time.monotonic() - began[number])
+
+    for number in range(int(clients)):
+        threading.Thread(target=client, args=(number,), daemon=True).start()
+    time.sleep(float(seconds))
+    stop.set()
+    now = time.monotonic()
+    print(json.dumps({"took": took, "waiting": [now - it for it in began.values()]}), flush=True)
+
+
+if __name__ == "__main__":
+    {"flood": flood, "serve": serve, "fetch": fetch}[sys.argv[1]](*sys.argv[2:])

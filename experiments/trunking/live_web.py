@@ -1,0 +1,112 @@
+"""Small transfers beside a UDP blast and greedy TCP of other sites, between real hosts.
+
+Source: trunking, section 7.3, experiment TT3, figure 10; ledger, TT3 and A003-6.
+Differs: see `_live.py`, and `fig10.py` for what the paper does not print. One of the other sites
+sends UDP as fast as the whole bottleneck, the other ten CUBIC connections, in place of ftp from
+both. Hosts are those of this kernel, whose first window holds a whole transfer. There are 20
+clients, and turns of 60 s, which begin five after the others have. A transfer that has not ended by
+then counts with the time it has taken so far, which flatters the case without trunks. With trunks
+the router has four and a half times the room of equation 2, as in `fig9.py`: they begin into an
+empty line here, and user packets lost count from the beginning on (with the room itself, two turns
+lost 35). A turn is made again where the blast was not as fast as it should be.
+"""
+
+import json
+import time
+
+import numpy as np
+
+from tidegate.experiment import Experiment
+
+from ..postack._live import PATIENCE, missing, side_by_side
+from ._live import SINK, lab_of, script, user_loss
+from ._network import RATE
+
+live_web = Experiment(__file__, seeds=5, needs=missing)
+
+CASES = ["a", "b", "c"]
+"""The web alone; beside the others; with a trunk for each site."""
+
+BUFFER = {"a": 1, "b": 1, "c": 4.5}
+"""The router's room, of that of equation 2."""
+
+CLIENTS, SESSIONS = 20, 10
+SETTLED, SECONDS = 5, 60
+SIZE = 8192
+TRUNKS = [{"vmss": 1500, "guarantee": 0}] * 3
+
+
+@live_web.run()
+def measure(seed):
+    def run(case):
+        with lab_of(TRUNKS, delay="35 ms", carried=case == "c", buffer=BUFFER[case]) as lab:
+            server = script(lab, "host1", "serve")
+            assert server.stdout.readline(), "the web server does not start"
+            if case != "a":
+                script(lab, "host2", "flood", SINK, str(RATE))
+                lab.serve("host3", "cubic")
+                for _ in range(SESSIONS):
+                    lab.fetch("sink", "10.73.0.3", "--time", f"{SECONDS + 2 * SETTLED} s")
+            time.sleep(SETTLED)
+            begin, before = time.monotonic(), blasted(lab)
+            words = ["fetch", "10.73.0.1", str(CLIENTS), str(SECONDS)]
+            said, _ = script(lab, "sink", *words).communicate(timeout=SECONDS + PATIENCE)
+            blast = (blasted(lab) - before) / (time.monotonic() - begin) / RATE
+            lost = user_loss(lab)
+        told = json.loads(said)
+        took = 1000 * np.array(told["took"] + told["waiting"])
+        return {
+            "rate": len(told["took"]) * SIZE / 1024 / SECONDS,
+            "mean": took.mean(),
+            "deviation": took.std(),
+            "most": took.max(),
+            "lost": lost,
+            "blast": blast,
+        }
+
+    def quiet(found):
+        return all(found[f"{case} blast"] > 0.98 for case in CASES[1:])
+
+    return side_by_side(run, CASES, quiet)
+
+
+def blasted(lab):
+    """Bytes of frames that the site of the blast has sent."""
+    return int(lab.shell("host2", "cat /sys/class/net/eth0/statistics/tx_bytes"))
+
+
+def ratio(runs, column):
+    """With trunks, of that without."""
+    return runs[f"c {column}"] / runs[f"b {column}"]
+
+
+@live_web.claim("A003-6", "live: throughput with trunks, of that without", paper=1.95, at_least=1.5)
+def rate(runs):
+    return ratio(runs, "rate")
+
+
+@live_web.claim("A003-6", "live: mean delay with trunks, of that without", paper=0.52, at_most=0.7)
+def mean(runs):
+    return ratio(runs, "mean")
+
+
+@live_web.claim("A003-6", "live: deviation of delay with trunks, of that without", paper=0.24,
+                at_most=0.5)  # fmt: skip
+def deviation(runs):
+    return ratio(runs, "deviation")
+
+
+@live_web.claim("A003-6", "live: longest delay with trunks, of that without", paper=0.25,
+                at_most=0.5)  # fmt: skip
+def most(runs):
+    return ratio(runs, "most")
+
+
+@live_web.claim("A003-6", "live: mean delay alone, of that with trunks", paper=0.58, at_most=1)
+def mean_alone(runs):
+    return runs["a mean"] / runs["c mean"]
+
+
+@live_web.claim("G4", "live: user packets lost on the path with trunks", paper=0, at_most=0)
+def lost(runs):
+    return runs["c lost"]

@@ -1,0 +1,56 @@
+//! A peer that has the key and acknowledges what it has not got.
+
+use std::time::Duration;
+
+use tidegate_e2e::trial::side_by_side;
+use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed};
+
+use crate::LIMIT;
+use crate::sites::{KEY, Site, gateway, host, key, sent};
+
+/// What users may send at most, twice what the path carries, and what they would like to: bytes a second.
+const MOST: f64 = 500_000.0;
+const WISHED: &str = "2000000";
+
+/// What holds it to [`MOST`] where nothing is said of the rate of the link.
+const PROFILE: &str = "action = \"shape\"\nprofile = { mean = \"4 Mbit/s\" }\n";
+
+/// Kills: a profile that what goes through a trunk does not keep to.
+#[test]
+fn a_peer_that_lies_gains_no_more_than_the_profile_of_the_policy() {
+    witnessed(|bed| {
+        let key = key(bed);
+        let gains = |policy| gained(bed, &key, policy);
+        let rates = side_by_side(["action = \"pass\"\n", PROFILE], gains);
+        println!("{rates:?} bytes a second");
+        let [free, held] = rates[..] else { unreachable!("two policies") };
+        assert!(free > 1.5 * MOST, "{free}: its lies are of no use");
+        // Frames, of which a profile counts 14 bytes more than a trunk.
+        assert!((0.9 * MOST..1.02 * MOST).contains(&held), "{held} of {MOST}");
+    });
+}
+
+/// Bytes a second that a trunk to a liar sends.
+fn gained(bed: &Testbed, key: &str, policy: &str) -> f64 {
+    let site = Site { name: "north", ends: [1, 2], next_hop: 1, fields: "" };
+    let policy = format!("[[policy]]\nname = \"all\"\ntrunk = \"north\"\n{policy}");
+    let topology = [
+        host("a", 1, "north", Some(1)),
+        "[[host]]\nname = \"c\"\naddress = [\"10.73.0.2\", \"10.73.9.2\"]\n".to_owned(),
+        gateway("north", &(site.trunk(key) + &policy)),
+        "[[route]]\nto = \"c\"\nrate = \"2 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = { kind = \"drop-tail\", limit = \"20 kB\" }\n\
+         [[route]]\ndelay = \"10 ms\"\n"
+            .to_owned(),
+    ];
+    let lab = Lab::up(bed, &topology.concat());
+    let words = ["10.73.9.2", "10.73.9.1", "4754", KEY];
+    let liar = Process::start(lab.on("c").arg(env!("CARGO_BIN_EXE_e2e-liar")).args(words));
+    until("the liar", LIMIT, || liar.lines().pop());
+    let words = ["flood", "10.73.0.2:9", WISHED, "60"];
+    let _flood = Process::start(lab.on("a").arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words));
+    pause(Duration::from_secs(6));
+    let (from, before) = (now(), sent(&lab, "north"));
+    pause(Duration::from_secs(5));
+    (sent(&lab, "north") - before) / from.elapsed().as_secs_f64()
+}
