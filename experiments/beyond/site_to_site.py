@@ -60,20 +60,27 @@ def published_tail(runs):
     return ratio(runs, "epochs", "none", "p99")
 
 
-@site_to_site.claim("beyond", "trunk: p99 slowdown, of that with epochs", paper="better", at_most=1)
-def trunk_tail(runs):
-    return ratio(runs, "trunk", "epochs", "p99")
+SLOWER = (
+    "not shown: half as many management packets let wait at the router make no difference, half as "
+    "many sent (VMSS 3000) little"
+)
 
-
-STARVED = (
-    "PostACK asks senders for what the trunk's windows carry, and these grow only while packets "
-    "wait: with few long transfers the trunk keeps part of the path idle"
+CUT = (
+    "windows of long transfers are cut to what they would have if every short one had as much, and "
+    "part of the path is idle"
 )
 
 
 @site_to_site.claim(
+    "beyond", "trunk: p99 slowdown, of that with epochs", paper="better", at_most=1, why=SLOWER
+)
+def trunk_tail(runs):
+    return ratio(runs, "trunk", "epochs", "p99")
+
+
+@site_to_site.claim(
     "beyond", "trunk and PostACK: p99 slowdown, of that with epochs", paper="better", at_most=1,
-    why=STARVED,
+    why=CUT,
 )  # fmt: skip
 def postack_tail(runs):
     return ratio(runs, "postack", "epochs", "p99")
