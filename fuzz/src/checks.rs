@@ -11,8 +11,10 @@ use tidegate_core::Time;
 use tidegate_core::packet::{Ecn, Network};
 use tidegate_core::tcp::Segment;
 use tidegate_wire::trunk::message::Message;
-use tidegate_wire::trunk::{Ends, Key, Opened, Session};
-use tidegate_wire::{Checksum, complete_checksum, describe, rewrite, segment};
+use tidegate_wire::trunk::{Ends, Key, Opened, Session, admit, user_packet};
+use tidegate_wire::{
+    Checksum, clamp_segment_size, complete_checksum, describe, icmp, rewrite, segment, split,
+};
 
 fn described(frame: &[u8]) -> Packet {
     let mut packet = Packet::default();
@@ -133,6 +135,43 @@ pub(crate) fn trunk_any(bytes: &[u8]) {
     assert!(wrong == right || here.open(now, &wrong).is_err());
     assert!(here.open(now, bytes).is_err());
     assert!(matches!(here.open(now, &right), Ok(Opened::Segment { channel: 3, .. })));
+    carried_any(bytes);
+}
+
+/// What comes in a datagram comes out as it went in, once, and is admitted or refused without a panic; so it is
+/// with what somebody says of a datagram, with SYNs, and with what is cut.
+fn carried_any(bytes: &[u8]) {
+    let (local, peer) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+    let ends = Ends { local, peer, port: 4754 };
+    let [mut here, mut there] = [(ends, 1), (ends.reverse(), 2)]
+        .map(|(ends, run)| Session::new(&Key([9; 32]), ends, [run; 32]).encapsulating(true));
+    let now = Time::from_secs(1);
+    while !(here.is_agreed() && there.is_agreed()) {
+        let _ = there.open(now, &here.hello());
+        let _ = here.open(now, &there.hello());
+    }
+    let (_, datagram) = there.seal_user(bytes).unwrap();
+    assert_eq!(here.open(now, &datagram), Ok(Opened::User));
+    assert_eq!(user_packet(&datagram), bytes);
+    assert!(here.open(now, &datagram).is_err());
+    let mut packet = bytes.to_vec();
+    let admitted = admit(&mut packet, Ecn::Ce).is_ok();
+    let _ = icmp::read_too_big(bytes);
+    let ethertype: [u8; 2] =
+        if bytes.first().is_some_and(|it| it >> 4 == 6) { [0x86, 0xdd] } else { [8, 0] };
+    let mut about = described(&[&[2; 12][..], &ethertype, &packet].concat());
+    about.transport_offset = about.transport_offset.saturating_sub(about.network_offset);
+    if admitted {
+        for piece in split::fragments(&packet, 100).into_iter().flatten() {
+            assert!(piece.len() <= 100 && admit(&mut piece.clone(), Ecn::NotEct).is_ok());
+        }
+    }
+    for piece in split::segments(&packet, &about, 8).into_iter().flatten() {
+        assert!(piece.len() <= packet.len());
+    }
+    let _ = icmp::too_big(&packet, &about, 1_400, local);
+    clamp_segment_size(&mut packet, &about, 1_400);
+    assert_eq!(packet.len(), bytes.len());
 }
 
 /// DSCP and ECN, ACK number, window.

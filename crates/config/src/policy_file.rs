@@ -47,6 +47,8 @@ pub struct TrunkEnd {
     pub next_hop: NextHop,
     /// The file with its key.
     pub key_file: String,
+    /// The longest IP packet that the path carries; none for what the WAN port sends.
+    pub mtu: Option<u32>,
 }
 
 /// Who is sent what goes to the other end of a trunk.

@@ -26,6 +26,8 @@ pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 pub(crate) use travel::Travelling;
 
+use std::num::NonZeroU16;
+
 use crate::{Bytes, Time};
 
 /// What a mechanism may read, and in part rewrite, of one packet.
@@ -66,6 +68,8 @@ pub struct Packet {
     pub vlan: u16,
     /// Frames on the wire this stands for: more than one for a GSO super-packet.
     pub segments: u16,
+    /// The trunk in whose datagrams it leaves, counted from one; none if it leaves as it is.
+    pub carried: Option<NonZeroU16>,
     /// The checksum of a UDP datagram, as it came: all that tells it from others of its flow. Zero of
     /// other packets.
     pub checksum: u16,
@@ -215,6 +219,16 @@ impl Packet {
         Bytes(u64::from(self.len))
     }
 
+    /// Bytes of headers that each frame of a super-packet repeats, TCP or UDP; none of what is no such thing.
+    #[must_use]
+    pub fn headers(&self) -> u32 {
+        match self.tcp {
+            Some(tcp) => self.len.saturating_sub(tcp.payload),
+            None if self.transport_offset > 0 => u32::from(self.transport_offset) + UDP_HEADER,
+            None => 0,
+        }
+    }
+
     /// What it is charged where rates are kept.
     #[must_use]
     pub fn charged(&self) -> Bytes {
@@ -242,6 +256,9 @@ impl Packet {
         }
     }
 }
+
+/// Source: RFC 768.
+const UDP_HEADER: u32 = 8;
 
 #[expect(clippy::as_conversions, reason = "u32 fits in usize on every target we build for")]
 pub(crate) const fn slot(index: u32) -> usize {

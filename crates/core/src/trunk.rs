@@ -23,12 +23,14 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod wire;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 pub use buffer::required_buffer;
 pub use sender::Counts;
+pub use wire::{Encapsulation, SEAL, USER_HEADER, Wire, datagram_len};
 
 use crate::ack::Ahead;
 use crate::packet::{Endpoint, Fifo, FlowId, FlowKey, Handover, Protocol};
@@ -67,6 +69,8 @@ pub struct Config {
     pub fallback: Fallback,
     /// How it finds its share; `connections`, `vmss` and `tcp` are of management packets only.
     pub probing: Probing,
+    /// What its packets are on the wire.
+    pub wire: Wire,
 }
 
 /// What becomes of user packets while nothing is heard of the other end: two timeouts in a row of every
@@ -96,6 +100,7 @@ impl Config {
     pub fn is_other_end_of(&self, other: &Self) -> bool {
         (self.local, self.peer) == (other.peer, other.local)
             && (self.port, self.probing) == (other.port, other.probing)
+            && self.wire.overhead(self.local) == other.wire.overhead(other.local)
             && match self.probing {
                 Probing::Management => self.connections == other.connections,
                 Probing::Epochs => self.assured == other.assured,
@@ -309,6 +314,16 @@ impl Trunk {
     #[must_use]
     pub fn has_waiting(&self, flow: FlowId) -> bool {
         self.tunnel().has(flow)
+    }
+
+    /// Whether user packets that leave now do so in datagrams of the trunk.
+    pub(crate) fn carries(&self) -> bool {
+        match &self.ends {
+            Ends::Management(ends) => {
+                self.config.wire.overhead(self.config.local) > 0 && !ends.0.is_passing()
+            }
+            Ends::Epochs(_) => false,
+        }
     }
 
     /// What waits, as a signal sees it.

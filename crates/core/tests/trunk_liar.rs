@@ -27,6 +27,7 @@ fn gateway(rate: Option<Rate>) -> Gateway {
         tcp: tcp::Config { receive_window: Bytes(1 << 24), ..tcp::Config::default() },
         fallback: Default::default(),
         probing: Default::default(),
+        wire: Default::default(),
     };
     let config = GatewayConfig {
         rate: [rate, None],

@@ -5,21 +5,30 @@
 //! an address is for nobody else: a datagram that is rightly sealed goes to the machine as the segment it
 //! holds, questions for the address are answered, and everything else ends here.
 
+mod carrier;
+mod stations;
+mod tags;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use tidegate_core::packet::{Endpoint, FlowKey, FrameCopy, Network, Protocol};
 use tidegate_core::tcp::Segment;
+use tidegate_core::trunk::Wire;
 use tidegate_core::{ByReason, Packet, PacketId, PacketPool, Reason, Time};
-use tidegate_wire::build;
+use tidegate_wire::VlanTag;
+use tidegate_wire::build::{self, Link};
 use tidegate_wire::neighbour::{Heard, Mac, Neighbour, NextHop};
-use tidegate_wire::trunk::{Ends, Key, Opened, Refusals, Session};
+use tidegate_wire::trunk::{Ends, Key, Opened, PathMtu, Refusals, Session};
 
+use self::carrier::Arrival;
+pub use self::carrier::Carried;
+use self::stations::Stations;
+use self::tags::{tag, tagged, untagged, vlan};
 use crate::memory::{Frame, PacketMemory};
 use crate::port::{Port, PortCounters};
 use crate::vnet::VnetHeader;
@@ -37,6 +46,10 @@ pub struct TrunkEnd {
     pub next_hop: NextHop,
     /// What both ends know.
     pub key: Key,
+    /// What its packets are on the wire.
+    pub wire: Wire,
+    /// The longest IP packet that the path carries, as far as is known.
+    pub mtu: u32,
 }
 
 /// What is known of the other end of a trunk.
@@ -54,6 +67,14 @@ pub struct PeerReport {
     pub heard: Option<Duration>,
     /// Datagrams from its address that were not taken.
     pub refused: Refusals,
+    /// Whether it does otherwise with user packets than this end, so that nothing is agreed on.
+    pub differs: bool,
+    /// What became of user packets in datagrams; none if they leave as they came.
+    pub carried: Option<Carried>,
+    /// The longest IP packet on the path, as far as is known.
+    pub path_mtu: u32,
+    /// What was said of that and not believed.
+    pub ignored: u64,
 }
 
 impl PeerReport {
@@ -82,7 +103,8 @@ pub struct TrunkPort {
     port: Box<dyn Port>,
     memory: PacketMemory,
     mac: Mac,
-    neighbours: Vec<Neighbour>,
+    /// With the tag of frames from and to them.
+    neighbours: Vec<(Neighbour, Option<VlanTag>)>,
     trunks: Vec<Peer>,
     /// By the key of management packets that are made here: whose, and their channel.
     made: HashMap<FlowKey, (usize, u8)>,
@@ -92,6 +114,12 @@ pub struct TrunkPort {
     /// When something is next to be sent of our own accord.
     due: Time,
     drops: ByReason,
+    /// Whether user packets travel in datagrams of any trunk.
+    carries: bool,
+    stations: Stations,
+    /// What is told to senders, and comes out of this port; how many within a second, since when.
+    answers: VecDeque<PacketId>,
+    told: (u32, Time),
 }
 
 /// The other end of a trunk.
@@ -102,6 +130,12 @@ struct Peer {
     channels: u16,
     dscp: u8,
     hello: Time,
+    /// The tag of its datagrams.
+    tag: Option<VlanTag>,
+    /// Bytes that a user packet is longer in a datagram; zero if it leaves as it came.
+    overhead: u32,
+    path: PathMtu,
+    carried: Carried,
 }
 
 impl TrunkPort {
@@ -114,16 +148,23 @@ impl TrunkPort {
         mac: Mac,
         trunks: impl Iterator<Item = (&'a TrunkEnd, [u8; 32])>,
     ) -> Self {
-        let mut neighbours: Vec<Neighbour> = Vec::new();
+        let mut neighbours: Vec<(Neighbour, Option<VlanTag>)> = Vec::new();
         let mut peer = |(end, random): (&TrunkEnd, [u8; 32])| {
-            let same =
-                |it: &Neighbour| (it.local(), it.next_hop()) == (end.ends.local, end.next_hop);
+            let tag = tag(end.wire);
+            let same = |(it, its): &(Neighbour, Option<VlanTag>)| {
+                (it.local(), it.next_hop(), *its) == (end.ends.local, end.next_hop, tag)
+            };
             let neighbour = neighbours.iter().position(same).unwrap_or_else(|| {
-                neighbours.push(Neighbour::new(end.ends.local, mac, end.next_hop));
+                neighbours.push((Neighbour::new(end.ends.local, mac, end.next_hop), tag));
                 neighbours.len() - 1
             });
+            let overhead = end.wire.overhead(end.ends.local);
             Peer {
-                session: Session::new(&end.key, end.ends, random),
+                session: Session::new(&end.key, end.ends, random).encapsulating(overhead > 0),
+                tag,
+                overhead,
+                path: carrier::path(end.mtu, &memory),
+                carried: Carried::default(),
                 neighbour,
                 channels: 2 * end.connections,
                 dscp: end.dscp,
@@ -145,6 +186,10 @@ impl TrunkPort {
             coming: peers.iter().enumerate().map(coming).collect(),
             made,
             neighbours,
+            carries: peers.iter().any(|peer| peer.overhead > 0),
+            stations: Stations::default(),
+            answers: VecDeque::new(),
+            told: (0, Time::ZERO),
             trunks: peers,
             now: Time::ZERO,
             due: Time::ZERO,
@@ -152,36 +197,51 @@ impl TrunkPort {
         }
     }
 
-    /// Whether `packet`, which has come, is for the machine; what a datagram holds is then in its place.
-    fn is_for_machine(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
+    /// What `packet`, which has come, is; if for the machine, what a datagram holds is in its place.
+    fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
         let described = &pool[packet];
         let asks = match described.network {
             Network::Opaque => described.key.src.port == ARP,
             Network::Ipv4 => false,
             Network::Ipv6 => described.key.protocol == Protocol::ICMPV6,
         };
-        if asks {
-            let heard = self.hear(pool, packet);
-            if let Some(for_machine) = heard {
-                return for_machine;
-            }
+        if asks && self.hear(pool, packet) {
+            return Arrival::Here;
         }
-        let to = pool[packet].key.dst.number();
-        let ours = |it: &Neighbour| Endpoint::at(it.local(), 0).number() == to;
-        !self.neighbours.iter().any(ours) || self.open(pool, packet).is_some()
+        if !self.is_ours(pool[packet].key.dst.number()) {
+            return Arrival::Machine;
+        }
+        if self.carries {
+            self.hear_too_big(pool, packet);
+        }
+        self.open(pool, packet).unwrap_or(Arrival::Here)
     }
 
-    /// Has the addresses hear a frame; says whether others are to hear it too, if it was understood.
-    fn hear(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Option<bool> {
+    /// Whether an address, as a number, is one of those here.
+    fn is_ours(&self, number: u128) -> bool {
+        self.neighbours.iter().any(|(it, _)| Endpoint::at(it.local(), 0).number() == number)
+    }
+
+    /// Where what goes to the other end of a trunk is sent.
+    fn next_hop(&self, number: usize) -> Option<Mac> {
+        self.neighbours[self.trunks[number].neighbour].0.found()
+    }
+
+    /// Has the addresses hear a frame; says whether it was for them and nobody else.
+    fn hear(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
         let len = pool[packet].len;
         let mut answer = None;
         let mut ours = false;
-        for (number, neighbour) in self.neighbours.iter_mut().enumerate() {
+        let (frame, tag) = untagged(&self.memory.bytes(packet, len));
+        for (number, (neighbour, its)) in self.neighbours.iter_mut().enumerate() {
+            if tag.map(vlan) != its.map(vlan) {
+                continue;
+            }
             let unknown = neighbour.found().is_none();
-            match neighbour.hear(self.now, &self.memory.bytes(packet, len)) {
+            match neighbour.hear(self.now, &frame) {
                 Heard::Others => {}
                 Heard::Nothing => ours = true,
-                Heard::Answer(frame) => (ours, answer) = (true, Some(frame)),
+                Heard::Answer(frame) => (ours, answer) = (true, Some(tagged(frame, *its))),
             }
             if unknown && neighbour.found().is_some() {
                 let begin = self.trunks.iter_mut().filter(|peer| peer.neighbour == number);
@@ -192,11 +252,11 @@ impl TrunkPort {
         if let Some(frame) = answer {
             self.emit(pool, &frame);
         }
-        ours.then_some(false)
+        ours
     }
 
-    /// Puts the segment that a datagram holds in its place, if it is one for the machine.
-    fn open(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Option<()> {
+    /// Puts what a datagram holds in its place, if that goes anywhere.
+    fn open(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Option<Arrival> {
         let described = pool[packet];
         if described.fragment || described.transport_offset == 0 {
             return None;
@@ -215,6 +275,7 @@ impl TrunkPort {
                 }
                 None
             }
+            Opened::User => Some(self.take_out(pool, packet, number)),
             Opened::Segment { channel, .. } if u16::from(channel) >= peer.channels => None,
             Opened::Segment { channel, segment } => {
                 let place = &mut pool[packet];
@@ -223,7 +284,7 @@ impl TrunkPort {
                 if segment.header.has_sack {
                     pool.set_sack(packet, segment.sack);
                 }
-                Some(())
+                Some(Arrival::Machine)
             }
         }
     }
@@ -236,26 +297,37 @@ impl TrunkPort {
         let Some(header) = described.tcp else { return false };
         let segment = Segment { header, sack, ecn: described.ecn };
         let Some(bytes) = self.trunks[number].session.seal(channel, &segment) else { return false };
-        let Some(frame) = self.datagram(number, bytes, &described) else { return false };
+        let Some(frame) = self.datagram(number, bytes, &described, None) else { return false };
         self.put(pool, packet, &frame)
     }
 
-    /// The frame with a datagram to the other end, whose IP header is as `like` says.
-    fn datagram(&self, number: usize, payload: Vec<u8>, like: &Packet) -> Option<Vec<u8>> {
+    /// The frame with a datagram to the other end, whose IP header is as `like` says. Of that of user packet `user`
+    /// nobody makes fragments, and its identification says its number.
+    fn datagram(
+        &self,
+        number: usize,
+        payload: Vec<u8>,
+        like: &Packet,
+        user: Option<u64>,
+    ) -> Option<Vec<u8>> {
         let peer = &self.trunks[number];
         let Ends { local, peer: to, port } = peer.session.ends();
-        let destination = self.neighbours[peer.neighbour].found()?;
+        let destination = self.next_hop(number)?;
         let datagram = build::Frame::udp((local, port).into(), (to, port).into());
-        let mut frame = build::Frame { destination, source: self.mac, payload, ..datagram };
+        let link = peer.tag.map(Link::Vlan).into_iter().collect();
+        let mut frame = build::Frame { destination, source: self.mac, link, payload, ..datagram };
         let ip = frame.ip_mut()?;
-        (ip.dscp, ip.ecn) = (like.dscp, like.ecn);
+        (ip.dscp, ip.ecn, ip.whole) = (like.dscp, like.ecn, user.is_some());
+        ip.identification = u16::try_from(user.unwrap_or(0) & 0xffff).unwrap_or(0);
         Some(frame.bytes())
     }
 
     fn say_hello(&mut self, pool: &mut PacketPool, number: usize) {
         let peer = &self.trunks[number];
         let (hello, dscp) = (peer.session.hello(), peer.dscp);
-        if let Some(frame) = self.datagram(number, hello, &Packet { dscp, ..Packet::default() }) {
+        if let Some(frame) =
+            self.datagram(number, hello, &Packet { dscp, ..Packet::default() }, None)
+        {
             self.emit(pool, &frame);
         }
     }
@@ -289,7 +361,9 @@ impl TrunkPort {
     fn speak(&mut self, pool: &mut PacketPool) {
         let now = self.now;
         for number in 0..self.neighbours.len() {
-            if let Some(question) = self.neighbours[number].ask(now) {
+            let (neighbour, tag) = &mut self.neighbours[number];
+            if let Some(question) = neighbour.ask(now) {
+                let question = tagged(question, *tag);
                 self.emit(pool, &question);
             }
         }
@@ -299,7 +373,7 @@ impl TrunkPort {
                 self.say_hello(pool, number);
             }
         }
-        let questions = self.neighbours.iter().filter_map(Neighbour::due);
+        let questions = self.neighbours.iter().filter_map(|(it, _)| it.due());
         let hellos = self.trunks.iter().map(|peer| peer.hello);
         self.due = questions.chain(hellos).min().unwrap_or(Time::MAX);
     }
@@ -333,12 +407,16 @@ fn payload(frame: &[u8], at: usize) -> Option<&[u8]> {
 impl Port for TrunkPort {
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
         self.now = now;
+        if let Some(answer) = self.answer(pool) {
+            return Some(answer);
+        }
         for _ in 0..BURST {
             let packet = self.port.receive(pool, now)?;
-            if self.is_for_machine(pool, &packet) {
-                return Some(packet);
+            match self.arrival(pool, &packet) {
+                Arrival::Machine => return Some(packet),
+                Arrival::Here => pool.release(packet),
+                Arrival::Back => self.port.send(pool, packet),
             }
-            pool.release(packet);
         }
         None
     }
@@ -352,11 +430,20 @@ impl Port for TrunkPort {
     }
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
-        if pool[&packet].made && !self.write(pool, &packet) {
-            self.drops.count(Reason::NoRoute);
-            return pool.release(packet);
+        if pool[&packet].made {
+            if !self.write(pool, &packet) {
+                self.drops.count(Reason::NoRoute);
+                return pool.release(packet);
+            }
+            return self.port.send(pool, packet);
         }
-        self.port.send(pool, packet);
+        self.learn(pool, &packet);
+        match pool[&packet].carried {
+            Some(number) if usize::from(number.get()) <= self.trunks.len() => {
+                self.carry(pool, packet, usize::from(number.get()) - 1);
+            }
+            _ => self.port.send(pool, packet),
+        }
     }
 
     fn flush(&mut self, pool: &mut PacketPool) {
@@ -379,7 +466,8 @@ impl Port for TrunkPort {
     }
 
     fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64 {
-        self.port.drop_arrived(pool)
+        let answers = self.answers.drain(..).map(|packet| pool.release(packet)).count();
+        u64::try_from(answers).unwrap_or(0) + self.port.drop_arrived(pool)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -387,17 +475,21 @@ impl Port for TrunkPort {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        Some(self.due)
+        Some(if self.answers.is_empty() { self.due } else { self.now })
     }
 
     fn peers(&self) -> Vec<PeerReport> {
         let report = |peer: &Peer| PeerReport {
             ends: peer.session.ends(),
-            next_hop: self.neighbours[peer.neighbour].found(),
+            next_hop: self.neighbours[peer.neighbour].0.found(),
             agreed: peer.session.is_agreed(),
             sessions: peer.session.sessions(),
             heard: peer.session.alive().map(|at| self.now.since(at)),
             refused: *peer.session.refused(),
+            differs: peer.session.differs(),
+            carried: (peer.overhead > 0).then_some(peer.carried),
+            path_mtu: peer.path.get(self.now),
+            ignored: peer.path.ignored(),
         };
         self.trunks.iter().map(report).collect()
     }

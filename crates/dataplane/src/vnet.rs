@@ -22,6 +22,8 @@ pub struct VnetHeader {
 
 const NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
+const GSO_UDP: u8 = 3;
+const GSO_ECN: u8 = 0x80;
 
 impl VnetHeader {
     /// Its length before a frame.
@@ -46,6 +48,12 @@ impl VnetHeader {
     #[must_use]
     pub const fn segment_size(&self) -> Option<u16> {
         if self.gso_type == GSO_NONE { None } else { Some(self.gso_size) }
+    }
+
+    /// Whether the kernel leaves it to the interface to make fragments of it, as none does any more.
+    #[must_use]
+    pub(crate) const fn is_fragmented(&self) -> bool {
+        self.gso_type & !GSO_ECN == GSO_UDP
     }
 
     /// The header after `bytes` more were put in front of the network header.

@@ -88,6 +88,7 @@ fn describe(packet: &Packet) -> (Frame, usize) {
         dscp: packet.dscp,
         ecn: packet.ecn,
         identification: 0,
+        whole: false,
         fragment: None,
         options: Vec::new(),
         extensions: Vec::new(),

@@ -245,6 +245,8 @@ pub struct Trunk {
     pub peer: String,
     /// What is known of the other gateway; none where there are no ports.
     pub other_end: Option<OtherEnd>,
+    /// What became of user packets in datagrams; none where they leave as they came.
+    pub encapsulation: Option<Encapsulation>,
     /// User bits per second that left through it within the last second, from the IP header on.
     pub rate_bps: u64,
     /// Management packets that may be in flight.
@@ -271,10 +273,30 @@ pub struct Trunk {
     pub silent: u64,
 }
 
+/// What became of user packets in the datagrams of a trunk.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Encapsulation {
+    /// The longest IP packet that the path carries, as far as is known.
+    pub path_mtu_bytes: u64,
+    /// Datagrams sent.
+    pub sent_packets: u64,
+    /// Datagrams taken in.
+    pub received_packets: u64,
+    /// Of those sent, fragments of packets that did not fit.
+    pub fragments: u64,
+    /// Packets dropped because they did not fit and may not be fragmented.
+    pub too_big_packets: u64,
+    /// Senders of these that were told what fits.
+    pub told_senders: u64,
+    /// What routers are said to have said of too big datagrams, and was not believed or no news.
+    pub ignored_reports: u64,
+}
+
 /// What is known of the other end of a trunk.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct OtherEnd {
-    /// "up", "silent", or "unknown" before it was first heard.
+    /// "up", "silent", "unknown" before it was first heard, or "mismatch" where the other gateway does
+    /// otherwise with user packets.
     pub state: String,
     /// Milliseconds since it last showed that it is there.
     pub heard_ms: Option<u64>,

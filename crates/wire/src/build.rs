@@ -62,6 +62,8 @@ pub struct Ip {
     pub ecn: Ecn,
     /// IPv4 identification, or that of an IPv6 fragment.
     pub identification: u16,
+    /// IPv4: nobody on the way may make fragments of it.
+    pub whole: bool,
     /// If it is a fragment: its offset in units of 8 bytes, and whether more follow.
     pub fragment: Option<(u16, bool)>,
     /// IPv4: options, a multiple of 4 bytes.
@@ -108,7 +110,7 @@ impl Link {
     /// An 802.1Q tag of this VLAN, priority zero.
     #[must_use]
     pub const fn vlan(id: u16) -> Self {
-        Self::Vlan(VlanTag { tpid: ethertype::VLAN, tci: id })
+        Self::Vlan(VlanTag::of_vlan(id))
     }
 
     const fn ethertype(self) -> u16 {
@@ -152,6 +154,7 @@ impl Frame {
             dscp: 0,
             ecn: Ecn::NotEct,
             identification: 0,
+            whole: false,
             fragment: None,
             options: Vec::new(),
             extensions: Vec::new(),
@@ -267,6 +270,7 @@ impl Ip {
         let (start, header) = (out.len(), 20 + self.options.len());
         let (offset, more) = self.fragment.unwrap_or_default();
         let version = (word(0x40 | (header / 4)) << 8) | self.traffic_class();
+        let offset = offset | u16::from(self.whole) << 14;
         let protocol = 64 << 8 | u16::from(self.transport.protocol(true));
         put(out, [version, 0, self.identification, offset | u16::from(more) << 13, protocol, 0]);
         out.extend([src.octets(), dst.octets()].as_flattened());

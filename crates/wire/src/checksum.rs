@@ -29,6 +29,19 @@ pub fn complete(frame: &mut [u8], packet: &Packet) -> bool {
     true
 }
 
+/// Completes the checksum of `packet` that a sender left to its interface: the sum from `start` to the end,
+/// which the field at `field` holds the pseudo header's part of; says whether it could.
+pub fn finish(packet: &mut [u8], start: usize, field: usize) -> bool {
+    let Some(segment) = packet.get(start..) else { return false };
+    let checksum = match !sum(0, segment) {
+        0 => u16::MAX, // that of UDP is never zero, and of TCP both mean the same
+        checksum => checksum,
+    };
+    let Some(field) = packet.get_mut(field..field.saturating_add(2)) else { return false };
+    field.copy_from_slice(&checksum.to_be_bytes());
+    true
+}
+
 /// The bytes a TCP or UDP checksum covers, without padding; `None` if they are not all there.
 fn segment<'a>(frame: &'a mut [u8], packet: &Packet) -> Option<&'a mut [u8]> {
     let at = match packet.transport_offset {

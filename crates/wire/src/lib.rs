@@ -7,18 +7,22 @@
 
 pub mod build;
 mod checksum;
+mod clamp;
 mod cut;
 mod describe;
 mod ethertype;
+pub mod icmp;
 pub mod neighbour;
 mod option;
 pub mod pcap;
 mod rewrite;
 pub mod segment;
+pub mod split;
 pub mod trunk;
 mod vlan;
 
-pub use checksum::complete as complete_checksum;
+pub use checksum::{complete as complete_checksum, finish as finish_checksum};
+pub use clamp::clamp_segment_size;
 pub use cut::cut;
 pub use describe::{Oddities, Oddity, describe};
 pub use rewrite::{Checksum, rewrite};

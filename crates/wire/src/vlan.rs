@@ -15,6 +15,12 @@ impl VlanTag {
     /// Bytes it takes in a frame.
     pub const LEN: usize = 4;
 
+    /// The 802.1Q tag of this VLAN, priority zero.
+    #[must_use]
+    pub const fn of_vlan(id: u16) -> Self {
+        Self { tpid: ethertype::VLAN, tci: id }
+    }
+
     /// The outermost tag of `frame`.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {

@@ -165,6 +165,7 @@ fn of_number(number: u32) -> trunk::Config {
         tcp: tcp::Config::default(),
         fallback: trunk::Fallback::Hold,
         probing: trunk::Probing::Management,
+        wire: Default::default(),
     }
 }
 

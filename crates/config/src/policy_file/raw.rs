@@ -7,7 +7,7 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{FairBetween, Mode};
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::trunk::{Fallback, Probing};
+use tidegate_core::trunk::{Encapsulation, Fallback, Probing};
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -154,6 +154,17 @@ tables! {
         /// it has no `connections`, `vmss` or `tcp`, and a class `assured` of its own. Default:
         /// "management".
         "probing" => probing: Option<Spanned<Probing>>,
+        /// How user packets travel between live gateways: "none" leaves them as they are, "udp" puts each into a
+        /// sealed datagram between `local` and `peer`, so that they take the path of management packets. Both
+        /// gateways say the same. In the simulator there is one path, and they stay as they are. Default:
+        /// "none".
+        "encapsulation" => encapsulation: Option<Spanned<Encapsulation>>,
+        /// The longest IP packet, datagrams of the trunk included, that the path to `peer` carries, from 1351 B to
+        /// 9216 B; only with `encapsulation`. Less is found out from what routers say. Default: what the WAN port
+        /// sends.
+        "mtu" => mtu: Option<Spanned<Bytes>>,
+        /// The VLAN on the WAN port that the datagrams of the trunk are in, from 1 to 4094. Default: not tagged.
+        "vlan" => vlan: Option<Spanned<Number>>,
     }
 
     /// A policy: which traffic, how much of it, and what happens beyond that.
@@ -311,6 +322,11 @@ impl Choice for Action {
 impl Choice for Fallback {
     const WHAT: &str = "a fallback of trunks";
     const CHOICES: &[(&str, Self)] = &[("hold", Self::Hold), ("direct", Self::Direct)];
+}
+
+impl Choice for Encapsulation {
+    const WHAT: &str = "an encapsulation";
+    const CHOICES: &[(&str, Self)] = &[("none", Self::None), ("udp", Self::Udp)];
 }
 
 impl Choice for Mode {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::packet::Direction;
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::trunk::Probing;
+use tidegate_core::trunk::{Encapsulation, Probing, Wire};
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 use toml::Spanned;
 
@@ -61,6 +61,7 @@ fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<Tr
     let hop = it.next_hop.as_ref();
     let next_hop = hop.and_then(|text| next_hop(text, it.local.get(), found));
     let key_file = it.key_file.as_ref().map(|text| text.get_ref().clone());
+    let mtu = it.mtu.as_ref().and_then(|written| mtu(written, it, found));
     if let Some(text) = it.key_file.as_ref().filter(|text| !text.get_ref().starts_with('/')) {
         let message = "`key_file` is no whole path";
         let help = "begin it with /, so that it is the same file wherever this one is read";
@@ -81,7 +82,7 @@ fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<Tr
             found.push(Diagnostic::error(Code::NotLive, raw.span(), message).help(help));
         }
     }
-    Some(TrunkEnd { next_hop: next_hop?, key_file: key_file? })
+    Some(TrunkEnd { next_hop: next_hop?, key_file: key_file?, mtu })
 }
 
 /// An address of the family of `local`, or a hardware address.
@@ -155,17 +156,57 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
         tcp,
         fallback: raw.fallback.as_ref().map(|it| *it.get_ref()).unwrap_or_default(),
         probing,
+        wire: wire(raw, found)?,
     })
 }
+
+/// What the packets of a trunk are on the wire, between live gateways.
+fn wire(raw: &raw::Trunk, found: &mut Findings) -> Option<Wire> {
+    let vlan = match &raw.vlan {
+        Some(written) => Some(number(written, "vlan", 1..=LAST_VLAN, found)?),
+        None => None,
+    };
+    let encapsulation = raw.encapsulation.as_ref().map(|it| *it.get_ref()).unwrap_or_default();
+    Some(Wire::Datagrams { vlan, encapsulation })
+}
+
+/// Source: IEEE 802.1Q, section 9.6: the numbers 0 and 4095 are of no VLAN.
+const LAST_VLAN: u16 = 4_094;
+
+/// The MTU of a path that carries datagrams.
+fn mtu(written: &Spanned<Bytes>, raw: &raw::Trunk, found: &mut Findings) -> Option<u32> {
+    if raw.encapsulation.as_ref().is_none_or(|it| *it.get_ref() == Encapsulation::None) {
+        let message =
+            "`mtu` is of datagrams: without `encapsulation` user packets leave as they are";
+        let help = "leave it out, or add encapsulation = \"udp\"";
+        found.push(Diagnostic::error(Code::BadTrunk, written.span(), message).help(help));
+        return None;
+    }
+    let mtu = *written.get_ref();
+    if (LEAST_MTU..=Bytes(9_216)).contains(&mtu) {
+        return u32::try_from(mtu.0).ok();
+    }
+    let message = format!("{mtu} is out of range for `mtu`");
+    let help = "it goes from 1351 B, in which an IPv6 packet of 1280 B travels, to 9216 B";
+    found.push(Diagnostic::error(Code::OutOfRange, written.span(), message).help(help));
+    None
+}
+
+/// Source: RFC 8200, section 5, and what a datagram over IPv6 adds.
+const LEAST_MTU: Bytes = Bytes(1_351);
 
 /// How a trunk probes; what is of management packets is not for one that has none.
 fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
     let probing = raw.probing.as_ref().map_or(Probing::Management, |it| *it.get_ref());
+    let encapsulation = raw.encapsulation.as_ref();
+    let encapsulates = encapsulation.filter(|it| *it.get_ref() != Encapsulation::None);
+    let encapsulates = encapsulates.map(Spanned::span);
     let of_management = [
         ("connections", raw.connections.as_ref().map(Spanned::span)),
         ("vmss", raw.vmss.as_ref().map(Spanned::span)),
         ("tcp", raw.tcp.as_ref().map(Spanned::span)),
         ("fallback", raw.fallback.as_ref().map(Spanned::span)),
+        ("encapsulation", encapsulates),
     ];
     for (name, place) in of_management {
         if let (Probing::Epochs, Some(place)) = (probing, place) {

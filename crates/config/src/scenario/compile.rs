@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::tcp;
+use tidegate_core::trunk::Wire;
 use tidegate_sim::Scenario;
 use tidegate_sim::scenario::{Gateway, Host, Node, NodeKind, Run};
 use toml::Spanned;
@@ -94,7 +95,9 @@ fn gateways(file: &File, topology: &Topology, fetch: Fetch<'_>, found: &mut Find
     let gateway = |(gateway, raw): (&crate::topology::Gateway, &Spanned<topology_raw::Gateway>)| {
         let raw = raw.get_ref();
         let place = raw.inline.as_ref().or(raw.policy.as_ref())?.span();
-        let config = policies(&gateway.policy, place, fetch, found)?;
+        let mut config = policies(&gateway.policy, place, fetch, found)?;
+        // There is one path, and nothing on it that treats datagrams otherwise.
+        config.gateway.trunks.iter_mut().for_each(|it| it.wire = Wire::Headers);
         let policies = config.policy_set().ok()?;
         let kind = NodeKind::Gateway(Box::new(Gateway { config: config.gateway, policies }));
         Some(Node { name: gateway.name.clone(), kind })

@@ -63,14 +63,17 @@ impl Overhead {
     #[must_use]
     pub fn charge(&self, packet: &Packet) -> u32 {
         let none = self.per_packet == 0 && self.min == 0 && !self.atm;
-        if none && packet.segments <= 1 { packet.len } else { self.charge_each(packet) }
+        if none && packet.segments <= 1 { packet.len } else { self.charge_longer(packet, 0) }
     }
 
-    fn charge_each(&self, packet: &Packet) -> u32 {
+    /// [`charge`](Self::charge), where each frame is by so many bytes longer than `packet` says.
+    #[must_use]
+    pub(super) fn charge_longer(&self, packet: &Packet, longer: i32) -> u32 {
         let segments = u32::from(packet.segments.max(1));
         // Every frame of a super-packet repeats the headers.
-        let headers = headers(packet);
-        let total = headers.saturating_mul(segments - 1).saturating_add(packet.len);
+        let total = packet.headers().saturating_mul(segments - 1).saturating_add(packet.len);
+        let longer = longer.saturating_mul(i32::from(packet.segments.max(1)));
+        let total = total.saturating_add_signed(longer);
         let (each, longer) = (total / segments, total % segments);
         let shorter = self.occupied(each).saturating_mul(segments - longer);
         self.occupied(each + 1).saturating_mul(longer).saturating_add(shorter)
@@ -81,18 +84,6 @@ impl Overhead {
         if self.atm { bytes.div_ceil(48).saturating_mul(53) } else { bytes }
     }
 }
-
-/// Bytes of the headers of a super-packet, TCP or UDP; none of what is no such thing.
-fn headers(packet: &Packet) -> u32 {
-    match packet.tcp {
-        Some(tcp) => packet.len.saturating_sub(tcp.payload),
-        None if packet.transport_offset > 0 => u32::from(packet.transport_offset) + UDP_HEADER,
-        None => 0,
-    }
-}
-
-/// Source: RFC 768.
-const UDP_HEADER: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -126,6 +117,17 @@ mod tests {
         let packet =
             Packet { len: 42 + 3 * 1_000, segments: 3, transport_offset: 34, ..Packet::default() };
         assert_eq!(Overhead::default().charge(&packet), 3 * 1_042);
+    }
+
+    /// Kills: what is added counted once for all frames.
+    #[test]
+    fn what_each_frame_is_longer_counts_for_each() {
+        let tcp = TcpSegment { payload: 3 * 1_448, ..TcpSegment::default() };
+        let packet =
+            Packet { len: 66 + 3 * 1_448, segments: 3, tcp: Some(tcp), ..Packet::default() };
+        assert_eq!(Overhead::default().charge_longer(&packet, 51), 3 * (1_514 + 51));
+        let plain = Packet { len: 1_000, segments: 1, ..Packet::default() };
+        assert_eq!(Overhead::default().charge_longer(&plain, -4), 996);
     }
 
     #[test]

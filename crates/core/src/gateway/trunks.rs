@@ -1,6 +1,7 @@
 //! Trunks of the gateway: what policies send through them, and what their other ends say.
 
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -10,13 +11,15 @@ use super::{Gateway, GatewayConfig};
 use crate::ack::{Ahead, line};
 use crate::class::ClassId;
 use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Member, Network, Packet};
-use crate::trunk::{Arriving, Report, Trunk};
+use crate::trunk::{Arriving, Report, Trunk, Wire};
 use crate::wheel::TimerWheel;
 use crate::{Cx, PacketId, PacketPool, Time};
 
 /// The trunks that end here.
 pub(super) struct Trunks {
     trunks: Vec<Trunk>,
+    /// Whether user packets leave in datagrams of any.
+    carries: bool,
     /// By trunk, the class of the user packet that left it last.
     classes: Vec<Option<ClassId>>,
     /// By the key of packets that end at one: which, and what they are there.
@@ -24,6 +27,13 @@ pub(super) struct Trunks {
     /// By DS codepoint, those that watch what their other ends have sent.
     watching: Vec<(u8, TrunkId)>,
     wheel: TimerWheel,
+}
+
+/// Whose datagrams user packets leave in.
+struct Carrier {
+    number: Option<NonZeroU16>,
+    wire: Wire,
+    local: IpAddr,
 }
 
 /// A trunk of the gateway.
@@ -49,7 +59,9 @@ impl Trunks {
         let watching = (0..).map(TrunkId).zip(&trunks);
         let watching = watching.filter_map(|(id, it)| Some((it.watches()?, id))).collect();
         let (classes, wheel) = (vec![None; trunks.len()], TimerWheel::new());
-        (!trunks.is_empty()).then(|| Box::new(Self { trunks, classes, arriving, watching, wheel }))
+        let carries = trunks.iter().any(|it| it.config().wire.overhead(it.config().local) > 0);
+        (!trunks.is_empty())
+            .then(|| Box::new(Self { trunks, carries, classes, arriving, watching, wheel }))
     }
 
     /// The trunk of that name, if there is one.
@@ -91,6 +103,17 @@ impl Trunks {
     /// When a trunk next has something to do.
     pub(super) fn next(&self) -> Option<Time> {
         self.wheel.next_deadline()
+    }
+
+    /// What user packets that leave the trunk now leave in; none if they leave as they came.
+    fn carrier(&self, id: TrunkId) -> Option<Carrier> {
+        if !self.carries {
+            return None;
+        }
+        let trunk = self.trunks.get(id.index()).filter(|it| it.carries())?;
+        let (wire, local) = (trunk.config().wire, trunk.config().local);
+        let number = u16::try_from(id.0 + 1).ok().and_then(NonZeroU16::new);
+        Some(Carrier { number, wire, local })
     }
 
     /// Calls a trunk, and sees to it that it is called again when it asks for.
@@ -178,10 +201,19 @@ impl Gateway {
         let Some(trunks) = &mut self.trunks else { return };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let mut out = trunks.call(&mut cx, id, what);
+        let carrier = trunks.carrier(id);
         let mut governed = false;
         while let Some(packet) = out.pop(&self.pool) {
-            self.pool[&packet].cost = self.config.overhead.charge(&self.pool[&packet]);
-            governed |= self.pool[&packet].controlled;
+            let described = &mut self.pool[&packet];
+            described.cost = match &carrier {
+                Some(it) if !described.made => {
+                    described.carried = it.number;
+                    let longer = it.wire.longer(it.local, described);
+                    self.config.overhead.charge_longer(described, longer)
+                }
+                _ => self.config.overhead.charge(described),
+            };
+            governed |= described.controlled;
             let class = self.class_from_trunk(id, &packet);
             self.send_one(now, Direction::Up, class, packet);
         }
@@ -235,7 +267,7 @@ mod tests {
     fn a_trunk_is_called_at_the_earliest_time_it_has_asked_for() {
         let (trunks, classes, watching) = (Vec::new(), Vec::new(), Vec::new());
         let (arriving, wheel) = (HashMap::with_hasher(FixedState::default()), TimerWheel::new());
-        let mut trunks = Trunks { trunks, classes, arriving, watching, wheel };
+        let mut trunks = Trunks { trunks, carries: false, classes, arriving, watching, wheel };
         for (asked, next) in [(20, 20), (30, 20), (10, 10), (15, 10)] {
             trunks.arm(TrunkId(0), Time::from_millis(asked));
             assert_eq!(trunks.next(), Some(Time::from_millis(next)));

@@ -32,9 +32,9 @@ impl Guarantee {
             self.due = None;
             while self.bucket.available(cx.now) >= ONE {
                 let Some(packet) = tunnel.pop(cx) else { break };
-                let len = network_len(&cx.pool[&packet]);
-                self.bucket.charge(nanobits(Bytes(len)));
-                sent += len;
+                let described = &cx.pool[&packet];
+                self.bucket.charge(nanobits(Bytes(tunnel.takes(described))));
+                sent += network_len(described);
                 out.push(cx.pool, packet);
             }
         }

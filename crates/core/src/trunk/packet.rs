@@ -3,34 +3,38 @@
 //! Source: `trunking`, section 4.1: a TCP/IP header, and no payload. Its length field of the IP header
 //! says so; its sequence numbers count a segment of the virtual stream.
 
+use super::wire::datagram_len;
 use crate::packet::{FlowKey, NO_VLAN, Packet};
 use crate::tcp::Segment;
 
 /// What its link-layer header is like: as that of the packets it goes with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    network_offset: u16,
-    vlan: u16,
+    pub(super) network_offset: u16,
+    pub(super) vlan: u16,
+    /// Behind it comes a datagram instead of a TCP header.
+    pub(super) datagrams: bool,
 }
 
 impl Default for Frame {
     fn default() -> Self {
-        Self { network_offset: 0, vlan: NO_VLAN }
+        Self { network_offset: 0, vlan: NO_VLAN, datagrams: false }
     }
 }
 
 impl Frame {
     /// That of `packet`.
     pub(super) const fn of(packet: &Packet) -> Self {
-        Self { network_offset: packet.network_offset, vlan: packet.vlan }
+        Self { network_offset: packet.network_offset, vlan: packet.vlan, datagrams: false }
     }
 }
 
-/// The packet that carries `segment` without its payload.
+/// The packet that carries `segment` without its payload, as long as it is on the wire.
 pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();
     let transport_offset = frame.network_offset + ip_header;
-    let len = u32::from(transport_offset) + segment.header_len();
+    let carried = if frame.datagrams { datagram_len(segment) } else { segment.header_len() };
+    let len = u32::from(transport_offset) + carried;
     Packet {
         len,
         cost: len,

@@ -20,6 +20,8 @@ pub(super) struct Receiver {
     ends: Vec<End>,
     /// When something is next due.
     due: Option<Time>,
+    /// What the frames of all it sends are like, if not like those that come.
+    frame: Option<Frame>,
     made: u64,
     absorbed: u64,
 }
@@ -46,6 +48,7 @@ impl Receiver {
             dscp: config.dscp(USER),
             ends: (0..config.connections).map(end).collect(),
             due: None,
+            frame: config.wire.frame(),
             made: 0,
             absorbed: 0,
         }
@@ -68,7 +71,7 @@ impl Receiver {
         out: &mut Fifo,
     ) {
         self.absorbed += 1;
-        let frame = Frame::of(&cx.pool[&packet]);
+        let frame = self.frame.unwrap_or_else(|| Frame::of(&cx.pool[&packet]));
         let segment = take_in(cx, packet);
         let (Some(segment), Some(end)) = (segment, self.ends.get_mut(usize::from(number))) else {
             return;

@@ -80,7 +80,7 @@ impl Sender {
             fallback: config.fallback,
             user_dscp: config.dscp(USER),
             management_dscp: config.dscp(MANAGEMENT),
-            tunnel: Tunnel::new(queue, config.dscp(USER)),
+            tunnel: Tunnel::of(config, queue),
             guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
             managements: (0..config.connections).map(&mut management).collect(),
             due: Time::MAX,
@@ -131,7 +131,7 @@ impl Sender {
     }
 
     /// Whether user packets go past the trunk: nothing is heard of the other end.
-    fn is_passing(&self) -> bool {
+    pub(super) fn is_passing(&self) -> bool {
         self.fallback == Fallback::Direct && self.silent() == self.managements.len()
     }
 
@@ -213,7 +213,7 @@ impl Sender {
                 && let Some(packet) = tunnel.pop(cx)
             {
                 let len = network_len(&cx.pool[&packet]);
-                management.spend(len);
+                management.spend(tunnel.takes(&cx.pool[&packet]));
                 counts.elastic += len;
                 out.push(cx.pool, packet);
             }

@@ -28,6 +28,7 @@ pub(super) fn config() -> Config {
         tcp: tcp::Config::default(),
         fallback: Default::default(),
         probing: super::Probing::Management,
+        wire: Default::default(),
     }
 }
 

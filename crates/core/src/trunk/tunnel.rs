@@ -4,11 +4,12 @@
 //! when it comes, so that the queue tells the management packets of a trunk within this one from what
 //! they go with: `trunk-fifo` there drops them first, as a router does.
 
-use super::packet::Frame;
+use super::packet::{Frame, network_len};
+use super::{Config, USER};
 use crate::ack::{Ahead, Waiting};
 use crate::packet::{FlowId, Handover};
 use crate::qdisc::{Backlog, Qdisc};
-use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
 /// Where user packets wait.
 pub(super) struct Tunnel {
@@ -16,25 +17,59 @@ pub(super) struct Tunnel {
     dscp: u8,
     /// What the frames of user packets are like.
     frame: Frame,
+    /// Whether that never changes.
+    fixed: bool,
+    /// Bytes that each packet is longer on the way.
+    overhead: u32,
 }
 
 impl Tunnel {
     /// Its packets leave with this codepoint.
     pub(super) fn new(queue: Box<dyn Qdisc>, dscp: u8) -> Self {
-        Self { waiting: Waiting::new(queue), dscp, frame: Frame::default() }
+        let (waiting, frame) = (Waiting::new(queue), Frame::default());
+        Self { waiting, dscp, frame, fixed: false, overhead: 0 }
+    }
+
+    /// That of `config`.
+    pub(super) fn of(config: &Config, queue: Box<dyn Qdisc>) -> Self {
+        let (frame, overhead) = (config.wire.frame(), config.wire.overhead(config.local));
+        let plain = Self::new(queue, config.dscp(USER));
+        Self { fixed: frame.is_some(), frame: frame.unwrap_or_default(), overhead, ..plain }
     }
 
     /// Takes in a user packet.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        self.frame = Frame::of(&cx.pool[&packet]);
+        if !self.fixed {
+            self.frame = Frame::of(&cx.pool[&packet]);
+        }
         self.waiting.enqueue(cx, packet);
     }
 
     /// The next user packet, marked as one of the trunk.
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.waiting.dequeue(cx)?;
-        cx.pool[&packet].set_dscp(self.dscp);
+        let described = &mut cx.pool[&packet];
+        if self.overhead == 0 {
+            described.set_dscp(self.dscp);
+        } else {
+            // It is the datagram that gets it; what is inside keeps its own.
+            described.dscp = self.dscp;
+        }
         Some(packet)
+    }
+
+    /// Bytes that `packet` takes of what the path carries, from the IP header on: with what its frames
+    /// repeat if it is a super-packet, and with what they are longer on the way.
+    #[inline]
+    pub(super) fn takes(&self, packet: &Packet) -> u64 {
+        let once = network_len(packet) + u64::from(self.overhead);
+        if packet.segments <= 1 { once } else { once + self.repeats(packet) }
+    }
+
+    /// What all frames of a super-packet but the first take beside its payload.
+    fn repeats(&self, packet: &Packet) -> u64 {
+        let header = packet.headers().saturating_sub(u32::from(packet.network_offset));
+        u64::from(packet.segments - 1) * u64::from(header + self.overhead)
     }
 
     /// What the frames of user packets are like.
@@ -66,5 +101,51 @@ impl Tunnel {
     /// What waits, as a signal sees it, if it leaves at `rate`.
     pub(super) fn ahead(&self, rate: Rate) -> Ahead {
         self.waiting.ahead(rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{config, queue, user};
+    use super::super::{Encapsulation, Wire};
+    use super::*;
+    use crate::Tally;
+    use crate::packet::TcpSegment;
+    use crate::random::Random;
+    use crate::{PacketPool, Time};
+
+    fn tunnel(wire: Wire) -> Tunnel {
+        let queue = queue("'drop-tail'").build(None, Random::new(1, 1));
+        Tunnel::of(&Config { wire, ..config() }, queue)
+    }
+
+    /// Kills: what a datagram adds forgotten, or added once to a super-packet; its repeated headers forgotten.
+    #[test]
+    fn a_packet_takes_what_its_frames_are_on_the_path() {
+        let wire = Wire::Datagrams { vlan: None, encapsulation: Encapsulation::Udp };
+        let tcp = TcpSegment { payload: 3 * 1_400, ..TcpSegment::default() };
+        let (len, segments) = (14 + 40 + 3 * 1_400, 3);
+        let many = Packet { tcp: Some(tcp), segments, network_offset: 14, ..user(len) };
+        let one = Packet { network_offset: 14, ..user(1_514) };
+        assert_eq!(tunnel(wire).takes(&one), 1_500 + 51);
+        assert_eq!(tunnel(wire).takes(&many), 3 * (1_440 + 51));
+        assert_eq!(tunnel(Wire::Headers).takes(&one), 1_500);
+        assert_eq!(tunnel(Wire::Headers).takes(&many), 3 * 1_440);
+    }
+
+    /// Kills: the codepoint of the trunk written into what is inside a datagram.
+    #[test]
+    fn what_travels_in_a_datagram_keeps_its_codepoint() {
+        let (mut pool, mut tally) = (PacketPool::with_capacity(2), Tally::default());
+        let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+        for (encapsulation, rewritten) in [(Encapsulation::Udp, false), (Encapsulation::None, true)]
+        {
+            let mut tunnel = tunnel(Wire::Datagrams { vlan: None, encapsulation });
+            let packet = cx.pool.insert(user(100)).unwrap();
+            tunnel.push(&mut cx, packet);
+            let packet = tunnel.pop(&mut cx).unwrap();
+            assert_eq!((cx.pool[&packet].dscp, cx.pool[&packet].rewritten), (10, rewritten));
+            cx.pool.release(packet);
+        }
     }
 }

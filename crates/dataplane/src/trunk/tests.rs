@@ -16,6 +16,8 @@ use super::*;
 use crate::frame;
 use crate::turn::turn;
 
+mod datagrams;
+
 type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
 /// A port with a cable.
@@ -82,6 +84,11 @@ fn addresses(v6: bool) -> [IpAddr; 2] {
 impl Site {
     /// The first site or the second, in its run `run`.
     fn new(number: usize, v6: bool, run: u8, now: Time) -> Self {
+        Self::with(number, v6, run, now, Wire::Headers)
+    }
+
+    /// One whose trunk is this on the wire.
+    fn with(number: usize, v6: bool, run: u8, now: Time, wire: Wire) -> Self {
         let ends = addresses(v6);
         let (local, peer) = (ends[number], ends[1 - number]);
         let config = trunk::Config {
@@ -97,6 +104,7 @@ impl Site {
             tcp: tcp::Config::default(),
             fallback: Default::default(),
             probing: Default::default(),
+            wire,
         };
         let end = TrunkEnd {
             ends: Ends { local, peer, port: config.port },
@@ -104,6 +112,8 @@ impl Site {
             dscp: config.user_dscp(),
             next_hop: NextHop::Address(peer),
             key: Key([5; 32]),
+            wire,
+            mtu: 1_500,
         };
         let policy = Policy {
             name: "all".to_owned(),
@@ -162,8 +172,15 @@ struct World {
 
 impl World {
     fn new(v6: bool) -> Self {
-        let sites = [0, 1]
-            .map(|number: usize| Site::new(number, v6, u8::try_from(number).unwrap(), Time::ZERO));
+        Self::with(v6, [Wire::Headers; 2])
+    }
+
+    /// One whose trunks are these on the wire.
+    fn with(v6: bool, wires: [Wire; 2]) -> Self {
+        let sites = [0, 1].map(|number: usize| {
+            let run = u8::try_from(number).unwrap();
+            Site::with(number, v6, run, Time::ZERO, wires[number])
+        });
         Self { now: Time::ZERO, v6, sites, crossed: Vec::new() }
     }
 

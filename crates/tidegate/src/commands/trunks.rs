@@ -90,6 +90,7 @@ mod tests {
             local: "192.0.2.1".to_owned(),
             peer: "192.0.2.2".to_owned(),
             other_end: Some(end),
+            encapsulation: None,
             rate_bps: 9_459_309,
             window_packets: 20,
             rtt_us: Some(44_657),

@@ -1,5 +1,7 @@
 //! Metrics in the Prometheus text format: base units, and labels that do not grow with traffic.
 
+mod datagrams;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -289,6 +291,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     });
     let help = "Datagrams to the trunk that were not taken.";
     page.metric("tidegate_trunk_refused_packets_total", "counter", help, refused);
+    datagrams::write(all, page);
 }
 
 #[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
@@ -405,6 +408,15 @@ mod tests {
             local: "192.0.2.1".to_owned(),
             peer: "192.0.2.9".to_owned(),
             other_end: Some(end),
+            encapsulation: Some(crate::api::Encapsulation {
+                path_mtu_bytes: 1_400,
+                sent_packets: 900,
+                received_packets: 800,
+                fragments: 2,
+                too_big_packets: 3,
+                told_senders: 3,
+                ignored_reports: 1,
+            }),
             rate_bps: 8_000_000,
             window_packets: 40,
             rtt_us: Some(20_500),

@@ -8,7 +8,7 @@ use tidegate_dataplane::trunk::PeerReport;
 use tokio::time::Instant;
 
 use super::{millis, report};
-use crate::api::{OtherEnd, Trunk};
+use crate::api::{Encapsulation, OtherEnd, Trunk};
 
 /// What trunks had sent when they were last looked at, and how fast they were before.
 #[derive(Default)]
@@ -59,6 +59,7 @@ pub(super) fn trunks(
         local: config.local.to_string(),
         peer: config.peer.to_string(),
         other_end: peers.get(number).map(other_end),
+        encapsulation: peers.get(number).and_then(encapsulation),
         rate_bps: rates.of(&it.name),
         window_packets: it.state.window,
         rtt_us: it.state.rtt.and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
@@ -77,6 +78,7 @@ pub(super) fn trunks(
 
 fn other_end(it: &PeerReport) -> OtherEnd {
     let state = match it.heard {
+        _ if it.differs => "mismatch",
         None => "unknown",
         Some(_) if it.is_up() => "up",
         Some(_) => "silent",
@@ -89,6 +91,19 @@ fn other_end(it: &PeerReport) -> OtherEnd {
         next_hop: it.next_hop.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":")),
         refused: refused.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
     }
+}
+
+fn encapsulation(it: &PeerReport) -> Option<Encapsulation> {
+    let carried = it.carried?;
+    Some(Encapsulation {
+        path_mtu_bytes: it.path_mtu.into(),
+        sent_packets: carried.sent,
+        received_packets: carried.received,
+        fragments: carried.fragments,
+        too_big_packets: carried.too_big,
+        told_senders: carried.told,
+        ignored_reports: it.ignored,
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
 use tidegate_dataplane::{Interface, PacketMemory, Port};
 use tidegate_wire::neighbour;
-use tidegate_wire::trunk::{Ends, Key};
+use tidegate_wire::trunk::{Ends, Key, PathMtu};
 
 use crate::code::Code;
 use crate::config::{self, Config, NextHop};
@@ -23,7 +23,9 @@ pub(super) struct Trunks {
 impl Trunks {
     /// What the trunks of `config` need at the interface `wan`.
     pub(super) fn new(config: &Config, wan: &Interface) -> Result<Self, Failure> {
-        let ends = ends(config)?;
+        let sends =
+            wan.mtu().map_err(|error| Failure::worded(Code::NoInterface, &error.to_string()))?;
+        let ends = ends(config, sends)?;
         let mac =
             wan.mac().map_err(|error| Failure::worded(Code::NoInterface, &error.to_string()))?;
         let seeds = ends.iter().map(|_| chance()).collect::<Result<_, _>>()?;
@@ -48,8 +50,8 @@ fn chance() -> Result<[u8; 32], Failure> {
     Ok(seed)
 }
 
-/// The trunks of `config` with their keys.
-fn ends(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
+/// The trunks of `config` with their keys, at an interface that sends IP packets of `sends` bytes.
+fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
     let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends);
     let end = |(trunk, end): (&tidegate_core::trunk::Config, &Option<config::TrunkEnd>)| {
         let missing = || {
@@ -63,9 +65,30 @@ fn ends(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
             NextHop::Mac(mac) => neighbour::NextHop::Mac(mac),
         };
         let (connections, dscp) = (trunk.connections, trunk.user_dscp());
-        Ok(TrunkEnd { ends, connections, dscp, next_hop, key: key(&end.key_file)? })
+        let (wire, key) = (trunk.wire, key(&end.key_file)?);
+        let mtu = mtu(trunk, end.mtu, sends)?;
+        Ok(TrunkEnd { ends, connections, dscp, next_hop, key, wire, mtu })
     };
     trunks.map(end).collect()
+}
+
+/// The longest IP packet of a trunk: what was `written`, else what the interface sends.
+fn mtu(
+    trunk: &tidegate_core::trunk::Config,
+    written: Option<u32>,
+    sends: u32,
+) -> Result<u32, Failure> {
+    let mtu = written.unwrap_or(sends);
+    let encapsulates = trunk.wire.overhead(trunk.local) > 0;
+    if encapsulates && (mtu > sends || mtu < PathMtu::LEAST) {
+        let message = format!(
+            "trunk `{}` puts packets into datagrams of {mtu} B, and the WAN port sends from {} to {sends} B",
+            trunk.name,
+            PathMtu::LEAST
+        );
+        return Err(Failure::input(Code::BadTrunk, message));
+    }
+    Ok(mtu)
 }
 
 /// The key in the file at `path`.

@@ -4,8 +4,9 @@
 //!
 //! | kind | then |
 //! |---|---|
-//! | 1, hello | 3 bytes zero, the nonce of who sends it (16), the nonce it last heard (16) |
+//! | 1, hello | whether user packets travel in datagrams (1: 0 or 1), 2 bytes zero, the nonce of who sends it (16), the nonce it last heard (16) |
 //! | 2, segment | channel (1), number (6), what is there (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
+//! | 3, user packet | number (6), an IP packet |
 //!
 //! Options stand in the order of the bits that say they are there: timestamps (8), SACK permitted (0), window
 //! scale (1), largest segment (2), and SACK blocks (8 each), whose number the upper bits say. A seal of 16
@@ -25,6 +26,8 @@ pub type Nonce = [u8; 16];
 pub enum Message {
     /// Who is there.
     Hello {
+        /// Whether it has user packets travel in datagrams.
+        encapsulates: bool,
         /// The nonce of who sends it.
         own: Nonce,
         /// The nonce that one last heard.
@@ -47,6 +50,9 @@ pub const VERSION: u8 = 1;
 const HELLO: u8 = 1;
 const SEGMENT: u8 = 2;
 
+/// The first byte of a datagram with a user packet.
+pub const USER: u8 = VERSION << 4 | 3;
+
 /// The highest number there is: long before, a session has ended.
 pub const MOST: u64 = (1 << 48) - 1;
 
@@ -65,8 +71,8 @@ impl Message {
     #[must_use]
     pub fn write(&self, bytes: &mut Vec<u8>) -> Option<()> {
         match self {
-            Self::Hello { own, heard } => {
-                bytes.extend([VERSION << 4 | HELLO, 0, 0, 0]);
+            Self::Hello { encapsulates, own, heard } => {
+                bytes.extend([VERSION << 4 | HELLO, u8::from(*encapsulates), 0, 0]);
                 bytes.extend(own);
                 bytes.extend(heard);
             }
@@ -145,8 +151,8 @@ impl Reader<'_> {
     }
 
     fn hello(&mut self) -> Option<Message> {
-        let [0, 0, 0] = self.take()? else { return None };
-        Some(Message::Hello { own: self.take()?, heard: self.take()? })
+        let [form @ 0..=1, 0, 0] = self.take()? else { return None };
+        Some(Message::Hello { encapsulates: form == 1, own: self.take()?, heard: self.take()? })
     }
 
     fn segment(&mut self) -> Option<Message> {

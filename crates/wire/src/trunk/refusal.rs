@@ -16,12 +16,26 @@ pub enum Refusal {
     Replayed,
     /// The gateways have not yet agreed on a session since one of them began.
     NoSession,
+    /// One end has user packets travel in datagrams, and the other does not.
+    Encapsulation,
+    /// What is in it is no user packet: not an IP packet to the last byte, or not between hosts.
+    Inner,
+    /// It was marked on the way, and the user packet inside cannot say so.
+    Congested,
 }
 
 impl Refusal {
     /// Every reason.
-    pub const ALL: [Self; 5] =
-        [Self::Malformed, Self::Version, Self::Forged, Self::Replayed, Self::NoSession];
+    pub const ALL: [Self; 8] = [
+        Self::Malformed,
+        Self::Version,
+        Self::Forged,
+        Self::Replayed,
+        Self::NoSession,
+        Self::Encapsulation,
+        Self::Inner,
+        Self::Congested,
+    ];
 
     /// Its name in metrics and reports.
     #[must_use]
@@ -32,6 +46,9 @@ impl Refusal {
             Self::Forged => "forged",
             Self::Replayed => "replayed",
             Self::NoSession => "no-session",
+            Self::Encapsulation => "encapsulation",
+            Self::Inner => "inner",
+            Self::Congested => "congested",
         }
     }
 }

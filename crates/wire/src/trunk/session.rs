@@ -7,7 +7,11 @@
 //! with another nonce, because it began anew or because somebody replays what it said when it was before, a new
 //! nonce asks it whether it is there, and the session goes on until it has answered.
 //!
-//! Seals are BLAKE3 keyed hashes, cut to 16 bytes. Segments are not secret. The DS codepoint, ECN field and
+//! Both say in their hellos whether user packets travel in datagrams. An end to which the other says otherwise
+//! takes none of its hellos, so that they agree on nothing.
+//!
+//! Seals are BLAKE3 keyed hashes, cut to 16 bytes. They cover user packets to the last byte: what
+//! comes in was sent by the other end, in this session, and comes in once. Nothing is secret. The DS codepoint, ECN field and
 //! hop limit of the IP header are not sealed, as routers change them; addresses and ports are in the keys.
 //!
 //! Source: RFC 4303, section 3.4.3 (take once, after the seal was found right); RFC 6479.
@@ -18,7 +22,7 @@ use std::time::Duration;
 use tidegate_core::Time;
 use tidegate_core::tcp::Segment;
 
-use super::message::{LONGEST, Message, Nonce};
+use super::message::{LONGEST, MOST, Message, Nonce, USER};
 use super::replay::Window;
 use super::{Refusal, Refusals};
 
@@ -66,10 +70,21 @@ pub enum Opened {
         /// What it says, but for its ECN field.
         segment: Segment,
     },
+    /// A user packet: see [`user_packet`].
+    User,
 }
 
-/// Bytes of a seal.
+/// The user packet in `datagram`, which was [opened](Session::open) as one.
+#[must_use]
+pub fn user_packet(datagram: &[u8]) -> &[u8] {
+    datagram.get(USER_HEADER..datagram.len().saturating_sub(SEAL)).unwrap_or_default()
+}
+
+/// Bytes of a seal, and of what stands before a user packet.
 const SEAL: usize = 16;
+const USER_HEADER: usize = 7;
+
+const _: () = assert!(tidegate_core::trunk::SEAL == 16 && tidegate_core::trunk::USER_HEADER == 7);
 
 /// Answers within a second, whoever asks.
 const ANSWERS: u32 = 8;
@@ -84,6 +99,9 @@ pub struct Session {
     secret: Key,
     ends: Ends,
     random: Seal,
+    /// Whether user packets travel in datagrams, and whether the other end last said otherwise.
+    encapsulates: bool,
+    differs: bool,
     /// Nonces made.
     made: u64,
     /// This end's nonce, and whether a session was agreed on with it.
@@ -105,8 +123,9 @@ struct Agreed {
     peer: Nonce,
     send: Seal,
     receive: Seal,
-    sent: u64,
-    taken: Window,
+    /// Of segments, and of user packets: what was sent, and what was taken.
+    sent: [u64; 2],
+    taken: [Window; 2],
 }
 
 impl Session {
@@ -119,6 +138,8 @@ impl Session {
             secret: key.clone(),
             ends,
             random: Seal(random),
+            encapsulates: false,
+            differs: false,
             made: 0,
             own: ([0; 16], false),
             heard: [0; 16],
@@ -130,6 +151,19 @@ impl Session {
         };
         session.renew();
         session
+    }
+
+    /// It, where user packets travel in datagrams or do not.
+    #[must_use]
+    pub const fn encapsulating(mut self, encapsulates: bool) -> Self {
+        self.encapsulates = encapsulates;
+        self
+    }
+
+    /// Whether the other end last said that it does otherwise with user packets, so that nothing is agreed on.
+    #[must_use]
+    pub const fn differs(&self) -> bool {
+        self.differs
     }
 
     /// Between whom it is.
@@ -165,7 +199,8 @@ impl Session {
     /// A hello: to be sent at the beginning, now and then, and where an opened datagram asks for it.
     #[must_use]
     pub fn hello(&self) -> Vec<u8> {
-        let message = Message::Hello { own: self.own.0, heard: self.heard };
+        let (encapsulates, own, heard) = (self.encapsulates, self.own.0, self.heard);
+        let message = Message::Hello { encapsulates, own, heard };
         sealed(&message, &self.hellos[0]).unwrap_or_default()
     }
 
@@ -173,10 +208,29 @@ impl Session {
     #[must_use]
     pub fn seal(&mut self, channel: u8, segment: &Segment) -> Option<Vec<u8>> {
         let agreed = self.agreed.as_mut()?;
-        let number = agreed.sent + 1;
+        let number = agreed.sent[SEGMENT] + 1;
         let bytes = sealed(&Message::Segment { channel, number, segment: *segment }, &agreed.send)?;
-        agreed.sent = number;
+        agreed.sent[SEGMENT] = number;
         Some(bytes)
+    }
+
+    /// The datagram with a user packet, and its number; `None` without a session.
+    #[must_use]
+    pub fn seal_user(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let agreed = self.agreed.as_mut().filter(|_| self.encapsulates)?;
+        let number = agreed.sent[USER_PACKET] + 1;
+        let mut bytes = Vec::with_capacity(USER_HEADER + packet.len() + SEAL);
+        bytes.push(USER);
+        bytes.extend(number.to_be_bytes().get(2..).filter(|_| number <= MOST)?);
+        bytes.extend(packet);
+        bytes.extend(agreed.send.of(&bytes));
+        agreed.sent[USER_PACKET] = number;
+        Some((number, bytes))
+    }
+
+    /// Counts a datagram that was opened and is not taken after all.
+    pub fn refuse(&mut self, refusal: Refusal) {
+        self.refused.count(refusal);
     }
 
     /// Takes a datagram in.
@@ -194,10 +248,18 @@ impl Session {
 
     fn take(&mut self, now: Time, datagram: &[u8]) -> Result<Opened, Refusal> {
         let (bytes, seal) = datagram.split_last_chunk::<SEAL>().ok_or(Refusal::Malformed)?;
+        if let [USER, rest @ ..] = bytes {
+            let number = rest.first_chunk().ok_or(Refusal::Malformed)?;
+            return self.take_user(now, bytes, *number, seal);
+        }
         match Message::read(bytes)? {
-            Message::Hello { own, heard } => {
+            Message::Hello { encapsulates, own, heard } => {
                 if !self.hellos[1].fits(bytes, seal) {
                     return Err(Refusal::Forged);
+                }
+                self.differs = encapsulates != self.encapsulates;
+                if self.differs {
+                    return Err(Refusal::Encapsulation);
                 }
                 let answer = self.listen(now, own, heard) && self.may_answer(now);
                 Ok(Opened::Hello { answer })
@@ -207,13 +269,35 @@ impl Session {
                 if !agreed.receive.fits(bytes, seal) {
                     return Err(Refusal::Forged);
                 }
-                if !agreed.taken.take(number) {
+                if !agreed.taken[SEGMENT].take(number) {
                     return Err(Refusal::Replayed);
                 }
                 self.alive = Some(now);
                 Ok(Opened::Segment { channel, segment })
             }
         }
+    }
+
+    fn take_user(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        [a, b, c, d, e, f]: [u8; 6],
+        seal: &[u8; SEAL],
+    ) -> Result<Opened, Refusal> {
+        let agreed = self.agreed.as_mut().ok_or(Refusal::NoSession)?;
+        if !agreed.receive.fits(bytes, seal) {
+            return Err(Refusal::Forged);
+        }
+        if !self.encapsulates {
+            return Err(Refusal::Encapsulation);
+        }
+        let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        if !agreed.taken[USER_PACKET].take(number) {
+            return Err(Refusal::Replayed);
+        }
+        self.alive = Some(now);
+        Ok(Opened::User)
     }
 
     /// The peer's nonce is `peer`, and it heard `heard`; says whether it has to be told something.
@@ -246,8 +330,8 @@ impl Session {
             peer,
             send: way(self.ends, [own, peer]),
             receive: way(self.ends.reverse(), [peer, own]),
-            sent: 0,
-            taken: Window::default(),
+            sent: [0; 2],
+            taken: [Window::default(), Window::default()],
         });
         self.own.1 = true;
         self.sessions += 1;
@@ -276,6 +360,10 @@ fn sealed(message: &Message, seal: &Seal) -> Option<Vec<u8>> {
     bytes.extend(seal);
     Some(bytes)
 }
+
+/// What is counted on its own.
+const SEGMENT: usize = 0;
+const USER_PACKET: usize = 1;
 
 const HELLO: &str = "tidegate trunk version 1, hello";
 const SEGMENTS: &str = "tidegate trunk version 1, segments of a session";

@@ -31,6 +31,7 @@ pub(crate) fn frames() -> impl Strategy<Value = Frame> {
                 dscp: fields.dscp,
                 ecn: fields.ecn,
                 identification: 7,
+                whole: false,
                 fragment: None,
                 options: vec![1; fields.option_words * 4],
                 extensions: fields.extensions,

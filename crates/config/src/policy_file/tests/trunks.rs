@@ -3,7 +3,7 @@
 use super::{PORTS, parse, parsed};
 use crate::host::{Host, Interface};
 use crate::policy_file::NextHop;
-use tidegate_core::trunk::{Fallback, Probing};
+use tidegate_core::trunk::{Encapsulation, Fallback, Probing, Wire};
 use tidegate_core::{Bytes, Rate};
 
 const ENDS: &str = "local = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";
@@ -26,6 +26,21 @@ fn a_trunk_has_its_fields_and_its_defaults() {
     assert_eq!((trunk.guarantee, trunk.assured), (Some(Rate::from_kbps(3_200)), 3));
     assert_eq!((trunk.queue.name(), trunk.tcp.congestion.name()), ("codel", "cubic"));
     assert_eq!(config.policies[0].trunk.as_deref(), Some("t"));
+}
+
+#[test]
+fn user_packets_travel_in_datagrams_where_that_is_written() {
+    let config = parsed(&format!(
+        "{PORTS}[[trunk]]\nname = \"plain\"\n{ENDS}\
+         [[trunk]]\nname = \"t\"\n{ENDS}port = 4800\nencapsulation = \"udp\"\nmtu = \"1351 B\"\nvlan = 7\n\
+         next_hop = \"192.0.2.9\"\nkey_file = \"/k\"\n"
+    ));
+    let [plain, trunk] = &config.gateway.trunks[..] else { panic!() };
+    let none = Wire::Datagrams { vlan: None, encapsulation: Encapsulation::None };
+    assert_eq!((plain.wire, plain.wire.overhead(plain.local)), (none, 0));
+    let udp = Wire::Datagrams { vlan: Some(7), encapsulation: Encapsulation::Udp };
+    assert_eq!((trunk.wire, trunk.wire.overhead(trunk.local)), (udp, 51));
+    assert_eq!(config.trunk_ends[1].as_ref().and_then(|it| it.mtu), Some(1_351));
 }
 
 #[test]
@@ -52,6 +67,17 @@ fn what_cannot_be_is_said_with_its_reason() {
     for (text, code, expected) in [
         (trunk("vmss = \"63 B\""), "TG0009", "`vmss`"),
         (trunk("vmss = \"66 kB\""), "TG0009", "`vmss`"),
+        (trunk("vlan = 0"), "TG0009", "`vlan`"),
+        (trunk("vlan = 4095"), "TG0009", "`vlan`"),
+        (trunk("encapsulation = \"gre\""), "TG0008", "an encapsulation"),
+        (trunk("mtu = \"1400 B\""), "TG0036", "`mtu` is of datagrams"),
+        (trunk("encapsulation = \"udp\"\nmtu = \"1350 B\""), "TG0009", "`mtu`"),
+        (trunk("encapsulation = \"udp\"\nmtu = \"9217 B\""), "TG0009", "`mtu`"),
+        (
+            trunk("encapsulation = \"udp\"\nprobing = \"epochs\""),
+            "TG0036",
+            "`encapsulation` is of management",
+        ),
         (trunk("connections = 0"), "TG0009", "`connections`"),
         (trunk("connections = 65"), "TG0009", "`connections`"),
         (trunk("port = 65500"), "TG0009", "`port`"),

@@ -1,0 +1,160 @@
+//! What the packets of a trunk are on the wire, and how long they are there.
+//!
+//! Source: `trunking`, section 4.1, for headers; RFC 768 and RFC 2003 for datagrams, whose layout the crate `wire` writes and
+//! reads.
+
+use std::net::IpAddr;
+
+use super::packet::Frame;
+use crate::packet::{NO_VLAN, Packet};
+use crate::tcp::Segment;
+
+/// What the packets of a trunk are on the wire.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Wire {
+    /// As in the paper: management packets are TCP headers, and user packets leave as they came.
+    #[default]
+    Headers,
+    /// As between live gateways: what they say to each other is in datagrams of UDP, over Ethernet.
+    Datagrams {
+        /// The VLAN that the datagrams are in; none if they are not tagged.
+        vlan: Option<u16>,
+        /// What becomes of user packets.
+        encapsulation: Encapsulation,
+    },
+}
+
+/// Whether user packets travel in the datagrams of their trunk.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Encapsulation {
+    /// They leave as they came.
+    #[default]
+    None,
+    /// Each is in a datagram, so that it takes the path of management packets.
+    Udp,
+}
+
+/// Bytes before a user packet in its datagram: version and kind, and its number.
+pub const USER_HEADER: u32 = 7;
+
+/// Bytes of the seal that ends each datagram.
+pub const SEAL: u32 = 16;
+
+/// Bytes of a UDP header (RFC 768).
+const UDP: u32 = 8;
+
+/// Bytes of an Ethernet header, and of a VLAN tag.
+const ETHERNET: u16 = 14;
+const TAG: u16 = 4;
+
+impl Wire {
+    /// Bytes that each user packet is longer on the way, from the IP header on; zero if it leaves as it came.
+    #[must_use]
+    pub fn overhead(&self, local: IpAddr) -> u32 {
+        match self {
+            Self::Datagrams { encapsulation: Encapsulation::Udp, .. } => {
+                ip_header(local) + UDP + USER_HEADER + SEAL
+            }
+            _ => 0,
+        }
+    }
+
+    /// Bytes that each frame of `packet` is longer on the link than as it came; less than zero if shorter.
+    pub(crate) fn longer(&self, local: IpAddr, packet: &Packet) -> i32 {
+        let Some(frame) = self.frame() else { return 0 };
+        let signed = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
+        let link = i32::from(frame.network_offset) - i32::from(packet.network_offset);
+        signed(self.overhead(local)).saturating_add(link)
+    }
+
+    /// The link-layer header of its datagrams; none where its packets take those of users.
+    pub(super) const fn frame(&self) -> Option<Frame> {
+        let Self::Datagrams { vlan, .. } = *self else { return None };
+        let (network_offset, vlan) = match vlan {
+            Some(vlan) => (ETHERNET + TAG, vlan),
+            None => (ETHERNET, NO_VLAN),
+        };
+        Some(Frame { network_offset, vlan, datagrams: true })
+    }
+}
+
+/// Bytes of the IP header of a datagram from this address.
+const fn ip_header(local: IpAddr) -> u32 {
+    if local.is_ipv4() { 20 } else { 40 }
+}
+
+/// Bytes of a datagram that holds `segment` of a management connection, from the UDP header on.
+#[must_use]
+pub fn datagram_len(segment: &Segment) -> u32 {
+    let header = &segment.header;
+    let there = |there: bool, bytes: u32| if there { bytes } else { 0 };
+    let blocks = u32::try_from(segment.sack.as_slice().len()).unwrap_or(0);
+    let options = there(header.timestamps.is_some(), 8)
+        + there(header.window_scale.is_some(), 1)
+        + there(header.mss > 0, 2)
+        + 8 * blocks;
+    UDP + SEGMENT + options + SEAL
+}
+
+/// Bytes of a segment in a datagram, but for its options.
+const SEGMENT: u32 = 22;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::testing::{config, user};
+    use super::super::{Config, Trunk};
+    use super::*;
+    use crate::packet::{Fifo, TcpSegment};
+    use crate::{Cx, PacketPool, Tally, Time};
+
+    const UDP_TAGGED: Wire = Wire::Datagrams { vlan: Some(7), encapsulation: Encapsulation::Udp };
+
+    /// What the first packet that a trunk makes is like.
+    fn first(wire: Wire) -> Packet {
+        let (mut pool, mut tally) = (PacketPool::with_capacity(8), Tally::default());
+        let mut trunk = Trunk::new(&Config { wire, ..config() }, 1, Time::ZERO);
+        let packet = pool.insert(user(1_000)).unwrap();
+        let mut out = Fifo::new();
+        let mut cx =
+            Cx { now: Time::ZERO + Duration::from_secs(1), pool: &mut pool, tally: &mut tally };
+        trunk.send(&mut cx, packet, &mut out);
+        let made = out.pop(&pool).unwrap();
+        pool[&made]
+    }
+
+    /// As the link is charged: a SYN with timestamps, SACK, window scale and largest segment is 8 + 22 + 8 + 1 + 2
+    /// + 16 bytes behind IP, where a TCP header has 40.
+    ///
+    /// Kills: a management packet charged as the TCP header it is not; its frame as that of a user packet.
+    #[test]
+    fn a_management_packet_is_as_long_as_it_is_on_the_wire() {
+        let paper = first(Wire::Headers);
+        let live = first(Wire::Datagrams { vlan: None, encapsulation: Encapsulation::None });
+        let tagged = first(UDP_TAGGED);
+        let header = paper.tcp.unwrap();
+        let segment = Segment { header, ..Segment::default() };
+        assert_eq!(paper.len, 20 + segment.header_len());
+        assert_eq!((live.len, live.cost), (14 + 20 + datagram_len(&segment), live.len));
+        assert_eq!((tagged.len, tagged.vlan), (live.len + 4, 7));
+    }
+
+    /// Kills: a segment of 46 bytes counted as the 24 that are left of a TCP header of 32 and UDP.
+    #[test]
+    fn a_segment_with_timestamps_is_22_bytes_longer_than_its_tcp_header() {
+        let header = TcpSegment { timestamps: Some((1, 2)), ..TcpSegment::default() };
+        let segment = Segment { header, ..Segment::default() };
+        assert_eq!((datagram_len(&segment), segment.header_len()), (54, 32));
+    }
+
+    /// Kills: a tag of the LAN counted on the WAN, or one there not counted.
+    #[test]
+    fn a_user_packet_is_longer_by_its_datagram_and_by_what_the_link_headers_differ() {
+        let v4 = "192.0.2.1".parse().unwrap();
+        let packet = |network_offset| Packet { network_offset, ..user(1_000) };
+        assert_eq!(UDP_TAGGED.longer(v4, &packet(14)), 51 + 4);
+        assert_eq!(UDP_TAGGED.longer(v4, &packet(18)), 51);
+        assert_eq!(Wire::Headers.longer(v4, &packet(18)), 0);
+    }
+}

@@ -1,0 +1,354 @@
+//! User packets in the datagrams of a trunk: put in here, and taken out there.
+//!
+//! A packet is put in whole. What stands for several is cut into them, and what is longer than the path carries is
+//! fragmented first if it may be (RFC 4459, section 3.3, and RFC 2003, section 5), so that the host it goes to puts
+//! it together; datagrams are never fragmented. If it may not be, its sender is told what fits. SYNs ask for
+//! segments that fit, whichever way they go.
+//!
+//! What is taken out goes to the station that was last heard with its destination. If none was, it goes where
+//! the datagram went, if that was not this port, else back to the next hop, who knows the way in.
+//!
+//! Source: RFC 6040, section 4.1, normal mode (ECN going in), 4.2 (coming out); RFC 2474. The hop limit inside is
+//! not counted down: to hosts a trunk is a wire.
+
+use tidegate_core::packet::{Network, Protocol};
+use tidegate_core::{Packet, PacketId, PacketPool, Reason};
+use tidegate_wire::icmp;
+use tidegate_wire::neighbour::Mac;
+use tidegate_wire::trunk::{PathMtu, Refusal, admit, user_packet};
+use tidegate_wire::{VlanTag, clamp_segment_size, describe, finish_checksum, split};
+
+use super::stations::Station;
+use super::{TrunkPort, payload};
+use crate::frame;
+use crate::memory::PacketMemory;
+use crate::port::PortCounters;
+use crate::vnet::VnetHeader;
+
+/// What became of user packets in datagrams.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Carried {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams taken in.
+    pub received: u64,
+    /// Of those sent, fragments of what did not fit.
+    pub fragments: u64,
+    /// Packets that did not fit and may not be fragmented: dropped.
+    pub too_big: u64,
+    /// Of these, those whose sender was told.
+    pub told: u64,
+}
+
+/// A user packet on its way out, from the IP header on.
+struct Going {
+    bytes: Vec<u8>,
+    described: Packet,
+    /// What stood before it: where it was from and whom it was to.
+    link: Vec<u8>,
+    vnet: VnetHeader,
+}
+
+/// What an arrival is to the port.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Arrival {
+    /// It goes to the machine.
+    Machine,
+    /// It ends here.
+    Here,
+    /// It leaves again by this port.
+    Back,
+}
+
+impl TrunkPort {
+    /// Sends `packet` in datagrams of trunk `number`.
+    pub(super) fn carry(&mut self, pool: &mut PacketPool, packet: PacketId, number: usize) {
+        let (dscp, ecn) = (pool[&packet].dscp, pool[&packet].ecn);
+        let outer = Packet { dscp, ecn, ..Packet::default() };
+        let pieces = self.going(pool, &packet).ok_or(Reason::Refused);
+        let pieces = pieces.and_then(|going| self.pieces(pool, number, going));
+        let mut slot = Some(packet);
+        match pieces {
+            Err(reason) => self.drops.count(reason),
+            Ok(pieces) => {
+                for piece in pieces {
+                    let Some(frame) = self.datagram_with(number, &piece, &outer) else {
+                        self.drops.count(Reason::NoRoute);
+                        continue;
+                    };
+                    self.emit_in(pool, slot.take(), &frame);
+                }
+            }
+        }
+        if let Some(packet) = slot {
+            pool.release(packet);
+        }
+    }
+
+    /// What `packet` is from its IP header on, as it is to arrive.
+    fn going(&self, pool: &mut PacketPool, packet: &PacketId) -> Option<Going> {
+        // The codepoint of the trunk is for the datagram; inside it is as it came.
+        pool[packet].dscp = dscp(&self.memory.bytes(packet, pool[packet].len), &pool[packet])?;
+        frame::write_back(&self.memory, pool, packet);
+        let mut described = pool[packet];
+        let frame = self.memory.bytes(packet, described.len);
+        let (link, rest) = frame.split_at_checked(usize::from(described.network_offset))?;
+        let bytes = rest.get(..network_len(rest)?)?.to_vec();
+        let vnet = self.memory.frame(packet).vnet;
+        let offset = described.network_offset;
+        described.transport_offset = described.transport_offset.saturating_sub(offset);
+        Some(Going { bytes, described, link: link.to_vec(), vnet })
+    }
+
+    /// The packets that a datagram each carries; or why none does.
+    fn pieces(
+        &mut self,
+        pool: &mut PacketPool,
+        number: usize,
+        going: Going,
+    ) -> Result<Vec<Vec<u8>>, Reason> {
+        let fits = self.fits(number);
+        let mut all = finished(&going).ok_or(Reason::Refused)?;
+        for piece in &mut all {
+            clamp_segment_size(piece, &going.described, fits);
+        }
+        let longest = usize::try_from(fits).unwrap_or(usize::MAX);
+        if all.iter().all(|piece| piece.len() <= longest) {
+            return Ok(all);
+        }
+        let carried = &mut self.trunks[number].carried;
+        if all.iter().any(|it| it.len() > longest && split::may_not_be_fragmented(it)) {
+            carried.too_big += 1;
+            if let Some(piece) = all.first() {
+                self.tell(pool, number, piece, &going);
+            }
+            return Err(Reason::TooLong);
+        }
+        let mut pieces = Vec::new();
+        for piece in all {
+            let fragments = split::fragments(&piece, longest).ok_or(Reason::TooLong)?;
+            carried.fragments += u64::try_from(fragments.len()).unwrap_or(0);
+            pieces.extend(fragments);
+        }
+        Ok(pieces)
+    }
+
+    /// The longest IP packet that fits a datagram of the trunk.
+    pub(super) fn fits(&self, number: usize) -> u32 {
+        let peer = &self.trunks[number];
+        peer.path.get(self.now).saturating_sub(peer.overhead)
+    }
+
+    /// Tells who sent `packet` what fits. It comes out of this port as if a router had said so.
+    fn tell(&mut self, pool: &mut PacketPool, number: usize, packet: &[u8], going: &Going) {
+        if self.now.since(self.told.1) >= super::HELLO {
+            self.told = (0, self.now);
+        }
+        let local = self.trunks[number].session.ends().local;
+        let answer = icmp::too_big(packet, &going.described, self.fits(number), local);
+        let Some(answer) = answer.filter(|_| self.told.0 < MOST_TOLD) else { return };
+        let Some([from, to]) = macs(&going.link) else { return };
+        let behind = going.link.get(12..).unwrap_or_default();
+        let frame = [&to[..], &from, behind, &answer].concat();
+        let Some(packet) = pool.insert(Packet { segments: 1, ..Packet::default() }) else {
+            return self.drops.count(Reason::NoBuffer);
+        };
+        if self.put(pool, &packet, &frame) {
+            self.told.0 += 1;
+            self.trunks[number].carried.told += 1;
+            self.answers.push_back(packet);
+        } else {
+            pool.release(packet);
+        }
+    }
+
+    /// An answer that comes out of this port.
+    pub(super) fn answer(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
+        let packet = self.answers.pop_front()?;
+        self.arrive(pool, &packet);
+        Some(packet)
+    }
+
+    /// Describes the frame that was made in the place of `packet`.
+    fn arrive(&self, pool: &mut PacketPool, packet: &PacketId) {
+        let (len, mut counters) = (pool[packet].len, PortCounters::default());
+        frame::arrive(&self.memory, pool, packet, len, self.now, &mut counters);
+    }
+
+    /// The frame with a datagram that holds the IP packet `piece`.
+    fn datagram_with(&mut self, number: usize, piece: &[u8], outer: &Packet) -> Option<Vec<u8>> {
+        let (sent, bytes) = self.trunks[number].session.seal_user(piece)?;
+        let frame = self.datagram(number, bytes, outer, Some(sent))?;
+        let peer = &mut self.trunks[number];
+        peer.carried.sent += 1;
+        let before = frame.len().checked_sub(piece.len() + SEALED + 2)?;
+        let checksum = frame.get(before..)?.first_chunk()?;
+        peer.path.sent(sent, u16::from_be_bytes(*checksum));
+        Some(frame)
+    }
+
+    /// Puts the user packet that the datagram in `packet` holds in its place.
+    pub(super) fn take_out(
+        &mut self,
+        pool: &mut PacketPool,
+        packet: &PacketId,
+        number: usize,
+    ) -> Arrival {
+        match self.frame_inside(pool, packet, number) {
+            Err(refusal) => {
+                self.trunks[number].session.refuse(refusal);
+                Arrival::Here
+            }
+            Ok((frame, arrival)) => {
+                if !self.put(pool, packet, &frame) {
+                    self.drops.count(Reason::TooLong);
+                    return Arrival::Here;
+                }
+                self.trunks[number].carried.received += 1;
+                self.arrive(pool, packet);
+                arrival
+            }
+        }
+    }
+
+    /// The frame of the user packet in a datagram that was opened, and whom it is for.
+    fn frame_inside(
+        &self,
+        pool: &PacketPool,
+        packet: &PacketId,
+        number: usize,
+    ) -> Result<(Vec<u8>, Arrival), Refusal> {
+        let outer = pool[packet];
+        let frame = self.memory.bytes(packet, outer.len);
+        let datagram = payload(&frame, usize::from(outer.transport_offset));
+        let mut inner = user_packet(datagram.unwrap_or_default()).to_vec();
+        admit(&mut inner, outer.ecn)?;
+        let ethertype: [u8; 2] = if inner[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
+        let mut described = Packet::default();
+        let whole = [&[0; 12][..], &ethertype, &inner].concat();
+        describe(&whole, u32::try_from(whole.len()).unwrap_or(0), &mut described);
+        let to = described.key.dst;
+        if described.network == Network::Opaque || self.is_ours(to.number()) {
+            return Err(Refusal::Inner);
+        }
+        described.transport_offset = described.transport_offset.saturating_sub(ETHERNET);
+        clamp_segment_size(&mut inner, &described, self.fits(number));
+        let [meant_for, from] = macs(&frame).ok_or(Refusal::Inner)?;
+        let back =
+            Station { mac: self.next_hop(number).unwrap_or(from), tag: self.trunks[number].tag };
+        let (station, source, arrival) = match self.stations.find(to.address()) {
+            Some(station) => (station, from, Arrival::Machine),
+            None if meant_for != self.mac => {
+                (Station { mac: meant_for, tag: VlanTag::of(&frame) }, from, Arrival::Machine)
+            }
+            None => (back, self.mac, Arrival::Back),
+        };
+        let mut out = [&station.mac[..], &source].concat();
+        if let Some(VlanTag { tpid, tci }) = station.tag {
+            out.extend([tpid, tci].map(u16::to_be_bytes).as_flattened());
+        }
+        out.extend(ethertype);
+        out.extend(inner);
+        Ok((out, arrival))
+    }
+
+    /// A router may say of `packet`, which is for one of the addresses here, that a datagram was too big for him.
+    pub(super) fn hear_too_big(&mut self, pool: &PacketPool, packet: &PacketId) {
+        let described = &pool[packet];
+        if !matches!(described.key.protocol, Protocol::ICMP | Protocol::ICMPV6) {
+            return;
+        }
+        let frame = self.memory.bytes(packet, described.len);
+        let ip = frame.get(usize::from(described.network_offset)..).unwrap_or_default();
+        let Some(told) = ip.get(..network_len(ip).unwrap_or(0)).and_then(icmp::read_too_big) else {
+            return;
+        };
+        let of = |peer: &super::Peer| {
+            let ends = peer.session.ends();
+            told.ends == (ends.local, ends.peer) && told.ports == (ends.port, ends.port)
+        };
+        let Some(peer) = self.trunks.iter_mut().find(|peer| of(peer)) else { return };
+        let quoted = ip.get(told.payload + 1..).and_then(|it| it.first_chunk::<6>());
+        let number = match (told.identification, quoted) {
+            (Some(identification), _) => u64::from(identification),
+            (None, Some([a, b, c, d, e, f])) => u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]),
+            (None, None) => return,
+        };
+        peer.path.hear(self.now, &told, number);
+    }
+
+    /// Learns who sends `packet`, if that is of use.
+    pub(super) fn learn(&mut self, pool: &PacketPool, packet: &PacketId) {
+        if self.carries {
+            let described = &pool[packet];
+            self.stations.learn(&self.memory.bytes(packet, described.len), described);
+        }
+    }
+
+    /// Sends a frame in the slot of a packet that is gone, or in one of its own.
+    fn emit_in(&mut self, pool: &mut PacketPool, slot: Option<PacketId>, frame: &[u8]) {
+        let Some(packet) = slot else { return self.emit(pool, frame) };
+        pool[&packet] = Packet { segments: 1, ..Packet::default() };
+        if self.put(pool, &packet, frame) {
+            self.port.send(pool, packet);
+        } else {
+            self.drops.count(Reason::TooLong);
+            pool.release(packet);
+        }
+    }
+}
+
+/// The packets that `going` stands for, their checksums whole.
+fn finished(going: &Going) -> Option<Vec<Vec<u8>>> {
+    if going.vnet.is_fragmented() {
+        return None;
+    }
+    if let Some(size) = going.vnet.segment_size() {
+        return split::segments(&going.bytes, &going.described, size);
+    }
+    let mut bytes = going.bytes.clone();
+    if let Some((start, field)) = going.vnet.checksum_span() {
+        let link = going.link.len();
+        let (start, field) = (start.checked_sub(link)?, field.checked_sub(link)?);
+        finish_checksum(&mut bytes, start, field).then_some(())?;
+    }
+    Some(vec![bytes])
+}
+
+/// The DS codepoint in a frame.
+fn dscp(frame: &[u8], described: &Packet) -> Option<u8> {
+    let ip = frame.get(usize::from(described.network_offset)..)?;
+    let word = u16::from_be_bytes(*ip.first_chunk()?);
+    let class = if described.network == Network::Ipv4 { word } else { word >> 4 };
+    u8::try_from((class & 0xff) >> 2).ok()
+}
+
+/// Bytes of the IP packet that `bytes` begins with: padding may be behind it. A super-packet of IPv6 is all there is.
+fn network_len(bytes: &[u8]) -> Option<usize> {
+    let word = |at: usize| Some(usize::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?)));
+    match bytes.first()? >> 4 {
+        4 => word(2),
+        6 => Some(word(4)? + 40),
+        _ => None,
+    }
+}
+
+/// Whom a frame is to, and who sent it.
+fn macs(frame: &[u8]) -> Option<[Mac; 2]> {
+    Some([*frame.first_chunk()?, *frame.get(6..)?.first_chunk()?])
+}
+
+/// Senders told within a second, of all trunks of a port.
+const MOST_TOLD: u32 = 100;
+
+/// Bytes of an Ethernet header.
+const ETHERNET: u16 = 14;
+
+/// Bytes around a user packet, behind the UDP header.
+const SEALED: usize = 7 + 16;
+
+/// A path that may be as long as the interface sends.
+pub(super) fn path(mtu: u32, memory: &PacketMemory) -> PathMtu {
+    let room = memory.size().saturating_sub(usize::try_from(super::OFFSET + 18).unwrap_or(0));
+    PathMtu::new(mtu.min(u32::try_from(room).unwrap_or(u32::MAX)))
+}

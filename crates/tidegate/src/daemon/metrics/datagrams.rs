@@ -1,0 +1,56 @@
+//! Metrics of user packets in the datagrams of trunks.
+
+use super::{Page, float, labels};
+use crate::api::{Encapsulation, Trunk};
+
+/// Writes them for each trunk that has user packets travel so.
+pub(super) fn write(all: &[Trunk], page: &mut Page) {
+    type Count = fn(&Encapsulation) -> u64;
+    let carried: [(&str, &str, &str, Count); 6] = [
+        (
+            "tidegate_trunk_path_mtu_bytes",
+            "gauge",
+            "Longest IP packet that the path of the trunk carries, as far as is known.",
+            |it| it.path_mtu_bytes,
+        ),
+        (
+            "tidegate_trunk_encapsulated_packets_total",
+            "counter",
+            "Datagrams with user packets sent.",
+            |it| it.sent_packets,
+        ),
+        (
+            "tidegate_trunk_decapsulated_packets_total",
+            "counter",
+            "Datagrams with user packets taken in.",
+            |it| it.received_packets,
+        ),
+        (
+            "tidegate_trunk_fragments_total",
+            "counter",
+            "Fragments sent of user packets that did not fit a datagram.",
+            |it| it.fragments,
+        ),
+        (
+            "tidegate_trunk_too_big_packets_total",
+            "counter",
+            "User packets dropped because they did not fit a datagram and may not be fragmented.",
+            |it| it.too_big_packets,
+        ),
+        (
+            "tidegate_trunk_ignored_reports_total",
+            "counter",
+            "Reports of too big datagrams that were not believed, or no news.",
+            |it| it.ignored_reports,
+        ),
+    ];
+    for (name_of, kind, help, value) in carried {
+        let there = all.iter().filter_map(|it| Some((it, it.encapsulation.as_ref()?)));
+        page.metric(
+            name_of,
+            kind,
+            help,
+            there.map(|(it, carried)| (labels(&[("trunk", &it.name)]), float(value(carried)))),
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! What may come in of a datagram: a user packet, whole, from a host and to a host.
+//!
+//! Source: RFC 6040, section 4.2 (ECN); RFC 6890 (addresses of no host).
+
+use std::net::IpAddr;
+
+use tidegate_core::packet::Ecn;
+
+use super::Refusal;
+use crate::checksum;
+
+/// Looks at `packet`, which came in a datagram with the codepoint `outer`, and gives it the ECN codepoint it has to
+/// have here.
+///
+/// # Errors
+///
+/// [`Refusal::Inner`] if it is not one IP packet to the last byte, or is from or to what no host beyond a
+/// router is; [`Refusal::Congested`] if it was marked on the way and does not know what that means.
+pub fn admit(packet: &mut [u8], outer: Ecn) -> Result<(), Refusal> {
+    let (src, dst) = ends(packet).ok_or(Refusal::Inner)?;
+    if !is_host(src) || !is_host(dst) {
+        return Err(Refusal::Inner);
+    }
+    mark(packet, outer)
+}
+
+/// From whom to whom it is; `None` if it is no IP packet, or not as long as it says.
+fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let len = |at: usize| Some(usize::from(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?)));
+    match packet.first()? >> 4 {
+        4 => {
+            let header = usize::from(packet.first()? & 0xf) * 4;
+            let is_whole = header >= 20 && header <= packet.len() && len(2)? == packet.len();
+            if !is_whole || checksum::sum(0, packet.get(..header)?) != u16::MAX {
+                return None;
+            }
+            let [src, dst] = [12, 16].map(|at| packet.get(at..)?.first_chunk::<4>().copied());
+            Some((src?.into(), dst?.into()))
+        }
+        6 => {
+            let [src, dst] = [8, 24].map(|at| packet.get(at..)?.first_chunk::<16>().copied());
+            (len(4)? + 40 == packet.len()).then_some((src?.into(), dst?.into()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether `address` can be that of a host beyond a router.
+fn is_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(it) => {
+            let nobody = it.is_unspecified() || it.is_broadcast() || it.is_multicast();
+            !nobody && !it.is_loopback() && !it.is_link_local()
+        }
+        IpAddr::V6(it) => {
+            let nobody = it.is_unspecified() || it.is_multicast();
+            !nobody && !it.is_loopback() && !it.is_unicast_link_local()
+        }
+    }
+}
+
+/// What `outer` says is said of the packet inside.
+fn mark(packet: &mut [u8], outer: Ecn) -> Result<(), Refusal> {
+    let v4 = packet.first().is_some_and(|it| it >> 4 == 4);
+    // The two bits end the second byte of IPv4, and stand in the upper half of the second of IPv6.
+    let shift = if v4 { 0 } else { 4 };
+    let byte = packet.get_mut(1).ok_or(Refusal::Inner)?;
+    let before = *byte;
+    let inner = (before >> shift) & 3;
+    let marked = match (inner, outer) {
+        (NOT_ECT, Ecn::Ce) => return Err(Refusal::Congested),
+        (NOT_ECT | CE, _) | (_, Ecn::NotEct | Ecn::Ect0) => inner,
+        (_, Ecn::Ect1) => ECT_1,
+        (_, Ecn::Ce) => CE,
+    };
+    *byte = before & !(3 << shift) | marked << shift;
+    if v4 && *byte != before {
+        let [old, new] = [before, *byte].map(|low| u16::from_be_bytes([packet[0], low]));
+        let field = packet.get_mut(10..12).ok_or(Refusal::Inner)?;
+        let sum = checksum::update(u16::from_be_bytes([field[0], field[1]]), old, new);
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+    Ok(())
+}
+
+/// Codepoints (RFC 3168, section 5).
+const NOT_ECT: u8 = 0;
+const ECT_1: u8 = 1;
+const CE: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::build::Frame;
+
+    fn packet(v6: bool, ecn: Ecn, len: usize) -> Vec<u8> {
+        let ends =
+            if v6 { ["[2001:db8::1]:1", "[2001:db8::2]:2"] } else { ["10.0.0.1:1", "10.0.0.2:2"] };
+        let [src, dst] = ends.map(|it| it.parse().unwrap());
+        let mut frame = Frame { payload: vec![3; len], ..Frame::udp(src, dst) };
+        frame.ip_mut().unwrap().ecn = ecn;
+        frame.bytes()[14..].to_vec()
+    }
+
+    /// The table of RFC 6040, section 4.2, figure 4: by inner row, outer column.
+    ///
+    /// Kills: a mark forgotten, or given to who does not know it; ECT(1) of the path lost; a checksum as it was.
+    #[test]
+    fn what_the_path_marked_is_marked_inside() {
+        let all = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
+        let none = None;
+        let table = [
+            (Ecn::NotEct, [Some(Ecn::NotEct), Some(Ecn::NotEct), Some(Ecn::NotEct), none]),
+            (Ecn::Ect0, [Some(Ecn::Ect0), Some(Ecn::Ect0), Some(Ecn::Ect1), Some(Ecn::Ce)]),
+            (Ecn::Ect1, [Some(Ecn::Ect1), Some(Ecn::Ect1), Some(Ecn::Ect1), Some(Ecn::Ce)]),
+            (Ecn::Ce, [Some(Ecn::Ce), Some(Ecn::Ce), Some(Ecn::Ce), Some(Ecn::Ce)]),
+        ];
+        for v6 in [false, true] {
+            for (inner, row) in table {
+                for (outer, expected) in all.into_iter().zip(row) {
+                    let mut it = packet(v6, inner, 9);
+                    match expected {
+                        None => assert_eq!(admit(&mut it, outer), Err(Refusal::Congested)),
+                        Some(ecn) => {
+                            assert_eq!(admit(&mut it, outer), Ok(()));
+                            assert_eq!(it, packet(v6, ecn, 9), "{inner:?} in {outer:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        /// Kills: lengths that are not looked at, or may be less than what came.
+        #[test]
+        fn what_is_cut_or_longer_than_it_says_is_refused(
+            v6 in any::<bool>(), len in 0usize..200, at in any::<prop::sample::Index>(), more in 1usize..40,
+        ) {
+            let whole = packet(v6, Ecn::Ect0, len);
+            let mut cut = whole[..at.index(whole.len())].to_vec();
+            prop_assert_eq!(admit(&mut cut, Ecn::NotEct), Err(Refusal::Inner));
+            let mut longer = [whole, vec![0; more]].concat();
+            prop_assert_eq!(admit(&mut longer, Ecn::NotEct), Err(Refusal::Inner));
+        }
+
+        #[test]
+        fn any_bytes_are_looked_at_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..90)) {
+            let _ = admit(&mut bytes, Ecn::Ce);
+        }
+    }
+
+    #[test]
+    fn what_no_host_beyond_a_router_is_does_not_come_in() {
+        for (src, dst) in [
+            ("10.0.0.1:1", "224.0.0.5:1"),
+            ("10.0.0.1:1", "255.255.255.255:1"),
+            ("10.0.0.1:1", "127.0.0.1:1"),
+            ("10.0.0.1:1", "0.0.0.0:1"),
+            ("10.0.0.1:1", "169.254.1.1:1"),
+            ("224.0.0.1:1", "10.0.0.1:1"),
+            ("127.0.0.1:1", "10.0.0.1:1"),
+            ("[2001:db8::1]:1", "[ff02::1]:1"),
+            ("[2001:db8::1]:1", "[::1]:1"),
+            ("[2001:db8::1]:1", "[fe80::1]:1"),
+            ("[fe80::1]:1", "[2001:db8::1]:1"),
+            ("[::]:1", "[2001:db8::1]:1"),
+        ] {
+            let frame = Frame::udp(src.parse().unwrap(), dst.parse().unwrap());
+            let mut it = frame.bytes()[14..].to_vec();
+            assert_eq!(admit(&mut it, Ecn::NotEct), Err(Refusal::Inner), "{src} to {dst}");
+        }
+        let mut damaged = packet(false, Ecn::NotEct, 4);
+        damaged[8] ^= 1;
+        assert_eq!(admit(&mut damaged, Ecn::NotEct), Err(Refusal::Inner));
+    }
+}

@@ -1,0 +1,231 @@
+//! User packets in the datagrams of a trunk, over a path that carries less than the interfaces do.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_e2e::{Fetch, Process, Testbed, program, run, until, witnessed};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Two sites: a user, a gateway and a router each, and between the routers a cable for 1400 bytes.
+struct Sites<'a> {
+    name: String,
+    folder: &'a Path,
+    gateways: Vec<Process>,
+}
+
+/// What is there: the user, gateway and router of each site.
+const PLACES: [[&str; 3]; 2] = [["a", "ga", "ra"], ["b", "gb", "rb"]];
+
+/// What the cable between the routers carries.
+const PATH: u64 = 1_400;
+
+impl Drop for Sites<'_> {
+    fn drop(&mut self) {
+        self.gateways.clear();
+        for place in PLACES.as_flattened() {
+            let space = self.space(place);
+            let _ = Command::new("ip").args(["netns", "delete", &space]).status();
+        }
+    }
+}
+
+impl<'a> Sites<'a> {
+    fn new(bed: &'a Testbed) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-e2e-{}-carried{number}", std::process::id());
+        let sites = Self { name, folder: &bed.folder, gateways: Vec::new() };
+        for place in PLACES.as_flattened() {
+            ip(&format!("netns add {}", sites.space(place)));
+            ip(&format!("-n {} link set lo up", sites.space(place)));
+        }
+        for (site, [user, gateway, router]) in (1..).zip(PLACES) {
+            sites.cable([user, gateway], ["eth0", "lan"]);
+            sites.cable([gateway, router], ["wan", "in"]);
+            sites.address(user, "eth0", &[format!("10.{site}.0.7/24"), format!("fd0{site}::7/64")]);
+            sites.address(router, "in", &[format!("10.{site}.0.1/24"), format!("fd0{site}::1/64")]);
+            sites.set(router, "net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+            ip(&format!("-n {} route add default via 10.{site}.0.1", sites.space(user)));
+            ip(&format!("-n {} route add default via fd0{site}::1", sites.space(user)));
+        }
+        sites.cable(["ra", "rb"], ["out", "out"]);
+        for (router, site, other) in [("ra", 1, 2), ("rb", 2, 1)] {
+            let space = sites.space(router);
+            sites.address(
+                router,
+                "out",
+                &[format!("10.9.0.{site}/24"), format!("fd09::{site}/64")],
+            );
+            ip(&format!("-n {space} link set out mtu {PATH}"));
+            ip(&format!("-n {space} route add 10.{other}.0.0/24 via 10.9.0.{other}"));
+            ip(&format!("-n {space} route add fd0{other}::/64 via fd09::{other}"));
+        }
+        sites
+    }
+
+    fn space(&self, place: &str) -> String {
+        format!("{}-{place}", self.name)
+    }
+
+    fn on(&self, place: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.space(place)]);
+        command
+    }
+
+    fn set(&self, place: &str, words: &str) {
+        run(self.on(place).args(["sysctl", "-q", "-w"]).args(words.split(' ')), LIMIT);
+    }
+
+    fn cable(&self, places: [&str; 2], interfaces: [&str; 2]) {
+        let [one, other] = places.map(|place| self.space(place));
+        let [first, second] = interfaces;
+        ip(&format!("link add {first} netns {one} type veth peer name {second} netns {other}"));
+        for (space, interface) in [(one, first), (other, second)] {
+            ip(&format!("-n {space} link set {interface} up"));
+        }
+    }
+
+    fn address(&self, place: &str, interface: &str, addresses: &[String]) {
+        for address in addresses {
+            let nodad = if address.contains(':') { "nodad" } else { "" };
+            let space = self.space(place);
+            ip(&format!("-n {space} address add {address} dev {interface} {nodad}"));
+        }
+    }
+
+    /// Starts both gateways, whose trunk is over IPv4 or IPv6, and waits until they know each other.
+    fn begin(&mut self, backend: &str, v6: bool) {
+        let at = |site: usize, last: &str| {
+            if v6 { format!("fd0{site}::{last}") } else { format!("10.{site}.0.{last}") }
+        };
+        let key = self.folder.join("carried.key");
+        std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("a folder");
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("a key");
+        for (site, [_, gateway, _]) in (1..).zip(PLACES) {
+            let (local, peer, hop) = (at(site, "77"), at(3 - site, "77"), at(site, "1"));
+            let text = format!(
+                r#"
+[gateway]
+lan = "lan"
+wan = "wan"
+backend = "{backend}"
+
+[[trunk]]
+name = "t"
+local = "{local}"
+peer = "{peer}"
+next_hop = "{hop}"
+key_file = "{}"
+encapsulation = "udp"
+
+[[policy]]
+name = "there"
+match = {{ dst = ["10.{}.0.0/24", "fd0{}::/64"], direction = "up" }}
+action = "pass"
+trunk = "t"
+"#,
+                key.display(),
+                3 - site,
+                3 - site
+            );
+            let file = self.folder.join(format!("{gateway}.toml"));
+            std::fs::write(&file, text).expect("a folder");
+            let (program, socket) = (program().display(), self.socket(gateway));
+            let script = format!(
+                "mount -t tmpfs none /run && exec {program} --socket {socket} run {}",
+                file.display()
+            );
+            self.gateways.push(Process::start(self.on(gateway).args(["sh", "-c", &script])));
+        }
+        for [_, gateway, _] in PLACES {
+            until("gateways that know each other", LIMIT, || {
+                let up = self.ask(gateway)?["other_end"]["state"] == "up";
+                assert!(self.gateways.iter_mut().all(Process::runs), "{}", self.gateways[0].said());
+                up.then_some(())
+            });
+        }
+    }
+
+    fn socket(&self, gateway: &str) -> String {
+        self.folder.join(format!("{gateway}.sock")).display().to_string()
+    }
+
+    /// What a gateway says of its trunk.
+    fn ask(&self, gateway: &str) -> Option<Value> {
+        let mut command = Command::new(program());
+        command.args(["--socket", &self.socket(gateway), "trunks", "--json"]);
+        let said = Process::start(&mut command).finish(LIMIT).output;
+        serde_json::from_str::<Value>(&said).ok().map(|it| it["trunks"][0].clone())
+    }
+
+    /// What `ping` from the first user or the second to the other says when this many bytes of payload may
+    /// not be fragmented.
+    fn ping(&self, from: usize, v6: bool, payload: u64) -> String {
+        let other = 2 - from;
+        let (family, to) =
+            if v6 { ("-6", format!("fd0{other}::7")) } else { ("-4", format!("10.{other}.0.7")) };
+        let size = payload.to_string();
+        let words = [family, "-M", "do", "-c", "3", "-i", "0.2", "-W", "1", "-s", &size, &to];
+        let said = Process::start(self.on(PLACES[from][0]).arg("ping").args(words)).finish(LIMIT);
+        said.output + &said.errors
+    }
+}
+
+fn ip(words: &str) {
+    run(Command::new("ip").args(words.split_whitespace()), LIMIT);
+}
+
+#[test]
+fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
+    witnessed(|bed| {
+        for (backend, v6) in [("af-packet", false), ("af-xdp", true)] {
+            carried(&mut Sites::new(bed), backend, v6);
+        }
+    });
+}
+
+fn carried(sites: &mut Sites<'_>, backend: &str, v6: bool) {
+    if backend == "af-xdp" {
+        for [user, ..] in PLACES {
+            run(sites.on(user).args(["ethtool", "-K", "eth0", "tx", "off", "tso", "off"]), LIMIT);
+        }
+    }
+    sites.begin(backend, v6);
+    let fits = PATH - if v6 { 71 } else { 51 };
+    for (from, inner, headers) in [(0, false, 28), (0, true, 48), (1, false, 28)] {
+        let said = sites.ping(from, inner, fits - headers + 1);
+        let told = [format!("mtu = {fits}"), format!("mtu={fits}"), format!("mtu: {fits}")];
+        assert!(told.iter().any(|it| said.contains(it)), "{backend}: {fits}, not\n{said}");
+        let said = sites.ping(from, inner, fits - headers);
+        assert!(said.contains("bytes from"), "{backend}: {said}");
+    }
+    let _servers = PLACES.map(|[user, ..]| {
+        let mut command = sites.on(user);
+        let server = Process::start(command.arg(program()).args(["traffic", "serve"]));
+        until("a server", LIMIT, || server.lines().pop());
+        server
+    });
+    let transfers = [("a", "10.2.0.7:7000"), ("b", "[fd01::7]:7000")].map(|(user, server)| {
+        let words = ["traffic", "fetch", server, "--interval", "100 ms", "--bytes", "2 MB"];
+        Fetch::of(Process::start(sites.on(user).arg(program()).args(words)))
+    });
+    for transfer in transfers {
+        let outcome = transfer.finish(LIMIT);
+        assert!(outcome.complete && outcome.intact, "{backend}: {outcome:?}");
+    }
+    for [_, gateway, _] in PLACES {
+        let trunk = sites.ask(gateway).expect("it answers");
+        let carried = &trunk["encapsulation"];
+        assert_eq!(carried["path_mtu_bytes"], PATH, "{trunk}");
+        for way in ["sent_packets", "received_packets"] {
+            assert!(carried[way].as_u64() > Some(700), "{backend}: {trunk}");
+        }
+        assert_eq!(trunk["other_end"]["refused"], serde_json::json!({}), "{trunk}");
+    }
+}
