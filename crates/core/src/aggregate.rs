@@ -240,17 +240,25 @@ impl Aggregate {
         self.counts.peak_backlog = self.counts.peak_backlog.max(backlog);
     }
 
-    /// Looks whether packets may leave now, for the reason given; appends them to `out`.
-    pub fn trigger(&mut self, now: Time, pool: &mut PacketPool, why: Trigger, out: &mut Fifo) {
+    /// Looks whether packets may leave now, for the reason given; appends them to `out`. Says whether it
+    /// had to look.
+    pub fn trigger(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        why: Trigger,
+        out: &mut Fifo,
+    ) -> bool {
         if self.timer.triggers == TriggerSet::Timer && why != Trigger::Timer {
-            return;
+            return false;
         }
         why.count(&mut self.counts.triggers);
         if self.conditioner.ready_at().is_none_or(|ready_at| ready_at > now) {
-            return;
+            return false;
         }
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.serve(&mut cx, out);
+        true
     }
 
     /// When the next packet conforms, if one waits and nothing else happens.

@@ -179,8 +179,10 @@ impl Gateway {
     fn trigger(&mut self, now: Time, slot: u32, why: Trigger) {
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
         let mut out = Fifo::new();
-        aggregate.trigger(now, &mut self.pool, why, &mut out);
-        self.settle(now, slot, out);
+        // A timer may be for ACKs that are held; what else triggers it lets none go on by itself.
+        if aggregate.trigger(now, &mut self.pool, why, &mut out) || why == Trigger::Timer {
+            self.settle(now, slot, out);
+        }
     }
 
     /// Does what is due: aggregates whose packets conform by now, and flows that have expired.

@@ -56,8 +56,17 @@ impl Bound {
     /// ACKs of `member` are held.
     pub(super) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
         if self.wheel.deadline(member.0).is_none() {
-            self.wheel.set(member.0, now + longest);
+            self.set(member, now, longest);
         }
+    }
+
+    /// Looks at `member` after `span`, or later by up to a 64th of it and 2.1 ms: many are so looked at
+    /// together, and who asks each time what else may go on asks rarely.
+    fn set(&mut self, member: Member, now: Time, span: Duration) {
+        let at = now + span;
+        let digits = ((at.nanos() - now.nanos()) / 64).checked_ilog2();
+        let grain = digits.map_or(0, |digits| 1 << digits.min(MOST_DIGITS));
+        self.wheel.set(member.0, at.round_up_to(Duration::from_nanos(grain)));
     }
 
     /// A member whose oldest ACK has been held for as long as may be; `policy` is the longest.
@@ -71,7 +80,7 @@ impl Bound {
             let member = Member(number);
             let Some(age) = holds.age(member, cx.now) else { continue };
             let longest = holds.flow(member).longest(policy);
-            self.wheel.set(number, cx.now + longest.saturating_sub(age).max(LEAST));
+            self.set(member, cx.now, longest.saturating_sub(age).max(LEAST));
             if age >= longest {
                 return Some(member);
             }
@@ -91,8 +100,41 @@ impl Bound {
 /// How finely ages are known.
 const LEAST: Duration = Duration::from_millis(1);
 
+/// Bounds are looked at each `2^21` ns at most: about two milliseconds.
+const MOST_DIGITS: u32 = 21;
+
 /// How long data of the oldest ACK of `member` takes at `rate`.
 pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate) -> Duration {
     let cost = holds.head(pool, member).map_or(0, |head| head.cost);
     rate.time_for(crate::Bytes(u64::from(cost)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: looking before the bound is reached, or long after; each flow at a time of its own.
+    #[test]
+    fn bounds_are_looked_at_together_and_never_early_nor_more_than_a_64th_late() {
+        for (now, span) in [(7, 1), (1_234_567, 999), (98_765_432, 240_001), (1, 1_000_000)] {
+            let (now, span) = (Time::from_micros(now), Duration::from_micros(span));
+            let mut bound = Bound::default();
+            bound.watch(now, Member(0), span);
+            let at = bound.next().unwrap();
+            assert!(
+                at >= now + span
+                    && at <= now + span + (span / 64).min(Duration::from_micros(2_098)),
+                "{at:?}"
+            );
+        }
+        let mut bound = Bound::default();
+        let (first, span) = (Time::from_millis(3_000), Duration::from_millis(240));
+        (0..100).for_each(|n| bound.watch(first + span / 1_000 * n, Member(n), span));
+        let mut times = Vec::new();
+        while let Some((at, _)) = bound.wheel.pop_next(Time::MAX) {
+            times.push(at);
+        }
+        times.dedup();
+        assert!(times.len() <= 13, "{times:?}");
+    }
 }
