@@ -41,9 +41,9 @@ CONTROLS = ["none", "epochs", "trunk", "postack"]
 
 TUNNEL = {"kind": "per-flow", "limit": "128 MB", "flow_limit": "16 MB"}
 BUFFERS = {"packets": 131_072}
-"""Room for what the receive window of a user lets be under way, so that none need be lost, and as many
-packet buffers (with half the room two seeds of ten lost packets of one flow each, with the default of
-16,384 buffers one seed had none left)."""
+"""Room for what the receive window of a user lets be under way, so that none need be lost, and as
+many packet buffers (with half the room two seeds of ten lost packets of one flow each, with the
+default of 16,384 buffers one seed had none left)."""
 
 MANAGEMENT: dict[str, Any] = {"connections": 8, "tcp": {"congestion": "cubic"}}
 """The best of what was tried with seeds 101 to 103, which are not judged."""
