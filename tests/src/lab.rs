@@ -105,8 +105,7 @@ impl Lab {
             run(Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]), LIMIT);
         }
         until("the end of a gateway", LIMIT, || {
-            let left = self.processes(gateway);
-            (!gateways.iter().any(|pid| left.contains(pid))).then_some(())
+            gateways.iter().all(|pid| has_ended(*pid)).then_some(())
         });
     }
 
@@ -188,6 +187,16 @@ impl Lab {
         });
         each.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
     }
+}
+
+/// Whether all threads of a process have ended: until then it holds what it had open, though it is in no
+/// namespace any more.
+fn has_ended(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    })
 }
 
 impl Drop for Lab {
