@@ -111,6 +111,8 @@ catalogue! {
         "add it; `tidegate sim` runs without it";
     DelayBound = "TG0038", "a delay bound that cannot be met",
         "raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = \"drop-tail\"`, in which no later packet goes first";
+    CeilingAboveLink = "TG0039", "a ceiling above the rate of the link",
+        "lower the ceiling, or leave it out: the link bounds it";
 
     // What is written in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",

@@ -12,6 +12,7 @@
 //! acknowledged nothing is said of user packets: who wants them again asks for them end to end.
 
 mod buffer;
+mod ceiling;
 mod epochs;
 mod guarantee;
 mod management;
@@ -59,6 +60,8 @@ pub struct Config {
     pub vmss: Bytes,
     /// Guaranteed minimum bandwidth, counted like `vmss`; `None` for nothing.
     pub guarantee: Option<Rate>,
+    /// The most it ever sends, management packets included, as long as they are on the path; `None` for no bound.
+    pub ceiling: Option<Rate>,
     /// Where user packets wait.
     pub queue: QdiscSpec,
     /// The class of assured forwarding whose drop precedences tell packets apart, from 1 to 4.

@@ -444,6 +444,7 @@ fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
         connections: 1,
         vmss: Bytes(1_500),
         guarantee: Some(Rate::from_mbps(20)),
+        ceiling: None,
         queue: queue(),
         assured: 1,
         fallback: Default::default(),

@@ -344,6 +344,7 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
         connections: 1,
         vmss: Bytes(1_500),
         guarantee: None,
+        ceiling: None,
         queue: queue(),
         assured: 1,
         fallback: Default::default(),

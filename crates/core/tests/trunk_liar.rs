@@ -12,9 +12,10 @@ use tidegate_core::{Bytes, Machine, Packet, Rate, Time, tcp, trunk};
 
 const FRAME: u32 = 1_514;
 
-fn gateway(rate: Option<Rate>) -> Gateway {
+/// A gateway on a link of this `rate`, with a trunk that is as usual but for what `change` does.
+fn gateway(rate: Option<Rate>, change: impl FnOnce(&mut trunk::Config)) -> Gateway {
     let queue = QdiscSpec::DropTail(Default::default());
-    let trunk = trunk::Config {
+    let mut trunk = trunk::Config {
         name: "t".to_owned(),
         local: [192, 0, 2, 1].into(),
         peer: [192, 0, 2, 2].into(),
@@ -22,6 +23,7 @@ fn gateway(rate: Option<Rate>) -> Gateway {
         connections: 4,
         vmss: Bytes(1_500),
         guarantee: None,
+        ceiling: None,
         queue: queue.clone(),
         assured: 1,
         tcp: tcp::Config { receive_window: Bytes(1 << 24), ..tcp::Config::default() },
@@ -29,6 +31,7 @@ fn gateway(rate: Option<Rate>) -> Gateway {
         probing: Default::default(),
         wire: Default::default(),
     };
+    change(&mut trunk);
     let config = GatewayConfig {
         rate: [rate, None],
         overhead: Overhead::default(),
@@ -97,11 +100,13 @@ fn lie(packet: &Packet, sent: &TcpSegment, ahead: u32) -> Packet {
     }
 }
 
-/// Bytes of user packets that leave within five seconds, of 72 Mbit/s, to a peer that lies.
-fn gained(mut gateway: Gateway) -> u64 {
-    let mut bytes = 0;
+/// What leaves within five seconds, of 72 Mbit/s, to a peer that lies until it is `silent`, if ever: for each
+/// millisecond bytes of user packets, and of management packets, from the IP header on.
+fn sent(mut gateway: Gateway, silent: Option<u64>) -> Vec<[u64; 2]> {
+    let mut all = Vec::new();
     for millisecond in 1..=5_000 {
         let now = Time::from_millis(millisecond);
+        let mut bytes = [0; 2];
         for _ in 0..6 {
             if let Some(packet) = gateway.pool().insert(user()) {
                 gateway.handle_packet(now, Gateway::LAN, packet);
@@ -110,11 +115,13 @@ fn gained(mut gateway: Gateway) -> u64 {
         while let Some(id) = gateway.poll_transmit(now, Gateway::WAN) {
             let packet = gateway.pool()[&id];
             gateway.pool().release(id);
+            let len = u64::from(packet.len) - u64::from(packet.network_offset);
             let Some(sent) = packet.tcp else {
-                bytes += u64::from(packet.len);
+                bytes[0] += len;
                 continue;
             };
-            if sent.sequence_len() == 0 {
+            bytes[1] += len;
+            if sent.sequence_len() == 0 || silent.is_some_and(|at| millisecond >= at) {
                 continue; // A lie about an acknowledgement would be answered, and so on.
             }
             for ahead in [0, 0, 0, 14_480, 1 << 30] {
@@ -123,17 +130,65 @@ fn gained(mut gateway: Gateway) -> u64 {
                 }
             }
         }
+        all.push(bytes);
     }
-    bytes
+    all
+}
+
+/// Bytes of user packets of them.
+fn gained(gateway: Gateway) -> u64 {
+    sent(gateway, None).iter().map(|it| it[0]).sum()
 }
 
 #[test]
 fn a_peer_that_acknowledges_what_it_has_not_got_gains_no_more_than_the_link_was_given() {
     let rate = Rate::from_mbps(8);
-    let free = gained(gateway(None));
+    let free = gained(gateway(None, |_| ()));
     assert!(free > 5 * 4 * 1_000_000, "{free}: its lies are of no use, and nothing is shown");
-    let bounded = gained(gateway(Some(rate)));
+    let bounded = gained(gateway(Some(rate), |_| ()));
     let most = rate.bytes_in(Duration::from_secs(5)).0 + 16 * u64::from(FRAME);
     assert!(bounded <= most, "{bounded} of {most}");
     assert!(bounded > most / 2, "{bounded} of {most}: it carries next to nothing");
+}
+
+/// Over any span, and whatever else the trunk is: no more than the ceiling, what it and the guarantee carry in
+/// 10 ms, and a packet paid off afterwards. Users get nearly all of it.
+///
+/// Kills: user or management packets that are not charged; credit, management packets, or packets past a peer that
+/// is gone that look at no ceiling.
+#[test]
+fn over_any_span_a_peer_that_lies_gains_no_more_than_the_ceiling() {
+    for (mbps, guarantee, connections, vmss, silent) in [
+        (8, 0, 4, 1_500, None),
+        (8, 6, 4, 1_500, None),
+        (8, 8, 4, 1_500, None),
+        (1, 0, 64, 64, None),
+        (30, 10, 1, 6_000, None),
+        (4, 0, 1, 60_000, None),
+        (8, 2, 4, 1_500, Some(1_000)),
+    ] {
+        let ceiling = Rate::from_mbps(mbps);
+        let gateway = gateway(None, |trunk| {
+            trunk.ceiling = Some(ceiling);
+            trunk.guarantee = (guarantee > 0).then(|| Rate::from_mbps(guarantee));
+            (trunk.connections, trunk.vmss) = (connections, Bytes(vmss));
+            trunk.fallback = trunk::Fallback::Direct;
+        });
+        let sent = sent(gateway, silent);
+        let each = mbps * 125;
+        let most = 10 * (each + guarantee * 125) + u64::from(FRAME);
+        let mut ahead = 0;
+        for (at, [user, management]) in sent.iter().enumerate() {
+            ahead = (ahead + user + management).saturating_sub(each);
+            assert!(
+                ahead <= most,
+                "{mbps} {guarantee} {connections}: {ahead} of {most} at {at} ms"
+            );
+        }
+        let users: u64 = sent[500..].iter().map(|it| it[0]).sum();
+        // Of the rest much is management packets, or three timeouts' time of nothing but the guarantee.
+        let part = if vmss < 1_500 || silent.is_some() { 50 } else { 95 };
+        let full = 4_500 * each;
+        assert!(100 * users >= part * full, "{mbps} {guarantee} {connections}: {users} of {full}");
+    }
 }

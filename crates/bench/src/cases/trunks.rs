@@ -160,6 +160,7 @@ fn of_number(number: u32) -> trunk::Config {
         connections: CONNECTIONS,
         vmss: Bytes(1_514),
         guarantee: None,
+        ceiling: None,
         queue: QdiscSpec::PerFlow(Default::default()),
         assured: 1,
         tcp: tcp::Config::default(),

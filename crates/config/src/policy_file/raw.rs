@@ -139,6 +139,9 @@ tables! {
         "vmss" => vmss: Option<Spanned<Bytes>>,
         /// What is sent whatever congestion control says, from the IP header on. Default: nothing.
         "guarantee" => guarantee: Option<Spanned<Rate>>,
+        /// The most it ever sends, whatever the other gateway acknowledges: user packets, what datagrams add to
+        /// them, and management packets, from the IP header on. Default: as much as it finds.
+        "ceiling" => ceiling: Option<Spanned<Rate>>,
         /// Where user packets wait: a queue discipline. Default: "per-flow".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// The class of assured forwarding, from 1 to 4: user packets are marked AFx1, management packets

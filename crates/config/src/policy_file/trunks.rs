@@ -50,6 +50,7 @@ pub(super) fn compile(
         }
         trunks.push((raw, trunk));
     }
+    trunks.iter().for_each(|(raw, _)| ceiling(raw.get_ref(), link(file), found));
     promised(&trunks, gateway?.rate[0], found);
     let trunks = trunks.into_iter().map(|(_, trunk)| trunk);
     (ends.len() == written.len()).then(|| trunks.zip(ends).collect())
@@ -151,6 +152,7 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
         connections: connections?,
         vmss: vmss(raw.vmss.as_ref(), found)?,
         guarantee: raw.guarantee.as_ref().map(|it| *it.get_ref()).filter(|it| it.bps() > 0),
+        ceiling: raw.ceiling.as_ref().map(|it| *it.get_ref()),
         queue,
         assured: assured?,
         tcp,
@@ -267,6 +269,36 @@ fn collide(one: &trunk::Config, other: &trunk::Config) -> bool {
 /// Whether packets that arrive could be user packets of both.
 fn look_alike(one: &trunk::Config, other: &trunk::Config) -> bool {
     [one, other].iter().all(|it| it.probing == Probing::Epochs) && one.assured == other.assured
+}
+
+/// What is written of the rate of the link up.
+fn link(file: &raw::File) -> Option<&Spanned<Rate>> {
+    file.gateway.get()?.get_ref().rate.as_ref()?.get_ref().up.as_ref()
+}
+
+/// Complains of a ceiling that holds back what is guaranteed, or nothing at all.
+fn ceiling(raw: &raw::Trunk, link: Option<&Spanned<Rate>>, found: &mut Findings) {
+    let Some(ceiling) = &raw.ceiling else { return };
+    let most = *ceiling.get_ref();
+    if most.bps() == 0 {
+        let message = "a ceiling of zero would hold every packet forever";
+        return found.push(Diagnostic::error(Code::ZeroRate, ceiling.span(), message));
+    }
+    if let Some(least) = raw.guarantee.as_ref().filter(|it| *it.get_ref() > most) {
+        let promised = least.get_ref();
+        let message = format!("a ceiling of {most} is below the guarantee of {promised}");
+        let help = format!("write at least ceiling = \"{promised}\", or lower the guarantee");
+        let wrong = Diagnostic::error(Code::CeilingBelowGuarantee, ceiling.span(), message);
+        found.push(wrong.other(least.span(), "the guarantee").help(help));
+    }
+    if let Some(link) = link.filter(|it| *it.get_ref() < most) {
+        let rate = link.get_ref();
+        let message = format!("a ceiling of {most} holds nothing back: the link has {rate}");
+        let help =
+            format!("write at most ceiling = \"{rate}\", or leave it out: the link bounds it");
+        let wrong = Diagnostic::error(Code::CeilingAboveLink, ceiling.span(), message);
+        found.push(wrong.other(link.span(), "what the link has").help(help));
+    }
 }
 
 /// Complains of guarantees that add up to more than the link carries.

@@ -51,9 +51,10 @@ impl Epochs {
     pub(super) fn new(config: &Config, mut random: Random, now: Time) -> Self {
         let queue = config.queue.build(None, Random::new(random.below(u64::MAX), 0));
         let guarantee = config.guarantee.map(|rate| Guarantee::new(rate, now));
+        let tunnel = Tunnel::new(queue, config.dscp(USER)).under(config.ceiling, now);
         let life = u32::try_from(random.below(1 << 32)).unwrap_or(0);
         Self {
-            sender: Sender::new(Tunnel::new(queue, config.dscp(USER)), guarantee, now),
+            sender: Sender::new(tunnel, guarantee, now),
             receiver: Receiver::new(life, Spacing::default()),
             keys: [config.key(0), config.key_from_peer(0).reverse()],
             user_dscp: config.dscp(USER),

@@ -63,11 +63,11 @@ impl Guarantee {
 }
 
 /// Source: `trunking`, section 4.3.
-const TICK: Duration = Duration::from_millis(1);
+pub(super) const TICK: Duration = Duration::from_millis(1);
 
-const DEPTH: Duration = Duration::from_millis(10);
+pub(super) const DEPTH: Duration = Duration::from_millis(10);
 
-const ONE: Bytes = Bytes(1);
+pub(super) const ONE: Bytes = Bytes(1);
 
 #[cfg(test)]
 mod tests {

@@ -80,7 +80,7 @@ impl Sender {
             fallback: config.fallback,
             user_dscp: config.dscp(USER),
             management_dscp: config.dscp(MANAGEMENT),
-            tunnel: Tunnel::of(config, queue),
+            tunnel: Tunnel::of(config, queue).under(config.ceiling, now),
             guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
             managements: (0..config.connections).map(&mut management).collect(),
             due: Time::MAX,
@@ -100,7 +100,8 @@ impl Sender {
     pub(super) fn rate(&self) -> Rate {
         let elastic = self.managements.iter().map(|it| it.rate(self.vmss));
         let guaranteed = self.guarantee.as_ref().map_or(0, |it| it.rate().bps());
-        Rate::from_bps(elastic.fold(guaranteed, u64::saturating_add).max(1))
+        let all = elastic.fold(guaranteed, u64::saturating_add).max(1);
+        self.tunnel.at_most(Rate::from_bps(all))
     }
 
     pub(super) const fn counts(&self) -> &Counts {
@@ -139,8 +140,14 @@ impl Sender {
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
         if self.is_passing() {
             self.managements.iter_mut().for_each(|it| it.ask(cx.now));
-            self.counts.past += network_len(&cx.pool[&packet]);
-            out.push(cx.pool, packet);
+            if self.tunnel.is_empty() && self.tunnel.is_open(cx.now) {
+                let len = network_len(&cx.pool[&packet]);
+                self.tunnel.charge(cx.now, len);
+                self.counts.past += len;
+                out.push(cx.pool, packet);
+            } else {
+                self.tunnel.push(cx, packet);
+            }
             return self.pump(cx, out);
         }
         let others_wait = !self.tunnel.is_empty();
@@ -182,19 +189,31 @@ impl Sender {
         }
         let mut waits = !self.tunnel.is_empty();
         let mut next = 0;
-        while let Some(at) = self.first_of(next, cx.now, waits) {
+        while self.tunnel.is_open(cx.now)
+            && let Some(at) = self.first_of(next, cx.now, waits)
+        {
             waits = self.serve(cx, at, out);
             next = at + 1;
         }
-        self.due = self.managements.iter().map(Management::due).min().unwrap_or(Time::MAX);
         if self.is_passing() {
-            while let Some(packet) = self.tunnel.pop(cx) {
-                self.counts.past += network_len(&cx.pool[&packet]);
-                out.push(cx.pool, packet);
-            }
+            self.pass(cx, out);
         }
+        self.due = match self.tunnel.opens() {
+            Some(at) if !self.tunnel.is_open(cx.now) => at,
+            _ => self.managements.iter().map(Management::due).min().unwrap_or(Time::MAX),
+        };
         if let Some(guarantee) = &mut self.guarantee {
             guarantee.arm(cx.now, !self.tunnel.is_empty());
+        }
+    }
+
+    /// Lets what waits go past the trunk.
+    fn pass(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        while self.tunnel.is_open(cx.now)
+            && let Some(packet) = self.tunnel.pop(cx)
+        {
+            self.counts.past += network_len(&cx.pool[&packet]);
+            out.push(cx.pool, packet);
         }
     }
 
@@ -210,6 +229,7 @@ impl Sender {
         let management = &mut self.managements[at];
         loop {
             while management.has_credit()
+                && tunnel.is_open(cx.now)
                 && let Some(packet) = tunnel.pop(cx)
             {
                 let len = network_len(&cx.pool[&packet]);
@@ -221,10 +241,14 @@ impl Sender {
             if waits {
                 management.ask(cx.now);
             }
+            if !tunnel.is_open(cx.now) {
+                return waits;
+            }
             let Some(outgoing) = management.poll(cx.now) else { return waits };
             let sent = management.note_sent(&outgoing);
             let dscp = if sent.probes { self.management_dscp } else { self.user_dscp };
             let packet = describe(management.key, &outgoing.segment, tunnel.frame(), dscp);
+            tunnel.charge(cx.now, network_len(&packet));
             let Some(packet) = cx.pool.insert(packet) else { continue };
             if sent.counts {
                 management.earn(self.vmss);

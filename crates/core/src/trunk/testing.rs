@@ -23,6 +23,7 @@ pub(super) fn config() -> Config {
         connections: 4,
         vmss: Bytes(1_500),
         guarantee: None,
+        ceiling: None,
         queue: QdiscSpec::DropTail(Default::default()),
         assured: 1,
         tcp: tcp::Config::default(),

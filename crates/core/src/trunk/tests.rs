@@ -122,6 +122,21 @@ fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
     assert_eq!((counts.elastic, counts.management), (0, 0));
 }
 
+/// Of a path of 10 Mbit/s a ceiling of 5: nothing is lost, and what leaves is the ceiling.
+///
+/// Kills: a trunk that looks again only when something comes.
+#[test]
+fn under_a_ceiling_a_trunk_sends_just_that() {
+    let ceiling = Some(Rate::from_mbps(5));
+    let mut pair = Pair::new(&Config { ceiling, ..config() }, &path(LOSSLESS));
+    pair.run(seconds(20), greedy(50, &[1_500]));
+    pair.check_conservation();
+    assert_eq!(pair.tally.drops.total(), 0);
+    let counts = pair.ends[0].counts();
+    let (all, full) = (counts.elastic + 52 * counts.management, 20 * 625_000);
+    assert!((full * 99 / 100..full + 10_000).contains(&all), "{all} of {full}");
+}
+
 /// Kills: credit for every retransmission of a path that is gone.
 #[test]
 fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_back() {

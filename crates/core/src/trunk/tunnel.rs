@@ -4,12 +4,13 @@
 //! when it comes, so that the queue tells the management packets of a trunk within this one from what
 //! they go with: `trunk-fifo` there drops them first, as a router does.
 
+use super::ceiling::Ceiling;
 use super::packet::{Frame, network_len};
 use super::{Config, USER};
 use crate::ack::{Ahead, Waiting};
 use crate::packet::{FlowId, Handover};
 use crate::qdisc::{Backlog, Qdisc};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
 
 /// Where user packets wait.
 pub(super) struct Tunnel {
@@ -21,13 +22,15 @@ pub(super) struct Tunnel {
     fixed: bool,
     /// Bytes that each packet is longer on the way.
     overhead: u32,
+    /// What holds all of it back.
+    ceiling: Option<Ceiling>,
 }
 
 impl Tunnel {
     /// Its packets leave with this codepoint.
     pub(super) fn new(queue: Box<dyn Qdisc>, dscp: u8) -> Self {
         let (waiting, frame) = (Waiting::new(queue), Frame::default());
-        Self { waiting, dscp, frame, fixed: false, overhead: 0 }
+        Self { waiting, dscp, frame, fixed: false, overhead: 0, ceiling: None }
     }
 
     /// That of `config`.
@@ -35,6 +38,33 @@ impl Tunnel {
         let (frame, overhead) = (config.wire.frame(), config.wire.overhead(config.local));
         let plain = Self::new(queue, config.dscp(USER));
         Self { fixed: frame.is_some(), frame: frame.unwrap_or_default(), overhead, ..plain }
+    }
+
+    /// It, where no more than `ceiling` may leave from `now` on.
+    pub(super) fn under(self, ceiling: Option<Rate>, now: Time) -> Self {
+        Self { ceiling: ceiling.map(|rate| Ceiling::new(rate, now)), ..self }
+    }
+
+    /// Whether the ceiling lets something leave now.
+    pub(super) fn is_open(&mut self, now: Time) -> bool {
+        self.ceiling.as_mut().is_none_or(|it| it.is_open(now))
+    }
+
+    /// When it does, if not now.
+    pub(super) fn opens(&self) -> Option<Time> {
+        self.ceiling.as_ref().map(Ceiling::opens)
+    }
+
+    /// So many bytes leave beside what waits here.
+    pub(super) fn charge(&mut self, now: Time, len: u64) {
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.charge(now, len);
+        }
+    }
+
+    /// The most that leaves of `rate`.
+    pub(super) fn at_most(&self, rate: Rate) -> Rate {
+        self.ceiling.as_ref().map_or(rate, |it| rate.min(it.rate()))
     }
 
     /// Takes in a user packet.
@@ -54,6 +84,9 @@ impl Tunnel {
         } else {
             // It is the datagram that gets it; what is inside keeps its own.
             described.dscp = self.dscp;
+        }
+        if self.ceiling.is_some() {
+            self.charge(cx.now, self.takes(&cx.pool[&packet]));
         }
         Some(packet)
     }

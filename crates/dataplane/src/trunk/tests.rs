@@ -99,6 +99,7 @@ impl Site {
             connections: 2,
             vmss: Bytes(1_500),
             guarantee: None,
+            ceiling: None,
             queue: QdiscSpec::PerFlow(Default::default()),
             assured: 1,
             tcp: tcp::Config::default(),

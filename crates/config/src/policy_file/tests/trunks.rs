@@ -13,7 +13,7 @@ fn a_trunk_has_its_fields_and_its_defaults() {
     let config = parsed(&format!(
         "{PORTS}[[trunk]]\nname = \"plain\"\n{ENDS}\
          [[trunk]]\nname = \"t\"\nlocal = \"2001:db8::1\"\npeer = \"2001:db8::2\"\nport = 4000\n\
-         connections = 2\nvmss = \"3000 B\"\nguarantee = \"3.2 Mbit/s\"\nqueue = \"codel\"\n\
+         connections = 2\nvmss = \"3000 B\"\nguarantee = \"3.2 Mbit/s\"\nceiling = \"8 Mbit/s\"\nqueue = \"codel\"\n\
          assured = 3\nfallback = \"direct\"\ntcp = {{ congestion = \"cubic\", receive_window = \"64 KiB\" }}\n\
          [[policy]]\nname = \"all\"\naction = \"pass\"\ntrunk = \"t\"\n"
     ));
@@ -24,6 +24,7 @@ fn a_trunk_has_its_fields_and_its_defaults() {
     assert_eq!((trunk.connections, trunk.vmss, trunk.port), (2, Bytes(3_000), 4_000));
     assert_eq!((plain.fallback, trunk.fallback), (Fallback::Hold, Fallback::Direct));
     assert_eq!((trunk.guarantee, trunk.assured), (Some(Rate::from_kbps(3_200)), 3));
+    assert_eq!((plain.ceiling, trunk.ceiling), (None, Some(Rate::from_mbps(8))));
     assert_eq!((trunk.queue.name(), trunk.tcp.congestion.name()), ("codel", "cubic"));
     assert_eq!(config.policies[0].trunk.as_deref(), Some("t"));
 }
@@ -78,6 +79,7 @@ fn what_cannot_be_is_said_with_its_reason() {
             "TG0036",
             "`encapsulation` is of management",
         ),
+        (trunk("ceiling = \"0 bit/s\""), "TG0022", "a ceiling of zero"),
         (trunk("connections = 0"), "TG0009", "`connections`"),
         (trunk("connections = 65"), "TG0009", "`connections`"),
         (trunk("port = 65500"), "TG0009", "`port`"),
@@ -136,6 +138,44 @@ fn what_cannot_be_is_said_with_its_reason() {
         );
     }
     parsed(&format!("{PORTS}{rate}{}", two("port = 4762\nguarantee = \"1 Mbit/s\"")));
+}
+
+/// The whole message: both lines, and what to write instead.
+#[test]
+fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {
+    for (fields, expected) in [
+        (
+            "guarantee = \"3 Mbit/s\"\nceiling = \"2 Mbit/s\"\n",
+            r#"error[TG0033]: a ceiling of 2 Mbit/s is below the guarantee of 3 Mbit/s
+  --> test.toml:10:11
+   |
+ 9 | guarantee = "3 Mbit/s"
+   |             ---------- the guarantee
+10 | ceiling = "2 Mbit/s"
+   |           ^^^^^^^^^^
+   |
+   = help: write at least ceiling = "3 Mbit/s", or lower the guarantee"#,
+        ),
+        (
+            "ceiling = \"5 Mbit/s\"\n",
+            r#"error[TG0039]: a ceiling of 5 Mbit/s holds nothing back: the link has 4 Mbit/s
+ --> test.toml:9:11
+  |
+4 | rate = { up = "4 Mbit/s" }
+  |               ---------- what the link has
+...
+9 | ceiling = "5 Mbit/s"
+  |           ^^^^^^^^^^
+  |
+  = help: write at most ceiling = "4 Mbit/s", or leave it out: the link bounds it"#,
+        ),
+    ] {
+        let rate = "rate = { up = \"4 Mbit/s\" }\n";
+        let text = format!("{PORTS}{rate}[[trunk]]\nname = \"t\"\n{ENDS}{fields}");
+        let (config, found) = parse("test.toml", &text, None);
+        let said = found.render(false);
+        assert!(config.is_none() && said.contains(expected), "{said}");
+    }
 }
 
 const LIVE: &str = "next_hop = \"192.0.2.254\"\nkey_file = \"/etc/tidegate/t.key\"\n";

@@ -32,6 +32,18 @@ fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
     assert!(uploads + flood > 9.5e6, "{rates:?}");
 }
 
+/// Kills: a ceiling that the simulator is not told.
+#[test]
+fn a_site_under_a_ceiling_leaves_the_rest_to_the_other() {
+    let vmss = "vmss = \"3000 B\"\n";
+    let held = example("trunk.toml").replace(vmss, &format!("{vmss}ceiling = \"2 Mbit/s\"\n"));
+    let results = results(&held);
+    let rates = results.table("groups").unwrap().real("throughput_bps");
+    let [uploads, flood] = *rates else { panic!("{rates:?}") };
+    // Throughput is of frames, 14 bytes longer than what a ceiling counts.
+    assert!((1.8e6..2.02e6).contains(&uploads) && flood > 7.2e6, "{rates:?}");
+}
+
 #[test]
 fn a_trunk_without_its_other_end_is_refused() {
     for (from, to) in [

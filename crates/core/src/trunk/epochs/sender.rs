@@ -78,7 +78,7 @@ impl Sender {
     pub(super) fn rate(&self) -> Rate {
         let elastic = self.copa.rate().map_or_else(|| 8 * self.copa.window(), Rate::bps);
         let guaranteed = self.guarantee.as_ref().map_or(0, |it| it.rate().bps());
-        Rate::from_bps(elastic.saturating_add(guaranteed).max(1))
+        self.tunnel.at_most(Rate::from_bps(elastic.saturating_add(guaranteed).max(1)))
     }
 
     /// Bytes of user packets that left at the rate of the control, and for the guarantee.
@@ -116,6 +116,7 @@ impl Sender {
             out.push(cx.pool, packet);
         }
         while self.may_send(cx.now)
+            && self.tunnel.is_open(cx.now)
             && let Some(packet) = self.tunnel.pop(cx)
         {
             self.pace(cx.now, network_len(&cx.pool[&packet]));
@@ -233,7 +234,8 @@ impl Sender {
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
         let silent = self.silent_at();
-        let next = (silent.is_some() && self.has_room()).then_some(self.next);
+        let next = (silent.is_some() && self.has_room())
+            .then(|| self.tunnel.opens().map_or(self.next, |at| at.max(self.next)));
         [guarantee, silent, next].into_iter().flatten().min()
     }
 }

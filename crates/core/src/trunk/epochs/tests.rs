@@ -332,3 +332,20 @@ fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
     let back = pair.bytes_since(Time::from_secs(30));
     assert!(back > 1_250_000 * 10 * 85 / 100, "{back}");
 }
+
+/// Kills: a ceiling of management packets only; a timer that is early forever.
+#[test]
+fn under_a_ceiling_it_sends_just_that() {
+    let ceiling = Some(Rate::from_mbps(5));
+    let mut pair = Pair::new(&Config { ceiling, ..epochs() }, &path(ROOMY));
+    let mut calls = 0;
+    let mut offer = greedy(50);
+    pair.run(Time::from_secs(20), |pair| {
+        offer(pair);
+        calls += 1;
+    });
+    pair.check_conservation();
+    let (bytes, full) = (pair.bytes_since(Time::ZERO), 20 * 625_000);
+    assert!((full * 99 / 100..full + 10_000).contains(&bytes), "{bytes} of {full}");
+    assert!(calls < 20_000 * 6, "{calls}");
+}
