@@ -73,8 +73,8 @@ class Scenario:
         for name in names:
             self._add("router", {"name": name})
 
-    def gateway(self, name: str, policy: str | Path | Mapping[str, Any]) -> None:
-        """A Tidegate with ports ``NAME.lan`` and ``NAME.wan``.
+    def gateway(self, name: str, policy: str | Path | Mapping[str, Any], **fields: Value) -> None:
+        """A Tidegate with ports ``NAME.lan`` and ``NAME.wan``; ``gateway`` puts it behind one.
 
         ``policy`` is the text of a policy file, the path of one, or its tables as a mapping:
         ``{"policy": [{"name": "web", "profile": {"mean": "8 Mbit/s"}, ...}]}``. Its ports need not
@@ -85,7 +85,7 @@ class Scenario:
         if not isinstance(policy, str):
             ports = {"lan": "lan", "wan": "wan", **policy.get("gateway", {})}
             policy = _to_toml({**policy, "gateway": ports})
-        self._add("gateway", {"name": name, "inline": policy})
+        self._add("gateway", {"name": name, "inline": policy, **fields})
 
     def link(self, a: str, b: str, **fields: Value) -> None:
         """A link between two nodes, the same both ways.

@@ -23,7 +23,7 @@ pub struct Topology {
     pub seed: u64,
     /// The hosts.
     pub hosts: Vec<Host>,
-    /// The gateways, each before at least one host.
+    /// The gateways, each before at least one host or gateway.
     pub gateways: Vec<Gateway>,
     /// The routes through the network, by host number.
     pub routes: Vec<Route>,
@@ -47,6 +47,8 @@ pub struct Gateway {
     pub name: String,
     /// What it does.
     pub policy: PolicyFile,
+    /// Number of the gateway it is behind; none is behind itself.
+    pub gateway: Option<usize>,
 }
 
 /// Where the policy file of a gateway is.
@@ -87,7 +89,7 @@ pub enum Offloads {
     Default,
 }
 
-/// What is attached to a port of the network: a host, or a gateway with hosts behind it.
+/// What is attached to a port of the network: a host, or a gateway with all that is behind it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Attached {
     /// The host of this number.
@@ -133,12 +135,25 @@ impl Topology {
             host.gateway.is_none().then_some(Attached::Host(number))
         };
         let hosts = self.hosts.iter().enumerate().filter_map(alone);
-        hosts.chain((0..self.gateways.len()).map(Attached::Gateway)).collect()
+        let outermost = |gateway: &usize| self.gateways[*gateway].gateway.is_none();
+        let gateways = (0..self.gateways.len()).filter(outermost);
+        hosts.chain(gateways.map(Attached::Gateway)).collect()
     }
 
-    /// The hosts behind a gateway.
+    /// The hosts on the LAN side of a gateway.
     pub fn behind(&self, gateway: usize) -> impl Iterator<Item = usize> {
         (0..self.hosts.len()).filter(move |host| self.hosts[*host].gateway == Some(gateway))
+    }
+
+    /// The gateways whose WAN ports are on the LAN side of a gateway.
+    pub fn gateways_behind(&self, gateway: usize) -> impl Iterator<Item = usize> {
+        (0..self.gateways.len()).filter(move |it| self.gateways[*it].gateway == Some(gateway))
+    }
+
+    /// The gateway by which the network reaches a host, however many are between; none if it does so directly.
+    pub(crate) fn outermost(&self, host: usize) -> Option<usize> {
+        let outer = |gateway: &usize| self.gateways[*gateway].gateway;
+        std::iter::successors(self.hosts[host].gateway, outer).last()
     }
 
     /// The network, for the emulator.
@@ -147,7 +162,10 @@ impl Topology {
         let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
         let port = |attached| match attached {
             Attached::Host(host) => nets(host).collect(),
-            Attached::Gateway(gateway) => self.behind(gateway).flat_map(nets).collect(),
+            Attached::Gateway(gateway) => {
+                let behind = |host: &usize| self.outermost(*host) == Some(gateway);
+                (0..self.hosts.len()).filter(behind).flat_map(nets).collect()
+            }
         };
         self.between(self.ports().into_iter().map(port).collect())
     }

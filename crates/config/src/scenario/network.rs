@@ -22,8 +22,8 @@ pub(super) const CLOUD: &str = "cloud";
 /// What connects the nodes.
 pub(super) struct Network<'a> {
     topology: &'a Topology,
-    /// The links: those that are written, then from each host that is behind a gateway to it, then to
-    /// the network of `[[route]]`.
+    /// The links: those that are written, then from each host and each gateway that is behind a gateway to it,
+    /// then to the network of `[[route]]`.
     pub(super) links: Vec<Link>,
     /// The network of `[[route]]`.
     pub(super) cloud: Option<EmulatorConfig>,
@@ -42,6 +42,11 @@ impl<'a> Network<'a> {
         links.extend(topology.hosts.iter().filter_map(|host| {
             let node = topology.gateways.get(host.gateway?)?.name.clone();
             Some(wire(End::of(&host.name), End { node, side: Side::Lan }))
+        }));
+        links.extend(topology.gateways.iter().filter_map(|gateway| {
+            let [node, outer] =
+                [gateway, topology.gateways.get(gateway.gateway?)?].map(|it| it.name.clone());
+            Some(wire(End { node, side: Side::Wan }, End { node: outer, side: Side::Lan }))
         }));
         let mut this = Self { topology, sites: sites(&ends, &links), links, cloud: None };
         if file.routes.is_some() {

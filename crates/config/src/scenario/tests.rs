@@ -87,6 +87,49 @@ fn what_has_no_link_is_attached_to_the_network_of_routes() {
     assert_eq!(*request, Distribution::Constant(Bytes(300)));
 }
 
+/// Kills: a gateway behind another that is attached to the cloud.
+#[test]
+fn a_gateway_behind_another_is_linked_to_its_lan_side() {
+    let it = scenario(
+        r#"
+[run]
+duration = "1 s"
+[[host]]
+name = "a"
+gateway = "inner"
+[[host]]
+name = "far"
+[[gateway]]
+name = "outer"
+policy = "edge.toml"
+[[gateway]]
+name = "inner"
+gateway = "outer"
+policy = "edge.toml"
+[[route]]
+[[traffic]]
+name = "up"
+kind = "greedy"
+from = "a"
+to = "far"
+"#,
+    );
+    let end = |node: &str, side| End { node: node.to_owned(), side };
+    let links: Vec<_> = it.links.iter().map(|it| (it.a.clone(), it.b.clone())).collect();
+    let cloud = |port| end("cloud", Side::Port(port));
+    assert_eq!(
+        links,
+        [
+            (End::of("a"), end("inner", Side::Lan)),
+            (end("inner", Side::Wan), end("outer", Side::Lan)),
+            (End::of("far"), cloud(0)),
+            (end("outer", Side::Wan), cloud(1)),
+        ]
+    );
+    let NodeKind::Cloud(cloud) = &it.nodes.last().unwrap().kind else { panic!() };
+    assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+}
+
 /// Kills the mutant that attaches a linked gateway to the cloud, and the one that knows only hosts
 /// directly behind a gateway.
 #[test]

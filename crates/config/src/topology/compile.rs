@@ -22,7 +22,7 @@ pub(crate) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
     let names =
         names.chain(rows(file.routers.as_ref()).iter().filter_map(|it| it.get_ref().name.get()));
     names_differ(names.chain(file.name.as_ref()), found);
-    let gateways: Vec<_> = raw_gateways.iter().map(|it| gateway(it, found)).collect();
+    let gateways = gateways(raw_gateways, found);
     let hosts = hosts(raw_hosts, &gateways, found);
     let route = |it: &Spanned<raw::Route>| route(it.get_ref(), &hosts, found);
     let routes: Vec<_> = rows(file.routes.as_ref()).iter().map(route).collect();
@@ -56,9 +56,9 @@ pub(super) fn fits_lab(file: &raw::File, topology: &Topology, found: &mut Findin
         let help = format!("a lab has at most {MOST_IN_LAB}");
         found.push(Diagnostic::error(Code::OutOfRange, host.span(), message).help(help));
     }
-    serve(rows(file.gateways.as_ref()), &topology.hosts, found);
+    serve(rows(file.gateways.as_ref()), topology, found);
     if !found.has_errors() {
-        unreachable(rows(file.routes.as_ref()), &topology.routes, &topology.hosts, found);
+        unreachable(rows(file.routes.as_ref()), topology, found);
     }
 }
 
@@ -93,9 +93,46 @@ fn names_differ<'a>(names: impl Iterator<Item = &'a Spanned<String>>, found: &mu
     }
 }
 
-fn gateway(raw: &Spanned<raw::Gateway>, found: &mut Findings) -> Gateway {
+fn gateways(raw: &[Spanned<raw::Gateway>], found: &mut Findings) -> Vec<Gateway> {
+    let names: Vec<_> = raw.iter().map(|it| text(it.get_ref().name.get())).collect();
+    let all: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut outer = |raw: &Spanned<raw::Gateway>| {
+        raw.get_ref().gateway.as_ref().and_then(|name| named(name, &all, "gateway", found))
+    };
+    let mut outer: Vec<_> = raw.iter().map(&mut outer).collect();
+    for number in 0..raw.len() {
+        end_at_network(number, raw, &mut outer, found);
+    }
+    let pairs = raw.iter().zip(outer).zip(&names);
+    let gateway = |((raw, outer), name): ((&Spanned<raw::Gateway>, _), &String)| Gateway {
+        name: name.clone(),
+        policy: policy(raw, found),
+        gateway: outer,
+    };
+    pairs.map(gateway).collect()
+}
+
+/// Complains of a gateway that is behind itself, and takes it from there.
+fn end_at_network(
+    number: usize,
+    raw: &[Spanned<raw::Gateway>],
+    outer: &mut [Option<usize>],
+    found: &mut Findings,
+) {
+    let next = |at: &usize| outer[*at];
+    let mut way = std::iter::successors(outer[number], next).take(raw.len());
+    if let (true, Some(name)) = (way.any(|it| it == number), &raw[number].get_ref().gateway) {
+        outer[number] = None;
+        let message =
+            format!("gateway `{}` is behind itself", text(raw[number].get_ref().name.get()));
+        let help = "leave `gateway` out of the one that is nearest to the network";
+        found.push(Diagnostic::error(Code::BadGateway, name.span(), message).help(help));
+    }
+}
+
+fn policy(raw: &Spanned<raw::Gateway>, found: &mut Findings) -> PolicyFile {
     let it = raw.get_ref();
-    let policy = match (&it.policy, &it.inline) {
+    match (&it.policy, &it.inline) {
         (Some(path), None) => PolicyFile::Path(path.get_ref().clone()),
         (None, Some(text)) => PolicyFile::Inline(text.get_ref().clone()),
         (Some(path), Some(_)) => {
@@ -110,20 +147,19 @@ fn gateway(raw: &Spanned<raw::Gateway>, found: &mut Findings) -> Gateway {
             found.push(Diagnostic::error(Code::BadGateway, raw.span(), message).help(help));
             PolicyFile::Path(String::new())
         }
-    };
-    Gateway { name: text(it.name.get()), policy }
+    }
 }
 
 fn text(name: Option<&Spanned<String>>) -> String {
     name.map(|it| it.get_ref().clone()).unwrap_or_default()
 }
 
-/// Complains of gateways that no host is behind.
-fn serve(raw: &[Spanned<raw::Gateway>], hosts: &[Host], found: &mut Findings) {
+/// Complains of gateways that nothing is behind.
+fn serve(raw: &[Spanned<raw::Gateway>], topology: &Topology, found: &mut Findings) {
     for (number, gateway) in raw.iter().enumerate() {
-        if !hosts.iter().any(|host| host.gateway == Some(number)) {
+        if topology.behind(number).chain(topology.gateways_behind(number)).next().is_none() {
             let message = "no host is behind this gateway";
-            let help = "add gateway = \"NAME\" to a host, or remove it";
+            let help = "add gateway = \"NAME\" to a host or another gateway, or remove it";
             found.push(Diagnostic::error(Code::BadGateway, gateway.span(), message).help(help));
         }
     }
@@ -257,15 +293,10 @@ pub(crate) fn link(
 }
 
 /// Warns of routes that no packet can ever take, and of pairs of hosts without a route.
-fn unreachable(
-    raw: &[Spanned<raw::Route>],
-    routes: &[Route],
-    hosts: &[Host],
-    found: &mut Findings,
-) {
-    let apart = |a: usize, b: usize| {
-        a != b && (hosts[a].gateway.is_none() || hosts[a].gateway != hosts[b].gateway)
-    };
+fn unreachable(raw: &[Spanned<raw::Route>], topology: &Topology, found: &mut Findings) {
+    let Topology { routes, hosts, .. } = topology;
+    let sites: Vec<_> = (0..hosts.len()).map(|host| topology.outermost(host)).collect();
+    let apart = |a: usize, b: usize| a != b && (sites[a].is_none() || sites[a] != sites[b]);
     let mut used = vec![false; routes.len()];
     let mut cut_off = None;
     for (a, b) in (0..hosts.len()).flat_map(|a| (0..hosts.len()).map(move |b| (a, b))) {

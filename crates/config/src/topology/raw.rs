@@ -57,7 +57,7 @@ tables! {
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
-    /// A gateway between some hosts and the network. Its ports are called as in its policy file.
+    /// A gateway between some hosts and the network, or another gateway. Its ports are called as in its policy file.
     "[[gateway]]" Gateway {
         /// Its name: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
@@ -65,6 +65,8 @@ tables! {
         "policy" => policy: Option<Spanned<String>>,
         /// Its policy file itself, instead of the path.
         "inline" => inline: Option<Spanned<String>>,
+        /// The gateway it is behind: its WAN port is on the LAN side of that one. Default: none.
+        "gateway" => gateway: Option<Spanned<String>>,
     }
 
     /// A one-way route, shared by all packets that take it.

@@ -59,6 +59,71 @@ fn a_site_behind_a_gateway_is_one_port_of_the_network() {
     );
 }
 
+/// `alice` is behind `floor`, which is behind `edge` as `bob` is.
+const CHAIN: &str = r#"
+    [[host]]
+    name = "server"
+
+    [[host]]
+    name = "alice"
+    gateway = "floor"
+
+    [[host]]
+    name = "bob"
+    gateway = "edge"
+
+    [[gateway]]
+    name = "floor"
+    gateway = "edge"
+    policy = "floor.toml"
+
+    [[gateway]]
+    name = "edge"
+    policy = "edge.toml"
+
+    [[route]]
+    from = "alice"
+    to = "server"
+
+    [[route]]
+    from = "server"
+
+    [[route]]
+    from = "bob"
+    to = "server"
+"#;
+
+/// Kills: a port for each gateway; a network that knows only hosts right behind its gateways; a route that is
+/// missed between hosts of one site.
+#[test]
+fn gateways_behind_a_gateway_are_one_port_of_the_network_with_all_that_is_behind_them() {
+    let (topology, found) = parse("site.toml", CHAIN);
+    let topology = topology.unwrap();
+    assert_eq!(found.iter().count(), 0, "{}", found.render(false));
+    assert_eq!(topology.ports(), [Attached::Host(0), Attached::Gateway(1)]);
+    let behind = |gateway| topology.behind(gateway).collect::<Vec<_>>();
+    assert_eq!((behind(0), behind(1)), (vec![1], vec![2]));
+    assert_eq!(topology.gateways_behind(1).collect::<Vec<_>>(), [0]);
+    assert_eq!(topology.network().ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 4]);
+}
+
+#[test]
+fn a_gateway_is_not_behind_itself_and_something_is_behind_it() {
+    let ring = CHAIN.replace("name = \"edge\"\n", "name = \"edge\"\ngateway = \"floor\"\n");
+    let own = CHAIN.replace("name = \"edge\"\n", "name = \"edge\"\ngateway = \"edge\"\n");
+    let idle = CHAIN.replacen("gateway = \"floor\"", "", 1);
+    for (text, said) in [
+        (ring, "gateway `floor` is behind itself"),
+        (own, "gateway `edge` is behind itself"),
+        (idle, "no host is behind this gateway"),
+    ] {
+        let (topology, found) = parse("site.toml", &text);
+        let all = found.render(false);
+        assert!(topology.is_none() && all.contains(said), "{all}");
+        assert_eq!(found.iter().count(), 1, "{all}");
+    }
+}
+
 #[test]
 fn every_example_is_accepted_without_a_word() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab");
@@ -93,6 +158,11 @@ fn mistakes_are_found_where_they_are() {
         (change("\"8 Mbit/s\"", "\"0 bit/s\""), Code::ZeroRate, "\"0 bit/s\""),
         (change("drop-tail", "drop-tial"), Code::UnknownName, "\"drop-tial\""),
         (change("policy = \"edge.toml\"", ""), Code::BadGateway, "[[gateway]]"),
+        (
+            change("policy = \"edge.toml\"", "policy = \"edge.toml\"\ngateway = \"alice\""),
+            Code::UnknownNode,
+            "\"alice\"",
+        ),
         (change("policy =", "inline = '''x'''\npolicy ="), Code::BadGateway, "\"edge.toml\""),
         (SITE.replace("gateway = \"edge\"", ""), Code::BadGateway, "[[gateway]]"),
         (

@@ -40,7 +40,7 @@ impl Policy {
 /// The interface of a host.
 const HOST_PORT: &str = "eth0";
 
-/// Ends of the cables between the bridge of a gateway and its hosts and LAN port.
+/// Between the LAN port of a gateway and what is behind it.
 const BRIDGE: &str = "tg-bridge";
 
 /// The interface of the network at port `number`.
@@ -65,22 +65,24 @@ pub(super) fn network(
     let net = of(NETWORK)?;
     let mut inner: Vec<(String, String)> = Vec::new();
     let mut ports = String::new();
+    let host = |number: usize| Ok((of(&topology.hosts[number].name)?, HOST_PORT));
+    let wan = |number: usize| Ok((of(&topology.gateways[number].name)?, &*policies[number].wan));
     for (number, attached) in topology.ports().into_iter().enumerate() {
         let port = port(number);
         writeln!(ports, "link set {port} up")?;
-        match attached {
-            Attached::Host(host) => {
-                cable(&mut all, (&of(&topology.hosts[host].name)?, HOST_PORT), (&net, &port))?;
-            }
-            Attached::Gateway(gateway) => {
-                let (here, policy) = (of(&topology.gateways[gateway].name)?, &policies[gateway]);
-                cable(&mut all, (&here, &policy.wan), (&net, &port))?;
-                let hosts = topology.behind(gateway).map(|host| of(&topology.hosts[host].name));
-                let hosts = hosts.collect::<Result<Vec<_>, _>>()?;
-                let commands = lan(&mut all, &here, policy, &hosts)?;
-                inner.push((here, commands));
-            }
-        }
+        let (there, end) = match attached {
+            Attached::Host(number) => host(number),
+            Attached::Gateway(number) => wan(number),
+        }?;
+        cable(&mut all, (&there, end), (&net, &port))?;
+    }
+    for (number, policy) in policies.iter().enumerate() {
+        let ends = topology.behind(number).map(host);
+        let ends = ends.chain(topology.gateways_behind(number).map(wan));
+        let ends = ends.collect::<Result<Vec<_>, Failure>>()?;
+        let here = of(&topology.gateways[number].name)?;
+        let commands = lan(&mut all, &here, policy, &ends)?;
+        inner.push((here, commands));
     }
     inner.push((net, ports));
     for (number, host) in topology.hosts.iter().enumerate() {
@@ -103,24 +105,24 @@ fn cable(commands: &mut String, a: (&str, &str), b: (&str, &str)) -> std::fmt::R
     writeln!(commands, "link add {a} netns {a_in} type veth peer name {b} netns {b_in}")
 }
 
-/// Connects the LAN port of a gateway to its only host, or to all its hosts by a bridge.
+/// Connects the LAN port of a gateway to the only one that is `behind` it, or to all of them by a bridge.
 fn lan(
     all: &mut String,
     here: &str,
     policy: &Policy,
-    hosts: &[String],
+    behind: &[(String, &str)],
 ) -> Result<String, std::fmt::Error> {
     let Policy { lan, wan, .. } = policy;
     let mut commands = format!("link set {lan} up\nlink set {wan} up\n");
-    if let [host] = hosts {
-        cable(all, (here, lan), (host, HOST_PORT))?;
+    if let [(there, port)] = behind {
+        cable(all, (here, lan), (there, port))?;
         return Ok(commands);
     }
-    let ends = (0..=hosts.len()).map(|number| format!("tg-{number}"));
+    let ends = (0..=behind.len()).map(|number| format!("tg-{number}"));
     let ends: Vec<_> = ends.collect();
     cable(all, (here, lan), (here, &ends[0]))?;
-    for (host, end) in hosts.iter().zip(&ends[1..]) {
-        cable(all, (here, end), (host, HOST_PORT))?;
+    for ((there, port), end) in behind.iter().zip(&ends[1..]) {
+        cable(all, (here, end), (there, port))?;
     }
     writeln!(commands, "link add {BRIDGE} type bridge forward_delay 0 mcast_snooping 0")?;
     for end in &ends {
