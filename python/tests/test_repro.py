@@ -64,6 +64,21 @@ def test_lists_experiments_in_the_order_of_their_numbers(papers, capsys):
     ]
 
 
+def test_a_name_is_of_a_paper_or_of_one_experiment(papers, tmp_path, capsys):
+    longer = PAPER.format(n=9, within=0.2).replace("fig9", "fig9_live")
+    (tmp_path / "experiments" / "sums" / "fig9_live.py").write_text(longer)
+    # Kills: all whose id begins with the name.
+    for name, chosen in (
+        ("sums/fig9", ["sums/fig9"]),
+        ("sums", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
+        ("sums/...", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
+    ):
+        assert repro.main(["list", name]) == 0
+        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == chosen
+    assert repro.main(["list", "sums/fig"]) == repro.EXIT_WRONG_INPUT
+    assert "no paper or experiment sums/fig;" in capsys.readouterr().err
+
+
 def test_check_prints_what_the_verdicts_rest_on(papers, capsys):
     assert repro.main(["check", "sums/fig9", "--json", "--jobs", "1"]) == 0
     (claim,) = json.loads(capsys.readouterr().out)["claims"]

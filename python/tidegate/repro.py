@@ -37,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "there is no folder `experiments` here or above; say where: --experiments DIR"
         )
     every = discover(root)
-    chosen = _chosen(every, options.prefixes)
+    chosen = _chosen(every, options.names)
     if not chosen:
         return _wrong(
-            f"no experiment begins with {' or '.join(options.prefixes)}; see `tidegate-repro list`"
+            f"no paper or experiment {' or '.join(options.names)}; see `tidegate-repro list`"
         )
     options.parted = {each.paper for each in every.values() if each not in chosen}
     options.docs = root.resolve().parent / "docs" / "reproduce"
@@ -136,9 +136,10 @@ def _line(verdict: Verdict) -> str:
     return f"{line}\n{'':14}why: {verdict.reason}" if verdict.reason else line
 
 
-def _chosen(experiments: Mapping[str, Experiment], prefixes: Sequence[str]) -> list[Experiment]:
-    wanted = tuple(prefix.removesuffix("...").rstrip("…") for prefix in prefixes) or ("",)
-    return [each for id, each in experiments.items() if id.startswith(wanted)]
+def _chosen(experiments: Mapping[str, Experiment], names: Sequence[str]) -> list[Experiment]:
+    """Those that are named whole, and all of a paper that is."""
+    wanted = {it.removesuffix("...").rstrip("…").rstrip("/") for it in names}
+    return [each for id, each in experiments.items() if not wanted or wanted & {id, each.paper}]
 
 
 def _experiments(given: Path | None) -> Path | None:
@@ -168,7 +169,12 @@ def _parser() -> argparse.ArgumentParser:
         ("report", _report, "run them, write the chapter of the documentation, list all verdicts"),
     ):
         sub = commands.add_parser(name, help=what, description=what)
-        sub.add_argument("prefixes", nargs="*", metavar="ID", help="which: all whose id begins so")
+        sub.add_argument(
+            "names",
+            nargs="*",
+            metavar="ID",
+            help="PAPER/EXPERIMENT, or PAPER for all of it; default: all",
+        )
         sub.add_argument(
             "--experiments", type=Path, metavar="DIR", help="default: the nearest `experiments`"
         )
