@@ -1,8 +1,9 @@
 //! Trunks between live gateways: shares of a path, what becomes of transfers when a gateway goes away or the
-//! path is another, peers that lie, and a gateway with many.
+//! path is another, trunks within trunks, peers that lie, and a gateway with many.
 
 mod liar;
 mod many;
+mod nested;
 mod shares;
 mod sites;
 mod survival;
