@@ -1,7 +1,8 @@
 """What hosts of live experiments run.
 
-``flood ADDRESS RATE``: datagrams of 1500 bytes to a port where nobody listens, so many bytes a
-second. ``serve``: sends 8192 bytes to whoever connects. ``fetch ADDRESS CLIENTS SECONDS``: so many
+``flood ADDRESS RATE``: datagrams of 1500 bytes to a port where ``count`` or nobody listens, so many
+bytes a second. ``count``: four times a second, when it is and how many bytes of such frames have
+come. ``serve``: sends 8192 bytes to whoever connects. ``fetch ADDRESS CLIENTS SECONDS``: so many
 clients fetch them again and again; prints how long each transfer took in seconds, those that had
 not ended too.
 """
@@ -12,6 +13,11 @@ import sys
 import threading
 import time
 
+DISCARD = 9
+HEADERS = 42
+"""Of UDP, IPv4 and Ethernet."""
+EVERY = 0.25
+
 PORT = 8192
 SIZE = 8192
 
@@ -20,9 +26,27 @@ def flood(address: str, rate: str) -> None:
     line, start, sent = socket.socket(type=socket.SOCK_DGRAM), time.monotonic(), 0
     while True:
         while sent < (time.monotonic() - start) * int(rate):
-            line.sendto(bytes(1472), (address, 9))
+            line.sendto(bytes(1472), (address, DISCARD))
             sent += 1500
         time.sleep(0.002)
+
+
+def count() -> None:
+    line, got, due = socket.socket(type=socket.SOCK_DGRAM), 0, time.monotonic()
+    line.bind(("", DISCARD))
+    line.settimeout(0.1)
+    while True:
+        try:
+            data, who = line.recvfrom(2048)
+            if not got:
+                # So that bridges learn where this host is.
+                line.sendto(b"", who)
+            got += len(data) + HEADERS
+        except TimeoutError:
+            pass
+        if (now := time.monotonic()) >= due:
+            print(json.dumps([now, got]), flush=True)
+            due += EVERY
 
 
 def serve() -> None:
@@ -64,4 +88,4 @@ def fetch(address: str, clients: str, seconds: str) -> None:
 
 
 if __name__ == "__main__":
-    {"flood": flood, "serve": serve, "fetch": fetch}[sys.argv[1]](*sys.argv[2:])
+    {it.__name__: it for it in (flood, count, serve, fetch)}[sys.argv[1]](*sys.argv[2:])

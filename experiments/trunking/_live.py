@@ -36,13 +36,19 @@ KEY = "0123456789abcdef" * 4
 
 @contextmanager
 def lab_of(trunks: Sequence[Mapping[str, int]], **fields: Any) -> Iterator[Lab]:
-    """A lab of :func:`sites`, with a key that only we can read."""
+    """A lab of :func:`sites`."""
+    with secret() as key, Lab(sites(trunks, key, **fields)) as lab:
+        yield lab
+
+
+@contextmanager
+def secret() -> Iterator[str]:
+    """The path of a key that only we can read."""
     with TemporaryDirectory() as folder:
         key = Path(folder) / "key"
         key.touch(mode=0o600)
         key.write_text(KEY)
-        with Lab(sites(trunks, str(key), **fields)) as lab:
-            yield lab
+        yield str(key)
 
 
 def sites(
@@ -94,11 +100,15 @@ def both(
     """Both ends of the trunk of a site."""
     local, peer = f"10.73.9.{number}", f"10.73.9.{END}"
     here = trunk(f"t{number}", local, vmss, guarantee, CONNECTIONS)
-    mac = [f"02:74:67:00:00:{host:02x}" for host in (sites, number - 1)]
     return (
-        {**here, "peer": peer, "next_hop": mac[0]},
-        {**here, "local": peer, "peer": local, "next_hop": mac[1]},
+        {**here, "peer": peer, "next_hop": mac(sites)},
+        {**here, "local": peer, "peer": local, "next_hop": mac(number - 1)},
     )
+
+
+def mac(host: int) -> str:
+    """Hardware address of a host, by its place in the file from 0 on."""
+    return f"02:74:67:00:00:{host:02x}"
 
 
 def script(lab: Lab, host: str, *words: str) -> Any:

@@ -85,16 +85,20 @@ def rates(run):
 @fig9.run()
 def measure(seed):
     run = nested().run(seed)
-    got = rates(run)
     lost = run.drops.where(place="a > b", reason="queue-full")["dropped_packets"].sum()
-    row = {"lost": float(lost)}
+    return {"lost": float(lost), **parts(rates(run), RATE)}
+
+
+def parts(got, link):
+    """Of what each got in each second, KB/s: parts after each event, and of a ``link``, bytes/s."""
+    row = {}
     for event, span in enumerate(SPANS):
         shares = got[:, span].mean(axis=1) / got[:, span].sum(axis=0).mean()
         row |= {f"share_{event}_{n}": share for n, share in enumerate(shares)}
     before, after = (got[:2, span].sum(axis=0).mean() for span in SPANS[2:])
     return row | {
         "level_1": after / before,
-        "link": got[:, SPANS[0]].sum(axis=0).mean() * KB / RATE,
+        "link": got[:, SPANS[0]].sum(axis=0).mean() * KB / link,
     }
 
 
