@@ -53,6 +53,12 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// So long before this; the start of the run, if that is later.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(span)))
+    }
+
     /// The earlier of two times, or the one there is.
     #[must_use]
     pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {

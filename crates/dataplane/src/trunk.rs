@@ -3,7 +3,8 @@
 //! Management packets are made by the machine without a frame, as segments of TCP. Here they become datagrams
 //! of one UDP 5-tuple, sealed with the key of their trunk, to the next hop of its address. What comes to such
 //! an address is for nobody else: a datagram that is rightly sealed goes to the machine as the segment it
-//! holds, questions for the address are answered, and everything else ends here.
+//! holds, or as none if it only says that the other end is there; questions for the address are answered, and
+//! everything else ends here.
 
 mod carrier;
 mod stations;
@@ -273,7 +274,12 @@ impl TrunkPort {
                 if answer {
                     self.say_hello(pool, number);
                 }
-                None
+                // The machine is told by a packet of the first connection that holds nothing.
+                let peer = &self.trunks[number];
+                (peer.session.alive() == Some(self.now)).then(|| {
+                    pool[packet].key = key_of(peer.session.ends(), 0).reverse();
+                    Arrival::Machine
+                })
             }
             Opened::User => Some(self.take_out(pool, packet, number)),
             Opened::Segment { channel, .. } if u16::from(channel) >= peer.channels => None,

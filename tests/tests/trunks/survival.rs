@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Fetch, Lab, Process, Testbed, now, pause, until, witnessed};
 
@@ -47,7 +48,7 @@ fn transfers_outlive_their_gateways_ten_seconds_without_a_path_and_a_path_that_i
 
 /// In a lab frames do not pass a gateway that is gone: for ten seconds everything is lost.
 ///
-/// Kills: a third timeout before the other end is held for gone.
+/// Kills: a third timeout before the other end is held for gone; hellos that hasten nothing.
 fn outlives_gateways(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "12 MB");
     lab.crash("south");
@@ -64,7 +65,9 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
     assert_eq!(there["other_end"]["state"], "silent", "{there}");
     // A connection that had nothing to ask may ask twice before it is given up too.
     assert!(sent(&lab, "north") - before <= 4.0 * 2.0 * 1_500.0, "{there}");
+    let silence = gone.elapsed();
     let _south = lab.start_again("south");
+    answers_soon(&lab, silence);
     fetch.moves_on(BEGUN, LIMIT);
     lab.crash("north");
     let _north = lab.start_again("north");
@@ -75,6 +78,19 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
         assert_eq!(trunk["other_end"]["state"], "up", "{gateway}: {trunk}");
         assert!(trunk["other_end"]["sessions"].as_u64() >= Some(1), "{gateway}: {trunk}");
     }
+}
+
+/// From its first hello to the first answer it takes far less than the `silence` before: the timeout that would be
+/// next is half as long as that, or more.
+fn answers_soon(lab: &Lab, silence: Duration) {
+    let is = |what: &str, reached: &dyn Fn(&Value) -> bool| {
+        until(what, LIMIT, || reached(&trunks(lab, "north")[0]).then(now))
+    };
+    let heard = is("a hello", &|trunk| trunk["other_end"]["state"] == "up");
+    let answered = is("an answer", &|trunk| trunk["silent"] == 0);
+    let took = answered.duration_since(heard);
+    println!("{took:?} after {silence:?}");
+    assert!(took < silence / 4, "{took:?} after {silence:?}");
 }
 
 /// The path loses half its rate, and then is twice as long: 100 round trips later, with nothing waiting, the

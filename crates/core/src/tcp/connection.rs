@@ -236,6 +236,23 @@ impl Connection {
         self.sender.wake(&self.config).congestion_mut()
     }
 
+    /// Something else than an acknowledgement says that a path which was gone may be there again: what is due at
+    /// the end of a timeout that was backed off is due at the end of one that was not, which may be now.
+    ///
+    /// Source: RFC 6069, section 4. Differs: there an ICMP message for each retransmission takes back one
+    /// doubling; here whoever calls knows more, and takes back all.
+    pub fn hasten(&mut self) {
+        let details = &self.config.details;
+        match self.state {
+            State::SynSent | State::SynReceived => self.handshake.hasten(details),
+            _ => {
+                if let Some(sender) = self.sender.busy_mut() {
+                    sender.hasten(details);
+                }
+            }
+        }
+    }
+
     /// Its state and counts.
     #[must_use]
     pub fn statistics(&self) -> Statistics {

@@ -89,6 +89,13 @@ impl Rto {
         self.backoff = self.backoff.saturating_add(1);
     }
 
+    /// The path is there again, or so it seems: how much shorter the timeout is, not backed off.
+    pub(super) fn revert(&mut self, details: &Details) -> Duration {
+        let before = self.timeout(details);
+        self.backoff = 0;
+        before.saturating_sub(self.timeout(details))
+    }
+
     /// The timeout as it stands, backed off.
     pub(super) fn timeout(&self, details: &Details) -> Duration {
         self.backed_off(details, self.backoff)

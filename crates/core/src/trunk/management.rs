@@ -166,6 +166,15 @@ impl Management {
         }
     }
 
+    /// Sends its next question, if it waits for the end of a timeout that was backed off, as soon as one is over
+    /// that was not.
+    pub(super) fn hasten(&mut self) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.hasten();
+            self.settled = false;
+        }
+    }
+
     /// Whether the path is held for gone: two timeouts in a row, and nothing was heard.
     pub(super) const fn is_silent(&self) -> bool {
         self.silent

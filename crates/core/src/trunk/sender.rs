@@ -158,7 +158,20 @@ impl Sender {
         }
     }
 
-    /// Takes in what the receiver of management connection `number` says.
+    /// The other end has shown that it is there. If the path was held for gone, one connection asks whether it is
+    /// there for good: no sooner than a timeout that was not backed off after it last did, so that what may be
+    /// sent again by somebody else brings about next to nothing. When it is answered the others begin anew.
+    ///
+    /// Where some are answered, others may wait for the end of a timeout because of congestion: they wait on.
+    fn hear(&mut self) {
+        if self.silent() == self.managements.len() {
+            let asks = |it: &&mut Management| it.is_unanswered();
+            self.managements.iter_mut().find(asks).into_iter().for_each(Management::hasten);
+        }
+    }
+
+    /// Takes in what the receiver of management connection `number` says; without a segment, only that it is
+    /// there.
     pub(super) fn handle(
         &mut self,
         cx: &mut Cx<'_>,
@@ -168,6 +181,9 @@ impl Sender {
     ) {
         self.counts.absorbed += 1;
         let segment = take_in(cx, packet);
+        if segment.is_none() {
+            self.hear();
+        }
         if let (Some(segment), Some(management)) =
             (segment, self.managements.get_mut(usize::from(number)))
         {

@@ -15,6 +15,8 @@ pub(super) struct Handshake {
     /// A SYN is to be sent.
     waiting: bool,
     sent: u8,
+    /// Of these, those after which the next waited longer.
+    backoff: u8,
     sent_at: Time,
     deadline: Time,
     mss: u16,
@@ -31,6 +33,7 @@ impl Handshake {
         Self {
             waiting: false,
             sent: 0,
+            backoff: 0,
             sent_at: Time::ZERO,
             deadline: Time::MAX,
             mss: config.mss,
@@ -61,14 +64,22 @@ impl Handshake {
 
     /// A SYN leaves; whether it is the first.
     pub(super) fn sent(&mut self, now: Time, details: &Details) -> bool {
-        let timeout = details.rto_initial * (1 << self.sent.min(10));
         self.waiting = false;
-        self.sent += 1;
-        self.deadline = now + timeout.min(details.rto_max);
+        self.deadline = now + syn_timeout(details, self.backoff);
+        (self.sent, self.backoff) = (self.sent + 1, self.backoff + 1);
         if self.sent == 1 {
             self.sent_at = now;
         }
         self.sent == 1
+    }
+
+    /// The next is due when it would be, had only one been sent.
+    pub(super) fn hasten(&mut self, details: &Details) {
+        if self.deadline != Time::MAX && self.backoff > 1 {
+            let (first, last) = (syn_timeout(details, 0), syn_timeout(details, self.backoff - 1));
+            self.deadline = self.deadline.before(last.saturating_sub(first));
+            self.backoff = 1;
+        }
     }
 
     /// The peer did not get it.
@@ -87,6 +98,11 @@ const DEFAULT_MSS: u16 = 536;
 
 /// What timestamps take of every segment (RFC 7323, appendix A).
 const TIMESTAMP_BYTES: u16 = 12;
+
+/// How long the SYN that is sent after so many others waits for an answer.
+fn syn_timeout(details: &Details, others: u8) -> Duration {
+    (details.rto_initial * (1 << others.min(10))).min(details.rto_max)
+}
 
 impl Connection {
     /// The SYN, or SYN and ACK, that this end sends.

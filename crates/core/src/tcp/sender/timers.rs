@@ -3,6 +3,7 @@
 use super::recovery::Phase;
 use super::{Cx, Sender};
 use crate::Time;
+use crate::tcp::profile::Details;
 
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -65,6 +66,14 @@ impl Sender {
     /// Sets the retransmission timer.
     pub(super) fn arm(&mut self, cx: Cx<'_>) {
         self.timer = Some((cx.now + self.rto.timeout(cx.details), Timer::Retransmit));
+    }
+
+    /// The retransmission timer is as if it had never been backed off: it may be due by now.
+    pub(in crate::tcp) fn hasten(&mut self, details: &Details) {
+        if let Some((at, Timer::Retransmit)) = self.timer {
+            let sooner = at.before(self.rto.revert(details));
+            self.timer = Some((sooner, Timer::Retransmit));
+        }
     }
 
     fn reorder_timeout(&mut self, cx: Cx<'_>) {

@@ -87,6 +87,79 @@ fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
     }
 }
 
+/// A peer that is gone for as long says hello when the path is back, once a second as live gateways do: the first
+/// question is answered within the second and a round trip, however long timeouts are by then, and all of the path
+/// is used soon. While the path is gone a hello brings about one question of one connection in a timeout's time, that
+/// of a second, and no credit.
+///
+/// Kills: hellos that hasten nothing; that let every connection ask; that ask at once, however often they come.
+#[test]
+fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
+    for silence in [10, 100] {
+        let mut pair = Pair::new(&config(), &path(LOSSLESS));
+        pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
+        pair.muted = true;
+        pair.run(pair.now + Duration::from_secs(5), greedy(50, &[1_500]));
+        let before = pair.ends[0].counts();
+        let mut hellos = 0;
+        // Ten in a second are nine that somebody else sends again.
+        for _ in 0..10 * silence {
+            pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
+            hello(&mut pair);
+            hellos += 1;
+        }
+        let asked = pair.ends[0].counts().made - before.made;
+        assert!((silence * 8 / 10..=silence + 12).contains(&asked), "{asked} of {hellos}");
+        assert_eq!(pair.ends[0].counts().elastic, before.elastic);
+        pair.muted = false;
+        let back = pair.now;
+        for _ in 0..2 {
+            pair.run(pair.now + Duration::from_secs(1), greedy(50, &[1_500]));
+            hello(&mut pair);
+        }
+        assert_eq!(pair.ends[0].report().state.silent, 0);
+        is_full_from(&mut pair, back + Duration::from_secs(4));
+    }
+}
+
+/// Where some connections are answered, others are left to congestion control.
+///
+/// Kills: hellos that take back the backoff of any connection.
+#[test]
+fn hellos_change_nothing_while_a_trunk_is_answered() {
+    let runs = [false, true].map(|hellos| {
+        let lossy =
+            LinkConfig { loss: Loss::Bernoulli(Chance::from_ppb(200_000_000)), ..path(LOSSLESS) };
+        let mut pair = Pair::new(&config(), &lossy);
+        let mut silent = 0;
+        for _ in 0..300 {
+            pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
+            silent = silent.max(pair.ends[0].report().state.silent);
+            if hellos && pair.ends[0].report().state.silent < 4 {
+                hello(&mut pair);
+            }
+        }
+        assert!(silent > 0, "no connection ever waits for long");
+        pair.ends[0].counts().management
+    });
+    assert_eq!(runs[0], runs[1]);
+}
+
+/// The other end says that it is there.
+fn hello(pair: &mut Pair) {
+    pair.offered += 1;
+    let packet = pair.pool.insert(crate::Packet::default()).unwrap();
+    pair.hand_in(0, Arriving::Feedback(0), packet);
+}
+
+/// In the second after `from` the path carries nine tenths of what it can.
+fn is_full_from(pair: &mut Pair, from: Time) {
+    pair.run(from, greedy(50, &[1_500]));
+    pair.run(from + Duration::from_secs(1), greedy(50, &[1_500]));
+    let bytes = pair.bytes_since(from);
+    assert!(bytes > 1_250_000 * 9 / 10, "{bytes}");
+}
+
 /// Kills: a third timeout, which comes seven RTO after the last answer.
 #[test]
 fn a_peer_that_is_gone_is_given_up_within_three_timeouts_time() {
