@@ -31,6 +31,8 @@ pub struct Outcome {
     pub complete: bool,
     /// Whether every byte that came across is what it was.
     pub intact: bool,
+    /// The longest it told of nothing more.
+    pub longest_pause: Duration,
 }
 
 impl Server {
@@ -85,9 +87,13 @@ impl Fetch {
     /// When it last said how far it was, since its beginning, and the payload until then.
     #[must_use]
     pub fn progress(&self) -> (Duration, u64) {
-        let last = self.0.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
-        let number = |name: &str| last.as_ref().and_then(|told| told[name].as_u64()).unwrap_or(0);
-        (Duration::from_millis(number("at_ms")), number("bytes"))
+        self.0.lines().last().map_or((Duration::ZERO, 0), |line| told(line))
+    }
+
+    /// The longest it has told of nothing more.
+    #[must_use]
+    pub fn longest_pause(&self) -> Duration {
+        longest_pause(self.0.lines().iter().map(String::as_str))
     }
 
     /// Waits until this much more has come across.
@@ -120,11 +126,31 @@ impl Fetch {
                 time: Duration::from_millis(number("at_ms")?),
                 complete: flag("complete")?,
                 intact: flag("intact")?,
+                longest_pause: longest_pause(finished.output.lines()),
             })
         };
         outcome()
             .unwrap_or_else(|| panic!("a transfer failed: {}{}", finished.output, finished.errors))
     }
+}
+
+/// The longest that `lines` tell of nothing more.
+fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
+    let (mut longest, mut last) = (Duration::ZERO, (Duration::ZERO, 0));
+    for (at, bytes) in lines.map(told) {
+        longest = longest.max(at.saturating_sub(last.0));
+        if bytes > last.1 {
+            last = (at, bytes);
+        }
+    }
+    longest
+}
+
+/// When a line was told, since the beginning, and the payload until then.
+fn told(line: &str) -> (Duration, u64) {
+    let told = serde_json::from_str::<Value>(line).unwrap_or_default();
+    let number = |name: &str| told[name].as_u64().unwrap_or(0);
+    (Duration::from_millis(number("at_ms")), number("bytes"))
 }
 
 impl Outcome {

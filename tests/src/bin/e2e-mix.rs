@@ -1,6 +1,6 @@
 //! Traffic that `tidegate traffic` does not make: `e2e-mix listen PORT BYTES` and `e2e-mix connect
 //! ADDRESS BYTES` send to each other, both at once on one connection; `e2e-mix flood ADDRESS BYTES
-//! SECONDS` sends datagrams, so many bytes a second.
+//! SECONDS` sends datagrams, so many bytes a second; `e2e-mix drain PORT` says ten times a second how many came.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -25,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["flood", address, bytes, seconds] => {
             flood(address, bytes.parse()?, Duration::from_secs(seconds.parse()?))
         }
-        _ => Err("usage: e2e-mix listen PORT BYTES | connect ADDRESS BYTES | flood ADDRESS BYTES SECONDS"
+        ["drain", port] => drain(port.parse()?),
+        _ => Err("usage: e2e-mix listen PORT BYTES | connect ADDRESS BYTES | flood ADDRESS BYTES SECONDS | drain PORT"
             .into()),
     }
 }
@@ -78,6 +79,24 @@ fn flood(address: &str, bytes: u64, time: Duration) -> Result<(), Box<dyn Error>
             sent += 1_000;
         }
         pause(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Takes in datagrams, and says how many bytes of them have come since the first.
+fn drain(port: u16) -> Result<(), Box<dyn Error>> {
+    const INTERVAL: Duration = Duration::from_millis(100);
+    let socket = UdpSocket::bind(("0.0.0.0", port))?;
+    println!("ready");
+    let mut buffer = [0; 2_048];
+    let (mut bytes, start) = (socket.recv(&mut buffer)?, now());
+    socket.set_read_timeout(Some(INTERVAL))?;
+    for look in 1.. {
+        while start.elapsed() < look * INTERVAL {
+            // In an interval there may be none.
+            bytes += socket.recv(&mut buffer).unwrap_or(0);
+        }
+        println!("{{\"bytes\": {bytes}, \"at_ms\": {}}}", start.elapsed().as_millis());
     }
     Ok(())
 }

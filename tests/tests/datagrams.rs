@@ -1,0 +1,164 @@
+//! Half of what a class carries is UDP: senders that are told by their ACKs, and such as nobody can tell.
+
+use std::time::Duration;
+
+use tidegate_e2e::measure::float;
+use tidegate_e2e::trial::{FAR, GATEWAY, NEAR, RATE, counted, drops, side_by_side, undisturbed};
+use tidegate_e2e::{Fetch, Lab, Process, Testbed, on_each_backend, pause, until};
+
+on_each_backend! {
+    half_of_a_class_is_udp_and_nothing_stalls
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// From whom to whom, up and down; of each its name and its address.
+const WAYS: [[(&str, &str); 2]; 2] = [[(NEAR, "10.73.0.1"), FAR], [FAR, (NEAR, "10.73.0.1")]];
+
+/// Where datagrams go.
+const PORT: &str = "9";
+
+/// Flows of TCP each way, and of UDP; what each of TCP sends, and payload of each of UDP in a second: together, as
+/// frames, a tenth more than half of the rate, so that some always waits.
+const FLOWS: usize = 2;
+const BYTES: u64 = 2_500_000;
+const PAYLOAD: &str = "330000";
+
+/// Payload and length of full frames.
+const TCP: (f64, f64) = (1_448.0, 1_514.0);
+const UDP: (f64, f64) = (1_000.0, 1_042.0);
+
+/// What is left out, so that slow start is over, and what counts.
+const SPANS: [Duration; 2] = [Duration::from_millis(2_500), Duration::from_secs(4)];
+
+/// What comes is told each 100 ms, and a timeout is 200 ms at least after a round trip of 52.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What holds the rate: the profile of the policy, or the ceiling of its class.
+const HELD: [(&str, &str); 2] = [("10 Mbit/s", "20 Mbit/s"), ("20 Mbit/s", "10 Mbit/s")];
+
+/// What came of it.
+#[derive(Debug)]
+struct Findings {
+    /// Parts of the rate that TCP and UDP got up, and down.
+    up: [f64; 2],
+    down: [f64; 2],
+    longest_pause: Duration,
+    dropped: u64,
+    /// Timeouts, and segments taken for old.
+    timeouts: u64,
+    old: u64,
+    hangs: u64,
+}
+
+/// Each gets half, but for a tenth of that: ACKs of the other way are in the same class, and where its ceiling holds
+/// the rate, TCP's queue there is empty for moments. Nothing is dropped, for what is too much fits the queue.
+///
+/// Kills: datagrams that wait counted with the data whose senders were called for, which closes the gate.
+fn half_of_a_class_is_udp_and_nothing_stalls(bed: &Testbed, backend: &str) {
+    let turn = || side_by_side(HELD, |held| mixed(bed, &topology(backend, held)));
+    let them = undisturbed(turn, |them| them.iter().all(|it| it.hangs == 0));
+    println!("{backend}: {them:#?}");
+    for it in &them {
+        for part in [it.up, it.down].as_flattened() {
+            assert!((0.45..0.55).contains(part), "{it:?}");
+        }
+        assert!(it.longest_pause < PAUSE, "{it:?}");
+        assert_eq!((it.dropped, it.timeouts, it.old), (0, 0, 0), "{it:?}");
+    }
+}
+
+/// Transfers and datagrams both ways at once, all in one policy and one class.
+fn mixed(bed: &Testbed, topology: &str) -> Findings {
+    let lab = Lab::up(bed, topology);
+    let before = counted(&lab);
+    let _servers = WAYS.map(|[from, _]| lab.serve(from.0, "cubic"));
+    let drains = WAYS.map(|[_, to]| drain(&lab, to.0));
+    let floods = WAYS.map(|[from, to]| [(); FLOWS].map(|()| flood(&lab, from.0, to.1)));
+    let transfers = WAYS.map(|[from, to]| {
+        let fetch = || lab.fetch(to.0, from.1, &["--bytes", &format!("{BYTES} B")]);
+        [(); FLOWS].map(|()| fetch())
+    });
+    let bytes =
+        || [0, 1].map(|way| [transfers[way].iter().map(Fetch::bytes).sum(), drains[way].bytes()]);
+    let [from, to] = SPANS.map(|span| {
+        pause(span);
+        bytes()
+    });
+    let pauses: Vec<_> = transfers.into_iter().flatten().map(finish).collect();
+    let status = lab.status(GATEWAY);
+    let pauses = drains.iter().map(Fetch::longest_pause).chain(pauses);
+    drop(floods);
+    let part = |way: usize, kind: usize, (payload, frame): (f64, f64)| {
+        let bytes: u64 = to[way][kind] - from[way][kind];
+        float(bytes) * 8.0 / SPANS[1].as_secs_f64() * frame / payload / RATE
+    };
+    let parts = |way| [part(way, 0, TCP), part(way, 1, UDP)];
+    let grown = |name: &str| counted(&lab)[name] - before[name];
+    Findings {
+        up: parts(0),
+        down: parts(1),
+        longest_pause: pauses.max().unwrap_or_default(),
+        dropped: drops(&status),
+        timeouts: grown("TCPTimeouts") + grown("TCPSpuriousRTOs"),
+        old: grown("PAWSEstab"),
+        hangs: status["hangs"].as_u64().unwrap_or(0),
+    }
+}
+
+/// The longest time without progress of a transfer that arrives whole.
+fn finish(fetch: Fetch) -> Duration {
+    let outcome = fetch.finish(LIMIT);
+    assert!(outcome.complete && outcome.intact && outcome.bytes == BYTES, "{outcome:?}");
+    outcome.longest_pause
+}
+
+fn mix(lab: &Lab, host: &str, words: &[&str]) -> Process {
+    Process::start(lab.on(host).arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
+}
+
+fn drain(lab: &Lab, host: &str) -> Fetch {
+    let process = mix(lab, host, &["drain", PORT]);
+    until("what drains datagrams", LIMIT, || process.lines().pop());
+    Fetch::of(process)
+}
+
+fn flood(lab: &Lab, from: &str, to: &str) -> Process {
+    mix(lab, from, &["flood", &format!("{to}:{PORT}"), PAYLOAD, "60"])
+}
+
+/// Two hosts 52 ms apart, and before the first a gateway with a class and a policy in each direction.
+fn topology(backend: &str, (mean, ceiling): (&str, &str)) -> String {
+    format!(
+        r#"
+[[host]]
+name = "{NEAR}"
+gateway = "{GATEWAY}"
+[[host]]
+name = "{}"
+[[route]]
+delay = "26 ms"
+[[gateway]]
+name = "{GATEWAY}"
+inline = '''
+[gateway]
+lan = "lan"
+wan = "wan"
+backend = "{backend}"
+rate = {{ up = "20 Mbit/s", down = "20 Mbit/s" }}
+[[class]]
+name = "office"
+ceiling = "{ceiling}"
+[[policy]]
+name = "all"
+class = "office"
+profile = {{ mean = "{mean}", burst = "15140 B" }}
+action = "shape"
+allocation = "drr"
+queue = {{ kind = "per-flow", limit = "8 MiB", flow_limit = "2 MiB" }}
+signal = "postack"
+'''
+"#,
+        FAR.0
+    )
+}
