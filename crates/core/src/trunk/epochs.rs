@@ -3,8 +3,9 @@
 //! Source: doi 10.1145/3447786.3456260 (Bundler). Of the user packets that leave, some end an
 //! *epoch*; which, both ends see by themselves ([`boundary`]). The receiver tells when one came and how
 //! many bytes had come by then ([`message`]); the sender so knows round-trip time and loss ([`ledger`]),
-//! and lets the aggregate go at a rate that keeps the path's queue short ([`copa`]). What would wait
-//! there waits in the tunnel queue, where flows are kept apart.
+//! and lets the aggregate go at a rate that keeps the path's queue short ([`copa`]), or, where others fill that
+//! queue, as fast as its users would be there by themselves ([`crowd`]). What would wait there waits in the
+//! tunnel queue, where flows are kept apart.
 //!
 //! Differs: user packets are told from others at the receiver by the DS codepoint of the trunk; so of
 //! the trunks of a gateway that probe this way each has a class of assured forwarding of its own.
@@ -12,12 +13,16 @@
 
 mod arrivals;
 mod boundary;
+mod control;
 mod copa;
+mod crowd;
 mod extreme;
 mod ledger;
 mod message;
+mod path;
 mod receiver;
 mod sender;
+mod senders;
 #[cfg(test)]
 mod tests;
 
@@ -54,7 +59,7 @@ impl Epochs {
         let tunnel = Tunnel::new(queue, config.dscp(USER)).under(config.ceiling, now);
         let life = u32::try_from(random.below(1 << 32)).unwrap_or(0);
         Self {
-            sender: Sender::new(tunnel, guarantee, now),
+            sender: Sender::new(tunnel, guarantee, random, now),
             receiver: Receiver::new(life, Spacing::default()),
             keys: [config.key(0), config.key_from_peer(0).reverse()],
             user_dscp: config.dscp(USER),
@@ -144,3 +149,14 @@ impl Epochs {
         self.sender.poll_timeout()
     }
 }
+
+/// A packet, of windows.
+const PACKET: u64 = 1_500;
+
+/// Source: RFC 6928, section 2.
+const INITIAL: u64 = 10 * PACKET;
+
+/// So few that a path without much in flight is still empty at times.
+const LEAST: u64 = 2 * PACKET;
+
+const MOST: u64 = 1 << 40;

@@ -7,11 +7,13 @@
 
 use std::time::Duration;
 
+use super::PACKET;
 use super::boundary::{Spacing, boundary};
-use super::copa::{Copa, PACKET, Progress};
+use super::control::{Control, Progress};
 use super::ledger::{Ledger, Sent};
 use super::message::{CongestionAck, ask_for};
 use crate::packet::{Fifo, TcpSegment};
+use crate::random::Random;
 use crate::tcp::Segment;
 use crate::trunk::State;
 use crate::trunk::guarantee::Guarantee;
@@ -22,7 +24,7 @@ use crate::{Bytes, Cx, Packet, PacketId, Rate, Time};
 pub(super) struct Sender {
     tunnel: Tunnel,
     guarantee: Option<Guarantee>,
-    copa: Copa,
+    control: Control,
     ledger: Ledger,
     spacing: Spacing,
     sent: Sent,
@@ -46,11 +48,16 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(tunnel: Tunnel, guarantee: Option<Guarantee>, now: Time) -> Self {
+    pub(super) fn new(
+        tunnel: Tunnel,
+        guarantee: Option<Guarantee>,
+        random: Random,
+        now: Time,
+    ) -> Self {
         Self {
             tunnel,
             guarantee,
-            copa: Copa::new(now),
+            control: Control::new(now, random),
             ledger: Ledger::default(),
             spacing: Spacing::default(),
             sent: Sent::default(),
@@ -76,7 +83,7 @@ impl Sender {
 
     /// What it may send, the guarantee included; before a round-trip time is known, its window in a second.
     pub(super) fn rate(&self) -> Rate {
-        let elastic = self.copa.rate().map_or_else(|| 8 * self.copa.window(), Rate::bps);
+        let elastic = self.control.rate().map_or_else(|| 8 * self.control.window(), Rate::bps);
         let guaranteed = self.guarantee.as_ref().map_or(0, |it| it.rate().bps());
         self.tunnel.at_most(Rate::from_bps(elastic.saturating_add(guaranteed).max(1)))
     }
@@ -89,8 +96,8 @@ impl Sender {
     /// The window in packets, and the round-trip time.
     pub(super) fn state(&self) -> State {
         State {
-            window: self.copa.window() / PACKET,
-            rtt: self.copa.srtt(),
+            window: self.control.window() / PACKET,
+            rtt: self.control.srtt(),
             silent: usize::from(self.timeouts >= SILENCE),
             ..State::default()
         }
@@ -136,31 +143,33 @@ impl Sender {
     /// the last boundary, or as nothing is overdue.
     fn has_room(&self) -> bool {
         let after = self.sent.bytes - self.heard.bytes;
-        after < self.copa.window() + self.copa.window() / 2 || !self.is_overdue()
+        after < self.control.window() + self.control.window() / 2 || !self.is_overdue()
     }
 
     /// Whether a boundary will have been under way for too long when the next packet is due; before there is
     /// a round-trip time, any packet has.
     fn is_overdue(&self) -> bool {
-        let Some(srtt) = self.copa.srtt() else { return true };
+        let Some(srtt) = self.control.srtt() else { return true };
         self.ledger.oldest().is_some_and(|left| left + srtt + srtt / 2 <= self.next)
     }
 
     /// A packet of `len` bytes goes at the rate of the control: the next one later by as much.
     fn pace(&mut self, now: Time, len: u64) {
         let from = self.next.max(Time::from_nanos(now.nanos().saturating_sub(CATCH_UP)));
-        self.next = match self.copa.rate() {
+        self.next = match self.control.rate() {
             Some(rate) => from + rate.time_for(Bytes(len)),
             None => now,
         };
     }
 
     fn leaves(&mut self, now: Time, packet: &Packet) {
-        self.sent.bytes += network_len(packet);
+        let bytes = network_len(packet);
+        self.control.on_sent(&packet.key, bytes);
+        self.sent.bytes += bytes;
         self.sent.packets += 1;
         if let Some(name) = boundary(packet, self.spacing) {
             let under_way = self.sent.bytes - self.heard.bytes;
-            let full = under_way + under_way / 8 >= self.copa.window();
+            let full = under_way + under_way / 8 >= self.control.window();
             self.ledger.leaves(now, name, self.sent, full);
         }
     }
@@ -176,15 +185,15 @@ impl Sender {
         if let Some(rtt) = sample.rtt {
             let (missing, arrived, full) = (sample.missing, sample.arrived, sample.full);
             let progress = Progress { rtt, bytes, missing, arrived, full };
-            self.copa.on_progress(now, &progress);
-            self.tunnel.set_window(Bytes(self.copa.window()));
+            self.control.on_progress(now, &progress);
+            self.tunnel.set_window(Bytes(self.control.window()));
             self.space(now);
         }
     }
 
     /// Once in a round trip: how far apart boundaries are to be.
     fn space(&mut self, now: Time) {
-        let srtt = self.copa.srtt().unwrap_or_default();
+        let srtt = self.control.srtt().unwrap_or_default();
         let (at, packets) = self.looked;
         let span = now.since(at);
         if span >= srtt && !span.is_zero() {
@@ -197,7 +206,7 @@ impl Sender {
     }
 
     fn may_tell(&self, now: Time) -> bool {
-        let srtt = self.copa.srtt().unwrap_or(FIRST_TIMEOUT);
+        let srtt = self.control.srtt().unwrap_or(FIRST_TIMEOUT);
         self.told.is_none_or(|at| now.since(at) >= srtt)
     }
 
@@ -213,7 +222,7 @@ impl Sender {
     fn look_for_silence(&mut self, now: Time) {
         if self.silent_at().is_some_and(|at| at <= now) {
             self.timeouts = self.timeouts.saturating_add(1);
-            self.copa.on_silence(now, self.timeouts >= SILENCE);
+            self.control.on_silence(now, self.timeouts >= SILENCE);
             self.ledger.forget();
             self.heard = self.sent;
             (self.heard_at, self.next) = (now, now);
@@ -224,7 +233,7 @@ impl Sender {
     /// When it will have been silent for too long.
     fn silent_at(&self) -> Option<Time> {
         let waits = !self.tunnel.is_empty();
-        let srtt = self.copa.srtt();
+        let srtt = self.control.srtt();
         let timeout = srtt.map_or(FIRST_TIMEOUT, |srtt| (3 * srtt).max(LEAST_TIMEOUT));
         let timeout = timeout * (1 << self.timeouts.min(6));
         waits.then(|| self.heard_at.max(self.waits_since) + timeout)

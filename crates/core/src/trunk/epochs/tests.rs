@@ -6,11 +6,14 @@ use proptest::prelude::*;
 
 use super::arrivals::Arrived;
 use super::boundary::{Spacing, boundary};
-use super::copa::{Copa, Mode, Progress};
+use super::control::{Control, Mode, Progress};
+use super::crowd::{Crowd, Round};
 use super::ledger::{Ledger, Sent};
 use super::message::CongestionAck;
+use super::senders::Senders;
 use crate::link::LinkConfig;
 use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpSegment};
+use crate::random::Random;
 use crate::trunk::testing::{Pair, config, path, user};
 use crate::trunk::{Config, Probing};
 use crate::{Packet, Rate, Time};
@@ -164,40 +167,102 @@ fn a_receiver_that_began_anew_has_lost_nothing() {
     assert_eq!([said(1, 900_000, 1), said(2, 1_500, 2), said(3, 1_500, 2)], [0, 0, 1_500]);
 }
 
-/// Tells `copa` of round trips of this long, one after the other, ten boundaries in each.
-fn round_trips(copa: &mut Copa, now: &mut Time, rounds: u32, rtt: u64, missing: i64) {
+fn control() -> Control {
+    Control::new(Time::ZERO, Random::new(7, 0))
+}
+
+/// Tells `control` of round trips of this long, one after the other, ten boundaries in each.
+fn round_trips(control: &mut Control, now: &mut Time, rounds: u32, rtt: u64, missing: i64) {
     for n in 0..10 * rounds {
         *now += Duration::from_millis(rtt) / 10;
-        let (rtt, bytes) = (Duration::from_millis(rtt), copa.window() / 10);
+        let (rtt, bytes) = (Duration::from_millis(rtt), control.window() / 10);
         let missing = if n % 10 == 0 { missing } else { 0 };
-        copa.on_progress(*now, &Progress { rtt, bytes, missing, arrived: None, full: true });
+        let arrived = Some(Arrived { bytes, span: rtt / 10 });
+        control.on_progress(*now, &Progress { rtt, bytes, missing, arrived, full: true });
     }
 }
 
+/// Kills: a queue held for filled by others after five round trips; windows that grow while packets are lost.
 #[test]
 fn it_competes_while_the_queue_stays_full_and_no_longer() {
-    let mut now = Time::ZERO;
-    let mut copa = Copa::new(now);
-    round_trips(&mut copa, &mut now, 10, 50, 0);
-    assert_eq!(copa.mode(), Mode::Delay);
-    round_trips(&mut copa, &mut now, 60, 100, 0);
-    assert_eq!(copa.mode(), Mode::Competition);
-    let before = copa.window();
-    round_trips(&mut copa, &mut now, 20, 100, 0);
-    assert!(copa.window() > before, "{} {before}", copa.window());
-    let before = copa.window();
-    round_trips(&mut copa, &mut now, 20, 100, 3_000);
-    assert!(copa.window() < before, "{} {before}", copa.window());
-    round_trips(&mut copa, &mut now, 2, 50, 0);
-    assert_eq!(copa.mode(), Mode::Delay);
+    let (mut now, mut control) = (Time::ZERO, control());
+    round_trips(&mut control, &mut now, 10, 50, 0);
+    round_trips(&mut control, &mut now, 15, 100, 0);
+    assert_eq!(control.mode(), Mode::Delay);
+    round_trips(&mut control, &mut now, 8, 100, 0);
+    assert_eq!(control.mode(), Mode::Competition);
+    let before = control.window();
+    round_trips(&mut control, &mut now, 15, 100, 0);
+    assert!(control.window() > before, "{} {before}", control.window());
+    let before = control.window();
+    round_trips(&mut control, &mut now, 5, 100, 3_000);
+    assert!(control.window() < before, "{} {before}", control.window());
+    round_trips(&mut control, &mut now, 2, 50, 0);
+    assert_eq!(control.mode(), Mode::Delay);
+}
+
+/// Kills: no check; one that gives its window up for good; the least round-trip time forgotten after ten seconds.
+#[test]
+fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_window_again() {
+    let (mut now, mut control) = (Time::ZERO, control());
+    round_trips(&mut control, &mut now, 10, 50, 0);
+    round_trips(&mut control, &mut now, 40, 100, 0);
+    let (mut checks, mut largest, mut checking) = (0, 0, false);
+    for _ in 0..400 {
+        round_trips(&mut control, &mut now, 1, 100, 0);
+        let checks_now = control.mode() == Mode::Check;
+        checks += u32::from(checks_now && !checking);
+        if checks_now {
+            assert!(control.window() < largest * 3 / 4, "{} {largest}", control.window());
+        } else {
+            assert_eq!(control.mode(), Mode::Competition);
+            assert!(control.window() >= largest, "{} {largest}", control.window());
+            largest = control.window();
+        }
+        checking = checks_now;
+    }
+    assert!((11..=13).contains(&checks), "{checks}");
+}
+
+/// Kills: flows counted, whatever they send; flows that share a part of the table not made up for.
+#[test]
+fn senders_count_as_far_as_they_send() {
+    let key = |port| segment(port, 0, false).key;
+    for many in [1_u16, 4, 10, 40] {
+        let mut senders = Senders::default();
+        for port in 1..=many {
+            senders.sends(&key(port), 100_000);
+        }
+        for port in 1_000..1_100 {
+            senders.sends(&key(port), 20);
+        }
+        let count = senders.count();
+        assert!(count.abs_diff(many.into()) <= u64::from(many / 8), "{count} of {many}");
+        assert_eq!(senders.count(), 1);
+    }
+}
+
+/// Kills: a packet that is lost makes all windows smaller; each of a burst makes one smaller again.
+#[test]
+fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
+    let ms = Duration::from_millis(100);
+    let lost = |missing| {
+        let mut crowd = Crowd::new(Random::new(1, 1));
+        crowd.begin(10, 1_500_000);
+        let round = Round { bytes: 0, missing, srtt: ms, may_grow: false };
+        crowd.on_boundary(Time::from_secs(1), &round);
+        crowd.window()
+    };
+    assert_eq!([lost(0), lost(1_499), lost(1_500)], [1_500_000, 1_500_000, 1_455_000]);
+    assert_eq!(lost(1_500 * 300), 1_050_000);
 }
 
 /// Kills: draining by the delay alone, which takes off again what is already on its way to be taken off.
 #[test]
 fn what_overshot_is_taken_back_at_once_to_what_the_path_carries_and_no_further() {
     let (mut now, ms) = (Time::ZERO, Duration::from_millis);
-    let mut copa = Copa::new(now);
-    let mut tell = |copa: &mut Copa, rtt| {
+    let mut copa = control();
+    let mut tell = |copa: &mut Control, rtt| {
         now += ms(5);
         let arrived = Some(Arrived { bytes: 60_000, span: ms(5) });
         let (bytes, missing, full) = (60_000, 0, true);

@@ -1,0 +1,191 @@
+"""A trunk with epochs beside others: TCP that fills the queue, web requests, a constant stream.
+
+Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its evaluation beside cross traffic:
+beside persistent elastic flows a bundle gets 12 to 18 % less than its flows would without it.
+Differs: the path of `_site.py`, with the room of three of its bandwidth-delay products, as there,
+or half of that. Four downloads go from one site to the other. Others send beside them from 5 to 45
+of 60 seconds: 1, 4 or 10 downloads (CUBIC, and 4 of Reno, with the access links of sites), web
+requests of at most 100 kB that offer a quarter of the rate, or UDP at half of it. A share is what
+the four downloads get in the last 25 of these seconds, of what they get in the same run without a
+trunk.
+The bounds were fixed before anything was measured: 0.7, as 0.82 less what other sawtooths may cost,
+and 1/0.7, so that others are not pushed aside either.
+"""
+
+import numpy as np
+
+from tidegate import Scenario, plots
+from tidegate.experiment import Experiment
+
+from ._site import BUFFER, BUFFERS, RATE, TUNNEL, policy
+
+beside_tcp = Experiment(__file__)
+
+DOWNLOADS = 4
+"""From site to site."""
+
+FROM, UNTIL, END = 5, 45, 60
+"""Others send from, until; the run ends; seconds."""
+
+FULL = {"full": 1.0, "half": 0.5}
+"""Room at the bottleneck, of that of `_site.py`."""
+
+FILL = {
+    f"{n} {congestion}": {"flows": n, "tcp": {"congestion": congestion}}
+    for n, congestion in ((1, "cubic"), (4, "cubic"), (10, "cubic"), (4, "reno"))
+}
+"""Others that fill the queue."""
+
+SHORT = "100 kB"
+"""The longest of short requests, so that no one of them lasts."""
+
+
+def network(others: str, room: str, control: str) -> Scenario:
+    """Two sites, two hosts that are of neither, and their traffic."""
+    net = Scenario(duration=f"{END} s", sample="100 ms", tcp={"profile": "linux"})
+    ends = [("192.0.2.1", "192.0.2.2"), ("192.0.2.2", "192.0.2.1")]
+    for gateway, (local, peer) in zip(("left", "right"), ends, strict=True):
+        net.gateway(gateway, policy(control, local, peer) | {"gateway": BUFFERS})
+    net.host("server", gateway="left")
+    net.host("client", gateway="right")
+    net.hosts("other", "sink")
+    net.router("path", "exit")
+    for edge, router in (("left.wan", "path"), ("other", "path"), ("right.wan", "exit")):
+        net.link(edge, router, rate="1 Gbit/s")
+    net.link("sink", "exit", rate="1 Gbit/s")
+    queue = {"kind": "drop-tail", "limit": f"{round(BUFFER * FULL[room])} B"}
+    net.link("path", "exit", rate=f"{RATE} bit/s", delay="25 ms", queue=queue)
+    start = {"uniform": ["0 s", "1 s"]}
+    net.traffic("site", "greedy", "server", "client", flows=DOWNLOADS, start=start)
+    cross(net, others)
+    net.probe("queue", "path", "exit")
+    return net
+
+
+def cross(net: Scenario, others: str) -> None:
+    """What others send."""
+    span = {"start": {"uniform": [f"{FROM} s", f"{FROM + 1} s"]}, "stop": f"{UNTIL} s"}
+    if others in FILL:
+        net.traffic("others", "greedy", "other", "sink", **FILL[others], **span)
+    elif others == "web":
+        size, every = {"uniform": ["1 B", SHORT]}, f"{round(8 * 50_000 / (RATE / 4) * 1e9)} ns"
+        net.traffic("others", "arrivals", "other", "sink", size=size, every=every, **span)
+    else:
+        net.traffic("others", "cbr", "other", "sink", rate=f"{RATE // 2} bit/s", **span)
+
+
+@beside_tcp.run(
+    case=[f"{others}, {room}" for others in FILL for room in FULL] + ["web, full", "udp, full"],
+    control=["none", "epochs"],
+)
+def measure(seed, case, control):
+    others, room = case.split(", ")
+    run = network(others, room, control).run(seed)
+    rates = run.windowed()
+    time, site, rest = (rates[name] for name in ("time_seconds", "site_bps", "others_bps"))
+    beside = (time > UNTIL - 25) & (time <= UNTIL)
+    queue = run["queue of path > exit"]
+    delay = 8e3 * queue["bytes"] / RATE
+    met = (queue["time_seconds"] > FROM + 2) & (queue["time_seconds"] <= UNTIL)
+    after = queue["time_seconds"] > UNTIL + 5
+    return {
+        "site": site[beside].mean() / RATE,
+        "both": (site + rest)[beside].mean() / RATE,
+        "delay": delay[met].mean(),
+        "delay_after": delay[after].mean(),
+        "site_after": site[time > UNTIL + 5].mean() / RATE,
+    }
+
+
+def share(runs, cases):
+    """Of the rate without a trunk, the mean over some cases."""
+    parts = []
+    for case in cases:
+        cell = runs.where(case=case)
+        with_trunk, without = (cell.where(control=it)["site"] for it in ("epochs", "none"))
+        parts.append(with_trunk / without)
+    return np.mean(parts, axis=0)
+
+
+def fill(room):
+    return [f"{others}, {room}" for others in FILL]
+
+
+def claim_share(others):
+    """One claim for each kind of others that fill the queue: both rooms together."""
+
+    def fair(runs):
+        return share(runs, [f"{others}, {room}" for room in FULL])
+
+    fair.__name__ = "beside_" + others.replace(" ", "_")
+    text = f"beside {others}: rate of the bundle, of that without a trunk"
+    beside_tcp.claim("Bundler", text, paper=0.82, at_least=0.7, at_most=1 / 0.7)(fair)
+
+
+def with_epochs(runs, case, column):
+    return runs.where(case=case, control="epochs")[column]
+
+
+for each in FILL:
+    claim_share(each)
+
+
+@beside_tcp.claim(
+    "beyond", "after others that filled the queue: its mean delay from 5 s on, ms", paper="low",
+    at_most=10,
+)  # fmt: skip
+def returns(runs):
+    cases = [case for room in FULL for case in fill(room)]
+    return np.max([with_epochs(runs, case, "delay_after") for case in cases], axis=0)
+
+
+@beside_tcp.claim(
+    "beyond", "the same: rate of the bundle, of the path's", paper="all of it", at_least=0.9
+)
+def returns_rate(runs):
+    cases = [case for room in FULL for case in fill(room)]
+    return np.min([with_epochs(runs, case, "site_after") for case in cases], axis=0)
+
+
+@beside_tcp.claim(
+    "beyond", "beside short requests: mean delay of the queue, ms", paper="low", at_most=15
+)
+def web_delay(runs):
+    return with_epochs(runs, "web, full", "delay")
+
+
+@beside_tcp.claim(
+    "beyond", "beside short requests: rate of the bundle, of that without a trunk",
+    paper="not said", at_least=0.7,
+)  # fmt: skip
+def web_rate(runs):
+    return share(runs, ["web, full"])
+
+
+@beside_tcp.claim(
+    "beyond", "beside UDP at half the rate: mean delay of the queue, ms", paper="low", at_most=10
+)
+def udp_delay(runs):
+    return with_epochs(runs, "udp, full", "delay")
+
+
+@beside_tcp.claim(
+    "beyond", "beside UDP at half the rate: both together, of the path's", paper="not said",
+    at_least=0.9,
+)  # fmt: skip
+def udp_rate(runs):
+    return with_epochs(runs, "udp, full", "both")
+
+
+@beside_tcp.figure
+def figure(runs):
+    figure, panels = plots.panels(list(FULL))
+    for axes, room in zip(panels, FULL, strict=True):
+        for n, control in enumerate(("none", "epochs")):
+            cells = [runs.where(case=case, control=control)["site"] for case in fill(room)]
+            means = [cell.mean() for cell in cells]
+            axes.bar(np.arange(len(FILL)) + n / 3, means, width=0.3, label=control)
+        axes.set_xticks(np.arange(len(FILL)) + 1 / 6, FILL)
+        axes.set_ylabel("rate of the bundle, of the path's")
+        axes.legend()
+    return figure
