@@ -68,6 +68,8 @@ pub struct Packet {
     pub vlan: u16,
     /// Frames on the wire this stands for: more than one for a GSO super-packet.
     pub segments: u16,
+    /// Payload of each of these frames but the last; zero if it is one.
+    pub segment: u16,
     /// The trunk in whose datagrams it leaves, counted from one; none if it leaves as it is.
     pub carried: Option<NonZeroU16>,
     /// The checksum of a UDP datagram, as it came: all that tells it from others of its flow. Zero of

@@ -26,7 +26,11 @@ pub(crate) fn arrive(
     }
     described.arrived = now;
     if let Some(size) = memory.frame(packet).vnet.segment_size() {
-        described.segments = segments(described, size);
+        (described.segments, described.segment) = (segments(described, size), size);
+    }
+    if memory.frame(packet).vnet.partial_checksum() {
+        // Nobody but this machine sees the checksum as it is.
+        described.checksum = 0;
     }
     if pool.keeps_sack() && pool[packet].tcp.is_some_and(|tcp| tcp.has_sack) {
         let blocks = segment::sack(&memory.bytes(packet, len), &pool[packet]);

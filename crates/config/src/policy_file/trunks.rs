@@ -68,12 +68,6 @@ fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<Tr
         let help = "begin it with /, so that it is the same file wherever this one is read";
         found.push(Diagnostic::error(Code::BadTrunk, text.span(), message).help(help));
     }
-    if let Some(epochs) = it.probing.as_ref().filter(|it| live && *it.get_ref() == Probing::Epochs)
-    {
-        let message = "the live gateway does not probe by epochs yet";
-        let help = "probe by \"management\"";
-        found.push(Diagnostic::error(Code::NotLive, epochs.span(), message).help(help));
-    }
     for (missing, field, help) in [
         (hop.is_none(), "next_hop", "add the address of the router on the WAN port"),
         (key_file.is_none(), "key_file", "add the file with the key, as of `openssl rand -hex 32`"),

@@ -34,8 +34,8 @@ use super::{Arriving, Config, Counts, State, USER};
 use crate::packet::{Fifo, FlowKey};
 use crate::random::Random;
 use crate::tcp::Segment;
-use crate::{Cx, PacketId, Rate, Time};
-use boundary::Spacing;
+use crate::{Cx, Packet, PacketId, Rate, Time};
+use boundary::{Spacing, frames};
 use receiver::Receiver;
 use sender::Sender;
 
@@ -48,6 +48,8 @@ pub(super) struct Epochs {
     user_dscp: u8,
     /// What the frames that go to the other end are like.
     frame: Frame,
+    /// Whether they are like those of user packets.
+    follows: bool,
     made: u64,
     absorbed: u64,
 }
@@ -56,14 +58,15 @@ impl Epochs {
     pub(super) fn new(config: &Config, mut random: Random, now: Time) -> Self {
         let queue = config.queue.build(None, Random::new(random.below(u64::MAX), 0));
         let guarantee = config.guarantee.map(|rate| Guarantee::new(rate, now));
-        let tunnel = Tunnel::new(queue, config.dscp(USER)).under(config.ceiling, now);
+        let tunnel = Tunnel::of(config, queue).under(config.ceiling, now);
         let life = u32::try_from(random.below(1 << 32)).unwrap_or(0);
         Self {
             sender: Sender::new(tunnel, guarantee, random, now),
             receiver: Receiver::new(life, Spacing::default()),
             keys: [config.key(0), config.key_from_peer(0).reverse()],
             user_dscp: config.dscp(USER),
-            frame: Frame::default(),
+            frame: config.wire.frame().unwrap_or_default(),
+            follows: config.wire.frame().is_none(),
             made: 0,
             absorbed: 0,
         }
@@ -94,7 +97,7 @@ impl Epochs {
 
     /// Takes in a user packet.
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
-        self.frame = Frame::of(&cx.pool[&packet]);
+        self.follow(&cx.pool[&packet]);
         self.sender.take(cx, packet);
         self.turn(cx, out);
     }
@@ -128,11 +131,19 @@ impl Epochs {
 
     /// A user packet from the other end goes by.
     pub(super) fn watch(&mut self, cx: &mut Cx<'_>, packet: &PacketId, out: &mut Fifo) {
-        let packet = &cx.pool[packet];
-        let frame = Frame::of(packet);
-        if let Some(ack) = self.receiver.sees(cx.now, packet) {
-            self.frame = frame;
-            self.make(cx, 1, &ack.segment(), out);
+        let packet = cx.pool[packet];
+        for frame in frames(&packet) {
+            if let Some(ack) = self.receiver.sees(cx.now, &frame) {
+                self.follow(&packet);
+                self.make(cx, 1, &ack.segment(), out);
+            }
+        }
+    }
+
+    /// A user packet has come.
+    const fn follow(&mut self, packet: &Packet) {
+        if self.follows {
+            self.frame = Frame::of(packet);
         }
     }
 

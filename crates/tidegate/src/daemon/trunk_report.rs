@@ -70,7 +70,7 @@ pub(super) fn trunks(
         guaranteed_bytes: it.counts.guaranteed,
         past_bytes: it.counts.past,
         waiting: report::waiting(it.backlog),
-        connections: u64::from(config.connections),
+        connections: u64::from(config.channels()),
         silent: u64::try_from(it.state.silent).unwrap_or(0),
     };
     all.map(trunk).collect()

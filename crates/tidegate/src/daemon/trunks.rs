@@ -64,7 +64,7 @@ fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
             NextHop::Address(address) => neighbour::NextHop::Address(address),
             NextHop::Mac(mac) => neighbour::NextHop::Mac(mac),
         };
-        let (connections, dscp) = (trunk.connections, trunk.user_dscp());
+        let (connections, dscp) = (trunk.channels(), trunk.user_dscp());
         let (wire, key) = (trunk.wire, key(&end.key_file)?);
         let mtu = mtu(trunk, end.mtu, sends)?;
         Ok(TrunkEnd { ends, connections, dscp, next_hop, key, wire, mtu })

@@ -8,7 +8,7 @@
 //! with nothing to tell it from others of its flow is no boundary.
 
 use crate::Packet;
-use crate::packet::{Endpoint, TcpFlags};
+use crate::packet::{Endpoint, TcpFlags, TcpSegment};
 use crate::random::{halves, mixed};
 use crate::trunk::packet::network_len;
 
@@ -51,6 +51,41 @@ pub(super) fn boundary(packet: &Packet, spacing: Spacing) -> Option<u32> {
     let identity = identity(packet)?;
     let ends = identity & (spacing.packets() - 1) == 0;
     ends.then(|| u32::try_from(identity >> 32).unwrap_or(0))
+}
+
+/// The frames that `packet` is on the path: itself, or, if it is a super-packet, what it is cut into
+/// there. Of a super-packet of UDP, whose frames have checksums that nobody knows yet, one as long as
+/// all of them.
+pub(super) fn frames(packet: &Packet) -> impl Iterator<Item = Packet> + use<> {
+    let packet = *packet;
+    let count = match packet.tcp {
+        Some(_) if packet.segment > 0 => packet.segments.max(1),
+        _ => 1,
+    };
+    (0..count).map(move |number| match (packet.segments, packet.tcp) {
+        (0 | 1, _) => packet,
+        (_, Some(tcp)) => cut(&packet, &tcp, u32::from(number)),
+        (more, None) => joined(&packet, u32::from(more)),
+    })
+}
+
+/// Frame `number` of a super-packet of TCP.
+fn cut(packet: &Packet, tcp: &TcpSegment, number: u32) -> Packet {
+    let size = u32::from(packet.segment);
+    let before = (number * size).min(tcp.payload);
+    let payload = size.min(tcp.payload - before);
+    let last = before + payload == tcp.payload;
+    let flags = if last { tcp.flags } else { TcpFlags(tcp.flags.0 & !TcpFlags::FIN) };
+    let len = packet.len.saturating_sub(tcp.payload) + payload;
+    let tcp = TcpSegment { seq: tcp.seq.wrapping_add(before), payload, flags, ..*tcp };
+    Packet { len, tcp: Some(tcp), segments: 1, segment: 0, ..*packet }
+}
+
+/// All the frames of a super-packet of UDP.
+fn joined(packet: &Packet, segments: u32) -> Packet {
+    let header = packet.headers().saturating_sub(u32::from(packet.network_offset));
+    let len = packet.len + (segments - 1) * header;
+    Packet { len, checksum: 0, segments: 1, ..*packet }
 }
 
 /// What is the same of `packet` wherever it is looked at, and of other packets most likely not.

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::PACKET;
-use super::boundary::{Spacing, boundary};
+use super::boundary::{Spacing, boundary, frames};
 use super::control::{Control, Progress};
 use super::ledger::{Ledger, Sent};
 use super::message::{CongestionAck, ask_for};
@@ -126,7 +126,7 @@ impl Sender {
             && self.tunnel.is_open(cx.now)
             && let Some(packet) = self.tunnel.pop(cx)
         {
-            self.pace(cx.now, network_len(&cx.pool[&packet]));
+            self.pace(cx.now, self.tunnel.takes(&cx.pool[&packet]));
             self.leaves(cx.now, &cx.pool[&packet]);
             out.push(cx.pool, packet);
         }
@@ -163,14 +163,16 @@ impl Sender {
     }
 
     fn leaves(&mut self, now: Time, packet: &Packet) {
-        let bytes = network_len(packet);
-        self.control.on_sent(&packet.key, bytes);
-        self.sent.bytes += bytes;
-        self.sent.packets += 1;
-        if let Some(name) = boundary(packet, self.spacing) {
-            let under_way = self.sent.bytes - self.heard.bytes;
-            let full = under_way + under_way / 8 >= self.control.window();
-            self.ledger.leaves(now, name, self.sent, full);
+        for frame in frames(packet) {
+            let bytes = network_len(&frame);
+            self.control.on_sent(&packet.key, bytes);
+            self.sent.bytes += bytes;
+            self.sent.packets += 1;
+            if let Some(name) = boundary(&frame, self.spacing) {
+                let under_way = self.sent.bytes - self.heard.bytes;
+                let full = under_way + under_way / 8 >= self.control.window();
+                self.ledger.leaves(now, name, self.sent, full);
+            }
         }
     }
 
@@ -235,7 +237,7 @@ impl Sender {
         let waits = !self.tunnel.is_empty();
         let srtt = self.control.srtt();
         let timeout = srtt.map_or(FIRST_TIMEOUT, |srtt| (3 * srtt).max(LEAST_TIMEOUT));
-        let timeout = timeout * (1 << self.timeouts.min(6));
+        let timeout = timeout * (1 << self.timeouts.min(MOST_DOUBLED));
         waits.then(|| self.heard_at.max(self.waits_since) + timeout)
     }
 
@@ -251,6 +253,9 @@ impl Sender {
 
 /// Timeouts in a row after which the path is held for gone.
 const SILENCE: u32 = 3;
+
+/// How often a timeout doubles, so that a path that is there again is soon found so.
+const MOST_DOUBLED: u32 = 4;
 
 /// Source: RFC 6298, section 2.1.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);

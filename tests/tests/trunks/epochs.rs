@@ -1,0 +1,104 @@
+//! A trunk that probes by epochs between live gateways.
+
+use std::time::Duration;
+
+use tidegate_e2e::trial::side_by_side;
+use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed};
+
+use crate::LIMIT;
+use crate::sites::{gateway, key, sent, trunks};
+
+/// Of the path in bytes a second.
+const RATE: f64 = 2_500_000.0;
+
+/// Of a path without a queue.
+const ROUND_TRIP: f64 = 20.0;
+
+/// Payload, of what user packets take with IPv6 and timestamps: 1,428 of 1,500 bytes.
+const PAYLOAD: f64 = 0.95;
+
+/// How addresses of hosts and of gateways begin.
+type Family = [&'static str; 2];
+
+const FAMILIES: [Family; 2] = [["10.73.0.", "10.73.9."], ["fd73::", "fd73::9:"]];
+
+/// The queue of 100 ms stays where flows are kept apart, whatever version IP is of, and a receiver that begins anew is
+/// understood again.
+///
+/// Kills: a live gateway whose users keep their codepoint; boundaries by IPv4's identification.
+#[test]
+fn with_epochs_the_queue_waits_at_the_gateway_and_a_receiver_may_begin_anew() {
+    witnessed(|bed| {
+        let key = key(bed);
+        side_by_side(FAMILIES, |family| waits_here(bed, &key, family));
+    });
+}
+
+fn waits_here(bed: &Testbed, key: &str, family: Family) {
+    let lab = Lab::up(bed, &topology(key, family));
+    let _server = lab.serve("a", "cubic");
+    let from = format!("{}1", family[0]);
+    let from = if family[0].contains(':') { format!("[{from}]") } else { from };
+    let fetch = lab.fetch("c", &from, &["--bytes", "44 MB"]);
+    fetch.moves_on(8_000_000, LIMIT);
+    let (since, before) = (now(), fetch.bytes());
+    let delay = ping(&lab, &format!("{}2", family[0]));
+    pause(Duration::from_secs(4).saturating_sub(since.elapsed()));
+    let bytes = u32::try_from(fetch.bytes() - before).map_or(f64::INFINITY, f64::from);
+    let part = bytes / since.elapsed().as_secs_f64() / RATE / PAYLOAD;
+    println!("{family:?}: {part:.3} of the path, {delay:.1} ms");
+    assert!(part > 0.9, "{part} of what the path carries");
+    assert!(delay < ROUND_TRIP + 10.0, "{delay} ms");
+    let trunk = &trunks(&lab, "north")[0];
+    assert!(trunk["waiting"]["bytes"].as_u64() > Some(100_000), "{trunk}");
+    lab.crash("south");
+    until("the other end to be held for gone", LIMIT, || {
+        (trunks(&lab, "north")[0]["silent"] == 1).then_some(())
+    });
+    let quiet = sent(&lab, "north");
+    pause(Duration::from_secs(1));
+    assert!(sent(&lab, "north") - quiet < 20.0 * 1_500.0, "{quiet}");
+    let _south = lab.start_again("south");
+    let outcome = fetch.finish(LIMIT);
+    assert!(outcome.complete && outcome.intact, "{outcome:?}");
+}
+
+/// Two sites, and a path of 20 Mbit/s between them with room for 100 ms.
+fn topology(key: &str, [hosts, ends]: Family) -> String {
+    let host = |name: &str, number: u8, gateway: &str| {
+        format!(
+            "[[host]]\nname = \"{name}\"\naddress = [\"{hosts}{number}\", \"{ends}{number}\"]\n\
+             gateway = \"{gateway}\"\n"
+        )
+    };
+    let site = |name: &str, local: u8, peer: u8, hop: u8| {
+        let trunk = format!(
+            "[[trunk]]\nname = \"t\"\nprobing = \"epochs\"\nlocal = \"{ends}{local}\"\n\
+             peer = \"{ends}{peer}\"\nnext_hop = \"02:74:67:00:00:{hop:02x}\"\n\
+             key_file = \"{key}\"\n\
+             [[policy]]\nname = \"all\"\naction = \"pass\"\ntrunk = \"t\"\n"
+        );
+        gateway(name, &trunk)
+    };
+    [
+        host("a", 1, "north"),
+        host("c", 2, "south"),
+        site("north", 1, 2, 1),
+        site("south", 2, 1, 0),
+        "[[route]]\nto = \"c\"\nrate = \"20 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = { kind = \"drop-tail\", limit = \"250 kB\" }\n\
+         [[route]]\ndelay = \"10 ms\"\n"
+            .to_owned(),
+    ]
+    .concat()
+}
+
+/// The median round-trip time from the first site to the second, in milliseconds, of those that were answered.
+fn ping(lab: &Lab, to: &str) -> f64 {
+    let words = ["ping", "-n", "-i", "0.1", "-W", "2", "-c", "30", to];
+    let said = Process::start(lab.on("a").args(words)).finish(LIMIT).output;
+    let time = |line: &str| line.split("time=").nth(1)?.split(' ').next()?.parse::<f64>().ok();
+    let mut times: Vec<_> = said.lines().filter_map(time).collect();
+    times.sort_by(f64::total_cmp);
+    *times.get(times.len() / 2).unwrap_or_else(|| panic!("nobody answered: {said}"))
+}
