@@ -105,6 +105,30 @@ mod tests {
         pool.release(packet);
     }
 
+    /// Kills: a checksum of the pseudo header taken for what the other end of a path sees; a finished one not taken.
+    #[test]
+    fn a_checksum_that_is_still_to_be_completed_is_none() {
+        let mut frame = build::Frame::udp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
+        frame.payload = vec![7; 2_000];
+        let bytes = frame.bytes();
+        let memory = PacketMemory::new(1, 4_096).unwrap();
+        let mut pool = PacketPool::with_capacity(1);
+        let packet = pool.reserve().unwrap();
+        let partial =
+            VnetHeader { flags: 1, gso_type: 5, gso_size: 1_000, ..VnetHeader::default() };
+        for (vnet, checksum, frames) in
+            [(partial, false, (2, 1_000)), (VnetHeader::default(), true, (1, 0))]
+        {
+            memory.set_frame(&packet, crate::memory::Frame { offset: 0, vnet });
+            memory.buffer_mut(&packet)[..bytes.len()].copy_from_slice(&bytes);
+            let len = u32::try_from(bytes.len()).unwrap();
+            arrive(&memory, &mut pool, &packet, len, Time::ZERO, &mut PortCounters::default());
+            assert_eq!(pool[&packet].checksum != 0, checksum);
+            assert_eq!((pool[&packet].segments, pool[&packet].segment), frames);
+        }
+        pool.release(packet);
+    }
+
     #[test]
     fn a_super_packet_stands_for_its_payload_in_frames() {
         let tcp = |payload| Some(TcpSegment { payload, ..TcpSegment::default() });

@@ -1,6 +1,6 @@
 //! How many senders the aggregate has, as far as that matters: those that send little hardly count.
 //!
-//! Source: the inverse of the sum of squared parts (Simpson's index): as many as would send equally.
+//! Source: doi 10.1038/163688a0 (Simpson): the inverse of the sum of squared parts is as many as would send equally.
 //! Differs: flows are told apart by a hash of their addresses and ports, so that some are held for one; the number is that
 //! which would most likely show so.
 

@@ -5,15 +5,16 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::arrivals::Arrived;
-use super::boundary::{Spacing, boundary};
+use super::boundary::{Spacing, boundary, frames};
 use super::control::{Control, Mode, Progress};
 use super::crowd::{Crowd, Round};
 use super::ledger::{Ledger, Sent};
 use super::message::CongestionAck;
 use super::senders::Senders;
 use crate::link::LinkConfig;
-use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpSegment};
+use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpFlags, TcpSegment};
 use crate::random::Random;
+use crate::trunk::packet::network_len;
 use crate::trunk::testing::{Pair, config, path, user};
 use crate::trunk::{Config, Probing};
 use crate::{Packet, Rate, Time};
@@ -152,6 +153,49 @@ proptest! {
             }
         }
     }
+}
+
+/// However an interface joins the frames of a connection, they are the same ones.
+///
+/// Kills: a super-packet looked at as one; frames without what their headers repeat; the FIN of the last on all.
+#[test]
+fn a_super_packet_is_the_frames_it_is_cut_into() {
+    let joined = |first: u32, count: u16, short: u32, fin: bool| {
+        let payload = u32::from(count) * 1_448 - short;
+        // Of one time: an interface joins no others.
+        let it = segment(9, 0, false);
+        let flags =
+            if fin { TcpFlags(TcpFlags::ACK | TcpFlags::FIN) } else { it.tcp.unwrap().flags };
+        let seq = first * 1_448;
+        let tcp = TcpSegment { seq, payload, flags, ..it.tcp.unwrap() };
+        let len = it.len - it.tcp.unwrap().payload + payload;
+        let segment = if count > 1 { 1_448 } else { 0 };
+        Packet { len, tcp: Some(tcp), segments: count, segment, ..it }
+    };
+    let seen = |packets: &[Packet]| {
+        let frames: Vec<_> = packets.iter().flat_map(frames).collect();
+        let names =
+            |spacing| frames.iter().map(move |it| boundary(it, spacing)).collect::<Vec<_>>();
+        let bytes: u64 = frames.iter().map(network_len).sum();
+        (bytes, spacings().take(4).map(names).collect::<Vec<_>>())
+    };
+    let one = seen(&[joined(0, 40, 100, true)]);
+    let some = seen(&[joined(0, 7, 0, false), joined(7, 1, 0, false), joined(8, 32, 100, true)]);
+    let last = joined(39, 1, 100, true);
+    let each = seen(&[(0..39).map(|n| joined(n, 1, 0, false)).collect(), vec![last]].concat());
+    assert_eq!((one.1[0].len(), &one), (40, &some));
+    assert_eq!(one, each);
+}
+
+/// Kills: a super-packet of UDP as a boundary, whose checksum is none of its frames'; its repeated headers forgotten.
+#[test]
+fn a_super_packet_of_udp_is_as_long_as_its_frames_and_ends_no_epoch() {
+    let it =
+        Packet { transport_offset: 34, network_offset: 14, checksum: 7, ..user(42 + 3 * 1_000) };
+    let many: Vec<_> = frames(&Packet { segments: 3, segment: 1_000, ..it }).collect();
+    assert_eq!(many.iter().map(network_len).sum::<u64>(), 3 * 1_028);
+    assert_eq!((boundary(&many[0], Spacing::default()), many.len()), (None, 1));
+    assert_eq!(frames(&it).map(|it| (it.len, it.checksum)).collect::<Vec<_>>(), [(it.len, 7)]);
 }
 
 #[test]
