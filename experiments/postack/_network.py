@@ -46,11 +46,13 @@ def network(
     duration: str = "40 s",
     warmup: str = "10 s",
     far: str = FAR,
+    back: Mapping[str, Any] | None = None,
 ) -> Scenario:
     """Pairs of hosts with the gateway between them, whose policy lets ``signal`` tell senders.
 
     ``l0``, ``l1``, … are behind it, ``w0``, ``w1``, … before it, and data goes ``up`` or ``down``;
     its ``loss`` is beyond the gateway. The gateway has the one ``policy``, or what ``file`` says.
+    Links of the hosts behind it are otherwise on the way ``back`` to them.
     """
     settings: dict[str, Any] = {"profile": "linux", **(tcp or {})}
     if window is not None:
@@ -60,7 +62,7 @@ def network(
     net.gateway("gateway", file or {"policy": [rules(signal, way, **(policy or {}))]})
     for n in range(flows):
         net.hosts(f"l{n}", f"w{n}")
-        net.link(f"l{n}", "lan", rate="1 Gbit/s", delay=NEAR)
+        net.link(f"l{n}", "lan", rate="1 Gbit/s", delay=NEAR, **({"back": back} if back else {}))
         net.link("wan", f"w{n}", rate="1 Gbit/s", delay="0 ms")
     net.link("lan", "gateway.lan", rate="1 Gbit/s", delay="0 ms")
     beyond: dict[str, Any] = {"rate": "1 Gbit/s", "delay": far}

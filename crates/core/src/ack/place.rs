@@ -61,6 +61,8 @@ pub struct Call {
 pub(super) struct Wanted {
     /// Round trip to the senders, in microseconds, averaged over what they are called for.
     near_us: u64,
+    /// What leave for them was outstanding, in microseconds.
+    response_us: u64,
     /// The longest full segment, as charged.
     segment: u32,
     /// Flows that have ACKs here.
@@ -91,6 +93,19 @@ impl Wanted {
         self.average(near_us, bytes.into());
     }
 
+    /// Leave was outstanding for `span` on average.
+    pub(super) fn respond(&mut self, span: Duration) {
+        let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
+        self.response_us = self.response_us / 2 + span / 2;
+    }
+
+    /// How long what is called for is on its way: no longer than its leave lasts.
+    fn on_its_way_us(&self) -> u64 {
+        let lasts = super::gate::lasts(Duration::from_micros(self.near_us));
+        let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
+        self.near_us.max(self.response_us.min(most))
+    }
+
     fn average(&mut self, near_us: u64, bytes: u64) {
         let part = bytes.min(AVERAGED);
         self.near_us = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
@@ -100,7 +115,7 @@ impl Wanted {
     /// a `grain`.
     pub(super) fn bytes(&self, rate: Rate, grain: Duration, others: bool) -> u64 {
         let segment = u64::from(self.segment());
-        let on_its_way = rate.bytes_in(Duration::from_micros(self.near_us) + grain).0;
+        let on_its_way = rate.bytes_in(Duration::from_micros(self.on_its_way_us()) + grain).0;
         let own = (segment * LEAST).max(on_its_way + segment * BEYOND);
         if others { own.max(on_its_way + segment * u64::from(self.waiting)) } else { own }
     }
@@ -153,7 +168,7 @@ impl Place {
         self.rate = self.rate.saturating_sub(before.rate).saturating_add(now.rate);
         self.wanted.waiting = self.wanted.waiting - before.wanted.waiting + now.wanted.waiting;
         self.wanted.see(now.wanted.segment);
-        self.wanted.average(now.wanted.near_us, now.called);
+        self.wanted.average(now.wanted.on_its_way_us(), now.called);
     }
 
     /// What a turn is worth: two full segments.

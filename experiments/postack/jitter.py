@@ -1,0 +1,84 @@
+"""How long senders take to answer may vary, and their gate still asks for what the rate carries.
+
+Source: postack, ledger R001-9 (P3) and A001-4.
+Differs: the ledger's way to the senders takes the same time for each packet, and its gate asks for
+what the rate carries in the shortest round trip. Here the way of ACKs to the senders, 0.1 ms long,
+takes up to so much more, at random; eight senders, 10 ms from their receivers, windows as large as
+they grow. Runs take 12 s, of which 8 s count.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import bulk, measured, network
+
+jitter = Experiment(__file__)
+
+RATES = {50: "15140 B", 300: "64 KiB"}
+"""Of the policy in Mbit/s, and its burst."""
+
+JITTER = [0, 300, 1_000, 3_000]
+"""Most microseconds that an ACK takes longer to the senders."""
+
+MOST = 1_000
+"""Up to so much the claims are for; beyond it is shown."""
+
+
+@jitter.run(signal=["none", "gate"], mbps=list(RATES), varies=JITTER)
+def measure(seed, signal, mbps, varies):
+    profile = {"mean": f"{mbps} Mbit/s", "burst": RATES[mbps]}
+    net = network(
+        signal, window=None, policy={"profile": profile}, flows=8, duration="12 s", warmup="4 s",
+        far="5 ms", back={"jitter": {"uniform": f"{varies} us"}} if varies else None,
+    )  # fmt: skip
+    bulk(net, flows=8)
+    return measured(net.run(seed))
+
+
+def ratio(runs, column, mbps, varies):
+    """With ACKs held, of a queue for each flow."""
+    cell = runs.where(mbps=mbps, varies=varies)
+    return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
+
+
+def least(runs, mbps):
+    each = [ratio(runs, "goodput", mbps, varies) for varies in JITTER if varies <= MOST]
+    return [min(turn) for turn in zip(*each, strict=True)]
+
+
+@jitter.claim("A001-4", "50 Mbit/s, up to 1 ms: goodput of a queue for each flow's",
+              paper="not said", at_least=0.99)  # fmt: skip
+def slow(runs):
+    return least(runs, 50)
+
+
+@jitter.claim("A001-4", "300 Mbit/s, up to 1 ms: goodput", paper="not said", at_least=0.99)
+def fast(runs):
+    return least(runs, 300)
+
+
+@jitter.claim("A001-4", "300 Mbit/s, up to 3 ms: goodput", paper="not said", at_least=0.99,
+              why="leave for what does not come within 2 ms has run out, and 3 ms of data that "
+                  "comes or does not would take a queue as long")  # fmt: skip
+def beyond(runs):
+    return ratio(runs, "goodput", 300, 3_000)
+
+
+@jitter.claim(
+    "A001-1", "up to 1 ms: data waiting, of a queue for each flow's", paper=0.04, at_most=0.03
+)
+def data(runs):
+    each = [ratio(runs, "data", mbps, varies) for mbps in RATES for varies in JITTER[:3]]
+    return [max(turn) for turn in zip(*each, strict=True)]
+
+
+@jitter.figure
+def figure(runs):
+    figure, panels = plots.panels(["goodput of a queue for each flow's"])
+    for mbps in RATES:
+        means = [ratio(runs, "goodput", mbps, varies).mean() for varies in JITTER]
+        panels[0].plot([it / 1_000 for it in JITTER], means, marker="o", label=f"{mbps} Mbit/s")
+    panels[0].set_xlabel("jitter to the senders, ms")
+    panels[0].set_ylim(bottom=0)
+    panels[0].legend()
+    return figure
