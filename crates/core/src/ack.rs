@@ -100,6 +100,8 @@ pub struct Queue {
     pub own: Bytes,
     /// Packets of others wait in it as well.
     pub others: bool,
+    /// Charged bytes of others that have left it so far.
+    pub left: Bytes,
     /// What stands behind it.
     pub ahead: Ahead,
 }

@@ -1,5 +1,6 @@
 //! What becomes of scenario files, good and bad.
 
+mod signals;
 mod trunks;
 
 use std::fs;

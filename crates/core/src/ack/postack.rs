@@ -18,7 +18,7 @@ use super::shares::Shares;
 use super::{AckControl, Ahead, Call, Counts, Known, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
-use crate::{Bytes, Cx, Time, units};
+use crate::{Bytes, Cx, Rate, Time, units};
 use rules::{Bucket, Rule, VirtualQueue};
 
 /// When ACKs go on.
@@ -94,7 +94,9 @@ impl PostAck {
     fn window(&self, member: Member, known: &Known, ahead: Ahead) -> u32 {
         let (Some(near), Some(far)) = (known.near, known.far) else { return 0 };
         let span = near + far + self.config.max_hold / 2;
-        let window = ahead.part_of(self.shares.of(member)).bytes_in(span).max(LEAST_WINDOW);
+        let part = ahead.part_of(self.shares.of(member)).bps();
+        let part = Rate::from_bps(part.saturating_sub(self.shares.taken(member)));
+        let window = part.bytes_in(span).max(LEAST_WINDOW);
         u32::try_from(window.0).unwrap_or(0)
     }
 
@@ -150,6 +152,7 @@ impl AckControl for PostAck {
         if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }
+        self.shares.note_others(cx.now, queue.left);
         self.holds.flow(member).cap = self.window(member, known, queue.ahead);
         let rate = self.shares.rate();
         let open = match &mut self.rule {

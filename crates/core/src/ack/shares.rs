@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::packet::{Member, make_room, slot};
-use crate::{Rate, Time};
+use crate::{Bytes, Rate, Time};
 
 /// The rates of the flows of an aggregate: by weight, among those that were active lately.
 ///
@@ -18,6 +18,17 @@ pub(super) struct Shares {
     /// Weights of those seen in this interval, and in the one before.
     now: u64,
     before: u64,
+    others: Others,
+}
+
+/// What packets of others take of the rate.
+#[derive(Default)]
+struct Others {
+    /// When their bytes were last looked at, and how many had left by then.
+    looked: (Time, Bytes),
+    /// Bits per second between the last two looks, and between the two before.
+    now: u64,
+    before: u64,
 }
 
 /// A few round trips of most flows.
@@ -25,7 +36,8 @@ const INTERVAL: Duration = Duration::from_millis(400);
 
 impl Shares {
     pub(super) const fn new(rate: Rate) -> Self {
-        Self { rate, seen: Vec::new(), interval: 0, now: 0, before: 0 }
+        let others = Others { looked: (Time::ZERO, Bytes::ZERO), now: 0, before: 0 };
+        Self { rate, seen: Vec::new(), interval: 0, now: 0, before: 0, others }
     }
 
     pub(super) const fn set_rate(&mut self, rate: Rate) {
@@ -59,10 +71,34 @@ impl Shares {
 
     /// The rate of `member`: never zero.
     pub(super) fn of(&self, member: Member) -> Rate {
+        Rate::from_bps(self.part(self.rate.bps(), member).max(1))
+    }
+
+    /// By `now` so many bytes of others `left`.
+    pub(super) fn note_others(&mut self, now: Time, left: Bytes) {
+        let Others { looked: (at, before), .. } = self.others;
+        let time = now.since(at);
+        if time >= INTERVAL {
+            let bits = u128::from(left.0.saturating_sub(before.0)) * 8 * 1_000_000_000;
+            let rate = u64::try_from(bits / time.as_nanos()).unwrap_or(u64::MAX);
+            self.others = Others { looked: (now, left), now: rate, before: self.others.now };
+        }
+    }
+
+    /// What others take of the part of `member`, in bits per second: for two intervals at least, for what comes
+    /// and goes faster is no reason.
+    pub(super) fn taken(&self, member: Member) -> u64 {
+        match self.others.now.min(self.others.before) {
+            0 => 0,
+            rate => self.part(rate, member),
+        }
+    }
+
+    fn part(&self, rate: u64, member: Member) -> u64 {
         let weight = u64::from(self.weight(member));
         let all = self.now.max(self.before).max(weight);
-        let part = u128::from(self.rate.bps()) * u128::from(weight) / u128::from(all);
-        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+        let part = u128::from(rate) * u128::from(weight) / u128::from(all);
+        u64::try_from(part).unwrap_or(u64::MAX)
     }
 
     fn advance(&mut self, now: Time) {
@@ -80,6 +116,25 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Kills: a burst of others that counts; what they took long ago.
+    #[test]
+    fn what_others_take_for_long_is_taken_from_the_part_of_each() {
+        let mut shares = Shares::new(Rate::from_mbps(12));
+        let mut looks = vec![];
+        for (ms, left) in
+            [(400, 400_000), (800, 400_000), (1_200, 600_000), (1_300, 900_000), (1_600, 1_000_000)]
+        {
+            for member in [0, 1] {
+                shares.note(Time::from_millis(ms), Member(member), None);
+            }
+            shares.note_others(Time::from_millis(ms), Bytes(left));
+            looks.push(shares.taken(Member(0)));
+        }
+        assert_eq!(looks, [0, 0, 0, 0, 2_000_000]);
+        shares.note_others(Time::from_secs(60), Bytes(1_000_000));
+        assert_eq!(shares.taken(Member(0)), 0);
+    }
 
     #[test]
     fn the_rate_is_shared_by_weight_among_those_that_are_active() {

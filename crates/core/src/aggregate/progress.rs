@@ -15,6 +15,8 @@ pub(super) struct Progress {
     pub(super) late: u64,
     /// What left the queue of governed flows.
     pub(super) governed: Governed,
+    /// Charged bytes of others that left.
+    pub(super) others: u64,
 }
 
 impl Progress {
@@ -24,6 +26,7 @@ impl Progress {
         let waited = now.since(packet.arrived).as_nanos();
         self.waited_ns += u64::try_from(waited).unwrap_or(u64::MAX);
         self.governed.add(packet);
+        self.others += if packet.controlled { 0 } else { u64::from(packet.cost) };
     }
 }
 
@@ -34,5 +37,6 @@ impl AddAssign for Progress {
         self.waited_ns += more.waited_ns;
         self.late += more.late;
         self.governed += more.governed;
+        self.others += more.others;
     }
 }

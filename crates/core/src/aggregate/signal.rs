@@ -215,6 +215,7 @@ impl Aggregate {
         waiting -= self.tally.governed;
         let backlog = u64::from(self.conditioner.backlog().packets);
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
-        Queue { own, others: backlog > waiting.packets, ahead }
+        let left = Bytes(self.counts.progress.others);
+        Queue { own, others: backlog > waiting.packets, left, ahead }
     }
 }

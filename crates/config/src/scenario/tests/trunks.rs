@@ -7,7 +7,7 @@ use tidegate_sim::{Results, Simulation};
 use super::{example, read, scenario};
 
 /// What a run of the scenario in `text` gives.
-fn results(text: &str) -> Results {
+pub(super) fn results(text: &str) -> Results {
     let scenario = scenario(text);
     let run = Simulation::new(&scenario).unwrap();
     run.run(|_| ControlFlow::Continue(())).unwrap()

@@ -1,0 +1,66 @@
+//! What signals of a scenario do, as a user would write them.
+
+use super::trunks::results;
+
+/// Senders of TCP and of UDP, two each, `from` one host `to` the other through a policy of 10 Mbit/s whose ACKs are
+/// held. UDP sends a tenth more than half of that.
+fn half_of_it_udp(from: &str, to: &str) -> String {
+    format!(
+        r#"
+[run]
+duration = "24 s"
+warmup = "4 s"
+tcp = {{ profile = "linux" }}
+[[host]]
+name = "near"
+gateway = "edge"
+[[host]]
+name = "far"
+[[route]]
+delay = "26 ms"
+[[gateway]]
+name = "edge"
+inline = '''
+[gateway]
+lan = "lan"
+wan = "wan"
+[[policy]]
+name = "all"
+profile = {{ mean = "10 Mbit/s", burst = "15140 B" }}
+action = "shape"
+allocation = "drr"
+queue = {{ kind = "per-flow", limit = "32 MiB", flow_limit = "8 MiB" }}
+signal = "postack"
+'''
+[[traffic]]
+name = "bulk"
+kind = "greedy"
+from = "{from}"
+to = "{to}"
+flows = 2
+[[traffic]]
+name = "flood"
+kind = "cbr"
+from = "{from}"
+to = "{to}"
+flows = 2
+rate = "2750 kbit/s"
+packet = "1042 B"
+"#
+    )
+}
+
+/// Kills: windows for the whole rate of the policy, with which ACKs are held up to their bound: data waits for 100 ms
+/// then, and downloads are 5 % more than the profile while what they owe grows.
+#[test]
+fn beside_udp_data_of_tcp_does_not_wait_and_downloads_keep_to_the_profile() {
+    for (from, to) in [("near", "far"), ("far", "near")] {
+        let results = results(&half_of_it_udp(from, to));
+        let groups = results.table("groups").unwrap();
+        let [tcp, udp] = *groups.real("throughput_bps") else { panic!("two groups") };
+        assert!(tcp > 4.9e6 && udp > 4.9e6 && tcp + udp < 10.05e6, "{tcp} and {udp} bit/s");
+        let delay = groups.real("delay_mean_seconds")[0];
+        // 26 ms are the way.
+        assert!(delay < 0.040, "{delay} s from {from}");
+    }
+}
