@@ -127,6 +127,14 @@ impl Lab {
         process
     }
 
+    /// Has `gateway` put the policy file `text` in force with `tidegate apply`.
+    pub fn apply(&self, gateway: &str, text: &str) {
+        let [socket, file] = ["sock", "next.toml"].map(|ending| self.file_of(gateway, ending));
+        std::fs::write(&file, text).expect("the folder of the lab is there");
+        let mut command = self.on(gateway);
+        run(command.arg(program()).arg("--socket").arg(socket).arg("apply").arg(file), LIMIT);
+    }
+
     fn told(&self, gateway: &str, what: &str) -> Finished {
         let mut command = Command::new(program());
         command.arg("--socket").arg(self.file_of(gateway, "sock")).args([what, "--json"]);

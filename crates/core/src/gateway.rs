@@ -18,6 +18,7 @@ mod timers;
 mod track;
 mod trunks;
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use aggregates::Aggregates;
@@ -51,6 +52,8 @@ pub struct Gateway {
     /// How long it may be before a driver looks again.
     grain: Duration,
     trunks: Option<Box<Trunks>>,
+    /// The number of the trunk that came last.
+    last_trunk: NonZeroU16,
     /// Where data waits in each direction, as signals see it.
     places: [Places; 2],
     counts: Counts,
@@ -65,6 +68,8 @@ struct Counts {
     tally: Tally,
     /// What the signals of aggregates that are no more have done.
     acks: crate::ack::Counts,
+    /// What trunks that are no more have done.
+    trunks: crate::trunk::Counts,
 }
 
 impl Gateway {
@@ -78,13 +83,12 @@ impl Gateway {
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let links = Direction::BOTH.map(|way| Link::new(config, way, now));
         let mut pool = PacketPool::with_capacity(config.packets);
-        let trunks = Trunks::new(config, now);
-        if policies.has_signals() || trunks.is_some() {
+        if policies.has_signals() {
             pool.keep_sack();
         }
         let mut gateway = Self {
             pool,
-            config: config.clone(),
+            config: GatewayConfig { trunks: Vec::new(), ..config.clone() },
             aggregates: Aggregates::default(),
             policies,
             generation: 1,
@@ -92,10 +96,12 @@ impl Gateway {
             timers: Timers::new(config.shaping_interval, now),
             links,
             grain: Duration::ZERO,
-            trunks,
+            trunks: None,
+            last_trunk: NonZeroU16::MAX,
             places: Default::default(),
             counts: Counts::default(),
         };
+        gateway.change_trunks(now, &config.trunks);
         gateway.share_links(now);
         gateway
     }

@@ -13,6 +13,7 @@
 
 mod buffer;
 mod ceiling;
+mod change;
 mod epochs;
 mod guarantee;
 mod management;
@@ -194,6 +195,8 @@ pub enum Arriving {
 pub struct Trunk {
     config: Config,
     ends: Ends,
+    /// What was counted before it became another.
+    before: Counts,
 }
 
 /// What sends and what receives.
@@ -214,7 +217,7 @@ impl Trunk {
             }
             Probing::Epochs => Ends::Epochs(Box::new(Epochs::new(config, random("epochs"), now))),
         };
-        Self { config: config.clone(), ends }
+        Self { config: config.clone(), ends, before: Counts::default() }
     }
 
     /// What it was told.
@@ -347,7 +350,7 @@ impl Trunk {
     /// What it has sent, made and taken in.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        match &self.ends {
+        let counts = match &self.ends {
             Ends::Management(ends) => {
                 let mut counts = *ends.0.counts();
                 counts.made += ends.1.made();
@@ -355,7 +358,8 @@ impl Trunk {
                 counts
             }
             Ends::Epochs(ends) => ends.counts(),
-        }
+        };
+        self.before + counts
     }
 
     /// Its state now.

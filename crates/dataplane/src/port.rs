@@ -6,7 +6,7 @@ use tidegate_core::packet::FrameCopy;
 use tidegate_core::{ByReason, PacketId, PacketPool, Time};
 use tidegate_wire::Oddities;
 
-use crate::trunk::PeerReport;
+use crate::trunk::{PeerReport, TrunkEnd};
 
 /// A network interface: AF_XDP, AF_PACKET, or a test's two vectors.
 ///
@@ -54,6 +54,10 @@ pub trait Port {
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
+
+    /// Has these trunks end here from now on, each with random bytes that are unlike any others; others are no more.
+    /// A port at which none can end does nothing.
+    fn end_trunks(&mut self, _trunks: Vec<(TrunkEnd, [u8; 32])>) {}
 
     /// The other ends of the trunks that end here, in the order they were given.
     fn peers(&self) -> Vec<PeerReport> {

@@ -7,6 +7,7 @@
 //! everything else ends here.
 
 mod carrier;
+mod peers;
 mod stations;
 mod tags;
 #[cfg(test)]
@@ -14,80 +15,27 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use tidegate_core::packet::{Endpoint, FlowKey, FrameCopy, Network, Protocol};
 use tidegate_core::tcp::Segment;
-use tidegate_core::trunk::Wire;
 use tidegate_core::{ByReason, Packet, PacketId, PacketPool, Reason, Time};
 use tidegate_wire::VlanTag;
 use tidegate_wire::build::{self, Link};
-use tidegate_wire::neighbour::{Heard, Mac, Neighbour, NextHop};
-use tidegate_wire::trunk::{Ends, Key, Opened, PathMtu, Refusals, Session};
+use tidegate_wire::neighbour::{Heard, Mac, Neighbour};
+use tidegate_wire::trunk::{Ends, Opened};
 
 use self::carrier::Arrival;
 pub use self::carrier::Carried;
+use self::peers::Peer;
+pub use self::peers::{PeerReport, TrunkEnd};
 use self::stations::Stations;
-use self::tags::{tag, tagged, untagged, vlan};
+use self::tags::{tagged, untagged, vlan};
 use crate::memory::{Frame, PacketMemory};
 use crate::port::{Port, PortCounters};
 use crate::vnet::VnetHeader;
-
-/// A trunk that ends at a port.
-#[derive(Clone, Debug)]
-pub struct TrunkEnd {
-    /// Between whom it is, and the first port of its management connections.
-    pub ends: Ends,
-    /// Management connections each way.
-    pub connections: u16,
-    /// The DS codepoint of hellos.
-    pub dscp: u8,
-    /// Where what goes to the other end is sent.
-    pub next_hop: NextHop,
-    /// What both ends know.
-    pub key: Key,
-    /// What its packets are on the wire.
-    pub wire: Wire,
-    /// The longest IP packet that the path carries, as far as is known.
-    pub mtu: u32,
-}
-
-/// What is known of the other end of a trunk.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerReport {
-    /// Between whom it is.
-    pub ends: Ends,
-    /// The hardware address of the next hop, once it is known.
-    pub next_hop: Option<Mac>,
-    /// Whether both ends understand each other, since they last heard so.
-    pub agreed: bool,
-    /// Sessions agreed on: one, and one more for each new beginning of either end.
-    pub sessions: u64,
-    /// How long ago it last showed that it is there.
-    pub heard: Option<Duration>,
-    /// Datagrams from its address that were not taken.
-    pub refused: Refusals,
-    /// Whether it does otherwise with user packets than this end, so that nothing is agreed on.
-    pub differs: bool,
-    /// What became of user packets in datagrams; none if they leave as they came.
-    pub carried: Option<Carried>,
-    /// The longest IP packet on the path, as far as is known.
-    pub path_mtu: u32,
-    /// What was said of that and not believed.
-    pub ignored: u64,
-}
-
-impl PeerReport {
-    /// Silence after which the other end is held for gone: three hellos.
-    pub const SILENCE: Duration = Duration::from_secs(3);
-
-    /// Whether the other end is there.
-    #[must_use]
-    pub fn is_up(&self) -> bool {
-        self.agreed && self.heard.is_some_and(|heard| heard <= Self::SILENCE)
-    }
-}
 
 /// How often an end says that it is there.
 const HELLO: Duration = Duration::from_secs(1);
@@ -115,6 +63,8 @@ pub struct TrunkPort {
     /// When something is next to be sent of our own accord.
     due: Time,
     drops: ByReason,
+    /// By the number that user packets say.
+    numbers: HashMap<NonZeroU16, usize>,
     /// Whether user packets travel in datagrams of any trunk.
     carries: bool,
     stations: Stations,
@@ -123,81 +73,7 @@ pub struct TrunkPort {
     told: (u32, Time),
 }
 
-/// The other end of a trunk.
-struct Peer {
-    session: Session,
-    /// Which of the addresses is its near end.
-    neighbour: usize,
-    channels: u16,
-    dscp: u8,
-    hello: Time,
-    /// The tag of its datagrams.
-    tag: Option<VlanTag>,
-    /// Bytes that a user packet is longer in a datagram; zero if it leaves as it came.
-    overhead: u32,
-    path: PathMtu,
-    carried: Carried,
-}
-
 impl TrunkPort {
-    /// `port`, whose hardware address is `mac` and whose frames are in `memory`, as where `trunks` end.
-    /// Each comes with random bytes that are unlike those of any other run.
-    #[must_use]
-    pub fn new<'a>(
-        port: Box<dyn Port>,
-        memory: PacketMemory,
-        mac: Mac,
-        trunks: impl Iterator<Item = (&'a TrunkEnd, [u8; 32])>,
-    ) -> Self {
-        let mut neighbours: Vec<(Neighbour, Option<VlanTag>)> = Vec::new();
-        let mut peer = |(end, random): (&TrunkEnd, [u8; 32])| {
-            let tag = tag(end.wire);
-            let same = |(it, its): &(Neighbour, Option<VlanTag>)| {
-                (it.local(), it.next_hop(), *its) == (end.ends.local, end.next_hop, tag)
-            };
-            let neighbour = neighbours.iter().position(same).unwrap_or_else(|| {
-                neighbours.push((Neighbour::new(end.ends.local, mac, end.next_hop), tag));
-                neighbours.len() - 1
-            });
-            let overhead = end.wire.overhead(end.ends.local);
-            Peer {
-                session: Session::new(&end.key, end.ends, random).encapsulating(overhead > 0),
-                tag,
-                overhead,
-                path: carrier::path(end.mtu, &memory),
-                carried: Carried::default(),
-                neighbour,
-                channels: 2 * end.connections,
-                dscp: end.dscp,
-                hello: Time::ZERO,
-            }
-        };
-        let peers: Vec<_> = trunks.map(&mut peer).collect();
-        let mut made = HashMap::new();
-        for (number, peer) in peers.iter().enumerate() {
-            let channels = (0..peer.channels).filter_map(|it| u8::try_from(it).ok());
-            made.extend(channels.map(|it| (key_of(peer.session.ends(), it), (number, it))));
-        }
-        let coming =
-            |(number, peer): (usize, &Peer)| (datagram(peer.session.ends()).reverse(), number);
-        Self {
-            port,
-            memory,
-            mac,
-            coming: peers.iter().enumerate().map(coming).collect(),
-            made,
-            neighbours,
-            carries: peers.iter().any(|peer| peer.overhead > 0),
-            stations: Stations::default(),
-            answers: VecDeque::new(),
-            told: (0, Time::ZERO),
-            trunks: peers,
-            now: Time::ZERO,
-            due: Time::ZERO,
-            drops: ByReason::default(),
-        }
-    }
-
     /// What `packet`, which has come, is; if for the machine, what a datagram holds is in its place.
     fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
         let described = &pool[packet];
@@ -413,6 +289,9 @@ fn payload(frame: &[u8], at: usize) -> Option<&[u8]> {
 impl Port for TrunkPort {
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
         self.now = now;
+        if self.trunks.is_empty() {
+            return self.port.receive(pool, now);
+        }
         if let Some(answer) = self.answer(pool) {
             return Some(answer);
         }
@@ -444,10 +323,9 @@ impl Port for TrunkPort {
             return self.port.send(pool, packet);
         }
         self.learn(pool, &packet);
-        match pool[&packet].carried {
-            Some(number) if usize::from(number.get()) <= self.trunks.len() => {
-                self.carry(pool, packet, usize::from(number.get()) - 1);
-            }
+        // Of a trunk that went while it waited, it leaves as it came.
+        match pool[&packet].carried.and_then(|number| self.numbers.get(&number).copied()) {
+            Some(at) if self.trunks[at].overhead > 0 => self.carry(pool, packet, at),
             _ => self.port.send(pool, packet),
         }
     }
@@ -484,20 +362,12 @@ impl Port for TrunkPort {
         Some(if self.answers.is_empty() { self.due } else { self.now })
     }
 
+    fn end_trunks(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
+        self.change(trunks);
+    }
+
     fn peers(&self) -> Vec<PeerReport> {
-        let report = |peer: &Peer| PeerReport {
-            ends: peer.session.ends(),
-            next_hop: self.neighbours[peer.neighbour].0.found(),
-            agreed: peer.session.is_agreed(),
-            sessions: peer.session.sessions(),
-            heard: peer.session.alive().map(|at| self.now.since(at)),
-            refused: *peer.session.refused(),
-            differs: peer.session.differs(),
-            carried: (peer.overhead > 0).then_some(peer.carried),
-            path_mtu: peer.path.get(self.now),
-            ignored: peer.path.ignored(),
-        };
-        self.trunks.iter().map(report).collect()
+        self.trunks.iter().map(|peer| self.report(peer)).collect()
     }
 
     fn counters(&self) -> PortCounters {

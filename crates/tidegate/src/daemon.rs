@@ -269,10 +269,18 @@ impl Daemon {
     ) -> Result<(), Failure> {
         let policies = policy_set(&config)?;
         let settings = config.gateway.clone();
+        let has_ports = self.fits_host;
+        let mut ended = if has_ports { trunks::ended_at_wan(&config)? } else { Vec::new() };
         let change = self.plane.ask(move |live| {
             // Frames must come here before there is something to do with them.
             live.set_passing(false);
             live.machine.reconfigure(live.now, &settings);
+            for ((end, _), number) in ended.iter_mut().zip(live.machine.trunk_numbers()) {
+                end.number = number;
+            }
+            if let Some(wan) = live.ports.last_mut() {
+                wan.end_trunks(ended);
+            }
             live.machine.install(live.now, policies);
             live.machine.report().generation
         });

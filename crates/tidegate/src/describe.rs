@@ -16,6 +16,7 @@ use tidegate_core::policy::{
     Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::trunk::Wire;
 use tidegate_core::units::duration;
 use tidegate_core::{Rate, trunk};
 
@@ -87,7 +88,7 @@ pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
     const FIXED: [&str; 7] = ["lan", "wan", "backend", "heartbeat", "packets", "flows", "queue"];
     let fixed = |change: &&Change| {
         let is_fixed = change.field.as_deref().is_some_and(|it| FIXED.contains(&it));
-        change.what.starts_with("trunk ") || change.what == "gateway" && is_fixed
+        change.what == "gateway" && is_fixed
     };
     changes.iter().filter(fixed).collect()
 }
@@ -178,10 +179,17 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
         ("assured", trunk.assured.to_string()),
         ("tcp", format!("{:?}", trunk.tcp)),
         ("fallback", format!("{:?}", trunk.fallback).to_lowercase()),
+        ("probing", format!("{:?}", trunk.probing).to_lowercase()),
     ]);
     fields.extend(trunk.guarantee.map(|rate| ("guarantee", rate.to_string())));
+    fields.extend(trunk.ceiling.map(|rate| ("ceiling", rate.to_string())));
+    if let Wire::Datagrams { vlan, encapsulation } = trunk.wire {
+        fields.extend(vlan.map(|vlan| ("vlan", vlan.to_string())));
+        fields.insert("encapsulation", format!("{encapsulation:?}").to_lowercase());
+    }
     if let Some(end) = end {
         fields.insert("key_file", end.key_file.clone());
+        fields.extend(end.mtu.map(|mtu| ("mtu", format!("{mtu} B"))));
         fields.insert(
             "next_hop",
             match end.next_hop {

@@ -1,6 +1,7 @@
 //! Trunks between live gateways: shares of a path, what becomes of transfers when a gateway goes away or the
 //! path is another, trunks within trunks, peers that lie, and a gateway with many.
 
+mod changes;
 mod epochs;
 mod liar;
 mod many;

@@ -114,14 +114,13 @@ impl Gateway {
 
     /// Changes what it was told beside the policies.
     ///
-    /// The number of packets and flows it was made for, the queue at the link, the trunks and the seed stay
-    /// as they were; see [`GatewayConfig::needs_restart`].
+    /// The number of packets and flows it was made for, the queue at the link and the seed stay as they were; see [`GatewayConfig::needs_restart`].
     pub fn reconfigure(&mut self, now: Time, config: &GatewayConfig) {
         let kept = GatewayConfig {
             packets: self.config.packets,
             flows: self.config.flows,
             queue: self.config.queue.clone(),
-            trunks: self.config.trunks.clone(),
+            trunks: Vec::new(),
             seed: self.config.seed,
             ..config.clone()
         };
@@ -130,7 +129,9 @@ impl Gateway {
             self.links[direction.index()].set_rate(&mut cx, kept.rate[direction.index()]);
         }
         self.timers.set_interval(kept.shaping_interval);
-        self.config = kept;
+        let trunks = std::mem::take(&mut self.config.trunks);
+        self.config = GatewayConfig { trunks, ..kept };
+        self.change_trunks(now, &config.trunks);
         self.share_links(now);
         self.look_again(now);
     }

@@ -25,8 +25,7 @@ impl Gateway {
             acks += aggregate.acks();
         }
         let trunks = self.trunks();
-        let ended: u64 = trunks.iter().map(|trunk| trunk.counts.absorbed).sum();
-        let made: u64 = trunks.iter().map(|trunk| trunk.counts.made).sum();
+        let trunks = trunks.iter().fold(self.counts.trunks, |all, it| all + it.counts);
         Report {
             generation: self.generation.into(),
             received: self.counts.received,
@@ -35,8 +34,8 @@ impl Gateway {
             link: Direction::BOTH.map(|direction| self.links[direction.index()].backlog()),
             drops: tally.drops,
             marks: tally.marks,
-            absorbed: acks.absorbed + ended,
-            made: acks.made + made,
+            absorbed: acks.absorbed + trunks.absorbed,
+            made: acks.made + trunks.made,
             flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
             untracked: self.flows.untracked(),
             aggregates,

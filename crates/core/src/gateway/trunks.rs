@@ -1,5 +1,7 @@
 //! Trunks of the gateway: what policies send through them, and what their other ends say.
 
+mod change;
+
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::{Gateway, GatewayConfig};
+use super::Gateway;
 use crate::ack::{Ahead, line};
 use crate::class::ClassId;
 use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Member, Network, Packet};
@@ -17,16 +19,24 @@ use crate::{Cx, PacketId, PacketPool, Time};
 
 /// The trunks that end here.
 pub(super) struct Trunks {
-    trunks: Vec<Trunk>,
+    /// In the order of the configuration.
+    places: Vec<Place>,
     /// Whether user packets leave in datagrams of any.
     carries: bool,
-    /// By trunk, the class of the user packet that left it last.
-    classes: Vec<Option<ClassId>>,
     /// By the key of packets that end at one: which, and what they are there.
     arriving: HashMap<FlowKey, (TrunkId, Arriving), FixedState>,
     /// By DS codepoint, those that watch what their other ends have sent.
     watching: Vec<(u8, TrunkId)>,
     wheel: TimerWheel,
+}
+
+/// A trunk, and what is known of it here.
+struct Place {
+    trunk: Trunk,
+    /// The number by which packets say that they leave in its datagrams; nobody else's while it is there.
+    number: NonZeroU16,
+    /// The class of the user packet that left it last.
+    class: Option<ClassId>,
 }
 
 /// Whose datagrams user packets leave in.
@@ -47,40 +57,38 @@ impl TrunkId {
 }
 
 impl Trunks {
-    /// Those that `config` names; `None` if there are none.
-    pub(super) fn new(config: &GatewayConfig, now: Time) -> Option<Box<Self>> {
-        let trunks: Vec<_> =
-            config.trunks.iter().map(|it| Trunk::new(it, config.seed, now)).collect();
-        let hash = FixedState::with_seed(config.seed);
-        let mut arriving = HashMap::with_hasher(hash);
-        for (id, trunk) in (0..).map(TrunkId).zip(&trunks) {
+    /// Those at `places`; `None` if there are none.
+    fn of(places: Vec<Place>, seed: u64) -> Option<Box<Self>> {
+        let mut arriving = HashMap::with_hasher(FixedState::with_seed(seed));
+        let mut watching = Vec::new();
+        for (id, Place { trunk, .. }) in (0..).map(TrunkId).zip(&places) {
             arriving.extend(trunk.arriving().map(|(key, what)| (key, (id, what))));
+            watching.extend(trunk.watches().map(|dscp| (dscp, id)));
         }
-        let watching = (0..).map(TrunkId).zip(&trunks);
-        let watching = watching.filter_map(|(id, it)| Some((it.watches()?, id))).collect();
-        let (classes, wheel) = (vec![None; trunks.len()], TimerWheel::new());
-        let carries = trunks.iter().any(|it| it.config().wire.overhead(it.config().local) > 0);
-        (!trunks.is_empty())
-            .then(|| Box::new(Self { trunks, carries, classes, arriving, watching, wheel }))
+        let longer = |it: &Place| it.trunk.config().wire.overhead(it.trunk.config().local) > 0;
+        let (carries, wheel) = (places.iter().any(longer), TimerWheel::new());
+        let any = !places.is_empty();
+        any.then(|| Box::new(Self { places, carries, arriving, watching, wheel }))
     }
 
     /// The trunk of that name, if there is one.
     pub(super) fn find(&self, name: &str) -> Option<TrunkId> {
-        (0..).map(TrunkId).zip(&self.trunks).find(|(_, it)| it.config().name == name).map(|it| it.0)
+        let mut all = (0..).map(TrunkId).zip(self.iter());
+        all.find(|(_, it)| it.config().name == name).map(|it| it.0)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Trunk> {
-        self.trunks.iter()
+        self.places.iter().map(|it| &it.trunk)
     }
 
     /// Whether packets of `flow` wait at a trunk.
     pub(super) fn has_waiting(&self, id: TrunkId, flow: FlowId) -> bool {
-        self.trunks[id.index()].has_waiting(flow)
+        self.places[id.index()].trunk.has_waiting(flow)
     }
 
     /// What waits at a trunk, as a signal sees it.
     pub(super) fn ahead(&self, id: TrunkId) -> Ahead {
-        self.trunks[id.index()].ahead()
+        self.places[id.index()].trunk.ahead()
     }
 
     /// Lets `flow` have what waits of it at a trunk among what is in no flow: what `which` says yes to.
@@ -92,7 +100,7 @@ impl Trunks {
         which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
         let mut what = Handover { from: line(FlowId::NONE), to: line(flow), which };
-        self.trunks[id.index()].hand_over(pool, &mut what);
+        self.places[id.index()].trunk.hand_over(pool, &mut what);
     }
 
     /// Whether a trunk may have something to do now.
@@ -110,10 +118,9 @@ impl Trunks {
         if !self.carries {
             return None;
         }
-        let trunk = self.trunks.get(id.index()).filter(|it| it.carries())?;
-        let (wire, local) = (trunk.config().wire, trunk.config().local);
-        let number = u16::try_from(id.0 + 1).ok().and_then(NonZeroU16::new);
-        Some(Carrier { number, wire, local })
+        let place = self.places.get(id.index()).filter(|it| it.trunk.carries())?;
+        let config = place.trunk.config();
+        Some(Carrier { number: Some(place.number), wire: config.wire, local: config.local })
     }
 
     /// Calls a trunk, and sees to it that it is called again when it asks for.
@@ -124,7 +131,7 @@ impl Trunks {
         what: impl FnOnce(&mut Trunk, &mut Cx<'_>, &mut Fifo),
     ) -> Fifo {
         let mut out = Fifo::new();
-        let trunk = &mut self.trunks[id.index()];
+        let trunk = &mut self.places[id.index()].trunk;
         what(trunk, cx, &mut out);
         match trunk.poll_timeout() {
             Some(at) => self.arm(id, at.max(cx.now + Duration::from_nanos(1))),
@@ -226,7 +233,7 @@ impl Gateway {
     /// of the user packet before it.
     fn class_from_trunk(&mut self, id: TrunkId, packet: &PacketId) -> Option<ClassId> {
         self.links[Direction::Up.index()].classes()?;
-        let class = &mut self.trunks.as_mut()?.classes[id.index()];
+        let class = &mut self.trunks.as_mut()?.places[id.index()].class;
         if let Some(flow) = self.flows.of_packet(&self.pool[packet], Direction::Up) {
             *class = self.aggregates.class(flow.handle(Direction::Up).aggregate);
         }
@@ -235,7 +242,7 @@ impl Gateway {
 
     /// Lets all that waits at trunks leave now.
     pub(super) fn flush_trunks(&mut self, now: Time) {
-        let all = self.trunks.as_ref().map_or(0, |it| it.trunks.len());
+        let all = self.trunks.as_ref().map_or(0, |it| it.places.len());
         for id in (0..).map(TrunkId).take(all) {
             self.call_trunk(now, id, Trunk::flush);
         }
@@ -265,9 +272,9 @@ mod tests {
     /// Kills: a timer that is moved on; one that is not moved forward.
     #[test]
     fn a_trunk_is_called_at_the_earliest_time_it_has_asked_for() {
-        let (trunks, classes, watching) = (Vec::new(), Vec::new(), Vec::new());
         let (arriving, wheel) = (HashMap::with_hasher(FixedState::default()), TimerWheel::new());
-        let mut trunks = Trunks { trunks, carries: false, classes, arriving, watching, wheel };
+        let (places, watching) = (Vec::new(), Vec::new());
+        let mut trunks = Trunks { places, carries: false, arriving, watching, wheel };
         for (asked, next) in [(20, 20), (30, 20), (10, 10), (15, 10)] {
             trunks.arm(TrunkId(0), Time::from_millis(asked));
             assert_eq!(trunks.next(), Some(Time::from_millis(next)));

@@ -7,7 +7,7 @@
 //!
 //! Differs: the paper believes what the other end says. Depth, and when it looks again, are those of the guarantee.
 
-use super::guarantee::{DEPTH, ONE, TICK};
+use super::guarantee::{ONE, TICK, depth};
 use crate::meter::{TokenBucket, nanobits};
 use crate::{Bytes, Rate, Time};
 
@@ -16,7 +16,12 @@ pub(super) struct Ceiling(TokenBucket);
 
 impl Ceiling {
     pub(super) fn new(rate: Rate, now: Time) -> Self {
-        Self(TokenBucket::new(rate, rate.bytes_in(DEPTH).max(ONE), now))
+        Self(TokenBucket::new(rate, depth(rate), now))
+    }
+
+    /// Lets go so much from `now` on.
+    pub(super) fn set(&mut self, now: Time, rate: Rate) {
+        self.0.set(now, rate, depth(rate));
     }
 
     /// What it lets go.

@@ -21,8 +21,12 @@ pub(super) struct Guarantee {
 
 impl Guarantee {
     pub(super) fn new(rate: Rate, now: Time) -> Self {
-        let depth = rate.bytes_in(DEPTH).max(ONE);
-        Self { bucket: TokenBucket::new(rate, depth, now), due: None }
+        Self { bucket: TokenBucket::new(rate, depth(rate), now), due: None }
+    }
+
+    /// Lets `rate` go from `now` on.
+    pub(super) fn set(&mut self, now: Time, rate: Rate) {
+        self.bucket.set(now, rate, depth(rate));
     }
 
     /// Lets go what may by now; says how many bytes, from the IP header on.
@@ -62,10 +66,15 @@ impl Guarantee {
     }
 }
 
+/// How deep the bucket of a rate is.
+pub(super) fn depth(rate: Rate) -> Bytes {
+    rate.bytes_in(DEPTH).max(ONE)
+}
+
 /// Source: `trunking`, section 4.3.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-pub(super) const DEPTH: Duration = Duration::from_millis(10);
+const DEPTH: Duration = Duration::from_millis(10);
 
 pub(super) const ONE: Bytes = Bytes(1);
 

@@ -54,6 +54,28 @@ impl Counts {
     }
 }
 
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            management: self.management + more.management,
+            again: self.again + more.again,
+            elastic: self.elastic + more.elastic,
+            guaranteed: self.guaranteed + more.guaranteed,
+            past: self.past + more.past,
+            made: self.made + more.made,
+            absorbed: self.absorbed + more.absorbed,
+        }
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        *self = *self + more;
+    }
+}
+
 pub(super) struct Sender {
     vmss: u64,
     fallback: Fallback,
@@ -86,6 +108,16 @@ impl Sender {
             due: Time::MAX,
             counts: Counts::default(),
         }
+    }
+
+    /// From `now` on VMSS, fallback, guarantee and ceiling are as `config` says.
+    pub(super) fn change(&mut self, config: &Config, now: Time) {
+        (self.vmss, self.fallback) = (config.vmss.0, config.fallback);
+        match (&mut self.guarantee, config.guarantee) {
+            (Some(given), Some(rate)) => given.set(now, rate),
+            (given, rate) => *given = rate.map(|rate| Guarantee::new(rate, now)),
+        }
+        self.tunnel.hold_to(config.ceiling, now);
     }
 
     pub(super) const fn tunnel(&self) -> &Tunnel {

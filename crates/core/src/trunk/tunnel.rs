@@ -41,8 +41,17 @@ impl Tunnel {
     }
 
     /// It, where no more than `ceiling` may leave from `now` on.
-    pub(super) fn under(self, ceiling: Option<Rate>, now: Time) -> Self {
-        Self { ceiling: ceiling.map(|rate| Ceiling::new(rate, now)), ..self }
+    pub(super) fn under(mut self, ceiling: Option<Rate>, now: Time) -> Self {
+        self.hold_to(ceiling, now);
+        self
+    }
+
+    /// From `now` on no more than `ceiling` may leave.
+    pub(super) fn hold_to(&mut self, ceiling: Option<Rate>, now: Time) {
+        match (&mut self.ceiling, ceiling) {
+            (Some(held), Some(rate)) => held.set(now, rate),
+            (held, ceiling) => *held = ceiling.map(|rate| Ceiling::new(rate, now)),
+        }
     }
 
     /// Whether the ceiling lets something leave now.
@@ -77,7 +86,7 @@ impl Tunnel {
 
     /// The next user packet, marked as one of the trunk.
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let packet = self.waiting.dequeue(cx)?;
+        let packet = self.take_out(cx)?;
         let described = &mut cx.pool[&packet];
         if self.overhead == 0 {
             described.set_dscp(self.dscp);
@@ -89,6 +98,11 @@ impl Tunnel {
             self.charge(cx.now, self.takes(&cx.pool[&packet]));
         }
         Some(packet)
+    }
+
+    /// The next user packet, as it came: it goes elsewhere.
+    pub(super) fn take_out(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.waiting.dequeue(cx)
     }
 
     /// Bytes that `packet` takes of what the path carries, from the IP header on: with what its frames

@@ -7,11 +7,13 @@ use std::rc::Rc;
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
 use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::trunk::Wire;
 use tidegate_core::{Bytes, Machine, tcp, trunk};
 use tidegate_wire::build::Frame as Built;
 use tidegate_wire::describe;
-use tidegate_wire::trunk::Refusal;
+use tidegate_wire::neighbour::NextHop;
 use tidegate_wire::trunk::message::Message;
+use tidegate_wire::trunk::{Key, Refusal};
 
 use super::*;
 use crate::frame;
@@ -70,6 +72,7 @@ impl Port for Cable {
 /// A gateway, and what is on the cables of its LAN and WAN: what comes, and what leaves.
 struct Site {
     gateway: Gateway,
+    end: TrunkEnd,
     ports: Vec<Box<dyn Port>>,
     lan: [Frames; 2],
     wan: [Frames; 2],
@@ -109,6 +112,7 @@ impl Site {
             wire,
         };
         let end = TrunkEnd {
+            number: NonZeroU16::MIN,
             ends: Ends { local, peer, port: config.port },
             connections: config.connections,
             dscp: config.user_dscp(),
@@ -146,9 +150,9 @@ impl Site {
             Box::new(Cable { memory, comes, leaves, counters })
         };
         let mac = [2, 0, 0, 0, 1, u8::try_from(number).unwrap()];
-        let seeded = [(&end, [run; 32])];
-        let outer = TrunkPort::new(cable(&wan), memory.clone(), mac, seeded.into_iter());
-        Self { gateway, ports: vec![cable(&lan), Box::new(outer)], lan, wan }
+        let seeded = vec![(end.clone(), [run; 32])];
+        let outer = TrunkPort::new(cable(&wan), memory.clone(), mac, seeded);
+        Self { gateway, end, ports: vec![cable(&lan), Box::new(outer)], lan, wan }
     }
 
     fn turn(&mut self, now: Time) {
@@ -381,6 +385,34 @@ fn after_a_long_silence_they_go_on_with_the_first_hello() {
     world.sites[1].lan[1].take();
     sends(&mut world, 1_000, true);
     assert!(world.sites[1].lan[1].borrow().len() >= 100);
+}
+
+/// Kills: a session that ends for another path MTU; one that goes on with another key; a trunk that is gone and
+/// heard all the same.
+#[test]
+fn a_trunk_that_is_changed_goes_on_in_its_session_if_the_key_is_the_same() {
+    let mut world = World::new(false);
+    let change = |world: &mut World, key: u8, mtu: u32| {
+        for site in &mut world.sites {
+            (site.end.key, site.end.mtu) = (Key([key; 32]), mtu);
+            site.ports[1].end_trunks(vec![(site.end.clone(), [key; 32])]);
+        }
+        [0, 1].map(|number| world.sites[number].peer().agreed)
+    };
+    world.run(20, |_, _| true);
+    assert_eq!(change(&mut world, 5, 1_400), [true; 2]);
+    assert_eq!(change(&mut world, 6, 1_400), [false; 2]);
+    for _ in 0..100 {
+        world.send(1_000);
+        world.run(20, |_, _| true);
+    }
+    assert!(world.sites.iter().all(|site| site.peer().is_up()));
+    assert_eq!(world.sites[1].lan[1].take().len(), 100);
+    world.sites[0].ports[1].end_trunks(Vec::new());
+    world.crossed.clear();
+    world.run(2_000, |_, _| true);
+    assert!(world.sites[0].ports[1].peers().is_empty());
+    assert!(world.crossed.iter().all(|(to, _)| *to == 0), "it still speaks");
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Trunks at the WAN port: their keys are read, and the port is given their addresses.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::Read;
+use std::num::NonZeroU16;
 use std::os::unix::fs::PermissionsExt;
 
+use tidegate_core::trunk;
 use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
 use tidegate_dataplane::{Interface, PacketMemory, Port};
 use tidegate_wire::neighbour;
@@ -16,29 +19,42 @@ use crate::output::Failure;
 /// What the WAN port is given.
 pub(super) struct Trunks {
     mac: [u8; 6],
-    ends: Vec<TrunkEnd>,
-    seeds: Vec<[u8; 32]>,
+    ends: Ended,
 }
+
+/// Trunks that end at the port, each with random bytes.
+pub(super) type Ended = Vec<(TrunkEnd, [u8; 32])>;
 
 impl Trunks {
     /// What the trunks of `config` need at the interface `wan`.
     pub(super) fn new(config: &Config, wan: &Interface) -> Result<Self, Failure> {
-        let sends =
-            wan.mtu().map_err(|error| Failure::worded(Code::NoInterface, &error.to_string()))?;
-        let ends = ends(config, sends)?;
-        let mac =
-            wan.mac().map_err(|error| Failure::worded(Code::NoInterface, &error.to_string()))?;
-        let seeds = ends.iter().map(|_| chance()).collect::<Result<_, _>>()?;
-        Ok(Self { mac, ends, seeds })
+        let mac = wan.mac().map_err(|error| no_interface(&error))?;
+        Ok(Self { mac, ends: ended(config, wan)? })
     }
 
-    /// `port`, whose frames are in `memory`, with the addresses of the trunks, if there are any.
+    /// `port`, whose frames are in `memory`, with the addresses of the trunks, if there are any yet.
     pub(super) fn attach(self, port: Box<dyn Port>, memory: &PacketMemory) -> Box<dyn Port> {
-        if self.ends.is_empty() {
-            return port;
-        }
-        Box::new(TrunkPort::new(port, memory.clone(), self.mac, self.ends.iter().zip(self.seeds)))
+        Box::new(TrunkPort::new(port, memory.clone(), self.mac, self.ends))
     }
+}
+
+/// The trunks of `config` as they end at the interface `wan`.
+pub(super) fn ended(config: &Config, wan: &Interface) -> Result<Ended, Failure> {
+    let sends = wan.mtu().map_err(|error| no_interface(&error))?;
+    ends(config, sends)?.into_iter().map(|end| Ok((end, chance()?))).collect()
+}
+
+/// The same of the WAN port that `config` names, by its name.
+pub(super) fn ended_at_wan(config: &Config) -> Result<Ended, Failure> {
+    if config.gateway.trunks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wan = Interface::find(&config.wan).map_err(|error| no_interface(&error))?;
+    ended(config, &wan)
+}
+
+fn no_interface(error: &impl Display) -> Failure {
+    Failure::worded(Code::NoInterface, &error.to_string())
 }
 
 fn chance() -> Result<[u8; 32], Failure> {
@@ -52,8 +68,9 @@ fn chance() -> Result<[u8; 32], Failure> {
 
 /// The trunks of `config` with their keys, at an interface that sends IP packets of `sends` bytes.
 fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
-    let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends);
-    let end = |(trunk, end): (&tidegate_core::trunk::Config, &Option<config::TrunkEnd>)| {
+    let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends).zip(1..);
+    type Written<'a> = ((&'a trunk::Config, &'a Option<config::TrunkEnd>), u16);
+    let end = |((trunk, end), number): Written<'_>| {
         let missing = || {
             let message = format!("trunk `{}` has no next hop, or no key", trunk.name);
             Failure::input(Code::NotLive, message)
@@ -67,17 +84,15 @@ fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
         let (connections, dscp) = (trunk.channels(), trunk.user_dscp());
         let (wire, key) = (trunk.wire, key(&end.key_file)?);
         let mtu = mtu(trunk, end.mtu, sends)?;
-        Ok(TrunkEnd { ends, connections, dscp, next_hop, key, wire, mtu })
+        // As a gateway numbers those it begins with.
+        let number = NonZeroU16::new(number).unwrap_or(NonZeroU16::MAX);
+        Ok(TrunkEnd { number, ends, connections, dscp, next_hop, key, wire, mtu })
     };
     trunks.map(end).collect()
 }
 
 /// The longest IP packet of a trunk: what was `written`, else what the interface sends.
-fn mtu(
-    trunk: &tidegate_core::trunk::Config,
-    written: Option<u32>,
-    sends: u32,
-) -> Result<u32, Failure> {
+fn mtu(trunk: &trunk::Config, written: Option<u32>, sends: u32) -> Result<u32, Failure> {
     let mtu = written.unwrap_or(sends);
     let encapsulates = trunk.wire.overhead(trunk.local) > 0;
     if encapsulates && (mtu > sends || mtu < PathMtu::LEAST) {

@@ -1,0 +1,239 @@
+//! Trunks that come, change and go while packets wait at them: nothing is lost unsaid, and none overtaken.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{Endpoint, FlowKey, Network, Protocol, SackBlocks};
+use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet, Range};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Machine, Packet, Rate, Time, tcp, trunk};
+
+fn trunk(name: &str, port: u16) -> trunk::Config {
+    trunk::Config {
+        name: name.to_owned(),
+        local: [192, 0, 2, 1].into(),
+        peer: [192, 0, 2, 2].into(),
+        port,
+        connections: 2,
+        vmss: Bytes(1_500),
+        guarantee: Some(Rate::from_kbps(100)),
+        ceiling: Some(Rate::from_mbps(3)),
+        queue: QdiscSpec::DropTail(Default::default()),
+        assured: 1,
+        tcp: tcp::Config::default(),
+        fallback: Default::default(),
+        probing: Default::default(),
+        wire: Default::default(),
+    }
+}
+
+fn settings(trunks: &[trunk::Config]) -> GatewayConfig {
+    GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: QdiscSpec::DropTail(Default::default()),
+        packets: 4_096,
+        flows: 64,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        trunks: trunks.to_vec(),
+        seed: 1,
+    }
+}
+
+/// A policy for each trunk, whose name says to which ports: `t` to port 1, `u` to port 2.
+fn policies(trunks: &[trunk::Config]) -> PolicySet {
+    let policy = |(name, port): (&str, u16)| Policy {
+        name: name.to_owned(),
+        priority: 0,
+        filter: Filter { dst_port: vec![Range { first: port, last: port }], ..Filter::default() },
+        action: Action::Pass,
+        mode: Mode::Enforce,
+        class: None,
+        trunk: trunks.iter().any(|it| it.name == name).then(|| name.to_owned()),
+    };
+    PolicySet::new([("t", 1), ("u", 2)].map(policy).into()).unwrap()
+}
+
+/// Two gateways, and what is under way between them.
+struct World {
+    now: Time,
+    ends: [Gateway; 2],
+    wires: [VecDeque<(Time, Packet, SackBlocks)>; 2],
+    /// Packets that users sent, and the numbers of those that arrived, of each flow.
+    offered: [u32; 2],
+    arrived: [Vec<u32>; 2],
+}
+
+fn reversed(trunks: &[trunk::Config]) -> Vec<trunk::Config> {
+    let back = |it: &trunk::Config| trunk::Config { local: it.peer, peer: it.local, ..it.clone() };
+    trunks.iter().map(back).collect()
+}
+
+impl World {
+    fn new(trunks: &[trunk::Config]) -> Self {
+        let gateway = |trunks: &[trunk::Config]| {
+            Gateway::new(&settings(trunks), policies(trunks), Time::ZERO)
+        };
+        let ends = [gateway(trunks), gateway(&reversed(trunks))];
+        let (wires, offered, arrived) = Default::default();
+        Self { now: Time::ZERO, ends, wires, offered, arrived }
+    }
+
+    fn apply(&mut self, trunks: &[trunk::Config]) {
+        for (end, trunks) in self.ends.iter_mut().zip([trunks.to_vec(), reversed(trunks)]) {
+            end.reconfigure(self.now, &settings(&trunks));
+            end.install(self.now, policies(&trunks));
+        }
+    }
+
+    /// A packet of the flow to this port.
+    fn offer(&mut self, port: u16) {
+        let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 9), Endpoint::v4([10, 0, 1, 1], port));
+        let key = FlowKey { src, dst, protocol: Protocol::UDP };
+        let number = &mut self.offered[usize::from(port - 1)];
+        let packet = Packet {
+            len: 1_014,
+            cost: 1_014,
+            network: Network::Ipv4,
+            network_offset: 14,
+            key,
+            // What tells it from others.
+            checksum: u16::try_from(*number % 65_536).unwrap(),
+            segments: 1,
+            ..Packet::default()
+        };
+        *number += 1;
+        let id = self.ends[0].pool().insert(packet).unwrap();
+        self.ends[0].handle_packet(self.now, Gateway::LAN, id);
+    }
+
+    fn run(&mut self, millis: u64, offer: bool) {
+        for _ in 0..millis {
+            self.now += Duration::from_millis(1);
+            if offer {
+                [1, 2].into_iter().for_each(|port| self.offer(port));
+            }
+            for from in [0, 1] {
+                self.cross(from);
+            }
+        }
+    }
+
+    fn cross(&mut self, from: usize) {
+        let (now, to) = (self.now, 1 - from);
+        while let Some(id) = self.ends[from].poll_transmit(now, Gateway::WAN) {
+            let pool = self.ends[from].pool();
+            let what = (now + Duration::from_millis(5), pool[&id], pool.sack(&id));
+            self.wires[from].push_back(what);
+            pool.release(id);
+        }
+        while self.wires[from].front().is_some_and(|it| it.0 <= now) {
+            let (_, packet, sack) = self.wires[from].pop_front().unwrap();
+            let packet = Packet { carried: None, made: false, ..packet };
+            let id = self.ends[to].pool().insert(packet).unwrap();
+            if packet.tcp.is_some_and(|it| it.has_sack) {
+                self.ends[to].pool().set_sack(&id, sack);
+            }
+            self.ends[to].handle_packet(now, Gateway::WAN, id);
+        }
+        while let Some(id) = self.ends[from].poll_transmit(now, Gateway::LAN) {
+            let packet = self.ends[from].pool()[&id];
+            self.ends[from].pool().release(id);
+            // Management packets that were under way to a trunk which is gone are nobody's; a live port keeps them.
+            if packet.tcp.is_none() {
+                let flow = usize::from(packet.key.dst.port - 1);
+                self.arrived[flow].push(u32::from(packet.checksum));
+            }
+        }
+    }
+
+    /// Whatever was taken in or made has left, ended, is held, or was dropped with a reason.
+    fn check(&mut self) {
+        for end in &mut self.ends {
+            let report = end.report();
+            let count =
+                |counts: [tidegate_core::report::Count; 2]| counts[0].packets + counts[1].packets;
+            let came = count(report.received) + report.made;
+            let gone = count(report.transmitted) + report.absorbed + report.drops.total();
+            assert_eq!(came, gone + u64::from(report.held), "{report:?}");
+            assert_eq!(u64::from(end.pool().in_use()), u64::from(report.held));
+        }
+    }
+}
+
+/// Whatever becomes of trunks, each flow's packets arrive in order, all but those that found no room.
+///
+/// Kills: a trunk that goes with what waits at it; one that becomes another and is not looked at again; what waits
+/// handed over in another order; counts that begin anew; a trunk that is told by its place instead of its name.
+#[test]
+fn trunks_come_change_and_go_and_nothing_is_lost_unsaid_or_overtaken() {
+    for seed in 0..30 {
+        let mut random = Random::new(seed, 7);
+        let mut world = World::new(&[trunk("t", 4_000), trunk("u", 5_000)]);
+        world.run(500, true);
+        for _ in 0..12 {
+            let mut any = |most| usize::try_from(random.below(most)).unwrap();
+            let mut trunks = vec![trunk("t", 4_000), trunk("u", 5_000)];
+            for it in &mut trunks {
+                it.ceiling = [None, Some(Rate::from_mbps(2)), Some(Rate::from_mbps(5))][any(3)];
+                it.guarantee = (any(2) == 0).then(|| Rate::from_mbps(1));
+                it.vmss = Bytes([500, 1_500, 3_000][any(3)]);
+                it.connections = [1, 2, 4][any(3)];
+                it.port += 100 * u16::try_from(any(3)).unwrap();
+                it.assured = 1 + u8::try_from(any(2)).unwrap();
+            }
+            if any(3) == 0 {
+                trunks.remove(any(2));
+            }
+            if any(3) == 0 {
+                trunks.reverse();
+            }
+            world.apply(&trunks);
+            world.check();
+            world.run(300, true);
+            world.check();
+        }
+        world.run(20_000, false);
+        world.check();
+        let dropped = world.ends[0].report().drops;
+        let arrived: usize = world.arrived.iter().map(Vec::len).sum();
+        let offered: u64 = world.offered.iter().map(|it| u64::from(*it)).sum();
+        assert_eq!(u64::try_from(arrived).unwrap() + dropped.total(), offered, "{seed}");
+        assert_eq!(dropped.total(), dropped.of(tidegate_core::Reason::QueueFull), "{seed}");
+        assert!(world.arrived.iter().all(|it| it.is_sorted()), "{seed}: overtaken");
+        assert_eq!(world.ends[0].report().held, 0, "{seed}: something still waits");
+    }
+}
+
+/// The connections of a trunk that is not changed, or in its rates only, go on: windows, round-trip time, what waits.
+///
+/// Kills: all trunks made anew when one is changed; connections that begin anew for another ceiling.
+#[test]
+fn a_trunk_that_is_the_same_but_for_its_rates_goes_on_as_it_was() {
+    let (same, mut other) = (trunk("t", 4_000), trunk("u", 5_000));
+    let mut world = World::new(&[same.clone(), other.clone()]);
+    world.run(3_000, true);
+    let before = world.ends[0].trunks();
+    let numbers = world.ends[0].trunk_numbers();
+    other.ceiling = Some(Rate::from_mbps(2));
+    other.guarantee = None;
+    world.apply(&[trunk("v", 6_000), other, same]);
+    let after = world.ends[0].trunks();
+    for (then, now) in [(0, 2), (1, 1)] {
+        let (then, now) = (&before[then], &after[now]);
+        assert_eq!(
+            (&then.name, then.state.window, then.state.rtt),
+            (&now.name, now.state.window, now.state.rtt)
+        );
+        assert!(now.state.window > 4 && now.backlog.packets > 0, "{now:?}");
+        assert!(now.counts.management - then.counts.management < 4, "{now:?}");
+    }
+    let now = world.ends[0].trunk_numbers();
+    assert_eq!((now[1], now[2]), (numbers[1], numbers[0]));
+    assert!(!numbers.contains(&now[0]));
+}

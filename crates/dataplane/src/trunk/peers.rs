@@ -1,0 +1,210 @@
+//! The other ends of the trunks at a port: what is known of each, and how they come, change and go.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use tidegate_core::trunk::Wire;
+use tidegate_core::{ByReason, Time};
+use tidegate_wire::VlanTag;
+use tidegate_wire::neighbour::{Mac, Neighbour, NextHop};
+use tidegate_wire::trunk::{Ends, Key, PathMtu, Refusals, Session};
+
+use super::carrier::{self, Carried};
+use super::stations::Stations;
+use super::tags::tag;
+use super::{TrunkPort, datagram, key_of};
+use crate::memory::PacketMemory;
+use crate::port::Port;
+
+/// A trunk that ends at a port.
+#[derive(Clone, Debug)]
+pub struct TrunkEnd {
+    /// By which user packets say that they leave in its datagrams.
+    pub number: NonZeroU16,
+    /// Between whom it is, and the first port of its management connections.
+    pub ends: Ends,
+    /// Management connections each way.
+    pub connections: u16,
+    /// The DS codepoint of hellos.
+    pub dscp: u8,
+    /// Where what goes to the other end is sent.
+    pub next_hop: NextHop,
+    /// What both ends know.
+    pub key: Key,
+    /// What its packets are on the wire.
+    pub wire: Wire,
+    /// The longest IP packet that the path carries, as far as is known.
+    pub mtu: u32,
+}
+
+/// What is known of the other end of a trunk.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerReport {
+    /// Between whom it is.
+    pub ends: Ends,
+    /// The hardware address of the next hop, once it is known.
+    pub next_hop: Option<Mac>,
+    /// Whether both ends understand each other, since they last heard so.
+    pub agreed: bool,
+    /// Sessions agreed on: one, and one more for each new beginning of either end.
+    pub sessions: u64,
+    /// How long ago it last showed that it is there.
+    pub heard: Option<Duration>,
+    /// Datagrams from its address that were not taken.
+    pub refused: Refusals,
+    /// Whether it does otherwise with user packets than this end, so that nothing is agreed on.
+    pub differs: bool,
+    /// What became of user packets in datagrams; none if they leave as they came.
+    pub carried: Option<Carried>,
+    /// The longest IP packet on the path, as far as is known.
+    pub path_mtu: u32,
+    /// What was said of that and not believed.
+    pub ignored: u64,
+}
+
+impl PeerReport {
+    /// Silence after which the other end is held for gone: three hellos.
+    pub const SILENCE: Duration = Duration::from_secs(3);
+
+    /// Whether the other end is there.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.agreed && self.heard.is_some_and(|heard| heard <= Self::SILENCE)
+    }
+}
+
+/// The other end of a trunk.
+pub(super) struct Peer {
+    end: TrunkEnd,
+    pub(super) session: Session,
+    /// Which of the addresses is its near end.
+    pub(super) neighbour: usize,
+    pub(super) channels: u16,
+    pub(super) dscp: u8,
+    pub(super) hello: Time,
+    /// The tag of its datagrams.
+    pub(super) tag: Option<VlanTag>,
+    /// Bytes that a user packet is longer in a datagram; zero if it leaves as it came.
+    pub(super) overhead: u32,
+    pub(super) path: PathMtu,
+    pub(super) carried: Carried,
+}
+
+impl Peer {
+    /// The other end that `end` tells of, at neighbour number `neighbour`; `before` is what was known of it, or of
+    /// another of its number. `random` is unlike that of any other run.
+    fn new(
+        end: TrunkEnd,
+        random: [u8; 32],
+        neighbour: usize,
+        memory: &PacketMemory,
+        before: Option<Self>,
+    ) -> Self {
+        let overhead = end.wire.overhead(end.ends.local);
+        let carried = before.as_ref().map(|it| it.carried).unwrap_or_default();
+        let same = before.filter(|it| {
+            (it.end.ends, it.end.key.0, it.overhead) == (end.ends, end.key.0, overhead)
+        });
+        let (session, hello, path) = match same {
+            Some(it) if it.end.mtu == end.mtu => (it.session, it.hello, it.path),
+            Some(it) => (it.session, it.hello, carrier::path(end.mtu, memory)),
+            None => {
+                let session = Session::new(&end.key, end.ends, random).encapsulating(overhead > 0);
+                (session, Time::ZERO, carrier::path(end.mtu, memory))
+            }
+        };
+        let (tag, channels, dscp) = (tag(end.wire), 2 * end.connections, end.dscp);
+        Self { end, session, neighbour, channels, dscp, hello, tag, overhead, path, carried }
+    }
+}
+
+impl TrunkPort {
+    /// `port`, whose hardware address is `mac` and whose frames are in `memory`, as where `trunks` end.
+    /// Each comes with random bytes that are unlike those of any other run.
+    #[must_use]
+    pub fn new(
+        port: Box<dyn Port>,
+        memory: PacketMemory,
+        mac: Mac,
+        trunks: Vec<(TrunkEnd, [u8; 32])>,
+    ) -> Self {
+        let mut all = Self {
+            port,
+            memory,
+            mac,
+            coming: Default::default(),
+            made: Default::default(),
+            neighbours: Vec::new(),
+            numbers: Default::default(),
+            carries: false,
+            stations: Stations::default(),
+            answers: VecDeque::new(),
+            told: (0, Time::ZERO),
+            trunks: Vec::new(),
+            now: Time::ZERO,
+            due: Time::MAX,
+            drops: ByReason::default(),
+        };
+        all.change(trunks);
+        all
+    }
+
+    /// Has `trunks` end here from now on. One of the same number, ends, key and encapsulation goes on in its session,
+    /// with what is known of the path; others begin one.
+    pub(super) fn change(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
+        let mut before = std::mem::take(&mut self.trunks);
+        let mut known = std::mem::take(&mut self.neighbours);
+        for (end, random) in trunks {
+            let found = before.iter().position(|it| it.end.number == end.number);
+            let found = found.map(|at| before.swap_remove(at));
+            let neighbour = self.neighbour(&end, &mut known);
+            self.trunks.push(Peer::new(end, random, neighbour, &self.memory, found));
+        }
+        self.made.clear();
+        for (at, peer) in self.trunks.iter().enumerate() {
+            let channels = (0..peer.channels).filter_map(|it| u8::try_from(it).ok());
+            self.made.extend(channels.map(|it| (key_of(peer.session.ends(), it), (at, it))));
+        }
+        let all = || self.trunks.iter().enumerate();
+        self.coming = all().map(|(at, it)| (datagram(it.session.ends()).reverse(), at)).collect();
+        self.numbers = all().map(|(at, it)| (it.end.number, at)).collect();
+        self.carries = self.trunks.iter().any(|peer| peer.overhead > 0);
+        self.due = if self.trunks.is_empty() { Time::MAX } else { self.now };
+    }
+
+    /// The number of the neighbour that `end` is near, which may be one of those `known`.
+    fn neighbour(
+        &mut self,
+        end: &TrunkEnd,
+        known: &mut Vec<(Neighbour, Option<VlanTag>)>,
+    ) -> usize {
+        let tag = tag(end.wire);
+        let same = |(it, its): &(Neighbour, Option<VlanTag>)| {
+            (it.local(), it.next_hop(), *its) == (end.ends.local, end.next_hop, tag)
+        };
+        if let Some(at) = self.neighbours.iter().position(same) {
+            return at;
+        }
+        let new = || (Neighbour::new(end.ends.local, self.mac, end.next_hop), tag);
+        let found = known.iter().position(same).map(|at| known.swap_remove(at));
+        self.neighbours.push(found.unwrap_or_else(new));
+        self.neighbours.len() - 1
+    }
+
+    /// What is known of `peer`.
+    pub(super) fn report(&self, peer: &Peer) -> PeerReport {
+        PeerReport {
+            ends: peer.session.ends(),
+            next_hop: self.neighbours[peer.neighbour].0.found(),
+            agreed: peer.session.is_agreed(),
+            sessions: peer.session.sessions(),
+            heard: peer.session.alive().map(|at| self.now.since(at)),
+            refused: *peer.session.refused(),
+            differs: peer.session.differs(),
+            carried: (peer.overhead > 0).then_some(peer.carried),
+            path_mtu: peer.path.get(self.now),
+            ignored: peer.path.ignored(),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Trunks that are added, changed and removed by `tidegate apply` while a transfer is under way.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_e2e::{Lab, now, until, witnessed};
+
+use crate::LIMIT;
+use crate::sites::{Site, gateway, host, key, trunks};
+
+/// Bytes of the transfer that come between one change and the next.
+const BETWEEN: u64 = 1_500_000;
+
+const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
+
+/// What becomes of the trunks of both gateways, of which `north` sends the transfer.
+///
+/// Kills: a port that is not told; a session that ends for a ceiling; packets that wait at a trunk which goes.
+#[test]
+fn transfers_go_on_whole_while_trunks_come_change_and_go() {
+    witnessed(|bed| {
+        let key = &key(bed);
+        let plain = both(key, &[("first", "")], Some("first"));
+        let topology = [
+            host("a", 1, "north", Some(1)),
+            host("c", 2, "south", Some(2)),
+            gateway("north", &plain[0]),
+            gateway("south", &plain[1]),
+            "[[route]]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n".to_owned(),
+        ];
+        let lab = Lab::up(bed, &topology.concat());
+        // So that they fit datagrams: the address that says what does not is also that of a host in this lab.
+        ["a", "c"].iter().for_each(|it| lab.shell(it, "ip link set eth0 mtu 1400"));
+        let _server = lab.serve("a", "cubic");
+        let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "12 MB"]);
+        let goes_on = |trunks: &[(&str, &str)], through: Option<&str>| {
+            let texts = both(key, trunks, through);
+            let from = now();
+            for (name, text) in ["north", "south"].into_iter().zip(texts) {
+                lab.apply(name, &(HEAD.to_owned() + &text));
+            }
+            are_up(&lab, trunks.len());
+            let up = from.elapsed();
+            fetch.moves_on(BETWEEN, LIMIT);
+            println!("{through:?} of {}: up {up:?}, goes on {:?}", trunks.len(), from.elapsed());
+            sessions(&lab)
+        };
+        fetch.moves_on(BETWEEN, LIMIT);
+        let begun = sessions(&lab);
+        let rates = ("first", "ceiling = \"8 Mbit/s\"\nguarantee = \"1 Mbit/s\"\n");
+        assert_eq!(goes_on(&[rates], Some("first")), begun, "a session ended for its rates");
+        let second = ("second", "port = 4800\nencapsulation = \"udp\"\n");
+        assert_eq!(goes_on(&[second, rates], Some("first"))[1..], begun[..]);
+        goes_on(&[second, ("first", "encapsulation = \"udp\"\nconnections = 2\n")], Some("first"));
+        let carried = &trunks(&lab, "north")[1]["encapsulation"]["sent_packets"];
+        assert!(carried.as_u64() > Some(BETWEEN / 2_000), "{carried}");
+        goes_on(&[second], Some("second"));
+        let sent = &trunks(&lab, "north")[0]["elastic_bytes"];
+        assert!(sent.as_u64() > Some(BETWEEN / 2), "{sent}");
+        assert!(goes_on(&[], None).is_empty());
+        let outcome = fetch.finish(LIMIT);
+        assert!(outcome.complete && outcome.intact, "{outcome:?}");
+    });
+}
+
+/// What the policy files of north and south say of these trunks, each with its fields, and through which all goes.
+fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2] {
+    [([1, 2], 1), ([2, 1], 0)].map(|(ends, next_hop)| {
+        let trunk =
+            |(name, fields): &(&str, &str)| Site { name, ends, next_hop, fields }.trunk(key);
+        let trunks: String = trunks.iter().map(trunk).collect();
+        let through = through.map(|name| format!("trunk = \"{name}\"\n")).unwrap_or_default();
+        format!("{trunks}[[policy]]\nname = \"all\"\naction = \"pass\"\n{through}")
+    })
+}
+
+/// Waits until all of `many` trunks are agreed on, at both ends.
+fn are_up(lab: &Lab, many: usize) {
+    for gateway in ["north", "south"] {
+        let up = |trunk: &Value| trunk["other_end"]["state"] == "up";
+        until("other ends", Duration::from_secs(30), || {
+            let all = trunks(lab, gateway);
+            let all = all.as_array()?;
+            (all.len() == many && all.iter().all(up)).then_some(())
+        });
+    }
+}
+
+/// Sessions of the trunks of north so far.
+fn sessions(lab: &Lab) -> Vec<u64> {
+    let all = trunks(lab, "north");
+    let all = all.as_array().into_iter().flatten();
+    all.map(|trunk| trunk["other_end"]["sessions"].as_u64().unwrap_or(0)).collect()
+}
