@@ -11,7 +11,7 @@ use tidegate_core::Time;
 use tidegate_core::packet::{Ecn, Network};
 use tidegate_core::tcp::Segment;
 use tidegate_wire::trunk::message::Message;
-use tidegate_wire::trunk::{Ends, Key, Opened, Session, admit, user_packet};
+use tidegate_wire::trunk::{Ends, Form, Key, Opened, Session, admit, user_packet};
 use tidegate_wire::{
     Checksum, clamp_segment_size, complete_checksum, describe, icmp, rewrite, segment, split,
 };
@@ -143,8 +143,10 @@ pub(crate) fn trunk_any(bytes: &[u8]) {
 fn carried_any(bytes: &[u8]) {
     let (local, peer) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
     let ends = Ends { local, peer, port: 4754 };
-    let [mut here, mut there] = [(ends, 1), (ends.reverse(), 2)]
-        .map(|(ends, run)| Session::new(&Key([9; 32]), ends, [run; 32]).encapsulating(true));
+    let [mut here, mut there] = [(ends, 1), (ends.reverse(), 2)].map(|(ends, run)| {
+        Session::new(&Key([9; 32]), ends, [run; 32])
+            .like(Form { encapsulates: true, epochs: false })
+    });
     let now = Time::from_secs(1);
     while !(here.is_agreed() && there.is_agreed()) {
         let _ = there.open(now, &here.hello());

@@ -15,6 +15,7 @@ mod session;
 mod tests;
 
 pub use inner::admit;
+pub use message::Form;
 pub use path_mtu::PathMtu;
 pub use refusal::{Refusal, Refusals};
 pub use session::{Ends, Key, Opened, Session, user_packet};

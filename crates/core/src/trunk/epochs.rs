@@ -119,7 +119,7 @@ impl Epochs {
         out: &mut Fifo,
     ) {
         self.absorbed += 1;
-        let Some(segment) = take_in(cx, packet) else { return };
+        let Some(segment) = take_in(cx, packet) else { return self.sender.hasten() };
         match what {
             Arriving::Feedback(_) => {
                 self.sender.handle(cx.now, &segment.header);

@@ -8,7 +8,7 @@ use tidegate_core::trunk::Wire;
 use tidegate_core::{ByReason, Time};
 use tidegate_wire::VlanTag;
 use tidegate_wire::neighbour::{Mac, Neighbour, NextHop};
-use tidegate_wire::trunk::{Ends, Key, PathMtu, Refusals, Session};
+use tidegate_wire::trunk::{Ends, Form, Key, PathMtu, Refusals, Session};
 
 use super::carrier::{self, Carried};
 use super::stations::Stations;
@@ -26,6 +26,8 @@ pub struct TrunkEnd {
     pub ends: Ends,
     /// Management connections each way.
     pub connections: u16,
+    /// Whether it probes by epochs, and what its management connections carry is said of those.
+    pub epochs: bool,
     /// The DS codepoint of hellos.
     pub dscp: u8,
     /// Where what goes to the other end is sent.
@@ -53,7 +55,7 @@ pub struct PeerReport {
     pub heard: Option<Duration>,
     /// Datagrams from its address that were not taken.
     pub refused: Refusals,
-    /// Whether it does otherwise with user packets than this end, so that nothing is agreed on.
+    /// Whether it does otherwise with user packets, or probes otherwise, than this end, so that nothing is agreed on.
     pub differs: bool,
     /// What became of user packets in datagrams; none if they leave as they came.
     pub carried: Option<Carried>,
@@ -104,13 +106,15 @@ impl Peer {
         let overhead = end.wire.overhead(end.ends.local);
         let carried = before.as_ref().map(|it| it.carried).unwrap_or_default();
         let same = before.filter(|it| {
-            (it.end.ends, it.end.key.0, it.overhead) == (end.ends, end.key.0, overhead)
+            (it.end.ends, it.end.key.0, it.overhead, it.end.epochs)
+                == (end.ends, end.key.0, overhead, end.epochs)
         });
         let (session, hello, path) = match same {
             Some(it) if it.end.mtu == end.mtu => (it.session, it.hello, it.path),
             Some(it) => (it.session, it.hello, carrier::path(end.mtu, memory)),
             None => {
-                let session = Session::new(&end.key, end.ends, random).encapsulating(overhead > 0);
+                let form = Form { encapsulates: overhead > 0, epochs: end.epochs };
+                let session = Session::new(&end.key, end.ends, random).like(form);
                 (session, Time::ZERO, carrier::path(end.mtu, memory))
             }
         };

@@ -115,6 +115,7 @@ impl Site {
             number: NonZeroU16::MIN,
             ends: Ends { local, peer, port: config.port },
             connections: config.connections,
+            epochs: false,
             dscp: config.user_dscp(),
             next_hop: NextHop::Address(peer),
             key: Key([5; 32]),

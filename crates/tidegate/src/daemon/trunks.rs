@@ -86,7 +86,8 @@ fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
         let mtu = mtu(trunk, end.mtu, sends)?;
         // As a gateway numbers those it begins with.
         let number = NonZeroU16::new(number).unwrap_or(NonZeroU16::MAX);
-        Ok(TrunkEnd { number, ends, connections, dscp, next_hop, key, wire, mtu })
+        let epochs = trunk.probing == trunk::Probing::Epochs;
+        Ok(TrunkEnd { number, ends, connections, epochs, dscp, next_hop, key, wire, mtu })
     };
     trunks.map(end).collect()
 }

@@ -4,7 +4,7 @@
 //!
 //! | kind | then |
 //! |---|---|
-//! | 1, hello | whether user packets travel in datagrams (1: 0 or 1), 2 bytes zero, the nonce of who sends it (16), the nonce it last heard (16) |
+//! | 1, hello | whether user packets travel in datagrams and whether they probe by epochs (1: 1 and 2, added), 2 bytes zero, the nonce of who sends it (16), the nonce it last heard (16) |
 //! | 2, segment | channel (1), number (6), what is there (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
 //! | 3, user packet | number (6), an IP packet |
 //!
@@ -21,13 +21,22 @@ use super::Refusal;
 /// What marks one run of a gateway; all zero for none.
 pub type Nonce = [u8; 16];
 
+/// What both ends of a trunk have to do alike.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Form {
+    /// User packets travel in datagrams.
+    pub encapsulates: bool,
+    /// They divide epochs, and there are no management connections.
+    pub epochs: bool,
+}
+
 /// A datagram without its seal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Message {
     /// Who is there.
     Hello {
-        /// Whether it has user packets travel in datagrams.
-        encapsulates: bool,
+        /// What it does.
+        form: Form,
         /// The nonce of who sends it.
         own: Nonce,
         /// The nonce that one last heard.
@@ -71,8 +80,9 @@ impl Message {
     #[must_use]
     pub fn write(&self, bytes: &mut Vec<u8>) -> Option<()> {
         match self {
-            Self::Hello { encapsulates, own, heard } => {
-                bytes.extend([VERSION << 4 | HELLO, u8::from(*encapsulates), 0, 0]);
+            Self::Hello { form, own, heard } => {
+                let form = u8::from(form.encapsulates) | u8::from(form.epochs) << 1;
+                bytes.extend([VERSION << 4 | HELLO, form, 0, 0]);
                 bytes.extend(own);
                 bytes.extend(heard);
             }
@@ -151,8 +161,9 @@ impl Reader<'_> {
     }
 
     fn hello(&mut self) -> Option<Message> {
-        let [form @ 0..=1, 0, 0] = self.take()? else { return None };
-        Some(Message::Hello { encapsulates: form == 1, own: self.take()?, heard: self.take()? })
+        let [form @ 0..=3, 0, 0] = self.take()? else { return None };
+        let form = Form { encapsulates: form & 1 != 0, epochs: form & 2 != 0 };
+        Some(Message::Hello { form, own: self.take()?, heard: self.take()? })
     }
 
     fn segment(&mut self) -> Option<Message> {

@@ -18,6 +18,8 @@ pub enum Refusal {
     NoSession,
     /// One end has user packets travel in datagrams, and the other does not.
     Encapsulation,
+    /// One end probes by epochs, and the other by management packets.
+    Probing,
     /// What is in it is no user packet: not an IP packet to the last byte, or not between hosts.
     Inner,
     /// It was marked on the way, and the user packet inside cannot say so.
@@ -26,13 +28,14 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::Version,
         Self::Forged,
         Self::Replayed,
         Self::NoSession,
         Self::Encapsulation,
+        Self::Probing,
         Self::Inner,
         Self::Congested,
     ];
@@ -47,6 +50,7 @@ impl Refusal {
             Self::Replayed => "replayed",
             Self::NoSession => "no-session",
             Self::Encapsulation => "encapsulation",
+            Self::Probing => "probing",
             Self::Inner => "inner",
             Self::Congested => "congested",
         }

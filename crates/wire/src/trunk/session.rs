@@ -24,7 +24,7 @@ use tidegate_core::tcp::Segment;
 
 use super::message::{LONGEST, MOST, Message, Nonce, USER};
 use super::replay::Window;
-use super::{Refusal, Refusals};
+use super::{Form, Refusal, Refusals};
 
 /// What both gateways of a trunk know, and nobody else.
 #[derive(Clone)]
@@ -99,8 +99,8 @@ pub struct Session {
     secret: Key,
     ends: Ends,
     random: Seal,
-    /// Whether user packets travel in datagrams, and whether the other end last said otherwise.
-    encapsulates: bool,
+    /// What both ends are to do, and whether the other last said otherwise.
+    form: Form,
     differs: bool,
     /// Nonces made.
     made: u64,
@@ -138,7 +138,7 @@ impl Session {
             secret: key.clone(),
             ends,
             random: Seal(random),
-            encapsulates: false,
+            form: Form::default(),
             differs: false,
             made: 0,
             own: ([0; 16], false),
@@ -153,14 +153,14 @@ impl Session {
         session
     }
 
-    /// It, where user packets travel in datagrams or do not.
+    /// It, where both ends are to do so.
     #[must_use]
-    pub const fn encapsulating(mut self, encapsulates: bool) -> Self {
-        self.encapsulates = encapsulates;
+    pub const fn like(mut self, form: Form) -> Self {
+        self.form = form;
         self
     }
 
-    /// Whether the other end last said that it does otherwise with user packets, so that nothing is agreed on.
+    /// Whether the other end last said that it does otherwise, so that nothing is agreed on.
     #[must_use]
     pub const fn differs(&self) -> bool {
         self.differs
@@ -199,8 +199,8 @@ impl Session {
     /// A hello: to be sent at the beginning, now and then, and where an opened datagram asks for it.
     #[must_use]
     pub fn hello(&self) -> Vec<u8> {
-        let (encapsulates, own, heard) = (self.encapsulates, self.own.0, self.heard);
-        let message = Message::Hello { encapsulates, own, heard };
+        let (form, own, heard) = (self.form, self.own.0, self.heard);
+        let message = Message::Hello { form, own, heard };
         sealed(&message, &self.hellos[0]).unwrap_or_default()
     }
 
@@ -217,7 +217,7 @@ impl Session {
     /// The datagram with a user packet, and its number; `None` without a session.
     #[must_use]
     pub fn seal_user(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
-        let agreed = self.agreed.as_mut().filter(|_| self.encapsulates)?;
+        let agreed = self.agreed.as_mut().filter(|_| self.form.encapsulates)?;
         let number = agreed.sent[USER_PACKET] + 1;
         let mut bytes = Vec::with_capacity(USER_HEADER + packet.len() + SEAL);
         bytes.push(USER);
@@ -253,13 +253,16 @@ impl Session {
             return self.take_user(now, bytes, *number, seal);
         }
         match Message::read(bytes)? {
-            Message::Hello { encapsulates, own, heard } => {
+            Message::Hello { form, own, heard } => {
                 if !self.hellos[1].fits(bytes, seal) {
                     return Err(Refusal::Forged);
                 }
-                self.differs = encapsulates != self.encapsulates;
-                if self.differs {
+                self.differs = form != self.form;
+                if form.encapsulates != self.form.encapsulates {
                     return Err(Refusal::Encapsulation);
+                }
+                if self.differs {
+                    return Err(Refusal::Probing);
                 }
                 let answer = self.listen(now, own, heard) && self.may_answer(now);
                 Ok(Opened::Hello { answer })
@@ -289,7 +292,7 @@ impl Session {
         if !agreed.receive.fits(bytes, seal) {
             return Err(Refusal::Forged);
         }
-        if !self.encapsulates {
+        if !self.form.encapsulates {
             return Err(Refusal::Encapsulation);
         }
         let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);

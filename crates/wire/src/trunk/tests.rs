@@ -139,8 +139,10 @@ fn whoever_asks_is_answered_a_few_times_a_second() {
     assert_eq!((answers(Time::ZERO), answers(second(1))), (8, 8));
 }
 
+const DATAGRAMS: Form = Form { encapsulates: true, epochs: false };
+
 fn encapsulating() -> [Session; 2] {
-    let mut ends = [end(false, 1), end(true, 2)].map(|it| it.encapsulating(true));
+    let mut ends = [end(false, 1), end(true, 2)].map(|it| it.like(DATAGRAMS));
     greet(&mut ends, Time::ZERO);
     ends
 }
@@ -149,7 +151,7 @@ fn encapsulating() -> [Session; 2] {
 /// not forgotten.
 #[test]
 fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
-    let mut ends = [end(false, 1).encapsulating(true), end(true, 2)];
+    let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 2)];
     for now in 0..3 {
         greet(&mut ends, second(now));
         ends.reverse();
@@ -158,7 +160,26 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
         assert!(it.differs() && !it.is_agreed() && it.alive().is_none());
         assert!(it.refused().of(Refusal::Encapsulation) > 0);
     }
-    let mut ends = [end(false, 1).encapsulating(true), end(true, 3).encapsulating(true)];
+    let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 3).like(DATAGRAMS)];
+    greet(&mut ends, second(9));
+    assert!(ends.iter().all(|it| it.is_agreed() && !it.differs()));
+}
+
+/// Kills: hellos that do not say how a trunk probes, or of which nobody asks it.
+#[test]
+fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
+    let epochs = Form { encapsulates: false, epochs: true };
+    let mut ends = [end(false, 1).like(epochs), end(true, 2)];
+    for now in 0..3 {
+        greet(&mut ends, second(now));
+        ends.reverse();
+    }
+    for it in &ends {
+        assert!(it.differs() && !it.is_agreed());
+        assert!(it.refused().of(Refusal::Probing) > 0);
+        assert_eq!(it.refused().of(Refusal::Encapsulation), 0);
+    }
+    let mut ends = [end(false, 1).like(epochs), end(true, 3).like(epochs)];
     greet(&mut ends, second(9));
     assert!(ends.iter().all(|it| it.is_agreed() && !it.differs()));
 }

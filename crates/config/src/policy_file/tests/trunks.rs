@@ -206,6 +206,9 @@ fn a_live_gateway_needs_a_next_hop_and_a_key_and_is_told_which() {
     let [Some(end)] = &ends[..] else { panic!("{}", found.render(false)) };
     assert_eq!(end.key_file, "/etc/tidegate/t.key");
     assert_eq!(end.next_hop, NextHop::Address([192, 0, 2, 254].into()));
+    let epochs = trunk(&format!("{LIVE}\nprobing = \"epochs\"\n"));
+    let (config, found) = parse("test.toml", &epochs, Some(&host()));
+    assert!(config.is_some(), "{}", found.render(false));
     let by_mac = parsed(&trunk(&LIVE.replace("192.0.2.254", "02:00:5e:10:00:aB")));
     let hop = by_mac.trunk_ends[0].as_ref().map(|it| it.next_hop);
     assert_eq!(hop, Some(NextHop::Mac([2, 0, 0x5e, 0x10, 0, 0xab])));

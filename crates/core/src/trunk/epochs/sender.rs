@@ -232,12 +232,18 @@ impl Sender {
         }
     }
 
+    /// The other end has shown that it is there: if it was held for gone, the next timeout is no longer than the
+    /// first that found it so.
+    pub(super) fn hasten(&mut self) {
+        self.timeouts = self.timeouts.min(SILENCE);
+    }
+
     /// When it will have been silent for too long.
     fn silent_at(&self) -> Option<Time> {
         let waits = !self.tunnel.is_empty();
         let srtt = self.control.srtt();
         let timeout = srtt.map_or(FIRST_TIMEOUT, |srtt| (3 * srtt).max(LEAST_TIMEOUT));
-        let timeout = timeout * (1 << self.timeouts.min(MOST_DOUBLED));
+        let timeout = timeout * (1 << self.timeouts.min(6));
         waits.then(|| self.heard_at.max(self.waits_since) + timeout)
     }
 
@@ -253,9 +259,6 @@ impl Sender {
 
 /// Timeouts in a row after which the path is held for gone.
 const SILENCE: u32 = 3;
-
-/// How often a timeout doubles, so that a path that is there again is soon found so.
-const MOST_DOUBLED: u32 = 4;
 
 /// Source: RFC 6298, section 2.1.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);

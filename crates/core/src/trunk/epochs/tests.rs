@@ -16,7 +16,7 @@ use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpFlags,
 use crate::random::Random;
 use crate::trunk::packet::network_len;
 use crate::trunk::testing::{Pair, config, path, user};
-use crate::trunk::{Config, Probing};
+use crate::trunk::{Arriving, Config, Probing};
 use crate::{Packet, Rate, Time};
 
 fn spacings() -> impl Iterator<Item = Spacing> {
@@ -440,6 +440,37 @@ fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
     pair.run(Time::from_secs(40), &mut offer);
     let back = pair.bytes_since(Time::from_secs(30));
     assert!(back > 1_250_000 * 10 * 85 / 100, "{back}");
+}
+
+/// As live gateways say it, once a second.
+///
+/// Kills: hellos that hasten nothing; that have a packet sent each time they come.
+#[test]
+fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
+    let mut pair = Pair::new(&epochs(), &path(ROOMY));
+    let mut offer = greedy(50);
+    pair.run(Time::from_secs(4), &mut offer);
+    pair.muted = true;
+    pair.run(Time::from_secs(10), &mut offer);
+    let before = pair.ends[0].counts().elastic;
+    let mut seconds = |pair: &mut Pair, count: u32| {
+        for _ in 0..10 * count {
+            pair.run(pair.now + Duration::from_millis(100), &mut offer);
+            pair.offered += 1;
+            let hello = pair.pool.insert(Packet::default()).unwrap();
+            pair.hand_in(0, Arriving::Feedback(0), hello);
+        }
+    };
+    seconds(&mut pair, 60);
+    let asked = (pair.ends[0].counts().elastic - before) / 1_500;
+    // Two in eight of the shortest timeouts.
+    assert!((70..=80).contains(&asked), "{asked}");
+    pair.muted = false;
+    seconds(&mut pair, 2);
+    let back = pair.now;
+    seconds(&mut pair, 2);
+    let bytes = pair.bytes_since(back);
+    assert!(bytes > 2 * 1_250_000 * 85 / 100, "{bytes}");
 }
 
 /// Kills: a ceiling of management packets only; a timer that is early forever.
