@@ -41,11 +41,12 @@ fn waits_here(bed: &Testbed, key: &str, family: Family) {
     let from = if family[0].contains(':') { format!("[{from}]") } else { from };
     let fetch = lab.fetch("c", &from, &["--bytes", "44 MB"]);
     fetch.moves_on(8_000_000, LIMIT);
-    let (since, before) = (now(), fetch.bytes());
+    let (since, before) = (now(), fetch.progress());
     let delay = ping(&lab, &format!("{}2", family[0]));
     pause(Duration::from_secs(4).saturating_sub(since.elapsed()));
-    let bytes = u32::try_from(fetch.bytes() - before).map_or(f64::INFINITY, f64::from);
-    let part = bytes / since.elapsed().as_secs_f64() / RATE / PAYLOAD;
+    let after = fetch.progress();
+    let bytes = u32::try_from(after.1 - before.1).map_or(f64::INFINITY, f64::from);
+    let part = bytes / (after.0 - before.0).as_secs_f64() / RATE / PAYLOAD;
     println!("{family:?}: {part:.3} of the path, {delay:.1} ms");
     assert!(part > 0.9, "{part} of what the path carries");
     assert!(delay < ROUND_TRIP + 10.0, "{delay} ms");
