@@ -133,7 +133,8 @@ pub(crate) fn trunk_any(bytes: &[u8]) {
     let mut wrong = right.clone();
     wrong.iter_mut().zip(bytes).for_each(|(byte, change)| *byte ^= change);
     assert!(wrong == right || here.open(now, &wrong).is_err());
-    assert!(here.open(now, bytes).is_err());
+    // Guided by comparisons a fuzzer finds out what is right: that is nobody who does not know it.
+    assert!(bytes == right || here.open(now, bytes).is_err());
     assert!(matches!(here.open(now, &right), Ok(Opened::Segment { channel: 3, .. })));
     carried_any(bytes);
 }
