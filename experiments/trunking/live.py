@@ -3,8 +3,8 @@
 Source: trunking, section 7.1, experiment TT1 (a), (b) and (c), figures 3 to 6; ledger, A003-1 and
 A003-3.
 Differs: see `_live.py` and `_network.py`. All cases run side by side, 15 s of warm-up and 200 s
-that count: three turns are the paper's 600 s. What waits at the router is not logged. Losses are
-counted from the beginning on.
+that count, in five turns: three are the paper's 600 s. What waits at the router is not logged.
+Losses are counted from the beginning on.
 """
 
 import time
@@ -15,7 +15,7 @@ from ..postack._live import missing, side_by_side
 from ._live import SINK, lab_of, script, sent, user_loss
 from ._network import GUARANTEES, KB, RATE, VMSS
 
-live = Experiment(__file__, seeds=3, needs=missing)
+live = Experiment(__file__, seeds=5, needs=missing)
 
 EQUAL = (1500, 1500)
 CASES = {

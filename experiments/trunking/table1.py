@@ -18,7 +18,7 @@ from tidegate.experiment import Experiment
 from ._network import BOTTLENECK_RATE, reverse, trunk
 from ._web import BSD, measured, ratio, steps, transfers
 
-table1 = Experiment(__file__)
+table1 = Experiment(__file__, seeds=65)
 
 CASES = ["a", "b", "c", "d"]
 """Small transfers alone; beside UDP; both in trunks; and two greedy TCP connections as well."""
@@ -97,6 +97,7 @@ def others(runs):
 
 @table1.claim(
     "A003-7", "(c) deviation of delay, of that alone", paper=0.92, at_most=1.3,
+    margin=0.05,
     why="transfers lose no more than alone, but wait for a trunk whose rate goes up and down; what "
     "made the paper's take as unequal times alone is not known, and here it is losses only",
 )  # fmt: skip
