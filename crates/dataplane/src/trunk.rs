@@ -289,11 +289,11 @@ fn payload(frame: &[u8], at: usize) -> Option<&[u8]> {
 impl Port for TrunkPort {
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
         self.now = now;
-        if self.trunks.is_empty() {
-            return self.port.receive(pool, now);
-        }
         if let Some(answer) = self.answer(pool) {
             return Some(answer);
+        }
+        if self.trunks.is_empty() {
+            return self.port.receive(pool, now);
         }
         for _ in 0..BURST {
             let packet = self.port.receive(pool, now)?;

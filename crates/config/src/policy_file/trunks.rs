@@ -40,7 +40,7 @@ pub(super) fn compile(
             } else if collide(other, &trunk) {
                 (Code::BadTrunk, "two trunks to one gateway take the same ports".to_owned())
             } else if look_alike(other, &trunk) {
-                let message = "two trunks with epochs are of the same class `assured`";
+                let message = "a trunk with epochs is of the same class `assured` as another trunk";
                 (Code::BadTrunk, message.to_owned())
             } else {
                 continue;
@@ -260,9 +260,12 @@ fn collide(one: &trunk::Config, other: &trunk::Config) -> bool {
     (one.local, one.peer) == (other.local, other.peer) && from < other_to && other_from < to
 }
 
-/// Whether packets that arrive could be user packets of both.
+/// Whether packets that arrive could be user packets of both, where one tells them by their class.
 fn look_alike(one: &trunk::Config, other: &trunk::Config) -> bool {
-    [one, other].iter().all(|it| it.probing == Probing::Epochs) && one.assured == other.assured
+    let pair = [one, other];
+    let epochs = pair.iter().filter(|it| it.probing == Probing::Epochs).count();
+    let bare = pair.iter().all(|it| it.wire.overhead(it.local) == 0);
+    one.assured == other.assured && (epochs == 2 || epochs == 1 && bare)
 }
 
 /// What is written of the rate of the link up.

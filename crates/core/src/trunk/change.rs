@@ -14,10 +14,11 @@ impl Trunk {
         if *self.config() == *config {
             return self;
         }
-        if self.goes_on_as(config)
-            && let Ends::Management(ends) = &mut self.ends
-        {
-            ends.0.change(config, cx.now);
+        if self.goes_on_as(config) {
+            match &mut self.ends {
+                Ends::Management(ends) => ends.0.change(config, cx.now),
+                Ends::Epochs(ends) => ends.change(config, cx.now),
+            }
             self.config = config.clone();
             return self;
         }

@@ -72,6 +72,11 @@ impl Epochs {
         }
     }
 
+    /// From `now` on guarantee and ceiling are as `config` says.
+    pub(super) fn change(&mut self, config: &Config, now: Time) {
+        self.sender.change(config, now);
+    }
+
     pub(super) const fn tunnel(&self) -> &Tunnel {
         self.sender.tunnel()
     }

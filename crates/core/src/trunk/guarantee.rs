@@ -24,9 +24,17 @@ impl Guarantee {
         Self { bucket: TokenBucket::new(rate, depth(rate), now), due: None }
     }
 
-    /// Lets `rate` go from `now` on.
-    pub(super) fn set(&mut self, now: Time, rate: Rate) {
+    /// From `now` on `held` lets `rate` go, if any.
+    pub(super) fn follow(held: &mut Option<Self>, rate: Option<Rate>, now: Time) {
+        match (&mut *held, rate) {
+            (Some(it), Some(rate)) => it.set(now, rate),
+            (_, rate) => *held = rate.map(|rate| Self::new(rate, now)),
+        }
+    }
+
+    fn set(&mut self, now: Time, rate: Rate) {
         self.bucket.set(now, rate, depth(rate));
+        self.due = None; // what it was is by the rate of before
     }
 
     /// Lets go what may by now; says how many bytes, from the IP header on.

@@ -113,10 +113,7 @@ impl Sender {
     /// From `now` on VMSS, fallback, guarantee and ceiling are as `config` says.
     pub(super) fn change(&mut self, config: &Config, now: Time) {
         (self.vmss, self.fallback) = (config.vmss.0, config.fallback);
-        match (&mut self.guarantee, config.guarantee) {
-            (Some(given), Some(rate)) => given.set(now, rate),
-            (given, rate) => *given = rate.map(|rate| Guarantee::new(rate, now)),
-        }
+        Guarantee::follow(&mut self.guarantee, config.guarantee, now);
         self.tunnel.hold_to(config.ceiling, now);
     }
 
@@ -174,7 +171,8 @@ impl Sender {
             self.managements.iter_mut().for_each(|it| it.ask(cx.now));
             if self.tunnel.is_empty() && self.tunnel.is_open(cx.now) {
                 let len = network_len(&cx.pool[&packet]);
-                self.tunnel.charge(cx.now, len);
+                let takes = self.tunnel.takes(&cx.pool[&packet]);
+                self.tunnel.charge(cx.now, takes);
                 self.counts.past += len;
                 out.push(cx.pool, packet);
             } else {

@@ -92,6 +92,14 @@ impl Pair {
         }
     }
 
+    /// The first end is as `config` says from now on.
+    pub(super) fn change(&mut self, config: &Config) {
+        let other = Trunk::new(config, 8, self.now);
+        let trunk = std::mem::replace(&mut self.ends[0], other);
+        let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        self.ends[0] = trunk.changed(&mut cx, config, 8);
+    }
+
     /// A user packet reaches the first end.
     pub(super) fn offer(&mut self, member: u32, len: u32) {
         self.offer_packet(Packet { member: Member(member), ..user(len) });

@@ -49,12 +49,13 @@ fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
     let config = parsed(&format!(
         "{PORTS}[[trunk]]\nname = \"e\"\n{ENDS}probing = \"epochs\"\nguarantee = \"1 Mbit/s\"\n\
          [[trunk]]\nname = \"f\"\n{ENDS}port = 4756\nprobing = \"epochs\"\nassured = 2\n\
-         [[trunk]]\nname = \"g\"\n{ENDS}port = 4758\n"
+         [[trunk]]\nname = \"g\"\n{ENDS}port = 4758\nassured = 3\n\
+         [[trunk]]\nname = \"h\"\n{ENDS}port = 4790\nencapsulation = \"udp\"\nkey_file = \"/k\"\n"
     ));
-    let [first, second, third] = &config.gateway.trunks[..] else { panic!() };
+    let [first, second, third, _] = &config.gateway.trunks[..] else { panic!() };
     assert_eq!((first.probing, first.channels()), (Probing::Epochs, 1));
     assert_eq!((second.probing, second.assured), (Probing::Epochs, 2));
-    assert_eq!((third.probing, third.assured), (Probing::Management, 1));
+    assert_eq!((third.probing, third.assured), (Probing::Management, 3));
 }
 
 #[test]
@@ -116,6 +117,12 @@ fn what_cannot_be_is_said_with_its_reason() {
              peer = \"192.0.2.3\"\nprobing = \"epochs\"\n",
             "TG0036",
             "same class `assured`",
+        ),
+        (
+            trunk("probing = \"epochs\"")
+                + "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.3\"\n",
+            "TG0036",
+            "same class `assured` as another trunk",
         ),
         (trunk("") + &trunk("port = 5000"), "TG0018", "two trunks are named `t`"),
         (policy("trunk = \"t\""), "TG0008", "there is no trunk `t`"),

@@ -66,7 +66,7 @@ impl Copa {
     fn step(&mut self, it: &Acknowledged, path: &Path) {
         // window / standing <= target packets / queued; slow start ends by what was seen last.
         let (least, standing) = (path.least(), path.standing());
-        let seen = if self.slow_start { it.rtt.saturating_sub(least) } else { standing - least };
+        let seen = if self.slow_start { it.rtt } else { standing }.saturating_sub(least);
         let have = u128::from(self.window) * seen.as_nanos();
         let long = |packets: u64| u128::from(PACKET * packets) * standing.as_nanos();
         let grows = have <= long(TARGET);

@@ -13,6 +13,10 @@ use crate::Time;
 use crate::random::Random;
 use crate::tcp::congestion::{Ack, CongestionControl, CongestionSpec, Counting, Signal, Window};
 
+/// Packets for each connection that one boundary may tell of as lost, or as come late: a connection is made smaller
+/// once in a round trip, and what was too much once must not hide what is lost later.
+const ROUND: u64 = 16;
+
 /// What was acknowledged.
 pub(super) struct Round {
     /// Bytes.
@@ -74,7 +78,8 @@ impl Crowd {
 
     /// Takes in what a boundary told.
     pub(super) fn on_boundary(&mut self, now: Time, it: &Round) {
-        self.missing += it.missing;
+        let most = 0_i64.saturating_add_unsigned(ROUND * PACKET * self.len().max(1));
+        self.missing = self.missing.saturating_add(it.missing).clamp(-most, most);
         while self.missing >= 0_i64.saturating_add_unsigned(PACKET) {
             self.missing = self.missing.saturating_sub_unsigned(PACKET);
             self.lose(now, it.srtt);

@@ -15,10 +15,10 @@ use super::message::{CongestionAck, ask_for};
 use crate::packet::{Fifo, TcpSegment};
 use crate::random::Random;
 use crate::tcp::Segment;
-use crate::trunk::State;
 use crate::trunk::guarantee::Guarantee;
 use crate::trunk::packet::network_len;
 use crate::trunk::tunnel::Tunnel;
+use crate::trunk::{Config, State};
 use crate::{Bytes, Cx, Packet, PacketId, Rate, Time};
 
 pub(super) struct Sender {
@@ -71,6 +71,12 @@ impl Sender {
             tell: false,
             told: None,
         }
+    }
+
+    /// From `now` on guarantee and ceiling are as `config` says.
+    pub(super) fn change(&mut self, config: &Config, now: Time) {
+        Guarantee::follow(&mut self.guarantee, config.guarantee, now);
+        self.tunnel.hold_to(config.ceiling, now);
     }
 
     pub(super) const fn tunnel(&self) -> &Tunnel {

@@ -301,6 +301,51 @@ fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
     assert_eq!(lost(1_500 * 300), 1_050_000);
 }
 
+/// Kills: losses of a peer that makes them up, taken one by one; what came twice once hides all losses after it.
+#[test]
+fn what_a_boundary_tells_is_believed_for_a_round_trip_and_no_more() {
+    let ms = Duration::from_millis(100);
+    let mut crowd = Crowd::new(Random::new(1, 1));
+    crowd.begin(10, 1_500_000);
+    let mut tell = |second, missing| {
+        let round = Round { bytes: 0, missing, srtt: ms, may_grow: false };
+        crowd.on_boundary(Time::from_secs(second), &round);
+        crowd.window()
+    };
+    assert_eq!(tell(1, i64::MAX), 1_050_000);
+    assert_eq!(tell(2, i64::MIN), 1_050_000);
+    assert_eq!(tell(3, 160 * 1_500), 1_050_000);
+    assert!(tell(4, 1_500 * 10) < 1_050_000);
+}
+
+/// A mobile path that holds packets back. Kills: a difference of round-trip times taken for more than zero.
+#[test]
+fn round_trips_of_many_seconds_are_round_trips() {
+    let mut control = control();
+    for (second, rtt) in [(40, 40_000), (41, 50), (42, 70), (53, 60), (54, 30_000), (90, 55)] {
+        let (rtt, bytes) = (Duration::from_millis(rtt), 15_000);
+        let it = Progress { rtt, bytes, missing: 0, arrived: None, full: true };
+        control.on_progress(Time::from_secs(second), &it);
+        assert!(control.window() > 0);
+    }
+}
+
+/// Kills: one that begins anew; a guarantee that waits for what it owed by the rate of before.
+#[test]
+fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
+    let mut pair = Pair::new(&epochs(), &path(ROOMY));
+    pair.run(Time::from_secs(5), greedy(50));
+    let (before, window) = (pair.ends[0].counts(), pair.ends[0].report().state.window);
+    let ceiling = Some(Rate::from_mbps(4));
+    pair.change(&Config { ceiling, guarantee: Some(Rate::from_kbps(64)), ..epochs() });
+    assert_eq!(pair.ends[0].report().state.window, window);
+    pair.run(Time::from_secs(15), greedy(50));
+    let now = pair.ends[0].counts();
+    let bytes = now.elastic + now.guaranteed - before.elastic - before.guaranteed;
+    assert!((4_900_000..5_100_000).contains(&bytes) && now.guaranteed > 70_000, "{bytes} {now:?}");
+    pair.check_conservation();
+}
+
 /// Kills: draining by the delay alone, which takes off again what is already on its way to be taken off.
 #[test]
 fn what_overshot_is_taken_back_at_once_to_what_the_path_carries_and_no_further() {
