@@ -66,8 +66,8 @@ SLOWER = (
 )
 
 CUT = (
-    "once its ACKs are held for a quarter of a second, a long transfer gets what it would if every "
-    "short one had as much, and part of the path is idle"
+    "windows of long transfers are cut to what they would have if every short one had as much, and "
+    "part of the path is idle"
 )
 
 

@@ -3,8 +3,7 @@
 //! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2
 //! have the drain factor that the ledger found P1 needs. A sender that nothing else limits would have its ACKs held ever longer, up to the bound,
 //! and then its data would wait after all; so its window is that with which they are held for half of
-//! the bound, if it is known how it is scaled, and at least twice what is under way while they are held for
-//! less than half of that: beside many short transfers, a long one gets what these leave. (A window, once shown, is not taken back.) PreAck (R001-21) and the loss express of R001-14 are left out.
+//! the bound, if it is known how it is scaled. (A window, once shown, is not taken back.) PreAck (R001-21) and the loss express of R001-14 are left out.
 
 mod rules;
 
@@ -90,18 +89,15 @@ pub(super) struct PostAck {
 }
 
 impl PostAck {
-    /// The window with which ACKs of `member` are held for half of the bound, if every flow that was active
-    /// lately had as much, and to grow as long as they hardly are; none if it is not known how long its way is.
-    fn window(&mut self, member: Member, known: &Known, ahead: Ahead) -> u32 {
+    /// The window with which ACKs of `member` are held for half of the bound; none if it is not known
+    /// how long its way is.
+    fn window(&self, member: Member, known: &Known, ahead: Ahead) -> u32 {
         let (Some(near), Some(far)) = (known.near, known.far) else { return 0 };
         let span = near + far + self.config.max_hold / 2;
         let part = ahead.part_of(self.shares.of(member)).bps();
         let part = Rate::from_bps(part.saturating_sub(self.shares.taken(member)));
-        let share = part.bytes_in(span).max(LEAST_WINDOW);
-        let flow = self.holds.flow(member);
-        let hardly = flow.hold() < self.config.max_hold / 4;
-        let grows = if hardly { flow.under_way(known.sent).saturating_mul(2) } else { 0 };
-        u32::try_from(share.0).unwrap_or(0).max(grows)
+        let window = part.bytes_in(span).max(LEAST_WINDOW);
+        u32::try_from(window.0).unwrap_or(0)
     }
 
     /// Lets go what has been held for as long as may be.

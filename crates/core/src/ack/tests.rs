@@ -248,31 +248,6 @@ fn flows_take_turns_byte_for_byte() {
     assert!(one > 50_000.0 && (one / other - 1.0).abs() < 0.2, "{one} {other}");
 }
 
-/// Kills: a window that is a share among all that were active lately, however little they send; one that
-/// grows however long ACKs are held.
-#[test]
-fn beside_many_a_window_grows_while_acks_are_hardly_held_and_then_is_a_share() {
-    let mut bench = sent(r#"{ kind = "postack", max_hold = "200 ms" }"#, 0);
-    for member in 1..50 {
-        bench.data(US(0), member, MSS);
-    }
-    bench.data(US(1), 0, 200 * MSS);
-    let full = |ack| TcpSegment { window: u16::MAX, ..plain(ack) };
-    let edge = |tcp: &TcpSegment| tcp.ack + (u32::from(tcp.window) << 7);
-    let first = edge(&bench.back(US(2), 0, full(100 * MSS), &[])[0]);
-    assert!(first >= 300 * MSS, "{first}");
-    bench.fill(US(3), true);
-    for n in 1..=99 {
-        let at = Time::from_millis(20 * u64::from(n));
-        bench.run_until(at);
-        bench.data(at, 0, (200 + 3 * n) * MSS);
-        bench.back(at, 0, full((100 + n) * MSS), &[]);
-    }
-    let last = bench.withdraw(Time::from_millis(2_000), 0);
-    let last = last.last().map(edge).unwrap();
-    assert!(last < first + 10 * MSS, "held for long, it is no more than a share: {last}");
-}
-
 #[test]
 fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
     let mut bench = sent(EVERY[3], 100);

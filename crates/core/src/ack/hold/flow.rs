@@ -174,17 +174,6 @@ impl Flow {
         policy.min(used_to + more)
     }
 
-    /// Bytes that its sender, who has sent up to `sent`, takes for under way.
-    pub(in crate::ack) fn under_way(&self, sent: Option<u32>) -> u32 {
-        let sent = sent.filter(|sent| self.is_known() && before(self.released, *sent));
-        sent.map_or(0, |sent| sent.wrapping_sub(self.released))
-    }
-
-    /// How long its ACKs are held, smoothed.
-    pub(in crate::ack) fn hold(&self) -> Duration {
-        Duration::from_micros(self.hold_us.into())
-    }
-
     /// One of its ACKs was held for `span`.
     pub(super) fn was_held(&mut self, span: Duration) {
         let span = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
