@@ -44,6 +44,17 @@ fn user_packets_travel_in_datagrams_where_that_is_written() {
     assert_eq!(config.trunk_ends[1].as_ref().and_then(|it| it.mtu), Some(1_351));
 }
 
+/// Kills: asking trunks with epochs only.
+#[test]
+fn user_packets_of_a_trunk_with_epochs_are_not_taken_for_those_of_any_other() {
+    let other = "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.3\"\n";
+    let text = format!("{PORTS}[[trunk]]\nname = \"e\"\n{ENDS}probing = \"epochs\"\n{other}");
+    let said = parse("test.toml", &text, None).1.render(false);
+    assert!(said.contains("TG0036") && said.contains("same class `assured` as another"), "{said}");
+    let (config, found) = parse("test.toml", &(text + "assured = 2\n"), None);
+    assert!(config.is_some(), "{}", found.render(false));
+}
+
 #[test]
 fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
     let config = parsed(&format!(
@@ -117,12 +128,6 @@ fn what_cannot_be_is_said_with_its_reason() {
              peer = \"192.0.2.3\"\nprobing = \"epochs\"\n",
             "TG0036",
             "same class `assured`",
-        ),
-        (
-            trunk("probing = \"epochs\"")
-                + "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.3\"\n",
-            "TG0036",
-            "same class `assured` as another trunk",
         ),
         (trunk("") + &trunk("port = 5000"), "TG0018", "two trunks are named `t`"),
         (policy("trunk = \"t\""), "TG0008", "there is no trunk `t`"),
