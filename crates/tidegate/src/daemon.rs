@@ -12,12 +12,13 @@ mod trunks;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_config::Findings;
 use tidegate_core::policy::{Class, PolicySet};
+use tidegate_dataplane::trunk::TrunkEnd;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -57,9 +58,11 @@ struct State {
 
 /// A configuration in force.
 #[derive(Clone)]
-struct Installed {
+pub(crate) struct Installed {
     file: PathBuf,
     config: Config,
+    /// Its trunks, with what was in their key files when it was read.
+    ends: Vec<TrunkEnd>,
     /// The classes that are not as `config` says: what was changed while it ran, `None` where one was removed.
     live: BTreeMap<String, Option<Class>>,
     generation: u64,
@@ -89,12 +92,10 @@ impl From<Failure> for Refusal {
 const LIVE: usize = 20;
 
 impl Daemon {
-    /// A daemon for what `plane` runs: `config`, read from `file`.
-    pub(crate) fn new(plane: Plane, file: &Path, config: Config, fits_host: bool) -> Arc<Self> {
-        let names = [config.lan.as_str(), config.wan.as_str()];
+    /// A daemon for what `plane` runs.
+    pub(crate) fn new(plane: Plane, installed: Installed, fits_host: bool) -> Arc<Self> {
+        let names = [installed.config.lan.as_str(), installed.config.wan.as_str()];
         let watch = if fits_host { Watch::new(names) } else { Watch::default() };
-        let installed =
-            Installed { file: file.to_owned(), config, live: BTreeMap::new(), generation: 1 };
         Arc::new(Self {
             plane,
             started: Instant::now(),
@@ -126,8 +127,8 @@ impl Daemon {
         can_change(&changes)?;
         let undone = state.installed.undone_by(&changes);
         let before = state.installed.clone();
-        let file = PathBuf::from(&proposal.file);
-        self.install(&mut state, file, config).await?;
+        let next = Installed::read(PathBuf::from(&proposal.file), config)?;
+        self.install(&mut state, next).await?;
         for class in &undone {
             tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
         }
@@ -261,31 +262,26 @@ impl Daemon {
         config.ok_or(Refusal::Findings(found))
     }
 
-    async fn install(
-        &self,
-        state: &mut State,
-        file: PathBuf,
-        config: Config,
-    ) -> Result<(), Failure> {
-        let policies = policy_set(&config)?;
-        let settings = config.gateway.clone();
-        let has_ports = self.fits_host;
-        let mut ended = if has_ports { trunks::ended_at_wan(&config)? } else { Vec::new() };
+    /// Puts `next` in force, with what was changed of its classes while it ran.
+    async fn install(&self, state: &mut State, next: Installed) -> Result<(), Failure> {
+        let running = next.running();
+        let policies = policy_set(&running)?;
+        let mut ends = trunks::seeded(next.ends.clone())?;
         let change = self.plane.ask(move |live| {
             // Frames must come here before there is something to do with them.
             live.set_passing(false);
-            live.machine.reconfigure(live.now, &settings);
-            for ((end, _), number) in ended.iter_mut().zip(live.machine.trunk_numbers()) {
+            live.machine.reconfigure(live.now, &running.gateway);
+            for ((end, _), number) in ends.iter_mut().zip(live.machine.trunk_numbers()) {
                 end.number = number;
             }
             if let Some(wan) = live.ports.last_mut() {
-                wan.end_trunks(ended);
+                wan.end_trunks(ends);
             }
             live.machine.install(live.now, policies);
             live.machine.report().generation
         });
         let generation = change.await?;
-        state.installed = Installed { file, config, live: BTreeMap::new(), generation };
+        state.installed = Installed { generation, ..next };
         Ok(())
     }
 
@@ -304,12 +300,9 @@ impl Daemon {
             return;
         }
         let Some(Pending { before, .. }) = state.pending.take() else { return };
-        // What was changed while it ran comes back too, and is still no part of the file.
-        let running = before.running();
         let lost: Vec<_> = state.installed.live.keys().cloned().collect();
-        let alarm = match self.install(&mut state, before.file, running).await {
+        let alarm = match self.install(&mut state, before).await {
             Ok(()) => {
-                (state.installed.config, state.installed.live) = (before.config, before.live);
                 let classes = match lost.join(", ") {
                     none if none.is_empty() => none,
                     some => format!(", and what was changed of classes meanwhile: {some}"),
@@ -320,6 +313,16 @@ impl Daemon {
         };
         tracing::warn!("{alarm}");
         state.alarm = Some(alarm);
+    }
+}
+
+impl Installed {
+    /// `config`, as a gateway begins with it, which was read from `file`.
+    ///
+    /// The files of its keys are read here and never again, so that a rollback to it is one whatever became of them.
+    pub(crate) fn read(file: PathBuf, config: Config) -> Result<Self, Failure> {
+        let ends = trunks::ends_at_wan(&config)?;
+        Ok(Self { file, config, ends, live: BTreeMap::new(), generation: 1 })
     }
 }
 

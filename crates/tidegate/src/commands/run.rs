@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Context, check};
 use crate::config::Config;
-use crate::daemon::{self, Daemon, Plane, Socket};
+use crate::daemon::{self, Daemon, Installed, Plane, Socket};
 use crate::host;
 use crate::output::Exit;
 
@@ -70,9 +70,11 @@ async fn control(
         None => None,
     };
     let signals = Signals::new()?;
-    let plane = Plane::start(&config, daemon::open)?;
-    announce(&plane, &config);
-    let daemon = Daemon::new(plane, &file, config, true);
+    let policies = config.policies.len();
+    let installed = Installed::read(file, config)?;
+    let plane = Plane::start(&installed, daemon::open)?;
+    announce(&plane, policies);
+    let daemon = Daemon::new(plane, installed, true);
     let ended = tokio::select! {
         ended = daemon::serve(daemon.clone(), socket, metrics) => ended.map(|()| Exit::Failed),
         exit = attend(&daemon, signals) => Ok(exit),
@@ -82,9 +84,8 @@ async fn control(
     Ok(ended?)
 }
 
-fn announce(plane: &Plane, config: &Config) {
+fn announce(plane: &Plane, policies: usize) {
     let ports = plane.ports();
-    let policies = config.policies.len();
     tracing::info!("{} to {} on {}, {policies} policies", ports.lan, ports.wan, ports.backend);
     for note in &ports.notes {
         tracing::info!("{note}");

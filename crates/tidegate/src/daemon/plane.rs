@@ -16,11 +16,10 @@ use tidegate_dataplane::{
 };
 use tokio::sync::oneshot;
 
-use super::policy_set;
 use super::watch::PortLock;
+use super::{Installed, policy_set};
 use crate::api::Ports;
 use crate::code::Code;
-use crate::config::Config;
 use crate::output::Failure;
 
 /// A gateway that runs in a thread of its own.
@@ -61,19 +60,19 @@ pub(crate) struct Opened {
 pub(crate) type Wire = Option<FailToWire>;
 
 impl Plane {
-    /// Starts a gateway for `config` between the ports that `open` opens.
+    /// Starts a gateway for what is `installed` between the ports that `open` opens.
     pub(crate) fn start(
-        config: &Config,
-        open: impl FnOnce(&Config, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>
+        installed: &Installed,
+        open: impl FnOnce(&Installed, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>
         + Send
         + 'static,
     ) -> Result<Self, Failure> {
         let failed = |error| Failure::new(Code::NoBackend, format!("cannot start: {error}"));
         let (remote, inbox) = inbox().map_err(failed)?;
         let (sender, opened) = mpsc::channel();
-        let policies = policy_set(config)?;
-        let config = config.clone();
-        let drive = move || drive(&config, policies, open, inbox, &sender);
+        let policies = policy_set(&installed.config)?;
+        let installed = installed.clone();
+        let drive = move || drive(&installed, policies, open, inbox, &sender);
         let thread = thread::Builder::new().name("data plane".to_owned()).spawn(drive);
         let thread = thread.map_err(failed)?;
         let ports = opened.recv().map_err(|_| stopped(Stopped))??;
@@ -138,16 +137,16 @@ impl Plane {
 
 /// The data plane's thread: opens the ports, says how that went, and runs.
 fn drive(
-    config: &Config,
+    installed: &Installed,
     policies: PolicySet,
-    open: impl FnOnce(&Config, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>,
+    open: impl FnOnce(&Installed, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>,
     inbox: Inbox<Gateway, Wire>,
     sender: &Sender<Result<Ports, Failure>>,
 ) {
     let mut clock = Monotonic::start();
-    let settings = GatewayConfig { seed: seed(), ..config.gateway.clone() };
+    let settings = GatewayConfig { seed: seed(), ..installed.config.gateway.clone() };
     let mut gateway = Gateway::new(&settings, policies, clock.now());
-    let opened = match open(config, &clock, gateway.pool()) {
+    let opened = match open(installed, &clock, gateway.pool()) {
         Ok(opened) => opened,
         Err(failure) => return drop(sender.send(Err(failure))),
     };

@@ -9,6 +9,7 @@ use tidegate_dataplane::{
     AfPacket, FailToWire, Interface, InterfaceError, Monotonic, PacketMemory, Port,
 };
 
+use super::Installed;
 use super::plane::{Opened, Wire};
 use super::trunks::Trunks;
 use super::watch::PortLock;
@@ -17,32 +18,34 @@ use crate::code::Code;
 use crate::config::{Backend, Config};
 use crate::output::Failure;
 
-/// Opens the ports that `config` names: AF_XDP where the host can do it, unless one is forced.
+/// Opens the ports of what is `installed`: AF_XDP where the host can do it, unless one is forced.
 pub(crate) fn open(
-    config: &Config,
+    installed: &Installed,
     clock: &Monotonic,
     pool: &mut PacketPool,
 ) -> Result<Opened, Failure> {
-    let [lan, wan] = [&config.lan, &config.wan].map(|name| Interface::find(name));
+    let Config { lan, wan, .. } = &installed.config;
+    let [lan, wan] = [lan, wan].map(|name| Interface::find(name));
     let pair = [&lan.map_err(failure)?, &wan.map_err(failure)?];
     let held = [PortLock::take(pair[0])?, PortLock::take(pair[1])?];
-    let opened = open_on(config, pair, clock, pool)?;
+    let opened = open_on(installed, pair, clock, pool)?;
     Ok(Opened { held: Vec::from(held), ..opened })
 }
 
 fn open_on(
-    config: &Config,
+    installed: &Installed,
     pair: [&Interface; 2],
     clock: &Monotonic,
     pool: &mut PacketPool,
 ) -> Result<Opened, Failure> {
+    let config = &installed.config;
     let wire = WireConfig {
         directory: Path::new(WireConfig::DIRECTORY).to_owned(),
         timeout: config.heartbeat,
         epoch: clock.origin(),
         tc: Tc::default(),
     };
-    let trunks = Trunks::new(config, pair[1])?;
+    let trunks = Trunks::new(installed.ends.clone(), pair[1])?;
     if config.backend == Backend::AfPacket {
         return af_packet(config, pair, &wire, trunks, Vec::new());
     }

@@ -18,6 +18,8 @@ use super::*;
 use crate::api::Classes;
 use crate::client;
 
+mod trunks;
+
 const NOTHING: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
 /// `NOTHING` and a policy of `mean`.
@@ -26,6 +28,15 @@ fn web(mean: &str) -> String {
         "{NOTHING}[[policy]]\nname = \"web\"\naction = \"shape\"\nmatch = {{ dst = \"10.0.0.0/8\" }}\n\
          profile = {{ mean = \"{mean}\", burst = \"64 KiB\" }}\n"
     )
+}
+
+/// A folder that nobody else has.
+fn folder() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = env::temp_dir().join(format!("tidegate-{}-{number}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    folder
 }
 
 /// A daemon that answers on a socket in a folder of its own.
@@ -38,16 +49,17 @@ struct Fixture {
 impl Fixture {
     /// One that runs `text`, read from the file it also finds at a reload.
     async fn new(text: &str) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = env::temp_dir().join(format!("tidegate-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        Self::with(text, folder(), Opened::default)
+    }
+
+    /// The same in `folder`, with what `open` opens.
+    fn with(text: &str, folder: PathBuf, open: impl FnOnce() -> Opened + Send + 'static) -> Self {
         let file = folder.join("policy.toml");
         fs::write(&file, text).unwrap();
         let (config, _) = config::parse("policy.toml", text, None);
-        let config = config.unwrap();
-        let plane = Plane::start(&config, |_, _, _| Ok(Opened::default())).unwrap();
-        let daemon = Daemon::new(plane, &file, config, false);
+        let installed = Installed::read(file, config.unwrap()).unwrap();
+        let plane = Plane::start(&installed, |_, _, _| Ok(open())).unwrap();
+        let daemon = Daemon::new(plane, installed, false);
         let socket = Socket::open(&folder.join("socket")).unwrap();
         let serving = serve(daemon.clone(), socket, None);
         let server = tokio::spawn(async move { serving.await.unwrap() });

@@ -19,17 +19,17 @@ use crate::output::Failure;
 /// What the WAN port is given.
 pub(super) struct Trunks {
     mac: [u8; 6],
-    ends: Ended,
+    ends: Seeded,
 }
 
-/// Trunks that end at the port, each with random bytes.
-pub(super) type Ended = Vec<(TrunkEnd, [u8; 32])>;
+/// Trunks that end at the port, each with random bytes that are unlike any others.
+pub(super) type Seeded = Vec<(TrunkEnd, [u8; 32])>;
 
 impl Trunks {
-    /// What the trunks of `config` need at the interface `wan`.
-    pub(super) fn new(config: &Config, wan: &Interface) -> Result<Self, Failure> {
+    /// What `ends` need at the interface `wan`.
+    pub(super) fn new(ends: Vec<TrunkEnd>, wan: &Interface) -> Result<Self, Failure> {
         let mac = wan.mac().map_err(|error| no_interface(&error))?;
-        Ok(Self { mac, ends: ended(config, wan)? })
+        Ok(Self { mac, ends: seeded(ends)? })
     }
 
     /// `port`, whose frames are in `memory`, with the addresses of the trunks, if there are any yet.
@@ -38,19 +38,18 @@ impl Trunks {
     }
 }
 
-/// The trunks of `config` as they end at the interface `wan`.
-pub(super) fn ended(config: &Config, wan: &Interface) -> Result<Ended, Failure> {
-    let sends = wan.mtu().map_err(|error| no_interface(&error))?;
-    ends(config, sends)?.into_iter().map(|end| Ok((end, chance()?))).collect()
+/// `ends`, each with chance of its own.
+pub(super) fn seeded(ends: Vec<TrunkEnd>) -> Result<Seeded, Failure> {
+    ends.into_iter().map(|end| Ok((end, chance()?))).collect()
 }
 
-/// The same of the WAN port that `config` names, by its name.
-pub(super) fn ended_at_wan(config: &Config) -> Result<Ended, Failure> {
+/// The trunks of `config` as they end at its WAN port, with what is in their key files now.
+pub(super) fn ends_at_wan(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
     if config.gateway.trunks.is_empty() {
         return Ok(Vec::new());
     }
     let wan = Interface::find(&config.wan).map_err(|error| no_interface(&error))?;
-    ended(config, &wan)
+    ends(config, wan.mtu().map_err(|error| no_interface(&error))?)
 }
 
 fn no_interface(error: &impl Display) -> Failure {

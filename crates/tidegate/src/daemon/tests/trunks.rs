@@ -1,0 +1,109 @@
+//! Trunks and their keys, at a WAN port that only notes what ends there.
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
+
+use tidegate_core::packet::FrameCopy;
+use tidegate_core::{PacketId, PacketPool, Time};
+use tidegate_dataplane::{Port, PortCounters};
+
+use super::*;
+
+/// A port that carries nothing, and the keys of the trunks that end there.
+#[derive(Clone, Default)]
+struct Noted(Arc<Mutex<Vec<[u8; 32]>>>);
+
+impl Port for Noted {
+    fn receive(&mut self, _pool: &mut PacketPool, _now: Time) -> Option<PacketId> {
+        None
+    }
+
+    fn can_send(&self) -> bool {
+        true
+    }
+
+    fn copy(&mut self, _copy: &FrameCopy) {}
+
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        pool.release(packet);
+    }
+
+    fn flush(&mut self, _pool: &mut PacketPool) {}
+
+    fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
+        0
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn end_trunks(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
+        *self.0.lock().unwrap() = trunks.into_iter().map(|(end, _)| end.key.0).collect();
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+/// A daemon with a trunk whose key is in a file.
+struct Trunked {
+    fixture: Fixture,
+    text: String,
+    wan: Noted,
+}
+
+impl Trunked {
+    fn new() -> Self {
+        let folder = folder();
+        let key = folder.join("key");
+        write_key(&key, 1);
+        let text = format!(
+            "[gateway]\nlan = \"lan\"\nwan = \"lo\"\n[[trunk]]\nname = \"t\"\nlocal = \"192.0.2.1\"\n\
+             peer = \"192.0.2.2\"\nnext_hop = \"192.0.2.2\"\nkey_file = \"{}\"\n",
+            key.display()
+        );
+        let wan = Noted::default();
+        let ports = [wan.clone(), wan.clone()];
+        let open = move || {
+            let ports = ports.map(|port| -> Box<dyn Port> { Box::new(port) }).into();
+            Opened { ports, ..Opened::default() }
+        };
+        Self { fixture: Fixture::with(&text, folder, open), text, wan }
+    }
+
+    fn key(&self) -> PathBuf {
+        self.fixture.folder.join("key")
+    }
+
+    fn in_force(&self) -> Vec<[u8; 32]> {
+        self.wan.0.lock().unwrap().clone()
+    }
+}
+
+/// Writes a key whose bytes are all `byte`.
+fn write_key(path: &Path, byte: u8) {
+    fs::write(path, format!("{byte:02x}").repeat(32)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Kills: a rollback that reads key files again, so that a new key stays, or nothing comes back where a file is gone.
+#[tokio::test]
+async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_file() {
+    for stays in [true, false] {
+        let trunked = Trunked::new();
+        let fixture = &trunked.fixture;
+        write_key(&trunked.key(), 2);
+        let text = trunked.text.clone() + "ceiling = \"5 Mbit/s\"\n";
+        fixture.apply(&text, Some(100)).await.unwrap();
+        assert_eq!(trunked.in_force(), [[2; 32]]);
+        if !stays {
+            fs::remove_file(trunked.key()).unwrap();
+        }
+        let status = fixture.until(|status| status.unconfirmed_ms.is_none()).await;
+        assert!(status.alarms[0].contains("is rolled back"), "{:?}", status.alarms);
+        assert_eq!(trunked.in_force(), [[1; 32]], "{stays}");
+    }
+}
