@@ -108,26 +108,25 @@ impl Daemon {
 
     /// How `proposal` differs from what runs.
     pub(crate) async fn plan(&self, proposal: &Proposal) -> Result<Plan, Refusal> {
-        let config = self.parse(proposal)?;
+        let next = self.read(proposal)?;
         let state = self.state.lock().await;
-        let changes = describe::changes(&state.installed.running(), &config);
+        let changes = state.installed.changes_to(&next);
         let undone = state.installed.undone_by(&changes);
         Ok(Plan { changes, undone })
     }
 
     /// Puts `proposal` in force; rolls back by itself if that is asked for and nobody confirms.
     pub(crate) async fn apply(self: &Arc<Self>, proposal: &Proposal) -> Result<Applied, Refusal> {
-        let config = self.parse(proposal)?;
+        let next = self.read(proposal)?;
         let mut state = self.state.lock().await;
         if state.pending.is_some() {
             let message = "the change before this one is not confirmed yet";
             return Err(Failure::new(Code::Unconfirmed, message).into());
         }
-        let changes = describe::changes(&state.installed.running(), &config);
+        let changes = state.installed.changes_to(&next);
         can_change(&changes)?;
         let undone = state.installed.undone_by(&changes);
         let before = state.installed.clone();
-        let next = Installed::read(PathBuf::from(&proposal.file), config)?;
         self.install(&mut state, next).await?;
         for class in &undone {
             tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
@@ -256,10 +255,11 @@ impl Daemon {
         watch
     }
 
-    fn parse(&self, proposal: &Proposal) -> Result<Config, Refusal> {
+    fn read(&self, proposal: &Proposal) -> Result<Installed, Refusal> {
         let host = self.fits_host.then(host::look);
         let (config, found) = config::parse(&proposal.file, &proposal.text, host.as_ref());
-        config.ok_or(Refusal::Findings(found))
+        let config = config.ok_or(Refusal::Findings(found))?;
+        Ok(Installed::read(PathBuf::from(&proposal.file), config)?)
     }
 
     /// Puts `next` in force, with what was changed of its classes while it ran.
@@ -323,6 +323,13 @@ impl Installed {
     pub(crate) fn read(file: PathBuf, config: Config) -> Result<Self, Failure> {
         let ends = trunks::ends_at_wan(&config)?;
         Ok(Self { file, config, ends, live: BTreeMap::new(), generation: 1 })
+    }
+
+    /// How `next` differs from what runs.
+    fn changes_to(&self, next: &Self) -> Vec<Change> {
+        let mut changes = describe::changes(&self.running(), &next.config);
+        changes.extend(trunks::other_keys(self, next));
+        changes
     }
 }
 

@@ -1,5 +1,6 @@
 //! Trunks at the WAN port: their keys are read, and the port is given their addresses.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,8 +13,10 @@ use tidegate_dataplane::{Interface, PacketMemory, Port};
 use tidegate_wire::neighbour;
 use tidegate_wire::trunk::{Ends, Key, PathMtu};
 
+use super::Installed;
 use crate::code::Code;
 use crate::config::{self, Config, NextHop};
+use crate::describe::Change;
 use crate::output::Failure;
 
 /// What the WAN port is given.
@@ -50,6 +53,25 @@ pub(super) fn ends_at_wan(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
     }
     let wan = Interface::find(&config.wan).map_err(|error| no_interface(&error))?;
     ends(config, wan.mtu().map_err(|error| no_interface(&error))?)
+}
+
+/// The trunks that have another key in `next` than in `running`, wherever it was read. No key is shown.
+pub(super) fn other_keys(running: &Installed, next: &Installed) -> Vec<Change> {
+    let before: BTreeMap<_, _> = keys(running).collect();
+    let other = keys(next).filter(|(name, key)| before.get(name).is_some_and(|it| it != key));
+    let change = |(name, _): (&str, _)| Change {
+        what: format!("trunk {name}"),
+        field: Some("key".to_owned()),
+        from: Some("the one in force".to_owned()),
+        to: Some("another".to_owned()),
+    };
+    other.map(change).collect()
+}
+
+/// The trunks of what is `installed`, and their keys.
+fn keys(installed: &Installed) -> impl Iterator<Item = (&str, [u8; 32])> {
+    let trunks = installed.config.gateway.trunks.iter().zip(&installed.ends);
+    trunks.map(|(trunk, end)| (trunk.name.as_str(), end.key.0))
 }
 
 fn no_interface(error: &impl Display) -> Failure {

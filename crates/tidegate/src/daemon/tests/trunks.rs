@@ -107,3 +107,27 @@ async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_
         assert_eq!(trunked.in_force(), [[1; 32]], "{stays}");
     }
 }
+
+/// Kills: a plan by paths alone; one that shows the key, or misses one that is read from another file.
+#[tokio::test]
+async fn another_key_is_told_and_not_shown_whichever_file_it_is_in() {
+    let trunked = Trunked::new();
+    let fixture = &trunked.fixture;
+    let told = "~ trunk t key: the one in force -> another";
+    assert_eq!(fixture.plan(&trunked.text).await, [""; 0]);
+    write_key(&trunked.key(), 2);
+    assert_eq!(fixture.plan(&trunked.text).await, [told]);
+    let applied = fixture.apply(&trunked.text, None).await.unwrap();
+    assert_eq!(applied.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), [told]);
+    assert_eq!(fixture.plan(&trunked.text).await, [""; 0]);
+
+    let path = trunked.key().display().to_string();
+    let moved = format!("~ trunk t key_file: {path} -> {path}-2");
+    let elsewhere = trunked.text.replace(&path, &format!("{path}-2"));
+    for (key, expected) in [(2, vec![moved.as_str()]), (3, vec![&moved, told])] {
+        write_key(Path::new(&format!("{path}-2")), key);
+        assert_eq!(fixture.plan(&elsewhere).await, expected);
+    }
+    fs::remove_file(trunked.key()).unwrap();
+    assert_eq!(code(fixture.apply(&trunked.text, None).await), Code::BadKey);
+}
