@@ -4,12 +4,12 @@ mod changes;
 
 use std::time::Duration;
 
-use super::testing::{Pair, config, path};
+use super::testing::{Pair, config, path, user};
 use super::*;
 use crate::link::{LinkConfig, Loss};
-use crate::packet::Ecn;
+use crate::packet::{Ecn, TcpSegment};
 use crate::random::Random;
-use crate::{Chance, Rate};
+use crate::{Chance, Packet, Rate};
 
 const LOSSLESS: &str = "{ kind = \"trunk-fifo\", limit = \"256 kB\", threshold = 32 }";
 
@@ -81,7 +81,7 @@ fn packets_of_a_flow_arrive_unchanged_but_for_their_codepoint_and_in_order() {
     pair.check_conservation();
     let mut expected = (0..sent).map(|n| 100 + n % 1_400);
     for arrived in &pair.arrived {
-        let crate::Packet { dscp, len, .. } = arrived.packet;
+        let Packet { dscp, len, .. } = arrived.packet;
         assert!(dscp == 10 && expected.any(|it| it == len), "{len} at {:?}", arrived.at);
     }
 }
@@ -122,6 +122,23 @@ fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
     assert_eq!((counts.elastic, counts.management), (0, 0));
 }
 
+/// At 8 kbit/s a packet is paid off in 1.5 s; at 8 Mbit/s the next ones go before that.
+///
+/// Kills: a wait that is by the rate of before.
+#[test]
+fn a_guarantee_that_is_raised_is_sent_at_once() {
+    let guaranteed = |kbps| Config { guarantee: Some(Rate::from_kbps(kbps)), ..config() };
+    let mut pair = Pair::new(&guaranteed(8), &path(LOSSLESS));
+    pair.muted = true;
+    pair.run(seconds(10), greedy(50, &[1_500]));
+    let before = pair.ends[0].counts().guaranteed;
+    pair.change(&guaranteed(8_000));
+    let span = Duration::from_millis(100);
+    pair.run(pair.now + span, greedy(50, &[1_500]));
+    let sent = pair.ends[0].counts().guaranteed - before;
+    assert!((97_000..=103_000).contains(&sent), "{sent} of 100,000");
+}
+
 /// Of a path of 10 Mbit/s a ceiling of 5: nothing is lost, and what leaves is the ceiling.
 ///
 /// Kills: a trunk that looks again only when something comes.
@@ -135,6 +152,37 @@ fn under_a_ceiling_a_trunk_sends_just_that() {
     let counts = pair.ends[0].counts();
     let (all, full) = (counts.elastic + 52 * counts.management, 20 * 625_000);
     assert!((full * 99 / 100..full + 10_000).contains(&all), "{all} of {full}");
+}
+
+/// Ten frames of 140 bytes from the IP header on, for credit, past a peer that is gone from where they wait, and past
+/// it as they come: the path carries ten headers, and the ceiling is of that.
+///
+/// Kills: a super-packet charged as long as it is here, where it waited or where it did not.
+#[test]
+fn of_super_packets_each_frame_counts_under_a_ceiling() {
+    let tcp = TcpSegment { payload: 1_000, ..TcpSegment::default() };
+    let many = Packet { tcp: Some(tcp), segments: 10, ..user(1_040) };
+    let ceiling = Rate::from_mbps(2);
+    for (gone, waits) in [(false, true), (true, true), (true, false)] {
+        let config = Config { ceiling: Some(ceiling), fallback: Fallback::Direct, ..config() };
+        let mut pair = Pair::new(&config, &path(LOSSLESS));
+        pair.muted = gone;
+        let offer = |pair: &mut Pair| {
+            let (now, deep) = (pair.now, if waits { 50 } else { 1 });
+            while pair.ends[0].backlog().packets < deep
+                && (waits || pair.ends[0].tunnel_mut().is_open(now))
+            {
+                pair.offer_packet(many);
+            }
+        };
+        pair.run(seconds(10), offer);
+        let before = pair.ends[0].counts();
+        pair.run(seconds(20), offer);
+        let counts = pair.ends[0].counts().since(&before);
+        let users = if gone { counts.past } else { counts.elastic };
+        let (all, full) = (users / 1_040 * 1_400 + 52 * counts.made, 10 * 250_000);
+        assert!((full * 99 / 100..full * 101 / 100).contains(&all), "{gone} {waits}: {counts:?}");
+    }
 }
 
 /// Kills: credit for every retransmission of a path that is gone.
@@ -277,14 +325,14 @@ fn nonsense_in_management_packets_is_taken_in_and_counted() {
         let end = usize::try_from(any(2)).unwrap();
         let all: Vec<_> = pair.ends[end].arriving().collect();
         let (key, what) = all[usize::try_from(any(8)).unwrap()];
-        let tcp = (any(5) > 0).then(|| crate::packet::TcpSegment {
+        let tcp = (any(5) > 0).then(|| TcpSegment {
             seq: any(1 << 32),
             ack: any(1 << 32),
             payload: any(3_000),
             flags: crate::packet::TcpFlags(u8::try_from(any(256)).unwrap()),
             ..Default::default()
         });
-        let packet = crate::Packet { key, tcp, ..testing::user(40) };
+        let packet = Packet { key, tcp, ..user(40) };
         let packet = pair.pool.insert(packet).unwrap();
         pair.offered += 1;
         pair.hand_in(end, what, packet);

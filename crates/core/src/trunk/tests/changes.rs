@@ -148,7 +148,7 @@ fn hellos_change_nothing_while_a_trunk_is_answered() {
 /// The other end says that it is there.
 fn hello(pair: &mut Pair) {
     pair.offered += 1;
-    let packet = pair.pool.insert(crate::Packet::default()).unwrap();
+    let packet = pair.pool.insert(Packet::default()).unwrap();
     pair.hand_in(0, Arriving::Feedback(0), packet);
 }
 

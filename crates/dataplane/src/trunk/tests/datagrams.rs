@@ -158,6 +158,27 @@ fn senders_are_told_a_bounded_number_of_times() {
     assert_eq!(told, 100);
 }
 
+/// Kills: an answer that stays where it is, and keeps its buffer and the loop awake, once no trunk ends there.
+#[test]
+fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
+    let mut world = met(false, [udp(None); 2]);
+    let mut frame = datagram(false, 0, 1_450);
+    frame.ip_mut().unwrap().whole = true;
+    enter(&world, 0, &frame);
+    let (now, Site { gateway, ports, .. }) = (world.now, &mut world.sites[0]);
+    let packet = ports[0].receive(gateway.pool(), now).unwrap();
+    gateway.handle_packet(now, Gateway::LAN, packet);
+    while let Some(packet) = gateway.poll_transmit(now, Gateway::WAN) {
+        ports[1].send(gateway.pool(), packet);
+    }
+    assert_eq!(ports[1].peers()[0].carried.unwrap().told, 1);
+    ports[1].end_trunks(Vec::new());
+    world.run(1, |_, _| true);
+    assert_eq!(left(&world, 0).len(), 1);
+    let Site { gateway, ports, .. } = &mut world.sites[0];
+    assert_eq!((gateway.pool().in_use(), ports[1].poll_timeout()), (0, Some(Time::MAX)));
+}
+
 /// Kills: only one of the ways clamped.
 #[test]
 fn connections_ask_for_segments_that_fit_whichever_way() {
