@@ -18,6 +18,7 @@ use super::hold::Holds;
 use super::place::Wanted;
 use super::{Call, Queue};
 use crate::packet::{Fifo, Member, Ring, make_room};
+use crate::time::nanos;
 use crate::{Cx, Rate, Time};
 
 /// What a class has asked for, and whose ACK goes on next.
@@ -158,9 +159,9 @@ struct Response {
 impl Response {
     /// Since it was last looked, `outstanding` bytes were on their way.
     fn look(&mut self, now: Time, outstanding: u64) {
-        let span = now.nanos() - self.last.nanos();
+        let span = nanos(now.since(self.last));
         self.area = self.area.saturating_add(outstanding.saturating_mul(span));
-        self.last = now;
+        self.last = self.last.max(now);
     }
 
     /// So many came; how long leave for them was outstanding, if enough have come to say.
@@ -226,6 +227,17 @@ mod tests {
             }
         }
         (left, waited / u64::from(FRAME) / 6_000)
+    }
+
+    /// Kills: an underflow; a span that is counted twice when time is where it was.
+    #[test]
+    fn a_clock_that_steps_back_makes_no_leave_outstanding_for_longer() {
+        let mut response = Response::default();
+        response.look(Time::from_millis(10), 0);
+        for ms in [4, 10, 11] {
+            response.look(Time::from_millis(ms), SAMPLE);
+        }
+        assert_eq!(response.came(1 << 16), Some(Duration::from_millis(1)));
     }
 
     /// Kills: asking by the shortest round trip.

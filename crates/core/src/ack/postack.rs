@@ -91,13 +91,11 @@ pub(super) struct PostAck {
 impl PostAck {
     /// The window with which ACKs of `member` are held for half of the bound; none if it is not known
     /// how long its way is.
-    fn window(&self, member: Member, known: &Known, ahead: Ahead) -> u32 {
-        let (Some(near), Some(far)) = (known.near, known.far) else { return 0 };
-        let span = near + far + self.config.max_hold / 2;
+    fn window(&self, member: Member, known: &Known, ahead: Ahead) -> Option<Bytes> {
+        let span = known.near? + known.far? + self.config.max_hold / 2;
         let part = ahead.part_of(self.shares.of(member)).bps();
         let part = Rate::from_bps(part.saturating_sub(self.shares.taken(member)));
-        let window = part.bytes_in(span).max(LEAST_WINDOW);
-        u32::try_from(window.0).unwrap_or(0)
+        Some(part.bytes_in(span).max(LEAST_WINDOW))
     }
 
     /// Lets go what has been held for as long as may be.
@@ -153,7 +151,8 @@ impl AckControl for PostAck {
             self.shares.note(cx.now, member, Some(known.weight));
         }
         self.shares.note_others(cx.now, queue.left);
-        self.holds.flow(member).cap = self.window(member, known, queue.ahead);
+        let window = self.window(member, known, queue.ahead);
+        self.holds.flow(member).cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
             Rule::Gate(gate) => gate.is_idle() && gate.is_open(cx.now, rate, queue),

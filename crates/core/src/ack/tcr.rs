@@ -46,13 +46,11 @@ impl Tcr {
     /// The window of a flow; none if it is not known how long its way is.
     ///
     /// Source: `postack`, R001-3.
-    fn window(&mut self, member: Member, known: &Known) -> u32 {
-        let (Some(near), Some(far)) = (known.near, known.far) else { return 0 };
-        let rate = self.shares.of(member);
+    fn window(&mut self, member: Member, known: &Known) -> Option<Bytes> {
+        let span = known.near? + known.far?;
         let mss = u64::from(self.holds.flow(member).mss());
-        let needed = rate.bytes_in(near + far).0 + mss;
-        let whole = needed.div_ceil(mss) * mss;
-        u32::try_from(whole.max(2 * mss)).unwrap_or(u32::MAX)
+        let needed = self.shares.of(member).bytes_in(span).0.saturating_add(mss);
+        Some(Bytes(needed.next_multiple_of(mss).max(2 * mss)))
     }
 
     fn rate(&self, member: Member) -> Rate {
@@ -86,7 +84,8 @@ impl AckControl for Tcr {
         if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }
-        self.holds.flow(member).cap = self.window(member, known);
+        let window = self.window(member, known);
+        self.holds.flow(member).cap_to(window);
         let open = *self.pace.free(member) <= cx.now;
         match self.holds.take_in(cx, back, open, out) {
             Taken::Passed(cost) => self.gone(cx.now, member, cost),

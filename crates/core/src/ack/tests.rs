@@ -262,6 +262,24 @@ fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
     assert_eq!(at, US(1_000) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME))));
 }
 
+/// Kills: what the rate needs in 32 bits, so that it is nothing, or less.
+#[test]
+fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
+    for spec in ["'postack'", "'tcr'"] {
+        for gbps in [1, 10, 40, 100, 400, 1_000] {
+            let mut bench = Bench::new(spec, gbps * 1_000);
+            (1..=8).for_each(|n| bench.data(US(0), 0, n * MSS));
+            for (n, window) in [(1, 512), (2, 2_000), (3, 30_000)] {
+                let at = 1_000 * u64::from(n);
+                let ack = TcpSegment { window, ..plain(n * 2 * MSS) };
+                let mut went = bench.back(US(at), 0, ack, &[]);
+                went.extend(bench.run_until(US(at + 900)).into_iter().map(|(_, tcp)| tcp));
+                assert_eq!(went.last().unwrap().window, window, "{spec} {gbps}");
+            }
+        }
+    }
+}
+
 /// Kills: a member active that only acknowledges what was acknowledged before.
 #[test]
 fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::Known;
 use super::super::record::NONE;
+use crate::Bytes;
 use crate::flow::before;
 use crate::packet::{Packet, SackBlocks, TcpSegment};
 
@@ -36,7 +37,7 @@ pub(in crate::ack) struct Flow {
     mss: u32,
     header: u32,
     /// Most window it may be told, in bytes; none if zero.
-    pub(in crate::ack) cap: u32,
+    cap: u32,
     /// How long its ACKs are held, smoothed, in microseconds.
     hold_us: u32,
     /// Shortest round trips to the sender and to the receiver, in microseconds; zero if not known.
@@ -302,6 +303,12 @@ impl Flow {
         if shrinks || field == 0 { None } else { u16::try_from(field).ok() }
     }
 
+    /// It is told of so much window at most from now on, or of any.
+    pub(in crate::ack) fn cap_to(&mut self, window: Option<Bytes>) {
+        // What is added to an acknowledgement must stay ahead of it.
+        self.cap = window.map_or(0, |it| u32::try_from(it.0).unwrap_or(LARGEST).min(LARGEST));
+    }
+
     /// The window field of `tcp` if no more than the cap is to be on its way, and no less told than has
     /// been.
     ///
@@ -319,6 +326,11 @@ impl Flow {
         u16::try_from(field).ok().filter(|field| *field < tcp.window && *field > 0)
     }
 }
+
+/// The largest window there is.
+///
+/// Source: RFC 7323, section 2.3.
+const LARGEST: u32 = 1 << 30;
 
 /// Bytes of `block` that none of `known` has, as far as they lie beyond `ack`.
 fn news(block: (u32, u32), known: &SackBlocks, ack: u32) -> u32 {
@@ -391,7 +403,7 @@ mod tests {
         let mut flow = Flow { scale: Some(2), ..Flow::default() };
         let mut tcp = TcpSegment { ack: 0, window: 2_500, ..TcpSegment::default() };
         assert_eq!(flow.capped(&tcp), None);
-        flow.cap = 4_001;
+        flow.cap_to(Some(Bytes(4_001)));
         assert_eq!(flow.capped(&tcp), Some(1_001)); // rounded up
         flow.note(&tcp);
         flow.goes(&mut tcp, true); // shows up to 10,000
@@ -402,7 +414,23 @@ mod tests {
         flow.sacked = 0;
         tcp.window = 900;
         assert_eq!(flow.capped(&tcp), None);
-        flow.cap = 3; // less than a step
+        flow.cap_to(Some(Bytes(3))); // less than a step
         assert_eq!(flow.capped(&tcp), None);
+    }
+
+    /// Kills: a cap that is further ahead than sequence numbers tell, so that the window stays where it was, or becomes
+    /// what was acknowledged selectively.
+    #[test]
+    fn a_cap_beyond_the_largest_window_takes_nothing_away() {
+        for window in [1 << 30, 2 << 30, 3 << 30, (4 << 30) - 1, 4 << 30, 5 << 40] {
+            let mut flow = Flow { scale: Some(7), ..Flow::default() };
+            let mut tcp = TcpSegment { ack: 0, window: 500, ..TcpSegment::default() };
+            flow.cap_to(Some(Bytes(window)));
+            flow.note(&tcp);
+            flow.goes(&mut tcp, true);
+            flow.sacked = 10_000;
+            (tcp.ack, tcp.window) = (1_000, 60_000);
+            assert_eq!(flow.capped(&tcp), None, "{window}");
+        }
     }
 }
