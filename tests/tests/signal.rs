@@ -8,7 +8,7 @@ use tidegate_e2e::trial::{
     topology, undisturbed,
 };
 use tidegate_e2e::{
-    Fetch, Gateway, Lab, Outcome, Process, Server, Testbed, on_each_backend, skip, until,
+    Fetch, Gateway, Host, Lab, Outcome, Process, Server, Testbed, on_each_backend, skip, until,
 };
 
 on_each_backend! {
@@ -16,6 +16,7 @@ on_each_backend! {
     one_connection_carries_data_both_ways
     datagrams_neither_starve_nor_close_the_gate
     a_transfer_outlives_what_held_its_acks
+    one_connection_outlives_both_ways_what_held_its_acks
 }
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -179,6 +180,36 @@ fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
     for fetch in fetches {
         let outcome = fetch.finish(LIMIT);
         assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+    }
+}
+
+/// Killed and started again while data goes both ways on one connection, whose ACKs are held with its data.
+fn one_connection_outlives_both_ways_what_held_its_acks(bed: &Testbed, backend: &str) {
+    const BYTES: &str = "14000000";
+    if !bed.wan.slow_down("30mbit") || !bed.lan.slow_down("30mbit") {
+        return;
+    }
+    let mut gateway = bed.gateway(backend, &format!("{HELD}signal = \"postack\"\n"));
+    let mix = |host: &Host, words: &[&str]| {
+        Process::start(host.command(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
+    };
+    let listener = mix(&bed.wan, &["listen", "7001", BYTES]);
+    until("a listener", LIMIT, || listener.lines().pop());
+    let connection = mix(&bed.lan, &["connect", &format!("{}:7001", bed.wan.v4), BYTES]);
+    let ends = [listener, connection].map(Fetch::of);
+    go_on(&ends, GOES_ON, &gateway);
+    for _ in 0..2 {
+        until("ACKs to be held", LIMIT, || (gateway.status()["held"] != 0).then_some(()));
+        gateway.crash();
+        go_on(&ends, RECOVERS, &gateway);
+        gateway.start_again();
+        go_on(&ends, GOES_ON, &gateway);
+    }
+    let outcomes = ends.map(|it| it.finish(LIMIT));
+    println!("{backend}: the longest gaps are {:?}", outcomes.map(|it| it.longest_pause));
+    for it in outcomes {
+        assert!(it.complete && it.intact && it.longest_pause < RECOVERS, "{it:?}");
+        assert_eq!(it.bytes.to_string(), BYTES);
     }
 }
 

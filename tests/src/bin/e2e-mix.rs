@@ -1,6 +1,7 @@
 //! Traffic that `tidegate traffic` does not make: `e2e-mix listen PORT BYTES` and `e2e-mix connect
-//! ADDRESS BYTES` send to each other, both at once on one connection; `e2e-mix flood ADDRESS BYTES
-//! SECONDS` sends datagrams, so many bytes a second; `e2e-mix drain PORT` says ten times a second how many came.
+//! ADDRESS BYTES` send to each other, both at once on one connection, and say ten times a second how many came;
+//! `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams, so many bytes a second; `e2e-mix drain PORT` says the
+//! same of these.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -37,6 +38,9 @@ fn byte(stream: u64, at: u64) -> u8 {
     mixed.to_le_bytes()[5]
 }
 
+/// How often is said what has come.
+const INTERVAL: Duration = Duration::from_millis(100);
+
 /// Sends `bytes` of the first stream while as many of the second arrive; says whether they were whole.
 fn exchange(
     mut stream: TcpStream,
@@ -51,7 +55,7 @@ fn exchange(
             .map(|at| (at..bytes.min(at + BLOCK)).map(|at| byte(own, at)).collect())
             .try_for_each(|block: Vec<u8>| out.write_all(&block))
     });
-    let (mut buffer, mut at, mut intact) = ([0; 16_384], 0, true);
+    let (mut buffer, mut at, mut intact, mut said) = ([0; 16_384], 0, true, Duration::ZERO);
     while at < bytes {
         let read = match stream.read(&mut buffer)? {
             0 => return Err("the connection ended early".into()),
@@ -59,6 +63,10 @@ fn exchange(
         };
         intact &= read.iter().zip(at..).all(|(is, at)| *is == byte(other, at));
         at += u64::try_from(read.len())?;
+        if start.elapsed() >= said + INTERVAL {
+            said = start.elapsed();
+            println!("{{\"bytes\": {at}, \"at_ms\": {}}}", said.as_millis());
+        }
     }
     writer.join().map_err(|_| "the writer failed")??;
     // The other end may still be writing: what it sends is read, and the connection ends after that.
@@ -85,7 +93,6 @@ fn flood(address: &str, bytes: u64, time: Duration) -> Result<(), Box<dyn Error>
 
 /// Takes in datagrams, and says how many bytes of them have come since the first.
 fn drain(port: u16) -> Result<(), Box<dyn Error>> {
-    const INTERVAL: Duration = Duration::from_millis(100);
     let socket = UdpSocket::bind(("0.0.0.0", port))?;
     println!("ready");
     let mut buffer = [0; 2_048];
