@@ -1,12 +1,12 @@
 """Whatever a real sender's TCP is like, no stall and no timeout comes of its ACKs being held.
 
 Source: postack, ledger A001-7, R001-15 and R001-18.
-Differs: see `_live.py`. CUBIC of this kernel, two flows up, with one thing changed at a time, on
-the wire as it is and with the offloads of the kernel (TSO, GRO). Without loss, so that every
-timeout would be the gateway's. Scales of windows are those that hosts choose for windows of up to
-32 KiB, 64 KiB, ... 512 MiB. Segments of 8960 bytes fit no buffer of AF_XDP: there, the gateway has
-packet sockets. This kernel has no VLAN devices; frames in a VLAN are a case of `make test`
-(`tests/tests/senders.rs`), whose hosts tag them themselves.
+Differs: see `_live.py`. CUBIC of this kernel, two flows up and, of some kinds, two down, with one
+thing changed at a time, on the wire as it is and with the offloads of the kernel (TSO, GRO).
+Without loss, so that every timeout would be the gateway's. Scales of windows are those that hosts
+choose for windows of up to 32 KiB, 64 KiB, ... 512 MiB. Segments of 8960 bytes fit no buffer of
+AF_XDP: there, the gateway has packet sockets. This kernel has no VLAN devices; frames in a VLAN are
+a case of `make test` (`tests/tests/senders.rs`), whose hosts tag them themselves.
 """
 
 from tidegate import plots
@@ -39,6 +39,8 @@ KINDS = {
     **{f"mss {mss}": f"{ROUTE} advmss {mss}" for mss in (256, 536, 1220)},
     "mss 8960": "ip link set eth0 mtu 9000",
 }
+DOWN = ["linux", "IPv6", "not scaled", "scale 0", "no SACK", "no timestamps", "mss 536"]
+KINDS |= {f"{kind}, down": KINDS[kind] for kind in DOWN}
 LONG = {"edge": ["lan", "wan"], "the-network-between-all-the-hosts": ["p0", "p1"]}
 """What long frames pass besides the hosts."""
 
@@ -47,16 +49,20 @@ CASES = [f"{signal} {offload}" for signal in ("none", "gate") for offload in ("w
 
 @live_senders.run(kind=list(KINDS))
 def measure(seed, kind):
+    name, _, down = kind.partition(", ")
+    way = down or "up"
+
     def run(case):
         signal, offload = case.split()
-        long = kind == "mss 8960"
-        sockets = {"gateway": {"backend": "af-packet"}, "policy": [rules(signal, "up")]}
+        long = name == "mss 8960"
+        sockets = {"gateway": {"backend": "af-packet"}, "policy": [rules(signal, way)]}
         return bulk(
-            hosts(signal, seconds=(3, 5), file=sockets if long else None),
+            hosts(signal, way=way, seconds=(3, 5), file=sockets if long else None),
+            way=way,
             told=KINDS[kind],
             flows=2,
             offload=offload,
-            hosts=V6 if kind == "IPv6" else HOSTS,
+            hosts=V6 if name == "IPv6" else HOSTS,
             mtu=LONG if long else {},
         )
 
