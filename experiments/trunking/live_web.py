@@ -5,10 +5,10 @@ Differs: see `_live.py`, and `fig10.py` for what the paper does not print. One o
 sends UDP as fast as the whole bottleneck, the other ten CUBIC connections, in place of ftp from
 both. Hosts are those of this kernel, whose first window holds a whole transfer. There are 20
 clients, and turns of 60 s, which begin five after the others have. A transfer that has not ended by
-then counts with the time it has taken so far, which flatters the case without trunks. With trunks
-the router has four and a half times the room of equation 2, as in `fig9.py`: they begin into an
-empty line here, and user packets lost count from the beginning on (with the room itself, two turns
-lost 35). A turn is made again where the blast was not as fast as it should be.
+then counts with the time it has taken so far, which flatters the case without trunks. The router
+has four and a half times the room of equation 2, as in `fig9.py`, with trunks and without: they
+begin into an empty line here, and user packets lost count from the beginning on (with the room
+itself, two turns lost 35). A turn is made again where the blast was not as fast as it should be.
 """
 
 import json
@@ -27,8 +27,8 @@ live_web = Experiment(__file__, seeds=5, needs=missing)
 CASES = ["a", "b", "c"]
 """The web alone; beside the others; with a trunk for each site."""
 
-BUFFER = {"a": 1, "b": 1, "c": 4.5}
-"""The router's room, of that of equation 2."""
+BUFFER = 4.5
+"""The router's room, of that of equation 2, in all cases: only the trunks are other."""
 
 CLIENTS, SESSIONS = 20, 10
 SETTLED, SECONDS = 5, 60
@@ -39,7 +39,7 @@ TRUNKS = [{"vmss": 1500, "guarantee": 0}] * 3
 @live_web.run()
 def measure(seed):
     def run(case):
-        with lab_of(TRUNKS, delay="35 ms", carried=case == "c", buffer=BUFFER[case]) as lab:
+        with lab_of(TRUNKS, delay="35 ms", carried=case == "c", buffer=BUFFER) as lab:
             server = script(lab, "host1", "serve")
             assert server.stdout.readline(), "the web server does not start"
             if case != "a":
