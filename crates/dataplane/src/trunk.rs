@@ -147,8 +147,8 @@ impl TrunkPort {
         let peer = &mut self.trunks[number];
         match opened {
             Opened::Hello { answer } => {
-                if answer {
-                    self.say_hello(pool, number);
+                if let Some(nonce) = answer {
+                    self.say(pool, number, self.trunks[number].session.answer(nonce));
                 }
                 // The machine is told by a packet of the first connection that holds nothing.
                 let peer = &self.trunks[number];
@@ -204,9 +204,9 @@ impl TrunkPort {
         Some(frame.bytes())
     }
 
-    fn say_hello(&mut self, pool: &mut PacketPool, number: usize) {
-        let peer = &self.trunks[number];
-        let (hello, dscp) = (peer.session.hello(), peer.dscp);
+    /// Sends a hello.
+    fn say(&mut self, pool: &mut PacketPool, number: usize, hello: Vec<u8>) {
+        let dscp = self.trunks[number].dscp;
         if let Some(frame) =
             self.datagram(number, hello, &Packet { dscp, ..Packet::default() }, None)
         {
@@ -252,7 +252,7 @@ impl TrunkPort {
         for number in 0..self.trunks.len() {
             if self.trunks[number].hello <= now {
                 self.trunks[number].hello = now + HELLO;
-                self.say_hello(pool, number);
+                self.say(pool, number, self.trunks[number].session.hello());
             }
         }
         let questions = self.neighbours.iter().filter_map(|(it, _)| it.due());

@@ -38,7 +38,7 @@ fn lie(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
         // Nothing has come, or nobody is there yet.
         let Ok(len) = socket.recv(&mut buffer) else { continue };
         let said = match session.open(Time::ZERO + elapsed, &buffer[..len]) {
-            Ok(Opened::Hello { answer: true }) => Some(session.hello()),
+            Ok(Opened::Hello { answer: Some(nonce) }) => Some(session.answer(nonce)),
             Ok(Opened::Segment { channel, segment }) if segment.header.sequence_len() > 0 => {
                 session.seal(channel ^ 1, &Segment { header: answer(&segment.header), ..segment })
             }

@@ -1,11 +1,15 @@
 //! Who may steer a trunk: keys, the agreement on a session, and what is taken once only.
 //!
 //! Both gateways are given the same key. Each makes a random *nonce* when it begins, and says in hellos its own
-//! and the one it last heard. A hello that holds one's own nonce is of this run, so with it both
+//! and one of the other. A hello that holds one's own nonce is of this run, so with it both
 //! have two nonces that neither chose alone: those and the key make the keys of the *session*, one for each
 //! way, which seal and number every segment. Nothing recorded before can be of it. An own nonce serves one session: when a peer comes
 //! with another nonce, because it began anew or because somebody replays what it said when it was before, a new
 //! nonce asks it whether it is there, and the session goes on until it has answered.
+//!
+//! Any other hello may be one of long ago. It is answered with the nonce it says, so that a peer that is there finds
+//! its own in the answer, and nothing of it is kept but that this nonce was answered: however often others are sent
+//! again, they take no answer from one that lives.
 //!
 //! Both say in their hellos whether user packets travel in datagrams. An end to which the other says otherwise
 //! takes none of its hellos, so that they agree on nothing.
@@ -60,8 +64,8 @@ impl Ends {
 pub enum Opened {
     /// The peer is there.
     Hello {
-        /// It has to be told something: a [`hello`](Session::hello) is due now.
-        answer: bool,
+        /// The nonce to which an [`answer`](Session::answer) is due now.
+        answer: Option<Nonce>,
     },
     /// A segment of a management connection.
     Segment {
@@ -86,8 +90,9 @@ const USER_HEADER: usize = 7;
 
 const _: () = assert!(tidegate_core::trunk::SEAL == 16 && tidegate_core::trunk::USER_HEADER == 7);
 
-/// Answers within a second, whoever asks.
-const ANSWERS: u32 = 8;
+/// Nonces that are answered within a second, each once, where nothing shows that whoever says them is there: some
+/// 50 kbit/s of answers, and more than a peer has begun anew while somebody listened.
+const ANSWERS: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -106,13 +111,13 @@ pub struct Session {
     made: u64,
     /// This end's nonce, and whether a session was agreed on with it.
     own: (Nonce, bool),
-    /// The last nonce heard.
+    /// The peer's, as the last hello said that held our own.
     heard: Nonce,
     agreed: Option<Agreed>,
     /// When the peer last showed that it is there.
     alive: Option<Time>,
-    /// Answers since when.
-    answers: (u32, Time),
+    /// Nonces answered though they may be of long ago, since when.
+    answered: (Vec<Nonce>, Time),
     sessions: u64,
     refused: Refusals,
 }
@@ -145,7 +150,7 @@ impl Session {
             heard: [0; 16],
             agreed: None,
             alive: None,
-            answers: (0, Time::ZERO),
+            answered: (Vec::new(), Time::ZERO),
             sessions: 0,
             refused: Refusals::default(),
         };
@@ -196,11 +201,16 @@ impl Session {
         &self.refused
     }
 
-    /// A hello: to be sent at the beginning, now and then, and where an opened datagram asks for it.
+    /// A hello: to be sent at the beginning, and now and then.
     #[must_use]
     pub fn hello(&self) -> Vec<u8> {
-        let (form, own, heard) = (self.form, self.own.0, self.heard);
-        let message = Message::Hello { form, own, heard };
+        self.answer(self.heard)
+    }
+
+    /// The hello that an opened one asks for, which said `heard`.
+    #[must_use]
+    pub fn answer(&self, heard: Nonce) -> Vec<u8> {
+        let message = Message::Hello { form: self.form, own: self.own.0, heard };
         sealed(&message, &self.hellos[0]).unwrap_or_default()
     }
 
@@ -264,7 +274,7 @@ impl Session {
                 if self.differs {
                     return Err(Refusal::Probing);
                 }
-                let answer = self.listen(now, own, heard) && self.may_answer(now);
+                let answer = self.listen(now, own, heard).then_some(own);
                 Ok(Opened::Hello { answer })
             }
             Message::Segment { channel, number, segment } => {
@@ -305,11 +315,11 @@ impl Session {
 
     /// The peer's nonce is `peer`, and it heard `heard`; says whether it has to be told something.
     fn listen(&mut self, now: Time, peer: Nonce, heard: Nonce) -> bool {
-        self.heard = peer;
         let (own, used) = self.own;
         if heard != own {
-            return true;
+            return self.may_answer(now, peer);
         }
+        self.heard = peer;
         let goes_on = used && self.agreed.as_ref().is_some_and(|agreed| agreed.peer == peer);
         if goes_on {
             self.alive = Some(now);
@@ -340,19 +350,25 @@ impl Session {
         self.sessions += 1;
     }
 
-    /// Takes another nonce.
+    /// Takes another nonce, which nobody was told.
     fn renew(&mut self) {
         self.made += 1;
+        self.answered.0.clear();
         self.own = (self.random.of(&self.made.to_be_bytes()), false);
     }
 
-    /// Whether an answer may be sent now: more than a few within a second nobody needs.
-    fn may_answer(&mut self, now: Time) -> bool {
-        if now.since(self.answers.1) >= SECOND {
-            self.answers = (0, now);
+    /// Whether `peer`, which may be of long ago, is to be answered now: once within a second is enough.
+    fn may_answer(&mut self, now: Time, peer: Nonce) -> bool {
+        let (answered, since) = &mut self.answered;
+        if now.since(*since) >= SECOND {
+            answered.clear();
+            *since = now;
         }
-        self.answers.0 += 1;
-        self.answers.0 <= ANSWERS
+        let may = answered.len() < ANSWERS && !answered.contains(&peer);
+        if may {
+            answered.push(peer);
+        }
+        may
     }
 }
 
