@@ -93,20 +93,36 @@ impl Lab {
         folder.join(format!("{gateway}.{ending}"))
     }
 
-    /// Ends a gateway as abruptly as a crash; frames do not pass it then.
+    /// Ends a gateway as abruptly as a crash; frames do not pass it then, unless its [wire](Self::keep_wire) is kept.
     pub fn crash(&self, gateway: &str) {
-        let all = self.processes(gateway);
-        let is_gateway = |pid: &&u32| {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-            name.is_ok_and(|name| name.trim() == "tidegate")
-        };
-        let gateways: Vec<u32> = all.iter().filter(is_gateway).copied().collect();
+        let gateways = self.programs(gateway);
         for pid in &gateways {
             run(Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]), LIMIT);
         }
         until("the end of a gateway", LIMIT, || {
             gateways.iter().all(|pid| has_ended(*pid)).then_some(())
         });
+    }
+
+    /// Has frames pass a gateway when it is gone, as on a machine of its own: what it pinned is in mounts that go with
+    /// the last process in them, and the one that is returned stays there.
+    #[must_use]
+    pub fn keep_wire(&self, gateway: &str) -> Process {
+        let pids = self.programs(gateway);
+        let mounts = format!("--mount=/proc/{}/ns/mnt", pids.first().expect("it runs"));
+        let shell = ["sh", "-c", "echo kept && exec sleep 86400"];
+        let keeper = Process::start(Command::new("nsenter").arg(mounts).args(shell));
+        until("mounts that stay", LIMIT, || keeper.lines().pop());
+        keeper
+    }
+
+    /// The processes of the program on `gateway`.
+    fn programs(&self, gateway: &str) -> Vec<u32> {
+        let is_ours = |pid: &u32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| name.trim() == "tidegate")
+        };
+        self.processes(gateway).into_iter().filter(is_ours).collect()
     }
 
     /// Starts a gateway that has ended again.

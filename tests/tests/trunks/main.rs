@@ -7,6 +7,7 @@ mod liar;
 mod many;
 mod nested;
 mod shares;
+mod signal;
 mod sites;
 mod survival;
 

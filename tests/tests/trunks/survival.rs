@@ -1,4 +1,4 @@
-//! What becomes of transfers when a gateway goes away, and when the path is another.
+//! What becomes of transfers when a gateway goes away, when the path is another, and when there is none.
 
 use std::time::Duration;
 
@@ -18,9 +18,13 @@ const USERS: f64 = 0.95;
 /// Bytes under way to `c` when it begins.
 const BEGUN: u64 = 2_000_000;
 
-/// A path of 10 Mbit/s between two sites, and a transfer from the first to the second under way.
-fn under_way(bed: &Testbed, key: &str, bytes: &str) -> (Lab, Process, Fetch) {
-    let site = |name, ends, next_hop| Site { name, ends, next_hop, fields: "" }.gateway(key);
+/// Within this the other end is held for gone: three times the timeout, which is a second, and one in which to ask.
+const GIVEN_UP: Duration = Duration::from_secs(4);
+
+/// A path of 10 Mbit/s between two sites whose trunks have such `fields`, and a transfer from the first to the second
+/// under way.
+fn under_way(bed: &Testbed, key: &str, fields: &str, bytes: &str) -> (Lab, Process, Fetch) {
+    let site = |name, ends, next_hop| Site { name, ends, next_hop, fields }.gateway(key);
     let topology = [
         host("a", 1, "north", Some(1)),
         host("c", 2, "south", Some(2)),
@@ -28,7 +32,7 @@ fn under_way(bed: &Testbed, key: &str, bytes: &str) -> (Lab, Process, Fetch) {
         site("south", [2, 1], 0),
         "[[route]]\nto = \"c\"\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n\
          queue = { kind = \"trunk-fifo\", limit = \"256 kB\", threshold = 32 }\n\
-         [[route]]\ndelay = \"10 ms\"\n"
+         [[route]]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n"
             .to_owned(),
     ];
     let lab = Lab::up(bed, &topology.concat());
@@ -46,19 +50,27 @@ fn transfers_outlive_their_gateways_ten_seconds_without_a_path_and_a_path_that_i
     });
 }
 
+#[test]
+fn past_a_gateway_that_was_killed_packets_go_directly_and_ten_seconds_without_a_path_are_survived()
+{
+    witnessed(|bed| {
+        let key = key(bed);
+        side_by_side([outlives_the_peer, outlives_an_outage], |outlives| outlives(bed, &key));
+    });
+}
+
 /// In a lab frames do not pass a gateway that is gone: for ten seconds everything is lost.
 ///
 /// Kills: a third timeout before the other end is held for gone; hellos that hasten nothing.
 fn outlives_gateways(bed: &Testbed, key: &str) {
-    let (lab, _server, fetch) = under_way(bed, key, "12 MB");
+    let (lab, _server, fetch) = under_way(bed, key, "", "12 MB");
     lab.crash("south");
     let gone = now();
     let given_up = until("the other end to be held for gone", LIMIT, || {
         let trunk = &trunks(&lab, "north")[0];
         (trunk["silent"] == trunk["connections"]).then(|| gone.elapsed())
     });
-    // Three times the timeout, which is a second, and one in which to ask.
-    assert!(given_up < Duration::from_secs(4), "{given_up:?}");
+    assert!(given_up < GIVEN_UP, "{given_up:?}");
     let before = sent(&lab, "north");
     pause(Duration::from_secs(10).saturating_sub(gone.elapsed()));
     let there = &trunks(&lab, "north")[0];
@@ -96,7 +108,7 @@ fn answers_soon(lab: &Lab, silence: Duration) {
 /// The path loses half its rate, and then is twice as long: 100 round trips later, with nothing waiting, the
 /// trunk sends what it carries, and no user packet is lost on it.
 fn outlives_changes(bed: &Testbed, key: &str) {
-    let (lab, _server, fetch) = under_way(bed, key, "18 MB");
+    let (lab, _server, fetch) = under_way(bed, key, "", "18 MB");
     lab.change(1, &["--rate", "5 Mbit/s"]);
     pause(100 * Duration::from_millis(20));
     is_full(&lab, RATE / 2.0);
@@ -118,6 +130,70 @@ fn is_full(lab: &Lab, rate: f64) {
     let part = (sent(lab, "north") - before) / from.elapsed().as_secs_f64() / rate / USERS;
     println!("{part:.3} of what the path carries");
     assert!((0.9..1.1).contains(&part), "{part} of what the path carries");
+}
+
+/// Killed, a gateway leaves a wire that passes frames on; the other sends past the trunk, and transfers both ways end
+/// without any.
+fn outlives_the_peer(bed: &Testbed, key: &str) {
+    let (lab, _server, down) = under_way(bed, key, "fallback = \"direct\"", "8 MB");
+    let up = lab.fetch("c", "10.73.0.1", &["--bytes", "6 MB", "--upload"]);
+    up.moves_on(BEGUN / 2, LIMIT);
+    let past = || trunks(&lab, "north")[0]["past_bytes"].as_u64();
+    assert_eq!(past(), Some(0));
+    let _wire = lab.keep_wire("south");
+    lab.crash("south");
+    let gone = now();
+    let taken =
+        until("packets to go past the trunk", LIMIT, || (past() > Some(0)).then(|| gone.elapsed()));
+    assert!(taken < GIVEN_UP, "{taken:?}");
+    for fetch in [down, up] {
+        let outcome = fetch.finish(LIMIT);
+        println!("past the trunk after {taken:?}: {outcome:?}");
+        assert!(outcome.complete && outcome.intact, "{outcome:?}");
+        // A sender that timed out meanwhile may wait for its next timeout, which is as long again.
+        assert!(outcome.longest_pause < 2 * GIVEN_UP, "{outcome:?}");
+    }
+    let trunk = &trunks(&lab, "north")[0];
+    assert_eq!(trunk["other_end"]["state"], "silent", "{trunk}");
+    assert!(past() > Some(BEGUN), "{trunk}");
+}
+
+/// The guarantee of a trunk whose path carries nothing for a while, in bytes a second.
+const GUARANTEE: f64 = 200_000.0;
+
+/// Both gateways live, and the path carries nothing for ten seconds, either way: what is sent is the guarantee, what
+/// finds no room is counted, and the rest waits.
+fn outlives_an_outage(bed: &Testbed, key: &str) {
+    let (lab, _server, fetch) = under_way(bed, key, "guarantee = \"1.6 Mbit/s\"", "8 MB");
+    let change = |rate| (1..=2).for_each(|route| lab.change(route, &["--rate", rate]));
+    let full = || lab.status("north")["drops"]["flow-full"].as_u64().unwrap_or(0);
+    let counts = || {
+        let trunk = &trunks(&lab, "north")[0];
+        ["elastic_bytes", "guaranteed_bytes"].map(|it| trunk[it].as_f64().unwrap_or(f64::NAN))
+    };
+    // More than the guarantee, and nobody can hold it.
+    let words = ["flood", "10.73.0.2:9", "500000", "10"];
+    let mut flood = lab.on("a");
+    let _flood = Process::start(flood.arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words));
+    change("0 bit/s");
+    let (cut, dropped) = (now(), full());
+    until("the other end to be held for gone", LIMIT, || {
+        let trunk = &trunks(&lab, "north")[0];
+        (trunk["silent"] == trunk["connections"]).then_some(())
+    });
+    assert!(cut.elapsed() < GIVEN_UP, "{:?}", cut.elapsed());
+    let (from, before) = (now(), counts());
+    pause(Duration::from_secs(10).saturating_sub(cut.elapsed()));
+    let (took, after) = (from.elapsed().as_secs_f64(), counts());
+    let guaranteed = (after[1] - before[1]) / took / GUARANTEE;
+    println!("{guaranteed:.3} of the guarantee, {} dropped for want of room", full() - dropped);
+    assert_eq!(after[0], before[0], "sent for credit that nobody gave");
+    assert!((0.97..1.03).contains(&guaranteed), "{guaranteed} of the guarantee");
+    assert!(full() > dropped, "{}", lab.status("north"));
+    change("10 Mbit/s");
+    answers_soon(&lab, cut.elapsed());
+    fetch.moves_on(BEGUN, LIMIT);
+    is_whole(fetch);
 }
 
 fn is_whole(fetch: Fetch) {

@@ -1,0 +1,99 @@
+//! Senders told by their ACKs what the trunk before them takes.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_e2e::measure::float;
+use tidegate_e2e::trial::{side_by_side, undisturbed};
+use tidegate_e2e::{Fetch, Lab, Testbed, pause, witnessed};
+
+use crate::LIMIT;
+use crate::sites::{Site, gateway, host, key, trunks};
+
+/// Four uploads at a time.
+const UPLOADS: usize = 4;
+
+/// With ACKs held in place of data a trunk is as full, next to nothing waits before it, and no sender sends a segment
+/// twice.
+///
+/// Kills: a gate that looks at what waits before the link, and not before the trunk.
+#[test]
+fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
+    witnessed(|bed| {
+        let key = key(bed);
+        let turn = || side_by_side(["none", "postack"], |signal| uploads(bed, &key, signal));
+        let [none, postack] = &undisturbed(turn, |them| them.iter().all(|it| it.hangs == 0))[..]
+        else {
+            unreachable!("one for each signal")
+        };
+        println!("{none:?}, {postack:?}");
+        assert!(postack.waiting < 0.2 * none.waiting, "{none:?}, {postack:?}");
+        assert!(postack.seconds < 1.1 * none.seconds, "{none:?}, {postack:?}");
+        assert_eq!((postack.again, postack.dropped), (0, 0), "{none:?}, {postack:?}");
+    });
+}
+
+/// What came of uploads.
+#[derive(Debug)]
+struct Findings {
+    /// Bytes that waited before the trunk, on average.
+    waiting: f64,
+    /// How long the last of them took.
+    seconds: f64,
+    /// Segments that the sender sent again.
+    again: u64,
+    /// User packets that gateways and the path dropped.
+    dropped: u64,
+    hangs: u64,
+}
+
+fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
+    let lab = Lab::up(bed, &topology(key, signal));
+    let _server = lab.serve("c", "cubic");
+    let again = || lab.counters("a")["RetransSegs"];
+    let before = again();
+    let upload = |_| lab.fetch("a", "10.73.0.2", &["--bytes", "2 MB", "--upload"]);
+    let fetches: Vec<Fetch> = (0..UPLOADS).map(upload).collect();
+    pause(Duration::from_secs(1));
+    let look = |_| {
+        pause(Duration::from_millis(100));
+        trunks(&lab, "north")[0]["waiting"]["bytes"].as_u64().unwrap_or(0)
+    };
+    let waiting: Vec<u64> = (0..30).map(look).collect();
+    let outcomes: Vec<_> = fetches.into_iter().map(|it| it.finish(LIMIT)).collect();
+    assert!(outcomes.iter().all(|it| it.complete && it.intact), "{signal}: {outcomes:?}");
+    let status = lab.status("north");
+    let network = lab.network();
+    let lost = network["drops"].as_array().into_iter().flatten().filter(|it| it[0] != "aqm");
+    let lost: u64 = lost.filter_map(|it| it[1].as_u64()).sum();
+    let here = status["drops"].as_object().into_iter().flatten();
+    let here: u64 = here.filter_map(|(_, n): (_, &Value)| n.as_u64()).sum();
+    Findings {
+        waiting: float(waiting.iter().sum()) / 30.0,
+        seconds: outcomes.iter().map(|it| it.time.as_secs_f64()).fold(0.0, f64::max),
+        again: again() - before,
+        dropped: here + lost,
+        hangs: status["hangs"].as_u64().unwrap_or(0),
+    }
+}
+
+/// Two sites; the policy of the first may ask for as much as its port carries, and what it gets its trunk finds.
+fn topology(key: &str, signal: &str) -> String {
+    let north = Site { name: "north", ends: [1, 2], next_hop: 1, fields: "" };
+    let south = Site { name: "south", ends: [2, 1], next_hop: 0, fields: "" };
+    let policy = format!(
+        "[[policy]]\nname = \"all\"\naction = \"shape\"\nprofile = {{ mean = \"100 Mbit/s\" }}\n\
+         trunk = \"north\"\nsignal = \"{signal}\"\n"
+    );
+    let tables = [
+        host("a", 1, "north", Some(1)),
+        host("c", 2, "south", Some(2)),
+        gateway("north", &(north.trunk(key) + &policy)),
+        south.gateway(key),
+        "[[route]]\nto = \"c\"\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = { kind = \"trunk-fifo\", limit = \"256 kB\", threshold = 32 }\n\
+         [[route]]\ndelay = \"10 ms\"\n"
+            .to_owned(),
+    ];
+    tables.concat()
+}
