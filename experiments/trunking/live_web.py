@@ -5,10 +5,12 @@ Differs: see `_live.py`, and `fig10.py` for what the paper does not print. One o
 sends UDP as fast as the whole bottleneck, the other ten CUBIC connections, in place of ftp from
 both. Hosts are those of this kernel, whose first window holds a whole transfer. There are 20
 clients, and turns of 60 s, which begin five after the others have. A transfer that has not ended by
-then counts with the time it has taken so far, which flatters the case without trunks. The router
-has four and a half times the room of equation 2, as in `fig9.py`, with trunks and without: they
-begin into an empty line here, and user packets lost count from the beginning on (with the room
-itself, two turns lost 35). A turn is made again where the blast was not as fast as it should be.
+then counts with the time it has taken so far, which flatters the case without trunks. With trunks
+the router has four and a half times the room of equation 2, as in `fig9.py`: they begin into an
+empty line here, and user packets lost count from the beginning on (with the room itself, two turns
+lost 35). Without, it is tried with that and with the room itself, as lines that drop fill all the
+room there is: claims compare with the better of both. A turn is made again where the blast was not
+as fast as it should be.
 """
 
 import json
@@ -24,11 +26,9 @@ from ._network import RATE
 
 live_web = Experiment(__file__, seeds=5, needs=missing)
 
-CASES = ["a", "b", "c"]
-"""The web alone; beside the others; with a trunk for each site."""
-
-BUFFER = 4.5
-"""The router's room, of that of equation 2, in all cases: only the trunks are other."""
+CASES = {"a": 1, "b": 1, "roomy b": 4.5, "c": 4.5}
+"""The web alone; beside the others, twice; with a trunk for each site: the router's room, of that
+of equation 2."""
 
 CLIENTS, SESSIONS = 20, 10
 SETTLED, SECONDS = 5, 60
@@ -39,7 +39,7 @@ TRUNKS = [{"vmss": 1500, "guarantee": 0}] * 3
 @live_web.run()
 def measure(seed):
     def run(case):
-        with lab_of(TRUNKS, delay="35 ms", carried=case == "c", buffer=BUFFER) as lab:
+        with lab_of(TRUNKS, delay="35 ms", carried=case == "c", buffer=CASES[case]) as lab:
             server = script(lab, "host1", "serve")
             assert server.stdout.readline(), "the web server does not start"
             if case != "a":
@@ -65,9 +65,9 @@ def measure(seed):
         }
 
     def quiet(found):
-        return all(found[f"{case} blast"] > 0.98 for case in CASES[1:])
+        return all(found[f"{case} blast"] > 0.98 for case in CASES if case != "a")
 
-    return side_by_side(run, CASES, quiet)
+    return side_by_side(run, list(CASES), quiet)
 
 
 def blasted(lab):
@@ -75,14 +75,14 @@ def blasted(lab):
     return int(lab.shell("host2", "cat /sys/class/net/eth0/statistics/tx_bytes"))
 
 
-def ratio(runs, column):
-    """With trunks, of that without."""
-    return runs[f"c {column}"] / runs[f"b {column}"]
+def ratio(runs, column, better=np.minimum):
+    """With trunks, of that without, in the room in which that is ``better``."""
+    return runs[f"c {column}"] / better(runs[f"b {column}"], runs[f"roomy b {column}"])
 
 
 @live_web.claim("A003-6", "live: throughput with trunks, of that without", paper=1.95, at_least=1.5)
 def rate(runs):
-    return ratio(runs, "rate")
+    return ratio(runs, "rate", np.maximum)
 
 
 @live_web.claim("A003-6", "live: mean delay with trunks, of that without", paper=0.52, at_most=0.7)
