@@ -8,6 +8,7 @@ mod meters;
 mod mixes;
 mod policies;
 mod queues;
+mod seals;
 mod sharing;
 mod signals;
 mod timers;
@@ -45,6 +46,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("gateway", "shaped") => Box::new(gateway::shaped(size, seed)?),
         ("gateway", "postack") => Box::new(signals::postack(size, seed)?),
         ("gateway", "trunked") => Box::new(trunks::Trunked::new(size, seed)?),
+        ("trunk", "sealed") => Box::new(seals::Sealed::new(size, seed)?),
         ("queue", discipline) => Box::new(queues::Queue::new(discipline, size, random)?),
         ("class", "busy") => Box::new(classes::Busy::new(size, random)),
         ("class", "sparse") => Box::new(classes::Sparse::new(size, random)),

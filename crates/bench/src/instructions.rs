@@ -52,6 +52,12 @@ const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "
 const TRUNK: f64 = 1.5;
 const TRUNKS: f64 = 1.3;
 
+/// What sealing and checking a management packet may take of what a packet through a trunk does.
+const SEALED: f64 = 0.6;
+
+/// What a management packet stands for there.
+const VMSS: u32 = 1_500;
+
 /// How much more a packet of a known flow, and the first of a new one, may take with 10,000 policies
 /// than with 10.
 const KNOWN_FLOW: f64 = 1.05;
@@ -162,6 +168,10 @@ fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> 
     report.add(ratio(what, one / shaped, TRUNK, beside));
     let beside = format!("{many:.1} instructions of 100");
     report.add(ratio(format!("{NAME}, of 100 trunks to of one"), many / one, TRUNKS, beside));
+    let (sealed, _) = case("trunk/sealed", VMSS, depth)?;
+    let beside = format!("{sealed:.1} instructions");
+    let what = "trunk/sealed, sent and checked, to a user packet and its management packet";
+    report.add(ratio(what.to_owned(), sealed / one, SEALED, beside));
     Ok(())
 }
 

@@ -1,0 +1,62 @@
+//! Management packets between two ends that have agreed: sealed at one, and opened at the other.
+
+use std::net::Ipv4Addr;
+
+use anyhow::ensure;
+use tidegate_core::Time;
+use tidegate_core::packet::{TcpFlags, TcpSegment};
+use tidegate_core::tcp::Segment;
+use tidegate_wire::trunk::{Ends, Key, Opened, Session};
+
+use super::Case;
+
+/// A management packet is sealed, and its datagram checked and read.
+pub(super) struct Sealed {
+    ends: [Session; 2],
+    segment: Segment,
+}
+
+impl Sealed {
+    /// Packets that stand for so many bytes each.
+    pub(super) fn new(vmss: u32, seed: u64) -> anyhow::Result<Self> {
+        let [local, peer] = [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
+        let ends = Ends { local, peer, port: 4_754 };
+        let of = |ends, number| {
+            let [.., low] = seed.to_be_bytes();
+            Session::new(&Key([low; 32]), ends, [number; 32])
+        };
+        let mut ends = [of(ends, 1), of(ends.reverse(), 2)];
+        for _ in 0..4 {
+            for to in [0, 1] {
+                let hello = ends[1 - to].hello();
+                ensure!(ends[to].open(Time::ZERO, &hello).is_ok(), "a hello is refused");
+            }
+        }
+        ensure!(ends.iter().all(Session::is_agreed), "no session");
+        let header = TcpSegment {
+            payload: vmss,
+            flags: TcpFlags(TcpFlags::ACK),
+            timestamps: Some((1, 2)),
+            ..TcpSegment::default()
+        };
+        let mut this = Self { ends, segment: Segment { header, ..Segment::default() } };
+        ensure!(this.run(1) == u64::from(vmss), "what was sealed is refused");
+        Ok(this)
+    }
+}
+
+impl Case for Sealed {
+    fn run(&mut self, operations: u64) -> u64 {
+        let [from, to] = &mut self.ends;
+        let mut sum = 0;
+        for _ in 0..operations {
+            let header = &mut self.segment.header;
+            header.seq = header.seq.wrapping_add(header.payload);
+            let datagram = from.seal(0, &self.segment).unwrap_or_default();
+            if let Ok(Opened::Segment { segment, .. }) = to.open(Time::ZERO, &datagram) {
+                sum += u64::from(segment.header.seq);
+            }
+        }
+        sum
+    }
+}
