@@ -30,6 +30,9 @@ pub(crate) struct Run<'a> {
 const CACHE: [&str; 4] =
     ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
 
+/// All that is counted of a live case: what the end that is measured does.
+const LIVE: &str = "*cases::live::counted*";
+
 /// Whether there is a callgrind.
 pub(crate) fn is_there() -> bool {
     let version = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
@@ -76,6 +79,9 @@ impl<'a> Counting<'a> {
         command.arg(format!("--callgrind-out-file={}", file.0.display()));
         if with_cache {
             command.args(CACHE);
+        }
+        if run.name.starts_with("live/") {
+            command.arg(format!("--toggle-collect={LIVE}"));
         }
         command.arg(env::current_exe()?).args(words(run));
         let process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;

@@ -4,6 +4,7 @@ mod classes;
 mod flows;
 mod frames;
 mod gateway;
+mod live;
 mod meters;
 mod mixes;
 mod policies;
@@ -47,6 +48,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("gateway", "postack") => Box::new(signals::postack(size, seed)?),
         ("gateway", "trunked") => Box::new(trunks::Trunked::new(size, seed)?),
         ("trunk", "sealed") => Box::new(seals::Sealed::new(size, seed)?),
+        ("live", what) => Box::new(live::Live::new(what, size, seed)?),
         ("queue", discipline) => Box::new(queues::Queue::new(discipline, size, random)?),
         ("class", "busy") => Box::new(classes::Busy::new(size, random)),
         ("class", "sparse") => Box::new(classes::Sparse::new(size, random)),

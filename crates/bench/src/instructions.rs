@@ -101,6 +101,7 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
         shaped = cost;
     }
     trunks(shaped, depth, report)?;
+    live_trunks(depth, report)?;
     postack(depth, report)?;
     for discipline in QdiscSpec::NAMES {
         let (cost, beside) = case(&format!("queue/{discipline}"), 1_000, depth)?;
@@ -173,6 +174,41 @@ fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> 
     let what = "trunk/sealed, sent and checked, to a user packet and its management packet";
     report.add(ratio(what.to_owned(), sealed / one, SEALED, beside));
     Ok(())
+}
+
+/// The same through the loop with the port of a live gateway, at the end that sends and the one that receives:
+/// with sealed datagrams for management packets, and for user packets as well. The latter are hashed
+/// to their last byte, which is only told.
+fn live_trunks(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    let shaped = live("live/shaped", 1, depth)?;
+    report.add(instructions("live/shaped".to_owned(), shaped, None, String::new()));
+    for form in ["bare", "udp"] {
+        for end in ["sends", "receives"] {
+            let name = format!("live/{form}-{end}");
+            let (one, many) = (live(&name, 1, depth)?, live(&name, 100, depth)?);
+            let most = (form == "bare" && end == "receives").then_some(TRUNK);
+            let beside = format!("{one:.1} instructions");
+            let what = format!("{name}, to live/shaped");
+            report.add(Line { what, value: one / shaped, unit: "x", most, beside });
+            let beside = format!("{many:.1} instructions of 100");
+            report.add(ratio(
+                format!("{name}, of 100 trunks to of one"),
+                many / one,
+                TRUNKS,
+                beside,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Instructions of an operation of a live case, at the median over the seeds. Its time would be that of both ends.
+fn live(name: &str, trunks: u32, depth: Depth) -> anyhow::Result<f64> {
+    let of = |seed: &u64| {
+        let run = Run { name, operations: 10_000, size: trunks, seed: *seed };
+        Ok(callgrind::cost(run, false)?.instructions)
+    };
+    Ok(median(depth.seeds().iter().map(of).collect::<anyhow::Result<_>>()?))
 }
 
 /// A segment and its ACK, of a flow whose senders are told by their ACKs.

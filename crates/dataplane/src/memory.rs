@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
-use tidegate_core::PacketId;
 use tidegate_core::packet::FrameCopy;
+use tidegate_core::{PacketId, PacketPool};
 
 use crate::vnet::VnetHeader;
 
@@ -99,6 +99,31 @@ impl PacketMemory {
         })
     }
 
+    /// Room for a frame of `len` bytes, which it then is, in the buffer of `packet`; `None` if there is not so much.
+    pub(crate) fn place(
+        &self,
+        pool: &mut PacketPool,
+        packet: &PacketId,
+        len: usize,
+    ) -> Option<RefMut<'_, [u8]>> {
+        self.hold(pool, packet, index(HEADROOM)..index(HEADROOM) + len)
+    }
+
+    /// What of the buffer of `packet` is `span`, which is its frame from now on; `None` if the buffer is shorter.
+    pub(crate) fn hold(
+        &self,
+        pool: &mut PacketPool,
+        packet: &PacketId,
+        span: Range<usize>,
+    ) -> Option<RefMut<'_, [u8]>> {
+        let (offset, len) = (u32::try_from(span.start).ok()?, u32::try_from(span.len()).ok()?);
+        let frame =
+            RefMut::filter_map(self.buffer_mut(packet), |buffer| buffer.get_mut(span)).ok()?;
+        self.set_frame(packet, Frame { offset, vnet: VnetHeader::default() });
+        (pool[packet].len, pool[packet].rewritten) = (len, false);
+        Some(frame)
+    }
+
     /// Gives slot `copy.to` a frame that begins as that of slot `copy.from` does; then `finish` is given
     /// the whole of the latter, the former, and how what is left to do to it is said.
     pub(crate) fn copy(
@@ -134,6 +159,9 @@ impl PacketMemory {
         self.frames[packet.index()].set(frame);
     }
 }
+
+/// Where a frame that is made here begins in its buffer: as behind what the kernel keeps free for headers.
+pub(crate) const HEADROOM: u32 = 256;
 
 /// The first `len` bytes from `start` on, as far as they are within `limit`.
 pub(crate) fn span(limit: usize, start: u32, len: u32) -> Range<usize> {
@@ -207,7 +235,7 @@ impl Drop for Area {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{Packet, PacketPool};
+    use tidegate_core::Packet;
 
     use super::*;
 

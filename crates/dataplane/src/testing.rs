@@ -1,5 +1,7 @@
 //! The loop without a kernel: ports that follow a script, and a clock that jumps.
 
+mod cable;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -10,6 +12,7 @@ use std::rc::Rc;
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, Reason, Time};
 
+pub use self::cable::{Cable, Frames};
 use crate::clock::{Alarm, Clock};
 use crate::driver::{Driver, Heartbeat, Options};
 pub use crate::inbox::Command;

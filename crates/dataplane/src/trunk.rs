@@ -19,11 +19,11 @@ use std::num::NonZeroU16;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use foldhash::fast::FixedState;
 use tidegate_core::packet::{Endpoint, FlowKey, FrameCopy, Network, Protocol};
 use tidegate_core::tcp::Segment;
 use tidegate_core::{ByReason, Packet, PacketId, PacketPool, Reason, Time};
 use tidegate_wire::VlanTag;
-use tidegate_wire::build::{self, Link};
 use tidegate_wire::neighbour::{Heard, Mac, Neighbour};
 use tidegate_wire::trunk::{Ends, Opened};
 
@@ -33,18 +33,14 @@ use self::peers::Peer;
 pub use self::peers::{PeerReport, TrunkEnd};
 use self::stations::Stations;
 use self::tags::{tagged, untagged, vlan};
-use crate::memory::{Frame, PacketMemory};
+use crate::memory::PacketMemory;
 use crate::port::{Port, PortCounters};
-use crate::vnet::VnetHeader;
 
 /// How often an end says that it is there.
 const HELLO: Duration = Duration::from_secs(1);
 
 /// Frames taken in one after the other that all end here: the others wait for the next turn.
 const BURST: u32 = 64;
-
-/// Where a frame that is made here begins in its buffer: as behind what the kernel keeps free.
-const OFFSET: u32 = 256;
 
 /// A port at which trunks end.
 #[expect(missing_debug_implementations, reason = "ports need not have one")]
@@ -56,15 +52,15 @@ pub struct TrunkPort {
     neighbours: Vec<(Neighbour, Option<VlanTag>)>,
     trunks: Vec<Peer>,
     /// By the key of management packets that are made here: whose, and their channel.
-    made: HashMap<FlowKey, (usize, u8)>,
+    made: HashMap<FlowKey, (usize, u8), FixedState>,
     /// By the key of datagrams that come.
-    coming: HashMap<FlowKey, usize>,
+    coming: HashMap<FlowKey, usize, FixedState>,
     now: Time,
     /// When something is next to be sent of our own accord.
     due: Time,
     drops: ByReason,
     /// By the number that user packets say.
-    numbers: HashMap<NonZeroU16, usize>,
+    numbers: HashMap<NonZeroU16, usize, FixedState>,
     /// Whether user packets travel in datagrams of any trunk.
     carries: bool,
     stations: Stations,
@@ -148,7 +144,7 @@ impl TrunkPort {
         match opened {
             Opened::Hello { answer } => {
                 if let Some(nonce) = answer {
-                    self.say(pool, number, self.trunks[number].session.answer(nonce));
+                    self.say(pool, number, &self.trunks[number].session.answer(nonce));
                 }
                 // The machine is told by a packet of the first connection that holds nothing.
                 let peer = &self.trunks[number];
@@ -176,40 +172,27 @@ impl TrunkPort {
         let described = pool[packet];
         let sack = pool.sack(packet);
         let Some((number, channel)) = self.made.get(&described.key).copied() else { return false };
-        let Some(header) = described.tcp else { return false };
+        let (Some(header), Some(next_hop)) = (described.tcp, self.next_hop(number)) else {
+            return false;
+        };
         let segment = Segment { header, sack, ecn: described.ecn };
-        let Some(bytes) = self.trunks[number].session.seal(channel, &segment) else { return false };
-        let Some(frame) = self.datagram(number, bytes, &described, None) else { return false };
-        self.put(pool, packet, &frame)
-    }
-
-    /// The frame with a datagram to the other end, whose IP header is as `like` says. Of that of user packet `user`
-    /// nobody makes fragments, and its identification says its number.
-    fn datagram(
-        &self,
-        number: usize,
-        payload: Vec<u8>,
-        like: &Packet,
-        user: Option<u64>,
-    ) -> Option<Vec<u8>> {
-        let peer = &self.trunks[number];
-        let Ends { local, peer: to, port } = peer.session.ends();
-        let destination = self.next_hop(number)?;
-        let datagram = build::Frame::udp((local, port).into(), (to, port).into());
-        let link = peer.tag.map(Link::Vlan).into_iter().collect();
-        let mut frame = build::Frame { destination, source: self.mac, link, payload, ..datagram };
-        let ip = frame.ip_mut()?;
-        (ip.dscp, ip.ecn, ip.whole) = (like.dscp, like.ecn, user.is_some());
-        ip.identification = u16::try_from(user.unwrap_or(0) & 0xffff).unwrap_or(0);
-        Some(frame.bytes())
+        let Peer { session, envelope, .. } = &mut self.trunks[number];
+        let Some(datagram) = session.seal(channel, &segment) else { return false };
+        let Some(mut frame) = self.memory.place(pool, packet, envelope.size() + datagram.len())
+        else {
+            return false;
+        };
+        frame[envelope.size()..].copy_from_slice(datagram);
+        envelope.write(&mut frame, next_hop, &described, None).is_some()
     }
 
     /// Sends a hello.
-    fn say(&mut self, pool: &mut PacketPool, number: usize, hello: Vec<u8>) {
-        let dscp = self.trunks[number].dscp;
-        if let Some(frame) =
-            self.datagram(number, hello, &Packet { dscp, ..Packet::default() }, None)
-        {
+    fn say(&mut self, pool: &mut PacketPool, number: usize, hello: &[u8]) {
+        let Some(next_hop) = self.next_hop(number) else { return };
+        let Peer { envelope, dscp, .. } = &self.trunks[number];
+        let like = Packet { dscp: *dscp, ..Packet::default() };
+        let mut frame = [&vec![0; envelope.size()], hello].concat();
+        if envelope.write(&mut frame, next_hop, &like, None).is_some() {
             self.emit(pool, &frame);
         }
     }
@@ -228,15 +211,8 @@ impl TrunkPort {
 
     /// Makes `frame` that of `packet`; says whether there is room for it.
     fn put(&self, pool: &mut PacketPool, packet: &PacketId, frame: &[u8]) -> bool {
-        let Ok(len) = u32::try_from(frame.len()) else { return false };
-        self.memory.set_frame(packet, Frame { offset: OFFSET, vnet: VnetHeader::default() });
-        let mut room = self.memory.bytes_mut(packet, len);
-        let fits = room.len() == frame.len();
-        if fits {
-            room.copy_from_slice(frame);
-            (pool[packet].len, pool[packet].rewritten) = (len, false);
-        }
-        fits
+        let room = self.memory.place(pool, packet, frame.len());
+        room.map(|mut room| room.copy_from_slice(frame)).is_some()
     }
 
     /// Sends what is due of our own accord.
@@ -252,7 +228,7 @@ impl TrunkPort {
         for number in 0..self.trunks.len() {
             if self.trunks[number].hello <= now {
                 self.trunks[number].hello = now + HELLO;
-                self.say(pool, number, self.trunks[number].session.hello());
+                self.say(pool, number, &self.trunks[number].session.hello());
             }
         }
         let questions = self.neighbours.iter().filter_map(|(it, _)| it.due());

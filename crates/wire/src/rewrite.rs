@@ -121,7 +121,7 @@ pub(crate) fn header<const N: usize>(head: &mut [u8], at: usize) -> Option<&mut 
 }
 
 #[expect(clippy::as_conversions, reason = "the discriminants are the codepoints")]
-const fn traffic_class(packet: &Packet) -> u16 {
+pub(crate) const fn traffic_class(packet: &Packet) -> u16 {
     ((packet.dscp << 2) | packet.ecn as u8) as u16
 }
 

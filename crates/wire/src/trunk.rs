@@ -5,6 +5,7 @@
 //! it was made for. Where both ends say so, user packets travel in datagrams that are sealed in the same
 //! way; [`admit`] says which of them come in, and [`PathMtu`] how long they may be. [`Session`] says how; [`message`] has the layout.
 
+mod envelope;
 mod inner;
 pub mod message;
 mod path_mtu;
@@ -14,6 +15,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub use envelope::Envelope;
 pub use inner::admit;
 pub use message::Form;
 pub use path_mtu::PathMtu;

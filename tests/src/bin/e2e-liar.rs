@@ -40,7 +40,8 @@ fn lie(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
         let said = match session.open(Time::ZERO + elapsed, &buffer[..len]) {
             Ok(Opened::Hello { answer: Some(nonce) }) => Some(session.answer(nonce)),
             Ok(Opened::Segment { channel, segment }) if segment.header.sequence_len() > 0 => {
-                session.seal(channel ^ 1, &Segment { header: answer(&segment.header), ..segment })
+                let segment = Segment { header: answer(&segment.header), ..segment };
+                session.seal(channel ^ 1, &segment).map(<[u8]>::to_vec)
             }
             _ => None,
         };

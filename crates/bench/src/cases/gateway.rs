@@ -66,7 +66,7 @@ pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result
 }
 
 /// A policy that shapes everything in logical partitions.
-fn shaping() -> anyhow::Result<Policy> {
+pub(super) fn shaping() -> anyhow::Result<Policy> {
     let profile = sharing::profile(Rate::from_mbps(1_000), Bytes(64 << 10))?;
     let allocation = sharing::spec("logical-partitions")?;
     let conditioning =

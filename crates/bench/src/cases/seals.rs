@@ -53,7 +53,7 @@ impl Case for Sealed {
             let header = &mut self.segment.header;
             header.seq = header.seq.wrapping_add(header.payload);
             let datagram = from.seal(0, &self.segment).unwrap_or_default();
-            if let Ok(Opened::Segment { segment, .. }) = to.open(Time::ZERO, &datagram) {
+            if let Ok(Opened::Segment { segment, .. }) = to.open(Time::ZERO, datagram) {
                 sum += u64::from(segment.header.seq);
             }
         }

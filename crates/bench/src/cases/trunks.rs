@@ -28,12 +28,12 @@ pub(super) struct Trunked {
 }
 
 /// Flows in all, however many trunks.
-const FLOWS: u32 = 1_000;
+pub(super) const FLOWS: u32 = 1_000;
 
 /// Packets that wait at each trunk.
 const BACKLOG: usize = 200;
 
-const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+pub(super) const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 const CONNECTIONS: u16 = 4;
 
 /// Between two operations, as where packets are shaped only.
@@ -43,9 +43,7 @@ impl Trunked {
     /// So many trunks.
     pub(super) fn new(trunks: u32, seed: u64) -> anyhow::Result<Self> {
         let mut random = Random::new(seed, 1);
-        // Those whose hosts are told apart by 10.0.0.0/8, in order.
-        let users = (0..).map(|number| flows::segment(flows::key(number * 4, &mut random)));
-        let users: Vec<_> = users.filter(goes_far).take(index(FLOWS.into())).collect();
+        let users = users(&mut random);
         let policies = users.chunks(users.len().div_ceil(index(trunks.into())));
         let policies = (0..trunks).zip(policies).map(|(number, part)| policy(number, part));
         let mut config = gateway::config(None, FLOWS, seed);
@@ -144,13 +142,21 @@ impl Case for Trunked {
     }
 }
 
-/// Whether its receiver is not in this network: a packet to a group does not go through a trunk.
-fn goes_far(packet: &Packet) -> bool {
-    let to = packet.key.dst.address();
-    !to.is_multicast() && to != IpAddr::V4(std::net::Ipv4Addr::BROADCAST)
+/// Full-size segments of as many flows, whose hosts are told apart by 10.0.0.0/8, in order.
+pub(super) fn users(random: &mut Random) -> Vec<Packet> {
+    let all = (0..).map(|number| flows::segment(flows::key(number * 4, random)));
+    all.filter(goes_far).take(index(FLOWS.into())).collect()
 }
 
-fn of_number(number: u32) -> trunk::Config {
+/// Whether its receiver can be a host beyond a router: what is for this network does not go through a trunk.
+fn goes_far(packet: &Packet) -> bool {
+    let IpAddr::V4(to) = packet.key.dst.address() else { return false };
+    let nobody = to.is_unspecified() || to.is_broadcast() || to.is_multicast();
+    !nobody && !to.is_loopback() && !to.is_link_local()
+}
+
+/// A trunk that a policy sends to by its number.
+pub(super) fn of_number(number: u32) -> trunk::Config {
     let [_, b, c, d] = number.to_be_bytes();
     trunk::Config {
         name: number.to_string(),
@@ -171,7 +177,7 @@ fn of_number(number: u32) -> trunk::Config {
 }
 
 /// What `part` of the users sends goes through the trunk of that number.
-fn policy(number: u32, part: &[Packet]) -> Policy {
+pub(super) fn policy(number: u32, part: &[Packet]) -> Policy {
     let hosts = part.iter().map(|packet| packet.key.src.number());
     let (first, last) = (hosts.clone().min(), hosts.max());
     let range = Range { first: first.unwrap_or_default(), last: last.unwrap_or_default() };

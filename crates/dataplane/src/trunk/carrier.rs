@@ -11,17 +11,21 @@
 //! Source: RFC 6040, section 4.1, normal mode (ECN going in), 4.2 (coming out); RFC 2474. The hop limit inside is
 //! not counted down: to hosts a trunk is a wire.
 
-use tidegate_core::packet::{Network, Protocol};
+use std::net::IpAddr;
+use std::ops::Range;
+
+use tidegate_core::packet::{Endpoint, Network, Protocol};
+use tidegate_core::trunk::{SEAL, USER_HEADER};
 use tidegate_core::{Packet, PacketId, PacketPool, Reason};
 use tidegate_wire::icmp;
 use tidegate_wire::neighbour::Mac;
-use tidegate_wire::trunk::{PathMtu, Refusal, admit, user_packet};
-use tidegate_wire::{VlanTag, clamp_segment_size, describe, finish_checksum, split};
+use tidegate_wire::trunk::{PathMtu, Refusal, admit};
+use tidegate_wire::{VlanTag, clamp_segment_size, finish_checksum, split};
 
 use super::stations::Station;
-use super::{TrunkPort, payload};
+use super::{Peer, TrunkPort, payload};
 use crate::frame;
-use crate::memory::PacketMemory;
+use crate::memory::{Frame, HEADROOM, PacketMemory, index};
 use crate::port::PortCounters;
 use crate::vnet::VnetHeader;
 
@@ -65,19 +69,116 @@ impl TrunkPort {
     pub(super) fn carry(&mut self, pool: &mut PacketPool, packet: PacketId, number: usize) {
         let (dscp, ecn) = (pool[&packet].dscp, pool[&packet].ecn);
         let outer = Packet { dscp, ecn, ..Packet::default() };
+        self.restore(pool, &packet);
+        match self.whole(pool, &packet, number) {
+            Some(inner) => self.enclose(pool, packet, number, &outer, inner),
+            None => self.carry_pieces(pool, packet, number, &outer),
+        }
+    }
+
+    /// Makes the frame of `packet` what is to arrive: the codepoint of the trunk is for the datagram, inside it is as
+    /// it came.
+    fn restore(&self, pool: &mut PacketPool, packet: &PacketId) {
+        let came = dscp(&self.memory.bytes(packet, pool[packet].len), &pool[packet]);
+        pool[packet].dscp = came.unwrap_or_default();
+        frame::write_back(&self.memory, pool, packet);
+    }
+
+    /// Where `packet` is in its buffer from its IP header on, if one datagram carries it as it is; then its checksum
+    /// is whole, and it asks for what fits.
+    fn whole(&self, pool: &PacketPool, packet: &PacketId, number: usize) -> Option<Range<usize>> {
+        let Frame { offset, vnet } = self.memory.frame(packet);
+        let (mut described, fits) = (pool[packet], self.fits(number));
+        let network = usize::from(described.network_offset);
+        let mut frame = self.memory.bytes_mut(packet, described.len);
+        let len = network_len(frame.get(network..)?)?;
+        let frame = frame.get_mut(..network + len)?;
+        if vnet.is_fragmented() || vnet.segment_size().is_some() || len > index(fits) {
+            return None;
+        }
+        if let Some((start, field)) = vnet.checksum_span() {
+            finish_checksum(frame, start, field).then_some(())?;
+        }
+        described.transport_offset =
+            described.transport_offset.saturating_sub(described.network_offset);
+        clamp_segment_size(&mut frame[network..], &described, fits);
+        let start = index(offset) + network;
+        Some(start..start + len)
+    }
+
+    /// Sends the IP packet that `inner` of the buffer of `packet` is in a datagram of trunk `number`, whose codepoints
+    /// are as `outer` says.
+    fn enclose(
+        &mut self,
+        pool: &mut PacketPool,
+        packet: PacketId,
+        number: usize,
+        outer: &Packet,
+        inner: Range<usize>,
+    ) {
+        match self.write_around(pool, &packet, number, outer, inner) {
+            Ok(()) => self.port.send(pool, packet),
+            Err(reason) => {
+                self.drops.count(reason);
+                pool.release(packet);
+            }
+        }
+    }
+
+    /// Writes the datagram around `inner`, which is moved only where there is no room before it.
+    fn write_around(
+        &mut self,
+        pool: &mut PacketPool,
+        packet: &PacketId,
+        number: usize,
+        outer: &Packet,
+        inner: Range<usize>,
+    ) -> Result<(), Reason> {
+        let next_hop = self.next_hop(number).ok_or(Reason::NoRoute)?;
+        let Peer { session, envelope, carried, path, .. } = &mut self.trunks[number];
+        let (len, before) = (inner.len(), envelope.size() + index(USER_HEADER));
+        let mut at = inner.start;
+        if at < before {
+            at = index(HEADROOM);
+            let mut buffer = self.memory.buffer_mut(packet);
+            (at + len <= buffer.len()).then_some(()).ok_or(Reason::TooLong)?;
+            buffer.copy_within(inner, at);
+        }
+        pool[packet] = Packet { segments: 1, ..Packet::default() };
+        let span = at - before..at + len + index(SEAL);
+        let mut frame = self.memory.hold(pool, packet, span).ok_or(Reason::TooLong)?;
+        let sent = session.seal_user(&mut frame[envelope.size()..]).ok_or(Reason::NoRoute)?;
+        let checksum = envelope.write(&mut frame, next_hop, outer, Some(sent));
+        path.sent(sent, checksum.ok_or(Reason::TooLong)?);
+        carried.sent += 1;
+        Ok(())
+    }
+
+    /// Sends `packet`, which no datagram carries as it is, in several; or tells its sender, or drops it.
+    fn carry_pieces(
+        &mut self,
+        pool: &mut PacketPool,
+        packet: PacketId,
+        number: usize,
+        outer: &Packet,
+    ) {
         let pieces = self.going(pool, &packet).ok_or(Reason::Refused);
         let pieces = pieces.and_then(|going| self.pieces(pool, number, going));
         let mut slot = Some(packet);
-        match pieces {
-            Err(reason) => self.drops.count(reason),
-            Ok(pieces) => {
-                for piece in pieces {
-                    let Some(frame) = self.datagram_with(number, &piece, &outer) else {
-                        self.drops.count(Reason::NoRoute);
-                        continue;
-                    };
-                    self.emit_in(pool, slot.take(), &frame);
-                }
+        if let Err(reason) = &pieces {
+            self.drops.count(*reason);
+        }
+        for piece in pieces.unwrap_or_default() {
+            let Some(packet) = slot.take().or_else(|| pool.insert(Packet::default())) else {
+                self.drops.count(Reason::NoBuffer);
+                continue;
+            };
+            let inner = index(HEADROOM)..index(HEADROOM) + piece.len();
+            if self.put(pool, &packet, &piece) {
+                self.enclose(pool, packet, number, outer, inner);
+            } else {
+                self.drops.count(Reason::TooLong);
+                pool.release(packet);
             }
         }
         if let Some(packet) = slot {
@@ -85,11 +186,8 @@ impl TrunkPort {
         }
     }
 
-    /// What `packet` is from its IP header on, as it is to arrive.
-    fn going(&self, pool: &mut PacketPool, packet: &PacketId) -> Option<Going> {
-        // The codepoint of the trunk is for the datagram; inside it is as it came.
-        pool[packet].dscp = dscp(&self.memory.bytes(packet, pool[packet].len), &pool[packet])?;
-        frame::write_back(&self.memory, pool, packet);
+    /// What `packet` is from its IP header on.
+    fn going(&self, pool: &PacketPool, packet: &PacketId) -> Option<Going> {
         let mut described = pool[packet];
         let frame = self.memory.bytes(packet, described.len);
         let (link, rest) = frame.split_at_checked(usize::from(described.network_offset))?;
@@ -175,18 +273,6 @@ impl TrunkPort {
         frame::arrive(&self.memory, pool, packet, len, self.now, &mut counters);
     }
 
-    /// The frame with a datagram that holds the IP packet `piece`.
-    fn datagram_with(&mut self, number: usize, piece: &[u8], outer: &Packet) -> Option<Vec<u8>> {
-        let (sent, bytes) = self.trunks[number].session.seal_user(piece)?;
-        let frame = self.datagram(number, bytes, outer, Some(sent))?;
-        let peer = &mut self.trunks[number];
-        peer.carried.sent += 1;
-        let before = frame.len().checked_sub(piece.len() + SEALED + 2)?;
-        let checksum = frame.get(before..)?.first_chunk()?;
-        peer.path.sent(sent, u16::from_be_bytes(*checksum));
-        Some(frame)
-    }
-
     /// Puts the user packet that the datagram in `packet` holds in its place.
     pub(super) fn take_out(
         &mut self,
@@ -194,62 +280,76 @@ impl TrunkPort {
         packet: &PacketId,
         number: usize,
     ) -> Arrival {
-        match self.frame_inside(pool, packet, number) {
-            Err(refusal) => {
-                self.trunks[number].session.refuse(refusal);
-                Arrival::Here
-            }
-            Ok((frame, arrival)) => {
-                if !self.put(pool, packet, &frame) {
-                    self.drops.count(Reason::TooLong);
-                    return Arrival::Here;
-                }
-                self.trunks[number].carried.received += 1;
-                self.arrive(pool, packet);
-                arrival
-            }
+        let arrival = self.lay_bare(pool, packet, number);
+        let peer = &mut self.trunks[number];
+        match arrival {
+            Ok(_) => peer.carried.received += 1,
+            Err(refusal) => peer.session.refuse(refusal),
         }
+        arrival.unwrap_or(Arrival::Here)
     }
 
-    /// The frame of the user packet in a datagram that was opened, and whom it is for.
-    fn frame_inside(
+    /// Makes the frame in `packet`, whose datagram was opened, that of the user packet in it; says whom it is for.
+    fn lay_bare(
         &self,
-        pool: &PacketPool,
+        pool: &mut PacketPool,
         packet: &PacketId,
         number: usize,
-    ) -> Result<(Vec<u8>, Arrival), Refusal> {
-        let outer = pool[packet];
-        let frame = self.memory.bytes(packet, outer.len);
-        let datagram = payload(&frame, usize::from(outer.transport_offset));
-        let mut inner = user_packet(datagram.unwrap_or_default()).to_vec();
-        admit(&mut inner, outer.ecn)?;
-        let ethertype: [u8; 2] = if inner[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
-        let mut described = Packet::default();
-        let whole = [&[0; 12][..], &ethertype, &inner].concat();
-        describe(&whole, u32::try_from(whole.len()).unwrap_or(0), &mut described);
-        let to = described.key.dst;
-        if described.network == Network::Opaque || self.is_ours(to.number()) {
+    ) -> Result<Arrival, Refusal> {
+        let (outer, offset) = (pool[packet], index(self.memory.frame(packet).offset));
+        let mut frame = self.memory.bytes_mut(packet, outer.len);
+        let inner = inside(&frame, usize::from(outer.transport_offset)).ok_or(Refusal::Inner)?;
+        let user = frame.get_mut(inner.clone()).ok_or(Refusal::Inner)?;
+        let to = Endpoint::at(admit(user, outer.ecn)?, 0);
+        let ethertype: [u8; 2] = if user[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
+        if self.is_ours(to.number()) {
             return Err(Refusal::Inner);
         }
-        described.transport_offset = described.transport_offset.saturating_sub(ETHERNET);
-        clamp_segment_size(&mut inner, &described, self.fits(number));
-        let [meant_for, from] = macs(&frame).ok_or(Refusal::Inner)?;
-        let back =
-            Station { mac: self.next_hop(number).unwrap_or(from), tag: self.trunks[number].tag };
-        let (station, source, arrival) = match self.stations.find(to.address()) {
+        let (station, source, arrival) =
+            self.onward(&frame, number, to.address()).ok_or(Refusal::Inner)?;
+        let tag = station.tag.map(|it| [it.tpid, it.tci].map(u16::to_be_bytes));
+        let tag = tag.as_ref().map_or(&[][..], |it| it.as_flattened());
+        let start = inner.start - usize::from(ETHERNET) - tag.len();
+        let parts = [&station.mac[..], &source, tag, &ethertype];
+        for (place, byte) in frame[start..].iter_mut().zip(parts.into_iter().flatten()) {
+            *place = *byte;
+        }
+        drop(frame);
+        let span = offset + start..offset + inner.end;
+        drop(self.memory.hold(pool, packet, span).ok_or(Refusal::Inner)?);
+        self.arrive(pool, packet);
+        self.ask_for_less(pool, packet, number);
+        if pool[packet].network == Network::Opaque { Err(Refusal::Inner) } else { Ok(arrival) }
+    }
+
+    /// To which station, and from whom, a user packet to `to` goes that came in `frame`; and what it then is to the
+    /// port.
+    fn onward(&self, frame: &[u8], number: usize, to: IpAddr) -> Option<(Station, Mac, Arrival)> {
+        let [meant_for, from] = macs(frame)?;
+        Some(match self.stations.find(to) {
             Some(station) => (station, from, Arrival::Machine),
             None if meant_for != self.mac => {
-                (Station { mac: meant_for, tag: VlanTag::of(&frame) }, from, Arrival::Machine)
+                (Station { mac: meant_for, tag: VlanTag::of(frame) }, from, Arrival::Machine)
             }
-            None => (back, self.mac, Arrival::Back),
-        };
-        let mut out = [&station.mac[..], &source].concat();
-        if let Some(VlanTag { tpid, tci }) = station.tag {
-            out.extend([tpid, tci].map(u16::to_be_bytes).as_flattened());
+            None => {
+                let mac = self.next_hop(number).unwrap_or(from);
+                (Station { mac, tag: self.trunks[number].tag }, self.mac, Arrival::Back)
+            }
+        })
+    }
+
+    /// Has a SYN that came in a datagram ask for segments that fit one.
+    fn ask_for_less(&self, pool: &mut PacketPool, packet: &PacketId, number: usize) {
+        let mut described = pool[packet];
+        let network = usize::from(described.network_offset);
+        described.transport_offset =
+            described.transport_offset.saturating_sub(described.network_offset);
+        let mut frame = self.memory.bytes_mut(packet, described.len);
+        let ip = frame.get_mut(network..).unwrap_or_default();
+        if clamp_segment_size(ip, &described, self.fits(number)) {
+            drop(frame);
+            self.arrive(pool, packet);
         }
-        out.extend(ethertype);
-        out.extend(inner);
-        Ok((out, arrival))
     }
 
     /// A router may say of `packet`, which is for one of the addresses here, that a datagram was too big for him.
@@ -263,7 +363,7 @@ impl TrunkPort {
         let Some(told) = ip.get(..network_len(ip).unwrap_or(0)).and_then(icmp::read_too_big) else {
             return;
         };
-        let of = |peer: &super::Peer| {
+        let of = |peer: &Peer| {
             let ends = peer.session.ends();
             told.ends == (ends.local, ends.peer) && told.ports == (ends.port, ends.port)
         };
@@ -282,18 +382,6 @@ impl TrunkPort {
         if self.carries {
             let described = &pool[packet];
             self.stations.learn(&self.memory.bytes(packet, described.len), described);
-        }
-    }
-
-    /// Sends a frame in the slot of a packet that is gone, or in one of its own.
-    fn emit_in(&mut self, pool: &mut PacketPool, slot: Option<PacketId>, frame: &[u8]) {
-        let Some(packet) = slot else { return self.emit(pool, frame) };
-        pool[&packet] = Packet { segments: 1, ..Packet::default() };
-        if self.put(pool, &packet, frame) {
-            self.port.send(pool, packet);
-        } else {
-            self.drops.count(Reason::TooLong);
-            pool.release(packet);
         }
     }
 }
@@ -333,6 +421,13 @@ fn network_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// Where in `frame` the user packet is that the datagram of the UDP header at `at` holds.
+fn inside(frame: &[u8], at: usize) -> Option<Range<usize>> {
+    let len = payload(frame, at)?.len().checked_sub(index(USER_HEADER + SEAL))?;
+    let start = at + UDP + index(USER_HEADER);
+    Some(start..start + len)
+}
+
 /// Whom a frame is to, and who sent it.
 fn macs(frame: &[u8]) -> Option<[Mac; 2]> {
     Some([*frame.first_chunk()?, *frame.get(6..)?.first_chunk()?])
@@ -341,14 +436,12 @@ fn macs(frame: &[u8]) -> Option<[Mac; 2]> {
 /// Senders told within a second, of all trunks of a port.
 const MOST_TOLD: u32 = 100;
 
-/// Bytes of an Ethernet header.
+/// Bytes of an Ethernet header, and of a UDP header.
 const ETHERNET: u16 = 14;
-
-/// Bytes around a user packet, behind the UDP header.
-const SEALED: usize = 7 + 16;
+const UDP: usize = 8;
 
 /// A path that may be as long as the interface sends.
 pub(super) fn path(mtu: u32, memory: &PacketMemory) -> PathMtu {
-    let room = memory.size().saturating_sub(usize::try_from(super::OFFSET + 18).unwrap_or(0));
+    let room = memory.size().saturating_sub(index(HEADROOM + 18));
     PathMtu::new(mtu.min(u32::try_from(room).unwrap_or(u32::MAX)))
 }

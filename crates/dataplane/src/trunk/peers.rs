@@ -8,7 +8,7 @@ use tidegate_core::trunk::Wire;
 use tidegate_core::{ByReason, Time};
 use tidegate_wire::VlanTag;
 use tidegate_wire::neighbour::{Mac, Neighbour, NextHop};
-use tidegate_wire::trunk::{Ends, Form, Key, PathMtu, Refusals, Session};
+use tidegate_wire::trunk::{Ends, Envelope, Form, Key, PathMtu, Refusals, Session};
 
 use super::carrier::{self, Carried};
 use super::stations::Stations;
@@ -80,6 +80,8 @@ impl PeerReport {
 pub(super) struct Peer {
     end: TrunkEnd,
     pub(super) session: Session,
+    /// What stands before its datagrams.
+    pub(super) envelope: Envelope,
     /// Which of the addresses is its near end.
     pub(super) neighbour: usize,
     pub(super) channels: u16,
@@ -95,11 +97,12 @@ pub(super) struct Peer {
 
 impl Peer {
     /// The other end that `end` tells of, at neighbour number `neighbour`; `before` is what was known of it, or of
-    /// another of its number. `random` is unlike that of any other run.
+    /// another of its number. `mac` sends to it, and `random` is unlike that of any other run.
     fn new(
         end: TrunkEnd,
         random: [u8; 32],
         neighbour: usize,
+        mac: Mac,
         memory: &PacketMemory,
         before: Option<Self>,
     ) -> Self {
@@ -119,7 +122,20 @@ impl Peer {
             }
         };
         let (tag, channels, dscp) = (tag(end.wire), 2 * end.connections, end.dscp);
-        Self { end, session, neighbour, channels, dscp, hello, tag, overhead, path, carried }
+        let envelope = Envelope::new(end.ends, mac, tag);
+        Self {
+            end,
+            session,
+            envelope,
+            neighbour,
+            channels,
+            dscp,
+            hello,
+            tag,
+            overhead,
+            path,
+            carried,
+        }
     }
 }
 
@@ -163,7 +179,7 @@ impl TrunkPort {
             let found = before.iter().position(|it| it.end.number == end.number);
             let found = found.map(|at| before.swap_remove(at));
             let neighbour = self.neighbour(&end, &mut known);
-            self.trunks.push(Peer::new(end, random, neighbour, &self.memory, found));
+            self.trunks.push(Peer::new(end, random, neighbour, self.mac, &self.memory, found));
         }
         self.made.clear();
         for (at, peer) in self.trunks.iter().enumerate() {

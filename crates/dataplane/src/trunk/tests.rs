@@ -1,9 +1,5 @@
 //! Two gateways with a trunk and a cable between them: frames on all four ports.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
 use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
@@ -16,58 +12,10 @@ use tidegate_wire::trunk::message::Message;
 use tidegate_wire::trunk::{Key, Refusal};
 
 use super::*;
-use crate::frame;
+use crate::testing::{Cable, Frames};
 use crate::turn::turn;
 
 mod datagrams;
-
-type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
-
-/// A port with a cable.
-struct Cable {
-    memory: PacketMemory,
-    comes: Frames,
-    leaves: Frames,
-    counters: PortCounters,
-}
-
-impl Port for Cable {
-    fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
-        let bytes = self.comes.borrow_mut().pop_front()?;
-        let packet = pool.reserve()?;
-        let len = u32::try_from(bytes.len()).unwrap();
-        self.memory.set_frame(&packet, Frame::default());
-        self.memory.bytes_mut(&packet, len).copy_from_slice(&bytes);
-        frame::arrive(&self.memory, pool, &packet, len, now, &mut self.counters);
-        Some(packet)
-    }
-
-    fn can_send(&self) -> bool {
-        true
-    }
-
-    fn copy(&mut self, _copy: &FrameCopy) {}
-
-    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
-        frame::write_back(&self.memory, pool, &packet);
-        self.leaves.borrow_mut().push_back(self.memory.bytes(&packet, pool[&packet].len).to_vec());
-        pool.release(packet);
-    }
-
-    fn flush(&mut self, _pool: &mut PacketPool) {}
-
-    fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
-        0
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.counters
-    }
-}
 
 /// A gateway, and what is on the cables of its LAN and WAN: what comes, and what leaves.
 struct Site {
@@ -146,9 +94,7 @@ impl Site {
         let memory = PacketMemory::new(PACKETS, PacketMemory::SMALLEST).unwrap();
         let [lan, wan]: [[Frames; 2]; 2] = Default::default();
         let cable = |frames: &[Frames; 2]| -> Box<dyn Port> {
-            let [comes, leaves] = frames.clone();
-            let (memory, counters) = (memory.clone(), PortCounters::default());
-            Box::new(Cable { memory, comes, leaves, counters })
+            Box::new(Cable::new(memory.clone(), frames.clone()))
         };
         let mac = [2, 0, 0, 0, 1, u8::try_from(number).unwrap()];
         let seeded = vec![(end.clone(), [run; 32])];

@@ -10,18 +10,19 @@ use super::Refusal;
 use crate::checksum;
 
 /// Looks at `packet`, which came in a datagram with the codepoint `outer`, and gives it the ECN codepoint it has to
-/// have here.
+/// have here; says whom it is for.
 ///
 /// # Errors
 ///
 /// [`Refusal::Inner`] if it is not one IP packet to the last byte, or is from or to what no host beyond a
 /// router is; [`Refusal::Congested`] if it was marked on the way and does not know what that means.
-pub fn admit(packet: &mut [u8], outer: Ecn) -> Result<(), Refusal> {
+pub fn admit(packet: &mut [u8], outer: Ecn) -> Result<IpAddr, Refusal> {
     let (src, dst) = ends(packet).ok_or(Refusal::Inner)?;
     if !is_host(src) || !is_host(dst) {
         return Err(Refusal::Inner);
     }
-    mark(packet, outer)
+    mark(packet, outer)?;
+    Ok(dst)
 }
 
 /// From whom to whom it is; `None` if it is no IP packet, or not as long as it says.
@@ -95,6 +96,10 @@ mod tests {
     use super::*;
     use crate::build::Frame;
 
+    fn receiver(v6: bool) -> IpAddr {
+        if v6 { "2001:db8::2" } else { "10.0.0.2" }.parse().unwrap()
+    }
+
     fn packet(v6: bool, ecn: Ecn, len: usize) -> Vec<u8> {
         let ends =
             if v6 { ["[2001:db8::1]:1", "[2001:db8::2]:2"] } else { ["10.0.0.1:1", "10.0.0.2:2"] };
@@ -124,7 +129,7 @@ mod tests {
                     match expected {
                         None => assert_eq!(admit(&mut it, outer), Err(Refusal::Congested)),
                         Some(ecn) => {
-                            assert_eq!(admit(&mut it, outer), Ok(()));
+                            assert_eq!(admit(&mut it, outer), Ok(receiver(v6)));
                             assert_eq!(it, packet(v6, ecn, 9), "{inner:?} in {outer:?}");
                         }
                     }

@@ -120,6 +120,8 @@ pub struct Session {
     answered: (Vec<Nonce>, Time),
     sessions: u64,
     refused: Refusals,
+    /// The segment that was sealed last, whose room the next takes.
+    sealed: Vec<u8>,
 }
 
 /// A session.
@@ -153,6 +155,7 @@ impl Session {
             answered: (Vec::new(), Time::ZERO),
             sessions: 0,
             refused: Refusals::default(),
+            sealed: Vec::with_capacity(LONGEST + SEAL),
         };
         session.renew();
         session
@@ -211,31 +214,34 @@ impl Session {
     #[must_use]
     pub fn answer(&self, heard: Nonce) -> Vec<u8> {
         let message = Message::Hello { form: self.form, own: self.own.0, heard };
-        sealed(&message, &self.hellos[0]).unwrap_or_default()
+        let mut bytes = Vec::new();
+        sealed(&message, &self.hellos[0], &mut bytes).unwrap_or_default().to_vec()
     }
 
     /// The datagram with a segment; `None` without a session, or for one that no datagram can hold.
     #[must_use]
-    pub fn seal(&mut self, channel: u8, segment: &Segment) -> Option<Vec<u8>> {
+    pub fn seal(&mut self, channel: u8, segment: &Segment) -> Option<&[u8]> {
         let agreed = self.agreed.as_mut()?;
         let number = agreed.sent[SEGMENT] + 1;
-        let bytes = sealed(&Message::Segment { channel, number, segment: *segment }, &agreed.send)?;
+        let message = Message::Segment { channel, number, segment: *segment };
+        let bytes = sealed(&message, &agreed.send, &mut self.sealed)?;
         agreed.sent[SEGMENT] = number;
         Some(bytes)
     }
 
-    /// The datagram with a user packet, and its number; `None` without a session.
+    /// Makes `datagram` one with the user packet that is in it, between as many bytes as stand before one and as
+    /// its seal has; says its number. `None` without a session.
     #[must_use]
-    pub fn seal_user(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
+    pub fn seal_user(&mut self, datagram: &mut [u8]) -> Option<u64> {
         let agreed = self.agreed.as_mut().filter(|_| self.form.encapsulates)?;
         let number = agreed.sent[USER_PACKET] + 1;
-        let mut bytes = Vec::with_capacity(USER_HEADER + packet.len() + SEAL);
-        bytes.push(USER);
-        bytes.extend(number.to_be_bytes().get(2..).filter(|_| number <= MOST)?);
-        bytes.extend(packet);
-        bytes.extend(agreed.send.of(&bytes));
+        let (bytes, seal) = datagram.split_last_chunk_mut::<SEAL>()?;
+        let [first, rest @ ..] = bytes.first_chunk_mut::<USER_HEADER>()?;
+        *first = USER;
+        rest.copy_from_slice(number.to_be_bytes().get(2..).filter(|_| number <= MOST)?);
+        *seal = agreed.send.of(bytes);
         agreed.sent[USER_PACKET] = number;
-        Some((number, bytes))
+        Some(number)
     }
 
     /// Counts a datagram that was opened and is not taken after all.
@@ -372,11 +378,12 @@ impl Session {
     }
 }
 
-fn sealed(message: &Message, seal: &Seal) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(LONGEST + SEAL);
-    message.write(&mut bytes)?;
-    let seal = seal.of(&bytes);
-    bytes.extend(seal);
+/// `message` and its seal, in the room of `bytes`.
+fn sealed<'a>(message: &Message, seal: &Seal, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    bytes.clear();
+    message.write(bytes)?;
+    let seal = seal.of(bytes);
+    bytes.extend_from_slice(&seal);
     Some(bytes)
 }
 
@@ -415,7 +422,7 @@ impl Seal {
 
     fn of(&self, bytes: &[u8]) -> [u8; SEAL] {
         let mut seal = [0; SEAL];
-        blake3::Hasher::new_keyed(&self.0).update(bytes).finalize_xof().fill(&mut seal);
+        seal.copy_from_slice(&blake3::keyed_hash(&self.0, bytes).as_bytes()[..SEAL]);
         seal
     }
 

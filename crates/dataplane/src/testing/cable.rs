@@ -1,0 +1,94 @@
+//! A port with a cable: frames come and leave as bytes, as at a real one.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+
+use tidegate_core::packet::FrameCopy;
+use tidegate_core::{PacketId, PacketPool, Reason, Time};
+
+use crate::frame;
+use crate::memory::PacketMemory;
+use crate::port::{Port, PortCounters};
+
+/// Frames on a cable, in order.
+pub type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
+
+/// A port with a cable.
+#[derive(Debug)]
+pub struct Cable {
+    memory: PacketMemory,
+    comes: Frames,
+    leaves: Frames,
+    spare: Frames,
+    counters: PortCounters,
+}
+
+impl Cable {
+    /// A port whose frames are in `memory`: it takes in what `comes`, and appends to what `leaves`.
+    #[must_use]
+    pub fn new(memory: PacketMemory, [comes, leaves]: [Frames; 2]) -> Self {
+        let (spare, counters) = (Frames::default(), PortCounters::default());
+        Self { memory, comes, leaves, spare, counters }
+    }
+
+    /// It, where the bytes of frames that were taken in are used again for those that leave here or at another port
+    /// with the same `spare`: so it allocates no more than a real one.
+    #[must_use]
+    pub fn with_spare(self, spare: Frames) -> Self {
+        Self { spare, ..self }
+    }
+}
+
+impl Port for Cable {
+    fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
+        let bytes = self.comes.borrow_mut().pop_front()?;
+        let Some(packet) = pool.reserve() else {
+            self.counters.drops.count(Reason::NoBuffer);
+            return None;
+        };
+        let room = self.memory.place(pool, &packet, bytes.len());
+        if room.map(|mut room| room.copy_from_slice(&bytes)).is_none() {
+            self.counters.drops.count(Reason::TooLong);
+            pool.release(packet);
+            return None;
+        }
+        let len = pool[&packet].len;
+        frame::arrive(&self.memory, pool, &packet, len, now, &mut self.counters);
+        self.spare.borrow_mut().push_back(bytes);
+        Some(packet)
+    }
+
+    fn can_send(&self) -> bool {
+        true
+    }
+
+    fn copy(&mut self, copy: &FrameCopy) {
+        frame::copy(&self.memory, copy);
+    }
+
+    fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        frame::write_back(&self.memory, pool, &packet);
+        let mut bytes = self.spare.borrow_mut().pop_front().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(&self.memory.bytes(&packet, pool[&packet].len));
+        self.counters.sent += 1;
+        self.leaves.borrow_mut().push_back(bytes);
+        pool.release(packet);
+    }
+
+    fn flush(&mut self, _pool: &mut PacketPool) {}
+
+    fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
+        0
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}
