@@ -1,88 +1,278 @@
-//! Many TCP connections at once, from one thread at each end.
+//! Many TCP connections at once: one end of all of them, on a packet socket.
+//!
+//! The stack of a host takes so long for each packet of ten thousand connections that half a Gbit/s does not
+//! come about on a machine of two processors. So their ends are of our own TCP, whose frames the kernel of
+//! the host only carries: neither the IP addresses nor the interface addresses are its own. Each segment has
+//! an ACK, the most there can be, so that what is compared has as many.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::SndBuf;
-use tidegate_e2e::{now, pause};
-
-use crate::load::PORT;
-
-/// Bytes of memory that a sender takes for a full segment, and what it has for more than are under way.
-const SEGMENT: usize = 2_560;
-const BEYOND: usize = 2;
+use anyhow::{Context as _, Result, bail};
+use tidegate_core::tcp::{Config, Connection, Details, Event, Profile, Segment, Statistics};
+use tidegate_core::wheel::TimerWheel;
+use tidegate_core::{Packet, PacketId, PacketPool, Time};
+use tidegate_dataplane::{AfPacket, Clock as _, Frame, Interface, Monotonic, PacketMemory, Port};
+use tidegate_e2e::pause;
+use tidegate_wire::segment;
 
 /// Connections that are opened at a time, and how long after each other: so that their first windows do
 /// not all come at once.
 const GROUP: usize = 20;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// How often each connection has its turn.
-const ROUND: Duration = Duration::from_millis(40);
+/// How often an end looks for what arrived, as a network card gathers before it interrupts.
+const GATHER: Duration = Duration::from_micros(100);
 
-/// Opens so many `connections`, says "ready", and keeps all of them busy until `time` is over; each
-/// has so many segments under way as its `window` is.
-pub(crate) fn fill(
-    to: SocketAddr,
-    connections: usize,
-    window: usize,
-    time: Duration,
-) -> io::Result<()> {
-    // Linux takes the double of what it is told.
-    let buffer = (window + BEYOND) * SEGMENT / 2;
-    let mut streams = Vec::with_capacity(connections);
-    while streams.len() < connections {
-        for _ in 0..GROUP {
-            let stream = TcpStream::connect(to)?;
-            setsockopt(&stream, SndBuf, &buffer)?;
-            stream.set_nonblocking(true)?;
-            streams.push(stream);
+/// Payload of a full segment, beside timestamps.
+const SEGMENT: u64 = 1_448;
+
+/// Port of the first connection at the end that opens them; the next has the next.
+const FIRST: u16 = 10_000;
+const LISTENS: u16 = 7_007;
+
+/// Most frames taken in before the time is looked at again.
+const MOST_HEARD: usize = 256;
+
+/// Buffers for frames.
+const PACKETS: u32 = 4_096;
+
+/// Room for the headers of a frame, behind that for a tag.
+const OFFSET: u32 = 64;
+
+/// Which end of the connections.
+#[derive(Clone, Copy, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum End {
+    /// Opens them, and keeps each busy.
+    Sender,
+    /// Accepts them, and takes in what arrives.
+    Receiver,
+}
+
+impl End {
+    const fn host(self) -> (Ipv4Addr, [u8; 6]) {
+        match self {
+            Self::Sender => (Ipv4Addr::new(10, 83, 1, 1), [2, 0, 0, 0, 1, 1]),
+            Self::Receiver => (Ipv4Addr::new(10, 83, 1, 2), [2, 0, 0, 0, 1, 2]),
         }
-        pause(BETWEEN);
     }
-    println!("ready");
-    rounds(time, || {
-        for stream in &mut streams {
-            while would_not_block(stream.write(&[0; 1_448]))? > 0 {}
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
+
+    /// Where connection `number` has this end.
+    fn address(self, number: usize) -> SocketAddr {
+        let port = match self {
+            Self::Sender => FIRST + u16::try_from(number).unwrap_or(0),
+            Self::Receiver => LISTENS,
+        };
+        (self.host().0, port).into()
+    }
+}
+
+/// Is `end` of so many connections on interface `eth0` until `time` is over, each with so many segments
+/// under way as `window` says. Says each second how many are open, and how many segments were sent, and
+/// sent again.
+pub(crate) fn keep_busy(end: End, number: usize, window: u64, time: Duration) -> Result<()> {
+    let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER)?;
+    let port = AfPacket::open(&Interface::find("eth0")?, &memory)?;
+    let mut clock = Monotonic::start();
+    let mut ends = Ends::new(end, number, window * SEGMENT, port, memory);
+    let mut told = Time::ZERO;
+    loop {
+        let now = clock.now();
+        if now.since(Time::ZERO) >= time {
+            return Ok(());
+        }
+        ends.turn(now)?;
+        if now >= told {
+            told = now + Duration::from_secs(1);
+            println!("{}", ends.progress());
+        }
+        let now = clock.now();
+        pause((now + Duration::from_nanos(1)).round_up_to(GATHER).since(now));
+    }
+}
+
+/// All connections of one end.
+struct Ends {
+    end: End,
+    /// How many there are to be; a sender has those it has opened.
+    number: usize,
+    connections: Vec<Connection>,
+    /// How many of them are open at both ends.
+    established: usize,
+    config: Arc<Config>,
+    /// Bytes that each has under way.
+    window: u64,
+    /// Bytes of each that were acknowledged when it was given more.
+    acknowledged: Vec<u64>,
+    timers: TimerWheel,
+    /// The interface has no room: nothing is done that might send.
+    full: bool,
+    /// The connection that had more to send when that came about.
+    waiting: Option<usize>,
+    port: AfPacket,
+    pool: PacketPool,
+    memory: PacketMemory,
+    /// Scratch space for headers.
+    headers: Vec<u8>,
+}
+
+impl Ends {
+    fn new(end: End, number: usize, window: u64, port: AfPacket, memory: PacketMemory) -> Self {
+        let congestion = Profile::Rfc.congestion();
+        let details = Details { ack_every: 1, ..Profile::Linux.details() };
+        let config = Arc::new(Config { congestion, details, ..Config::new(Profile::Linux) });
+        let listening = if end == End::Receiver { number } else { 0 };
+        let listen = |_| Connection::listen(&config, Time::ZERO, 1);
+        Self {
+            end,
+            number,
+            connections: (0..listening).map(listen).collect(),
+            established: 0,
+            window,
+            acknowledged: vec![0; number],
+            timers: TimerWheel::new(),
+            full: false,
+            waiting: None,
+            port,
+            pool: PacketPool::with_capacity(PACKETS),
+            memory,
+            headers: Vec::new(),
+            config,
+        }
+    }
+
+    /// Does what there is to do at `now`, or a large part of it.
+    fn turn(&mut self, now: Time) -> Result<()> {
+        self.flush();
+        if let Some(number) = self.waiting.take_if(|_| !self.full) {
+            self.drive(now, number)?;
+        }
+        self.open(now)?;
+        for _ in 0..MOST_HEARD {
+            if self.full {
+                break;
+            }
+            let Some(packet) = self.port.receive(&mut self.pool, now) else { break };
+            self.hear(now, &packet)?;
+            self.pool.release(packet);
+        }
+        while !self.full
+            && let Some(number) = self.timers.pop(now)
+        {
+            self.drive(now, usize::try_from(number)?)?;
+        }
+        self.flush();
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        self.port.flush(&mut self.pool);
+        self.full = self.port.unsent();
+    }
+
+    fn progress(&self) -> String {
+        let of_all = |of: fn(&Statistics) -> u64| -> u64 {
+            self.connections.iter().map(|connection| of(&connection.statistics())).sum()
+        };
+        let (sent, again) = (of_all(|it| it.segments_sent), of_all(|it| it.retransmitted));
+        format!("{} {sent} {again}", self.established)
+    }
+
+    /// Opens the connections whose time has come.
+    fn open(&mut self, now: Time) -> Result<()> {
+        let groups = now.since(Time::ZERO).as_nanos() / BETWEEN.as_nanos();
+        let due = usize::try_from(groups)?.saturating_mul(GROUP).min(self.number);
+        while self.connections.len() < due && !self.full {
+            let number = self.connections.len();
+            let mut connection = Connection::connect(&self.config, now, 1);
+            connection.write(self.window);
+            self.connections.push(connection);
+            self.drive(now, number)?;
         }
         Ok(())
-    })
-}
+    }
 
-/// Accepts connections, and reads from each until `time` is over.
-pub(crate) fn empty(time: Duration) -> io::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
-    listener.set_nonblocking(true)?;
-    println!("ready");
-    let (mut streams, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
-    rounds(time, || {
-        while let Ok((stream, _)) = listener.accept() {
-            stream.set_nonblocking(true)?;
-            streams.push(stream);
+    /// Hands the frame of `packet` to its connection.
+    fn hear(&mut self, now: Time, packet: &PacketId) -> Result<()> {
+        let described = self.pool[packet];
+        let of_ours = match self.end {
+            End::Sender => described.key.dst.port,
+            End::Receiver => described.key.src.port,
+        };
+        let number = usize::from(of_ours.wrapping_sub(FIRST));
+        let bytes = self.memory.bytes(packet, described.len);
+        let read = segment::read(&bytes, &described);
+        let (Some((segment, _)), Some(connection)) = (read, self.connections.get_mut(number))
+        else {
+            return Ok(());
+        };
+        drop(bytes);
+        connection.handle_segment(now, &segment);
+        self.drive(now, number)
+    }
+
+    /// Has connection `number` go on: reads all it has, gives it what it lacks, and sends what it sends.
+    fn drive(&mut self, now: Time, number: usize) -> Result<()> {
+        let connection = &mut self.connections[number];
+        while let Some(event) = connection.poll_event() {
+            match event {
+                Event::Established => self.established += 1,
+                Event::Readable => connection.read(connection.readable()),
+                Event::Reset | Event::TimedOut => bail!("connection {number} ended: {event:?}"),
+                Event::Arrived { .. } | Event::PeerClosed | Event::Closed => {}
+            }
         }
-        for stream in &mut streams {
-            would_not_block(stream.read(&mut buffer))?;
+        if self.end == End::Sender {
+            let acknowledged = connection.progress().acknowledged;
+            connection.write(acknowledged - self.acknowledged[number]);
+            self.acknowledged[number] = acknowledged;
+        }
+        loop {
+            if self.full {
+                self.waiting = Some(number);
+                break;
+            }
+            let Some(outgoing) = self.connections[number].poll_transmit(now) else { break };
+            self.send(number, &outgoing.segment)?;
+        }
+        let timer = u32::try_from(number)?;
+        match self.connections[number].poll_timeout() {
+            Some(at) => self.timers.set(timer, at),
+            None => _ = self.timers.cancel(timer),
         }
         Ok(())
-    })
-}
-
-fn rounds(time: Duration, mut round: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    let start = now();
-    while start.elapsed() < time {
-        let begin = now();
-        round()?;
-        pause(ROUND.saturating_sub(begin.elapsed()));
     }
-    Ok(())
-}
 
-/// Bytes that were moved: none if there was no room, or nothing there.
-fn would_not_block(moved: io::Result<usize>) -> io::Result<usize> {
-    match moved {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-        moved => moved,
+    /// Sends `segment` of connection `number`; its payload is zeros.
+    fn send(&mut self, number: usize, segment: &Segment) -> Result<()> {
+        let (from, to) = (self.end, self.end.other());
+        let mut frame =
+            segment::frame(from.address(number), to.address(number), segment, Vec::new());
+        (frame.source, frame.destination) = (from.host().1, to.host().1);
+        let payload = segment.header.payload;
+        self.headers.clear();
+        frame.append_before(usize::try_from(payload)?, &mut self.headers);
+        let len = u32::try_from(self.headers.len())? + payload;
+        let packet = Packet { len, segments: 1, ..Packet::default() };
+        let packet = self.pool.insert(packet).context("no buffer is free")?;
+        self.memory.set_frame(&packet, Frame { offset: OFFSET, ..Frame::default() });
+        let mut bytes = self.memory.bytes_mut(&packet, len);
+        let (headers, zeros) = bytes.split_at_mut(self.headers.len());
+        headers.copy_from_slice(&self.headers);
+        zeros.fill(0);
+        drop(bytes);
+        self.port.send(&mut self.pool, packet);
+        if !self.port.can_send() {
+            self.flush();
+        }
+        Ok(())
     }
 }

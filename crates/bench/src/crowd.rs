@@ -1,10 +1,10 @@
 //! Processor time of a data packet and its ACK among ten thousand connections, on the live gateway.
 //!
-//! Real TCP across the test bed. In it, whoever sends a frame also does what the interface at the other
-//! end does with it: a gateway would be charged with the TCP of both hosts, and hosts with what its ports
-//! receive. So each interface has a thread of the kernel of its own, which does that, and those of the
-//! ports are counted with the gateway. Hosts and interfaces stay off the processor of the gateway, or
-//! their timers would be charged to it.
+//! Across the test bed, between ends of our own TCP ([`connections`](crate::connections)). In it, whoever
+//! sends a frame also does what the interface at the other end does with it: a gateway would be charged
+//! with what hosts receive, and hosts with what its ports do. So each interface has a thread of the kernel
+//! of its own, which does that, and those of the ports are counted with the gateway. Hosts and interfaces
+//! stay off the processor of the gateway, or their timers would be charged to it.
 
 use std::fs;
 use std::process::Command;
@@ -13,8 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tidegate_e2e::{Host, Process, Testbed, now, pause, run, until};
 
-use crate::live::{self, Forwarder, ourselves, ready};
-use crate::load::PORT;
+use crate::live::{self, Forwarder, ourselves};
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
@@ -23,10 +22,10 @@ use crate::usage::{softirq_threads, time_of};
 const CROWD: u64 = 10_000;
 const FEW: u64 = 100;
 
-/// The rate they share, in Mbit/s: less than the hosts can send here.
-const MBPS: u32 = 350;
+/// The rate they share, in Mbit/s.
+const MBPS: u32 = 760;
 
-/// Full segments that all have under way together: some 0.7 s at that rate. Of the crowd each has two.
+/// Full segments that all have under way together: some 0.3 s at that rate. Of the crowd each has two.
 const SEGMENTS: u64 = 20_000;
 
 /// Most microseconds of a data packet with its ACK: then a core carries 750 Mbit/s.
@@ -52,17 +51,20 @@ const ACK: u64 = 66;
 
 /// What was measured of a run.
 struct Sample {
-    /// Nanoseconds for each data packet, of the forwarder and its ports.
-    nanos: f64,
+    /// Nanoseconds for each data packet, of the forwarder, and of its interfaces and softirq threads.
+    process: f64,
+    interfaces: f64,
     mbps: f64,
     /// ACKs that came back, for each data packet.
     acks: f64,
+    /// Of the segments sent, those that were sent before.
+    again: f64,
 }
 
 /// Who forwards what.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// The loop and its ports alone; the sender's host keeps the rate.
+    /// The loop and its ports alone; the sender's interface keeps the rate.
     Bare,
     /// The gateway, with so many connections and that signal.
     Gateway(u64, &'static str),
@@ -94,9 +96,11 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let middle = |of: fn(&Sample) -> f64| {
         [0, 1, 2, 3].map(|kind: usize| median(samples[kind].iter().map(of).collect()))
     };
-    let nanos = middle(|sample| sample.nanos);
+    let process = middle(|sample| sample.process);
+    let nanos = middle(|sample| sample.process + sample.interfaces);
     let crowd = nanos[2] / 1_000.0;
     let (mbps, acks) = (middle(|sample| sample.mbps), middle(|sample| sample.acks));
+    let again = middle(|sample| sample.again)[2] * 100.0;
     // Receivers that get segments two at a time send half as many ACKs.
     let each = [0, 1, 2, 3].map(|kind: usize| nanos[kind] / (1.0 + acks[kind]) / 1_000.0);
     let at = |kind: usize| format!("{:.0} Mbit/s, {:.2} ACKs each", mbps[kind], acks[kind]);
@@ -105,7 +109,12 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
         value: crowd,
         unit: "us",
         most: Some(COST),
-        beside: format!("at {}; one core carries {:.0}", at(2), FRAME_BITS / crowd),
+        beside: format!(
+            "at {}, {again:.1} % sent again; {:.1} us the process; one core carries {:.0}",
+            at(2),
+            process[2] / 1_000.0,
+            FRAME_BITS / crowd
+        ),
     });
     let to = [
         ("of a forwarder that does nothing else", 0, None),
@@ -131,7 +140,7 @@ pub(crate) const NAME: &str = "af-xdp, up, 10000 connections";
 fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
     let connections = if let Kind::Gateway(connections, _) = kind { connections } else { CROWD };
     let window = SEGMENTS / connections;
-    prepare(bed, window);
+    prepare(bed);
     let forwarder = start(bed, kind)?;
     let its = forwarder.process().context("a forwarder of ours is a process")?;
     let Some((ports, hosts)) = threads(bed) else { return Ok(None) };
@@ -143,18 +152,22 @@ fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
         run(Command::new("renice").args(["-n", "-15", "-p", &id]), LIMIT);
     };
     ports.iter().chain(&hosts).for_each(|id| stay(*id));
-    let receiver = ready(&bed.wan, &["empty", LASTS])?;
-    stay(receiver.id());
-    let to = format!("{}:{PORT}", bed.wan.v4);
-    let words = ["fill", &to, &connections.to_string(), &window.to_string(), LASTS];
-    let sender = Process::start(&mut ourselves(&bed.lan, &words)?);
-    stay(sender.id());
-    until("all connections", LIMIT, || sender.lines().pop());
+    let end = |host: &Host, end| -> anyhow::Result<Process> {
+        let words = ["connections", end, &connections.to_string(), &window.to_string(), LASTS];
+        let process = Process::start(&mut ourselves(host, &words)?);
+        stay(process.id());
+        Ok(process)
+    };
+    let receiver = end(&bed.wan, "receiver")?;
+    until("the receiver", LIMIT, || receiver.lines().pop());
+    let sender = end(&bed.lan, "sender")?;
+    until("all connections", LIMIT, || progress(&sender).filter(|it| it[0] == connections));
     pause(WARM_UP);
-    let counted = [vec![its], ports, softirq_threads()].concat();
+    let interfaces = [ports, softirq_threads()].concat();
     let look = || {
         let crossed = [&bed.wan, &bed.lan].map(|host| host.received_bytes("eth0"));
-        anyhow::Ok((now(), time_of(&counted)?, crossed))
+        let segments = progress(&sender).context("the sender says what it sent")?;
+        anyhow::Ok((now(), [time_of(&[its])?, time_of(&interfaces)?], crossed, segments))
     };
     let before = look()?;
     pause(MEASURED);
@@ -167,8 +180,12 @@ fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
     }
     anyhow::ensure!(packets > 10_000, "only {packets} packets");
     let elapsed = after.0.duration_since(before.0);
+    let [process, interfaces] =
+        [0, 1].map(|part: usize| real(after.1[part] - before.1[part]) / real(packets));
     Ok(Some(Sample {
-        nanos: real(after.1 - before.1) / real(packets),
+        process,
+        interfaces,
+        again: real(after.3[2] - before.3[2]) / real((after.3[1] - before.3[1]).max(1)),
         mbps: real(packets) * FRAME_BITS / elapsed.as_secs_f64() / 1e6,
         acks: real(acks) / real(packets),
     }))
@@ -188,14 +205,18 @@ fn start(bed: &Testbed, kind: Kind) -> anyhow::Result<Forwarder<'_>> {
     Ok(Forwarder::Gateway(bed.gateway("af-xdp", &policies)))
 }
 
-/// Hosts that do not pace, each connection with so many segments under way, and what
-/// interfaces of their kind need to have threads.
-fn prepare(bed: &Testbed, window: u64) {
+/// What an end of connections said last: how many are open, segments it sent, and sent again.
+fn progress(end: &Process) -> Option<[u64; 3]> {
+    let line = end.lines().pop()?;
+    let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    numbers.try_into().ok()
+}
+
+/// What interfaces of their kind need to have threads; and hosts take in what they receive packet by packet,
+/// so that each data packet has an ACK of its own.
+fn prepare(bed: &Testbed) {
     for host in [&bed.lan, &bed.wan] {
-        host.set("net/ipv4/tcp_congestion_control", "reno");
-        let route = host.run("ip route show dev eth0 proto kernel");
-        let route = route.lines().next().unwrap_or_default();
-        host.run(&format!("ip route change {route} dev eth0 proto kernel cwnd lock {window}"));
+        host.run("ip link set dev eth0 gro_max_size 1514");
     }
     for port in ["lan", "wan"] {
         bed.middle.run(&format!("ethtool -K {port} tso off"));

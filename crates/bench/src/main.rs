@@ -106,12 +106,9 @@ enum Part {
     /// Sends datagrams.
     #[command(hide = true)]
     Send { to: SocketAddr, per_second: u32, burst: u32, millis: u64, flows: usize },
-    /// Keeps TCP connections busy.
+    /// Is one end of TCP connections.
     #[command(hide = true)]
-    Fill { to: SocketAddr, connections: usize, window: usize, millis: u64 },
-    /// Reads from TCP connections.
-    #[command(hide = true)]
-    Empty { millis: u64 },
+    Connections { end: connections::End, number: usize, window: u64, millis: u64 },
     /// Drops datagrams.
     #[command(hide = true)]
     Sink { millis: u64 },
@@ -168,10 +165,9 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Send { to, per_second, burst, millis, flows } => {
             load::send(to, per_second, burst, Duration::from_millis(millis), flows)?;
         }
-        Part::Fill { to, connections, window, millis } => {
-            connections::fill(to, connections, window, Duration::from_millis(millis))?;
+        Part::Connections { end, number, window, millis } => {
+            connections::keep_busy(end, number, window, Duration::from_millis(millis))?;
         }
-        Part::Empty { millis } => connections::empty(Duration::from_millis(millis))?,
         Part::Sink { millis } => load::sink(Duration::from_millis(millis))?,
         Part::Arrivals { ports } => load::arrivals(ports)?,
     }
