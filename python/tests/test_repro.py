@@ -136,6 +136,22 @@ def test_a_page_is_not_written_from_a_part_of_its_experiments(papers, tmp_path, 
     assert not (tmp_path / "docs").exists()
 
 
+def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_path, monkeypatch):
+    """Kills: a run that is kept is made again; one that another program made counts."""
+    monkeypatch.delenv("TIDEGATE_BIN", raising=False)
+    kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
+    check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(kept)]
+    assert repro.main([*check, "--seeds", "1"]) == 0 and len(kept.read_text().splitlines()) == 2
+    assert repro.main(check) == 0 and len(kept.read_text().splitlines()) == 6
+    code.write_text(code.read_text().replace("2 * base", "9 * base"))
+    for name in [name for name in sys.modules if name.startswith("experiments")]:
+        del sys.modules[name]
+    experiment.load.cache_clear()
+    assert repro.main(check) == 0 and len(kept.read_text().splitlines()) == 6
+    monkeypatch.setenv("TIDEGATE_BIN", __file__)
+    assert repro.main(check) == 1 and len(kept.read_text().splitlines()) == 12
+
+
 def test_a_figure_is_one_command(papers, tmp_path, capsys):
     assert repro.main(["figure", "sums/fig9"]) == 0
     assert capsys.readouterr().out.split() == ["sums-fig9.svg", "sums-fig9.png"]

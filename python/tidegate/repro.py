@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidegate.experiment import FIRST_SEED, Experiment, Verdict, discover, run_case
+from tidegate.kept import Kept
 from tidegate.report import draw_figure, summary, tally, write_report
 from tidegate.result import Case, Table
 from tidegate.statistics import samples_for
@@ -54,10 +55,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(
     experiments: Sequence[Experiment], options: argparse.Namespace, first: int = FIRST_SEED
 ) -> dict[str, Table]:
-    """Makes every run of the experiments in one pool; a table of runs for each."""
+    """Makes every run of the experiments that is not kept, in one pool; a table for each."""
+    kept = Kept(options.keep)
     cases = [(each, case) for each in experiments for case in each.cases(options.seeds, first)]
-    calls = [(each.file, each.id, case.seed, case.parameters) for each, case in cases]
-    rows = gather(run_case, calls, jobs=options.jobs, engine=options.engine, progress=_progress)
+    rows = [kept.find(each, case) for each, case in cases]
+    missing = [number for number, row in enumerate(rows) if row is None]
+    todo = [cases[number] for number in missing]
+    calls = [(each.file, each.id, case.seed, case.parameters) for each, case in todo]
+    made = gather(run_case, calls, jobs=options.jobs, engine=options.engine, progress=_progress)
+    kept.add((each, case, row) for (each, case), row in zip(todo, made, strict=True) if row)
+    for number, row in zip(missing, made, strict=True):
+        rows[number] = row
     runs: dict[str, list[tuple[Case, Mapping[str, float] | None]]]
     runs = {each.id: [] for each in experiments}
     for (each, case), row in zip(cases, rows, strict=True):
@@ -117,7 +125,8 @@ def _stopped(interrupted: Interrupted, options: argparse.Namespace) -> int:
     verdicts = [it for each, runs in interrupted.finished.items() for it in each.judge(runs)]
     if verdicts:
         print(_json(verdicts) if options.json else summary(verdicts))
-    print(f"tidegate-repro: {interrupted}; nothing was written", file=sys.stderr)
+    written = f"what finished is in {options.keep}" if options.keep else "nothing was written"
+    print(f"tidegate-repro: {interrupted}; {written}", file=sys.stderr)
     return EXIT_INTERRUPTED
 
 
@@ -187,6 +196,11 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--engine", default="process", choices=["process", "ray"], help="where runs are made"
         )
+        sub.add_argument(
+            "--keep", type=Path, metavar="FILE",
+            help="keep what runs measured there, also after Ctrl-C, and make no run again that "
+            "the same program made; delete it when an experiment has changed",
+        )  # fmt: skip
         sub.add_argument("--json", action="store_true", help="for machines to read")
         sub.add_argument(
             "--out", type=Path, metavar="DIR",
