@@ -3,7 +3,9 @@
 //! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2
 //! have the drain factor that the ledger found P1 needs. A sender that nothing else limits would have its ACKs held ever longer, up to the bound,
 //! and then its data would wait after all; so its window is that with which they are held for half of
-//! the bound, if it is known how it is scaled. (A window, once shown, is not taken back.) PreAck (R001-21) and the loss express of R001-14 are left out.
+//! the bound, if it is known how it is scaled. (A window, once shown, is not taken back.)
+//! PreAck (R001-21) is left out, as an ACK of what no receiver has breaks what TCP promises (RFC 3135, section 4.1).
+//! So are the loss express of R001-14 and its priority for what is sent again, before which few packets wait.
 
 mod rules;
 

@@ -2,8 +2,9 @@
 //!
 //! Source: `postack`, section 4 (R001-1 to R001-6); US 6,038,216. Differs: where the SYNs were not
 //! seen, or the window is less than its scale can say, ACKs are paced only (R001-1, R001-3); the
-//! maximum segment size of a SYN is left alone. The window of a SYN is too: its right edge stays
-//! until ACKs have caught up with it.
+//! maximum segment size of a SYN, for which R001-6 has an option below 10 kbit/s, is left alone: hosts behind
+//! so slow a link say a small one themselves (`advmss` of a route). The window of a SYN is left alone too: its
+//! right edge stays until ACKs have caught up with it.
 
 use serde::Deserialize;
 
