@@ -102,21 +102,27 @@ def parts(got, link):
     }
 
 
-def share(event, n):
-    """The claim that level-2 trunk ``n`` has its part after an event."""
-    part = SHARES[event][n]
-    text = f"part of level-2 trunk {n + 1} from {EVENTS[event]} s on"
+def claim_parts(experiment, case=""):
+    """Claims that level-2 trunks have their parts after each event, in the runs of a case."""
+    for event in (1, 2, 3):
+        for n in range(event + 1):
+            claim_part(experiment, case, event, n)
+
+
+def claim_part(experiment, case, event, n):
+    key, text = f"share_{event}_{n}", f"part of level-2 trunk {n + 1} from {EVENTS[event]} s on"
+    name = f"from_{EVENTS[event]}_trunk_{n + 1}"
+    if case:
+        key, text, name = f"{case} {key}", f"{case}: {text}", f"{case}_{name}"
 
     def measured(runs):
-        return runs[f"share_{event}_{n}"]
+        return runs[key]
 
-    measured.__name__ = f"from_{EVENTS[event]}_trunk_{n + 1}"
-    fig9.claim("A003-5", text, paper=part, within=0.1)(measured)
+    measured.__name__ = name
+    experiment.claim("A003-5", text, paper=SHARES[event][n], within=0.1)(measured)
 
 
-for event in (1, 2, 3):
-    for n in range(event + 1):
-        share(event, n)
+claim_parts(fig9)
 
 
 @fig9.claim(

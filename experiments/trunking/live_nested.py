@@ -18,7 +18,7 @@ from ..postack._live import Lab, missing, side_by_side
 from ._live import ETHERNET, MANAGEMENT, MTU, mac, script, secret, user_loss
 from ._live import RATE as LINK
 from ._network import ALPHA, KB, RATE, required_buffer, reverse, trunk
-from .fig9 import CONNECTIONS, EVENTS, LEVELS, SECONDS, SHARES, VMSS, parts, rates, through
+from .fig9 import CONNECTIONS, EVENTS, LEVELS, SECONDS, VMSS, claim_parts, parts, rates, through
 
 live_nested = Experiment(__file__, seeds=10, needs=missing)
 
@@ -115,21 +115,7 @@ def ends(name, local, end, source, key):
     return [{**it, "next_hop": hop} for it, hop in zip((there, reverse(there)), hops, strict=True)]
 
 
-def claim_part(case, event, n):
-    """The claim that a level-2 trunk has its part after an event."""
-    part = SHARES[event][n]
-    text = f"{case}: part of level-2 trunk {n + 1} from {EVENTS[event]} s on"
-
-    def measured(runs):
-        return runs[f"{case} share_{event}_{n}"]
-
-    measured.__name__ = f"{case}_from_{EVENTS[event]}_trunk_{n + 1}"
-    live_nested.claim("A003-5", text, paper=part, within=0.1)(measured)
-
-
-for event in (1, 2, 3):
-    for n in range(event + 1):
-        claim_part("live", event, n)
+claim_parts(live_nested, "live")
 
 
 @live_nested.claim(
