@@ -53,7 +53,7 @@ const TRUNK: f64 = 1.5;
 const TRUNKS: f64 = 1.3;
 
 /// What sealing and checking a management packet may take of what a packet through a trunk does.
-const SEALED: f64 = 0.6;
+const SEALED: f64 = 0.5;
 
 /// What a management packet stands for there.
 const VMSS: u32 = 1_500;
