@@ -15,18 +15,22 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Sites<'a> {
     name: String,
     folder: &'a Path,
-    gateways: Vec<Process>,
+    /// Gateways, and what puts tags on for routers.
+    processes: Vec<Process>,
 }
 
 /// What is there: the user, gateway and router of each site.
 const PLACES: [[&str; 3]; 2] = [["a", "ga", "ra"], ["b", "gb", "rb"]];
+
+/// The VLAN that datagrams may be in.
+const VLAN: &str = "7";
 
 /// What the cable between the routers carries.
 const PATH: u64 = 1_400;
 
 impl Drop for Sites<'_> {
     fn drop(&mut self) {
-        self.gateways.clear();
+        self.processes.clear();
         for place in PLACES.as_flattened() {
             let space = self.space(place);
             let _ = Command::new("ip").args(["netns", "delete", &space]).status();
@@ -39,7 +43,7 @@ impl<'a> Sites<'a> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tidegate-e2e-{}-carried{number}", std::process::id());
-        let sites = Self { name, folder: &bed.folder, gateways: Vec::new() };
+        let sites = Self { name, folder: &bed.folder, processes: Vec::new() };
         for place in PLACES.as_flattened() {
             ip(&format!("netns add {}", sites.space(place)));
             ip(&format!("-n {} link set lo up", sites.space(place)));
@@ -78,6 +82,10 @@ impl<'a> Sites<'a> {
         command
     }
 
+    fn said(&self, place: &str, words: &str) -> String {
+        run(self.on(place).args(words.split(' ')), LIMIT)
+    }
+
     fn set(&self, place: &str, words: &str) {
         run(self.on(place).args(["sysctl", "-q", "-w"]).args(words.split(' ')), LIMIT);
     }
@@ -99,16 +107,38 @@ impl<'a> Sites<'a> {
         }
     }
 
+    /// Has routers send what is for the ends of the trunk in the VLAN, and take what comes in it.
+    fn tag(&mut self, v6: bool) {
+        for (site, [_, gateway, router]) in (1..).zip(PLACES) {
+            let wan = self.said(gateway, "cat /sys/class/net/wan/address");
+            let mut command = self.on(router);
+            command.arg(env!("CARGO_BIN_EXE_e2e-frames")).args(["tag", "in", VLAN, wan.trim()]);
+            let tags = Process::start(&mut command);
+            until("what tags", LIMIT, || tags.lines().pop());
+            self.processes.push(tags);
+            let space = self.space(router);
+            ip(&format!("-n {space} link set tagged up"));
+            ip(&format!("-n {space} route add {} dev tagged", at(site, "77", v6)));
+        }
+    }
+
     /// Starts both gateways, whose trunk is over IPv4 or IPv6, and waits until they know each other.
-    fn begin(&mut self, backend: &str, v6: bool) {
-        let at = |site: usize, last: &str| {
-            if v6 { format!("fd0{site}::{last}") } else { format!("10.{site}.0.{last}") }
-        };
+    fn begin(&mut self, backend: &str, v6: bool, tagged: bool) {
         let key = self.folder.join("carried.key");
         std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("a folder");
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("a key");
-        for (site, [_, gateway, _]) in (1..).zip(PLACES) {
-            let (local, peer, hop) = (at(site, "77"), at(3 - site, "77"), at(site, "1"));
+        if tagged {
+            self.tag(v6);
+        }
+        for (site, [_, gateway, router]) in (1..).zip(PLACES) {
+            let (local, peer) = (at(site, "77", v6), at(3 - site, "77", v6));
+            // What tags knows packets only, and no questions for an address.
+            let (hop, vlan) = match tagged {
+                true => {
+                    (self.said(router, "cat /sys/class/net/in/address"), format!("vlan = {VLAN}"))
+                }
+                false => (at(site, "1", v6), String::new()),
+            };
             let text = format!(
                 r#"
 [gateway]
@@ -120,9 +150,10 @@ backend = "{backend}"
 name = "t"
 local = "{local}"
 peer = "{peer}"
-next_hop = "{hop}"
+next_hop = "{}"
 key_file = "{}"
 encapsulation = "udp"
+{vlan}
 
 [[policy]]
 name = "there"
@@ -130,6 +161,7 @@ match = {{ dst = ["10.{}.0.0/24", "fd0{}::/64"], direction = "up" }}
 action = "pass"
 trunk = "t"
 "#,
+                hop.trim(),
                 key.display(),
                 3 - site,
                 3 - site
@@ -141,12 +173,16 @@ trunk = "t"
                 "mount -t tmpfs none /run && exec {program} --socket {socket} run {}",
                 file.display()
             );
-            self.gateways.push(Process::start(self.on(gateway).args(["sh", "-c", &script])));
+            self.processes.push(Process::start(self.on(gateway).args(["sh", "-c", &script])));
         }
         for [_, gateway, _] in PLACES {
             until("gateways that know each other", LIMIT, || {
                 let up = self.ask(gateway)?["other_end"]["state"] == "up";
-                assert!(self.gateways.iter_mut().all(Process::runs), "{}", self.gateways[0].said());
+                assert!(
+                    self.processes.iter_mut().all(Process::runs),
+                    "{}",
+                    self.processes[0].said()
+                );
                 up.then_some(())
             });
         }
@@ -177,6 +213,11 @@ trunk = "t"
     }
 }
 
+/// An address of a site.
+fn at(site: usize, last: &str, v6: bool) -> String {
+    if v6 { format!("fd0{site}::{last}") } else { format!("10.{site}.0.{last}") }
+}
+
 fn ip(words: &str) {
     run(Command::new("ip").args(words.split_whitespace()), LIMIT);
 }
@@ -185,18 +226,34 @@ fn ip(words: &str) {
 fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
     witnessed(|bed| {
         for (backend, v6) in [("af-packet", false), ("af-xdp", true)] {
-            carried(&mut Sites::new(bed), backend, v6);
+            carried(&mut Sites::new(bed), backend, v6, false);
         }
     });
 }
 
-fn carried(sites: &mut Sites<'_>, backend: &str, v6: bool) {
+/// Kills: tags of the WAN forgotten in datagrams, or looked for in those that come.
+#[test]
+fn over_a_tagged_path_they_arrive_intact_in_tagged_datagrams() {
+    witnessed(|bed| {
+        for (backend, v6) in [("af-packet", true), ("af-xdp", false)] {
+            let mut sites = Sites::new(bed);
+            carried(&mut sites, backend, v6, true);
+            for [_, _, router] in PLACES {
+                let bytes = "cat /sys/class/net/tagged/statistics/rx_bytes";
+                let came: u64 = sites.said(router, bytes).trim().parse().expect("a number");
+                assert!(came > 2_000_000, "{backend}: {came} bytes in the VLAN");
+            }
+        }
+    });
+}
+
+fn carried(sites: &mut Sites<'_>, backend: &str, v6: bool, tagged: bool) {
     if backend == "af-xdp" {
         for [user, ..] in PLACES {
             run(sites.on(user).args(["ethtool", "-K", "eth0", "tx", "off", "tso", "off"]), LIMIT);
         }
     }
-    sites.begin(backend, v6);
+    sites.begin(backend, v6, tagged);
     let fits = PATH - if v6 { 71 } else { 51 };
     for (from, inner, headers) in [(0, false, 28), (0, true, 48), (1, false, 28)] {
         let said = sites.ping(from, inner, fits - headers + 1);
