@@ -198,7 +198,7 @@ def memory(runs):
     paper="not said",
     at_most=0.06,
     why="it is the queue for each flow that is smaller: BBR paces and does not fill its window, so "
-    "that some 75 kB wait there in place of Reno's 206. The gate holds no more of BBR than of Reno "
+    "that 50 to 80 kB wait there in place of Reno's 206. The gate holds no more of BBR than of Reno "
     "(`#memory-bbr-of-reno`)",
 )
 def memory_bbr(runs):
