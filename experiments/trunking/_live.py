@@ -4,7 +4,10 @@ Source: trunking, section 7; ledger, TT1 and TT3 ("8 % live").
 Differs: labs, and what seeds stand for, are as `postack/_live.py` says. Gateways are at the edges
 of one emulated network, which counts frames with their 14 bytes of Ethernet: its rate is higher by
 as much. Management packets are datagrams of 74 bytes, so that equation 2 asks for more. All sites
-send to one host. Rates are those of user packets as the sending gateways count them.
+send to one host. Rates are those of user packets as the sending gateways count them. Management
+connections begin with one packet, as systems of those years did: no line of 9.6 Mbit/s is behind a
+gateway here, so that the ten of today (RFC 6928) would be at the router at once, of each of eight
+connections, where equation 2 has room for nine VMSS of each.
 """
 
 import sys
@@ -100,6 +103,7 @@ def both(
     """Both ends of the trunk of a site."""
     local, peer = f"10.73.9.{number}", f"10.73.9.{END}"
     here = trunk(f"t{number}", local, vmss, guarantee, CONNECTIONS)
+    here["tcp"] = {**here["tcp"], "initial_window": 1}
     return (
         {**here, "peer": peer, "next_hop": mac(sites)},
         {**here, "local": peer, "peer": local, "next_hop": mac(number - 1)},

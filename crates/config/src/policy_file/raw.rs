@@ -148,7 +148,7 @@ tables! {
         /// AFx3. Default: 1.
         "assured" => assured: Option<Spanned<Number>>,
         /// TCP settings of its management connections. Default: profile "rfc", a receive window that holds
-        /// nothing back.
+        /// nothing back, and one packet to begin with.
         "tcp" => tcp: Option<Spanned<Settled>>,
         /// What becomes of user packets while nothing is heard of the other gateway, for three RTO: "hold"
         /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".

@@ -42,6 +42,27 @@ fn a_trunk_fills_the_path_and_only_management_packets_are_lost() {
     assert_eq!(drops.of(crate::Reason::QueueFull), 0);
 }
 
+/// All connections begin at once, and nobody has told them of the path yet.
+#[test]
+fn what_is_sent_before_an_answer_has_room_by_equation_2_if_connections_begin_with_one_packet() {
+    let room = required_buffer(8, Bytes(52), [Bytes(1_500); 4], Chance::NEVER).unwrap();
+    let queue = "{ kind = \"trunk-fifo\", limit = \"1 MB\", threshold = 32 }";
+    let most = |initial_window| {
+        let mut config = config();
+        config.tcp.details.initial_window = initial_window;
+        let mut pair = Pair::new(&config, &path(queue));
+        let mut most = Bytes(0);
+        // A round trip for the handshake, and one for the first answer.
+        pair.run(Time::from_millis(20), |pair| {
+            greedy(50, &[1_500])(pair);
+            most = most.max(pair.links[0].backlog().bytes);
+        });
+        assert!(pair.ends[0].counts().management >= 4 * u64::from(initial_window));
+        most
+    };
+    assert!(most(1) < room && room < most(10), "{} {room} {}", most(1), most(10));
+}
+
 /// Kills: credit that forgets what was borrowed; credit for handshakes and acknowledgements.
 #[test]
 fn user_bytes_are_never_more_than_the_credit_given_and_a_packet_borrowed_for_each_connection() {

@@ -21,6 +21,7 @@ fn a_trunk_has_its_fields_and_its_defaults() {
     assert_eq!((plain.connections, plain.vmss, plain.guarantee), (4, Bytes(1_500), None));
     assert_eq!((plain.queue.name(), plain.assured, plain.port), ("per-flow", 1, 4754));
     assert_eq!(plain.tcp.receive_window, Bytes((1 << 30) - 1));
+    assert_eq!((plain.tcp.details.initial_window, trunk.tcp.details.initial_window), (1, 10));
     assert_eq!((trunk.connections, trunk.vmss, trunk.port), (2, Bytes(3_000), 4_000));
     assert_eq!((plain.fallback, trunk.fallback), (Fallback::Hold, Fallback::Direct));
     assert_eq!((trunk.guarantee, trunk.assured), (Some(Rate::from_kbps(3_200)), 3));
