@@ -289,9 +289,9 @@ impl Trunk {
         }
     }
 
-    /// Lets go what waits, credit or not.
+    /// Lets go what waits, credit or not, as it came.
     pub fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
-        while let Some(packet) = self.tunnel_mut().pop(cx) {
+        while let Some(packet) = self.tunnel_mut().take_out(cx) {
             out.push(cx.pool, packet);
         }
     }

@@ -33,9 +33,7 @@ impl Trunk {
     /// What waits goes to `out` as it came, and what it has done is told: it is no more.
     #[must_use]
     pub fn end(mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Counts {
-        while let Some(packet) = self.tunnel_mut().take_out(cx) {
-            out.push(cx.pool, packet);
-        }
+        self.flush(cx, out);
         self.counts()
     }
 

@@ -230,7 +230,8 @@ impl Sender {
 
     /// Lets go what may by now.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
-        if let Some(guarantee) = &mut self.guarantee {
+        let passes = self.is_passing();
+        if let Some(guarantee) = self.guarantee.as_mut().filter(|_| !passes) {
             self.counts.guaranteed += guarantee.serve(cx, &mut self.tunnel, out);
         }
         let mut waits = !self.tunnel.is_empty();
@@ -238,10 +239,11 @@ impl Sender {
         while self.tunnel.is_open(cx.now)
             && let Some(at) = self.first_of(next, cx.now, waits)
         {
-            waits = self.serve(cx, at, out);
+            waits = self.serve(cx, at, passes, out);
             next = at + 1;
         }
-        if self.is_passing() {
+        let passes = self.is_passing();
+        if passes {
             self.pass(cx, out);
         }
         self.due = match self.tunnel.opens() {
@@ -249,15 +251,16 @@ impl Sender {
             _ => self.managements.iter().map(Management::due).min().unwrap_or(Time::MAX),
         };
         if let Some(guarantee) = &mut self.guarantee {
-            guarantee.arm(cx.now, !self.tunnel.is_empty());
+            guarantee.arm(cx.now, !self.tunnel.is_empty() && !passes);
         }
     }
 
-    /// Lets what waits go past the trunk.
+    /// Lets what waits go past the trunk, as it came.
     fn pass(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while self.tunnel.is_open(cx.now)
-            && let Some(packet) = self.tunnel.pop(cx)
+            && let Some(packet) = self.tunnel.take_out(cx)
         {
+            self.tunnel.charge(cx.now, self.tunnel.takes(&cx.pool[&packet]));
             self.counts.past += network_len(&cx.pool[&packet]);
             out.push(cx.pool, packet);
         }
@@ -269,12 +272,14 @@ impl Sender {
         rest.iter().position(|it| !it.rests(now, waits)).map(|at| from + at)
     }
 
-    /// Lets go what a management connection may, and has to, send; says whether user packets still wait.
-    fn serve(&mut self, cx: &mut Cx<'_>, at: usize, out: &mut Fifo) -> bool {
+    /// Lets go what a management connection may, and has to, send, but no user packets where these pass the trunk;
+    /// says whether any still wait.
+    fn serve(&mut self, cx: &mut Cx<'_>, at: usize, passes: bool, out: &mut Fifo) -> bool {
         let Self { tunnel, counts, .. } = self;
         let management = &mut self.managements[at];
         loop {
-            while management.has_credit()
+            while !passes
+                && management.has_credit()
                 && tunnel.is_open(cx.now)
                 && let Some(packet) = tunnel.pop(cx)
             {

@@ -178,7 +178,8 @@ fn under_a_ceiling_a_trunk_sends_just_that() {
 /// Ten frames of 140 bytes from the IP header on, for credit, past a peer that is gone from where they wait, and past
 /// it as they come: the path carries ten headers, and the ceiling is of that.
 ///
-/// Kills: a super-packet charged as long as it is here, where it waited or where it did not.
+/// Kills: a super-packet charged as long as it is here, where it waited or where it did not; what waited marked as the
+/// trunk's though it goes past it.
 #[test]
 fn of_super_packets_each_frame_counts_under_a_ceiling() {
     let tcp = TcpSegment { payload: 1_000, ..TcpSegment::default() };
@@ -200,6 +201,12 @@ fn of_super_packets_each_frame_counts_under_a_ceiling() {
         let before = pair.ends[0].counts();
         pair.run(seconds(20), offer);
         let counts = pair.ends[0].counts().since(&before);
+        // Past the trunk they are as if there were none.
+        let left = |dscp| {
+            let late = pair.arrived.iter().filter(|it| it.at > seconds(10));
+            late.filter(|it| it.packet.segments > 1).any(|it| it.packet.dscp == dscp)
+        };
+        assert_eq!([left(0), left(10)], [gone, !gone]);
         let users = if gone { counts.past } else { counts.elastic };
         let (all, full) = (users / 1_040 * 1_400 + 52 * counts.made, 10 * 250_000);
         assert!((full * 99 / 100..full * 101 / 100).contains(&all), "{gone} {waits}: {counts:?}");
