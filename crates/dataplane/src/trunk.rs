@@ -13,7 +13,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::os::fd::BorrowedFd;
@@ -50,6 +50,8 @@ pub struct TrunkPort {
     mac: Mac,
     /// With the tag of frames from and to them.
     neighbours: Vec<(Neighbour, Option<VlanTag>)>,
+    /// Their addresses, as numbers.
+    ours: HashSet<u128>,
     trunks: Vec<Peer>,
     /// By the key of management packets that are made here: whose, and their channel.
     made: HashMap<FlowKey, (usize, u8), FixedState>,
@@ -92,7 +94,7 @@ impl TrunkPort {
 
     /// Whether an address, as a number, is one of those here.
     fn is_ours(&self, number: u128) -> bool {
-        self.neighbours.iter().any(|(it, _)| Endpoint::at(it.local(), 0).number() == number)
+        self.ours.contains(&number)
     }
 
     /// Where what goes to the other end of a trunk is sent.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use tidegate_core::packet::Endpoint;
 use tidegate_core::trunk::Wire;
 use tidegate_core::{ByReason, Time};
 use tidegate_wire::VlanTag;
@@ -156,6 +157,7 @@ impl TrunkPort {
             coming: Default::default(),
             made: Default::default(),
             neighbours: Vec::new(),
+            ours: Default::default(),
             numbers: Default::default(),
             carries: false,
             stations: Stations::default(),
@@ -181,6 +183,8 @@ impl TrunkPort {
             let neighbour = self.neighbour(&end, &mut known);
             self.trunks.push(Peer::new(end, random, neighbour, self.mac, &self.memory, found));
         }
+        let number = |end: &Peer| Endpoint::at(end.session.ends().local, 0).number();
+        self.ours = self.trunks.iter().map(number).collect();
         self.made.clear();
         for (at, peer) in self.trunks.iter().enumerate() {
             let channels = (0..peer.channels).filter_map(|it| u8::try_from(it).ok());
