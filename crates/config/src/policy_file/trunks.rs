@@ -51,7 +51,7 @@ pub(super) fn compile(
         trunks.push((raw, trunk));
     }
     trunks.iter().for_each(|(raw, _)| ceiling(raw.get_ref(), link(file), found));
-    promised(&trunks, gateway?.rate[0], found);
+    promised(&trunks, gateway?.rate[0], link(file), found);
     let trunks = trunks.into_iter().map(|(_, trunk)| trunk);
     (ends.len() == written.len()).then(|| trunks.zip(ends).collect())
 }
@@ -301,21 +301,29 @@ fn ceiling(raw: &raw::Trunk, link: Option<&Spanned<Rate>>, found: &mut Findings)
     }
 }
 
-/// Complains of guarantees that add up to more than the link carries.
+/// Complains of guarantees that add up to more than the link carries, at the first that is too much.
 fn promised(
     trunks: &[(&Spanned<raw::Trunk>, trunk::Config)],
     rate: Option<Rate>,
+    link: Option<&Spanned<Rate>>,
     found: &mut Findings,
 ) {
     let Some(rate) = rate else { return };
-    let guarantees = trunks.iter().filter_map(|(_, trunk)| trunk.guarantee);
-    let sum = guarantees.fold(0_u64, |sum, rate| sum.saturating_add(rate.bps()));
-    let last = trunks.iter().filter_map(|(raw, _)| raw.get_ref().guarantee.as_ref()).next_back();
-    if let Some(last) = last.filter(|_| sum > rate.bps()) {
-        let message =
-            format!("trunks are guaranteed {}, and the link has {rate}", Rate::from_bps(sum));
-        found.push(Diagnostic::error(Code::PromisedTooMuch, last.span(), message));
-    }
+    let sums = trunks.iter().scan(0_u64, |sum, (raw, _)| {
+        let guarantee = raw.get_ref().guarantee.as_ref();
+        *sum = sum.saturating_add(guarantee.map_or(0, |it| it.get_ref().bps()));
+        Some((*sum, guarantee))
+    });
+    let mut beyond =
+        sums.filter_map(|(sum, it)| Some((sum, it?))).skip_while(|(sum, _)| *sum <= rate.bps());
+    let Some((sum, first)) = beyond.next() else { return };
+    let sum = beyond.last().map_or(sum, |(sum, _)| sum);
+    let message = format!("trunks are guaranteed {}, and the link has {rate}", Rate::from_bps(sum));
+    let wrong = Diagnostic::error(Code::PromisedTooMuch, first.span(), message);
+    found.push(match link {
+        Some(link) => wrong.other(link.span(), "what the link has"),
+        None => wrong,
+    });
 }
 
 /// Complains of policies whose trunk does not exist, or would get nothing.

@@ -151,6 +151,32 @@ fn what_cannot_be_is_said_with_its_reason() {
         );
     }
     parsed(&format!("{PORTS}{rate}{}", two("port = 4762\nguarantee = \"1 Mbit/s\"")));
+    parsed(&format!("{PORTS}{}", trunk("vmss = \"74 B\"")));
+}
+
+/// Two that are too much are said once, at the first.
+///
+/// Kills: the last guarantee held for the one that is too much; the line of the link left out.
+#[test]
+fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
+    let trunk = |name: &str, port: u16, guarantee: &str| {
+        format!("[[trunk]]\nname = \"{name}\"\n{ENDS}port = {port}\nguarantee = \"{guarantee}\"\n")
+    };
+    let three = [("a", 4000, "3 Mbit/s"), ("b", 4100, "2 Mbit/s"), ("c", 4200, "1 Mbit/s")];
+    let three = three.map(|(name, port, guarantee)| trunk(name, port, guarantee)).concat();
+    let text = format!("{PORTS}rate = {{ up = \"4 Mbit/s\" }}\n{three}");
+    let (config, found) = parse("test.toml", &text, None);
+    let expected = r#"error[TG0032]: trunks are guaranteed 6 Mbit/s, and the link has 4 Mbit/s
+  --> test.toml:16:13
+   |
+ 4 | rate = { up = "4 Mbit/s" }
+   |               ---------- what the link has
+...
+16 | guarantee = "2 Mbit/s"
+   |             ^^^^^^^^^^"#;
+    let said = found.render(false);
+    assert!(config.is_none() && said.contains(expected), "{said}");
+    assert_eq!(said.matches("TG0032").count(), 1, "{said}");
 }
 
 /// The whole message: both lines, and what to write instead.
