@@ -144,7 +144,7 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
         peer,
         port: port?,
         connections: connections?,
-        vmss: vmss(raw.vmss.as_ref(), found)?,
+        vmss: vmss(raw.vmss.as_ref(), local, found)?,
         guarantee: raw.guarantee.as_ref().map(|it| *it.get_ref()).filter(|it| it.bps() > 0),
         ceiling: raw.ceiling.as_ref().map(|it| *it.get_ref()),
         queue,
@@ -231,14 +231,19 @@ fn usual_tcp() -> tcp::Config {
 /// Source: RFC 7323, section 2.3.
 const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
 
-fn vmss(written: Option<&Spanned<Bytes>>, found: &mut Findings) -> Option<Bytes> {
+/// What a management packet stands for: at the least as much as it takes itself between live gateways from `local`.
+fn vmss(written: Option<&Spanned<Bytes>>, local: IpAddr, found: &mut Findings) -> Option<Bytes> {
     let Some(written) = written else { return Some(Bytes(1_500)) };
     let vmss = *written.get_ref();
-    if (Bytes(64)..=Bytes(65_535)).contains(&vmss) {
+    let live = Wire::Datagrams { vlan: None, encapsulation: Encapsulation::None };
+    let [least, simulated] = [live, Wire::Headers].map(|it| Bytes(it.management_len(local).into()));
+    if (least..=Bytes(65_535)).contains(&vmss) {
         return Some(vmss);
     }
     let message = format!("{vmss} is out of range for `vmss`");
-    let help = "it goes from 64 B, of which management packets are half already, to 65535 B";
+    let help = format!(
+        "it goes from {least}, what a management packet takes itself live ({simulated} in the simulator), to 65535 B"
+    );
     found.push(Diagnostic::error(Code::OutOfRange, written.span(), message).help(help));
     None
 }

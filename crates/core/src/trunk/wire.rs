@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use super::packet::Frame;
-use crate::packet::{NO_VLAN, Packet};
+use crate::packet::{NO_VLAN, Packet, TcpSegment};
 use crate::tcp::Segment;
 
 /// What the packets of a trunk are on the wire.
@@ -59,6 +59,18 @@ impl Wire {
         }
     }
 
+    /// Bytes of a management packet, from the IP header on: of a segment with timestamps, as most of them are.
+    #[must_use]
+    pub fn management_len(&self, local: IpAddr) -> u32 {
+        let header = TcpSegment { timestamps: Some((0, 0)), ..TcpSegment::default() };
+        let segment = Segment { header, ..Segment::default() };
+        ip_header(local)
+            + match self {
+                Self::Headers => segment.header_len(),
+                Self::Datagrams { .. } => datagram_len(&segment),
+            }
+    }
+
     /// Bytes that each frame of `packet` is longer on the link than as it came; less than zero if shorter.
     pub(crate) fn longer(&self, local: IpAddr, packet: &Packet) -> i32 {
         let Some(frame) = self.frame() else { return 0 };
@@ -106,7 +118,7 @@ mod tests {
     use super::super::testing::{config, user};
     use super::super::{Config, Trunk};
     use super::*;
-    use crate::packet::{Fifo, TcpSegment};
+    use crate::packet::Fifo;
     use crate::{Cx, PacketPool, Tally, Time};
 
     const UDP_TAGGED: Wire = Wire::Datagrams { vlan: Some(7), encapsulation: Encapsulation::Udp };
