@@ -300,10 +300,9 @@ fn between_flows(raw: &raw::Policy, found: &mut Findings) {
     let between = raw.fair_between.as_ref().filter(|it| *it.get_ref() != FairBetween::Flow);
     if let (Some(signal), Some(between)) = (signal, between) {
         let message = "with this signal a profile is shared between flows";
-        found.push(
-            Diagnostic::error(Code::NotOfThisAction, between.span(), message)
-                .other(signal.span(), "the signal"),
-        );
+        let help = "leave out `signal`, or give each host a policy of its own, in a class or without: policies share what there is equally";
+        let wrong = Diagnostic::error(Code::NotOfThisAction, between.span(), message).help(help);
+        found.push(wrong.other(signal.span(), "the signal"));
     }
 }
 
