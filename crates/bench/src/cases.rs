@@ -54,6 +54,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("class", "sparse") => Box::new(classes::Sparse::new(size, random)),
         ("class", "change") => Box::new(classes::Change::new(size, random)),
         ("class", "add") => Box::new(classes::Add::new(size, random)),
+        ("class-told", what) => Box::new(classes::Told::new(what, size, random)?),
         ("wire", "describe") => Box::new(frames::Describe::new(size)),
         ("wire", "rewrite") => Box::new(frames::Rewrite::new(size)),
         (allocation, "backlog") => Box::new(sharing::Backlog::new(allocation, size, random)?),

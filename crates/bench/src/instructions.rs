@@ -44,6 +44,14 @@ const CLASSES: [(&str, Option<f64>, f64); 4] = [
     ("class/add", Some(25_000.0), 1.5),
 ];
 
+/// What a gateway is told to do to classes, both ways of the link, and says of them: that finds them by name, among
+/// 100,000 with a few comparisons more. The second is two changes.
+const TOLD: [(&str, f64, f64); 2] =
+    [("class-told/change", 25_000.0, 2.0), ("class-told/add", 50_000.0, 2.0)];
+
+/// How much seldomer these are done than others, which take less.
+const SELDOM: u64 = 50;
+
 /// What a packet's way consists of, only told.
 const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "gateway/shaped"];
 
@@ -132,8 +140,12 @@ fn begin(report: &mut Report) -> bool {
 }
 
 fn of_classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
-    for (name, most, growth) in CLASSES {
-        let ((few, _), (many, beside)) = (case(name, 100, depth)?, case(name, 100_000, depth)?);
+    let often = CLASSES.map(|(name, most, growth)| (name, most, growth, depth.operations()));
+    let seldom = depth.operations() / SELDOM;
+    let told = TOLD.map(|(name, most, growth)| (name, Some(most), growth, seldom));
+    for (name, most, growth, operations) in often.into_iter().chain(told) {
+        let of = |size| repeated(name, operations, size, depth);
+        let ((few, _), (many, beside)) = (of(100)?, of(100_000)?);
         report.add(instructions(format!("{name}, of 100,000 leaves"), many, most, beside));
         let beside = format!("{few:.1} instructions of 100");
         report.add(ratio(format!("{name}, of 100,000 to of 100"), many / few, growth, beside));
@@ -232,10 +244,15 @@ fn policies(name: &str, most: f64, depth: Depth, report: &mut Report) -> anyhow:
 
 /// Instructions of an operation, at the median over the seeds, and what to say beside.
 fn case(name: &str, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
+    repeated(name, depth.operations(), size, depth)
+}
+
+/// The same, of so many operations.
+fn repeated(name: &str, operations: u64, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
     let with_cache = depth == Depth::Full;
     let mut costs: Vec<Cost> = Vec::new();
     for seed in depth.seeds() {
-        let run = Run { name, operations: depth.operations(), size, seed: *seed };
+        let run = Run { name, operations, size, seed: *seed };
         costs.push(callgrind::cost(run, with_cache)?);
     }
     let mut beside = String::new();

@@ -101,7 +101,7 @@ pub struct AggregateReport {
 }
 
 /// The state of a class in one direction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassReport {
     /// Its name.
     pub name: String,

@@ -249,6 +249,23 @@ fn voice(bound: u64) -> Class {
     Class { burst: Some(Bytes(2_500)), delay_bound, ..class("voice", None, 2) }
 }
 
+/// Kills: a class above one with a delay bound held for one that delays nobody.
+#[test]
+fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
+    let voice = Class { parent: Some("office".to_owned()), ..voice(5) };
+    let set = policies(&[Some("voice"), None, None], vec![class("office", None, 8), voice]);
+    let mut run = Run::new(set);
+    let ceiling = [Some(Some(Rate::from_mbps(8))); 2];
+    let slower = ClassChange { ceiling, ..ClassChange::default() };
+    let broken = run.gateway.change_class(run.now, "office", &slower);
+    assert!(
+        matches!(&broken, Err(ClassChangeError::Bound { class, .. }) if class == "voice"),
+        "{broken:?}"
+    );
+    let heavier = ClassChange { weight: Some(9), ..ClassChange::default() };
+    assert_eq!(run.gateway.change_class(run.now, "office", &heavier), Ok(()));
+}
+
 /// A packet of the link's, one that is to be sent next, and two of its own take 5 ms at most.
 ///
 /// Kills: delay bounds that the link's tree is not told of; a change, or another class, that makes one
@@ -382,7 +399,8 @@ proptest! {
     ///
     /// It found a leaf that lost its children's place when it became a parent while packets waited.
     /// Kills: `move_flow` left out; `idle` left out of `clear` (it does not end). Left out of
-    /// `withdraw` it survives: a class with nothing to send is passed over in its turn.
+    /// `withdraw` it survives: a class with nothing to send is passed over in its turn. Parts, or parts of parts,
+    /// left out of what is told of one class.
     #[test]
     fn nothing_is_lost_whatever_changes(steps in steps()) {
         let mut run = Run::new(policies(&[Some("a"), Some("b"), None], tree(1)));
@@ -420,6 +438,11 @@ proptest! {
             }
             run.drain();
             run.check();
+            let all = run.gateway.classes();
+            for name in NAMES {
+                let of: Vec<_> = all.iter().filter(|it| it.name == name).cloned().collect();
+                prop_assert_eq!(run.gateway.class(name), of);
+            }
         }
         run.until(run.now + Duration::from_secs(10));
         run.check();

@@ -1,8 +1,10 @@
-//! The class tree: a packet is chosen and sent, a class is changed, added and removed.
+//! The class tree: a packet is chosen and sent, a class is changed, added and removed, as a tree and as a gateway does.
+
+use std::time::Duration;
 
 use tidegate_core::class::{ClassId, ClassTree, Terms};
 use tidegate_core::gateway::Gateway;
-use tidegate_core::policy::{Class, ClassSet, PolicySet};
+use tidegate_core::policy::{Class, ClassChange, ClassSet, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Rate, Time};
@@ -155,6 +157,100 @@ impl Case for Add {
     }
 }
 
+/// A gateway is told to do something to classes of its link, as an operator does, and what they then are is asked.
+///
+/// Classes are [`SIBLINGS`] parts each of others, and beside them a few have delay bounds.
+pub(super) struct Told {
+    gateway: Gateway,
+    names: Vec<String>,
+    order: Order,
+    what: What,
+}
+
+/// What is done to a class.
+#[derive(Clone, Copy)]
+enum What {
+    /// One of no delay bound is changed.
+    Change,
+    /// One that has a delay bound is.
+    Bound,
+    /// One is added, after another was removed.
+    Add,
+}
+
+impl Told {
+    pub(super) fn new(what: &str, size: u32, mut random: Random) -> anyhow::Result<Self> {
+        let what = match what {
+            "change" => What::Change,
+            "bound" => What::Bound,
+            "add" => What::Add,
+            _ => anyhow::bail!("nobody tells a gateway to {what} a class"),
+        };
+        let parents = (0..size.div_ceil(SIBLINGS)).map(|number| Class {
+            guarantee: [Rate::from_bps(LINK.bps() / 2 / u64::from(size.div_ceil(SIBLINGS))); 2],
+            ..Class::new(&format!("street-{number}"), queue())
+        });
+        let parts = (0..size).map(|number| part(size, number));
+        let bounded = (0..BOUNDED).map(|number| Class {
+            guarantee: [Rate::from_mbps(10); 2],
+            burst: Some(Bytes(3_000)),
+            delay_bound: [Some(Duration::from_millis(50)); 2],
+            ..Class::new(&format!("voice-{number}"), queue())
+        });
+        let names = match what {
+            What::Bound => bounded.clone().map(|class| class.name).collect(),
+            What::Change | What::Add => parts.clone().map(|class| class.name).collect::<Vec<_>>(),
+        };
+        let order = Order::new(u32::try_from(names.len())?, &mut random);
+        let gateway = with(parents.chain(parts).chain(bounded).collect())?;
+        Ok(Self { gateway, names, order, what })
+    }
+}
+
+impl Case for Told {
+    fn run(&mut self, operations: u64) -> u64 {
+        let (now, mut sum) = (Time::ZERO, 0);
+        let size = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        for turn in (0..3).cycle().take(super::index(operations)) {
+            let number = self.order.next();
+            let name = &self.names[super::index(number.into())];
+            let done = match self.what {
+                What::Change | What::Bound => {
+                    let burst = Some(Bytes(3_000 + turn));
+                    self.gateway.change_class(
+                        now,
+                        name,
+                        &ClassChange { burst, ..Default::default() },
+                    )
+                }
+                What::Add => {
+                    let removed = self.gateway.remove_class(name);
+                    removed.and_then(|()| self.gateway.add_class(now, &part(size, number)))
+                }
+            };
+            sum += u64::from(done.is_ok())
+                * self.gateway.class(name).iter().map(|it| it.terms.burst.0).sum::<u64>();
+        }
+        sum
+    }
+}
+
+/// Classes with delay bounds.
+const BOUNDED: u32 = 10;
+
+/// The part with that number, of `size`, which have half the link.
+fn part(size: u32, number: u32) -> Class {
+    Class {
+        parent: Some(format!("street-{}", number / SIBLINGS)),
+        guarantee: [Rate::from_bps(LINK.bps() / 2 / u64::from(size.next_multiple_of(SIBLINGS))); 2],
+        ..Class::new(&format!("house-{number:06}"), queue())
+    }
+}
+
+fn queue() -> QdiscSpec {
+    QdiscSpec::DropTail(Default::default())
+}
+
 /// A gateway whose link so many classes share, each way; nothing has come yet.
 pub(crate) fn classified(classes: u32) -> anyhow::Result<Gateway> {
     let queue = QdiscSpec::PerFlow(Default::default());
@@ -163,8 +259,11 @@ pub(crate) fn classified(classes: u32) -> anyhow::Result<Gateway> {
         let name = format!("house-{number:06}");
         Class { guarantee, ..Class::new(&name, queue.clone()) }
     };
-    let rate = [Some(LINK); 2];
-    let set = ClassSet::new((0..classes).map(class).collect(), rate);
+    with((0..classes).map(class).collect())
+}
+
+fn with(classes: Vec<Class>) -> anyhow::Result<Gateway> {
+    let set = ClassSet::new(classes, [Some(LINK); 2]);
     let set = set.map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
     let config = super::gateway::config(Some(LINK), 64, 1);
     Ok(Gateway::new(&config, PolicySet::default().with_classes(set), Time::ZERO))

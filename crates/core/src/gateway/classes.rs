@@ -178,12 +178,13 @@ impl Classes {
     }
 
     fn depth(&self, id: ClassId) -> u32 {
-        let (mut at, mut depth) = (id, 0);
-        while at != ClassId::ROOT {
-            at = self.tree.parent(at);
-            depth += 1;
-        }
-        depth
+        number(self.way(id).count())
+    }
+
+    /// A class and those it is below, but not the link.
+    fn way(&self, id: ClassId) -> impl Iterator<Item = ClassId> + '_ {
+        let is_class = |id: &ClassId| *id != ClassId::ROOT;
+        std::iter::successors(Some(id), |at| Some(self.tree.parent(*at))).take_while(is_class)
     }
 
     /// Takes out all that waits at a class.
@@ -342,34 +343,62 @@ impl Classes {
 
     /// Every class, in the order of their names.
     pub(super) fn reports(&self) -> Vec<ClassReport> {
-        let mut below = vec![(Backlog::default(), 0); self.lines.len()];
+        let mut inside = vec![Inside::default(); self.lines.len()];
         for id in self.by_name.values() {
-            let line = &self.lines[id.index()];
-            let waiting = line.backlog();
-            let gone = self.tree.counts(*id).packets + u64::from(waiting.packets);
-            let drops = if self.tree.is_leaf(*id) { line.arrived.saturating_sub(gone) } else { 0 };
-            let mut at = *id;
-            while at != ClassId::ROOT {
-                let (backlog, dropped) = &mut below[at.index()];
-                (*backlog, *dropped) = (plus(*backlog, waiting), *dropped + drops);
-                at = self.tree.parent(at);
-            }
+            let own = self.inside(*id);
+            self.way(*id).for_each(|at| inside[at.index()].add(own));
         }
-        let report = |id: &ClassId| {
-            let parent = self.tree.parent(*id);
-            let (backlog, drops) = below[id.index()];
-            ClassReport {
-                name: self.lines[id.index()].name.to_string(),
-                parent: (parent != ClassId::ROOT)
-                    .then(|| self.lines[parent.index()].name.to_string()),
-                direction: self.direction,
-                terms: self.tree.terms(*id),
-                sent: self.tree.counts(*id),
-                backlog,
-                drops,
-            }
-        };
-        self.by_name.values().map(report).collect()
+        self.by_name.values().map(|id| self.report_of(*id, inside[id.index()])).collect()
+    }
+
+    /// The class of that name; others take time only if it has parts.
+    pub(super) fn report(&self, name: &str) -> Option<ClassReport> {
+        let id = self.find(name)?;
+        let mut inside = self.inside(id);
+        if !self.tree.is_leaf(id) {
+            let is_part = |it: &&ClassId| **it != id && self.way(**it).any(|at| at == id);
+            self.by_name.values().filter(is_part).for_each(|part| inside.add(self.inside(*part)));
+        }
+        Some(self.report_of(id, inside))
+    }
+
+    /// What waits at a class itself, and what was dropped there.
+    fn inside(&self, id: ClassId) -> Inside {
+        let line = &self.lines[id.index()];
+        let waiting = line.backlog();
+        let gone = self.tree.counts(id).packets + u64::from(waiting.packets);
+        let drops = if self.tree.is_leaf(id) { line.arrived.saturating_sub(gone) } else { 0 };
+        Inside { waiting, drops }
+    }
+
+    fn report_of(&self, id: ClassId, Inside { waiting, drops }: Inside) -> ClassReport {
+        let parent = self.tree.parent(id);
+        ClassReport {
+            name: self.name(id),
+            parent: (parent != ClassId::ROOT).then(|| self.name(parent)),
+            direction: self.direction,
+            terms: self.tree.terms(id),
+            sent: self.tree.counts(id),
+            backlog: waiting,
+            drops,
+        }
+    }
+
+    fn name(&self, id: ClassId) -> String {
+        self.lines[id.index()].name.to_string()
+    }
+}
+
+/// What waits at a class and its parts, and packets dropped there.
+#[derive(Clone, Copy, Default)]
+struct Inside {
+    waiting: Backlog,
+    drops: u64,
+}
+
+impl Inside {
+    fn add(&mut self, more: Self) {
+        *self = Self { waiting: plus(self.waiting, more.waiting), drops: self.drops + more.drops };
     }
 }
 

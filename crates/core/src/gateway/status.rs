@@ -49,6 +49,13 @@ impl Gateway {
         shared.flat_map(Classes::reports).collect()
     }
 
+    /// The class of that name, up first. Takes time for other classes only if it has parts.
+    #[must_use]
+    pub fn class(&self, name: &str) -> Vec<ClassReport> {
+        let shared = self.links.iter().filter_map(Link::classes);
+        shared.filter_map(|classes| classes.report(name)).collect()
+    }
+
     /// What waits at a class of the link, the class of packets without one if there is none of that
     /// name, or in the one queue there is.
     #[must_use]

@@ -3,6 +3,7 @@
 use tidegate_core::class::Terms;
 use tidegate_core::gateway::ClassChangeError;
 use tidegate_core::policy::{Class, ClassChange, ClassFaultKind, Profile};
+use tidegate_core::report::ClassReport;
 
 use super::{Daemon, Installed, Refusal, report};
 use crate::api::{self, Classes, EachWay, NewClass, OrNone};
@@ -14,8 +15,7 @@ use crate::output::Failure;
 impl Daemon {
     /// The classes that share the link.
     pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
-        let classes = self.plane.ask(|live| live.machine.classes()).await?;
-        Ok(Classes { classes: classes.into_iter().map(report::class).collect() })
+        Ok(said(self.plane.ask(|live| live.machine.classes()).await?))
     }
 
     /// Changes what the class called `name` has a right to; says what it then has.
@@ -59,22 +59,28 @@ impl Daemon {
         self.class(&name).await
     }
 
-    /// Removes the class called `name`; says which there still are.
+    /// Removes the class called `name`; says what it was last.
     pub(crate) async fn remove_class(&self, name: String) -> Result<Classes, Refusal> {
         let mut state = self.state.lock().await;
         let of = name.clone();
-        let ask = self.plane.ask(move |live| live.machine.remove_class(&of));
-        ask.await?.map_err(|error| refused(&name, &error))?;
+        let ask = self.plane.ask(move |live| {
+            let last = live.machine.class(&of);
+            live.machine.remove_class(&of).map(|()| last)
+        });
+        let last = ask.await?.map_err(|error| refused(&name, &error))?;
         state.installed.live.insert(name.clone(), None);
         tracing::info!(name, "class removed");
-        Ok(self.classes().await?)
+        Ok(said(last))
     }
 
     async fn class(&self, name: &str) -> Result<Classes, Refusal> {
-        let mut classes = self.classes().await?;
-        classes.classes.retain(|class| class.name == name);
-        Ok(classes)
+        let name = name.to_owned();
+        Ok(said(self.plane.ask(move |live| live.machine.class(&name)).await?))
     }
+}
+
+fn said(classes: Vec<ClassReport>) -> Classes {
+    Classes { classes: classes.into_iter().map(report::class).collect() }
 }
 
 impl Installed {

@@ -418,8 +418,9 @@ async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     let added: Classes = fixture.post("/v1/classes", web).await.unwrap();
     let [up, down] = &added.classes[..] else { panic!("{added:?}") };
     assert_eq!((up.guarantee_bps, down.delay_bound_us), (1_000_000, Some(20_000)));
-    let left: Classes = fixture.delete("/v1/classes/guests").await.unwrap();
-    assert_eq!(left.classes.len(), 6);
+    let gone: Classes = fixture.delete("/v1/classes/guests").await.unwrap();
+    assert_eq!(gone.classes.iter().map(|it| it.guarantee_bps).collect::<Vec<_>>(), [1_000_000; 2]);
+    assert_eq!(fixture.get::<Classes>("/v1/classes").await.classes.len(), 6);
     for (name, code) in [("guests", "TG0008"), ("default", "TG0210")] {
         let refused = fixture.delete(&format!("/v1/classes/{name}")).await.unwrap_err();
         assert_eq!(refused.downcast_ref::<Failure>().unwrap().code.name(), code);

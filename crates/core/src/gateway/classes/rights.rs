@@ -174,10 +174,6 @@ impl Classes {
         self.find(name).ok_or_else(|| ClassChangeError::NoParent(name.clone()))
     }
 
-    fn name(&self, id: ClassId) -> String {
-        self.lines[id.index()].name.to_string()
-    }
-
     /// Whether there can be a class of these rights under `parent`, whose other children are promised so much.
     fn check_under(
         &self,
@@ -207,6 +203,15 @@ impl Classes {
         }
     }
 
+    /// Whether a class, or a new one, of such rights may delay what has a delay bound more than it does now: a leaf
+    /// without one never does.
+    fn delays(&self, id: Option<ClassId>, terms: Terms) -> bool {
+        let rights = |it: Terms| (it.guarantee, it.ceiling, it.burst, it.delay_bound);
+        let is_other = id.is_none_or(|id| rights(self.tree.terms(id)) != rights(terms));
+        let is_leaf = id.is_none_or(|id| self.tree.is_leaf(id));
+        is_other && (terms.delay_bound.is_some() || !is_leaf)
+    }
+
     /// Whether all delay bounds are met if a class, or a new one, becomes what `added` says.
     fn keeps_bounds(
         &self,
@@ -215,6 +220,9 @@ impl Classes {
         rate: Option<Rate>,
     ) -> Result<(), ClassChangeError> {
         let Some(rate) = rate else { return Ok(()) };
+        if !self.delays(id, added.terms) {
+            return Ok(());
+        }
         let mut ways =
             Ways { classes: self, changed: id, added, places: BTreeMap::new(), all: Vec::new() };
         for bounded in self.bounded.iter().filter(|it| Some(ClassId(**it)) != id) {
