@@ -2,6 +2,7 @@
 //! path is another, trunks within trunks, peers that lie, and a gateway with many.
 
 mod changes;
+mod differs;
 mod epochs;
 mod liar;
 mod many;

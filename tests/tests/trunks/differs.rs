@@ -1,0 +1,70 @@
+//! Gateways that are told different things of one trunk, until they are told the same.
+
+use serde_json::Value;
+use tidegate_e2e::{Lab, until, witnessed};
+
+use crate::LIMIT;
+use crate::sites::{Site, gateway, host, key, trunks};
+
+const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
+
+/// What both are told one after the other, and what they refuse each other for while only the first is.
+const FIELDS: [(&str, &str); 2] =
+    [("probing = \"epochs\"\n", "probing"), ("encapsulation = \"udp\"\n", "encapsulation")];
+
+/// Kills: ends that agree all the same; an end that says nothing of it; one that goes on differing once it is told the
+/// same.
+#[test]
+fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() {
+    witnessed(|bed| {
+        let key = key(bed);
+        let text = |site: usize, fields: &str| {
+            let (ends, next_hop) = [([1, 2], 1), ([2, 1], 0)][site];
+            let trunk = Site { name: "t", ends, next_hop, fields }.trunk(&key);
+            format!("{trunk}[[policy]]\nname = \"all\"\naction = \"pass\"\ntrunk = \"t\"\n")
+        };
+        let topology = [
+            host("a", 1, "north", Some(1)),
+            host("c", 2, "south", Some(2)),
+            gateway("north", &text(0, "")),
+            gateway("south", &text(1, "")),
+            "[[route]]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n".to_owned(),
+        ];
+        let lab = Lab::up(bed, &topology.concat());
+        ["a", "c"].iter().for_each(|it| lab.shell(it, "ip link set eth0 mtu 1400"));
+        let _server = lab.serve("a", "cubic");
+        both_are(&lab, "up");
+        for (fields, reason) in FIELDS {
+            lab.apply("north", &(HEAD.to_owned() + &text(0, fields)));
+            for said in both_are(&lab, "mismatch") {
+                assert!(said["refused"][reason].as_u64() > Some(0), "{said}");
+            }
+            let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "200 kB"]);
+            // They say hello each second, and refuse it.
+            let refused = |it: &Value| it["refused"][reason].as_u64();
+            let before = both_are(&lab, "mismatch").map(|it| refused(&it));
+            until("two more hellos", LIMIT, || {
+                let now = both_are(&lab, "mismatch").map(|it| refused(&it));
+                now.iter()
+                    .zip(&before)
+                    .all(|(now, before)| *now > before.map(|it| it + 1))
+                    .then_some(())
+            });
+            assert_eq!(fetch.bytes(), 0, "{fields}");
+            lab.apply("south", &(HEAD.to_owned() + &text(1, fields)));
+            both_are(&lab, "up");
+            let outcome = fetch.finish(LIMIT);
+            assert!(outcome.complete && outcome.intact, "{outcome:?}");
+        }
+    });
+}
+
+/// What both gateways say of the other end, once that is in this state.
+fn both_are(lab: &Lab, state: &str) -> [Value; 2] {
+    ["north", "south"].map(|gateway| {
+        until(state, LIMIT, || {
+            let said = trunks(lab, gateway)[0]["other_end"].clone();
+            (said["state"] == state).then_some(said)
+        })
+    })
+}
