@@ -215,7 +215,18 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("placement", PLACEMENT, AUTO),
         ],
     ),
-    ("tcr", &[("placement", PLACEMENT, AUTO)]),
+    (
+        "tcr",
+        &[
+            ("placement", PLACEMENT, AUTO),
+            (
+                "mss",
+                "Largest segments senders are asked for by SYNs, for rates of some 10 kbit/s. Default: what their \
+                 receivers ask for.",
+                "{}",
+            ),
+        ],
+    ),
     (
         "reno",
         &[

@@ -245,6 +245,17 @@ impl Packet {
         }
     }
 
+    /// Has a SYN that asks for larger segments ask for segments of `mss` bytes.
+    pub fn ask_for_segments(&mut self, mss: u16) {
+        if let Some(tcp) = &mut self.tcp
+            && tcp.mss > mss
+            && !tcp.authenticated
+        {
+            tcp.mss = mss;
+            self.rewritten = true;
+        }
+    }
+
     /// Marks it "congestion experienced" if it is ECN-capable; says whether it now is.
     pub fn mark_congestion(&mut self) -> bool {
         match self.ecn {

@@ -7,6 +7,7 @@ use tidegate_core::packet::{Network, TcpFlags};
 
 use crate::checksum;
 use crate::option::{self, MSS};
+use crate::rewrite::Checksum;
 
 /// Has the SYN in `packet`, an IP packet with a whole checksum that `described` describes as from its first byte
 /// on, ask for segments that fit IP packets of `fits` bytes; says whether it asked for more. What is no
@@ -27,16 +28,23 @@ fn try_clamp(packet: &mut [u8], described: &Packet, fits: u32) -> Option<()> {
         return None;
     }
     let segment = packet.get_mut(usize::from(described.transport_offset)..)?;
+    set_segment_size(segment, most, Checksum::Finished)
+}
+
+/// Writes the segment size that a SYN asks for into its option; `None` if it has none.
+pub(crate) fn set_segment_size(segment: &mut [u8], mss: u16, checksum: Checksum) -> Option<()> {
     let options = segment.get(20..usize::from(segment.get(12)? >> 4) * 4)?;
     let found =
         option::each_at(options).flatten().find(|(_, kind, body)| *kind == MSS && body.len() == 2);
     let at = 20 + found?.0;
-    for (at, byte) in (at..).zip(most.to_be_bytes()) {
+    for (at, byte) in (at..).zip(mss.to_be_bytes()) {
         let old = word(segment, at & !1)?;
         *segment.get_mut(at)? = byte;
         let new = word(segment, at & !1)?;
-        let sum = checksum::update(word(segment, CHECKSUM)?, old, new);
-        segment.get_mut(CHECKSUM..CHECKSUM + 2)?.copy_from_slice(&sum.to_be_bytes());
+        if old != new && checksum == Checksum::Finished {
+            let sum = checksum::update(word(segment, CHECKSUM)?, old, new);
+            segment.get_mut(CHECKSUM..CHECKSUM + 2)?.copy_from_slice(&sum.to_be_bytes());
+        }
     }
     Some(())
 }

@@ -4,6 +4,7 @@ use tidegate_core::Packet;
 use tidegate_core::packet::{Network, TcpFlags, TcpSegment};
 
 use crate::checksum;
+use crate::clamp::set_segment_size;
 use crate::describe::timestamps_at;
 use crate::segment::packet_options;
 
@@ -16,13 +17,13 @@ pub enum Checksum {
     Partial,
 }
 
-/// Writes DSCP, ECN, and of TCP sequence and acknowledgement number, control bits, window and
-/// timestamps of `packet` into its frame.
+/// Writes DSCP, ECN, and of TCP sequence and acknowledgement number, control bits, window, timestamps and
+/// the segment size a SYN asks for of `packet` into its frame.
 ///
 /// `head` is what was described, or at least its headers. Only fields that differ are touched, and
 /// checksums follow incrementally: a right one stays right, a wrong one wrong by the same amount.
 /// A TCP header that a digest covers is left as it is, whatever `packet` says, and timestamps are
-/// written only where there are some.
+/// segment size are written only where there are some.
 pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     let network = usize::from(packet.network_offset);
     match packet.network {
@@ -32,6 +33,10 @@ pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     }
     if let Some(tcp) = packet.tcp.filter(|tcp| !tcp.authenticated) {
         write_tcp(head, usize::from(packet.transport_offset), &tcp, checksum);
+        if tcp.flags.any(TcpFlags::SYN) && tcp.mss != 0 {
+            let segment = head.get_mut(usize::from(packet.transport_offset)..);
+            let _ = segment.and_then(|it| set_segment_size(it, tcp.mss, checksum));
+        }
         if let Some(timestamps) = tcp.timestamps {
             let _ = write_timestamps(head, packet, tcp.flags, timestamps, checksum);
         }

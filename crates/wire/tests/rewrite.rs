@@ -69,7 +69,7 @@ fn nothing_is_written_into_a_header_with_a_digest() {
 
 proptest! {
     /// Kills: `update` with `new` and `old` exchanged, with one carry folded too few; DSCP shifted by one; ECN bits lost; the second half of the ACK
-    /// number written without its checksum; sequence numbers or control bits not written; timestamps at an odd byte summed as if at an even one.
+    /// number written without its checksum; sequence numbers or control bits not written; timestamps or a segment size at an odd byte summed as if at an even one.
     #[test]
     fn a_rewritten_frame_reads_as_intended_and_its_checksums_stay_as_they_were(
         frame in frames(),
@@ -99,6 +99,7 @@ proptest! {
             tcp.seq = seq;
             tcp.flags = TcpFlags(tcp.flags.0 ^ if push { TcpFlags::PSH } else { 0 });
             tcp.timestamps = tcp.timestamps.map(|_| (tcp.ack ^ 1, u32::from(window) << 9));
+            tcp.mss = if tcp.mss == 0 { 0 } else { window.max(1) };
         }
         rewrite(&mut bytes, &wanted, Checksum::Finished);
         let after = described(&bytes);

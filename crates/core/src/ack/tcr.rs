@@ -2,11 +2,10 @@
 //!
 //! Source: `postack`, section 4 (R001-1 to R001-6); US 6,038,216. Differs: where the SYNs were not
 //! seen, or the window is less than its scale can say, ACKs are paced only (R001-1, R001-3); the
-//! maximum segment size of a SYN, for which R001-6 has an option below 10 kbit/s, is left alone: hosts behind
-//! so slow a link say a small one themselves (`advmss` of a route). The window of a SYN is left alone too: its
-//! right edge stays until ACKs have caught up with it.
+//! window of a SYN is left alone: its right edge stays until ACKs have caught up with it.
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::hold::{Holds, Taken};
 use super::paced::Paced;
@@ -22,12 +21,19 @@ use crate::{Bytes, Cx, Rate, Time};
 pub struct Config {
     /// Before or behind the bottleneck.
     pub placement: Placement,
+    /// Largest segments that senders are asked for, in bytes as the option of a SYN counts them; `None` for what their
+    /// receivers ask for.
+    ///
+    /// Source: `postack`, R001-6 (below some 10 kbit/s); RFC 9293, section 3.7.1 (without the option senders take 536).
+    #[serde(deserialize_with = "segment_size")]
+    pub mss: Option<u16>,
 }
 
 impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> Tcr {
         Tcr {
             placement: self.placement,
+            mss: self.mss,
             holds: Holds::new(false),
             shares: Shares::new(profile.mean()),
             pace: Paced::default(),
@@ -35,9 +41,20 @@ impl Config {
     }
 }
 
+/// The least that leaves room for options, as of the senders here.
+const LEAST_MSS: u16 = 88;
+
+fn segment_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
+    let size = Bytes::deserialize(from)?;
+    let mss = u16::try_from(size.0).ok().filter(|mss| *mss >= LEAST_MSS);
+    let wrong = || D::Error::custom(format!("`mss` is {size}: write {LEAST_MSS} B to 65535 B"));
+    mss.map(Some).ok_or_else(wrong)
+}
+
 /// Windows and paces of an aggregate.
 pub(super) struct Tcr {
     placement: Placement,
+    mss: Option<u16>,
     holds: Holds,
     shares: Shares,
     pace: Paced,
@@ -82,6 +99,9 @@ impl AckControl for Tcr {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, _: Queue, out: &mut Fifo) {
         let Returning { member, known, .. } = back;
+        if let Some(mss) = self.mss {
+            cx.pool[&back.packet].ask_for_segments(mss);
+        }
         if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }

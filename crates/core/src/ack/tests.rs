@@ -102,6 +102,24 @@ fn what_is_never_held_goes_on_at_once_and_what_was_before_it_goes_first() {
     }
 }
 
+/// Kills: segments that were small already made larger; a digest broken.
+#[test]
+fn senders_are_asked_for_small_segments_where_the_policy_says_so() {
+    let syn = |mss, authenticated| TcpSegment {
+        flags: TcpFlags(TcpFlags::SYN | TcpFlags::ACK),
+        mss,
+        authenticated,
+        ..plain(1)
+    };
+    let asked = |spec, syn| Bench::new(spec, 10).back(US(0), 0, syn, &[])[0].mss;
+    let small = r#"{ kind = "tcr", mss = "536 B" }"#;
+    assert_eq!(asked(small, syn(1_460, false)), 536);
+    assert_eq!(asked(small, syn(256, false)), 256);
+    assert_eq!(asked(small, syn(0, false)), 0);
+    assert_eq!(asked(small, syn(1_460, true)), 1_460);
+    assert_eq!(asked("\"tcr\"", syn(1_460, false)), 1_460);
+}
+
 #[test]
 fn a_window_that_opens_again_is_never_held() {
     let mut bench = sent(EVERY[0], 40);
