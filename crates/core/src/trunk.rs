@@ -174,7 +174,8 @@ pub struct State {
     pub window: u64,
     /// The round-trip time, the mean of its connections; none before the first answer.
     pub rtt: Option<Duration>,
-    /// User bytes that may be sent; less than zero is what was borrowed.
+    /// User bytes that may be sent; less than zero is what was borrowed. With epochs, what the window has room for beside
+    /// what was sent since the last boundary that is known to have come.
     pub credit: i64,
     /// Management connections that have heard nothing for three RTO, two timeouts in a row.
     pub silent: usize,

@@ -253,12 +253,14 @@ pub struct Trunk {
     pub window_packets: u64,
     /// The smoothed round-trip time of management packets, in microseconds, the mean of its connections.
     pub rtt_us: Option<u64>,
-    /// User bytes that may be sent now; less than zero is what was borrowed.
+    /// User bytes that may be sent now; less than zero is what was borrowed. With epochs, what the window has room for.
     pub credit_bytes: i64,
     /// Management packets sent.
     pub management_packets: u64,
     /// Of these, those that were sent again because one was lost.
     pub lost_packets: u64,
+    /// User bytes that did not arrive, as far as epochs tell; none where management packets are what is lost.
+    pub missing_bytes: Option<u64>,
     /// User bytes sent for credit, from the IP header on.
     pub elastic_bytes: u64,
     /// The same of what was sent for the guarantee.

@@ -97,7 +97,8 @@ impl Epochs {
     pub(super) fn counts(&self) -> Counts {
         let (elastic, guaranteed) = self.sender.bytes();
         let (made, absorbed) = (self.made, self.absorbed);
-        Counts { elastic, guaranteed, made, absorbed, ..Counts::default() }
+        let missing = self.sender.missing();
+        Counts { elastic, guaranteed, missing, made, absorbed, ..Counts::default() }
     }
 
     /// Takes in a user packet.

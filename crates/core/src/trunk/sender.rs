@@ -32,6 +32,9 @@ pub struct Counts {
     pub guaranteed: u64,
     /// The same of what went past the trunk while the path was held for gone.
     pub past: u64,
+    /// With epochs, bytes of user packets that did not arrive, as far as the other end told; what came late after all is
+    /// not taken off what was counted before.
+    pub missing: u64,
     /// Packets made: management packets, handshakes and acknowledgements.
     pub made: u64,
     /// Packets that ended here.
@@ -48,6 +51,7 @@ impl Counts {
             elastic: self.elastic - before.elastic,
             guaranteed: self.guaranteed - before.guaranteed,
             past: self.past - before.past,
+            missing: self.missing - before.missing,
             made: self.made - before.made,
             absorbed: self.absorbed - before.absorbed,
         }
@@ -64,6 +68,7 @@ impl std::ops::Add for Counts {
             elastic: self.elastic + more.elastic,
             guaranteed: self.guaranteed + more.guaranteed,
             past: self.past + more.past,
+            missing: self.missing + more.missing,
             made: self.made + more.made,
             absorbed: self.absorbed + more.absorbed,
         }

@@ -50,7 +50,7 @@ fn row(it: &Trunk) -> [String; 12] {
         it.window_packets.to_string(),
         rtt.unwrap_or_else(|| "-".to_owned()),
         it.management_packets.to_string(),
-        it.lost_packets.to_string(),
+        it.missing_bytes.map_or_else(|| it.lost_packets.to_string(), size),
         format!("{} B", it.credit_bytes),
         size(it.waiting.bytes),
         size(it.elastic_bytes + it.guaranteed_bytes + it.past_bytes),
@@ -97,6 +97,7 @@ mod tests {
             credit_bytes: -300,
             management_packets: 4_637,
             lost_packets: 143,
+            missing_bytes: None,
             elastic_bytes: 6_900_000,
             guaranteed_bytes: 0,
             past_bytes: 100_000,
@@ -104,6 +105,8 @@ mod tests {
             connections: 4,
             silent: 4,
         };
+        let epochs = Trunk { lost_packets: 0, missing_bytes: Some(1_200), ..trunk.clone() };
+        assert_eq!(row(&epochs)[7], "1.2 kB");
         let shown = row(&trunk).join("|");
         let expected = "south|192.0.2.2|silent (4 of 4 without an answer)|9.4 Mbit/s|20|44.6 ms|4637|143|-300 B|900 B|7.0 MB|3";
         assert_eq!(shown, expected);

@@ -252,11 +252,15 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     metric("tidegate_trunk_up", "gauge", help, |it| {
         Some(f64::from(u8::from(it.other_end.as_ref()?.state == "up")))
     });
+    let help = "User bytes that left within the last second, from the IP header on.";
+    metric("tidegate_trunk_rate_bytes_per_second", "gauge", help, |it| {
+        Some(float(it.rate_bps) / 8.0)
+    });
     let help = "Management connections that have heard nothing for three RTO.";
     metric("tidegate_trunk_silent_connections", "gauge", help, |it| Some(float(it.silent)));
-    let help = "Management packets that may be in flight.";
+    let help = "Management packets that may be in flight; with epochs, 1500 user bytes each.";
     metric("tidegate_trunk_window_packets", "gauge", help, |it| Some(float(it.window_packets)));
-    let help = "Smoothed round-trip time of management packets.";
+    let help = "Smoothed round-trip time of management packets, or of boundaries of epochs.";
     metric("tidegate_trunk_rtt_seconds", "gauge", help, |it| Some(float(it.rtt_us?) / 1e6));
     let help = "User bytes that may be sent now; less than zero is what was borrowed.";
     metric("tidegate_trunk_credit_bytes", "gauge", help, |it| Some(signed(it.credit_bytes)));
@@ -268,6 +272,10 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     });
     let help = "Management packets sent again, because one was lost.";
     metric("tidegate_trunk_lost_packets_total", "counter", help, |it| Some(float(it.lost_packets)));
+    let help = "User bytes that did not arrive, as far as epochs tell.";
+    metric("tidegate_trunk_missing_bytes_total", "counter", help, |it| {
+        Some(float(it.missing_bytes?))
+    });
     let help = "Sessions agreed on with the other gateway.";
     metric("tidegate_trunk_sessions_total", "counter", help, |it| {
         Some(float(it.other_end.as_ref()?.sessions))
@@ -283,6 +291,16 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     let help =
         "User bytes sent, from the IP header on: for credit, for the guarantee, past the trunk.";
     page.metric("tidegate_trunk_sent_bytes_total", "counter", help, sent);
+    let states = all.iter().flat_map(|it| {
+        let now = it.other_end.as_ref().map(|end| end.state.as_str());
+        let of = move |state| {
+            let is = f64::from(u8::from(now? == state));
+            Some((labels(&[("trunk", &it.name), ("state", state)]), is))
+        };
+        ["up", "silent", "unknown", "mismatch"].into_iter().filter_map(of)
+    });
+    let help = "What is known of the other gateway: 1 for its state, 0 for the others.";
+    page.metric("tidegate_trunk_peer_state", "gauge", help, states);
     let refused = all.iter().flat_map(|it| {
         let by_reason = it.other_end.iter().flat_map(|end| &end.refused);
         by_reason.map(|(reason, count)| {
@@ -423,6 +441,7 @@ mod tests {
             credit_bytes: -300,
             management_packets: 1_000,
             lost_packets: 7,
+            missing_bytes: Some(3_000),
             elastic_bytes: 1_500_000,
             guaranteed_bytes: 400_000,
             past_bytes: 0,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::gateway::GatewayConfig;
-use tidegate_core::trunk::Report;
+use tidegate_core::trunk::{Probing, Report};
 use tidegate_dataplane::trunk::PeerReport;
 use tokio::time::Instant;
 
@@ -66,6 +66,7 @@ pub(super) fn trunks(
         credit_bytes: it.state.credit,
         management_packets: it.counts.management,
         lost_packets: it.counts.again,
+        missing_bytes: (config.probing == Probing::Epochs).then_some(it.counts.missing),
         elastic_bytes: it.counts.elastic,
         guaranteed_bytes: it.counts.guaranteed,
         past_bytes: it.counts.past,

@@ -30,6 +30,8 @@ pub(super) struct Sender {
     sent: Sent,
     /// Bytes that left for the guarantee, of all that were sent.
     guaranteed: u64,
+    /// Bytes that did not arrive, less what came late; and the most it ever was.
+    missing: (i64, u64),
     /// What had been sent when the boundary left that was acknowledged last.
     heard: Sent,
     /// When, and what was held for heard after a timeout.
@@ -62,6 +64,7 @@ impl Sender {
             spacing: Spacing::default(),
             sent: Sent::default(),
             guaranteed: 0,
+            missing: (0, 0),
             heard: Sent::default(),
             heard_at: now,
             waits_since: now,
@@ -99,13 +102,21 @@ impl Sender {
         (self.sent.bytes - self.guaranteed, self.guaranteed)
     }
 
-    /// The window in packets, and the round-trip time.
+    /// Bytes of user packets that did not arrive, as far as is known.
+    pub(super) const fn missing(&self) -> u64 {
+        self.missing.1
+    }
+
+    /// The window in packets and what is left of it, and the round-trip time.
     pub(super) fn state(&self) -> State {
+        let under_way = self.sent.bytes.saturating_sub(self.heard.bytes);
         State {
             window: self.control.window() / PACKET,
+            credit: 0_i64
+                .saturating_add_unsigned(self.control.window())
+                .saturating_sub_unsigned(under_way),
             rtt: self.control.srtt(),
             silent: usize::from(self.timeouts >= SILENCE),
-            ..State::default()
         }
     }
 
@@ -190,6 +201,8 @@ impl Sender {
         let bytes = sample.sent.bytes.saturating_sub(self.heard.bytes);
         self.heard = Sent { bytes: self.heard.bytes.max(sample.sent.bytes), ..sample.sent };
         (self.heard_at, self.timeouts) = (now, 0);
+        self.missing.0 = self.missing.0.saturating_add(sample.missing);
+        self.missing.1 = self.missing.1.max(u64::try_from(self.missing.0).unwrap_or(0));
         if let Some(rtt) = sample.rtt {
             let (missing, arrived, full) = (sample.missing, sample.arrived, sample.full);
             let progress = Progress { rtt, bytes, missing, arrived, full };

@@ -11,7 +11,7 @@ use super::crowd::{Crowd, Round};
 use super::ledger::{Ledger, Sent};
 use super::message::CongestionAck;
 use super::senders::Senders;
-use crate::link::LinkConfig;
+use crate::link::{LinkConfig, Loss};
 use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpFlags, TcpSegment};
 use crate::random::Random;
 use crate::trunk::packet::network_len;
@@ -328,6 +328,27 @@ fn round_trips_of_many_seconds_are_round_trips() {
         control.on_progress(Time::from_secs(second), &it);
         assert!(control.window() > 0);
     }
+}
+
+/// One packet in fifty is lost on the path: what epochs tell of it is what did not arrive of what is known by then.
+///
+/// Kills: losses that are not counted; what came late, counted as lost or taken off what a counter showed.
+#[test]
+fn what_did_not_arrive_is_told() {
+    let lossy = LinkConfig { loss: Loss::Bernoulli("2 %".parse().unwrap()), ..path(ROOMY) };
+    let mut pair = Pair::new(&epochs(), &lossy);
+    let (mut last, mut greedy) = (0, greedy(50));
+    pair.run(Time::from_secs(20), |pair| {
+        greedy(pair);
+        let missing = pair.ends[0].counts().missing;
+        assert!(missing >= last, "{missing} after {last}");
+        last = missing;
+    });
+    let arrived = pair.arrived.iter().map(|it| network_len(&it.packet)).sum::<u64>();
+    let lost = pair.ends[0].counts().elastic - arrived;
+    assert!(last > arrived / 100 && last <= lost, "{last} of {lost}, {arrived} arrived");
+    assert!(lost - last < 100 * 1_500, "{last} of {lost}");
+    pair.check_conservation();
 }
 
 /// Kills: one that begins anew; a guarantee that waits for what it owed by the rate of before.
