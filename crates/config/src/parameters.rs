@@ -325,6 +325,13 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
         ],
     ),
     (
+        "copa",
+        &[
+            ("target", "Segments that are meant to wait.", r#"{"default":2,"minimum":1}"#),
+            ("after_loss", "What is left of what is in flight after a loss or an echo.", HALF),
+        ],
+    ),
+    (
         "bbr",
         &[
             (

@@ -11,6 +11,7 @@
 
 mod aggregate_fair;
 mod bbr;
+pub(crate) mod copa;
 mod cubic;
 mod dctcp;
 mod growth;
@@ -195,6 +196,8 @@ registry! {
     Dctcp => dctcp, "dctcp";
     /// The rate and the round-trip time of the path, measured (version 1, as in Linux).
     Bbr => bbr, "bbr";
+    /// So few packets in the queue, found by the delay they add (Copa).
+    Copa => copa, "copa";
 }
 
 /// Reads a factor that is a part of something: at most one.

@@ -3,7 +3,7 @@
 //! Source: doi 10.1145/3447786.3456260 (Bundler). Of the user packets that leave, some end an
 //! *epoch*; which, both ends see by themselves ([`boundary`]). The receiver tells when one came and how
 //! many bytes had come by then ([`message`]); the sender so knows round-trip time and loss ([`ledger`]),
-//! and lets the aggregate go at a rate that keeps the path's queue short ([`copa`]), or, where others fill that
+//! and lets the aggregate go at a rate that keeps the path's queue short ([`copa`](crate::tcp::congestion::copa)), or, where others fill that
 //! queue, as fast as its users would be there by themselves ([`crowd`]). What would wait there waits in the
 //! tunnel queue, where flows are kept apart.
 //!
@@ -11,15 +11,11 @@
 //! the trunks of a gateway that probe this way each has a class of assured forwarding of its own.
 //! User packets are no longer the last to be lost in routers: there is nothing else to lose.
 
-mod arrivals;
 mod boundary;
 mod control;
-mod copa;
 mod crowd;
-mod extreme;
 mod ledger;
 mod message;
-mod path;
 mod receiver;
 mod sender;
 mod senders;
@@ -175,5 +171,3 @@ const INITIAL: u64 = 10 * PACKET;
 
 /// So few that a path without much in flight is still empty at times.
 const LEAST: u64 = 2 * PACKET;
-
-const MOST: u64 = 1 << 40;

@@ -11,14 +11,12 @@
 use std::time::Duration;
 
 use super::PACKET;
-use super::arrivals::Arrived;
-use super::copa::{Acknowledged, Copa};
 use super::crowd::{Crowd, Round};
-use super::path::{Path, nanos};
 use super::senders::Senders;
 use super::{INITIAL, LEAST};
 use crate::packet::FlowKey;
 use crate::random::Random;
+use crate::tcp::congestion::copa::{Acknowledged, Arrived, Law, Packets, Path, nanos};
 use crate::{Rate, Time};
 
 /// What was acknowledged.
@@ -50,7 +48,7 @@ pub(super) enum Mode {
 pub(super) struct Control {
     mode: Mode,
     path: Path,
-    copa: Copa,
+    copa: Law,
     crowd: Crowd,
     senders: Senders,
     /// What the window was when the queue was nearly empty last.
@@ -67,7 +65,7 @@ impl Control {
         Self {
             mode: Mode::Delay,
             path: Path::default(),
-            copa: Copa::new(now, INITIAL, true),
+            copa: Law::new(now, PACKETS, INITIAL, true),
             crowd: Crowd::new(random),
             senders: Senders::default(),
             before: INITIAL,
@@ -143,7 +141,7 @@ impl Control {
         let srtt = self.path.srtt().unwrap_or_default();
         if self.path.is_empty() {
             if self.mode != Mode::Delay {
-                self.copa = Copa::resumed(now, &self.path, self.window());
+                self.copa = Law::resumed(now, PACKETS, &self.path, self.window());
                 self.turn(now, Mode::Delay);
             }
             self.before = self.copa.window();
@@ -156,7 +154,7 @@ impl Control {
                 self.turn(now, Mode::Competition);
             }
             Mode::Competition if now.since(self.turned) >= CHECKED * srtt => {
-                self.copa = Copa::resumed(now, &self.path, self.crowd.window());
+                self.copa = Law::resumed(now, PACKETS, &self.path, self.crowd.window());
                 self.turn(now, Mode::Check);
             }
             Mode::Check if now.since(self.turned) >= 2 * srtt => self.turn(now, Mode::Competition),
@@ -171,10 +169,13 @@ impl Control {
     /// Nothing was heard for too long: as from the beginning, but what delays there are is still known.
     pub(super) fn on_silence(&mut self, now: Time, gone: bool) {
         let window = if gone { PACKET } else { LEAST };
-        self.copa = Copa::new(now, window, true);
+        self.copa = Law::new(now, PACKETS, window, true);
         self.turn(now, Mode::Delay);
     }
 }
+
+/// Two are meant to wait.
+const PACKETS: Packets = Packets { bytes: PACKET, wait: 2 };
 
 /// How long the least round-trip time is remembered; and while others fill the queue.
 const MEMORY: Duration = Duration::from_secs(10);

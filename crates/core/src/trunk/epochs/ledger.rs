@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::arrivals::Arrived;
 use super::message::CongestionAck;
 use crate::Time;
+use crate::tcp::congestion::copa::Arrived;
 
 /// What an end has sent when a boundary left, that included.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::arrivals::Arrived;
 use super::boundary::{Spacing, boundary, frames};
 use super::control::{Control, Mode, Progress};
 use super::crowd::{Crowd, Round};
@@ -14,6 +13,7 @@ use super::senders::Senders;
 use crate::link::{LinkConfig, Loss};
 use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpFlags, TcpSegment};
 use crate::random::Random;
+use crate::tcp::congestion::copa::Arrived;
 use crate::trunk::packet::network_len;
 use crate::trunk::testing::{Pair, config, path, user};
 use crate::trunk::{Arriving, Config, Probing};

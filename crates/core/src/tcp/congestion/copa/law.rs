@@ -1,8 +1,8 @@
-//! How much of the aggregate may be in flight where nobody else fills the queue: by the delay that it adds.
+//! How much may be in flight where nobody else fills the queue: by the delay that it adds.
 //!
-//! Source: Copa (NSDI 2018), section 2.1 for the window and its velocity; as the aggregate control
-//! of Bundler (doi 10.1145/3447786.3456260).
-//! Differs: it is told a boundary at a time, not each ACK, and moves by the bytes in between; it grows
+//! Source: Copa (NSDI 2018), section 2.1 for the window and its velocity; for an aggregate as in
+//! Bundler (doi 10.1145/3447786.3456260).
+//! Differs: an aggregate tells a boundary at a time, not each ACK, and the window moves by the bytes in between; it grows
 //! only when as much was under way as the window allowed; no step is more than the bytes acknowledged; a velocity ends
 //! at once when the window turns, not at the end of its round trip. What is queued beyond the target and a
 //! part of the window is taken back at once, as Nimbus does (doi 10.1145/3544216.3544256, section 3.2, with the rate of arrivals in place of a known
@@ -11,21 +11,30 @@
 use std::time::Duration;
 
 use super::path::Path;
-use super::{LEAST, MOST, PACKET};
 use crate::Time;
 
 /// What was acknowledged.
-pub(super) struct Acknowledged {
+pub(crate) struct Acknowledged {
     /// Round-trip time of the boundary.
-    pub(super) rtt: Duration,
+    pub(crate) rtt: Duration,
     /// Bytes since the one before.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Whether as much was under way as the window allowed.
-    pub(super) full: bool,
+    pub(crate) full: bool,
 }
 
-/// The window of the aggregate.
-pub(super) struct Copa {
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packets {
+    /// Bytes of each.
+    pub(crate) bytes: u64,
+    /// So many are meant to wait: 1 / delta.
+    pub(crate) wait: u64,
+}
+
+/// The window, of an aggregate or of a connection.
+pub(crate) struct Law {
+    packets: Packets,
     window: u64,
     slow_start: bool,
     velocity: u64,
@@ -35,27 +44,32 @@ pub(super) struct Copa {
     round: (Time, u64),
 }
 
-impl Copa {
+impl Law {
     /// With this window.
-    pub(super) const fn new(now: Time, window: u64, slow_start: bool) -> Self {
-        Self { window, slow_start, velocity: 1, trend: (true, 0), round: (now, window) }
+    pub(crate) const fn new(now: Time, packets: Packets, window: u64, slow_start: bool) -> Self {
+        Self { packets, window, slow_start, velocity: 1, trend: (true, 0), round: (now, window) }
     }
 
     /// Where others who filled the queue have gone: what the path carries, and no more.
-    pub(super) fn resumed(now: Time, path: &Path, window: u64) -> Self {
-        let mut it = Self::new(now, window, false);
+    pub(crate) fn resumed(now: Time, packets: Packets, path: &Path, window: u64) -> Self {
+        let mut it = Self::new(now, packets, window, false);
         it.drain(path);
         it.round.1 = it.window;
         it
     }
 
+    /// Whether nothing has waited yet.
+    pub(crate) const fn in_slow_start(&self) -> bool {
+        self.slow_start
+    }
+
     /// Bytes that may be in flight.
-    pub(super) const fn window(&self) -> u64 {
+    pub(crate) const fn window(&self) -> u64 {
         self.window
     }
 
     /// A boundary was acknowledged.
-    pub(super) fn on_boundary(&mut self, now: Time, it: &Acknowledged, path: &Path) {
+    pub(crate) fn on_boundary(&mut self, now: Time, it: &Acknowledged, path: &Path) {
         if now.since(self.round.0) >= path.srtt().unwrap_or_default() {
             self.end_round(now);
         }
@@ -68,18 +82,18 @@ impl Copa {
         let (least, standing) = (path.least(), path.standing());
         let seen = if self.slow_start { it.rtt } else { standing }.saturating_sub(least);
         let have = u128::from(self.window) * seen.as_nanos();
-        let long = |packets: u64| u128::from(PACKET * packets) * standing.as_nanos();
-        let grows = have <= long(TARGET);
+        let long = |packets: u64| u128::from(self.packets.bytes * packets) * standing.as_nanos();
+        let grows = have <= long(self.packets.wait);
         if self.velocity > 1 && grows != self.trend.0 {
             (self.velocity, self.trend) = (1, (grows, 0));
         }
-        if have > long(TARGET + self.spare()) || (self.slow_start && !grows) {
+        if have > long(self.packets.wait + self.spare()) || (self.slow_start && !grows) {
             self.slow_start = false;
             return self.drain(path);
         }
         let step = if self.slow_start { it.bytes } else { self.moved(it.bytes) };
         if !grows {
-            self.window = self.window.saturating_sub(step).max(LEAST);
+            self.window = self.window.saturating_sub(step).max(LEAST * self.packets.bytes);
         } else if it.full {
             self.window = self.window.saturating_add(step).min(MOST);
         }
@@ -87,20 +101,21 @@ impl Copa {
 
     /// By how much it moves when `bytes` were acknowledged.
     fn moved(&self, bytes: u64) -> u64 {
-        let moved = u128::from(bytes) * u128::from(self.velocity * TARGET * PACKET);
+        let moved =
+            u128::from(bytes) * u128::from(self.velocity * self.packets.wait * self.packets.bytes);
         let step = moved / u128::from(self.window);
         u64::try_from(step).unwrap_or(u64::MAX).min(bytes)
     }
 
     /// Packets in the queue beyond the target that are not worth taking back at once.
     fn spare(&self) -> u64 {
-        (self.window / PACKET / 16).max(1)
+        (self.window / self.packets.bytes / 16).max(1)
     }
 
     /// What overshot goes: the window is what the path carries, and the target.
     fn drain(&mut self, path: &Path) {
-        let kept = path.carries(self.window).saturating_add(TARGET * PACKET);
-        self.window = self.window.min(kept).max(LEAST);
+        let kept = path.carries(self.window).saturating_add(self.packets.wait * self.packets.bytes);
+        self.window = self.window.min(kept).max(LEAST * self.packets.bytes);
     }
 
     /// Once in a round trip: the velocity.
@@ -116,5 +131,7 @@ impl Copa {
     }
 }
 
-/// 1/delta: packets that are meant to wait.
-const TARGET: u64 = 2;
+/// Packets: so few that a path without much in flight is still empty at times.
+const LEAST: u64 = 2;
+
+const MOST: u64 = 1 << 40;

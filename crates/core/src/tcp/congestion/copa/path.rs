@@ -1,4 +1,4 @@
-//! What boundaries tell of the path: its round-trip times, and whether its queue is ever empty.
+//! What boundaries, or ACKs, tell of the path: its round-trip times, and whether its queue is ever empty.
 //!
 //! Source: Copa (NSDI 2018), sections 2.1 and 2.2: the standing round-trip time, and a queue that is nearly empty.
 //! Differs: a queue is held for nearly empty also when it is below a millisecond, which is what packets
@@ -12,7 +12,7 @@ use crate::Time;
 
 /// What is known of the path.
 #[derive(Default)]
-pub(super) struct Path {
+pub(crate) struct Path {
     srtt: Option<Duration>,
     least: Extreme,
     standing: Extreme,
@@ -24,7 +24,7 @@ pub(super) struct Path {
 
 impl Path {
     /// Takes in what a boundary told; the least round-trip time is forgotten after `memory`.
-    pub(super) fn on_boundary(
+    pub(crate) fn on_boundary(
         &mut self,
         now: Time,
         rtt: Duration,
@@ -47,17 +47,17 @@ impl Path {
         self.filled = (!emptied).then(|| (known.map_or(now, |(since, _)| since), now));
     }
 
-    pub(super) const fn srtt(&self) -> Option<Duration> {
+    pub(crate) const fn srtt(&self) -> Option<Duration> {
         self.srtt
     }
 
     /// The least round-trip time; zero before there is any.
-    pub(super) fn least(&self) -> Duration {
+    pub(crate) fn least(&self) -> Duration {
         self.least.get().unwrap_or_default()
     }
 
     /// The least of the last half of a round trip; zero before there is any.
-    pub(super) fn standing(&self) -> Duration {
+    pub(crate) fn standing(&self) -> Duration {
         self.standing.get().unwrap_or_default()
     }
 
@@ -67,25 +67,25 @@ impl Path {
     }
 
     /// How long the queue has not been nearly empty.
-    pub(super) fn filled_for(&self, now: Time) -> Duration {
+    pub(crate) fn filled_for(&self, now: Time) -> Duration {
         self.filled.map_or(Duration::ZERO, |(since, _)| now.since(since))
     }
 
     /// Whether it is nearly empty.
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.filled.is_none()
     }
 
     /// Bytes that arrive within the least round-trip time; of a `window` that is full, if that is all
     /// there is to tell by.
-    pub(super) fn carries(&self, window: u64) -> u64 {
+    pub(crate) fn carries(&self, window: u64) -> u64 {
         let part = u128::from(window) * self.least().as_nanos();
         let part = || u64::try_from(part / self.standing().as_nanos().max(1)).unwrap_or(u64::MAX);
         self.arrivals.within(self.least()).unwrap_or_else(part)
     }
 
     /// What a `window` of an empty path is where its queue is as it stands, for the same rate.
-    pub(super) fn lengthened(&self, window: u64) -> u64 {
+    pub(crate) fn lengthened(&self, window: u64) -> u64 {
         let longer = u128::from(window) * self.standing().as_nanos();
         u64::try_from(longer / self.least().as_nanos().max(1)).unwrap_or(u64::MAX)
     }
@@ -94,6 +94,6 @@ impl Path {
 /// A queue that is held for empty.
 const UNSEEN: Duration = Duration::from_millis(1);
 
-pub(super) fn nanos(span: Duration) -> u64 {
+pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

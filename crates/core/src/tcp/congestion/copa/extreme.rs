@@ -7,14 +7,14 @@ use crate::Time;
 
 /// Durations that may yet be the extreme one, oldest first.
 #[derive(Default)]
-pub(super) struct Extreme {
+pub(crate) struct Extreme {
     seen: VecDeque<(Time, Duration)>,
 }
 
 impl Extreme {
     /// Takes in the value of `now`, and forgets those before `from`; `beats` says which of two is the
     /// more extreme one, and is the same in every call.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         now: Time,
         value: Duration,
@@ -31,7 +31,7 @@ impl Extreme {
     }
 
     /// The extreme of what is not forgotten.
-    pub(super) fn get(&self) -> Option<Duration> {
+    pub(crate) fn get(&self) -> Option<Duration> {
         self.seen.front().map(|it| it.1)
     }
 }

@@ -1,4 +1,4 @@
-//! How fast what was sent has arrived of late, by the clock of the receiver.
+//! How fast what was sent has arrived of late: by the clock of the receiver, or as ACKs come.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler): the receive rate of an epoch.
 
@@ -9,16 +9,16 @@ use crate::Time;
 
 /// What arrived between two boundaries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Arrived {
+pub(crate) struct Arrived {
     /// Bytes, the later boundary included.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Between the two.
-    pub(super) span: Duration,
+    pub(crate) span: Duration,
 }
 
 /// What arrived lately, oldest first.
 #[derive(Default)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     lately: VecDeque<(Time, Arrived)>,
     bytes: u64,
     span: Duration,
@@ -26,7 +26,7 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// Takes in what is told `now`, and forgets what was told before `from`.
-    pub(super) fn push(&mut self, now: Time, arrived: Arrived, from: Time) {
+    pub(crate) fn push(&mut self, now: Time, arrived: Arrived, from: Time) {
         self.lately.push_back((now, arrived));
         self.bytes = self.bytes.saturating_add(arrived.bytes);
         self.span = self.span.saturating_add(arrived.span);
@@ -37,7 +37,7 @@ impl Arrivals {
     }
 
     /// Bytes that arrive within `span` at that rate; `None` if it is not known.
-    pub(super) fn within(&self, span: Duration) -> Option<u64> {
+    pub(crate) fn within(&self, span: Duration) -> Option<u64> {
         let bytes = u128::from(self.bytes) * span.as_nanos();
         u64::try_from(bytes.checked_div(self.span.as_nanos())?).ok()
     }
