@@ -36,10 +36,16 @@ MEAN = sum((low + high) / 2 * part for low, high, part in PARTS)
 BUFFER = 3 * RATE // 8 * 50 // 1000
 """Room at the bottleneck in bytes."""
 
-CONTROLS = ["none", "epochs", "trunk", "postack"]
-"""Nothing; a trunk that probes by epochs; by management packets; that and PostACK to senders."""
-
 TUNNEL = {"kind": "per-flow", "limit": "128 MB", "flow_limit": "16 MB"}
+FIRST = {
+    "kind": "fq-codel",
+    "limit": "128 MB",
+    "packets": 131_072,
+    "target": "10 s",
+    "interval": "20 s",
+}
+"""Flows apart, and new ones first: FQ-CoDel, whose CoDel has nothing to do."""
+
 BUFFERS = {"packets": 131_072}
 """Room for what the receive window of a user lets be under way, so that none need be lost, and as
 many packet buffers (with half the room two seeds of ten lost packets of one flow each, with the
@@ -48,12 +54,33 @@ default of 16,384 buffers one seed had none left)."""
 MANAGEMENT: dict[str, Any] = {"connections": 8, "tcp": {"congestion": "cubic"}}
 """The best of what was tried with seeds 101 to 103, which are not judged."""
 
+COPA: dict[str, Any] = {
+    "connections": 1,
+    "vmss": "3000 B",
+    "tcp": {"profile": "linux", "congestion": {"kind": "copa", "target": 1}},
+}
+"""One connection, of which as many bytes of users are meant to wait as of epochs: what a management
+packet stands for. Found with seeds 101 to 103."""
+
 THRESHOLD = 64
 """Management packets that may wait: 8 of each connection."""
 
 POSTACK = {"kind": "postack", "max_hold": "8 s"}
 """Windows are such that ACKs are held for half of that, if all that were active lately had as much:
 with many short requests among them the default of 1 s leaves a long one little."""
+
+EPOCHS = {"probing": "epochs"}
+
+CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str] | None] | None] = {
+    "none": None,
+    "epochs": (EPOCHS, TUNNEL, None),
+    "trunk": (MANAGEMENT, TUNNEL, None),
+    "postack": (MANAGEMENT, TUNNEL, POSTACK),
+    "copa": (COPA, TUNNEL, None),
+    "epochs-first": (EPOCHS, FIRST, None),
+    "copa-first": (COPA, FIRST, None),
+}
+"""No trunk; how a trunk probes, its tunnel queue, and how senders are told."""
 
 
 def network(control: str, *, duration: int, warmup: int) -> Scenario:
@@ -66,7 +93,8 @@ def network(control: str, *, duration: int, warmup: int) -> Scenario:
     net.host("client", gateway="right")
     net.router("path")
     net.link("left.wan", "path", rate="1 Gbit/s")
-    kind = "drop-tail" if control in ("none", "epochs") else "trunk-fifo"
+    how = CONTROLS[control]
+    kind = "drop-tail" if how is None or how[0] is EPOCHS else "trunk-fifo"
     queue: dict[str, Any] = {"kind": kind, "limit": f"{BUFFER} B"}
     if kind == "trunk-fifo":
         queue["threshold"] = THRESHOLD
@@ -76,14 +104,15 @@ def network(control: str, *, duration: int, warmup: int) -> Scenario:
 
 def policy(control: str, local: str, peer: str) -> dict[str, Any]:
     """What the gateway of a site does: its trunk to the other."""
-    if control == "none":
+    how = CONTROLS[control]
+    if how is None:
         return {"policy": [{"name": "all", "action": "pass"}]}
-    probing = {"probing": "epochs"} if control == "epochs" else MANAGEMENT
-    trunk = {"name": "site", "local": local, "peer": peer, "queue": TUNNEL, **probing}
+    probing, queue, signal = how
+    trunk = {"name": "site", "local": local, "peer": peer, "queue": queue, **probing}
     rule: dict[str, Any] = {"name": "all", "action": "pass", "trunk": "site"}
-    if control == "postack":
-        rule |= {"action": "shape", "profile": {"mean": "1 Gbit/s"}, "queue": TUNNEL}
-        rule["signal"] = POSTACK
+    if signal:
+        rule |= {"action": "shape", "profile": {"mean": "1 Gbit/s"}, "queue": queue}
+        rule["signal"] = signal
     return {"gateway": BUFFERS, "trunk": [trunk], "policy": [rule]}
 
 
