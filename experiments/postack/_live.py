@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tidegate import Scenario, jain
+from tidegate import Scenario, jain, kept
 
 from ._network import FAR, FLOWS, KEPT, RECORD, rules
 
@@ -56,8 +56,7 @@ old (PAWS), timeouts that were none, segments that had arrived already, copies t
 
 def program() -> Path:
     """The program: what TIDEGATE_BIN names, or what `make build` leaves."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return Path(os.environ.get("TIDEGATE_BIN", target / "release" / "tidegate"))
+    return kept.program(ROOT)
 
 
 def missing() -> str | None:

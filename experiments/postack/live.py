@@ -198,8 +198,8 @@ def memory(runs):
     paper="not said",
     at_most=0.06,
     why="it is the queue for each flow that is smaller: BBR paces and does not fill its window, so "
-    "that 50 to 80 kB wait there in place of Reno's 206. The gate holds no more of BBR than of Reno "
-    "(`#memory-bbr-of-reno`)",
+    "that 50 to 80 kB wait there in place of Reno's 206. The gate holds no more of BBR than of "
+    "Reno (`#memory-bbr-of-reno`)",
 )
 def memory_bbr(runs):
     return buffer(cells(runs, 0, controls=["bbr"])[0], "memory")

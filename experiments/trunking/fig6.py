@@ -4,9 +4,9 @@ Source: trunking, section 7.1, experiment TT1 (c), figure 6; ledger, A003-3.
 Differs: see `_network.py`. What waits is sampled every 5 ms, in which four packets leave; the paper
 logged every one. Runs take 600 s with nothing left out. What waits most waits as trunks begin, with
 the ten packets of RFC 6928 for each connection: of 200 starts (seeds 1 to 200, 5 s) the median is
-0.92 of the room, and two lose three packets in all. From 5 s on it is 0.61. With one packet to begin
-with, as in those years, none of 200 loses any, the most is 0.78, and `#most` would not hold: the
-paper's scheme let more wait later on.
+0.92 of the room, and two lose three packets in all. From 5 s on it is 0.61. With one packet to
+begin with, as in those years, none of 200 loses any, the most is 0.78, and `#most` would not hold:
+the paper's scheme let more wait later on.
 """
 
 from tidegate import plots

@@ -138,7 +138,7 @@ def test_a_page_is_not_written_from_a_part_of_its_experiments(papers, tmp_path, 
 
 def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_path, monkeypatch):
     """Kills: a run that is kept is made again; one that another program made counts."""
-    monkeypatch.delenv("TIDEGATE_BIN", raising=False)
+    monkeypatch.setenv("TIDEGATE_BIN", str(tmp_path / "none"))
     kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(kept)]
     assert repro.main([*check, "--seeds", "1"]) == 0 and len(kept.read_text().splitlines()) == 2
@@ -150,6 +150,23 @@ def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_
     assert repro.main(check) == 0 and len(kept.read_text().splitlines()) == 6
     monkeypatch.setenv("TIDEGATE_BIN", __file__)
     assert repro.main(check) == 1 and len(kept.read_text().splitlines()) == 12
+
+
+def test_what_finished_is_kept_when_a_run_fails_or_the_file_ends_early(papers, tmp_path):
+    """Kills: runs kept when all have been made; a file read only if all of it is whole."""
+    kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
+    whole = code.read_text()
+    code.write_text(whole.replace("    return {", "    assert base == 1\n    return {", 1))
+    check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(kept)]
+    with pytest.raises(AssertionError):
+        repro.main(check)
+    assert len(kept.read_text().splitlines()) == 3
+    code.write_text(whole)
+    for name in [name for name in sys.modules if name.startswith("experiments")]:
+        del sys.modules[name]
+    experiment.load.cache_clear()
+    kept.write_text(kept.read_text()[:-5])
+    assert repro.main(check) == 0
 
 
 def test_a_figure_is_one_command(papers, tmp_path, capsys):

@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"no paper or experiment {' or '.join(options.names)}; see `tidegate-repro list`"
         )
     options.parted = {each.paper for each in every.values() if each not in chosen}
-    options.docs = root.resolve().parent / "docs" / "reproduce"
+    options.root = root.resolve().parent
+    options.docs = options.root / "docs" / "reproduce"
     try:
         code: int = options.command(chosen, options)
     except Interrupted as interrupted:
@@ -56,14 +57,20 @@ def measure(
     experiments: Sequence[Experiment], options: argparse.Namespace, first: int = FIRST_SEED
 ) -> dict[str, Table]:
     """Makes every run of the experiments that is not kept, in one pool; a table for each."""
-    kept = Kept(options.keep)
+    kept = Kept(options.keep, options.root)
     cases = [(each, case) for each in experiments for case in each.cases(options.seeds, first)]
     rows = [kept.find(each, case) for each, case in cases]
     missing = [number for number, row in enumerate(rows) if row is None]
     todo = [cases[number] for number in missing]
     calls = [(each.file, each.id, case.seed, case.parameters) for each, case in todo]
-    made = gather(run_case, calls, jobs=options.jobs, engine=options.engine, progress=_progress)
-    kept.add((each, case, row) for (each, case), row in zip(todo, made, strict=True) if row)
+    made = gather(
+        run_case,
+        calls,
+        jobs=options.jobs,
+        engine=options.engine,
+        progress=_progress,
+        keep=lambda number, row: kept.add(*todo[number], row),
+    )
     for number, row in zip(missing, made, strict=True):
         rows[number] = row
     runs: dict[str, list[tuple[Case, Mapping[str, float] | None]]]

@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -57,17 +57,26 @@ def gather(
     jobs: int | None = None,
     engine: str | Executor = "process",
     progress: Callable[[int, int], None] | None = None,
+    keep: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
     """``call`` with each of the arguments, on all workers; the answers in order.
 
-    Interrupted, it begins no more calls; the answers that are missing are ``None``.
+    Interrupted, it begins no more calls; the answers that are missing are ``None``. Each answer is
+    given to ``keep`` as soon as it is there, with its number.
     """
     answers: list[Any] = [None] * len(arguments)
     with _executor(engine, jobs) as pool:
         futures = {pool.submit(call, *each): number for number, each in enumerate(arguments)}
+
+        def answered(future: Future[Any]) -> None:
+            number = futures[future]
+            known, answers[number] = answers[number] is not None, future.result()
+            if keep and not known:
+                keep(number, answers[number])
+
         try:
             for done, future in enumerate(as_completed(futures), 1):
-                answers[futures[future]] = future.result()
+                answered(future)
                 if progress:
                     progress(done, len(arguments))
         except KeyboardInterrupt:
@@ -75,7 +84,7 @@ def gather(
         finally:
             begun = [future for future in futures if not future.cancel()]
         for future in begun:
-            answers[futures[future]] = future.result()
+            answered(future)
     return answers
 
 

@@ -221,7 +221,7 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("placement", PLACEMENT, AUTO),
             (
                 "mss",
-                "Largest segments senders are asked for by SYNs, for rates of some 10 kbit/s. Default: what their \
+                "Largest segments senders of uploads are asked for by SYNs, for rates of some 10 kbit/s. Default: what their \
                  receivers ask for.",
                 "{}",
             ),

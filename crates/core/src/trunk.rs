@@ -290,9 +290,11 @@ impl Trunk {
         }
     }
 
-    /// Lets go what waits, credit or not, as it came.
+    /// Lets go what waits, credit or not: in datagrams of the trunk as ever, else as it came.
     pub fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
-        while let Some(packet) = self.tunnel_mut().take_out(cx) {
+        let carries = self.carries();
+        let tunnel = self.tunnel_mut();
+        while let Some(packet) = if carries { tunnel.pop(cx) } else { tunnel.take_out(cx) } {
             out.push(cx.pool, packet);
         }
     }

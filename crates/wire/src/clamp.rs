@@ -34,9 +34,11 @@ fn try_clamp(packet: &mut [u8], described: &Packet, fits: u32) -> Option<()> {
 /// Writes the segment size that a SYN asks for into its option; `None` if it has none.
 pub(crate) fn set_segment_size(segment: &mut [u8], mss: u16, checksum: Checksum) -> Option<()> {
     let options = segment.get(20..usize::from(segment.get(12)? >> 4) * 4)?;
-    let found =
-        option::each_at(options).flatten().find(|(_, kind, body)| *kind == MSS && body.len() == 2);
-    let at = 20 + found?.0;
+    // Of several the last counts, as in what is read.
+    let sizes = option::each_at(options)
+        .flatten()
+        .filter(|(_, kind, body)| *kind == MSS && body.len() == 2);
+    let at = 20 + sizes.last()?.0;
     for (at, byte) in (at..).zip(mss.to_be_bytes()) {
         let old = word(segment, at & !1)?;
         *segment.get_mut(at)? = byte;

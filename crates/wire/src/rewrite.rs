@@ -22,7 +22,7 @@ pub enum Checksum {
 ///
 /// `head` is what was described, or at least its headers. Only fields that differ are touched, and
 /// checksums follow incrementally: a right one stays right, a wrong one wrong by the same amount.
-/// A TCP header that a digest covers is left as it is, whatever `packet` says, and timestamps are
+/// A TCP header that a digest covers is left as it is, whatever `packet` says, and timestamps and
 /// segment size are written only where there are some.
 pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     let network = usize::from(packet.network_offset);

@@ -2,7 +2,8 @@
 //!
 //! Source: `postack`, section 4 (R001-1 to R001-6); US 6,038,216. Differs: where the SYNs were not
 //! seen, or the window is less than its scale can say, ACKs are paced only (R001-1, R001-3); the
-//! window of a SYN is left alone: its right edge stays until ACKs have caught up with it.
+//! window of a SYN is left alone: its right edge stays until ACKs have caught up with it; a SYN that opens a
+//! download asks for segments as large as it likes, for it passes before it is known whose ACKs follow.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};

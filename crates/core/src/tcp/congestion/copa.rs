@@ -72,7 +72,10 @@ impl CongestionControl for Copa {
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         let span = self.heard.replace(ack.now).map(|at| ack.now.since(at));
         let Some(rtt) = ack.rtt else { return };
-        let arrived = span.map(|span| Arrived { bytes: ack.bytes, span });
+        // Longer ones are pauses, in which nothing was sent that could arrive.
+        let pause = self.path.srtt().map_or(Duration::MAX, |srtt| 2 * srtt);
+        let arrived = span.filter(|span| *span <= pause);
+        let arrived = arrived.map(|span| Arrived { bytes: ack.bytes, span });
         self.path.on_boundary(ack.now, rtt, arrived, MEMORY);
         if ack.in_recovery && !ack.may_grow {
             return;
@@ -189,6 +192,19 @@ mod tests {
         control.on_ack(&mut window, &ack(80, 50));
         control.on_ack(&mut window, &ack(90, 50));
         assert_eq!(window.congestion, window.floor + 2 * SEGMENT);
+    }
+
+    /// Kills: a pause counted as time in which little arrived.
+    #[test]
+    fn a_pause_does_not_make_the_path_slow() {
+        let (mut control, mut window) = (build(2), window(100, 100 * SEGMENT));
+        control.slow_start = false;
+        for ms in 1..=200 {
+            control.on_ack(&mut window, &ack(50 + ms / 2, 50));
+        }
+        let before = window.congestion;
+        control.on_ack(&mut window, &ack(5_200, 60));
+        assert!(window.congestion > before / 2, "{before} to {}", window.congestion);
     }
 
     /// Kills: a pace by the round-trip time with the queue of a burst in it.

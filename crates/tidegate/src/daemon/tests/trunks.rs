@@ -97,7 +97,7 @@ async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_
         let fixture = &trunked.fixture;
         write_key(&trunked.key(), 2);
         let text = trunked.text.clone() + "ceiling = \"5 Mbit/s\"\n";
-        fixture.apply(&text, Some(100)).await.unwrap();
+        fixture.apply(&text, Some(1_000)).await.unwrap();
         assert_eq!(trunked.in_force(), [[2; 32]]);
         if !stays {
             fs::remove_file(trunked.key()).unwrap();
