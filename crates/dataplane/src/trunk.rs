@@ -51,7 +51,7 @@ pub struct TrunkPort {
     /// With the tag of frames from and to them.
     neighbours: Vec<(Neighbour, Option<VlanTag>)>,
     /// Their addresses, as numbers.
-    ours: HashSet<u128>,
+    ours: HashSet<u128, FixedState>,
     trunks: Vec<Peer>,
     /// By the key of management packets that are made here: whose, and their channel.
     made: HashMap<FlowKey, (usize, u8), FixedState>,

@@ -79,6 +79,11 @@ pub(crate) fn sum(start: u16, bytes: &[u8]) -> u16 {
     u16::from_be(fold(u64::from(start.to_be()) + words.sum::<u64>()))
 }
 
+/// The one's complement sum of `start` and `words`.
+pub(crate) fn add<const N: usize>(start: u16, words: [u16; N]) -> u16 {
+    fold(u64::from(start) + words.into_iter().map(u64::from).sum::<u64>())
+}
+
 /// The checksum after 16 bits that it covers went from `old` to `new`.
 ///
 /// Source: RFC 1624, section 3, equation 3, under which a finished checksum never becomes 0xffff.

@@ -103,30 +103,40 @@ impl Rto {
 
     /// The timeout, doubled so many times.
     pub(super) fn backed_off(&self, details: &Details, times: u8) -> Duration {
-        let backed = self.base_nanos(details).saturating_mul(1 << times.min(MOST_DOUBLINGS));
-        Duration::from_nanos(backed.min(nanos(details.rto_max)))
+        Duration::from_nanos(self.doubled(details, times))
     }
 
     /// The timeout without backoff.
     pub(super) fn base(&self, details: &Details) -> Duration {
-        Duration::from_nanos(self.base_nanos(details))
+        self.backed_off(details, 0)
     }
 
-    fn base_nanos(&self, details: &Details) -> u64 {
-        let least = nanos(details.rto_min);
-        let base = if self.smoothed == 0 {
-            nanos(details.rto_initial)
-        } else {
-            match details.rto_floor {
-                Floor::Timeout => {
-                    let variation = self.deviation.saturating_mul(4);
-                    let variation = variation.max(nanos(details.clock_granularity));
-                    stepped(self.smoothed.saturating_add(variation), details).max(least)
-                }
-                Floor::Variation => self.smoothed.saturating_add(self.variation),
+    /// When the tail is probed for in ns, `slack` after two round-trip times, but no later than the timeout; `unknown`
+    /// stands for the former before the first measurement.
+    #[inline]
+    pub(super) fn probe(&self, details: &Details, slack: Duration, unknown: Duration) -> u64 {
+        let wait = match self.smoothed {
+            0 => nanos(unknown),
+            smoothed => smoothed.saturating_mul(2).saturating_add(nanos(slack)),
+        };
+        wait.min(self.doubled(details, self.backoff))
+    }
+
+    /// The timeout in ns, doubled so many times.
+    #[inline]
+    fn doubled(&self, details: &Details, times: u8) -> u64 {
+        let base = match details.rto_floor {
+            _ if self.smoothed == 0 => nanos(details.rto_initial),
+            Floor::Variation => self.smoothed.saturating_add(self.variation),
+            Floor::Timeout => {
+                let variation = self.deviation.saturating_mul(4);
+                let variation = variation.max(nanos(details.clock_granularity));
+                let least = nanos(details.rto_min);
+                stepped(self.smoothed.saturating_add(variation), details).max(least)
             }
         };
-        base.min(nanos(details.rto_max))
+        let doubled = base.saturating_mul(1 << times.min(MOST_DOUBLINGS));
+        doubled.min(nanos(details.rto_max))
     }
 
     /// Smoothed round-trip time; `None` before the first measurement.

@@ -6,7 +6,7 @@ use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
 use super::Ends;
 use crate::build::{Frame, Link};
 use crate::neighbour::Mac;
-use crate::rewrite::traffic_class;
+use crate::rewrite::{traffic_class, write};
 use crate::{VlanTag, checksum};
 
 /// What stands before each datagram of one end, from Ethernet to UDP.
@@ -16,8 +16,9 @@ pub struct Envelope {
     /// Where the IP header begins, and the UDP header.
     network: usize,
     transport: usize,
-    /// The sum over the pseudo header but for the length.
+    /// The sum over the pseudo header but for the length, and over what is the same of every IPv4 header.
     addresses: u16,
+    network_sum: u16,
 }
 
 /// Bytes of a UDP header (RFC 768).
@@ -32,12 +33,17 @@ impl Envelope {
         let link: Vec<_> = tag.map(Link::Vlan).into_iter().collect();
         let network = 14 + VlanTag::LEN * link.len();
         let mut headers = Frame { source, link, ..datagram }.bytes();
+        let ip = headers.get_mut(network..).and_then(|it| it.first_chunk_mut::<IPV4>());
+        let network_sum = ip.filter(|_| local.is_ipv4()).map_or(0, |ip| {
+            [0, 2, 4, 6, 10].into_iter().for_each(|at| write(ip, at, 0));
+            checksum::sum(0, ip)
+        });
         let [src, dst] = [local, peer].map(|it| Endpoint::at(it, port));
         let key = FlowKey { src, dst, protocol: Protocol::UDP };
         let addresses = checksum::pseudo_header(&key, 0);
         let transport = headers.len() - UDP;
         set(&mut headers, transport + 6, 0); // of an empty datagram, in the sum over the next
-        Self { headers, network, transport, addresses }
+        Self { headers, network, transport, addresses, network_sum }
     }
 
     /// Bytes before what a datagram carries.
@@ -62,22 +68,21 @@ impl Envelope {
         let datagram = u16::try_from(frame.len() - self.transport).ok()?;
         let ip = frame.get_mut(self.network..self.transport)?;
         let class = traffic_class(like);
-        if ip.len() == IPV4 {
+        if let Ok(ip) = <&mut [u8; IPV4]>::try_from(&mut *ip) {
             let whole = u16::try_from(IPV4).ok()?.checked_add(datagram)?;
-            set(ip, 0, 0x4500 | class);
-            set(ip, 2, whole);
-            set(ip, 4, u16::try_from(user.unwrap_or(0) & 0xffff).ok()?);
-            set(ip, 6, u16::from(user.is_some()) << 14);
-            set(ip, 10, 0);
-            set(ip, 10, !checksum::sum(0, ip));
+            let number = u16::try_from(user.unwrap_or(0) & 0xffff).ok()?;
+            let words = [0x4500 | class, whole, number, u16::from(user.is_some()) << 14];
+            for (at, word) in [0, 2, 4, 6].into_iter().zip(words) {
+                write(ip, at, word);
+            }
+            write(ip, 10, !checksum::add(self.network_sum, words));
         } else {
             set(ip, 0, 0x6000 | class << 4);
             set(ip, 4, datagram);
         }
         let udp = frame.get_mut(self.transport..)?;
         set(udp, 4, datagram);
-        let length = checksum::sum(self.addresses, &datagram.to_be_bytes());
-        let sum = match !checksum::sum(length, udp) {
+        let sum = match !checksum::sum(checksum::add(self.addresses, [datagram]), udp) {
             0 => u16::MAX, // zero would say that there is none
             sum => sum,
         };

@@ -87,8 +87,9 @@ impl Message {
                 bytes.extend(heard);
             }
             Self::Segment { channel, number, segment } => {
-                bytes.extend([VERSION << 4 | SEGMENT, *channel]);
-                bytes.extend(number.to_be_bytes().get(2..).filter(|_| *number <= MOST)?);
+                let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+                let head = [VERSION << 4 | SEGMENT, *channel, a, b, c, d, e, f];
+                bytes.extend_from_slice(Some(&head).filter(|_| *number <= MOST)?);
                 write_segment(segment, bytes)?;
             }
         }
@@ -124,22 +125,27 @@ fn write_segment(segment: &Segment, bytes: &mut Vec<u8>) -> Option<()> {
         | flag(window_scale.is_some(), WINDOW_SCALE)
         | flag(mss > 0, LARGEST)
         | u8::try_from(blocks.len()).ok()? << BLOCKS;
-    bytes.extend([there, segment.header.flags.0]);
-    bytes.extend(segment.header.seq.to_be_bytes());
-    bytes.extend(segment.header.ack.to_be_bytes());
-    bytes.extend(segment.header.window.to_be_bytes());
-    bytes.extend(u16::try_from(segment.header.payload).ok()?.to_be_bytes());
+    let payload = u16::try_from(segment.header.payload).ok()?;
+    bytes.extend_from_slice(&[there, segment.header.flags.0]);
+    bytes.extend_from_slice(&pair(segment.header.seq, segment.header.ack));
+    bytes.extend_from_slice(&segment.header.window.to_be_bytes());
+    bytes.extend_from_slice(&payload.to_be_bytes());
     if let Some((value, echo)) = timestamps {
-        bytes.extend([value, echo].map(u32::to_be_bytes).as_flattened());
+        bytes.extend_from_slice(&pair(value, echo));
     }
     bytes.extend(window_scale);
     if mss > 0 {
-        bytes.extend(mss.to_be_bytes());
+        bytes.extend_from_slice(&mss.to_be_bytes());
     }
     for (first, end) in blocks {
-        bytes.extend([*first, *end].map(u32::to_be_bytes).as_flattened());
+        bytes.extend_from_slice(&pair(*first, *end));
     }
     Some(())
+}
+
+/// Two words, one behind the other.
+fn pair(first: u32, second: u32) -> [u8; 8] {
+    (u64::from(first) << 32 | u64::from(second)).to_be_bytes()
 }
 
 /// What is still to be read.

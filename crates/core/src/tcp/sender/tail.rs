@@ -32,15 +32,10 @@ impl Sender {
         if !eligible {
             return None;
         }
-        let timeout = self.rto.timeout(cx.details);
-        let wait = match self.rto.smoothed() {
-            None => PROBE_WITHOUT_RTT,
-            Some(smoothed) => {
-                let alone = self.board.segments() == 1;
-                2 * smoothed + if alone { MOST_ACK_DELAY } else { cx.details.probe_slack }
-            }
-        };
-        Some(cx.now + wait.min(timeout))
+        let alone = self.board.segments() == 1;
+        let slack = if alone { MOST_ACK_DELAY } else { cx.details.probe_slack };
+        let wait = self.rto.probe(cx.details, slack, PROBE_WITHOUT_RTT);
+        Some(Time::from_nanos(cx.now.nanos().saturating_add(wait)))
     }
 
     /// It is time: what was not sent yet goes, or the last segment once more. While another probe is out
