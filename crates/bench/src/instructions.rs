@@ -143,6 +143,8 @@ fn of_classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let often = CLASSES.map(|(name, most, growth)| (name, most, growth, depth.operations()));
     let seldom = depth.operations() / SELDOM;
     let told = TOLD.map(|(name, most, growth)| (name, Some(most), growth, seldom));
+    // Their gateways take long to build.
+    let told = told.into_iter().filter(|_| depth == Depth::Full);
     for (name, most, growth, operations) in often.into_iter().chain(told) {
         let of = |size| repeated(name, operations, size, depth);
         let ((few, _), (many, beside)) = (of(100)?, of(100_000)?);
@@ -194,14 +196,19 @@ fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> 
 fn live_trunks(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let shaped = live("live/shaped", 1, depth)?;
     report.add(instructions("live/shaped".to_owned(), shaped, None, String::new()));
-    for form in ["bare", "udp"] {
+    let forms = if depth == Depth::Full { &["bare", "udp"][..] } else { &["bare"] };
+    for form in forms {
         for end in ["sends", "receives"] {
             let name = format!("live/{form}-{end}");
-            let (one, many) = (live(&name, 1, depth)?, live(&name, 100, depth)?);
-            let most = (form == "bare" && end == "receives").then_some(TRUNK);
+            let one = live(&name, 1, depth)?;
+            let most = (*form == "bare" && end == "receives").then_some(TRUNK);
             let beside = format!("{one:.1} instructions");
             let what = format!("{name}, to live/shaped");
             report.add(Line { what, value: one / shaped, unit: "x", most, beside });
+            if depth == Depth::Short {
+                continue;
+            }
+            let many = live(&name, 100, depth)?;
             let beside = format!("{many:.1} instructions of 100");
             report.add(ratio(
                 format!("{name}, of 100 trunks to of one"),
