@@ -2,8 +2,8 @@
 //!
 //! The stack of a host takes so long for each packet of ten thousand connections that half a Gbit/s does not
 //! come about on a machine of two processors. So their ends are of our own TCP, whose frames the kernel of
-//! the host only carries: neither the IP addresses nor the interface addresses are its own. Each segment has
-//! an ACK, the most there can be, so that what is compared has as many.
+//! the host only carries: neither the IP addresses nor the interface addresses are its own. Each segment that
+//! does not come together with another has an ACK: four in five, so that what is compared has as many.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -213,7 +213,7 @@ fn progress(end: &Process) -> Option<[u64; 3]> {
 }
 
 /// What interfaces of their kind need to have threads; and hosts take in what they receive packet by packet,
-/// so that each data packet has an ACK of its own.
+/// so that most data packets have an ACK of their own.
 fn prepare(bed: &Testbed) {
     for host in [&bed.lan, &bed.wan] {
         host.run("ip link set dev eth0 gro_max_size 1514");
