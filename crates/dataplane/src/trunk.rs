@@ -86,10 +86,13 @@ impl TrunkPort {
         if !self.is_ours(pool[packet].key.dst.number()) {
             return Arrival::Machine;
         }
+        if let Some(number) = self.coming.get(&pool[packet].key) {
+            return self.open(pool, packet, *number).unwrap_or(Arrival::Here);
+        }
         if self.carries {
             self.hear_too_big(pool, packet);
         }
-        self.open(pool, packet).unwrap_or(Arrival::Here)
+        Arrival::Here
     }
 
     /// Whether an address, as a number, is one of those here.
@@ -130,13 +133,12 @@ impl TrunkPort {
         ours
     }
 
-    /// Puts what a datagram holds in its place, if that goes anywhere.
-    fn open(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Option<Arrival> {
-        let described = pool[packet];
+    /// Puts what a datagram of trunk `number` holds in its place, if that goes anywhere.
+    fn open(&mut self, pool: &mut PacketPool, packet: &PacketId, number: usize) -> Option<Arrival> {
+        let described = &pool[packet];
         if described.fragment || described.transport_offset == 0 {
             return None;
         }
-        let number = *self.coming.get(&described.key)?;
         let opened = {
             let frame = self.memory.bytes(packet, described.len);
             let datagram = payload(&frame, usize::from(described.transport_offset))?;

@@ -72,11 +72,15 @@ pub(crate) fn pseudo_header(key: &FlowKey, len: usize) -> u16 {
 ///
 /// Source: RFC 1071, section 1; summed in the machine's own byte order (section 2(B)).
 pub(crate) fn sum(start: u16, bytes: &[u8]) -> u16 {
-    let (words, tail) = bytes.as_chunks::<4>();
-    let mut last = [0; 4];
+    let (words, tail) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
     last[..tail.len()].copy_from_slice(tail);
-    let words = words.iter().chain([&last]).map(|word| u64::from(u32::from_ne_bytes(*word)));
-    u16::from_be(fold(u64::from(start.to_be()) + words.sum::<u64>()))
+    let words = words.iter().chain([&last]).map(|word| u64::from_ne_bytes(*word));
+    let carry = |sum: u64, word| {
+        let (sum, carried) = sum.overflowing_add(word);
+        sum + u64::from(carried)
+    };
+    u16::from_be(fold(words.fold(start.to_be().into(), carry)))
 }
 
 /// The one's complement sum of `start` and `words`.

@@ -31,8 +31,8 @@ pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
         Network::Ipv4 => write_v4(head, network, packet),
         Network::Ipv6 => write_v6(head, network, packet),
     }
-    if let Some(tcp) = packet.tcp.filter(|tcp| !tcp.authenticated) {
-        write_tcp(head, usize::from(packet.transport_offset), &tcp, checksum);
+    if let Some(tcp) = packet.tcp.as_ref().filter(|tcp| !tcp.authenticated) {
+        write_tcp(head, usize::from(packet.transport_offset), tcp, checksum);
         if tcp.flags.any(TcpFlags::SYN) && tcp.mss != 0 {
             let segment = head.get_mut(usize::from(packet.transport_offset)..);
             let _ = segment.and_then(|it| set_segment_size(it, tcp.mss, checksum));
@@ -66,16 +66,17 @@ fn write_v6(head: &mut [u8], at: usize, packet: &Packet) {
 
 fn write_tcp(head: &mut [u8], at: usize, tcp: &TcpSegment, checksum: Checksum) {
     let Some(header) = header::<20>(head, at) else { return };
-    let (seq, ack) = (halves(tcp.seq), halves(tcp.ack));
+    let same = header[SEQ..ACK] == tcp.seq.to_be_bytes()
+        && header[ACK..FLAGS] == tcp.ack.to_be_bytes()
+        && header[FLAGS + 1] == tcp.flags.0
+        && header[WINDOW..CHECKSUM] == tcp.window.to_be_bytes();
+    if same {
+        return;
+    }
+    let ([a, b], [c, d]) = (halves(tcp.seq), halves(tcp.ack));
     let flags = (read(header, FLAGS) & 0xff00) | u16::from(tcp.flags.0);
-    let words = [
-        (SEQ, seq[0]),
-        (SEQ + 2, seq[1]),
-        (ACK, ack[0]),
-        (ACK + 2, ack[1]),
-        (FLAGS, flags),
-        (WINDOW, tcp.window),
-    ];
+    let words =
+        [(SEQ, a), (SEQ + 2, b), (ACK, c), (ACK + 2, d), (FLAGS, flags), (WINDOW, tcp.window)];
     for (field, new) in words {
         let old = read(header, field);
         if old != new {
@@ -99,6 +100,9 @@ fn write_timestamps(
     let at = 20 + timestamps_at(options, flags.any(TcpFlags::SYN))?;
     let segment = head.get_mut(usize::from(packet.transport_offset)..)?;
     let new = (u64::from(value) << 32 | u64::from(echo)).to_be_bytes();
+    if segment.get(at..)?.starts_with(&new) {
+        return Some(());
+    }
     for (at, byte) in (at..).zip(new) {
         let old = read_at(segment, at & !1)?;
         *segment.get_mut(at)? = byte;

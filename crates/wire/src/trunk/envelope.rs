@@ -72,9 +72,8 @@ impl Envelope {
             let whole = u16::try_from(IPV4).ok()?.checked_add(datagram)?;
             let number = u16::try_from(user.unwrap_or(0) & 0xffff).ok()?;
             let words = [0x4500 | class, whole, number, u16::from(user.is_some()) << 14];
-            for (at, word) in [0, 2, 4, 6].into_iter().zip(words) {
-                write(ip, at, word);
-            }
+            let first = words.iter().fold(0, |all, word| all << 16 | u64::from(*word));
+            ip[..8].copy_from_slice(&first.to_be_bytes());
             write(ip, 10, !checksum::add(self.network_sum, words));
         } else {
             set(ip, 0, 0x6000 | class << 4);

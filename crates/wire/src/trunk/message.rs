@@ -54,7 +54,7 @@ pub enum Message {
 }
 
 /// What this protocol is at.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const HELLO: u8 = 1;
 const SEGMENT: u8 = 2;
@@ -73,7 +73,10 @@ const LARGEST: u8 = 8;
 const BLOCKS: u8 = 4;
 
 /// The longest message there is, without its seal.
-pub const LONGEST: usize = 22 + 8 + 1 + 2 + 4 * 8;
+pub const LONGEST: usize = HEAD + 8 + 1 + 2 + 4 * 8;
+
+/// Bytes of a segment before its options.
+const HEAD: usize = 22;
 
 impl Message {
     /// Appends its bytes; `None`, and whatever of them, if it holds a number there is no room for.
@@ -87,10 +90,9 @@ impl Message {
                 bytes.extend(heard);
             }
             Self::Segment { channel, number, segment } => {
-                let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
-                let head = [VERSION << 4 | SEGMENT, *channel, a, b, c, d, e, f];
-                bytes.extend_from_slice(Some(&head).filter(|_| *number <= MOST)?);
-                write_segment(segment, bytes)?;
+                let number = Some(*number).filter(|number| *number <= MOST)?;
+                let kind = u64::from(VERSION << 4 | SEGMENT) << 8 | u64::from(*channel);
+                write_segment(kind << 48 | number, segment, bytes)?;
             }
         }
         Some(())
@@ -116,7 +118,8 @@ impl Message {
     }
 }
 
-fn write_segment(segment: &Segment, bytes: &mut Vec<u8>) -> Option<()> {
+/// Appends `first`, and what a segment says.
+fn write_segment(first: u64, segment: &Segment, bytes: &mut Vec<u8>) -> Option<()> {
     let TcpSegment { timestamps, window_scale, mss, sack_permitted, .. } = segment.header;
     let blocks = segment.sack.as_slice();
     let flag = |there: bool, bit: u8| if there { bit } else { 0 };
@@ -126,10 +129,13 @@ fn write_segment(segment: &Segment, bytes: &mut Vec<u8>) -> Option<()> {
         | flag(mss > 0, LARGEST)
         | u8::try_from(blocks.len()).ok()? << BLOCKS;
     let payload = u16::try_from(segment.header.payload).ok()?;
-    bytes.extend_from_slice(&[there, segment.header.flags.0]);
-    bytes.extend_from_slice(&pair(segment.header.seq, segment.header.ack));
-    bytes.extend_from_slice(&segment.header.window.to_be_bytes());
-    bytes.extend_from_slice(&payload.to_be_bytes());
+    let mut head = [0; HEAD];
+    head[..8].copy_from_slice(&first.to_be_bytes());
+    head[8..10].copy_from_slice(&[there, segment.header.flags.0]);
+    head[10..18].copy_from_slice(&pair(segment.header.seq, segment.header.ack));
+    head[18..20].copy_from_slice(&segment.header.window.to_be_bytes());
+    head[20..].copy_from_slice(&payload.to_be_bytes());
+    bytes.extend_from_slice(&head);
     if let Some((value, echo)) = timestamps {
         bytes.extend_from_slice(&pair(value, echo));
     }
