@@ -201,7 +201,7 @@ fn live_trunks(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
         for end in ["sends", "receives"] {
             let name = format!("live/{form}-{end}");
             let one = live(&name, 1, depth)?;
-            let most = (*form == "bare" && end == "receives").then_some(TRUNK);
+            let most = (*form == "bare").then_some(TRUNK);
             let beside = format!("{one:.1} instructions");
             let what = format!("{name}, to live/shaped");
             report.add(Line { what, value: one / shaped, unit: "x", most, beside });

@@ -4,7 +4,6 @@ mod change;
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -28,6 +27,8 @@ pub(super) struct Trunks {
     /// By DS codepoint, those that watch what their other ends have sent.
     watching: Vec<(u8, TrunkId)>,
     wheel: TimerWheel,
+    /// When one may next have something to do; [`Time::MAX`] for never.
+    due: Time,
 }
 
 /// A trunk, and what is known of it here.
@@ -68,7 +69,8 @@ impl Trunks {
         let longer = |it: &Place| it.trunk.config().wire.overhead(it.trunk.config().local) > 0;
         let (carries, wheel) = (places.iter().any(longer), TimerWheel::new());
         let any = !places.is_empty();
-        any.then(|| Box::new(Self { places, carries, arriving, watching, wheel }))
+        let due = Time::MAX;
+        any.then(|| Box::new(Self { places, carries, arriving, watching, wheel, due }))
     }
 
     /// The trunk of that name, if there is one.
@@ -104,13 +106,20 @@ impl Trunks {
     }
 
     /// Whether a trunk may have something to do now.
-    pub(super) fn is_due(&self, now: Time) -> bool {
-        self.next().is_some_and(|at| at <= now)
+    pub(super) const fn is_due(&self, now: Time) -> bool {
+        self.due.nanos() <= now.nanos()
     }
 
     /// When a trunk next has something to do.
     pub(super) fn next(&self) -> Option<Time> {
-        self.wheel.next_deadline()
+        (self.due < Time::MAX).then_some(self.due)
+    }
+
+    /// The next that has something to do now.
+    fn next_due(&mut self, now: Time) -> Option<TrunkId> {
+        let id = self.wheel.pop(now);
+        self.due = self.wheel.next_deadline().unwrap_or(Time::MAX);
+        id.map(TrunkId)
     }
 
     /// What user packets that leave the trunk now leave in; none if they leave as they came.
@@ -134,8 +143,8 @@ impl Trunks {
         let trunk = &mut self.places[id.index()].trunk;
         what(trunk, cx, &mut out);
         match trunk.poll_timeout() {
-            Some(at) => self.arm(id, at.max(cx.now + Duration::from_nanos(1))),
-            None => _ = self.wheel.cancel(id.0),
+            Some(at) => self.arm(id, at.max(Time::from_nanos(cx.now.nanos().saturating_add(1)))),
+            None => self.disarm(id),
         }
         out
     }
@@ -145,6 +154,14 @@ impl Trunks {
     fn arm(&mut self, id: TrunkId, at: Time) {
         if self.wheel.deadline(id.0).is_none_or(|armed| at < armed) {
             self.wheel.set(id.0, at);
+            self.due = self.due.min(at);
+        }
+    }
+
+    /// Sees to it that a trunk is not called.
+    fn disarm(&mut self, id: TrunkId) {
+        if self.wheel.cancel(id.0) {
+            self.due = self.wheel.next_deadline().unwrap_or(Time::MAX);
         }
     }
 }
@@ -193,8 +210,8 @@ impl Gateway {
     /// Lets trunks do what is due.
     #[inline(never)]
     pub(super) fn turn_trunks(&mut self, now: Time) {
-        while let Some(id) = self.trunks.as_mut().and_then(|it| it.wheel.pop(now)) {
-            self.call_trunk(now, TrunkId(id), Trunk::turn);
+        while let Some(id) = self.trunks.as_mut().and_then(|it| it.next_due(now)) {
+            self.call_trunk(now, id, Trunk::turn);
         }
     }
 
@@ -269,15 +286,27 @@ fn stays_here(packet: &Packet) -> bool {
 mod tests {
     use super::*;
 
-    /// Kills: a timer that is moved on; one that is not moved forward.
+    /// Kills: a timer that is moved on; one that is not moved forward; a trunk that is still due when it was called.
     #[test]
     fn a_trunk_is_called_at_the_earliest_time_it_has_asked_for() {
         let (arriving, wheel) = (HashMap::with_hasher(FixedState::default()), TimerWheel::new());
         let (places, watching) = (Vec::new(), Vec::new());
-        let mut trunks = Trunks { places, carries: false, arriving, watching, wheel };
+        let (carries, due) = (false, Time::MAX);
+        let mut trunks = Trunks { places, carries, arriving, watching, wheel, due };
         for (asked, next) in [(20, 20), (30, 20), (10, 10), (15, 10)] {
             trunks.arm(TrunkId(0), Time::from_millis(asked));
             assert_eq!(trunks.next(), Some(Time::from_millis(next)));
         }
+        assert!(trunks.is_due(Time::from_millis(10)) && !trunks.is_due(Time::from_millis(9)));
+        assert_eq!(trunks.next_due(Time::from_millis(10)), Some(TrunkId(0)));
+        assert_eq!((trunks.next(), trunks.next_due(Time::from_millis(20))), (None, None));
+        for (id, at) in [(0, 30), (1, 40), (2, 50)] {
+            trunks.arm(TrunkId(id), Time::from_millis(at));
+        }
+        assert_eq!(trunks.next_due(Time::from_millis(30)), Some(TrunkId(0)));
+        assert_eq!(trunks.next(), Some(Time::from_millis(40)));
+        trunks.disarm(TrunkId(1));
+        assert!(trunks.next().is_some_and(|at| at <= Time::from_millis(50)));
+        assert_eq!(trunks.next_due(Time::from_millis(50)), Some(TrunkId(2)));
     }
 }

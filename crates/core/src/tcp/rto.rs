@@ -20,6 +20,8 @@ pub(super) struct Rto {
     most: u64,
     round: u64,
     least: u64,
+    /// The timeout that follows from the last measurement, not backed off, and not cut to the greatest there is.
+    follows: u64,
     /// Timeouts in a row.
     backoff: u8,
 }
@@ -33,6 +35,7 @@ impl Rto {
             most: 0,
             round: 0,
             least: u64::MAX,
+            follows: 0,
             backoff: 0,
         }
     }
@@ -52,8 +55,13 @@ impl Rto {
             (self.smoothed, self.deviation) = (rtt, rtt / 2);
             self.variation = (4 * self.deviation).max(nanos(details.rto_min));
             (self.most, self.round) = (self.variation, next);
-            return;
+        } else {
+            self.smooth(details, rtt, una, next);
         }
+        self.follows = self.following(details);
+    }
+
+    fn smooth(&mut self, details: &Details, rtt: u64, una: u64, next: u64) {
         let off = self.smoothed.abs_diff(rtt);
         if details.rto_floor == Floor::Variation {
             self.vary(details, off, rtt < self.smoothed);
@@ -62,6 +70,19 @@ impl Rto {
             self.deviation = self.deviation - self.deviation / 4 + off / 4;
         }
         self.smoothed = self.smoothed - self.smoothed / 8 + rtt / 8;
+    }
+
+    /// The timeout that follows from what is known.
+    fn following(&self, details: &Details) -> u64 {
+        match details.rto_floor {
+            Floor::Variation => self.smoothed.saturating_add(self.variation),
+            Floor::Timeout => {
+                let variation = self.deviation.saturating_mul(4);
+                let variation = variation.max(nanos(details.clock_granularity));
+                let least = nanos(details.rto_min);
+                stepped(self.smoothed.saturating_add(variation), details).max(least)
+            }
+        }
     }
 
     /// The deviation, which hardly grows when round-trip times shrink, and the most it was.
@@ -125,16 +146,7 @@ impl Rto {
     /// The timeout in ns, doubled so many times.
     #[inline]
     fn doubled(&self, details: &Details, times: u8) -> u64 {
-        let base = match details.rto_floor {
-            _ if self.smoothed == 0 => nanos(details.rto_initial),
-            Floor::Variation => self.smoothed.saturating_add(self.variation),
-            Floor::Timeout => {
-                let variation = self.deviation.saturating_mul(4);
-                let variation = variation.max(nanos(details.clock_granularity));
-                let least = nanos(details.rto_min);
-                stepped(self.smoothed.saturating_add(variation), details).max(least)
-            }
-        };
+        let base = if self.smoothed == 0 { nanos(details.rto_initial) } else { self.follows };
         let doubled = base.saturating_mul(1 << times.min(MOST_DOUBLINGS));
         doubled.min(nanos(details.rto_max))
     }

@@ -9,6 +9,7 @@
 //! sequences whether they are contiguous or not, as in Linux (RFC 6675 wants more than two full
 //! segments' bytes if they are).
 
+mod by_time;
 mod entry;
 
 use std::collections::VecDeque;
@@ -49,7 +50,8 @@ pub(super) struct Scoreboard {
     sent: VecDeque<Entry>,
     /// When the last was sent.
     latest: Time,
-    /// The neighbours of each, if there is a list by time, or once any was delivered out of order.
+    /// The neighbours of each, while there is a list by time that is not the stream, or since any was
+    /// delivered out of order.
     neighbours: Option<Box<Neighbours>>,
     /// A stamp for each, if anybody asks for the delivery rate.
     stamps: Option<Box<Stamps>>,
@@ -72,17 +74,21 @@ pub(super) struct Scoreboard {
     above_edge: u32,
     /// No segment below is lost and without a copy.
     cursor: u32,
-    /// The list by time: oldest and newest.
+    /// The list by time, if it is not the stream: oldest and newest.
     list: Option<(u32, u32)>,
     by_time: bool,
+    /// All below was sent when a segment last was delivered out of order, found lost or sent again; once that is
+    /// acknowledged the list by time is the stream, which is `in_order`.
+    disturbed: u64,
+    in_order: bool,
 }
 
 impl Scoreboard {
     /// None out; `by_time` if [`lose_older`](Self::lose_older) will be asked, `stamped` if
     /// [`Delivered::stamp`] will be.
     pub(super) fn new(by_time: bool, stamped: bool) -> Self {
-        let neighbours = by_time.then(Box::default);
-        Self { by_time, neighbours, stamps: stamped.then(Box::default), ..Self::default() }
+        let stamps = stamped.then(Box::default);
+        Self { by_time, stamps, in_order: true, ..Self::default() }
     }
 
     /// All below is acknowledged.
@@ -169,15 +175,19 @@ impl Scoreboard {
         if let Some(neighbours) = &mut self.neighbours {
             push(&mut neighbours.0, Neighbour::default());
         }
-        self.append(id);
+        if !self.in_order {
+            self.append(id);
+        }
     }
 
     /// All below `to` is acknowledged.
     pub(super) fn acknowledge(&mut self, to: u64, delivered: &mut Delivered) {
         while let Some(sent) = self.front().filter(|sent| sent.end() <= to) {
             let stamp = self.stamps.as_mut().and_then(|stamps| stamps.0.pop_front());
-            self.leave(self.first);
-            self.uncount(&sent);
+            if !self.in_order {
+                self.leave(self.first);
+                self.uncount(&sent);
+            }
             if !sent.is(Sent::SACKED) {
                 self.count_delivered(&sent, stamp, delivered);
                 delivered.cumulative(&sent);
@@ -203,6 +213,9 @@ impl Scoreboard {
         self.trim(to, delivered);
         self.una = self.una.max(to);
         self.highest = self.highest.max(to);
+        if !self.in_order && self.una >= self.disturbed {
+            (self.in_order, self.list, self.neighbours) = (true, None, None);
+        }
     }
 
     /// A window that was once large does not keep its room: what is left is as if it had grown to that,
@@ -218,7 +231,10 @@ impl Scoreboard {
 
     /// An ACK in the middle of a segment: what is left of it stays as it is.
     fn trim(&mut self, to: u64, delivered: &mut Delivered) {
-        let Some(sent) = self.front().filter(|sent| sent.start < to) else { return };
+        if self.sent.front().is_none_or(|first| first.start(self.una) >= to) {
+            return;
+        }
+        let Some(sent) = self.front() else { return };
         let cut = to - sent.start;
         self.sent[0].begin(to);
         for (flag, counter) in [
@@ -244,6 +260,7 @@ impl Scoreboard {
                 continue;
             }
             let id = self.first.wrapping_add(count(index));
+            self.disturb();
             self.leave(id);
             self.uncount(&sent);
             self.sacked += sent.len();
@@ -319,39 +336,9 @@ impl Scoreboard {
             self.lost -= sent.len();
         }
         (self.edge, self.above_edge) = (self.first, self.sacked_segments);
-        self.list_anew();
-    }
-
-    /// Makes the list by time of all that is not delivered.
-    fn list_anew(&mut self) {
-        let mut out: Vec<_> = (0..self.sent.len())
-            .filter(|index| !self.sent[*index].is(Sent::SACKED))
-            .map(|index| (self.sent[index].at(self.latest), index))
-            .collect();
-        out.sort_unstable();
-        self.list = None;
-        for (_, index) in out {
-            self.append(self.first.wrapping_add(count(index)));
+        if !self.in_order {
+            self.list_anew();
         }
-    }
-
-    /// Loses the oldest of the list by time while `is_lost` says so; returns the first that is not.
-    pub(super) fn lose_older(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> Option<Sent> {
-        while let Some((oldest, _)) = self.list {
-            let index = self.index(oldest);
-            let sent = self.get(index)?;
-            if !is_lost(&sent) {
-                return Some(sent);
-            }
-            if sent.is(Sent::COPY) {
-                self.sent[index].flags &= !Sent::COPY;
-                self.copies -= sent.len();
-                self.lost_ever += sent.len();
-                self.rewind(oldest);
-            }
-            self.lose(index);
-        }
-        None
     }
 
     /// The lowest lost segment that has no copy on the way.
@@ -389,6 +376,7 @@ impl Scoreboard {
     pub(super) fn repeat(&mut self, start: u64, (sent, stamp): (Sent, Stamp)) {
         let index = self.find(start);
         let Some(before) = self.get(index) else { return };
+        self.disturb();
         if !before.is(Sent::COPY) {
             self.copies += before.len();
         }
@@ -407,6 +395,7 @@ impl Scoreboard {
 
     fn lose(&mut self, index: usize) {
         let Some(sent) = self.get(index) else { return };
+        self.disturb();
         let id = self.first.wrapping_add(count(index));
         if !sent.is(Sent::LOST) {
             self.sent[index].flags |= Sent::LOST;
@@ -487,54 +476,6 @@ impl Scoreboard {
     fn index(&self, id: u32) -> usize {
         let index = id.wrapping_sub(self.first);
         usize::try_from(index).unwrap_or(usize::MAX)
-    }
-
-    /// Puts a segment at the end of the list by time.
-    fn append(&mut self, id: u32) {
-        if !self.by_time {
-            return;
-        }
-        let index = self.index(id);
-        self.list = match self.list {
-            None => {
-                *self.neighbour(index) = Neighbour { older: id, newer: id };
-                Some((id, id))
-            }
-            Some((oldest, newest)) => {
-                *self.neighbour(index) = Neighbour { older: newest, newer: id };
-                let last = self.index(newest);
-                self.neighbour(last).newer = id;
-                Some((oldest, id))
-            }
-        };
-        self.sent[index].flags |= Sent::LISTED;
-    }
-
-    /// Takes a segment out of the list by time, if it is in it.
-    fn leave(&mut self, id: u32) {
-        let index = self.index(id);
-        if !self.is(index, Sent::LISTED) {
-            return;
-        }
-        let Some((mut oldest, mut newest)) = self.list else { return };
-        self.sent[index].flags &= !Sent::LISTED;
-        if (oldest, newest) == (id, id) {
-            self.list = None;
-            return;
-        }
-        let Neighbour { older, newer } = *self.neighbour(index);
-        let (before, behind) = (self.index(older), self.index(newer));
-        if oldest == id {
-            oldest = newer;
-            self.neighbour(behind).older = newer;
-        } else if newest == id {
-            newest = older;
-            self.neighbour(before).newer = older;
-        } else {
-            self.neighbour(before).newer = newer;
-            self.neighbour(behind).older = older;
-        }
-        self.list = Some((oldest, newest));
     }
 }
 
