@@ -26,7 +26,7 @@ use crate::units::NANOBITS_PER_BYTE;
 use crate::{Bytes, Rate};
 
 /// A class, as far as delays are concerned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sharer {
     /// The class it is a part of, by its place; `None` for the link.
     pub parent: Option<usize>,
@@ -75,14 +75,32 @@ pub enum Part {
     Link,
 }
 
-/// What can be promised to each leaf of `classes` that has a delay bound, on a link of `rate`.
+/// What can be promised to leaves of `classes` whose delay bound cannot be met, on a link of `rate`.
 ///
-/// Takes time for each of these and each class they are below, not for others.
+/// Takes time for each leaf that has a delay bound and each class that is above one, not for others; hardly any for
+/// one that is like another of late.
 #[must_use]
-pub fn promises(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
+pub fn broken(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
     let network = Network::new(classes, rate, frame);
-    network.leaves.iter().map(|leaf| network.promise(*leaf)).collect()
+    let mut broken = Vec::new();
+    // Leaves whose bounds are met, each unlike the others.
+    let mut kept: Vec<usize> = Vec::new();
+    for leaf in &network.leaves {
+        if kept.iter().rev().take(OF_LATE).any(|other| classes[*other] == classes[*leaf]) {
+            continue;
+        }
+        let (promise, joins) = network.promise(*leaf);
+        if promise.keeps(network.bound(*leaf)) {
+            kept.push(*leaf);
+        } else {
+            broken.push(network.blame(promise, joins));
+        }
+    }
+    broken
 }
+
+/// Kinds of leaves that another is compared with: fewer than a promise takes to be worked out.
+const OF_LATE: usize = 8;
 
 /// The classes, and what of them is to go before others.
 struct Network<'a> {
@@ -120,14 +138,21 @@ impl<'a> Network<'a> {
         let bounded = |at: &usize| classes[*at].terms.delay_bound.is_some();
         let leaves = (0..classes.len()).filter(bounded).collect();
         let mut network = Self { classes, rate, frame, leaves, below: BTreeMap::new() };
-        for leaf in network.leaves.clone() {
-            let (load, urgency) = (network.load(leaf), network.urgency(leaf));
-            let mut at = Some(leaf);
-            loop {
-                let of = network.below.entry(at).or_default();
+        // One after the other is often below the same class, and as urgent.
+        let mut of: Vec<(Option<usize>, Urgency, Load)> = Vec::new();
+        for leaf in &network.leaves {
+            let (load, urgency) = (network.load(*leaf), network.urgency(*leaf));
+            let parent = classes[*leaf].parent;
+            match of.last_mut().filter(|it| (it.0, it.1) == (parent, urgency)) {
+                Some((_, _, all)) => all.add(load),
+                None => of.push((parent, urgency, load)),
+            }
+        }
+        for (parent, urgency, load) in of {
+            let above = parent.map(|parent| network.up(parent)).into_iter().flatten();
+            for class in above.map(Some).chain([None]) {
+                let of = network.below.entry(class).or_default();
                 of.entry(urgency).or_default().add(load);
-                let Some(class) = at else { break };
-                at = classes[class].parent;
             }
         }
         network
@@ -153,17 +178,22 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// A leaf and the classes it is below, from the link down.
+    /// A leaf and the classes it is below, up to the link.
+    fn up(&self, leaf: usize) -> impl Iterator<Item = usize> + use<'a> {
+        let classes = self.classes;
+        std::iter::successors(Some(leaf), move |at| classes[*at].parent)
+    }
+
+    /// The same, from the link down.
     fn way(&self, leaf: usize) -> Vec<usize> {
-        let mut way: Vec<_> =
-            std::iter::successors(Some(leaf), |at| self.classes[*at].parent).collect();
+        let mut way: Vec<_> = self.up(leaf).collect();
         way.reverse();
         way
     }
 
     /// Whether it, or a class it is below, has a ceiling.
     fn has_ceiling(&self, leaf: usize) -> bool {
-        self.way(leaf).iter().any(|at| self.classes[*at].terms.ceiling.is_some())
+        self.up(leaf).any(|at| self.classes[at].terms.ceiling.is_some())
     }
 
     /// What goes before what is as urgent as `urgency`, of what is below a class.
@@ -174,8 +204,10 @@ impl<'a> Network<'a> {
         sum
     }
 
-    fn promise(&self, leaf: usize) -> Promise {
-        let never = |part, of| Promise { leaf, longest: None, part, of };
+    /// What can be promised to a leaf; and where the burst joins that has the largest part in it, if that is one of
+    /// others.
+    fn promise(&self, leaf: usize) -> (Promise, Option<usize>) {
+        let never = |part, of| (Promise { leaf, longest: None, part, of }, None);
         if self.classes[leaf].terms.guarantee.bps() == 0 {
             return never(Part::Guarantee, leaf);
         }
@@ -183,19 +215,21 @@ impl<'a> Network<'a> {
         let frame = nanobits(self.frame);
         let rate = u128::from(self.rate.bps());
         let mut server = Server { rate, latency: frame.div_ceil(rate.max(1)) };
-        // The largest part so far: of what, of whom, how long.
+        // The largest part so far: of what, of whom, how long; and where it joins.
         let mut largest = (Part::Link, leaf, server.latency);
+        let mut joined = None;
         let mut above = None;
         for at in self.way(leaf) {
             let all = self.ahead(above, urgency);
-            let joins = all.without(self.ahead(Some(at), urgency));
+            let own = if at == leaf { self.load(leaf) } else { self.ahead(Some(at), urgency) };
+            let joins = all.without(own);
             let late = if capped { joins.late_all } else { joins.late };
             let Some(left) = server.left_by(joins.burst.saturating_add(late), joins.rate) else {
                 return never(Part::Guarantee, leaf);
             };
             if joins.rate > 0 && left.latency - server.latency > largest.2 {
-                let of = self.largest_burst(above, at, urgency).unwrap_or(leaf);
-                largest = (Part::Burst, of, left.latency - server.latency);
+                largest = (Part::Burst, leaf, left.latency - server.latency);
+                joined = Some(at);
             }
             server = left;
             if let Some(ceiling) = self.classes[at].terms.ceiling {
@@ -207,6 +241,7 @@ impl<'a> Network<'a> {
                 let paid_off = frame.div_ceil(ceiling);
                 if paid_off > largest.2 {
                     largest = (Part::Ceiling, at, paid_off);
+                    joined = None;
                 }
                 server.latency = server.latency.saturating_add(paid_off);
                 server.rate = server.rate.min(ceiling);
@@ -217,11 +252,18 @@ impl<'a> Network<'a> {
             return never(Part::Order, leaf);
         };
         if longest - server.latency > largest.2 {
-            largest = (Part::Burst, leaf, longest - server.latency);
+            (largest, joined) = ((Part::Burst, leaf, longest - server.latency), None);
         }
         let (part, of, _) = largest;
         let longest = u64::try_from(longest).ok().map(Duration::from_nanos);
-        Promise { leaf, longest, part, of }
+        (Promise { leaf, longest, part, of }, joined)
+    }
+
+    /// `promise`, where the largest of the bursts that join at a class is named.
+    fn blame(&self, promise: Promise, joins: Option<usize>) -> Promise {
+        let Some(at) = joins else { return promise };
+        let (above, urgency) = (self.classes[at].parent, self.urgency(promise.leaf));
+        Promise { of: self.largest_burst(above, at, urgency).unwrap_or(promise.of), ..promise }
     }
 
     /// How long `server` takes for what may wait at `leaf`.
@@ -293,8 +335,13 @@ mod tests {
     }
 
     fn found(classes: &[Sharer]) -> Vec<(Option<u128>, Part, usize)> {
-        let all = promises(classes, Rate::from_mbps(10), Bytes(1_500));
-        all.iter().map(|it| (it.longest.map(|it| it.as_micros()), it.part, it.of)).collect()
+        let network = Network::new(classes, Rate::from_mbps(10), Bytes(1_500));
+        let promise = |leaf: &usize| {
+            let (promise, joins) = network.promise(*leaf);
+            network.blame(promise, joins)
+        };
+        let all = network.leaves.iter().map(promise);
+        all.map(|it| (it.longest.map(|it| it.as_micros()), it.part, it.of)).collect()
     }
 
     /// Worked out by hand: RFC 2212's D = C / R + sum of what is ahead.
@@ -335,5 +382,18 @@ mod tests {
         office.terms.burst = Bytes(299);
         assert_eq!(found(&[office, voice])[0], (None, Part::ShortBurst, 0));
         assert_eq!(found(&[leaf(None, 0, 1_000, 5)])[0], (None, Part::Guarantee, 0));
+    }
+
+    /// Kills: passing over a leaf that is like one whose bound is not kept, or unlike one whose is.
+    #[test]
+    fn each_leaf_whose_bound_is_not_kept_is_told_of() {
+        let broken = |classes: &[Sharer]| {
+            let all = broken(classes, Rate::from_mbps(10), Bytes(1_500));
+            all.iter().map(|it| it.leaf).collect::<Vec<_>>()
+        };
+        let (good, bad) = (leaf(None, 1_000, 1_000, 50), leaf(None, 1_000, 1_000, 2));
+        assert_eq!(broken(&[good; 5]), []);
+        assert_eq!(broken(&[bad; 3]), [0, 1, 2]);
+        assert_eq!(broken(&[good, good, bad, good, bad]), [2, 4]);
     }
 }

@@ -454,8 +454,8 @@ fn delays(
             in_order: Class::is_in_order(&class.queue),
         };
         let sharers: Vec<_> = classes.iter().zip(parents).map(sharer).collect();
-        for promise in delay::promises(&sharers, rate, frame) {
-            let Some(kind) = ClassFaultKind::of(&promise, &sharers, direction) else { continue };
+        for promise in delay::broken(&sharers, rate, frame) {
+            let kind = ClassFaultKind::of(&promise, direction);
             let other = (promise.part != Part::Link).then_some(promise.of);
             faults.push(ClassFault { at: promise.leaf, other, kind });
         }
@@ -463,11 +463,10 @@ fn delays(
 }
 
 impl ClassFaultKind {
-    /// What is wrong if no more than `promise` can be promised to a class.
-    pub(crate) fn of(promise: &Promise, classes: &[Sharer], direction: Direction) -> Option<Self> {
-        let bound = classes[promise.leaf].terms.delay_bound?;
+    /// What is wrong if no more than `promise` can be promised to a class, and its bound is less.
+    pub(crate) const fn of(promise: &Promise, direction: Direction) -> Self {
         let &Promise { longest, part, .. } = promise;
-        (!promise.keeps(bound)).then_some(Self::DelayBound { direction, longest, part })
+        Self::DelayBound { direction, longest, part }
     }
 }
 

@@ -223,27 +223,29 @@ impl Classes {
         if !self.delays(id, added.terms) {
             return Ok(());
         }
-        let mut ways =
-            Ways { classes: self, changed: id, added, places: BTreeMap::new(), all: Vec::new() };
+        let mut ways = Ways {
+            classes: self,
+            changed: id,
+            added,
+            above: BTreeMap::new(),
+            ids: Vec::with_capacity(self.bounded.len() + 1),
+            all: Vec::with_capacity(self.bounded.len() + 1),
+        };
         for bounded in self.bounded.iter().filter(|it| Some(ClassId(**it)) != id) {
-            ways.place(Some(ClassId(*bounded)));
+            ways.push(Some(ClassId(*bounded)));
         }
         if added.terms.delay_bound.is_some() {
-            ways.place(id);
+            ways.push(id);
         }
-        let names: BTreeMap<_, _> = ways.places.iter().map(|(id, at)| (*at, *id)).collect();
-        for promise in delay::promises(&ways.all, rate, self.frame) {
-            let Some(fault) = ClassFaultKind::of(&promise, &ways.all, self.direction) else {
-                continue;
-            };
-            return Err(match names.get(&promise.leaf).copied().flatten() {
-                Some(other) if Some(other) != id => {
-                    ClassChangeError::Bound { class: self.name(other), fault }
-                }
-                _ => fault.into(),
-            });
-        }
-        Ok(())
+        let broken = delay::broken(&ways.all, rate, self.frame);
+        let Some(promise) = broken.first() else { return Ok(()) };
+        let fault = ClassFaultKind::of(promise, self.direction);
+        Err(match ways.ids[promise.leaf] {
+            Some(other) if Some(other) != id => {
+                ClassChangeError::Bound { class: self.name(other), fault }
+            }
+            _ => fault.into(),
+        })
     }
 }
 
@@ -261,16 +263,26 @@ struct Ways<'a> {
     /// Which is to change; `None` for a new one.
     changed: Option<ClassId>,
     added: Added,
-    places: BTreeMap<Option<ClassId>, usize>,
+    /// The places of those that are above leaves.
+    above: BTreeMap<ClassId, usize>,
+    /// Which class is at each place.
+    ids: Vec<Option<ClassId>>,
     all: Vec<Sharer>,
 }
 
 impl Ways<'_> {
-    /// The place of a class, or of the new one.
-    fn place(&mut self, id: Option<ClassId>) -> usize {
-        if let Some(place) = self.places.get(&id) {
+    /// The place of a class that is above others.
+    fn place(&mut self, id: ClassId) -> usize {
+        if let Some(place) = self.above.get(&id) {
             return *place;
         }
+        let place = self.push(Some(id));
+        self.above.insert(id, place);
+        place
+    }
+
+    /// A place for a class, or for the new one.
+    fn push(&mut self, id: Option<ClassId>) -> usize {
         let tree = &self.classes.tree;
         let Added { parent, terms, in_order } = match id {
             Some(id) if Some(id) != self.changed => {
@@ -279,9 +291,9 @@ impl Ways<'_> {
             }
             _ => self.added,
         };
-        let parent = (parent != ClassId::ROOT).then(|| self.place(Some(parent)));
+        let parent = (parent != ClassId::ROOT).then(|| self.place(parent));
         self.all.push(Sharer { parent, terms, in_order });
-        self.places.insert(id, self.all.len() - 1);
+        self.ids.push(id);
         self.all.len() - 1
     }
 }
