@@ -14,7 +14,7 @@ from tidegate.experiment import Experiment
 from ._live import COUNTERS, NOT_SCALED, WINDOW, bulk, hosts, lacks, missing, side_by_side
 from ._network import RATE, measured
 
-live = Experiment(__file__, seeds=5, needs=missing)
+live = Experiment(__file__, seeds=10, needs=missing)
 
 CONTROLS = ["reno", "cubic", "bbr"]
 SHOWN = ["none", "gate", "tcr"]
@@ -143,8 +143,8 @@ def apart_cubic(runs):
     paper=0,
     at_least=-0.02,
     at_most=0.02,
-    why="with ACKs held it is the same, but the simulator's BBR leaves half as much in a queue for "
-    "each flow as Linux's does",
+    why="with ACKs held it is the same, but the simulator's BBR leaves 46 kB in a queue for each "
+    "flow, and Linux's left 58 to 72 in ten turns; what makes that more is not known",
 )
 def apart_bbr(runs):
     return apart(runs, "bbr")
@@ -243,9 +243,24 @@ def timeouts(runs):
     return more(runs, 0, "timeouts", "spurious")
 
 
-@live.claim("A001-7", "live, 1 %: timeouts, gate less a queue for each flow", paper=0, at_most=0)
+@live.claim(
+    "A001-7",
+    "live, 1 %: timeouts, gate less a queue for each flow",
+    paper=0,
+    at_most=0,
+    margin=1,
+    why="there are as many with both, and of two equal numbers neither is shown to be at most the "
+    "other: some losses cost a timeout whoever is the gateway. Timeouts without a loss would be "
+    "its own, and there are none (`#spurious-lossy`)",
+)
 def timeouts_lossy(runs):
-    return more(runs, 1, "timeouts", "spurious")
+    return more(runs, 1, "timeouts")
+
+
+@live.claim("A001-7", "live, 1 %: timeouts without a loss, gate less a queue for each flow",
+            paper=0, at_most=0)  # fmt: skip
+def spurious_lossy(runs):
+    return more(runs, 1, "spurious")
 
 
 @live.claim("A001-7", "live: segments that arrived twice, gate less a queue for each flow", paper=0,

@@ -2,8 +2,9 @@
 
 Source: postack, ledger A001-8 and R001-13 (the trap of PAWS).
 Differs: see `_live.py`. One connection of CUBIC, on the wire as it is; the policy holds 10 Mbit/s
-in each direction. Counted are payload that arrived from the 5th to the 15th second, and what the
-policy let leave in about that time, ACKs included.
+in each direction. Counted are payload that arrived from the 15th to the 25th second, when the
+connection has found its rate, and what the policy let leave in about that time, ACKs included;
+from the 5th to the 15th, the way that is used less had 0.952 and 0.961 of its rate in two runs.
 """
 
 import sys
@@ -25,7 +26,7 @@ if role == "listen":
     connection, _ = listener.accept()
 else:
     connection = socket.create_connection((address, 7001))
-block, ends = bytes(16384), time.monotonic() + 15
+block, ends = bytes(16384), time.monotonic() + 25
 
 def send():
     while True:
@@ -50,7 +51,7 @@ def measure(seed):
             far = lab.start("far", *words, "listen", HOSTS["far"])
             far.stdout.readline()
             near = lab.start("near", *words, "connect", HOSTS["far"])
-            first = looks(lab, 5)
+            first = looks(lab, 15)
             last = looks(lab, 9)
             rates = [float(it.stdout.readline()) * 8 / 10 for it in (far, near)]
             counted = {name: n - before[name] for name, n in lab.counters().items()}
