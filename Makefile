@@ -12,8 +12,9 @@ demo: setup program ## the main job, in network namespaces of its own, about two
 
 test: setup check build ## everything; under 30 minutes on 2 cores with everything cold
 	TIDEGATE_BIN=$(abspath $(TARGET))/release/tidegate cargo test --workspace --locked
-	.venv/bin/pytest
-	cargo run --release --locked --package tidegate-bench -- instructions --short
+	.venv/bin/pytest & tests=$$!; \
+	cargo run --release --locked --package tidegate-bench -- instructions --short; counted=$$?; \
+	wait $$tests && exit $$counted
 
 check: ## what needs no test to run: form, lints, documentation, licences
 	cargo fmt --all --check
