@@ -34,7 +34,7 @@ WINDOWS = {"64 KiB": "64 KiB", "grown": None}
 
 
 def network(
-    signal: str,
+    signal: str | Mapping[str, Any],
     *,
     way: str = "up",
     window: str | None = "64 KiB",
@@ -73,8 +73,9 @@ def network(
     return net
 
 
-def rules(signal: str, way: str, **fields: Any) -> dict[str, Any]:
-    """The policy whose senders are told by ``signal``."""
+def rules(signal: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str, Any]:
+    """The policy whose senders are told by ``signal``, one of :data:`SIGNALS` or another."""
+    spec = SIGNALS[signal] if isinstance(signal, str) else signal
     policy: dict[str, Any] = {
         "name": "all",
         "match": {"direction": way},
@@ -84,8 +85,8 @@ def rules(signal: str, way: str, **fields: Any) -> dict[str, Any]:
         "queue": {"kind": "per-flow", "limit": "32 MiB", "flow_limit": "8 MiB"},
         **fields,
     }
-    if SIGNALS[signal] is not None:
-        policy["signal"] = SIGNALS[signal]
+    if spec is not None:
+        policy["signal"] = spec
     return policy
 
 

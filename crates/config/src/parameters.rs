@@ -213,6 +213,12 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("release", "What decides when the next ACK goes on.", r#"{"default":"gate"}"#),
             ("max_hold", "The longest an ACK may be held.", r#"{"default":"1 s"}"#),
             ("placement", PLACEMENT, AUTO),
+            (
+                "loss_express",
+                "Whether ACKs that tell of a loss go on twice as fast, until what is held of their flow is worth a round trip. \
+                 Not with `release = \"virtual-queue\"`.",
+                NO,
+            ),
         ],
     ),
     (

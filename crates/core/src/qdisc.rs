@@ -30,24 +30,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::packet::{Handover, Member};
 use crate::random::Random;
-use crate::registry::registry;
+use crate::registry::{checked, registry};
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
-
-/// Reads a `Config` field by field, and then asks its `check` about the whole.
-///
-/// The derived `Deserialize` must be `remote = "Self"`.
-macro_rules! checked {
-    ($config:ident) => {
-        impl<'de> serde::Deserialize<'de> for $config {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let config = Self::deserialize(from)?;
-                config.check().map_err(serde::de::Error::custom)?;
-                Ok(config)
-            }
-        }
-    };
-}
-use checked;
 
 /// Reads how much may wait.
 fn room<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {

@@ -101,4 +101,19 @@ macro_rules! registry {
     };
 }
 
-pub(crate) use registry;
+/// Reads a `Config` field by field, and then asks its `check` about the whole.
+///
+/// The derived `Deserialize` must be `remote = "Self"`.
+macro_rules! checked {
+    ($config:ident) => {
+        impl<'de> serde::Deserialize<'de> for $config {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let config = Self::deserialize(from)?;
+                config.check().map_err(serde::de::Error::custom)?;
+                Ok(config)
+            }
+        }
+    };
+}
+
+pub(crate) use {checked, registry};

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -189,11 +190,26 @@ fn nothing_is_left_behind_neither_by_down_nor_after_a_crash() {
     let state: Value = serde_json::from_str(&state).unwrap();
     let pid = state["owner"]["pid"].to_string();
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    until_ended(&pid);
     assert!(succeeded(&lab.up()));
     assert_eq!(lab.namespaces(), 3);
     assert!(succeeded(&lab.down()));
     assert_eq!(lab.namespaces(), 0);
     assert!(!PathBuf::from(format!("/run/tidegate/lab-{}", lab.name)).exists());
+}
+
+/// Waits until the process of that number is gone, but for what its parent has yet to notice: a busy
+/// machine takes a while to end what was killed.
+#[expect(clippy::disallowed_methods, reason = "it ends when the machine gets to it")]
+fn until_ended(pid: &str) {
+    for _ in 0..100 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with(['Z', 'X'])) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{pid} has not ended");
 }
 
 #[test]

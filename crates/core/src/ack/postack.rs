@@ -3,9 +3,11 @@
 //! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2
 //! have the drain factor that the ledger found P1 needs. A sender that nothing else limits would have its ACKs held ever longer, up to the bound,
 //! and then its data would wait after all; so its window is that with which they are held for half of
-//! the bound, if it is known how it is scaled. (A window, once shown, is not taken back.)
+//! the bound, if it is known how it is scaled. (A window, once shown, is not taken back:
+//! until ACKs have caught up with one that is to be smaller its sender stops. So what a trunk may send, which falls with
+//! each loss of its management connections, is averaged; or a fifth of the rate was not used.)
 //! PreAck (R001-21) is left out, as an ACK of what no receiver has breaks what TCP promises (RFC 3135, section 4.1).
-//! So are the loss express of R001-14 and its priority for what is sent again, before which few packets wait.
+//! So is the priority of R001-14 for what is sent again, before which few packets wait.
 
 mod rules;
 
@@ -20,12 +22,13 @@ use super::shares::Shares;
 use super::{AckControl, Ahead, Call, Counts, Known, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
+use crate::registry::checked;
 use crate::{Bytes, Cx, Rate, Time, units};
 use rules::{Bucket, Rule, VirtualQueue};
 
 /// When ACKs go on.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// What decides when the next goes on.
     pub release: Release,
@@ -35,6 +38,11 @@ pub struct Config {
     pub max_hold: Duration,
     /// Before or behind the bottleneck.
     pub placement: Placement,
+    /// Whether ACKs of a flow go on twice as fast while they tell of a loss, until those held call for no
+    /// more than a round trip carries. `release` must have a rate or a turn to double.
+    ///
+    /// Source: `postack`, R001-14 ("loss express"). Differs: whether they do is looked at when an ACK arrives.
+    pub loss_express: bool,
 }
 
 /// The rules by which ACKs go on (`postack`, R001-9).
@@ -52,9 +60,16 @@ pub enum Release {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { release: Release::default(), max_hold: MAX_HOLD, placement: Placement::default() }
+        Self {
+            release: Release::default(),
+            max_hold: MAX_HOLD,
+            placement: Placement::default(),
+            loss_express: false,
+        }
     }
 }
+
+checked!(Config);
 
 /// Half of it makes up for a loss on ways of up to as long a round trip: the window is halved.
 const MAX_HOLD: Duration = Duration::from_secs(1);
@@ -63,6 +78,14 @@ const MAX_HOLD: Duration = Duration::from_secs(1);
 const LEAST_WINDOW: Bytes = Bytes(65_535);
 
 impl Config {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.loss_express && self.release == Release::VirtualQueue {
+            return Err("`loss_express` needs `release = \"gate\"` or `\"bucket\"`: \
+                        what a virtual queue releases has a time already");
+        }
+        Ok(())
+    }
+
     pub(super) fn build(&self, profile: &Profile, _: Time) -> PostAck {
         PostAck {
             config: self.clone(),
@@ -95,9 +118,19 @@ impl PostAck {
     /// how long its way is.
     fn window(&self, member: Member, known: &Known, ahead: Ahead) -> Option<Bytes> {
         let span = known.near? + known.far? + self.config.max_hold / 2;
+        let ahead = Ahead { rate: self.shares.ahead(), ..ahead };
         let part = ahead.part_of(self.shares.of(member)).bps();
         let part = Rate::from_bps(part.saturating_sub(self.shares.taken(member)));
         Some(part.bytes_in(span).max(LEAST_WINDOW))
+    }
+
+    /// What is held of `member` goes on twice as fast, or no longer.
+    fn hurry(&mut self, member: Member, known: &Known) {
+        let way = known.near.zip(known.far).filter(|_| self.config.loss_express);
+        if let Some((near, far)) = way {
+            let carried = self.shares.of(member).bytes_in(near + far);
+            self.holds.flow(member).hurry(carried);
+        }
     }
 
     /// Lets go what has been held for as long as may be.
@@ -153,6 +186,7 @@ impl AckControl for PostAck {
             self.shares.note(cx.now, member, Some(known.weight));
         }
         self.shares.note_others(cx.now, queue.left);
+        self.shares.note_ahead(cx.now, queue.ahead.rate);
         let window = self.window(member, known, queue.ahead);
         self.holds.flow(member).cap_to(window);
         let rate = self.shares.rate();
@@ -161,7 +195,9 @@ impl AckControl for PostAck {
             Rule::Bucket(_) => false,
             Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
-        match self.holds.take_in(cx, back, open, out) {
+        let taken = self.holds.take_in(cx, back, open, out);
+        self.hurry(member, known);
+        match taken {
             Taken::Passed(cost) => self.gone(cx, member, cost),
             Taken::Held => {
                 let longest = self.holds.flow(member).longest(self.config.max_hold);
@@ -225,5 +261,72 @@ impl AckControl for PostAck {
 
     fn counts(&self) -> Counts {
         self.holds.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, MSS, US, plain};
+
+    /// A signal with this `release`, and with loss express if so said.
+    fn bench(release: &str, express: bool) -> Bench {
+        let fields = format!("release = '{release}', loss_express = {express}");
+        Bench::new(&format!("{{ kind = 'postack', {fields} }}"), 10)
+    }
+
+    /// Of `member`, ACKs of so many `segments` are held, the last of which may tell of a hole.
+    fn hold(bench: &mut Bench, member: u32, segments: u32, hole: bool) {
+        let end = |n: u32| (member << 24) + n * MSS;
+        bench.fill(US(0), true);
+        bench.data(US(0), member, end(0));
+        bench.ack(US(0), member, end(0));
+        (1..=segments + 2).for_each(|n| bench.data(US(0), member, end(n)));
+        (1..=segments).for_each(|n| assert!(bench.ack(US(1), member, end(n)).is_empty()));
+        if hole {
+            let block = (end(segments + 1), end(segments + 2));
+            assert!(bench.back(US(1), member, plain(end(segments)), &[block]).is_empty());
+        }
+    }
+
+    /// Segments of each of two members whose ACKs went on by 60 ms.
+    fn gone(mut bench: Bench) -> [u32; 2] {
+        let mut gone = [0; 2];
+        let mut went = bench.fill(US(1), false);
+        went.extend(bench.run_until(US(60_001)).into_iter().map(|(_, tcp)| tcp));
+        for tcp in went {
+            gone[usize::from(tcp.ack >> 24 > 0)] = (tcp.ack & 0xff_ffff) / MSS;
+        }
+        gone
+    }
+
+    /// Kills: an express nobody asked for, or for a flow without a hole; one that is not twice as fast; one
+    /// of less than a round trip, of which 10 Mbit/s carry 41 segments.
+    #[test]
+    fn with_loss_express_what_is_held_behind_a_hole_goes_on_twice_as_fast() {
+        let alone = |express, segments, hole| {
+            let mut bench = bench("bucket", express);
+            hold(&mut bench, 0, segments, hole);
+            gone(bench)[0]
+        };
+        let usual = alone(false, 200, true);
+        assert!((46..=50).contains(&usual), "{usual}");
+        assert_eq!(alone(true, 200, false), usual);
+        let express = alone(true, 200, true);
+        assert!(express.abs_diff(2 * usual) <= 3, "{express}");
+        assert_eq!(alone(true, 40, true), 40);
+        for express in [false, true] {
+            let mut bench = bench("gate", express);
+            (0..2).for_each(|member| hold(&mut bench, member, 200, member == 1));
+            let [one, other] = gone(bench).map(f64::from);
+            let times = if express { 2.0 } else { 1.0 };
+            assert!(one > 15.0 && (other / one / times - 1.0).abs() < 0.15, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_virtual_queue_has_no_express() {
+        let spec = "kind = 'postack'\nrelease = 'virtual-queue'\nloss_express = true";
+        let refused = toml::from_str::<crate::ack::AckSpec>(spec).unwrap_err().to_string();
+        assert!(refused.contains("`loss_express` needs"), "{refused}");
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::packet::{Member, make_room, slot};
+use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
 
 /// The rates of the flows of an aggregate: by weight, among those that were active lately.
@@ -19,6 +20,8 @@ pub(super) struct Shares {
     now: u64,
     before: u64,
     others: Others,
+    /// When it was last looked how fast what waits next may leave, and how fast that is on average.
+    ahead: Option<(Time, Rate)>,
 }
 
 /// What packets of others take of the rate.
@@ -31,13 +34,16 @@ struct Others {
     before: u64,
 }
 
+/// What waits next is averaged over `2^30` ns, about a second: windows of management connections rise and fall within it.
+const SETTLING: u32 = 30;
+
 /// A few round trips of most flows.
 const INTERVAL: Duration = Duration::from_millis(400);
 
 impl Shares {
     pub(super) const fn new(rate: Rate) -> Self {
         let others = Others { looked: (Time::ZERO, Bytes::ZERO), now: 0, before: 0 };
-        Self { rate, seen: Vec::new(), interval: 0, now: 0, before: 0, others }
+        Self { rate, seen: Vec::new(), interval: 0, now: 0, before: 0, others, ahead: None }
     }
 
     pub(super) const fn set_rate(&mut self, rate: Rate) {
@@ -72,6 +78,22 @@ impl Shares {
     /// The rate of `member`: never zero.
     pub(super) fn of(&self, member: Member) -> Rate {
         Rate::from_bps(self.part(self.rate.bps(), member).max(1))
+    }
+
+    /// What waits next may leave at `rate`, if it ever waits.
+    pub(super) fn note_ahead(&mut self, now: Time, rate: Option<Rate>) {
+        self.ahead = rate.map(|rate| {
+            let (at, before) = self.ahead.unwrap_or((now, rate));
+            let span = i128::from(nanos(now.since(at)).min(1 << SETTLING));
+            let more = i128::from(rate.bps()) - i128::from(before.bps());
+            let bps = i128::from(before.bps()) + ((more * span) >> SETTLING);
+            (now.max(at), Rate::from_bps(u64::try_from(bps).unwrap_or_default()))
+        });
+    }
+
+    /// How fast what waits next may leave, on average.
+    pub(super) fn ahead(&self) -> Option<Rate> {
+        self.ahead.map(|(_, rate)| rate)
     }
 
     /// By `now` so many bytes of others `left`.
@@ -134,6 +156,25 @@ mod tests {
         assert_eq!(looks, [0, 0, 0, 0, 2_000_000]);
         shares.note_others(Time::from_secs(60), Bytes(1_000_000));
         assert_eq!(shares.taken(Member(0)), 0);
+    }
+
+    /// Kills: what is now in place of the average; an average that never gets there; a clock that steps back.
+    #[test]
+    fn what_waits_next_is_averaged_over_about_a_second() {
+        let mut shares = Shares::new(Rate::from_mbps(12));
+        let mut look = |ms, mbps| {
+            shares.note_ahead(Time::from_millis(ms), Some(Rate::from_mbps(mbps)));
+            shares.ahead().unwrap().bps() / 1_000
+        };
+        assert_eq!(look(0, 10), 10_000);
+        assert_eq!(look(50, 5), 9_767); // 5 % of a second on: 50 of 1,074 ms
+        assert_eq!(look(20, 5), 9_767);
+        let later: Vec<_> = (1..=100).map(|n| look(50 + 50 * n, 5)).collect();
+        assert!(later.is_sorted_by(|a, b| a > b || *b < 5_020), "{later:?}");
+        assert!((6_700..6_900).contains(&later[19]) && later[99] < 5_100, "{later:?}");
+        assert_eq!(look(60_000, 8), 8_000);
+        shares.note_ahead(Time::from_secs(61), None);
+        assert_eq!(shares.ahead(), None);
     }
 
     #[test]

@@ -56,6 +56,8 @@ const KNOWN: u8 = 1;
 const TIMED: u8 = 2;
 /// `right` is known.
 const EDGE: u8 = 4;
+/// Its ACKs go on twice as fast.
+const HURRIED: u8 = 8;
 
 /// Source: `postack`, section 2.
 const _: () = assert!(size_of::<Flow>() <= 128);
@@ -179,6 +181,22 @@ impl Flow {
     pub(super) fn was_held(&mut self, span: Duration) {
         let span = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         self.hold_us = self.hold_us - self.hold_us / SMOOTHING + span / SMOOTHING;
+    }
+
+    /// Its ACKs go on twice as fast if the newest tells of a hole, and those held call for more than `carried`
+    /// bytes.
+    ///
+    /// Source: `postack`, R001-14.
+    pub(in crate::ack) fn hurry(&mut self, carried: Bytes) {
+        let held =
+            self.advance(self.seen).saturating_add(self.sacked).saturating_sub(self.credited);
+        let hurried = self.sacked > 0 && u64::from(held) > carried.0;
+        self.marks = self.marks & !HURRIED | if hurried { HURRIED } else { 0 };
+    }
+
+    /// How many times as fast as others of its weight its ACKs go on.
+    pub(in crate::ack) const fn pace(&self) -> u32 {
+        if self.marks & HURRIED != 0 { 2 } else { 1 }
     }
 
     /// Whether so much may be acknowledged in steps: no more of them than data was carried, whatever

@@ -1,0 +1,112 @@
+"""With loss express, ACKs that tell of a loss go on sooner where many are held before them.
+
+Source: postack, ledger R001-14 (option "loss express").
+Differs: see `_network.py`. The ledger has no number for it. Windows are grown and few packets are
+lost, so that ACKs are held for longer than a round trip when one is; at 1 % there is nothing to
+hurry.
+"""
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import bulk, measured, network
+
+express = Experiment(__file__)
+
+SIGNALS = {
+    "gate": {"kind": "postack"},
+    "express": {"kind": "postack", "loss_express": True},
+}
+LOSSES = [0.02, 0.1, 1.0]
+CONTROLS = ["reno", "cubic"]
+
+
+@express.run(signal=list(SIGNALS), congestion=CONTROLS, loss=LOSSES)
+def measure(seed, signal, congestion, loss):
+    tcp = {"congestion": congestion}
+    net = network(SIGNALS[signal], window=None, loss=f"{loss} %", tcp=tcp)
+    bulk(net)
+    return measured(net.run(seed))
+
+
+def compare(runs, column, congestion, loss):
+    """With loss express, and without."""
+    cell = runs.where(congestion=congestion, loss=loss)
+    return [cell.where(signal=it)[column] for it in ("express", "gate")]
+
+
+def ratio(runs, congestion, loss):
+    hurried, usual = compare(runs, "goodput", congestion, loss)
+    return hurried / usual
+
+
+def more(runs, column, congestion, loss):
+    hurried, usual = compare(runs, column, congestion, loss)
+    return hurried - usual
+
+
+TIMERS = (
+    "what goes on sooner lets a sender's timer get used to less, and the ACKs held next take as "
+    "long as before: more timers expire, and what is held is sent again (`#again-reno`, "
+    "`#again-cubic`)"
+)
+
+
+@express.claim("R001-14", "0.1 %, Reno: goodput with loss express over without", paper="not said",
+               at_least=1, why=TIMERS)  # fmt: skip
+def tenth_reno(runs):
+    return ratio(runs, "reno", 0.1)
+
+
+@express.claim("R001-14", "0.1 %, CUBIC: goodput", paper="not said", at_least=1, why=TIMERS)
+def tenth_cubic(runs):
+    return ratio(runs, "cubic", 0.1)
+
+
+@express.claim("R001-14", "0.1 %, Reno: timeouts in a run, with less without", paper="not said",
+               at_most=0, why=TIMERS)  # fmt: skip
+def timeouts_reno(runs):
+    return more(runs, "timeouts", "reno", 0.1)
+
+
+@express.claim("R001-14", "0.1 %, CUBIC: timeouts in a run", paper="not said", at_most=0,
+               why=TIMERS)  # fmt: skip
+def timeouts_cubic(runs):
+    return more(runs, "timeouts", "cubic", 0.1)
+
+
+@express.claim("R001-14", "0.1 %, Reno: segments sent again, with less without", paper="not said",
+               at_least=1)  # fmt: skip
+def again_reno(runs):
+    return more(runs, "retransmitted", "reno", 0.1)
+
+
+@express.claim("R001-14", "0.1 %, CUBIC: segments sent again", paper="not said", at_least=1)
+def again_cubic(runs):
+    return more(runs, "retransmitted", "cubic", 0.1)
+
+
+@express.claim("R001-14", "1 %, Reno: goodput with loss express over without", paper="not said",
+               at_least=0.98, at_most=1.02)  # fmt: skip
+def one_reno(runs):
+    return ratio(runs, "reno", 1.0)
+
+
+@express.claim("R001-14", "1 %, CUBIC: goodput", paper="not said", at_least=0.98, at_most=1.02)
+def one_cubic(runs):
+    return ratio(runs, "cubic", 1.0)
+
+
+@express.figure
+def figure(runs):
+    figure, panels = plots.panels(["goodput, Mbit/s", "timeouts in a run"])
+    for axes, column, unit in zip(panels, ("goodput", "timeouts"), (1e6, 1), strict=True):
+        for signal in SIGNALS:
+            for congestion in CONTROLS:
+                cell = runs.where(signal=signal, congestion=congestion)
+                means = [cell.where(loss=it)[column].mean() / unit for it in LOSSES]
+                axes.plot(LOSSES, means, marker="o", label=f"{congestion.upper()}, {signal}")
+        axes.set_xscale("log")
+        axes.set_xlabel("loss, %")
+        axes.legend()
+    return figure

@@ -1,0 +1,113 @@
+"""Senders that are told by their ACKs fill a trunk, whatever finds its rate, and hardly wait.
+
+Source: postack, section 5, R001-9 (P3) and R001-11; trunking, section 4. Ledger, G4 ("PostACK
+towards the local senders").
+Differs: neither paper has the two together. One site sends to another over 10 Mbit/s, 10 ms each
+way; the trunk's profile would let it have ten times as much. What a trunk may send rises and falls
+with the windows of its management connections, and windows of senders follow what it may send on
+average. Senders are greedy, as the RFCs have them. Runs take 60 s, of which 40 s count: the first
+are slow start of a path whose rate nobody knows.
+"""
+
+from tidegate import Scenario, plots
+from tidegate.experiment import Experiment
+
+told = Experiment(__file__)
+
+RATE = 10_000_000
+SECONDS, WARMUP = 60, 20
+
+TRUNKS = {
+    "cubic": {},
+    "reno": {"tcp": {"congestion": "reno"}},
+    "one connection": {"connections": 1},
+    "epochs": {"probing": "epochs"},
+}
+"""What is said of the trunk."""
+
+FLOWS = [1, 4, 16]
+
+
+def sites(signal, trunk, flows):
+    """Two sites, a trunk from one to the other, and the way between them."""
+    net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s")
+    there = {"name": "trunk", "local": "10.73.9.1", "peer": "10.73.9.2", **trunk}
+    back = {**there, "local": there["peer"], "peer": there["local"]}
+    policy = {"name": "all", "action": "shape", "profile": {"mean": f"{10 * RATE} bit/s"}}
+    policy |= {"trunk": "trunk", "signal": signal}
+    net.gateway("north", {"trunk": [there], "policy": [policy]})
+    net.gateway("south", {"trunk": [back]})
+    net.host("a", address=["10.73.0.1", there["local"]], gateway="north")
+    net.host("b", address=["10.73.0.2", there["peer"]], gateway="south")
+    queue = {"kind": "trunk-fifo", "limit": "256 kB", "threshold": 32}
+    net.route(to="b", rate=f"{RATE} bit/s", delay="10 ms", queue=queue)
+    net.route(delay="10 ms")
+    start = {"uniform": ["0 s", "1 s"]}
+    net.traffic("bulk", "greedy", "a", "b", flows=flows, start=start)
+    return net
+
+
+@told.run(signal=["none", "postack"], trunk=list(TRUNKS), flows=FLOWS)
+def measure(seed, signal, trunk, flows):
+    run = sites(signal, TRUNKS[trunk], flows).run(seed)
+    group = run.groups.columns
+    lost = run.drops.columns
+    user = [n for n, why in zip(lost["dropped_packets"], lost["reason"], strict=True)
+            if why != "aqm"]  # fmt: skip
+    return {
+        "throughput": group["throughput_bps"][0],
+        "delay": group["delay_mean_seconds"][0],
+        "late": group["delay_p99_seconds"][0],
+        "jain": group["jain"][0],
+        "lost": float(sum(user)),
+    }
+
+
+def ratios(runs, column):
+    """With PostACK, of what it is without, for each kind of trunk and number of senders."""
+    for trunk in TRUNKS:
+        for flows in FLOWS:
+            cell = runs.where(trunk=trunk, flows=flows)
+            with_it, without = (cell.where(signal=it)[column] for it in ("postack", "none"))
+            yield with_it / without
+
+
+def turns(columns, choose):
+    """The largest or least of several numbers for each seed."""
+    return [choose(turn) for turn in zip(*columns, strict=True)]
+
+
+@told.claim("G4", "least throughput, of that without a signal", paper="beyond", at_least=0.97)
+def full(runs):
+    return turns(ratios(runs, "throughput"), min)
+
+
+@told.claim("G4", "largest mean delay of data, of that without a signal", paper="beyond",
+            at_most=0.5)  # fmt: skip
+def delay(runs):
+    return turns(ratios(runs, "delay"), max)
+
+
+@told.claim("G4", "largest 99th percentile of it", paper="beyond", at_most=0.5)
+def late(runs):
+    return turns(ratios(runs, "late"), max)
+
+
+@told.claim("G4", "user packets lost, at gateways and on the way", paper="beyond", at_most=0)
+def lost(runs):
+    told = [runs.where(signal="postack", trunk=trunk, flows=it)["lost"]
+            for trunk in TRUNKS for it in FLOWS]  # fmt: skip
+    return turns(told, max)
+
+
+@told.figure
+def figure(runs):
+    figure, panels = plots.panels(["throughput, Mbit/s", "mean delay of data, ms"])
+    for axes, column, unit in zip(panels, ("throughput", "delay"), (1e6, 1e-3), strict=True):
+        for n, signal in enumerate(("none", "postack")):
+            bars = [runs.where(signal=signal, trunk=trunk, flows=4)[column].mean() / unit
+                    for trunk in TRUNKS]  # fmt: skip
+            axes.bar([at + 0.4 * n - 0.2 for at in range(len(TRUNKS))], bars, 0.4, label=signal)
+        axes.set_xticks(range(len(TRUNKS)), list(TRUNKS), rotation=20)
+        axes.legend()
+    return figure
