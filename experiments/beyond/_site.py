@@ -65,17 +65,13 @@ packet stands for. Found with seeds 101 to 103."""
 THRESHOLD = 64
 """Management packets that may wait: 8 of each connection."""
 
-POSTACK = {"kind": "postack", "max_hold": "8 s"}
-"""Windows are such that ACKs are held for half of that, if all that were active lately had as much:
-with many short requests among them the default of 1 s leaves a long one little."""
-
 EPOCHS = {"probing": "epochs"}
 
-CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str] | None] | None] = {
+CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any], str | None] | None] = {
     "none": None,
     "epochs": (EPOCHS, TUNNEL, None),
     "trunk": (MANAGEMENT, TUNNEL, None),
-    "postack": (MANAGEMENT, TUNNEL, POSTACK),
+    "postack": (MANAGEMENT, TUNNEL, "postack"),
     "copa": (COPA, TUNNEL, None),
     "epochs-first": (EPOCHS, FIRST, None),
     "copa-first": (COPA, FIRST, None),

@@ -1,4 +1,4 @@
-"""With loss express, ACKs that tell of a loss go on sooner where many are held before them.
+"""Loss express gains nothing: senders' timers expire where ACKs are held for longer than before.
 
 Source: postack, ledger R001-14 (option "loss express").
 Differs: see `_network.py`. The ledger has no number for it. Windows are grown and few packets are
@@ -63,25 +63,25 @@ def tenth_cubic(runs):
     return ratio(runs, "cubic", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, Reno: timeouts in a run, with less without", paper="not said",
+@express.claim("R001-14", "0.1 %, Reno: more timeouts in a run than without", paper="not said",
                at_most=0, why=TIMERS)  # fmt: skip
 def timeouts_reno(runs):
     return more(runs, "timeouts", "reno", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, CUBIC: timeouts in a run", paper="not said", at_most=0,
+@express.claim("R001-14", "0.1 %, CUBIC: more timeouts", paper="not said", at_most=0,
                why=TIMERS)  # fmt: skip
 def timeouts_cubic(runs):
     return more(runs, "timeouts", "cubic", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, Reno: segments sent again, with less without", paper="not said",
+@express.claim("R001-14", "0.1 %, Reno: more segments sent again than without", paper="not said",
                at_least=1)  # fmt: skip
 def again_reno(runs):
     return more(runs, "retransmitted", "reno", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, CUBIC: segments sent again", paper="not said", at_least=1)
+@express.claim("R001-14", "0.1 %, CUBIC: more segments sent again", paper="not said", at_least=1)
 def again_cubic(runs):
     return more(runs, "retransmitted", "cubic", 0.1)
 
@@ -99,7 +99,7 @@ def one_cubic(runs):
 
 @express.figure
 def figure(runs):
-    figure, panels = plots.panels(["goodput, Mbit/s", "timeouts in a run"])
+    figure, panels = plots.panels(["goodput, Mbit/s", "more timeouts"])
     for axes, column, unit in zip(panels, ("goodput", "timeouts"), (1e6, 1), strict=True):
         for signal in SIGNALS:
             for congestion in CONTROLS:

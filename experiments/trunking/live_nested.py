@@ -5,7 +5,7 @@ Differs: see `_live.py`, and `fig9.py` for what the paper does not print. One fi
 built as a lab, in which level-2 gateways are behind those of level 1. Instead of routers and links
 there is one emulated network. Shares are of what the sinks got, as real UDP sockets count it. What
 level-1 trunk 1 gets varies by some 5 % from span to span (simulated 0.98 with a deviation of 0.06,
-80 seeds that decide nothing), so there are thirty turns.
+80 seeds that decide nothing). There are thirty turns, and a margin: twenty had left it open.
 """
 
 import json

@@ -3,10 +3,10 @@
 Source: postack, section 5, R001-9 (P3) and R001-11; trunking, section 4. Ledger, G4 ("PostACK
 towards the local senders").
 Differs: neither paper has the two together. One site sends to another over 10 Mbit/s, 10 ms each
-way; the trunk's profile would let it have ten times as much. What a trunk may send rises and falls
-with the windows of its management connections, and windows of senders follow what it may send on
-average. Senders are greedy, as the RFCs have them. Runs take 60 s, of which 40 s count: the first
-are slow start of a path whose rate nobody knows.
+way, or 100; the profile of its policy would let it have ten times as much. What a trunk may send
+rises and falls with the windows of its management connections, and windows of senders follow what
+it may send on average. Senders are greedy, as the RFCs have them. Runs take 60 s, of which 40 s
+count: the first are slow start of a path whose rate nobody knows.
 """
 
 from tidegate import Scenario, plots
@@ -22,8 +22,13 @@ TRUNKS = {
     "reno": {"tcp": {"congestion": "reno"}},
     "one connection": {"connections": 1},
     "epochs": {"probing": "epochs"},
+    "far": {},
 }
-"""What is said of the trunk."""
+"""What is said of the trunk; the last is between sites that are far from each other."""
+
+DELAYS = {"far": 100}
+NEAR = 10
+"""Of the way between sites, in milliseconds."""
 
 FLOWS = [1, 4, 16]
 
@@ -31,7 +36,7 @@ FLOWS = [1, 4, 16]
 def sites(signal, trunk, flows):
     """Two sites, a trunk from one to the other, and the way between them."""
     net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s")
-    there = {"name": "trunk", "local": "10.73.9.1", "peer": "10.73.9.2", **trunk}
+    there = {"name": "trunk", "local": "10.73.9.1", "peer": "10.73.9.2", **TRUNKS[trunk]}
     back = {**there, "local": there["peer"], "peer": there["local"]}
     policy = {"name": "all", "action": "shape", "profile": {"mean": f"{10 * RATE} bit/s"}}
     policy |= {"trunk": "trunk", "signal": signal}
@@ -40,8 +45,9 @@ def sites(signal, trunk, flows):
     net.host("a", address=["10.73.0.1", there["local"]], gateway="north")
     net.host("b", address=["10.73.0.2", there["peer"]], gateway="south")
     queue = {"kind": "trunk-fifo", "limit": "256 kB", "threshold": 32}
-    net.route(to="b", rate=f"{RATE} bit/s", delay="10 ms", queue=queue)
-    net.route(delay="10 ms")
+    delay = f"{DELAYS.get(trunk, NEAR)} ms"
+    net.route(to="b", rate=f"{RATE} bit/s", delay=delay, queue=queue)
+    net.route(delay=delay)
     start = {"uniform": ["0 s", "1 s"]}
     net.traffic("bulk", "greedy", "a", "b", flows=flows, start=start)
     return net
@@ -49,23 +55,20 @@ def sites(signal, trunk, flows):
 
 @told.run(signal=["none", "postack"], trunk=list(TRUNKS), flows=FLOWS)
 def measure(seed, signal, trunk, flows):
-    run = sites(signal, TRUNKS[trunk], flows).run(seed)
-    group = run.groups.columns
-    lost = run.drops.columns
-    user = [n for n, why in zip(lost["dropped_packets"], lost["reason"], strict=True)
-            if why != "aqm"]  # fmt: skip
+    run = sites(signal, trunk, flows).run(seed)
+    group, drops = run.groups.columns, run.drops
+    told_to_slow_down = drops.where(place="cloud", reason="aqm")["dropped_packets"].sum()
     return {
         "throughput": group["throughput_bps"][0],
-        "delay": group["delay_mean_seconds"][0],
-        "late": group["delay_p99_seconds"][0],
-        "jain": group["jain"][0],
-        "lost": float(sum(user)),
+        "waits": group["delay_mean_seconds"][0] - DELAYS.get(trunk, NEAR) / 1e3,
+        "waits_p99": group["delay_p99_seconds"][0] - DELAYS.get(trunk, NEAR) / 1e3,
+        "lost": float(drops["dropped_packets"].sum() - told_to_slow_down),
     }
 
 
-def ratios(runs, column):
+def ratios(runs, column, trunks=TRUNKS):
     """With PostACK, of what it is without, for each kind of trunk and number of senders."""
-    for trunk in TRUNKS:
+    for trunk in trunks:
         for flows in FLOWS:
             cell = runs.where(trunk=trunk, flows=flows)
             with_it, without = (cell.where(signal=it)[column] for it in ("postack", "none"))
@@ -77,33 +80,39 @@ def turns(columns, choose):
     return [choose(turn) for turn in zip(*columns, strict=True)]
 
 
-@told.claim("G4", "least throughput, of that without a signal", paper="beyond", at_least=0.97)
+@told.claim("G4", "20 ms: least throughput, of that without a signal", paper="beyond",
+            at_least=0.97)  # fmt: skip
 def full(runs):
-    return turns(ratios(runs, "throughput"), min)
+    return turns(ratios(runs, "throughput", TRUNKS.keys() - DELAYS), min)
 
 
-@told.claim("G4", "largest mean delay of data, of that without a signal", paper="beyond",
-            at_most=0.5)  # fmt: skip
-def delay(runs):
-    return turns(ratios(runs, "delay"), max)
+@told.claim("G4", "200 ms: least throughput", paper="beyond", at_least=0.95)
+def far(runs):
+    return turns(ratios(runs, "throughput", DELAYS), min)
 
 
-@told.claim("G4", "largest 99th percentile of it", paper="beyond", at_most=0.5)
-def late(runs):
-    return turns(ratios(runs, "late"), max)
+@told.claim("G4", "how long data waits on average, of that without a signal: the longest",
+            paper="beyond", at_most=0.5)  # fmt: skip
+def waits(runs):
+    return turns(ratios(runs, "waits"), max)
+
+
+@told.claim("G4", "99th percentile of it", paper="beyond", at_most=0.5)
+def waits_p99(runs):
+    return turns(ratios(runs, "waits_p99"), max)
 
 
 @told.claim("G4", "user packets lost, at gateways and on the way", paper="beyond", at_most=0)
 def lost(runs):
-    told = [runs.where(signal="postack", trunk=trunk, flows=it)["lost"]
+    each = [runs.where(signal="postack", trunk=trunk, flows=it)["lost"]
             for trunk in TRUNKS for it in FLOWS]  # fmt: skip
-    return turns(told, max)
+    return turns(each, max)
 
 
 @told.figure
 def figure(runs):
-    figure, panels = plots.panels(["throughput, Mbit/s", "mean delay of data, ms"])
-    for axes, column, unit in zip(panels, ("throughput", "delay"), (1e6, 1e-3), strict=True):
+    figure, panels = plots.panels(["throughput, Mbit/s", "how long data waits, ms"])
+    for axes, column, unit in zip(panels, ("throughput", "waits"), (1e6, 1e-3), strict=True):
         for n, signal in enumerate(("none", "postack")):
             bars = [runs.where(signal=signal, trunk=trunk, flows=4)[column].mean() / unit
                     for trunk in TRUNKS]  # fmt: skip

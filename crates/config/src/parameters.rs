@@ -215,8 +215,8 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("placement", PLACEMENT, AUTO),
             (
                 "loss_express",
-                "Whether ACKs that tell of a loss go on twice as fast, until what is held of their flow is worth a round trip. \
-                 Not with `release = \"virtual-queue\"`.",
+                "Whether ACKs that tell of a loss go on twice as fast, or by the gate in twice the turn, until what is held \
+                 of their flow is worth a round trip. Not with `release = \"virtual-queue\"`.",
                 NO,
             ),
         ],

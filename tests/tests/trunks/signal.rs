@@ -13,11 +13,11 @@ use crate::sites::{Site, gateway, host, key, trunks};
 /// Four uploads at a time.
 const UPLOADS: usize = 4;
 
-/// With ACKs held in place of data a trunk is as full, next to nothing waits before it most of the time, and no sender
-/// sends a segment twice. Now and then more waits for some tenths of a second, so that the mean says less than the
-/// median; why is not known.
+/// With ACKs held in place of data a trunk is as full, next to nothing waits before it, and no sender sends a
+/// segment twice.
 ///
-/// Kills: a gate that looks at what waits before the link, and not before the trunk.
+/// Kills: a gate that looks at what waits before the link, and not before the trunk; windows that follow what a trunk
+/// may send at the moment.
 #[test]
 fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
     witnessed(|bed| {
@@ -29,7 +29,7 @@ fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
         };
         println!("{none:?}, {postack:?}");
         assert!(postack.waiting < 0.2 * none.waiting, "{none:?}, {postack:?}");
-        assert!(postack.mean < 0.5 * none.mean, "{none:?}, {postack:?}");
+        assert!(postack.mean < 0.2 * none.mean, "{none:?}, {postack:?}");
         assert!(postack.seconds < 1.1 * none.seconds, "{none:?}, {postack:?}");
         assert_eq!((postack.again, postack.dropped), (0, 0), "{none:?}, {postack:?}");
     });

@@ -184,12 +184,12 @@ pub(super) fn lasts(near: Duration) -> Duration {
     (near + near / 2).clamp(SHORTEST, LONGEST)
 }
 
-/// Two full segments for each unit of weight; of a flow that hurries twice as many.
+/// Two full segments for each unit of weight; by loss express twice as many.
 ///
 /// Source: `postack`, R001-9.
 pub(super) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
     let flow = holds.flow(member);
-    flow.segment().saturating_mul(2 * flow.pace()).saturating_mul(weight.max(1))
+    flow.segment().saturating_mul(2 * flow.speed()).saturating_mul(weight.max(1))
 }
 
 #[cfg(test)]

@@ -96,8 +96,8 @@ impl Holds {
     }
 
     /// How many times as fast as others of its weight ACKs of `member` go on.
-    pub(super) fn pace(&self, member: Member) -> u32 {
-        self.flows.get(member.index()).map_or(1, Flow::pace)
+    pub(super) fn speed(&self, member: Member) -> u32 {
+        self.flows.get(member.index()).map_or(1, Flow::speed)
     }
 
     /// For how long the oldest of `member` has been held.

@@ -34,8 +34,8 @@ struct Others {
     before: u64,
 }
 
-/// What waits next is averaged over `2^30` ns, about a second: windows of management connections rise and fall within it.
-const SETTLING: u32 = 30;
+/// The longest over which anything is followed, in nanoseconds.
+const LONGEST: u64 = 1 << 40;
 
 /// A few round trips of most flows.
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -80,18 +80,21 @@ impl Shares {
         Rate::from_bps(self.part(self.rate.bps(), member).max(1))
     }
 
-    /// What waits next may leave at `rate`, if it ever waits.
-    pub(super) fn note_ahead(&mut self, now: Time, rate: Option<Rate>) {
+    /// What waits next may leave at `rate`, if it ever waits: that is followed over about `span` where it
+    /// falls, and over an eighth of that where it rises. After as long without a look it is what it is.
+    pub(super) fn note_ahead(&mut self, now: Time, rate: Option<Rate>, span: Duration) {
         self.ahead = rate.map(|rate| {
             let (at, before) = self.ahead.unwrap_or((now, rate));
-            let span = i128::from(nanos(now.since(at)).min(1 << SETTLING));
+            let falls = nanos(span).min(LONGEST).next_power_of_two().ilog2();
+            let follows = if rate < before { falls } else { falls.saturating_sub(3) };
+            let part = i128::from(nanos(now.since(at)).min(1 << follows));
             let more = i128::from(rate.bps()) - i128::from(before.bps());
-            let bps = i128::from(before.bps()) + ((more * span) >> SETTLING);
+            let bps = i128::from(before.bps()) + ((more * part) >> follows);
             (now.max(at), Rate::from_bps(u64::try_from(bps).unwrap_or_default()))
         });
     }
 
-    /// How fast what waits next may leave, on average.
+    /// How fast what waits next may leave, averaged over some time.
     pub(super) fn ahead(&self) -> Option<Rate> {
         self.ahead.map(|(_, rate)| rate)
     }
@@ -158,22 +161,27 @@ mod tests {
         assert_eq!(shares.taken(Member(0)), 0);
     }
 
-    /// Kills: what is now in place of the average; an average that never gets there; a clock that steps back.
+    /// Kills: what is now in place of the average; one that never gets there, or rises as slowly as it falls;
+    /// a clock that steps back.
     #[test]
-    fn what_waits_next_is_averaged_over_about_a_second() {
+    fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
         let mut shares = Shares::new(Rate::from_mbps(12));
         let mut look = |ms, mbps| {
-            shares.note_ahead(Time::from_millis(ms), Some(Rate::from_mbps(mbps)));
+            let (now, second) = (Time::from_millis(ms), Duration::from_secs(1));
+            shares.note_ahead(now, Some(Rate::from_mbps(mbps)), second);
             shares.ahead().unwrap().bps() / 1_000
         };
         assert_eq!(look(0, 10), 10_000);
-        assert_eq!(look(50, 5), 9_767); // 5 % of a second on: 50 of 1,074 ms
+        assert_eq!(look(50, 5), 9_767); // 50 of 1,074 ms
         assert_eq!(look(20, 5), 9_767);
         let later: Vec<_> = (1..=100).map(|n| look(50 + 50 * n, 5)).collect();
         assert!(later.is_sorted_by(|a, b| a > b || *b < 5_020), "{later:?}");
+        assert_eq!(later[0], 9_545);
         assert!((6_700..6_900).contains(&later[19]) && later[99] < 5_100, "{later:?}");
+        let risen = look(5_100, 10);
+        assert!((6_800..6_950).contains(&risen), "{risen}"); // 50 of 134 ms
         assert_eq!(look(60_000, 8), 8_000);
-        shares.note_ahead(Time::from_secs(61), None);
+        shares.note_ahead(Time::from_secs(61), None, Duration::ZERO);
         assert_eq!(shares.ahead(), None);
     }
 

@@ -56,8 +56,8 @@ const KNOWN: u8 = 1;
 const TIMED: u8 = 2;
 /// `right` is known.
 const EDGE: u8 = 4;
-/// Its ACKs go on twice as fast.
-const HURRIED: u8 = 8;
+/// Its ACKs go by loss express.
+const EXPRESS: u8 = 8;
 
 /// Source: `postack`, section 2.
 const _: () = assert!(size_of::<Flow>() <= 128);
@@ -183,20 +183,20 @@ impl Flow {
         self.hold_us = self.hold_us - self.hold_us / SMOOTHING + span / SMOOTHING;
     }
 
-    /// Its ACKs go on twice as fast if the newest tells of a hole, and those held call for more than `carried`
-    /// bytes.
+    /// Its ACKs go by loss express if the newest tells of a hole, and those held call for more than a
+    /// `round_trip` carries.
     ///
     /// Source: `postack`, R001-14.
-    pub(in crate::ack) fn hurry(&mut self, carried: Bytes) {
-        let held =
-            self.advance(self.seen).saturating_add(self.sacked).saturating_sub(self.credited);
-        let hurried = self.sacked > 0 && u64::from(held) > carried.0;
-        self.marks = self.marks & !HURRIED | if hurried { HURRIED } else { 0 };
+    pub(in crate::ack) fn express(&mut self, round_trip: Bytes) {
+        let called = self.advance(self.seen).saturating_add(self.sacked);
+        let held = self.charge(called.saturating_sub(self.credited));
+        let express = self.sacked > 0 && u64::from(held) > round_trip.0;
+        self.marks = self.marks & !EXPRESS | if express { EXPRESS } else { 0 };
     }
 
     /// How many times as fast as others of its weight its ACKs go on.
-    pub(in crate::ack) const fn pace(&self) -> u32 {
-        if self.marks & HURRIED != 0 { 2 } else { 1 }
+    pub(in crate::ack) const fn speed(&self) -> u32 {
+        if self.marks & EXPRESS != 0 { 2 } else { 1 }
     }
 
     /// Whether so much may be acknowledged in steps: no more of them than data was carried, whatever
