@@ -145,7 +145,7 @@ def apart_cubic(runs):
     at_most=0.02,
     margin=0.01,
     why="with ACKs held it is the same, but the simulator's BBR leaves 46 kB in a queue for each "
-    "flow, and Linux's left 58 to 72 in ten turns; what makes that more is not known",
+    "flow, and Linux's left 55 to 72 in twenty turns; what makes that more is not known",
 )
 def apart_bbr(runs):
     return apart(runs, "bbr")
