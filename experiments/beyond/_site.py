@@ -73,6 +73,7 @@ CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any], str | None] | None] = 
     "trunk": (MANAGEMENT, TUNNEL, None),
     "postack": (MANAGEMENT, TUNNEL, "postack"),
     "copa": (COPA, TUNNEL, None),
+    "copa-postack": (COPA, TUNNEL, "postack"),
     "epochs-first": (EPOCHS, FIRST, None),
     "copa-first": (COPA, FIRST, None),
 }

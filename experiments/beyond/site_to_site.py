@@ -67,6 +67,9 @@ SLOWER = (
 
 SAME = "both let as many bytes wait at the router; management packets take 1.7 % of the path"
 
+MATTERS = 0.02
+"""A 99th percentile that differs by less is the same."""
+
 CUT = (
     "windows of long transfers are cut to what they would have if every short one had as much, and "
     "part of the path is idle"
@@ -89,10 +92,19 @@ def postack_tail(runs):
 
 
 @site_to_site.claim(
-    "beyond", "Copa: p99 slowdown, of that with epochs", paper="better", at_most=1, why=SAME
-)
+    "beyond", "Copa: p99 slowdown, of that with epochs", paper="better", at_most=1, margin=MATTERS,
+    why=SAME,
+)  # fmt: skip
 def copa_tail(runs):
     return ratio(runs, "copa", "epochs", "p99")
+
+
+@site_to_site.claim(
+    "beyond", "Copa and PostACK: p99 slowdown, of that with epochs", paper="better", at_most=1,
+    margin=MATTERS, why=CUT,
+)  # fmt: skip
+def copa_postack_tail(runs):
+    return ratio(runs, "copa-postack", "epochs", "p99")
 
 
 @site_to_site.claim(
@@ -104,7 +116,7 @@ def first_tail(runs):
 
 @site_to_site.claim(
     "beyond", "new flows first in both: p99 slowdown of Copa, of that with epochs",
-    paper="better", at_most=1, why=SAME,
+    paper="better", at_most=1, margin=MATTERS, why=SAME,
 )  # fmt: skip
 def alike_tail(runs):
     return ratio(runs, "copa-first", "epochs-first", "p99")
@@ -123,6 +135,11 @@ def postack_loss(runs):
 @site_to_site.claim("beyond", "Copa: user packets lost", paper=0, at_most=0)
 def copa_loss(runs):
     return runs.where(control="copa")["lost"]
+
+
+@site_to_site.claim("beyond", "Copa and PostACK: user packets lost", paper=0, at_most=0)
+def copa_postack_loss(runs):
+    return runs.where(control="copa-postack")["lost"]
 
 
 @site_to_site.claim("beyond", "Copa, new flows first: user packets lost", paper=0, at_most=0)
