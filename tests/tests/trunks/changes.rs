@@ -1,12 +1,9 @@
 //! Trunks that are added, changed and removed by `tidegate apply` while a transfer is under way.
 
-use std::time::Duration;
-
-use serde_json::Value;
-use tidegate_e2e::{Lab, now, until, witnessed};
+use tidegate_e2e::{Lab, now, witnessed};
 
 use crate::LIMIT;
-use crate::sites::{Site, gateway, host, key, trunks};
+use crate::sites::{Site, are_up, gateway, host, key, trunks};
 
 /// Bytes of the transfer that come between one change and the next.
 const BETWEEN: u64 = 1_500_000;
@@ -72,18 +69,6 @@ fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2
         let through = through.map(|name| format!("trunk = \"{name}\"\n")).unwrap_or_default();
         format!("{trunks}[[policy]]\nname = \"all\"\naction = \"pass\"\n{through}")
     })
-}
-
-/// Waits until all of `many` trunks are agreed on, at both ends.
-fn are_up(lab: &Lab, many: usize) {
-    for gateway in ["north", "south"] {
-        let up = |trunk: &Value| trunk["other_end"]["state"] == "up";
-        until("other ends", Duration::from_secs(30), || {
-            let all = trunks(lab, gateway);
-            let all = all.as_array()?;
-            (all.len() == many && all.iter().all(up)).then_some(())
-        });
-    }
 }
 
 /// Sessions of the trunks of north so far.

@@ -3,7 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
-use tidegate_e2e::{Lab, Testbed};
+use tidegate_e2e::{Lab, Testbed, until};
+
+use crate::LIMIT;
 
 /// The path of a key that only root can read.
 pub(crate) fn key(bed: &Testbed) -> String {
@@ -67,6 +69,18 @@ pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> S
 
 pub(crate) fn trunks(lab: &Lab, gateway: &str) -> Value {
     lab.ask(gateway, "trunks")["trunks"].clone()
+}
+
+/// Waits until all of `many` trunks of north and south are agreed on, at both ends.
+pub(crate) fn are_up(lab: &Lab, many: usize) {
+    for gateway in ["north", "south"] {
+        let up = |trunk: &Value| trunk["other_end"]["state"] == "up";
+        until("other ends", LIMIT, || {
+            let all = trunks(lab, gateway);
+            let all = all.as_array()?;
+            (all.len() == many && all.iter().all(up)).then_some(())
+        });
+    }
 }
 
 /// User bytes that the only trunk of `gateway` has sent.
