@@ -72,8 +72,8 @@ MATTERS = 0.02
 """A 99th percentile that differs by less is the same."""
 
 CUT = (
-    "windows of long transfers are cut to what they would have if every short one had as much, and "
-    "part of the path is idle"
+    "windows of long transfers are cut to what they would have if every short one had as much; "
+    "whether part of the path is idle, as it was, was not measured again"
 )
 
 

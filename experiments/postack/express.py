@@ -1,4 +1,4 @@
-"""Loss express gains nothing: senders' timers expire where ACKs are held for longer than before.
+"""Loss express gains nothing, and more timers of senders expire than without.
 
 Source: postack, ledger R001-14 (option "loss express").
 Differs: see `_network.py`. The ledger has no number for it. Windows are grown and few packets are
@@ -46,9 +46,8 @@ def more(runs, column, congestion, loss):
 
 
 TIMERS = (
-    "what goes on sooner lets a sender's timer get used to less, and the ACKs held next take as "
-    "long as before: more timers expire, and what is held is sent again (`#again-reno`, "
-    "`#again-cubic`)"
+    "more timers of senders expire, and more is sent again (`#again-reno`, `#again-cubic`); maybe "
+    "because they get used to shorter holds and meet longer ones again, which was not looked into"
 )
 
 
