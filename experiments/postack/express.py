@@ -1,9 +1,9 @@
-"""Loss express gains nothing, and more timers of senders expire than without.
+"""Loss express gains nothing, nor does what is sent again by going first.
 
-Source: postack, ledger R001-14 (option "loss express").
-Differs: see `_network.py`. The ledger has no number for it. Windows are grown and few packets are
-lost, so that ACKs are held for longer than a round trip when one is; at 1 % there is nothing to
-hurry.
+Source: postack, ledger R001-14 (option "loss express", and priority of what is sent again).
+Differs: see `_network.py`. The ledger has no numbers for them. Windows are grown and few packets
+are lost, so that ACKs are held for longer than a round trip when one is; at 1 % there is nothing
+to hurry. 30 seeds, because some differences are small.
 """
 
 from tidegate import plots
@@ -11,14 +11,17 @@ from tidegate.experiment import Experiment
 
 from ._network import bulk, measured, network
 
-express = Experiment(__file__)
+express = Experiment(__file__, seeds=30)
 
 SIGNALS = {
     "gate": {"kind": "postack"},
     "express": {"kind": "postack", "loss_express": True},
+    "first": {"kind": "postack", "retransmissions": "first"},
+    "flow-first": {"kind": "postack", "retransmissions": "flow-first"},
 }
 LOSSES = [0.02, 0.1, 1.0]
 CONTROLS = ["reno", "cubic"]
+MSS = 1_448
 
 
 @express.run(signal=list(SIGNALS), congestion=CONTROLS, loss=LOSSES)
@@ -26,22 +29,25 @@ def measure(seed, signal, congestion, loss):
     tcp = {"congestion": congestion}
     net = network(SIGNALS[signal], window=None, loss=f"{loss} %", tcp=tcp)
     bulk(net)
-    return measured(net.run(seed))
+    run = net.run(seed)
+    flows = run.flows.where(group="bulk")
+    received = flows["received_packets"].sum() - flows["goodput_bytes"].sum() / MSS
+    return {**measured(run), "twice": float(received)}
 
 
-def compare(runs, column, congestion, loss):
-    """With loss express, and without."""
+def compare(runs, column, congestion, loss, signal):
+    """With an option, and without."""
     cell = runs.where(congestion=congestion, loss=loss)
-    return [cell.where(signal=it)[column] for it in ("express", "gate")]
+    return [cell.where(signal=it)[column] for it in (signal, "gate")]
 
 
-def ratio(runs, congestion, loss):
-    hurried, usual = compare(runs, "goodput", congestion, loss)
+def ratio(runs, congestion, loss, signal="express"):
+    hurried, usual = compare(runs, "goodput", congestion, loss, signal)
     return hurried / usual
 
 
-def more(runs, column, congestion, loss):
-    hurried, usual = compare(runs, column, congestion, loss)
+def more(runs, column, congestion, loss, signal="express"):
+    hurried, usual = compare(runs, column, congestion, loss, signal)
     return hurried - usual
 
 
@@ -94,6 +100,56 @@ def one_reno(runs):
 @express.claim("R001-14", "1 %, CUBIC: goodput", paper="not said", at_least=0.98, at_most=1.02)
 def one_cubic(runs):
     return ratio(runs, "cubic", 1.0)
+
+
+OVERTAKEN = (
+    "senders take what was overtaken for lost and send it again, which arrives twice "
+    "(`#twice-reno`, `#twice-cubic`). Where what waits of its flow goes before it, nothing is "
+    "overtaken, and nothing is lost by it (`#with-flow-one-reno`, `#with-flow-one-cubic`)"
+)
+
+
+@express.claim("R001-14", "0.1 %, Reno: goodput with what is sent again first, over without",
+               paper="not said", at_least=0.99)  # fmt: skip
+def first_tenth_reno(runs):
+    return ratio(runs, "reno", 0.1, "first")
+
+
+@express.claim("R001-14", "0.1 %, CUBIC: the same", paper="not said", at_least=0.99)
+def first_tenth_cubic(runs):
+    return ratio(runs, "cubic", 0.1, "first")
+
+
+@express.claim("R001-14", "1 %, Reno: the same", paper="not said", at_least=1, why=OVERTAKEN)
+def first_one_reno(runs):
+    return ratio(runs, "reno", 1.0, "first")
+
+
+@express.claim("R001-14", "1 %, CUBIC: the same", paper="not said", at_least=1, why=OVERTAKEN)
+def first_one_cubic(runs):
+    return ratio(runs, "cubic", 1.0, "first")
+
+
+@express.claim("R001-14", "1 %, Reno: more segments arrive twice with what is sent again first",
+               paper="not said", at_least=1)  # fmt: skip
+def twice_reno(runs):
+    return more(runs, "twice", "reno", 1.0, "first")
+
+
+@express.claim("R001-14", "1 %, CUBIC: the same", paper="not said", at_least=1)
+def twice_cubic(runs):
+    return more(runs, "twice", "cubic", 1.0, "first")
+
+
+@express.claim("R001-14", "1 %, Reno: goodput with what is sent again and its flow first",
+               paper="not said", at_least=0.99)  # fmt: skip
+def with_flow_one_reno(runs):
+    return ratio(runs, "reno", 1.0, "flow-first")
+
+
+@express.claim("R001-14", "1 %, CUBIC: the same", paper="not said", at_least=0.99)
+def with_flow_one_cubic(runs):
+    return ratio(runs, "cubic", 1.0, "flow-first")
 
 
 @express.figure

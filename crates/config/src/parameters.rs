@@ -219,6 +219,12 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
                  of their flow is worth a round trip. Not with `release = \"virtual-queue\"`.",
                 NO,
             ),
+            (
+                "retransmissions",
+                "When data of uploads goes on that is sent again: in its turn, before all that waits, or with what waits of its \
+                 flow.",
+                r#"{"default":"in-turn"}"#,
+            ),
         ],
     ),
     (

@@ -40,6 +40,11 @@ pub trait AckControl: Send {
     /// Whether data waits in the queue of the aggregate, or passes and is charged.
     fn placement(&self) -> Placement;
 
+    /// When data goes on that is sent again.
+    fn retransmissions(&self) -> Precedence {
+        Precedence::InTurn
+    }
+
     /// Changes the profile of the aggregate.
     fn set_profile(&mut self, now: Time, profile: &Profile);
 
@@ -66,6 +71,19 @@ pub trait AckControl: Send {
 
     /// What it holds and has done.
     fn counts(&self) -> Counts;
+}
+
+/// When a packet goes on that came after others that wait.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precedence {
+    /// When it is its turn.
+    #[default]
+    InTurn,
+    /// At once, before all that waits.
+    First,
+    /// At once, and so does what of its flow came before it.
+    FlowFirst,
 }
 
 /// A packet that goes back to the sender of a member.

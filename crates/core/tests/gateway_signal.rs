@@ -383,3 +383,38 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     assert_eq!(report.aggregates.iter().map(|it| it.acks.held).sum::<u32>(), 0);
     assert_eq!((of_users, run.gateway.pool().in_use() - before), (0, 1));
 }
+
+/// Kills: what is sent again behind what waits; not charged; passing for as long as anybody likes; new data that
+/// passes; passing where nobody asked for it; what waits before it left behind, or not charged; more than
+/// 64 KiB of that.
+#[test]
+fn data_that_is_sent_again_passes_what_waits_if_so_asked_and_is_charged() {
+    // 44 frames are the first that are more than 64 KiB.
+    for (precedence, sent, again, waiting) in [
+        ("in-turn", 30, 30, 60),
+        ("first", 100, 60, 160 - 44),
+        ("flow-first", 100, 60, 160),
+        ("flow-first", 30, 30, 60 - 44),
+    ] {
+        let mut policy = policy(None);
+        let Action::Shape { conditioning, signal, .. } = &mut policy.action else { unreachable!() };
+        let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
+        conditioning.profile = profile.unwrap();
+        let spec = format!("kind = 'postack'\nretransmissions = '{precedence}'");
+        *signal = Some(toml::from_str(&spec).unwrap());
+        let mut run = Run::of(1_024, vec![policy], None);
+        let begun = run.now;
+        let waits = |run: &Run| run.gateway.report().aggregates[0].backlog.packets;
+        run.data(0, sent);
+        assert_eq!(waits(&run), sent);
+        run.data(0, again);
+        assert_eq!(waits(&run), waiting, "{precedence}");
+        run.leave();
+        let took = run.now.since(begun);
+        let all = Rate::from_mbps(1).time_for(Bytes(u64::from(sent + again) * 1_514));
+        assert!(took.abs_diff(all) < Duration::from_millis(40), "{took:?} and not {all:?}");
+        assert_eq!(run.ack(2), 1, "nothing waits any more");
+        run.leave();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}

@@ -2,8 +2,7 @@
 //!
 //! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2
 //! have the drain factor that the ledger found P1 needs. PreAck (R001-21) is left out, as an ACK of what
-//! no receiver has breaks what TCP promises (RFC 3135, section 4.1). So is the priority of R001-14 for
-//! what is sent again, before which few packets wait.
+//! no receiver has breaks what TCP promises (RFC 3135, section 4.1).
 //!
 //! A sender that nothing else limits would have its ACKs held ever longer, up to the bound, and then its
 //! data would wait after all; so its window is that with which they are held for half of the bound, if
@@ -22,7 +21,7 @@ use super::gate::quantum;
 use super::hold::{Holds, Taken};
 use super::paced::Bound;
 use super::shares::Shares;
-use super::{AckControl, Ahead, Call, Counts, Known, Placement, Queue, Returning};
+use super::{AckControl, Ahead, Call, Counts, Known, Placement, Precedence, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
 use crate::registry::checked;
@@ -48,6 +47,14 @@ pub struct Config {
     /// of its weight, and alone is no faster; a virtual queue has no rate to double. It begins and ends
     /// when an ACK arrives, and not before the round trip is known.
     pub loss_express: bool,
+    /// When data of an upload goes on that is sent again. What does at once is charged to its flow, whose
+    /// next data waits for as much longer; while more than 64 KiB are owed, it waits its turn.
+    ///
+    /// Source: `postack`, R001-14 ("passes with priority": `first`). Differs: senders take what it overtakes
+    /// of its own flow for lost (`postack/express`), so by default it does not, and by `flow-first` nothing
+    /// is overtaken; what was overtaken on its way here is taken for sent again; a class behind the
+    /// aggregate, and a trunk, make no difference.
+    pub retransmissions: Precedence,
 }
 
 /// The rules by which ACKs go on (`postack`, R001-9).
@@ -70,6 +77,7 @@ impl Default for Config {
             max_hold: MAX_HOLD,
             placement: Placement::default(),
             loss_express: false,
+            retransmissions: Precedence::default(),
         }
     }
 }
@@ -168,6 +176,10 @@ impl PostAck {
 impl AckControl for PostAck {
     fn placement(&self) -> Placement {
         self.config.placement
+    }
+
+    fn retransmissions(&self) -> Precedence {
+        self.config.retransmissions
     }
 
     fn set_profile(&mut self, _: Time, profile: &Profile) {

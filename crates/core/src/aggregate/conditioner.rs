@@ -4,6 +4,7 @@ use super::ShapingTimer;
 use super::policer::Policer;
 use super::progress::Progress;
 use super::shaper::Shaper;
+use crate::ack::Precedence;
 use crate::allocation::Allocation;
 use crate::packet::{Fifo, Handover, Member};
 use crate::policy::{Action, Mode, Policy, Profile};
@@ -98,10 +99,17 @@ impl Conditioner {
         }
     }
 
-    /// Charges `packet`, which passes at once; `None` if it has to wait, or is to be policed.
-    pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
+    /// Charges `packet`, which passes at once, and what of its flow goes before it, which is appended to
+    /// `out`; `None` if it has to wait, or is to be policed.
+    pub(super) fn pass(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &PacketId,
+        precedence: Precedence,
+        out: &mut Fifo,
+    ) -> Option<Progress> {
         match self {
-            Self::Shape(shaper) => shaper.pass(cx, packet),
+            Self::Shape(shaper) => shaper.pass(cx, packet, precedence, out),
             Self::Pass | Self::Police(_) => None,
         }
     }

@@ -1,10 +1,10 @@
 //! What goes back to the senders of an aggregate, and what that is told of its data.
 
 use super::Aggregate;
-use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Queue, Returning};
+use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Precedence, Queue, Returning};
 use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
-use crate::{Bytes, Cx, PacketId, PacketPool, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Time};
 
 /// How the senders of an aggregate are told by their ACKs, if they are.
 #[derive(Default)]
@@ -13,6 +13,8 @@ pub(super) struct Signal {
     spec: Option<AckSpec>,
     /// Whether data passes at once and is charged.
     passes: bool,
+    /// When data that is sent again does.
+    retransmissions: Precedence,
     /// What came into the queue of governed flows, without what was moved elsewhere.
     pub(super) entered: Governed,
     /// What signals that are no more have done.
@@ -25,8 +27,13 @@ impl Signal {
             return Self::default();
         };
         let control = spec.build(profile, now);
-        let passes = control.placement().passes(direction);
-        Self { passes, control: Some(control), spec: Some(spec.clone()), ..Self::default() }
+        Self {
+            passes: control.placement().passes(direction),
+            retransmissions: control.retransmissions(),
+            control: Some(control),
+            spec: Some(spec.clone()),
+            ..Self::default()
+        }
     }
 
     pub(super) fn leave(&mut self, member: Member) {
@@ -164,7 +171,7 @@ impl Aggregate {
         out: &mut Fifo,
     ) -> Option<PacketId> {
         let len = pool[&packet].len;
-        let back = self.try_pass(now, pool, packet, out);
+        let back = self.try_pass(now, pool, packet, Precedence::InTurn, out);
         if back.is_none() {
             self.counts.offered.add(len);
         }
@@ -179,10 +186,12 @@ impl Aggregate {
         packet: PacketId,
         out: &mut Fifo,
     ) -> Option<PacketId> {
-        if !self.signal.passes || !pool[&packet].controlled {
+        let Packet { controlled, seen_before, .. } = pool[&packet];
+        let again = if seen_before { self.signal.retransmissions } else { Precedence::InTurn };
+        if !controlled || !self.signal.passes && again == Precedence::InTurn {
             return Some(packet);
         }
-        let back = self.try_pass(now, pool, packet, out);
+        let back = self.try_pass(now, pool, packet, again, out);
         if back.is_none() {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             self.counts.progress += self.conditioner.serve(&mut cx, out);
@@ -195,10 +204,11 @@ impl Aggregate {
         now: Time,
         pool: &mut PacketPool,
         packet: PacketId,
+        precedence: Precedence,
         out: &mut Fifo,
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
-        match self.conditioner.pass(&mut cx, &packet) {
+        match self.conditioner.pass(&mut cx, &packet, precedence, out) {
             None => Some(packet),
             Some(progress) => {
                 self.counts.progress += progress;
