@@ -253,6 +253,14 @@ impl Connection {
         }
     }
 
+    /// The peer is there, as is known from elsewhere, and was not when this end sent its SYN, if that is all it has
+    /// sent: it sends it again at once.
+    pub fn knock_again(&mut self) {
+        if self.state == State::SynSent {
+            self.handshake.anew();
+        }
+    }
+
     /// Its state and counts.
     #[must_use]
     pub fn statistics(&self) -> Statistics {

@@ -175,6 +175,15 @@ impl Management {
         }
     }
 
+    /// Has its connection opened at once, if that waits for an answer to a first question that nobody was there to
+    /// hear.
+    pub(super) fn knock_again(&mut self) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.knock_again();
+            (self.syns, self.settled) = (0, false);
+        }
+    }
+
     /// Whether the path is held for gone: two timeouts in a row, and nothing was heard.
     pub(super) const fn is_silent(&self) -> bool {
         self.silent

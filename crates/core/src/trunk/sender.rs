@@ -89,6 +89,8 @@ pub(super) struct Sender {
     tunnel: Tunnel,
     guarantee: Option<Guarantee>,
     managements: Vec<Management>,
+    /// Whether the other end was ever there.
+    met: bool,
     /// When a connection is next to be asked, as of the last time they were.
     due: Time,
     counts: Counts,
@@ -110,6 +112,7 @@ impl Sender {
             tunnel: Tunnel::of(config, queue).under(config.ceiling, now),
             guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
             managements: (0..config.connections).map(&mut management).collect(),
+            met: false,
             due: Time::MAX,
             counts: Counts::default(),
         }
@@ -197,8 +200,12 @@ impl Sender {
     /// there for good: no sooner than a timeout that was not backed off after it last did, so that what may be
     /// sent again by somebody else brings about next to nothing. When it is answered the others begin anew.
     ///
-    /// Where some are answered, others may wait for the end of a timeout because of congestion: they wait on.
+    /// Where some are answered, others may wait for the end of a timeout because of congestion: they wait on. The
+    /// first time, all ask again at once: nobody was there to hear them.
     fn hear(&mut self) {
+        if !std::mem::replace(&mut self.met, true) {
+            return self.managements.iter_mut().for_each(Management::knock_again);
+        }
         if self.silent() == self.managements.len() {
             let asks = |it: &&mut Management| it.is_unanswered();
             self.managements.iter_mut().find(asks).into_iter().for_each(Management::hasten);
@@ -223,6 +230,7 @@ impl Sender {
             (segment, self.managements.get_mut(usize::from(number)))
         {
             let silent = management.is_silent();
+            self.met = true;
             management.handle(cx.now, &segment);
             if silent && !management.is_silent() {
                 self.managements.iter_mut().for_each(Management::begin_anew);

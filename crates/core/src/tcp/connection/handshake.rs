@@ -87,6 +87,11 @@ impl Handshake {
         self.waiting = true;
     }
 
+    /// The peer was not there to get it: what comes is the first again, as far as waiting is concerned.
+    pub(super) fn anew(&mut self) {
+        (self.waiting, self.backoff) = (true, 0);
+    }
+
     /// The round trip of a SYN that was sent once (Karn).
     fn rtt(&self, now: Time) -> Option<Duration> {
         (self.sent == 1).then(|| now.since(self.sent_at))

@@ -122,6 +122,32 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
     }
 }
 
+/// Gateways begin to offer before the other is there: then nobody waits for the end of a first timeout.
+///
+/// Kills: a first hello that hastens nothing, or after which one connection asks; each hello taken for the first; a
+/// timeout that is twice as long from then on.
+#[test]
+fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
+    let mut pair = Pair::new(&config(), &path(LOSSLESS));
+    pair.muted = true;
+    pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
+    let asked = |pair: &Pair| pair.ends[0].counts().made;
+    assert_eq!(asked(&pair), 4);
+    for _ in 0..10 {
+        hello(&mut pair);
+    }
+    assert_eq!(asked(&pair), 8);
+    pair.run(pair.now + Duration::from_millis(1_100), greedy(50, &[1_500]));
+    assert_eq!(asked(&pair), 12);
+    let mut pair = Pair::new(&config(), &path(LOSSLESS));
+    pair.muted = true;
+    pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
+    pair.muted = false;
+    hello(&mut pair);
+    pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
+    assert!(pair.ends[0].counts().elastic > 0);
+}
+
 /// Where some connections are answered, others are left to congestion control.
 ///
 /// Kills: hellos that take back the backoff of any connection.
