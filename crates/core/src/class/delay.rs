@@ -84,12 +84,13 @@ pub fn broken(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
     let network = Network::new(classes, rate, frame);
     let mut broken = Vec::new();
     // Leaves whose bounds are met, each unlike the others.
-    let mut kept: Vec<usize> = Vec::new();
+    let mut kept: Vec<usize> = Vec::with_capacity(OF_LATE);
+    let mut way = Vec::with_capacity(OF_LATE);
     for leaf in &network.leaves {
         if kept.iter().rev().take(OF_LATE).any(|other| classes[*other] == classes[*leaf]) {
             continue;
         }
-        let (promise, joins) = network.promise(*leaf);
+        let (promise, joins) = network.promise(*leaf, &mut way);
         if promise.keeps(network.bound(*leaf)) {
             kept.push(*leaf);
         } else {
@@ -136,7 +137,8 @@ struct Server {
 impl<'a> Network<'a> {
     fn new(classes: &'a [Sharer], rate: Rate, frame: Bytes) -> Self {
         let bounded = |at: &usize| classes[*at].terms.delay_bound.is_some();
-        let leaves = (0..classes.len()).filter(bounded).collect();
+        let mut leaves = Vec::with_capacity(classes.len());
+        leaves.extend((0..classes.len()).filter(bounded));
         let mut network = Self { classes, rate, frame, leaves, below: BTreeMap::new() };
         // One after the other is often below the same class, and as urgent.
         let mut of: Vec<(Option<usize>, Urgency, Load)> = Vec::new();
@@ -184,13 +186,6 @@ impl<'a> Network<'a> {
         std::iter::successors(Some(leaf), move |at| classes[*at].parent)
     }
 
-    /// The same, from the link down.
-    fn way(&self, leaf: usize) -> Vec<usize> {
-        let mut way: Vec<_> = self.up(leaf).collect();
-        way.reverse();
-        way
-    }
-
     /// Whether it, or a class it is below, has a ceiling.
     fn has_ceiling(&self, leaf: usize) -> bool {
         self.up(leaf).any(|at| self.classes[at].terms.ceiling.is_some())
@@ -205,8 +200,8 @@ impl<'a> Network<'a> {
     }
 
     /// What can be promised to a leaf; and where the burst joins that has the largest part in it, if that is one of
-    /// others.
-    fn promise(&self, leaf: usize) -> (Promise, Option<usize>) {
+    /// others. `way` is room for its work.
+    fn promise(&self, leaf: usize, way: &mut Vec<usize>) -> (Promise, Option<usize>) {
         let never = |part, of| (Promise { leaf, longest: None, part, of }, None);
         if self.classes[leaf].terms.guarantee.bps() == 0 {
             return never(Part::Guarantee, leaf);
@@ -219,7 +214,9 @@ impl<'a> Network<'a> {
         let mut largest = (Part::Link, leaf, server.latency);
         let mut joined = None;
         let mut above = None;
-        for at in self.way(leaf) {
+        way.clear();
+        way.extend(self.up(leaf));
+        for at in way.iter().rev().copied() {
             let all = self.ahead(above, urgency);
             let own = if at == leaf { self.load(leaf) } else { self.ahead(Some(at), urgency) };
             let joins = all.without(own);
@@ -276,9 +273,9 @@ impl<'a> Network<'a> {
     /// Whose burst is the largest of those below `above`, but not below `at`, that go before.
     fn largest_burst(&self, above: Option<usize>, at: usize, urgency: Urgency) -> Option<usize> {
         let joins = |leaf: &&usize| {
-            let way = self.way(**leaf);
-            let under = above.is_none_or(|above| way.contains(&above));
-            under && !way.contains(&at) && self.urgency(**leaf) <= urgency
+            let passes = |class| self.up(**leaf).any(|it| it == class);
+            let under = above.is_none_or(passes);
+            under && !passes(at) && self.urgency(**leaf) <= urgency
         };
         let burst = |leaf: &&usize| self.classes[**leaf].terms.burst;
         self.leaves.iter().filter(joins).max_by_key(burst).copied()
@@ -337,7 +334,7 @@ mod tests {
     fn found(classes: &[Sharer]) -> Vec<(Option<u128>, Part, usize)> {
         let network = Network::new(classes, Rate::from_mbps(10), Bytes(1_500));
         let promise = |leaf: &usize| {
-            let (promise, joins) = network.promise(*leaf);
+            let (promise, joins) = network.promise(*leaf, &mut Vec::new());
             network.blame(promise, joins)
         };
         let all = network.leaves.iter().map(promise);
