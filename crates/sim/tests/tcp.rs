@@ -5,8 +5,9 @@ mod networks;
 use std::time::Duration;
 
 use networks::{dumbbell, run};
-use tidegate_core::Bytes;
+use tidegate_core::link::Loss;
 use tidegate_core::tcp::{Config, Profile};
+use tidegate_core::{Bytes, Chance};
 use tidegate_sim::scenario::{Distribution, Kind, Start};
 
 const MS: Duration = Duration::from_millis(1);
@@ -134,4 +135,23 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert!(first == run(&scenario));
     scenario.run.seed = 2;
     assert_ne!(first.fingerprint, run(&scenario).fingerprint);
+}
+
+/// Kills: failures of which nobody hears, as those of a SYN that is not answered.
+#[test]
+fn a_client_that_gets_no_answer_fails_and_tries_again() {
+    let mut scenario = dumbbell(
+        1,
+        Kind::Web {
+            request: Distribution::Constant(Bytes(300)),
+            answer: Distribution::Constant(Bytes(9_000)),
+            think: Distribution::Constant(MS * 1_000),
+        },
+    );
+    // Nothing comes back: SYNs are given up after 127 s.
+    let link = scenario.links[0].back.as_mut().unwrap();
+    std::sync::Arc::make_mut(link).loss = Loss::Bernoulli(Chance::from_ppb(1_000_000_000));
+    scenario.run.duration = Duration::from_secs(300);
+    let results = run(&scenario);
+    assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [2]);
 }

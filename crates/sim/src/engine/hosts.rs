@@ -82,16 +82,22 @@ impl<A: Agenda> Engine<'_, A> {
 
     /// Does all that an end of a connection may do now.
     pub(super) fn attend(&mut self, end: EndId) {
-        while let Some(event) = self.streams.end_mut(end).tcp.poll_event() {
-            self.happened(end, event);
-        }
+        self.notice(end);
         if self.streams.end_mut(end).awaits_acks {
             self.look_for_acks(end);
         }
         self.transmit(end);
         self.arm_end(end);
         if self.streams.end_mut(end).tcp.is_closed() {
+            // Who gives up does so when it should send once more.
+            self.notice(end);
             self.closed(end.stream());
+        }
+    }
+
+    fn notice(&mut self, end: EndId) {
+        while let Some(event) = self.streams.end_mut(end).tcp.poll_event() {
+            self.happened(end, event);
         }
     }
 
