@@ -105,9 +105,13 @@ class Scenario:
     ) -> None:
         """Traffic from ``sender`` to ``receiver``, a group of flows called ``name`` in results.
 
-        ``kind``: greedy, file, on-off, web, arrivals, cbr or trace. Several senders and receivers
-        are paired; one serves all of the others. ``flows`` (each pair), ``start``, ``stop``,
-        ``size``, ``rate``, ``packet``, ``tcp``, … as in the file.
+        ``kind``: greedy, file, on-off, web, arrivals, cbr, trace or relay. Several senders and
+        receivers are paired; one serves all of the others. ``flows`` (each pair), ``start``,
+        ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file. What a relay hands on
+        is the traffic ``of``, added before it, with at most ``buffer`` of a flow on the way::
+
+            net.traffic("bulk", "greedy", "client", "middle")
+            net.traffic("onward", "relay", "middle", "server", of="bulk", buffer="64 KiB")
         """
         pairs = {"from": _list(sender), "to": _list(receiver)}
         self._add("traffic", {"name": name, "kind": kind, **pairs, **fields})

@@ -155,6 +155,8 @@ catalogue! {
         "stay within what RFC 7323 can show: `receive_window` from one `mss` to 1023 MiB, `window_scale` at most 14";
     BadTcp = "TG0062", "TCP settings that cannot be",
         "correct the field the message names; a profile has all of them, and each may be set otherwise";
+    BadRelay = "TG0063", "a relay that cannot hand on what it should",
+        "write it after traffic of kind greedy, file or relay, with its receivers as senders, as many flows, and a buffer";
 
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read or written",

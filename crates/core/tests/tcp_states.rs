@@ -312,3 +312,27 @@ fn windows_beyond_64_kib_need_both_ends() {
         assert!(sent <= most && sent + 1_460 > most, "{scaling:?}: {sent}");
     }
 }
+
+/// RFC 9293, section 3.10.5: what waits to be sent is dropped, and the peer is told.
+///
+/// Kills: a connection that is given up in silence; a reset with a number that the peer refuses.
+#[test]
+fn a_connection_that_is_given_up_resets_its_peer() {
+    for lost in [vec![], vec![2, 3, 4]] {
+        let mut pair = Pair::open(&config());
+        pair.settle();
+        pair.lost[0] = lost;
+        pair.ends[0].write(9_000);
+        pair.take(0);
+        pair.ends[0].abort();
+        pair.ends[1].write(100);
+        pair.run_until(Time::from_secs(9));
+        assert!(pair.ends.iter().all(Connection::is_closed));
+        assert_eq!(pair.events[0], [Event::Established]);
+        assert_eq!(pair.events[1].last(), Some(&Event::Reset));
+    }
+    let mut pair = Pair::open(&config());
+    pair.ends[0].abort();
+    pair.settle();
+    assert!(pair.sent[0].is_empty(), "nobody knows of it yet");
+}

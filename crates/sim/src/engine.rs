@@ -3,6 +3,7 @@
 pub(crate) mod apps;
 mod conservation;
 mod hosts;
+mod relay;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

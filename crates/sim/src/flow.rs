@@ -15,7 +15,7 @@ use crate::engine::apps::App;
 use crate::histogram::Histogram;
 use crate::network::Network;
 use crate::routes::{index, names, number};
-use crate::scenario::{Host, Node, NodeKind, Scenario, Start, Traffic};
+use crate::scenario::{Host, Kind, Node, NodeKind, Scenario, Start, Traffic};
 use crate::stream::SenderCounts;
 use crate::udp::Emitter;
 
@@ -76,6 +76,8 @@ pub(crate) struct Group<'a> {
     pub(crate) delay: Histogram,
     /// Transfers whose connection ended before all was there.
     pub(crate) failed: u64,
+    /// The group whose flows its flows hand on, and the one whose flows hand on its own.
+    pub(crate) relay: [Option<u32>; 2],
     /// Its congestion controls want to know the mean round-trip time of all.
     pub(crate) shares_rtt: bool,
     /// The sum of the round-trip times of its connections that have measured one, in nanoseconds.
@@ -100,6 +102,7 @@ impl<'a> Group<'a> {
             received: 0,
             delay: Histogram::default(),
             failed: 0,
+            relay: [None; 2],
             shares_rtt,
             rtt_sum: 0,
             rtt_count: 0,
@@ -181,7 +184,19 @@ impl<'a> Flows<'a> {
             let shares_rtt = control.is_some_and(|name| BY_MEAN.contains(&name));
             groups.push(Group::new(traffic, range, shares_rtt));
         }
+        relays(&mut groups);
         Self { groups, flows, hosts, configs: configs.all }
+    }
+}
+
+/// Lets groups know which of them hand on what others bring.
+fn relays(groups: &mut [Group<'_>]) {
+    for relay in 0..groups.len() {
+        let Kind::Relay { of, .. } = &groups[relay].traffic.kind else { continue };
+        if let Some(first) = groups.iter().position(|it| it.traffic.name == *of) {
+            groups[relay].relay[0] = Some(number(first));
+            groups[first].relay[1] = Some(number(relay));
+        }
     }
 }
 

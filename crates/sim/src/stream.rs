@@ -45,6 +45,10 @@ pub(crate) struct End {
     pub(crate) endless: bool,
     /// What was handed over is to be acknowledged before it goes on.
     pub(crate) awaits_acks: bool,
+    /// Its application is a relay that still hands on.
+    pub(crate) relays: bool,
+    /// All that its peer had is here, though maybe not read.
+    pub(crate) ended: bool,
     /// Bytes that came in order, and were read.
     pub(crate) received: u64,
     /// How many it waits for; `u64::MAX` for none.
@@ -81,6 +85,8 @@ impl End {
             written: 0,
             endless: false,
             awaits_acks: false,
+            relays: false,
+            ended: false,
             received: 0,
             expects: u64::MAX,
         }
@@ -167,6 +173,7 @@ impl Streams {
 /// What the senders of a flow counted, over all its connections.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SenderCounts {
+    pub(crate) acknowledged: u64,
     pub(crate) retransmitted: u64,
     pub(crate) timeouts: u64,
     pub(crate) recoveries: u64,
@@ -176,6 +183,7 @@ pub(crate) struct SenderCounts {
 impl SenderCounts {
     /// Counts what a sender counted.
     pub(crate) fn add(&mut self, of: &Statistics) {
+        self.acknowledged += of.acknowledged;
         self.retransmitted += of.retransmitted;
         self.timeouts += u64::from(of.timeouts);
         self.recoveries += u64::from(of.recoveries);
@@ -185,6 +193,7 @@ impl SenderCounts {
     /// What was counted since `before`.
     pub(crate) const fn since(&self, before: &Self) -> Self {
         Self {
+            acknowledged: self.acknowledged - before.acknowledged,
             retransmitted: self.retransmitted - before.retransmitted,
             timeouts: self.timeouts - before.timeouts,
             recoveries: self.recoveries - before.recoveries,

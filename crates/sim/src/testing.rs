@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::Rate;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::{Bytes, Rate};
 
 use crate::scenario::{
     End, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Side, Start, Traffic, Way,
@@ -41,4 +41,28 @@ pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
         }],
         probes: vec![Probe::Queue(Way { from: end("l"), to: end("r") })],
     }
+}
+
+/// As the [`dumbbell`] of as many pairs, but that `d0`, `d1`, … hand on what comes, through a link of
+/// 10 Mbit/s and 10 ms, to `e0`, `e1`, …
+pub(crate) fn relayed(pairs: usize, kind: Kind, buffer: Bytes) -> Scenario {
+    let mut scenario = dumbbell(pairs, kind);
+    let node = |name: String, kind| Node { name, kind };
+    let end = |node: &str| End { node: node.to_owned(), side: Side::Only };
+    let delay = Duration::from_millis(10);
+    let slower = LinkConfig { rate: Some(Rate::from_mbps(10)), delay, ..LinkConfig::default() };
+    scenario.nodes.push(node("q".into(), NodeKind::Router));
+    scenario.links.push(Link::new(end("r"), end("q"), slower));
+    for n in 0..pairs {
+        scenario.links.push(Link::new(end("q"), end(&format!("e{n}")), LinkConfig::default()));
+        scenario.nodes.push(node(format!("e{n}"), NodeKind::Host(Host::default())));
+    }
+    let pair = |n| Pair { from: format!("d{n}"), to: format!("e{n}") };
+    scenario.traffic.push(Traffic {
+        name: "onward".into(),
+        kind: Kind::Relay { of: "all".into(), buffer },
+        pairs: (0..pairs).map(pair).collect(),
+        ..Traffic::default()
+    });
+    scenario
 }

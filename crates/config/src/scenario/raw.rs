@@ -38,7 +38,7 @@ tables! {
         "name" => name: Required<String>,
         /// What its flows send: "greedy" has always more; "file" sends one; "on-off" sends bursts with
         /// pauses; "web" asks for answers and thinks; "arrivals" begins files at random; "cbr" sends
-        /// at a constant rate; "trace" sends at given times.
+        /// at a constant rate; "trace" sends at given times; "relay" hands on what other traffic brings.
         "kind" => kind: Required<Kind>,
         /// "tcp" or "udp". Default: "udp" for cbr, "tcp" for all others.
         "protocol" => protocol: Option<Spanned<Protocol>>,
@@ -74,6 +74,10 @@ tables! {
         /// With kind "trace": pairs of a time after the start and a size, or the path of a file with
         /// such a pair in each line.
         "trace" => trace: Option<Spanned<Trace>>,
+        /// With kind "relay": the traffic, written before it, whose receivers are its senders.
+        "of" => of: Option<Spanned<String>>,
+        /// With kind "relay": most bytes of a flow that were read and wait to be acknowledged beyond.
+        "buffer" => buffer: Option<Spanned<Bytes>>,
         /// Port of the receiver. Default: 5001.
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.
@@ -109,6 +113,7 @@ pub(crate) enum Kind {
     Arrivals,
     Constant,
     Trace,
+    Relay,
 }
 
 impl Choice for Kind {
@@ -121,6 +126,7 @@ impl Choice for Kind {
         ("arrivals", Self::Arrivals),
         ("cbr", Self::Constant),
         ("trace", Self::Trace),
+        ("relay", Self::Relay),
     ];
 }
 

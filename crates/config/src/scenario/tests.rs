@@ -233,6 +233,13 @@ protocol = "udp"
 from = "c"
 to = "a"
 trace = [["0 s", "160 B"], ["20 ms", "160 B"]]
+[[traffic]]
+name = "onward"
+kind = "relay"
+from = ["b", "b"]
+to = ["c", "a"]
+of = "files"
+buffer = "64 KiB"
 [[probe]]
 kind = "window"
 traffic = "files"
@@ -283,7 +290,8 @@ fn tcp_of_traffic_adds_to_that_of_the_run_or_begins_anew() {
 #[test]
 fn the_file_that_mistakes_are_made_in_is_right() {
     let it = scenario(SMALL);
-    assert_eq!(it.traffic.len(), 3);
+    assert_eq!(it.traffic.len(), 4);
+    assert_eq!(it.traffic[3].kind, Kind::Relay { of: "files".into(), buffer: Bytes(65_536) });
     let from_file =
         SMALL.replace("[[\"0 s\", \"160 B\"], [\"20 ms\", \"160 B\"]]", "\"voice.csv\"");
     assert_eq!(scenario(&from_file).traffic, it.traffic);
@@ -372,6 +380,17 @@ off = "2 s" -> off = "2 s"\npacket = "40 B" -> TG0057 at "40 B" -> traffic[1].pa
 ["20 ms", "160 B"] -> ["20 ms", "160 B"], ["1 ms", "99 B"] -> TG0058 at [[ -> traffic[2].trace
 ["20 ms", "160 B"] -> ["20 ms"] -> TG0004 at ["20 ms"] -> traffic[2].trace[1]
 trace = [["0 s", "160 B"], ["20 ms", "160 B"]] -> trace = "bad.csv" -> TG0058 at "bad.csv" -> traffic[2].trace
+of = "files" ->  -> TG0003 at [[traffic]] -> traffic[3]
+of = "files" -> of = "file" -> TG0063 at "file" -> traffic[3].of
+of = "files" -> of = "noise" -> TG0063 at "noise" -> traffic[3].of
+of = "files" -> of = "onward" -> TG0063 at "onward" -> traffic[3].of
+from = ["b", "b"] -> from = ["b", "c"] -> TG0063 at ["b" -> traffic[3].from
+buffer = "64 KiB" ->  -> TG0003 at [[traffic]] -> traffic[3]
+buffer = "64 KiB" -> buffer = "0 B" -> TG0063 at "0 B" -> traffic[3].buffer
+buffer = "64 KiB" -> buffer = "1 B"\nflows = 2 -> TG0063 at 2 -> traffic[3].flows
+buffer = "64 KiB" -> buffer = "1 B"\nstop = "2 s" -> TG0063 at "2 s" -> traffic[3].stop
+buffer = "64 KiB" -> buffer = "1 B"\nsize = "2 B" -> TG0055 at "2 B" -> traffic[3].size
+buffer = "64 KiB" -> buffer = "1 B"\nprotocol = "udp" -> TG0055 at "udp" -> traffic[3].protocol
 traffic = "files" -> traffic = "file" -> TG0059 at "file" -> probe[0].traffic
 traffic = "files" -> traffic = "noise" -> TG0059 at "noise" -> probe[0].traffic
 flows = [0, 1] -> flows = [2] -> TG0059 at [2] -> probe[0].flows

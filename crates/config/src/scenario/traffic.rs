@@ -191,6 +191,7 @@ fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Finding
         raw::Kind::Arrivals => &["every", "size"],
         raw::Kind::Constant => &["rate", "packet"],
         raw::Kind::Trace => &["trace"],
+        raw::Kind::Relay => &["of", "buffer"],
     };
     let tcp = if udp { &[][..] } else { &["tcp"] };
     belong(raw, kind, &[used, tcp].concat(), found);
@@ -222,6 +223,11 @@ fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Finding
         raw::Kind::Constant => {
             let (rate, packet) = (its.needed("rate", raw.rate.as_ref()), its.packet(raw));
             Kind::Constant { rate: *rate?, packet: packet? }
+        }
+        raw::Kind::Relay => {
+            let of = its.needed("of", raw.of.as_ref());
+            let buffer = its.needed("buffer", raw.buffer.as_ref());
+            Kind::Relay { of: of?.clone(), buffer: *buffer? }
         }
         raw::Kind::Trace => {
             let written = raw.trace.as_ref();
@@ -281,6 +287,8 @@ fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &
         ("rate", raw.rate.as_ref().map(Spanned::span)),
         ("packet", raw.packet.as_ref().map(Spanned::span)),
         ("trace", raw.trace.as_ref().map(Spanned::span)),
+        ("of", raw.of.as_ref().map(Spanned::span)),
+        ("buffer", raw.buffer.as_ref().map(Spanned::span)),
         ("tcp", raw.tcp.as_ref().map(Spanned::span)),
     ];
     only(&fields, used, kind.span(), found);

@@ -17,6 +17,7 @@ use super::profile::Config;
 use super::receiver::Receiver;
 use super::segment::Segment;
 use super::sender::Sender;
+use super::sequence::low;
 use super::statistics::{Progress, Statistics};
 use crate::Time;
 use handshake::Handshake;
@@ -212,6 +213,16 @@ impl Connection {
             State::Closed => {}
             _ => self.sender.wake(&self.config).finish(),
         }
+    }
+
+    /// The application gives the connection up: what was not sent is not, and the peer is told by a reset.
+    ///
+    /// Source: RFC 9293, section 3.10.5.
+    pub fn abort(&mut self) {
+        if matches!(self.state, State::SynReceived | State::Open) {
+            self.reset = Some(self.send_base.wrapping_add(low(self.sender.next())));
+        }
+        self.state = State::Closed;
     }
 
     /// The application has read `bytes` more of what arrived in order.

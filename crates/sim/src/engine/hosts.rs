@@ -86,6 +86,14 @@ impl<A: Agenda> Engine<'_, A> {
         if self.streams.end_mut(end).awaits_acks {
             self.look_for_acks(end);
         }
+        if self.streams.end_mut(end).relays {
+            self.hand_on(end);
+        }
+        self.send_what_may(end);
+    }
+
+    /// Sends what an end may send now, and sees to when it is to be called, or to its end.
+    pub(super) fn send_what_may(&mut self, end: EndId) {
         self.transmit(end);
         self.arm_end(end);
         if self.streams.end_mut(end).tcp.is_closed() {
@@ -104,25 +112,37 @@ impl<A: Agenda> Engine<'_, A> {
     fn happened(&mut self, id: EndId, event: Event) {
         let end = self.streams.end_mut(id);
         match event {
+            // A relay reads when it has room.
+            Event::Readable if end.relays => {}
             Event::Readable => {
                 let bytes = end.tcp.readable();
-                end.tcp.read(bytes);
-                end.received += bytes;
-                let complete = end.received >= end.expects;
-                if complete {
-                    end.expects = u64::MAX;
-                }
-                if id.side() == 1 {
-                    let flow = self.streams.get(id.stream()).flow;
-                    self.flows[index(flow)].counts.goodput += bytes;
-                }
-                if complete {
-                    self.complete(id);
-                }
+                self.read(id, bytes);
             }
+            Event::PeerClosed if end.relays => end.ended = true,
             Event::PeerClosed => end.tcp.close(),
             Event::Reset | Event::TimedOut => self.failed(id.stream()),
             Event::Established | Event::Arrived { .. } | Event::Closed => {}
+        }
+    }
+
+    /// The application reads `bytes` of what is there.
+    pub(super) fn read(&mut self, id: EndId, bytes: u64) {
+        let end = self.streams.end_mut(id);
+        end.tcp.read(bytes);
+        end.received += bytes;
+        if id.side() == 1 {
+            let flow = self.streams.get(id.stream()).flow;
+            self.flows[index(flow)].counts.goodput += bytes;
+        }
+        self.complete_if_whole(id);
+    }
+
+    /// Goes on once all that an end waits for was read.
+    pub(super) fn complete_if_whole(&mut self, id: EndId) {
+        let end = self.streams.end_mut(id);
+        if end.received >= end.expects {
+            end.expects = u64::MAX;
+            self.complete(id);
         }
     }
 

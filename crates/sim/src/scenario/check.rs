@@ -1,5 +1,7 @@
 //! What about a scenario cannot be.
 
+mod relay;
+
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::time::Duration;
@@ -281,6 +283,7 @@ impl<'a> Check<'a> {
             self.tcp(place("tcp"), config);
         }
         self.kind(&traffic.kind, place);
+        self.relay(n, traffic);
     }
 
     fn tcp(&mut self, place: Place, config: &tcp::Config) {
@@ -306,7 +309,7 @@ impl<'a> Check<'a> {
 
     fn kind(&mut self, kind: &Kind, place: impl Fn(&'static str) -> Place + Copy) {
         match kind {
-            Kind::Greedy => {}
+            Kind::Greedy | Kind::Relay { .. } => {}
             Kind::File { size } => self.size(place("size"), size),
             Kind::OnOff { burst, pause, .. } => {
                 self.size(place("burst"), burst);

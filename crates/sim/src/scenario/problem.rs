@@ -93,6 +93,9 @@ pub enum What {
         /// What may be given.
         expected: String,
     },
+    /// A relay that cannot hand on what it should.
+    #[error("{0}")]
+    Relay(&'static str),
     /// Two fields contradict each other.
     #[error("{0}")]
     Contradiction(&'static str),

@@ -98,6 +98,22 @@ pub enum Kind {
         /// Length of a file.
         size: Distribution<Bytes>,
     },
+    /// What a flow of another group brings to `from`, handed on over a connection of its own: the two are one
+    /// connection, split at `from`. What is read there is written to the second, which ends after the
+    /// first; if one of them fails, the other is reset.
+    ///
+    /// Source: `postack`, ledger R001-21 (PreAck: data is acknowledged early by what buffers it); RFC 3135,
+    /// section 2.4 (split connections). Differs: the ledger's PreAck keeps the addresses and sequence numbers
+    /// of a connection, and acts only while its sender recovers from a loss; here a host acknowledges,
+    /// all the time. It is the simplest form that has what PreAck is for and what it breaks: losses
+    /// beyond are made good from the buffer, and data is acknowledged that no receiver has.
+    Relay {
+        /// The group whose flows bring it, as many as this one has.
+        of: String,
+        /// Most bytes of a flow that were read and that the second connection has not acknowledged; at
+        /// that, what comes stays in the receive buffer of the first.
+        buffer: Bytes,
+    },
     /// UDP at a constant rate.
     Constant {
         /// Its rate, in whole packets.

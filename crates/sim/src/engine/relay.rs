@@ -1,0 +1,322 @@
+//! Relays: what one connection brings is handed to another, a bounded part of it at a time.
+
+use super::Engine;
+use crate::agenda::Agenda;
+use crate::flow::Flow;
+use crate::routes::index;
+use crate::scenario::Kind;
+use crate::stream::{EndId, Stream};
+
+impl<A: Agenda> Engine<'_, A> {
+    /// Opens the second connection of a relay. How much it will carry is not known before the first ends.
+    pub(super) fn open_relay(&mut self, flow: u32) {
+        let stream = self.open(flow, 0);
+        self.streams.get_mut(stream).size = u64::MAX;
+        self.attend(EndId::new(stream, 0));
+    }
+
+    /// Something happened at one of the two ends that the application of a relay has: it reads what has
+    /// room, and hands it on; after the last byte it closes both.
+    pub(super) fn hand_on(&mut self, id: EndId) {
+        let Some(other) = self.other_half(id) else { return self.refuse_if_late(id) };
+        let (from, to) = if id.side() == 1 { (id, other) } else { (other, id) };
+        let room = self.buffer(to).saturating_sub(self.waiting(to));
+        let bytes = self.streams.end_mut(from).tcp.readable().min(room);
+        if bytes > 0 {
+            self.read(from, bytes);
+            self.streams.end_mut(to).write(bytes);
+        }
+        let first = self.streams.end_mut(from);
+        let over = first.ended && first.tcp.readable() == 0;
+        if over {
+            self.hand_on_end(from, to);
+        }
+        if bytes > 0 || over {
+            self.send_what_may(other);
+        }
+    }
+
+    /// All was handed on: what the second connection transfers is known, and both are closed.
+    fn hand_on_end(&mut self, from: EndId, to: EndId) {
+        for id in [from, to] {
+            let end = self.streams.end_mut(id);
+            end.relays = false;
+            end.tcp.close();
+        }
+        let began = self.streams.get(from.stream()).began;
+        let second = self.streams.get_mut(to.stream());
+        let size = second.ends[0].written;
+        (second.began, second.size, second.ends[1].expects) = (began, size, size);
+        self.complete_if_whole(to.peer());
+    }
+
+    /// A connection has failed: those it was handed on to, or from, are reset.
+    pub(super) fn break_off(&mut self, stream: u32) {
+        for id in [0, 1].map(|side| EndId::new(stream, side)) {
+            let Some(other) = self.other_half(id) else { continue };
+            for id in [id, other] {
+                self.streams.end_mut(id).relays = false;
+            }
+            self.streams.end_mut(other).tcp.abort();
+            self.send_what_may(other);
+        }
+    }
+
+    /// What comes when the second connection has failed already is refused; before it begins, it waits.
+    fn refuse_if_late(&mut self, id: EndId) {
+        let began = |it: &Flow| it.start < self.now;
+        if id.side() == 1 && self.other_flow(id).is_some_and(began) {
+            let end = self.streams.end_mut(id);
+            if end.tcp.readable() > 0 || end.ended {
+                end.relays = false;
+                end.tcp.abort();
+            }
+        }
+    }
+
+    /// The other end that the application of a relay has which has `id`, while it hands on.
+    fn other_half(&self, id: EndId) -> Option<EndId> {
+        Some(EndId::new(self.other_flow(id)?.app.stream?, 1 - id.side()))
+    }
+
+    fn other_flow(&self, id: EndId) -> Option<&Flow> {
+        let stream = self.streams.get(id.stream());
+        if !stream.ends[id.side()].relays {
+            return None;
+        }
+        let group = &self.groups[index(self.flows[index(stream.flow)].group)];
+        let other = &self.groups[index(group.relay[id.side()]?)];
+        Some(&self.flows[index(stream.flow - group.flows.start + other.flows.start)])
+    }
+
+    /// Bytes that wait at a relay: written to its second connection and not acknowledged.
+    fn waiting(&self, to: EndId) -> u64 {
+        let end = &self.streams.get(to.stream()).ends[to.side()];
+        end.written - end.tcp.progress().acknowledged
+    }
+
+    /// How many may.
+    fn buffer(&self, to: EndId) -> u64 {
+        let flow = &self.flows[index(self.streams.get(to.stream()).flow)];
+        match &self.groups[index(flow.group)].traffic.kind {
+            Kind::Relay { buffer, .. } => buffer.0,
+            _ => 0,
+        }
+    }
+
+    /// Checks that a relay has handed on what it has read, and holds no more than it may.
+    ///
+    /// # Panics
+    ///
+    /// If not: then the relay is wrong.
+    pub(super) fn check_relay(&self, stream: &Stream) {
+        let Some(second) = self.flows[index(stream.flow)].app.stream else { return };
+        let to = EndId::new(second, 0);
+        let Some(from) = self.other_half(to) else { return };
+        let (read, written) = (
+            self.streams.get(from.stream()).ends[1].received,
+            self.streams.get(second).ends[0].written,
+        );
+        assert_eq!(read, written, "flow {}: read and handed on by its relay", stream.flow);
+        let (waiting, buffer) = (self.waiting(to), self.buffer(to));
+        assert!(waiting <= buffer, "flow {}: {waiting} bytes wait of {buffer}", stream.flow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tidegate_core::link::Loss;
+    use tidegate_core::tcp::Config;
+    use tidegate_core::wheel::TimerWheel;
+    use tidegate_core::{Bytes, Chance};
+
+    use super::*;
+    use crate::engine::apps::check_bytes;
+    use crate::results::Results;
+    use crate::scenario::{Distribution, Scenario, Start};
+    use crate::testing::relayed;
+
+    const BUFFER: Bytes = Bytes(30_000);
+
+    /// The receive buffer of those that send to a relay.
+    const WINDOW: u64 = 60_000;
+
+    fn file(bytes: u64) -> Kind {
+        Kind::File { size: Distribution::Constant(Bytes(bytes)) }
+    }
+
+    /// A relay of flows of `kind`, whose second half is slower.
+    fn slower(pairs: usize, kind: Kind) -> Scenario {
+        let mut scenario = relayed(pairs, kind, BUFFER);
+        scenario.run.duration = Duration::from_secs(10);
+        let tcp = Config { receive_window: Bytes(WINDOW), ..Config::default() };
+        scenario.traffic[0].tcp = Some(tcp);
+        scenario
+    }
+
+    /// Loses packets from the router `from` to the router `to`.
+    fn lossy(scenario: &mut Scenario, from: &str, to: &str, percent: u32) {
+        let link = scenario.links.iter_mut().find(|it| it.a.node == from && it.b.node == to);
+        let there = link.and_then(|it| it.forward.as_mut()).unwrap();
+        Arc::make_mut(there).loss = Loss::Bernoulli(Chance::from_ppb(percent * 10_000_000));
+    }
+
+    fn play(scenario: &Scenario) -> Engine<'_, TimerWheel> {
+        assert_eq!(scenario.check(), []);
+        let mut engine = Engine::new(scenario);
+        assert!(engine.play(|_| ControlFlow::Continue(())).is_continue());
+        engine.check_conservation();
+        engine
+    }
+
+    fn results(scenario: &Scenario) -> Results {
+        Results::new(scenario, play(scenario))
+    }
+
+    /// Kills: what is read not written; a second connection that is never closed, or a first that is closed
+    /// before the last byte was read; a transfer through both that is counted from the relay on.
+    #[test]
+    fn files_arrive_whole_and_both_connections_end() {
+        for percent in [0, 5] {
+            let mut scenario = slower(3, file(400_000));
+            lossy(&mut scenario, "r", "q", percent);
+            let engine = play(&scenario);
+            assert_eq!(engine.streams.iter().count(), 0);
+            let results = Results::new(&scenario, engine);
+            let flows = results.table("flows").unwrap();
+            assert_eq!(flows.whole("goodput_bytes"), [400_000; 6]);
+            assert_eq!(flows.whole("acknowledged_bytes"), [400_000; 6]);
+            let transfers = results.table("transfers").unwrap();
+            assert_eq!(transfers.whole("bytes"), [400_000; 6]);
+            assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [0, 0]);
+            // The second half is counted from the beginning of the first.
+            let flow = transfers.whole("flow");
+            for number in 0..3 {
+                let row = |flow_number| flow.iter().position(|it| *it == flow_number).unwrap();
+                let [half, all] = [row(number), row(number + 3)];
+                let (began, took) =
+                    (transfers.real("began_seconds"), transfers.real("took_seconds"));
+                assert_eq!(began[half].to_bits(), began[all].to_bits());
+                assert!(took[all] > took[half] + 0.01, "{took:?}");
+            }
+        }
+    }
+
+    /// What its sender was told is there is at most what is, the buffer and what the receive buffer of
+    /// the first holds; and without losses it is nearly that.
+    ///
+    /// Kills: a relay that reads without bound; one that reads all once there is room for any.
+    #[test]
+    fn a_relay_holds_no_more_than_its_buffers() {
+        for percent in [0, 2] {
+            let mut scenario = slower(1, Kind::Greedy);
+            lossy(&mut scenario, "r", "q", percent);
+            let engine = play(&scenario);
+            for stream in engine.streams.iter() {
+                engine.check_relay(stream);
+                check_bytes(stream);
+            }
+            let results = Results::new(&scenario, engine);
+            let flows = results.table("flows").unwrap();
+            let told = flows.whole("acknowledged_bytes")[0];
+            let there = flows.whole("goodput_bytes")[1];
+            assert!(told <= there + BUFFER.0 + WINDOW, "{percent}: {told} of {there}");
+            assert!(told > there + BUFFER.0 / 2, "{percent}: {told} of {there}");
+        }
+    }
+
+    /// 20 and 10 Mbit/s, one after the other: the second is filled all the time.
+    ///
+    /// Kills: a relay that is not woken when the second connection has room again.
+    #[test]
+    fn the_slower_half_is_filled() {
+        let mut scenario = relayed(2, Kind::Greedy, Bytes(60_000));
+        scenario.run.duration = Duration::from_secs(10);
+        scenario.run.warmup = Duration::from_secs(2);
+        let results = results(&scenario);
+        let goodput = results.table("groups").unwrap().real("goodput_bps");
+        assert!((0.92e7..0.97e7).contains(&goodput[1]), "{goodput:?}");
+        assert!((goodput[0] / goodput[1] - 1.0).abs() < 0.01, "{goodput:?}");
+    }
+
+    /// Kills: what came before the second connection began thrown away.
+    #[test]
+    fn a_relay_that_begins_later_hands_on_all() {
+        for bytes in [1_000, WINDOW, 100_000] {
+            let mut scenario = slower(1, file(bytes));
+            scenario.traffic[1].start = Start::At(Duration::from_secs(3));
+            let results = results(&scenario);
+            assert_eq!(results.table("flows").unwrap().whole("goodput_bytes"), [bytes; 2]);
+            assert_eq!(results.table("transfers").unwrap().whole("bytes"), [bytes; 2]);
+        }
+    }
+
+    #[test]
+    fn a_relay_of_a_relay_hands_on_all() {
+        let mut scenario = slower(1, file(300_000));
+        let mut back = scenario.traffic[1].clone();
+        back.name = "back".into();
+        back.kind = Kind::Relay { of: "onward".into(), buffer: BUFFER };
+        back.pairs[0] = scenario.traffic[1].pairs[0].clone();
+        let pair = &mut back.pairs[0];
+        std::mem::swap(&mut pair.from, &mut pair.to);
+        scenario.traffic.push(back);
+        let engine = play(&scenario);
+        assert_eq!(engine.streams.iter().count(), 0);
+        let results = Results::new(&scenario, engine);
+        assert_eq!(results.table("flows").unwrap().whole("goodput_bytes"), [300_000; 3]);
+    }
+
+    /// Kills: a half that goes on by itself; a failure that is counted for one group only.
+    #[test]
+    fn when_one_half_fails_the_other_is_reset() {
+        let mut scenario = slower(1, file(50_000_000));
+        // Nothing arrives there, so that the SYNs of the second connection are given up.
+        lossy(&mut scenario, "r", "q", 100);
+        scenario.run.duration = Duration::from_secs(300);
+        let engine = play(&scenario);
+        assert_eq!(engine.streams.iter().count(), 0);
+        let results = Results::new(&scenario, engine);
+        assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [1, 1]);
+        let flows = results.table("flows").unwrap();
+        assert_eq!(flows.whole("goodput_bytes"), [BUFFER.0, 0]);
+        let told = flows.whole("acknowledged_bytes")[0];
+        assert!((BUFFER.0 + WINDOW - 1_500..=BUFFER.0 + WINDOW).contains(&told), "{told}");
+    }
+
+    /// Kills: a first connection that is kept, and never read, after the second has failed.
+    #[test]
+    fn what_comes_after_the_second_half_has_failed_is_refused() {
+        let mut scenario = slower(1, file(50_000_000));
+        lossy(&mut scenario, "r", "q", 100);
+        scenario.traffic[0].start = Start::At(Duration::from_secs(200));
+        scenario.run.duration = Duration::from_secs(300);
+        let engine = play(&scenario);
+        assert_eq!(engine.streams.iter().count(), 0);
+        let results = Results::new(&scenario, engine);
+        assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [1, 1]);
+    }
+
+    /// Kills: a second connection that waits for a first that has failed.
+    #[test]
+    fn a_first_half_that_fails_takes_the_second_with_it() {
+        let mut scenario = slower(1, file(50_000_000));
+        lossy(&mut scenario, "l", "r", 100);
+        scenario.run.duration = Duration::from_secs(300);
+        let engine = play(&scenario);
+        assert_eq!(engine.streams.iter().count(), 0);
+        let results = Results::new(&scenario, engine);
+        assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [1, 1]);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        let mut scenario = slower(3, Kind::Greedy);
+        lossy(&mut scenario, "r", "q", 1);
+        assert!(results(&scenario) == results(&scenario));
+    }
+}

@@ -1,0 +1,133 @@
+//! What about a relay cannot be.
+
+use tidegate_core::Bytes;
+
+use super::Check;
+use crate::scenario::{Kind, Place, Traffic, What};
+
+impl Check<'_> {
+    /// Flow by flow, a relay begins where what it hands on ends.
+    pub(super) fn relay(&mut self, n: usize, relay: &Traffic) {
+        let Kind::Relay { of, buffer } = &relay.kind else { return };
+        let place = |field| Place::Traffic(n, field);
+        if *buffer == Bytes::ZERO {
+            self.wrong(place("buffer"), What::Zero("would hand on nothing"));
+        }
+        if relay.stop.is_some() {
+            self.wrong(place("stop"), What::Relay("it ends when what it hands on does; stop that"));
+        }
+        let earlier = &self.scenario.traffic[..n];
+        let Some(first) = earlier.iter().find(|it| it.name == *of) else {
+            let what = What::Unknown { kind: "earlier traffic", name: of.clone() };
+            return self.wrong(place("of"), what);
+        };
+        let is_other = |it: &Traffic| matches!(&it.kind, Kind::Relay { of: it, .. } if it == of);
+        if earlier.iter().any(is_other) {
+            self.wrong(place("of"), What::Relay("another relay hands it on; there is at most one"));
+        }
+        if !matches!(first.kind, Kind::Greedy | Kind::File { .. } | Kind::Relay { .. }) {
+            let what = "a relay hands on what has one connection of TCP: greedy, file or relay";
+            self.wrong(place("of"), What::Relay(what));
+        }
+        if relay.flows != first.flows {
+            let what = "a relay has as many flows of a pair as what it hands on";
+            self.wrong(place("flows"), What::Relay(what));
+        }
+        let receivers = first.pairs.iter().map(|pair| &pair.to);
+        if !relay.pairs.iter().map(|pair| &pair.from).eq(receivers) {
+            let what = "a relay's senders are the receivers of what it hands on, pair by pair";
+            self.wrong(place("from"), What::Relay(what));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_core::Rate;
+
+    use super::*;
+    use crate::scenario::{Distribution, Pair, Problem, Scenario};
+    use crate::testing::relayed;
+
+    const BUFFER: Bytes = Bytes(65_536);
+
+    type Change = fn(&mut Scenario);
+
+    fn said(change: Change) -> String {
+        let mut scenario = relayed(2, Kind::Greedy, BUFFER);
+        change(&mut scenario);
+        scenario.check().iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    fn of(name: &str) -> Kind {
+        Kind::Relay { of: name.into(), buffer: BUFFER }
+    }
+
+    /// Hands on what the relay of `scenario` hands on.
+    fn third(scenario: &mut Scenario) -> &mut Traffic {
+        let back = |pair: &Pair| Pair { from: pair.to.clone(), to: pair.from.clone() };
+        let pairs = scenario.traffic[1].pairs.iter().map(back).collect();
+        let kind = of("onward");
+        scenario.traffic.push(Traffic { name: "third".into(), kind, pairs, ..Traffic::default() });
+        scenario.traffic.last_mut().unwrap()
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_relay_of_what_it_can_hand_on() {
+        assert_eq!(said(|_| {}), "");
+        let file = |it: &mut Scenario| {
+            it.traffic[0].kind = Kind::File { size: Distribution::Constant(Bytes(9)) };
+        };
+        assert_eq!(said(file), "");
+        assert_eq!(said(|it| third(it).flows = 1), "");
+    }
+
+    /// Kills: each condition left out.
+    #[test]
+    fn what_a_relay_cannot_be_is_said() {
+        let cases: [(Change, &str); 10] = [
+            (
+                |it| it.traffic[1].kind = Kind::Relay { of: "all".into(), buffer: Bytes::ZERO },
+                "traffic[1].buffer: it is zero",
+            ),
+            (
+                |it| it.traffic[1].stop = Some(Duration::from_secs(1)),
+                "traffic[1].stop: it ends when",
+            ),
+            (|it| it.traffic[1].kind = of("al"), "traffic[1].of: there is no earlier traffic `al`"),
+            (|it| it.traffic.swap(0, 1), "traffic[0].of: there is no earlier traffic `all`"),
+            (|it| it.traffic[1].kind = of("onward"), "traffic[1].of: there is no earlier traffic"),
+            (|it| third(it).kind = of("all"), "traffic[2].of: another relay hands it on"),
+            (
+                |it| {
+                    let packet = 500;
+                    it.traffic[0].kind = Kind::Constant { rate: Rate::from_mbps(1), packet };
+                },
+                "traffic[1].of: a relay hands on what has one connection",
+            ),
+            (|it| it.traffic[0].flows = 2, "traffic[1].flows: a relay has as many flows"),
+            (
+                |it| drop(it.traffic[1].pairs.pop()),
+                "traffic[1].from: a relay's senders are the receivers",
+            ),
+            (|it| it.traffic[1].pairs.swap(0, 1), "traffic[1].from: a relay's senders are the"),
+        ];
+        for (change, expected) in cases {
+            let said = said(change);
+            assert!(said.starts_with(expected), "{expected}: {said}");
+        }
+    }
+
+    /// Kills: a connection for each burst taken for one.
+    #[test]
+    fn what_has_many_connections_is_not_handed_on() {
+        let every = Duration::from_secs(1);
+        let mut scenario = relayed(1, Kind::Greedy, BUFFER);
+        scenario.traffic[0].kind = Kind::Arrivals { every, size: Distribution::Constant(Bytes(9)) };
+        let found = scenario.check();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(matches!(found[0].what, What::Relay(_)), "{found:?}");
+    }
+}
