@@ -47,12 +47,14 @@ def network(
     warmup: str = "10 s",
     far: str = FAR,
     back: Mapping[str, Any] | None = None,
+    relays: bool = False,
 ) -> Scenario:
     """Pairs of hosts with the gateway between them, whose policy lets ``signal`` tell senders.
 
     ``l0``, ``l1``, … are behind it, ``w0``, ``w1``, … before it, and data goes ``up`` or ``down``;
     its ``loss`` is beyond the gateway. The gateway has the one ``policy``, or what ``file`` says.
-    Links of the hosts behind it are otherwise on the way ``back`` to them.
+    Links of the hosts behind it are otherwise on the way ``back`` to them. With ``relays``, ``r0``,
+    ``r1``, … are just before it: beyond them are the way to the others and its ``loss``.
     """
     settings: dict[str, Any] = {"profile": "linux", **(tcp or {})}
     if window is not None:
@@ -64,11 +66,19 @@ def network(
         net.hosts(f"l{n}", f"w{n}")
         net.link(f"l{n}", "lan", rate="1 Gbit/s", delay=NEAR, **({"back": back} if back else {}))
         net.link("wan", f"w{n}", rate="1 Gbit/s", delay="0 ms")
+        if relays:
+            net.hosts(f"r{n}")
+            net.link("edge", f"r{n}", rate="1 Gbit/s", delay="0 ms")
     net.link("lan", "gateway.lan", rate="1 Gbit/s", delay="0 ms")
     beyond: dict[str, Any] = {"rate": "1 Gbit/s", "delay": far}
     if loss:
         beyond |= {"loss": loss, "back": {"loss": "0 %"}}
-    ends = ("gateway.wan", "wan") if way == "up" else ("wan", "gateway.wan")
+    near = "gateway.wan"
+    if relays:
+        net.router("edge")
+        net.link(near, "edge", rate="1 Gbit/s", delay="0 ms")
+        near = "edge"
+    ends = (near, "wan") if way == "up" else ("wan", near)
     net.link(*ends, **beyond)
     return net
 
@@ -90,9 +100,14 @@ def rules(signal: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str,
     return policy
 
 
-def bulk(net: Scenario, way: str = "up", flows: int = FLOWS, **fields: Any) -> None:
-    """Endless transfers, one of each pair of hosts, that begin within half a second."""
-    near, far = [[f"{side}{n}" for n in range(flows)] for side in "lw"]
+def bulk(
+    net: Scenario, way: str = "up", flows: int = FLOWS, sides: str = "lw", **fields: Any
+) -> None:
+    """Endless transfers, one of each pair of hosts, that begin within half a second.
+
+    ``sides`` are the letters of the hosts that are near and of those that are far.
+    """
+    near, far = [[f"{side}{n}" for n in range(flows)] for side in sides]
     ends = (near, far) if way == "up" else (far, near)
     net.traffic("bulk", "greedy", *ends, **{"start": {"uniform": ["0 s", "500 ms"]}, **fields})
 

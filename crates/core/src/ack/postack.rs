@@ -1,8 +1,8 @@
 //! PostACK: an ACK waits in place of the data it calls for, so that data need not.
 //!
 //! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2
-//! have the drain factor that the ledger found P1 needs. PreAck (R001-21) is left out, as an ACK of what
-//! no receiver has breaks what TCP promises (RFC 3135, section 4.1).
+//! have the drain factor that the ledger found P1 needs. PreAck (R001-21) is left out, but for relays in
+//! the simulator, as an ACK of what no receiver has breaks what TCP promises (RFC 3135, section 4.1).
 //!
 //! A sender that nothing else limits would have its ACKs held ever longer, up to the bound, and then its
 //! data would wait after all; so its window is that with which they are held for half of the bound, if

@@ -1,0 +1,164 @@
+"""A relay that acknowledges early fills a rate that losses beyond the gateway leave empty.
+
+Source: postack, ledger R001-21 (PreAck) and section 7 ("helper for fast rate recovery").
+Differs: see `_network.py` and, for how a relay differs from PreAck, `Kind::Relay` in
+`crates/sim/src/scenario/traffic.rs`. Relays are just beyond the gateway, which holds the senders to
+the rate; losses are beyond the relays. A relay buffers 64 KiB of a flow beside a receive window of
+as much: what it can have stored when the warm-up is over is 1.5 % of what counts. It sends on with
+Reno like the senders, or with BBR, which does not take each loss for congestion. What was
+acknowledged and is nowhere is taken at the end of runs without a warm-up.
+"""
+
+import numpy as np
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import FLOWS, bulk, network
+
+preack = Experiment(__file__)
+
+LOSSES = [0, 1, 2, 5]
+RENO = {"profile": "linux", "congestion": "reno"}
+ONWARD = {"reno": RENO, "bbr": {**RENO, "congestion": "bbr"}}
+BUFFER = "64 KiB"
+
+SENDERS = {
+    "tcr": ("tcr", None),
+    "gate": ("gate", None),
+    "relay, reno": ("tcr", "reno"),
+    "relay, bbr": ("tcr", "bbr"),
+}
+"""The signal at the gateway, and the congestion control beyond a relay, if there is one."""
+
+
+def scenario(signal, onward, loss, **run):
+    tcp = {"congestion": "reno"}
+    net = network(signal, window=None, loss=f"{loss} %" if loss else None, tcp=tcp, relays=True,
+                  **run)  # fmt: skip
+    if onward is None:
+        bulk(net)
+    else:
+        bulk(net, sides="lr", tcp={"receive_window": BUFFER})
+        relays, receivers = ([f"{side}{n}" for n in range(FLOWS)] for side in "rw")
+        fields = {"of": "bulk", "buffer": BUFFER, "tcp": ONWARD[onward]}
+        net.traffic("onward", "relay", relays, receivers, **fields)
+    return net
+
+
+@preack.run(senders=list(SENDERS), loss=LOSSES)
+def measure(seed, senders, loss):
+    signal, onward = SENDERS[senders]
+    last = "onward" if onward else "bulk"
+    run = scenario(signal, onward, loss).run(seed)
+    whole = scenario(signal, onward, loss, warmup="0 s").run(seed).flows
+    told = whole.where(group="bulk")["acknowledged_bytes"].astype(float)
+    there = whole.where(group=last)["goodput_bytes"].astype(float)
+    return {
+        "goodput": run.groups.where(group=last)["goodput_bps"][0],
+        "nowhere": float(np.maximum(told - there, 0).mean()),
+    }
+
+
+def gain(runs, senders, percent, over="tcr"):
+    cell = runs.where(loss=percent)
+    return cell.where(senders=senders)["goodput"] / cell.where(senders=over)["goodput"]
+
+
+def nowhere(runs, senders, percent=1):
+    return runs.where(senders=senders, loss=percent)["nowhere"]
+
+
+@preack.claim("R001-21", "no loss: goodput, relay with Reno over TCR alone", paper="not said",
+              at_least=0.99)  # fmt: skip
+def none_reno(runs):
+    return gain(runs, "relay, reno", 0)
+
+
+@preack.claim("R001-21", "no loss: goodput, relay with BBR over TCR alone", paper="not said",
+              at_least=0.99)  # fmt: skip
+def none_bbr(runs):
+    return gain(runs, "relay, bbr", 0)
+
+
+@preack.claim("R001-21", "1 %: goodput, relay with Reno over TCR alone", paper=">= 1.45",
+              at_least=1.1)  # fmt: skip
+def one_reno(runs):
+    return gain(runs, "relay, reno", 1)
+
+
+@preack.claim("R001-21", "1 %: goodput, relay with BBR over TCR alone", paper=">= 1.45",
+              at_least=1.1)  # fmt: skip
+def one_bbr(runs):
+    return gain(runs, "relay, bbr", 1)
+
+
+@preack.claim("R001-21", "2 %: goodput, relay with BBR over TCR alone", paper=">= 1.45",
+              at_least=1.2)  # fmt: skip
+def two_bbr(runs):
+    return gain(runs, "relay, bbr", 2)
+
+
+@preack.claim("R001-21", "2 %: goodput, relay with Reno over TCR alone", paper=">= 1.45",
+              at_least=1)  # fmt: skip
+def two_reno(runs):
+    return gain(runs, "relay, reno", 2)
+
+
+@preack.claim("R001-21", "5 %: goodput, relay with Reno over TCR alone", paper=">= 1.45",
+              at_least=1)  # fmt: skip
+def five_reno(runs):
+    return gain(runs, "relay, reno", 5)
+
+
+@preack.claim("R001-21", "5 %: goodput, relay with BBR over TCR alone", paper=1.45, at_least=1.45)
+def five_bbr(runs):
+    return gain(runs, "relay, bbr", 5)
+
+
+@preack.claim("R001-21, PostACK", "1 %: goodput, relay with BBR over the gate", paper="not said",
+              at_least=1)  # fmt: skip
+def one_gate(runs):
+    return gain(runs, "relay, bbr", 1, over="gate")
+
+
+@preack.claim("R001-21, PostACK", "5 %: goodput, relay with BBR over the gate", paper="not said",
+              at_least=1.3)  # fmt: skip
+def five_gate(runs):
+    return gain(runs, "relay, bbr", 5, over="gate")
+
+
+@preack.claim("R001-21, end to end", "1 %, relay with Reno: bytes of a flow acknowledged and "
+              "nowhere at the end", paper="> 0", at_least=1)  # fmt: skip
+def nowhere_reno(runs):
+    return nowhere(runs, "relay, reno")
+
+
+@preack.claim("R001-21, end to end", "1 %, relay with BBR: the same", paper="> 0", at_least=1)
+def nowhere_bbr(runs):
+    return nowhere(runs, "relay, bbr")
+
+
+@preack.claim("R001-21, end to end", "1 %, TCR alone: the same", paper=0, at_most=0)
+def nowhere_tcr(runs):
+    return nowhere(runs, "tcr")
+
+
+@preack.claim("R001-21, end to end", "1 %, gate: the same", paper=0, at_most=0)
+def nowhere_gate(runs):
+    return nowhere(runs, "gate")
+
+
+@preack.figure
+def figure(runs):
+    titles = ["goodput, Mbit/s", "acknowledged and nowhere, kB of a flow"]
+    figure, panels = plots.panels(titles)
+    for axes, column, unit in zip(panels, ("goodput", "nowhere"), (1e6, 1e3), strict=True):
+        for senders in SENDERS:
+            cell = runs.where(senders=senders)
+            means = [cell.where(loss=it)[column].mean() / unit for it in LOSSES]
+            axes.plot(LOSSES, means, marker="o", label=senders)
+        axes.set_xlabel("loss, %")
+        axes.set_ylim(bottom=0)
+        axes.legend()
+    return figure
