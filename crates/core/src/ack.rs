@@ -82,7 +82,7 @@ pub enum Precedence {
     InTurn,
     /// At once, before all that waits.
     First,
-    /// At once, and so does what of its flow came before it.
+    /// At once, after what of its flow came before it.
     FlowFirst,
 }
 

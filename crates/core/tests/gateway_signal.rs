@@ -390,23 +390,28 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
 #[test]
 fn data_that_is_sent_again_passes_what_waits_if_so_asked_and_is_charged() {
     // 44 frames are the first that are more than 64 KiB.
-    for (precedence, sent, again, waiting) in [
-        ("in-turn", 30, 30, 60),
-        ("first", 100, 60, 160 - 44),
-        ("flow-first", 100, 60, 160),
-        ("flow-first", 30, 30, 60 - 44),
+    for (precedence, placement, sent, again, waiting) in [
+        ("in-turn", "auto", 30, 30, 60),
+        ("first", "auto", 100, 60, 160 - 44),
+        ("flow-first", "auto", 100, 60, 160),
+        ("flow-first", "auto", 30, 30, 60 - 44),
+        // There it waits for nothing anyway, and no sooner than other data.
+        ("first", "download", 50, 20, 0),
+        ("flow-first", "download", 50, 20, 0),
     ] {
         let mut policy = policy(None);
         let Action::Shape { conditioning, signal, .. } = &mut policy.action else { unreachable!() };
         let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
         conditioning.profile = profile.unwrap();
-        let spec = format!("kind = 'postack'\nretransmissions = '{precedence}'");
+        let spec = format!(
+            "kind = 'postack'\nretransmissions = '{precedence}'\nplacement = '{placement}'"
+        );
         *signal = Some(toml::from_str(&spec).unwrap());
         let mut run = Run::of(1_024, vec![policy], None);
         let begun = run.now;
         let waits = |run: &Run| run.gateway.report().aggregates[0].backlog.packets;
         run.data(0, sent);
-        assert_eq!(waits(&run), sent);
+        assert_eq!(waits(&run), if placement == "auto" { sent } else { 0 });
         run.data(0, again);
         assert_eq!(waits(&run), waiting, "{precedence}");
         run.leave();
@@ -415,6 +420,42 @@ fn data_that_is_sent_again_passes_what_waits_if_so_asked_and_is_charged() {
         assert!(took.abs_diff(all) < Duration::from_millis(40), "{took:?} and not {all:?}");
         assert_eq!(run.ack(2), 1, "nothing waits any more");
         run.leave();
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}
+
+/// Kills: what is sent again before what its flow sent before it, or after it where it is to overtake that.
+#[test]
+fn what_is_sent_again_leaves_its_flow_in_order_if_so_asked() {
+    for (precedence, expected) in [
+        ("first", [(SECOND, 0), (FIRST, 0), (FIRST, 0), (FIRST, 1)]),
+        ("flow-first", [(SECOND, 0), (FIRST, 0), (FIRST, 1), (FIRST, 0)]),
+    ] {
+        let mut policy = policy(None);
+        let Action::Shape { conditioning, signal, .. } = &mut policy.action else { unreachable!() };
+        let profile = Profile::new(Rate::from_mbps(1), None, Bytes(3_028), Bytes(1_514));
+        conditioning.profile = profile.unwrap();
+        let spec = format!("kind = 'postack'\nretransmissions = '{precedence}'");
+        *signal = Some(toml::from_str(&spec).unwrap());
+        let mut run = Run::of(1_024, vec![policy], None);
+        run.port = SECOND;
+        run.shake_hands();
+        run.now += Duration::from_secs(1);
+        run.data(0, 1);
+        run.port = FIRST;
+        run.data(0, 2);
+        run.data(0, 1);
+        let mut left = Vec::new();
+        for _ in 0..100 {
+            while let Some(id) = run.gateway.poll_transmit(run.now, Gateway::WAN) {
+                let packet = &run.gateway.pool()[&id];
+                left.push((packet.key.src.port, packet.tcp.unwrap().seq / MSS));
+                run.gateway.pool().release(id);
+            }
+            run.now += Duration::from_millis(1);
+            run.out(Gateway::LAN);
+        }
+        assert_eq!(left, expected, "{precedence}");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }

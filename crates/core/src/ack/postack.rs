@@ -47,12 +47,13 @@ pub struct Config {
     /// of its weight, and alone is no faster; a virtual queue has no rate to double. It begins and ends
     /// when an ACK arrives, and not before the round trip is known.
     pub loss_express: bool,
-    /// When data of an upload goes on that is sent again. What does at once is charged to its flow, whose
-    /// next data waits for as much longer; while more than 64 KiB are owed, it waits its turn.
+    /// When data of an upload goes on some of which was sent before. What does at once, whatever burst and peak
+    /// the profile has, is charged to its flow, whose next data waits for as much longer; while 64 KiB of the
+    /// aggregate are owed, it waits its turn.
     ///
     /// Source: `postack`, R001-14 ("passes with priority": `first`). Differs: senders take what it overtakes
-    /// of its own flow for lost (`postack/express`), so by default it does not, and by `flow-first` nothing
-    /// is overtaken; what was overtaken on its way here is taken for sent again; a class behind the
+    /// of its own flow for lost (`postack/express`), so by default it does not, and by `flow-first` none of
+    /// that is overtaken; what was overtaken on its way here is taken for sent again; a class behind the
     /// aggregate, and a trunk, make no difference.
     pub retransmissions: Precedence,
 }

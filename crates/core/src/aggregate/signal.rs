@@ -13,7 +13,7 @@ pub(super) struct Signal {
     spec: Option<AckSpec>,
     /// Whether data passes at once and is charged.
     passes: bool,
-    /// When data that is sent again does.
+    /// When data that is sent again does, where other data waits.
     retransmissions: Precedence,
     /// What came into the queue of governed flows, without what was moved elsewhere.
     pub(super) entered: Governed,
@@ -27,9 +27,11 @@ impl Signal {
             return Self::default();
         };
         let control = spec.build(profile, now);
+        let passes = control.placement().passes(direction);
+        let retransmissions = if passes { Precedence::InTurn } else { control.retransmissions() };
         Self {
-            passes: control.placement().passes(direction),
-            retransmissions: control.retransmissions(),
+            passes,
+            retransmissions,
             control: Some(control),
             spec: Some(spec.clone()),
             ..Self::default()
@@ -187,11 +189,11 @@ impl Aggregate {
         out: &mut Fifo,
     ) -> Option<PacketId> {
         let Packet { controlled, seen_before, .. } = pool[&packet];
-        let again = if seen_before { self.signal.retransmissions } else { Precedence::InTurn };
-        if !controlled || !self.signal.passes && again == Precedence::InTurn {
+        let precedence = if seen_before { self.signal.retransmissions } else { Precedence::InTurn };
+        if !controlled || !self.signal.passes && precedence == Precedence::InTurn {
             return Some(packet);
         }
-        let back = self.try_pass(now, pool, packet, again, out);
+        let back = self.try_pass(now, pool, packet, precedence, out);
         if back.is_none() {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             self.counts.progress += self.conditioner.serve(&mut cx, out);

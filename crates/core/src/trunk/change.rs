@@ -24,10 +24,22 @@ impl Trunk {
         }
         let mut next =
             Self { before: self.counts(), ..Self::new(config, anew(seed, cx.now), cx.now) };
+        next.remember(&self);
         while let Some(packet) = self.tunnel_mut().take_out(cx) {
             next.tunnel_mut().push(cx, packet);
         }
         next
+    }
+
+    /// Whether the other end was ever there is known, if it is that of `before`.
+    fn remember(&mut self, before: &Self) {
+        let same =
+            (self.config.local, self.config.peer) == (before.config.local, before.config.peer);
+        if let (Ends::Management(ends), Ends::Management(others), true) =
+            (&mut self.ends, &before.ends, same)
+        {
+            ends.0.remember(&others.0);
+        }
     }
 
     /// What waits goes to `out` as it came, and what it has done is told: it is no more.

@@ -125,6 +125,11 @@ impl Sender {
         self.tunnel.hold_to(config.ceiling, now);
     }
 
+    /// The other end was there if it was for `before`.
+    pub(super) const fn remember(&mut self, before: &Self) {
+        self.met = before.met;
+    }
+
     pub(super) const fn tunnel(&self) -> &Tunnel {
         &self.tunnel
     }

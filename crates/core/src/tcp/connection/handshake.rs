@@ -87,9 +87,9 @@ impl Handshake {
         self.waiting = true;
     }
 
-    /// The peer was not there to get it: what comes is the first again, as far as waiting is concerned.
+    /// The peer was not there to get any: what comes is the second, but waits for an answer as the first did.
     pub(super) fn anew(&mut self) {
-        (self.waiting, self.backoff) = (true, 0);
+        (self.waiting, self.backoff, self.sent) = (true, 0, self.sent.min(1));
     }
 
     /// The round trip of a SYN that was sent once (Karn).
@@ -215,5 +215,21 @@ mod tests {
             };
             assert_eq!((offers(Time::ZERO), offers(Time::from_millis(3_000))), (true, again));
         }
+    }
+
+    /// Kills: a connection that is given up when its peer is there, having asked too often before.
+    #[test]
+    fn a_peer_that_is_there_at_last_is_asked_again_however_often_it_was() {
+        let config = Config::new(Profile::Linux);
+        let mut connection = Connection::connect(&config, Time::ZERO, 1);
+        let mut asked = 0;
+        while let Some(at) = connection.poll_timeout().filter(|_| asked <= MOST_SYNS) {
+            asked += u8::from(connection.poll_transmit(at).is_some());
+        }
+        let now = connection.poll_timeout().unwrap().before(Duration::from_secs(1));
+        assert!(connection.poll_transmit(now).is_none());
+        connection.knock_again();
+        assert!(connection.poll_transmit(now).is_some());
+        assert_eq!(connection.poll_timeout(), Some(now + config.details.rto_initial));
     }
 }

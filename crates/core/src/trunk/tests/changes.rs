@@ -138,14 +138,28 @@ fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
     }
     assert_eq!(asked(&pair), 8);
     pair.run(pair.now + Duration::from_millis(1_100), greedy(50, &[1_500]));
-    assert_eq!(asked(&pair), 12);
-    let mut pair = Pair::new(&config(), &path(LOSSLESS));
-    pair.muted = true;
-    pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
-    pair.muted = false;
-    hello(&mut pair);
-    pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
-    assert!(pair.ends[0].counts().elastic > 0);
+    assert_eq!((asked(&pair), pair.ends[0].report().state.silent), (12, 0));
+}
+
+/// However long it took to come, and once only: one that is changed has met its peer.
+///
+/// Kills: a peer that is met anew when something changes, so that what is under way is sent twice.
+#[test]
+fn the_first_hello_counts_whenever_it_comes_and_once() {
+    for waited in [100, 10_000] {
+        let mut pair = Pair::new(&config(), &path(LOSSLESS));
+        pair.muted = true;
+        pair.run(pair.now + Duration::from_millis(waited), greedy(50, &[1_500]));
+        pair.muted = false;
+        hello(&mut pair);
+        pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
+        assert!(pair.ends[0].counts().elastic > 0, "{waited}");
+        pair.change(&Config { connections: 3, ..config() });
+        pair.run(pair.now + Duration::from_millis(1), greedy(50, &[1_500]));
+        let before = pair.ends[0].counts().made;
+        hello(&mut pair);
+        assert_eq!(pair.ends[0].counts().made, before, "{waited}");
+    }
 }
 
 /// Where some connections are answered, others are left to congestion control.
