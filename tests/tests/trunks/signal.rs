@@ -52,7 +52,7 @@ struct Findings {
 
 fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
     let lab = Lab::up(bed, &topology(key, signal));
-    // A connection's SYN that leaves before its gateways have agreed is sent again after a second.
+    // Else the first uploads wait for the gateways to agree.
     are_up(&lab, 1);
     let _server = lab.serve("c", "cubic");
     let again = || lab.counters("a")["RetransSegs"];
