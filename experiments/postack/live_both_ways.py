@@ -15,7 +15,7 @@ from tidegate.experiment import Experiment
 from ._live import HOSTS, Lab, hosts, missing, side_by_side
 from ._network import RATE
 
-live_both_ways = Experiment(__file__, seeds=5, needs=missing)
+live_both_ways = Experiment(__file__, seeds=15, needs=missing)
 
 EXCHANGE = """
 import socket, sys, threading, time
