@@ -46,14 +46,16 @@ def network(
     duration: str = "40 s",
     warmup: str = "10 s",
     far: str = FAR,
+    varies: str | None = None,
     back: Mapping[str, Any] | None = None,
     relays: bool = False,
 ) -> Scenario:
     """Pairs of hosts with the gateway between them, whose policy lets ``signal`` tell senders.
 
     ``l0``, ``l1``, … are behind it, ``w0``, ``w1``, … before it, and data goes ``up`` or ``down``;
-    its ``loss`` is beyond the gateway. The gateway has the one ``policy``, or what ``file`` says.
-    Links of the hosts behind it are otherwise on the way ``back`` to them. With ``relays``, ``r0``,
+    its ``loss`` is beyond the gateway, where its delay ``varies`` by up to so much. The gateway has
+    the one ``policy``, or what ``file`` says. Links of the hosts behind it are otherwise on the way
+    ``back`` to them. With ``relays``, ``r0``,
     ``r1``, … are just before it: beyond them are the way to the others and its ``loss``.
     """
     settings: dict[str, Any] = {"profile": "linux", **(tcp or {})}
@@ -71,6 +73,8 @@ def network(
             net.link("edge", f"r{n}", rate="1 Gbit/s", delay="0 ms")
     net.link("lan", "gateway.lan", rate="1 Gbit/s", delay="0 ms")
     beyond: dict[str, Any] = {"rate": "1 Gbit/s", "delay": far}
+    if varies:
+        beyond["jitter"] = {"uniform": varies}
     if loss:
         beyond |= {"loss": loss, "back": {"loss": "0 %"}}
     near = "gateway.wan"

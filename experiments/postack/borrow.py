@@ -79,10 +79,14 @@ LAG = 0.2 + 3 * 0.0002 + 0.026
 
 
 def settles(time, rate, since, level):
-    """Seconds until the rate, in 150 ms around, has come within a tenth of its new level."""
+    """Seconds until the rate, in 150 ms around, has come within a tenth of its new level.
+
+    All that is left of the run, if it never does.
+    """
     after = time > since
     near = np.abs(np.convolve(rate, np.ones(3) / 3, "same") / level - 1) < 0.1
-    return float(time[after][np.argmax(near[after])] - since)
+    reached = time[after & near]
+    return float((reached if reached.size else time)[0 if reached.size else -1] - since)
 
 
 def ratio(runs, column):

@@ -111,11 +111,31 @@ def agree_lossy_reno(runs):
     return of_simulated(runs, 1, "reno", ["gate"])
 
 
+@live.claim("A001-12", "1 %, Reno: the same with TCR", paper=1, within=0.05)
+def agree_lossy_tcr(runs):
+    return of_simulated(runs, 1, "reno", ["tcr"])
+
+
+@live.claim("A001-12", "1 %, Reno: the same with a queue for each flow", paper=1, within=0.05)
+def agree_lossy_none(runs):
+    return of_simulated(runs, 1, "reno", ["none"])
+
+
 @live.claim(
     "A001-12", "1 %, CUBIC: goodput with the gate, live of the simulator's", paper=1, within=0.05
 )
 def agree_lossy_cubic(runs):
     return of_simulated(runs, 1, "cubic", ["gate"])
+
+
+@live.claim("A001-12", "1 %, CUBIC: the same with TCR", paper=1, within=0.05)
+def agree_lossy_cubic_tcr(runs):
+    return of_simulated(runs, 1, "cubic", ["tcr"])
+
+
+@live.claim("A001-12", "1 %, CUBIC: the same with a queue for each flow", paper=1, within=0.05)
+def agree_lossy_cubic_none(runs):
+    return of_simulated(runs, 1, "cubic", ["none"])
 
 
 @live.claim(

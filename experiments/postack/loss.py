@@ -161,6 +161,18 @@ def at_once_two(_):
     return beyond(2.0, **ASSUMED | {"at_once": False})
 
 
+@loss.claim("A001-4", "0.5 %, Reno: goodput, gate over a queue for each flow", paper=1,
+            at_least=0.97)  # fmt: skip
+def fair_half_reno(runs):
+    return ratio(runs, "none", "reno", 0.5)
+
+
+@loss.claim("A001-4", "0.5 %, CUBIC: goodput, gate over a queue for each flow", paper=1,
+            at_least=0.97)  # fmt: skip
+def fair_half_cubic(runs):
+    return ratio(runs, "none", "cubic", 0.5)
+
+
 @loss.claim("A001-4", "1 %, Reno: goodput, gate over a queue for each flow", paper=1,
             at_least=0.97)  # fmt: skip
 def fair_reno(runs):
@@ -177,6 +189,12 @@ def fair_cubic(runs):
             at_least=0.97)  # fmt: skip
 def fair_two(runs):
     return ratio(runs, "none", "reno", 2.0)
+
+
+@loss.claim("A001-4", "2 %, CUBIC: goodput, gate over a queue for each flow", paper=1,
+            at_least=0.97)  # fmt: skip
+def fair_two_cubic(runs):
+    return ratio(runs, "none", "cubic", 2.0)
 
 
 @loss.claim("A001-1", "1 %, CUBIC: Jain index with the gate", paper="fair", at_least=0.97)

@@ -152,7 +152,11 @@ impl Holds {
             let cost = flow.charge(flow.worth(tcp.ack).saturating_add(news));
             flow.note(&tcp);
             self.go(cx.pool, member, back.packet, back.out);
-            self.flow(member).credited += news;
+            let flow = self.flow(member);
+            flow.credited += news;
+            if tells {
+                flow.was_free();
+            }
             return Taken::Passed(cost);
         }
         self.hold(cx, back)
@@ -356,7 +360,8 @@ impl Holds {
 
 /// What is never held, nor is what is before it.
 ///
-/// Source: `postack`, R001-11 (c).
+/// Source: `postack`, R001-11 (c). Differs: a keep-alive, its answer and a challenge ACK say no more than an
+/// ACK before them; where such a one is held they are held behind it, or it would be told by them.
 fn is_urgent(flow: &Flow, tcp: &TcpSegment) -> bool {
     const NEVER: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::URG;
     tcp.flags.any(NEVER)

@@ -167,7 +167,9 @@ impl Half {
         *probe = Probe::None;
     }
 
-    /// Source: RFC 6298, section 2; scaled so that no fraction is lost.
+    /// Source: RFC 6298, section 2; scaled so that no fraction is lost; `postack`, R001-2 (the shortest).
+    /// Differs: it is the shortest of the connection, not of the last 10 s, in which queues beyond the gateway
+    /// need not have been empty once. Where a way becomes longer, windows stay as the shorter one needed them.
     fn sample(&mut self, span: u32) {
         if span > LONGEST {
             return;

@@ -1,0 +1,155 @@
+"""However many share a rate, and however low or far it is, ACKs wait and data does not.
+
+Source: postack, ledger section 7 (2 and 10 Mbit/s, 10 to 300 ms, 1 to 100 flows, jitter of 10 ms),
+A001-1, A001-2 and A001-4.
+Differs: see `_network.py`. Cells are chosen from the ledger's ranges; what is lost, and what
+varies, is beyond the gateway. Windows are of 64 KiB, with which 100 flows fill a queue for each
+flow, but one of 52 ms hardly. `few` is two greedy flows with windows as large as they grow, beside
+fifty that send 500 bytes five times a second.
+"""
+
+import numpy as np
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import FLOWS, bulk, measured, network
+
+crowd = Experiment(__file__)
+
+CELLS = {
+    "one": {"flows": 1},
+    "near": {"far": "5 ms"},
+    "far": {"far": "150 ms"},
+    "slow": {"mbps": 2},
+    "jitter": {"varies": "10 ms"},
+    "20": {"flows": 20},
+    "20, slow": {"flows": 20, "mbps": 2},
+    "100": {"flows": 100},
+    "100, near": {"flows": 100, "far": "5 ms"},
+    "100, far": {"flows": 100, "far": "150 ms"},
+    "100, 1 %": {"flows": 100, "loss": "1 %"},
+}
+"""What differs from four flows at 10 Mbit/s and 52 ms, of which nothing is lost."""
+
+LOSSLESS = [cell for cell, fields in CELLS.items() if "loss" not in fields]
+CROWDS = [cell for cell, fields in CELLS.items() if fields.get("flows", 1) > FLOWS]
+FEW, CHATTER = 2, 50
+FEW_CELLS = {"few": "26 ms", "few, far": "100 ms"}
+SHOWN = ["none", "gate", "tcr"]
+
+
+def crowded(signal, mbps=10, flows=FLOWS, **fields):
+    policy = {"profile": {"mean": f"{mbps} Mbit/s", "burst": "15140 B"}}
+    net = network(
+        signal, policy=policy, flows=flows, duration="60 s", warmup="20 s", **fields,
+    )  # fmt: skip
+    bulk(net, flows=flows)
+    return net
+
+
+def few(signal, far):
+    net = network(signal, window=None, flows=FEW + CHATTER, far=far, warmup="20 s")
+    bulk(net, flows=FEW)
+    ends = ([f"{side}{n}" for n in range(FEW, FEW + CHATTER)] for side in "lw")
+    net.traffic("chatter", "on-off", *ends, size="500 B", off={"uniform": ["100 ms", "300 ms"]})
+    return net
+
+
+@crowd.run(signal=SHOWN, cell=[*CELLS, *FEW_CELLS])
+def measure(seed, signal, cell):
+    net = few(signal, FEW_CELLS[cell]) if cell in FEW_CELLS else crowded(signal, **CELLS[cell])
+    return measured(net.run(seed))
+
+
+def over_queue(runs, column, cell, of="goodput"):
+    """With ACKs held, of a queue for each flow."""
+    turn = runs.where(cell=cell)
+    return turn.where(signal="gate")[column] / turn.where(signal="none")[of]
+
+
+def worst(columns, choose):
+    return choose(np.array([np.asarray(column) for column in columns]), axis=0)
+
+
+def gate(runs, column, cells):
+    return [runs.where(signal="gate", cell=cell)[column] for cell in cells]
+
+
+@crowd.claim("A001-4", "no loss, least of all: goodput of a queue for each flow's", paper=1,
+             at_least=0.97)  # fmt: skip
+def goodput(runs):
+    return worst([over_queue(runs, "goodput", cell) for cell in LOSSLESS], np.min)
+
+
+@crowd.claim("A001-4", "100 flows, 1 %: goodput", paper=1, at_least=0.97)
+def goodput_lossy(runs):
+    return over_queue(runs, "goodput", "100, 1 %")
+
+
+@crowd.claim("A001-1", "no loss, least of all: Jain index", paper="fair", at_least=0.98)
+def jain(runs):
+    return worst(gate(runs, "jain", LOSSLESS), np.min)
+
+
+@crowd.claim("A001-1", "100 flows, 1 %: Jain index", paper="fair", at_least=0.97)
+def jain_lossy(runs):
+    return runs.where(signal="gate", cell="100, 1 %")["jain"]
+
+
+@crowd.claim("A001-2", "20 or 100 flows, most of all: data that waits, of a queue for each flow's",
+             paper=0.04, at_most=0.03)  # fmt: skip
+def data(runs):
+    return worst([over_queue(runs, "data", cell, "data") for cell in CROWDS], np.max)
+
+
+@crowd.claim("A001-2", "20 or 100 flows, most of all: data and held ACKs", paper=0.04, at_most=0.04)
+def memory(runs):
+    return worst([over_queue(runs, "memory", cell, "data") for cell in CROWDS], np.max)
+
+
+@crowd.claim("A001-7", "no loss, all together: timeouts", paper=0, at_most=0)
+def timeouts(runs):
+    return sum(gate(runs, "timeouts", LOSSLESS))
+
+
+@crowd.claim("A001-7", "no loss, all together: segments sent again", paper=0, at_most=0)
+def again(runs):
+    return sum(gate(runs, "retransmitted", LOSSLESS))
+
+
+@crowd.claim("A001-4", "two flows beside fifty that take little: goodput", paper=1, at_least=0.97)
+def among_few(runs):
+    return over_queue(runs, "goodput", "few")
+
+
+@crowd.claim(
+    "A001-4",
+    "the same, 200 ms: goodput",
+    paper=1,
+    at_least=0.97,
+    why="windows are sized for a flow's part among all that are active, and for 64 KiB at least: "
+    "what fifty others leave unused, two windows of 64 KiB do not carry over 200 ms. TCR, which "
+    "has no such least, gets much less",
+)
+def among_few_far(runs):
+    return over_queue(runs, "goodput", "few, far")
+
+
+@crowd.figure
+def figure(runs):
+    cells = [*CELLS, *FEW_CELLS]
+    titles = ["goodput, of a queue for each flow's", "data that waits, kB, mean"]
+    figure, (share, waits) = plots.panels(titles)
+    for signal in SHOWN:
+        turns = [runs.where(signal=signal, cell=cell) for cell in cells]
+        bases = [runs.where(signal="none", cell=cell)["goodput"].mean() for cell in cells]
+        parts = [it["goodput"].mean() / base for it, base in zip(turns, bases, strict=True)]
+        share.plot(cells, parts, marker="o", linestyle="", label=signal)
+        means = [max(it["data"].mean() / 1e3, 0.1) for it in turns]
+        waits.plot(cells, means, marker="o", linestyle="", label=signal)
+    waits.set_yscale("log")
+    for axes in (share, waits):
+        axes.tick_params(axis="x", rotation=90)
+        axes.legend()
+    return figure
