@@ -151,6 +151,35 @@ fn what_cannot_be_is_said_with_its_reason() {
     parsed(&format!("{PORTS}{rate}{}", two("port = 4762\nguarantee = \"1 Mbit/s\"")));
 }
 
+/// Kills: fields that share a profile let through where there is none; a signal with which hosts are to share; a class
+/// that is left out where there is a trunk.
+#[test]
+fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
+    let class = "rate = { up = \"4 Mbit/s\" }\n[[class]]\nname = \"c\"\n";
+    let trunk = format!("[[trunk]]\nname = \"t\"\n{ENDS}");
+    let policy = "[[policy]]\nname = \"p\"\ntrunk = \"t\"\nclass = \"c\"\n";
+    let file = |fields: &str| format!("{PORTS}{class}{trunk}{policy}{fields}\n");
+    let pass = "action = \"pass\"";
+    let shape = "action = \"shape\"\nprofile = { mean = \"3 Mbit/s\" }\nfair_between = \"hosts\"";
+    let told = format!("{shape}\nsignal = \"postack\"");
+    for (fields, expected) in [
+        (format!("{pass}\nallocation = \"drr\""), "`allocation` has no meaning with this action"),
+        (format!("{pass}\nweights = []"), "`weights` has no meaning with this action"),
+        (format!("{pass}\nfair_between = \"hosts\""), "`fair_between` has no meaning with this"),
+        (told, "with this signal a profile is shared between flows"),
+    ] {
+        let (config, found) = parse("test.toml", &file(&fields), None);
+        let said = found.render(false);
+        let expected = format!("error[TG0027]: {expected}");
+        assert!(config.is_none() && said.starts_with(&expected), "{fields}\n{said}");
+    }
+    let weights = "allocation = \"drr\"\nweights = [{ match = { dst_port = 2 }, weight = 2 }]";
+    for fields in [pass.to_owned(), format!("{shape}\n{weights}")] {
+        let it = &parsed(&file(&fields)).policies[0];
+        assert_eq!((it.trunk.as_deref(), it.class.as_deref()), (Some("t"), Some("c")), "{fields}");
+    }
+}
+
 /// Kills: a bound that knows one way to write management packets, or one family of addresses.
 #[test]
 fn a_management_packet_stands_for_at_least_what_it_takes() {
