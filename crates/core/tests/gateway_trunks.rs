@@ -292,3 +292,48 @@ fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     }
     assert!(expected["default"][0] < 10 && made.iter().all(|it| *it > 900), "{made:?}");
 }
+
+/// Kills: what leaves a trunk of flows without a place in the flow table, of the class of the packet before it.
+#[test]
+fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_policy() {
+    for flows in [1, 0] {
+        let mut world = World::new(&[trunk("t", 4_000)]);
+        let it = with_classes();
+        let config =
+            GatewayConfig { flows, trunks: it.config().trunks.clone(), ..it.config().clone() };
+        world.ends[0] = Gateway::new(&config, it.policies().clone(), Time::ZERO);
+        world.run(1_000, true);
+        for name in ["t", "u"] {
+            let all = world.ends[0].class(name);
+            let sent = all.iter().find(|it| it.direction == Direction::Up).unwrap().sent;
+            assert!((1_000..2_500).contains(&sent.packets), "{flows} {name}: {sent:?}");
+        }
+    }
+}
+
+/// Policy `t` goes while its packets wait at the trunk, and one that comes gets its place.
+///
+/// Kills: a class looked up by where the aggregate of a policy that went was.
+#[test]
+fn what_waits_at_a_trunk_of_a_policy_that_went_is_not_of_the_class_of_one_that_came() {
+    let mut world = World::new(&[trunk("t", 4_000)]);
+    let it = with_classes();
+    let mut config = it.config().clone();
+    (config.trunks[0].guarantee, config.trunks[0].ceiling) = (None, Some(Rate::from_kbps(200)));
+    world.ends[0] = Gateway::new(&config, it.policies().clone(), Time::ZERO);
+    (0..60).for_each(|_| world.offer(1));
+    world.run(1_000, false);
+    let other = it.policies().policies().iter().find(|it| it.name == "u").unwrap().clone();
+    let comes = Policy { name: "z".into(), class: Some("z".into()), ..other };
+    let classes = ["t", "z"].map(|name| Class::new(name, QdiscSpec::DropTail(Default::default())));
+    let classes = ClassSet::new(classes.to_vec(), [Some(Rate::from_mbps(1_000)); 2]).unwrap();
+    let set = PolicySet::new(vec![comes]).unwrap().with_classes(classes);
+    world.ends[0].install(world.now, set);
+    world.offer(2);
+    world.run(500, false);
+    let sent = |name: &str| {
+        let all = world.ends[0].class(name);
+        all.iter().find(|it| it.direction == Direction::Up).unwrap().sent.packets
+    };
+    assert!(sent("z") <= 2 && sent("default") > 10, "{} {}", sent("z"), sent("default"));
+}

@@ -250,11 +250,22 @@ impl Gateway {
     /// of the user packet before it.
     fn class_from_trunk(&mut self, id: TrunkId, packet: &PacketId) -> Option<ClassId> {
         self.links[Direction::Up.index()].classes()?;
+        let own = (!self.pool[packet].made).then(|| self.class_of_user(packet));
         let class = &mut self.trunks.as_mut()?.places[id.index()].class;
-        if let Some(flow) = self.flows.of_packet(&self.pool[packet], Direction::Up) {
-            *class = self.aggregates.class(flow.handle(Direction::Up).aggregate);
-        }
+        *class = own.unwrap_or(*class);
         *class
+    }
+
+    /// The class of a user packet, also where the flow table has no room for its flow, or the policies have
+    /// changed since that was sorted.
+    fn class_of_user(&mut self, packet: &PacketId) -> Option<ClassId> {
+        let packet = &self.pool[packet];
+        let handle = self.flows.of_packet(packet, Direction::Up).map(|it| it.handle(Direction::Up));
+        if let Some(handle) = handle.filter(|it| it.generation == self.generation) {
+            return self.aggregates.class(handle.aggregate);
+        }
+        let policy = self.policies.lookup(packet, Direction::Up)?;
+        self.exit_of(self.policies.get(policy)?, Direction::Up).class
     }
 
     /// Lets all that waits at trunks leave now.
