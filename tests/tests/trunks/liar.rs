@@ -6,7 +6,7 @@ use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed};
 
 use crate::LIMIT;
-use crate::sites::{KEY, Site, gateway, host, key, sent};
+use crate::sites::{KEY, Site, gateway, host, key, mix, sent};
 
 /// What users may send at most, twice what the path carries, and what they would like to: bytes a second.
 const MOST: f64 = 500_000.0;
@@ -53,8 +53,7 @@ fn gained(bed: &Testbed, key: &str, fields: &str, policy: &str) -> f64 {
     let words = ["10.73.9.2", "10.73.9.1", "4754", KEY];
     let liar = Process::start(lab.on("c").arg(env!("CARGO_BIN_EXE_e2e-liar")).args(words));
     until("the liar", LIMIT, || liar.lines().pop());
-    let words = ["flood", "10.73.0.2:9", WISHED, "60"];
-    let _flood = Process::start(lab.on("a").arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words));
+    let _flood = mix(&lab, "a", &["flood", "10.73.0.2:9", WISHED, "60"]);
     pause(Duration::from_secs(6));
     let (from, before) = (now(), sent(&lab, "north"));
     pause(Duration::from_secs(5));

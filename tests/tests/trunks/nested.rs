@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate_e2e::{Lab, Process, Testbed, now, pause, run, witnessed};
+use tidegate_e2e::{Lab, Testbed, now, pause, run, witnessed};
 
 use crate::LIMIT;
-use crate::sites::{Site, gateway, key};
+use crate::sites::{ROUTER, Site, gateway, key, mix};
 
 /// Level-2 trunks: name of the gateway, the last number of its address, the gateway it is behind, and the part
 /// of the path that it has in the paper.
@@ -46,9 +46,8 @@ fn trunks_within_a_trunk_share_what_it_gets() {
 fn parts(bed: &Testbed) -> Vec<f64> {
     let lab = Lab::up(bed, &topology(&key(bed)));
     let flood = |number: usize| {
-        let words = ["flood", &format!("10.73.0.{}:9", number + 4), "1500000", "120"];
-        let source = format!("source{number}");
-        Process::start(lab.on(&source).arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
+        let to = format!("10.73.0.{}:9", number + 4);
+        mix(&lab, &format!("source{number}"), &["flood", &to, "1500000", "120"])
     };
     let _floods = [0, 1, 2].map(flood);
     pause(Duration::from_secs(8));
@@ -94,7 +93,7 @@ fn topology(key: &str) -> String {
     gateways += &behind(gateway("l2-end", &ends[1]), "l1-end");
     format!(
         "{hosts}{gateways}[[route]]\nto = [\"sink0\", \"sink1\", \"sink2\"]\nrate = \"9.6 Mbit/s\"\ndelay = \"10 ms\"\n\
-         queue = {{ kind = \"trunk-fifo\", limit = \"512 kB\", threshold = 64 }}\n\
+         queue = {{ {ROUTER} }}\n\
          [[route]]\ndelay = \"10 ms\"\n"
     )
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tidegate_e2e::trial::side_by_side;
-use tidegate_e2e::{Lab, Process, Testbed, now, pause, witnessed};
+use tidegate_e2e::{Lab, Testbed, now, pause, witnessed};
 
-use crate::sites::{Site, gateway, host, key, sent};
+use crate::sites::{ROUTER, key, meeting, mix, sent};
 
 /// Two sites with their guarantees and VMSS, and the kilobytes per second that each gets in the paper.
 type Case = ([(&'static str, u32); 2], [f64; 2]);
@@ -35,28 +35,10 @@ fn two_sites_share_a_path_as_their_guarantees_and_vmss_say() {
 fn shares(bed: &Testbed, key: &str, sites: [(&str, u32); 2]) -> [f64; 2] {
     let fields =
         sites.map(|(guarantee, vmss)| format!("guarantee = \"{guarantee}\"\nvmss = \"{vmss} B\""));
-    let site = |name, local, fields| Site { name, ends: [local, 3], next_hop: 2, fields };
-    let (north, south) = (site("north", 1, &fields[0]), site("south", 2, &fields[1]));
-    let back =
-        |name, peer| Site { name, ends: [3, peer], next_hop: peer - 1, fields: "" }.trunk(key);
-    let topology = [
-        host("a", 1, "north", Some(1)),
-        host("c", 2, "south", Some(2)),
-        host("g", 3, "main", Some(3)),
-        host("h", 4, "main", None),
-        north.gateway(key),
-        south.gateway(key),
-        gateway("main", &(back("north", 1) + &back("south", 2))),
-        "[[route]]\nfrom = [\"a\", \"c\"]\nrate = \"9.6 Mbit/s\"\ndelay = \"10 ms\"\n\
-         queue = { kind = \"trunk-fifo\", limit = \"512 kB\", threshold = 64 }\n\
-         [[route]]\ndelay = \"10 ms\"\n"
-            .to_owned(),
-    ];
-    let lab = Lab::up(bed, &topology.concat());
-    let flood = |from: &str, to: &str| {
-        let words = ["flood", &format!("{to}:9"), "1500000", "120"];
-        Process::start(lab.on(from).arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
-    };
+    let fields = Some(fields.each_ref().map(String::as_str));
+    let lab = Lab::up(bed, &meeting(key, fields, ROUTER));
+    let flood =
+        |from: &str, to: &str| mix(&lab, from, &["flood", &format!("{to}:9"), "1500000", "120"]);
     let _floods = [flood("a", "10.73.0.3"), flood("c", "10.73.0.4")];
     pause(Duration::from_secs(10));
     let look = || {

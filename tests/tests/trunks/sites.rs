@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
-use tidegate_e2e::{Lab, Testbed, until};
+use tidegate_e2e::{Lab, Process, Testbed, until};
 
 use crate::LIMIT;
 
@@ -65,6 +65,43 @@ pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> S
     format!(
         "[[host]]\nname = \"{name}\"\naddress = [\"10.73.0.{number}\"{also}]\ngateway = \"{gateway}\"\n"
     )
+}
+
+/// Drops management packets early, and has more room than equation 2 asks for.
+pub(crate) const ROUTER: &str = "kind = \"trunk-fifo\", limit = \"512 kB\", threshold = 64";
+
+/// Two sites that meet on 9.6 Mbit/s to a third: from `a` behind north and `c` behind south to `g` and `h` behind main.
+/// Trunks have such `fields`; where there are none, the path's `queue` is all that shares.
+pub(crate) fn meeting(key: &str, fields: Option<[&str; 2]>, queue: &str) -> String {
+    let site =
+        |name, local, fields| Site { name, ends: [local, 3], next_hop: 2, fields }.gateway(key);
+    let back =
+        |name, peer| Site { name, ends: [3, peer], next_hop: peer - 1, fields: "" }.trunk(key);
+    let gateways = match fields {
+        Some([north, south]) => [
+            site("north", 1, north),
+            site("south", 2, south),
+            gateway("main", &(back("north", 1) + &back("south", 2))),
+        ],
+        None => ["north", "south", "main"].map(|name| gateway(name, "")),
+    };
+    let hosts = [
+        host("a", 1, "north", Some(1)),
+        host("c", 2, "south", Some(2)),
+        host("g", 3, "main", Some(3)),
+        host("h", 4, "main", None),
+    ];
+    format!(
+        "{}{}[[route]]\nfrom = [\"a\", \"c\"]\nrate = \"9.6 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = {{ {queue} }}\n[[route]]\ndelay = \"10 ms\"\n",
+        hosts.concat(),
+        gateways.concat(),
+    )
+}
+
+/// What `e2e-mix` does on `host`, under way.
+pub(crate) fn mix(lab: &Lab, host: &str, words: &[&str]) -> Process {
+    Process::start(lab.on(host).arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
 }
 
 pub(crate) fn trunks(lab: &Lab, gateway: &str) -> Value {

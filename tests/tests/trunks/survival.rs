@@ -7,7 +7,7 @@ use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Fetch, Lab, Process, Testbed, now, pause, until, witnessed};
 
 use crate::LIMIT;
-use crate::sites::{Site, host, key, sent, trunks};
+use crate::sites::{Site, host, key, mix, sent, trunks};
 
 /// Of the path in bytes a second, and after it has lost half.
 const RATE: f64 = 1_250_000.0;
@@ -172,9 +172,7 @@ fn outlives_an_outage(bed: &Testbed, key: &str) {
         ["elastic_bytes", "guaranteed_bytes"].map(|it| trunk[it].as_f64().unwrap_or(f64::NAN))
     };
     // More than the guarantee, and nobody can hold it.
-    let words = ["flood", "10.73.0.2:9", "500000", "10"];
-    let mut flood = lab.on("a");
-    let _flood = Process::start(flood.arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words));
+    let _flood = mix(&lab, "a", &["flood", "10.73.0.2:9", "500000", "10"]);
     change("0 bit/s");
     let (cut, dropped) = (now(), full());
     until("the other end to be held for gone", LIMIT, || {
