@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_e2e::{Lab, Testbed, now, pause, run, witnessed};
 
 use crate::LIMIT;
-use crate::sites::{ROUTER, Site, gateway, key, mix};
+use crate::sites::{ROUTER, Site, gateway, key, lost, mix};
 
 /// Level-2 trunks: name of the gateway, the last number of its address, the gateway it is behind, and the part
 /// of the path that it has in the paper.
@@ -56,9 +56,7 @@ fn parts(bed: &Testbed) -> Vec<f64> {
     pause(Duration::from_secs(22));
     let after = received();
     println!("{:?} for {:?}", after, from.elapsed());
-    let network = lab.network();
-    let lost = network["drops"].as_array().into_iter().flatten().filter(|it| it[0] != "aqm");
-    assert_eq!(lost.count(), 0, "user packets were lost: {network}");
+    assert_eq!(lost(&lab), 0, "user packets were lost: {}", lab.network());
     let got: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     got.iter().map(|it| it / got.iter().sum::<f64>()).collect()
 }

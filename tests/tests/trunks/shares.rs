@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Lab, Testbed, now, pause, witnessed};
 
-use crate::sites::{ROUTER, key, meeting, mix, sent};
+use crate::sites::{ROUTER, key, lost, meeting, mix, sent};
 
 /// Two sites with their guarantees and VMSS, and the kilobytes per second that each gets in the paper.
 type Case = ([(&'static str, u32); 2], [f64; 2]);
@@ -48,9 +48,7 @@ fn shares(bed: &Testbed, key: &str, sites: [(&str, u32); 2]) -> [f64; 2] {
     let (from, before) = look();
     pause(Duration::from_secs(25));
     let (to, after) = look();
-    let network = lab.network();
-    let lost = network["drops"].as_array().into_iter().flatten().filter(|it| it[0] != "aqm");
-    assert_eq!(lost.count(), 0, "user packets were lost: {network}");
+    assert_eq!(lost(&lab), 0, "user packets were lost: {}", lab.network());
     let seconds = to.duration_since(from).as_secs_f64();
     [0, 1].map(|site: usize| (after[site] - before[site]) / seconds / 1e3)
 }

@@ -1,14 +1,14 @@
 //! Senders told by their ACKs what the trunk before them takes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use tidegate_e2e::measure::float;
 use tidegate_e2e::trial::{side_by_side, undisturbed};
 use tidegate_e2e::{Fetch, Lab, Testbed, pause, witnessed};
 
 use crate::LIMIT;
-use crate::sites::{Site, are_up, gateway, host, key, trunks};
+use crate::sites::{Site, are_up, drops, gateway, host, key, lost, trunks};
 
 /// Four uploads at a time.
 const UPLOADS: usize = 4;
@@ -69,18 +69,14 @@ fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
     let outcomes: Vec<_> = fetches.into_iter().map(|it| it.finish(LIMIT)).collect();
     assert!(outcomes.iter().all(|it| it.complete && it.intact), "{signal}: {outcomes:?}");
     let status = lab.status("north");
-    let network = lab.network();
-    let lost = network["drops"].as_array().into_iter().flatten().filter(|it| it[0] != "aqm");
-    let lost: u64 = lost.filter_map(|it| it[1].as_u64()).sum();
-    let here = status["drops"].as_object().into_iter().flatten();
-    let here: u64 = here.filter_map(|(_, n): (_, &Value)| n.as_u64()).sum();
+    let here: BTreeMap<String, u64> = drops(&status);
     Findings {
         waiting: float(waiting[15]),
         mean: float(waiting.iter().sum()) / 30.0,
         seconds: outcomes.iter().map(|it| it.time.as_secs_f64()).fold(0.0, f64::max),
         again: again() - before,
-        dropped: here + lost,
-        hangs: status["hangs"].as_u64().unwrap_or(0),
+        dropped: here.values().sum::<u64>() + lost(&lab),
+        hangs: status["hangs"].as_u64().expect("a gateway counts them"),
     }
 }
 

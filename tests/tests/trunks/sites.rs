@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tidegate_e2e::{Lab, Process, Testbed, until};
 
@@ -118,6 +119,18 @@ pub(crate) fn are_up(lab: &Lab, many: usize) {
             (all.len() == many && all.iter().all(up)).then_some(())
         });
     }
+}
+
+/// Counts by reason, as the network and gateways tell them.
+pub(crate) fn drops<T: DeserializeOwned>(said: &Value) -> T {
+    let drops = serde_json::from_value(said["drops"].clone());
+    drops.unwrap_or_else(|error| panic!("no drops ({error}): {said}"))
+}
+
+/// User packets that the network dropped: all but management packets, which it drops early.
+pub(crate) fn lost(lab: &Lab) -> u64 {
+    let drops: Vec<(String, u64)> = drops(&lab.network());
+    drops.iter().filter(|it| it.0 != "aqm").map(|it| it.1).sum()
 }
 
 /// User bytes that the only trunk of `gateway` has sent.

@@ -1,5 +1,6 @@
 //! What becomes of transfers when a gateway goes away, when the path is another, and when there is none.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -7,7 +8,7 @@ use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Fetch, Lab, Process, Testbed, now, pause, until, witnessed};
 
 use crate::LIMIT;
-use crate::sites::{Site, host, key, mix, sent, trunks};
+use crate::sites::{Site, drops, host, key, lost, mix, sent, trunks};
 
 /// Of the path in bytes a second, and after it has lost half.
 const RATE: f64 = 1_250_000.0;
@@ -117,9 +118,7 @@ fn outlives_changes(bed: &Testbed, key: &str) {
     is_full(&lab, RATE / 2.0);
     let trunk = &trunks(&lab, "north")[0];
     assert!(trunk["rtt_us"].as_u64() > Some(40_000), "{trunk}");
-    let network = lab.network();
-    let lost = network["drops"].as_array().into_iter().flatten().filter(|it| it[0] != "aqm");
-    assert_eq!(lost.count(), 0, "user packets were lost: {network}");
+    assert_eq!(lost(&lab), 0, "user packets were lost: {}", lab.network());
     is_whole(fetch);
 }
 
@@ -166,7 +165,10 @@ const GUARANTEE: f64 = 200_000.0;
 fn outlives_an_outage(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "guarantee = \"1.6 Mbit/s\"", "8 MB");
     let change = |rate| (1..=2).for_each(|route| lab.change(route, &["--rate", rate]));
-    let full = || lab.status("north")["drops"]["flow-full"].as_u64().unwrap_or(0);
+    let full = || {
+        let drops: BTreeMap<String, u64> = drops(&lab.status("north"));
+        drops.get("flow-full").copied().unwrap_or(0)
+    };
     let counts = || {
         let trunk = &trunks(&lab, "north")[0];
         ["elastic_bytes", "guaranteed_bytes"].map(|it| trunk[it].as_f64().unwrap_or(f64::NAN))
