@@ -1,13 +1,17 @@
 //! Traffic that `tidegate traffic` does not make: `e2e-mix listen PORT BYTES` and `e2e-mix connect
 //! ADDRESS BYTES` send to each other, both at once on one connection, and say ten times a second how many came;
 //! `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams, so many bytes a second; `e2e-mix drain PORT` says the
-//! same of these.
+//! same of these; `e2e-mix pages PORT BYTES` sends so many to whoever connects, and `e2e-mix browse ADDRESS BYTES CLIENTS
+//! SECONDS` asks for that again and again, and says how long each time took, and whether it came intact, or not in time.
 
 use std::error::Error;
-use std::io::{Read, Write};
-use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+
+use serde_json::json;
 
 use tidegate_e2e::{now, pause};
 
@@ -27,7 +31,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             flood(address, bytes.parse()?, Duration::from_secs(seconds.parse()?))
         }
         ["drain", port] => drain(port.parse()?),
-        _ => Err("usage: e2e-mix listen PORT BYTES | connect ADDRESS BYTES | flood ADDRESS BYTES SECONDS | drain PORT"
+        ["pages", port, bytes] => pages(port.parse()?, bytes.parse()?),
+        ["browse", address, bytes, clients, seconds] => {
+            let time = Duration::from_secs(seconds.parse()?);
+            browse(address.parse()?, bytes.parse()?, clients.parse()?, time);
+            Ok(())
+        }
+        _ => Err("usage: e2e-mix listen PORT BYTES | connect ADDRESS BYTES | flood ADDRESS BYTES SECONDS | drain PORT | \
+            pages PORT BYTES | browse ADDRESS BYTES CLIENTS SECONDS"
             .into()),
     }
 }
@@ -106,4 +117,61 @@ fn drain(port: u16) -> Result<(), Box<dyn Error>> {
         println!("{{\"bytes\": {bytes}, \"at_ms\": {}}}", start.elapsed().as_millis());
     }
     Ok(())
+}
+
+/// A page is the beginning of the first stream.
+fn pages(port: u16, bytes: u64) -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
+    let page: Arc<[u8]> = (0..bytes).map(|at| byte(1, at)).collect();
+    println!("ready");
+    loop {
+        let (mut connection, _) = listener.accept()?;
+        let page = Arc::clone(&page);
+        // Whether it came is for who asked to say.
+        thread::spawn(move || connection.write_all(&page));
+    }
+}
+
+/// So many clients, which begin one after the other in a twentieth of the time.
+fn browse(server: SocketAddr, bytes: usize, clients: u32, time: Duration) {
+    let start = now();
+    let left = || time.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
+    let client = |number| {
+        pause(time / 20 * number / clients);
+        while start.elapsed() < time {
+            let begun = now();
+            let intact = match page(server, bytes, left) {
+                Ok(intact) => Some(intact),
+                Err(error) => (!is_timeout(&error)).then_some(false),
+            };
+            let seconds = begun.elapsed().as_secs_f64();
+            println!("{}", json!({ "seconds": seconds, "intact": intact }));
+            if intact.is_none() {
+                break;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for number in 0..clients {
+            scope.spawn(move || client(number));
+        }
+    });
+}
+
+/// Fetches a page in the time that is `left`; whether it is whole.
+fn page(server: SocketAddr, bytes: usize, left: impl Fn() -> Duration) -> io::Result<bool> {
+    let mut stream = TcpStream::connect_timeout(&server, left())?;
+    let (mut page, mut buffer) = (Vec::new(), [0; 16_384]);
+    while page.len() < bytes {
+        stream.set_read_timeout(Some(left()))?;
+        match stream.read(&mut buffer)? {
+            0 => break,
+            read => page.extend_from_slice(&buffer[..read]),
+        }
+    }
+    Ok(page.len() == bytes && page.iter().zip(0..).all(|(is, at)| *is == byte(1, at)))
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

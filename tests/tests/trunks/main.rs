@@ -1,5 +1,5 @@
-//! Trunks between live gateways: shares of a path, what becomes of transfers when a gateway goes away or the
-//! path is another, trunks within trunks, peers that lie, and a gateway with many.
+//! Trunks between live gateways: shares of a path, short transfers beside greedy ones, what becomes of transfers when
+//! a gateway goes away or the path is another, trunks within trunks, peers that lie, and a gateway with many.
 
 mod changes;
 mod differs;
@@ -11,6 +11,7 @@ mod shares;
 mod signal;
 mod sites;
 mod survival;
+mod web;
 
 use std::time::Duration;
 

@@ -1,0 +1,91 @@
+//! Short transfers beside senders that take whatever they get.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_e2e::measure::float;
+use tidegate_e2e::trial::side_by_side;
+use tidegate_e2e::{Lab, Testbed, pause, until, witnessed};
+
+use crate::LIMIT;
+use crate::sites::{ROUTER, are_up, key, lost, meeting, mix};
+
+/// Bytes of a transfer, and who asks for one after the other.
+const PAGE: &str = "8192";
+const CLIENTS: &str = "20";
+
+/// Seconds in which they do, after the others have begun and taken what there is.
+const SECONDS: u64 = 8;
+const SETTLED: u64 = 3;
+
+/// Connections of the other site, beside datagrams a quarter faster than the path is: from several senders, as each sends
+/// ten milliseconds' worth at once and leaves room until the next.
+const SESSIONS: usize = 4;
+const BLASTS: usize = 8;
+const BLAST: &str = "187500";
+
+/// What the router has without trunks: the room of equation 2. With more, transfers take longer still.
+const DROPS: &str = "kind = \"drop-tail\", limit = \"115 kB\"";
+
+/// The paper's third experiment (`trunking`, section 7.3) in a short form: one site has its share, whatever the other
+/// sends. Three to seven times as many transfers end, in 0.2 to 0.4 of the time on average, the longest in 0.1 of it; on
+/// the paper's path `trunking/live_web` decides.
+///
+/// Kills: a policy that does not name its trunk; trunks before a router that drops what does not fit.
+#[test]
+fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
+    witnessed(|bed| {
+        let key = key(bed);
+        let cases = [(None, DROPS), (Some([""; 2]), ROUTER)];
+        let found = side_by_side(cases, |(trunks, queue)| browsed(bed, &key, trunks, queue));
+        println!("{found:.3?}");
+        let [without, with] = &found[..] else { unreachable!("one for each case") };
+        assert!(with.ended >= 2.0 * without.ended, "{found:?}");
+        assert!(with.mean <= 0.6 * without.mean, "{found:?}");
+        assert!(with.longest <= 0.5 * without.longest, "{found:?}");
+        assert_eq!(with.lost, 0, "user packets were lost: {found:?}");
+        assert!(without.lost > 0, "nothing is counted: {found:?}");
+    });
+}
+
+/// What came of the transfers.
+#[derive(Debug)]
+struct Findings {
+    /// Those that ended.
+    ended: f64,
+    /// How long they took, and those that had not ended had taken so far, in seconds.
+    mean: f64,
+    longest: f64,
+    /// User packets that the network dropped, from the beginning on.
+    lost: u64,
+}
+
+fn browsed(bed: &Testbed, key: &str, trunks: Option<[&str; 2]>, queue: &str) -> Findings {
+    let lab = Lab::up(bed, &meeting(key, trunks, queue));
+    if trunks.is_some() {
+        are_up(&lab, 1);
+    }
+    let pages = mix(&lab, "a", &["pages", "8000", PAGE]);
+    until("pages", LIMIT, || pages.lines().pop());
+    let blast = |_| mix(&lab, "c", &["flood", "10.73.0.4:9", BLAST, "60"]);
+    let _blasts: Vec<_> = (0..BLASTS).map(blast).collect();
+    let _server = lab.serve("c", "cubic");
+    let session = |_| lab.fetch("h", "10.73.0.2", &["--time", "60 s"]);
+    let _sessions: Vec<_> = (0..SESSIONS).map(session).collect();
+    pause(Duration::from_secs(SETTLED));
+    let words = ["browse", "10.73.0.1:8000", PAGE, CLIENTS, &SECONDS.to_string()];
+    let browsed = mix(&lab, "g", &words).finish(LIMIT);
+    assert!(browsed.status.success(), "{browsed:?}");
+    let told = |line| serde_json::from_str::<Value>(line).expect("a line on a transfer");
+    let all: Vec<Value> = browsed.output.lines().map(told).collect();
+    let ended = || all.iter().filter(|it| !it["intact"].is_null());
+    assert!(ended().all(|it| it["intact"] == true), "{:?}", ended().collect::<Vec<_>>());
+    let took: Vec<f64> = all.iter().map(|it| it["seconds"].as_f64().expect("a time")).collect();
+    let number = |count: usize| u64::try_from(count).map_or(f64::NAN, float);
+    Findings {
+        ended: number(ended().count()),
+        mean: took.iter().sum::<f64>() / number(took.len()),
+        longest: took.iter().copied().fold(0.0, f64::max),
+        lost: lost(&lab),
+    }
+}
