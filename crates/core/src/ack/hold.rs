@@ -152,11 +152,7 @@ impl Holds {
             let cost = flow.charge(flow.worth(tcp.ack).saturating_add(news));
             flow.note(&tcp);
             self.go(cx.pool, member, back.packet, back.out);
-            let flow = self.flow(member);
-            flow.credited += news;
-            if tells {
-                flow.was_free();
-            }
+            self.flow(member).credited += news;
             return Taken::Passed(cost);
         }
         self.hold(cx, back)

@@ -88,6 +88,9 @@ checked!(Config);
 /// Half of it makes up for a loss on ways of up to as long a round trip: the window is halved.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
+/// A window is not made smaller than the first one a SYN can offer (RFC 7323, section 2.2).
+const LEAST_WINDOW: Bytes = Bytes(65_535);
+
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
         if self.loss_express && self.release == Release::VirtualQueue {
@@ -134,10 +137,9 @@ impl PostAck {
 
     /// The window with which ACKs of `member` are held for half of the bound; none if it is not known
     /// how long its way is.
-    fn window(&mut self, member: Member, known: &Known, ahead: Ahead) -> Option<Bytes> {
+    fn window(&self, member: Member, known: &Known, ahead: Ahead) -> Option<Bytes> {
         let span = known.near? + known.far? + self.config.max_hold / 2;
-        let least = self.holds.flow(member).least_window(self.config.max_hold / 4);
-        Some(self.part(member, ahead).bytes_in(span).max(least))
+        Some(self.part(member, ahead).bytes_in(span).max(LEAST_WINDOW))
     }
 
     /// Begins or ends the express of `member`.

@@ -58,8 +58,6 @@ const TIMED: u8 = 2;
 const EDGE: u8 = 4;
 /// Its ACKs go by loss express.
 const EXPRESS: u8 = 8;
-/// Its newest ACK did not have to wait.
-const FREE: u8 = 16;
 
 /// Source: `postack`, section 2.
 const _: () = assert!(size_of::<Flow>() <= 128);
@@ -179,14 +177,8 @@ impl Flow {
         policy.min(used_to + more)
     }
 
-    /// One of its ACKs did not have to wait.
-    pub(super) const fn was_free(&mut self) {
-        self.marks |= FREE;
-    }
-
     /// One of its ACKs was held for `span`.
     pub(super) fn was_held(&mut self, span: Duration) {
-        self.marks &= !FREE;
         let span = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         self.hold_us = self.hold_us - self.hold_us / SMOOTHING + span / SMOOTHING;
     }
@@ -335,19 +327,6 @@ impl Flow {
         self.cap = window.map_or(0, |it| u32::try_from(it.0).unwrap_or(LARGEST).min(LARGEST));
     }
 
-    /// The least window it is told of: the first one a SYN can offer (RFC 7323, section 2.2), for others may
-    /// leave it more than its part; but while its ACKs are held for `long`, so that no window is what limits it,
-    /// that of which a loss leaves three duplicates (RFC 5681, section 3.2), and which can be shown.
-    pub(in crate::ack) fn least_window(&self, long: Duration) -> Bytes {
-        let held = Duration::from_micros(u64::from(self.hold_us));
-        let least = if self.marks & FREE != 0 || held < long {
-            u32::from(u16::MAX)
-        } else {
-            LEAST_SEGMENTS.saturating_mul(self.mss).max(1 << self.scale.unwrap_or(0))
-        };
-        Bytes(least.into())
-    }
-
     /// The window field of `tcp` if no more than the cap is to be on its way, and no less told than has
     /// been.
     ///
@@ -365,9 +344,6 @@ impl Flow {
         u16::try_from(field).ok().filter(|field| *field < tcp.window && *field > 0)
     }
 }
-
-/// One that is lost, and three that tell so.
-const LEAST_SEGMENTS: u32 = 4;
 
 /// The largest window there is.
 ///
@@ -458,31 +434,6 @@ mod tests {
         assert_eq!(flow.capped(&tcp), None);
         flow.cap_to(Some(Bytes(3))); // less than a step
         assert_eq!(flow.capped(&tcp), None);
-    }
-
-    /// Kills: a small one for a flow that its window may limit, before its ACKs are held, or when they are no
-    /// more; one that no loss leaves three duplicates of, or that its scale cannot tell.
-    #[test]
-    fn only_a_flow_whose_acks_are_held_for_long_is_told_of_less_than_a_syn_can_offer() {
-        let long = Duration::from_millis(250);
-        let mut flow = Flow { mss: 1_448, scale: Some(7), ..Flow::default() };
-        let least = |flow: &Flow| flow.least_window(long).0;
-        assert_eq!(least(&flow), 65_535);
-        (0..50).for_each(|_| flow.was_held(Duration::from_millis(240)));
-        assert_eq!(least(&flow), 65_535);
-        (0..50).for_each(|_| flow.was_held(Duration::from_millis(300)));
-        assert_eq!(least(&flow), 4 * 1_448);
-        flow.was_free();
-        assert_eq!(least(&flow), 65_535);
-        flow.was_held(Duration::from_millis(300));
-        for (scale, told) in
-            [(None, 5_792), (Some(0), 5_792), (Some(12), 5_792), (Some(14), 16_384)]
-        {
-            flow.scale = scale;
-            assert_eq!(least(&flow), told, "{scale:?}");
-        }
-        flow.mss = 8_948;
-        assert_eq!(least(&flow), 4 * 8_948);
     }
 
     /// Kills: a cap that is further ahead than sequence numbers tell, so that the window stays where it was, or becomes
