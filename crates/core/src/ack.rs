@@ -11,6 +11,7 @@ mod place;
 mod postack;
 mod record;
 mod shares;
+mod takers;
 mod tcr;
 #[cfg(test)]
 mod testing;
@@ -103,6 +104,8 @@ pub struct Known {
     pub sent: Option<u32>,
     /// How many bits the receiver's window is shifted by, if the SYNs told.
     pub scale: Option<u8>,
+    /// The longest segment that both ends take, if their SYNs told.
+    pub mss: Option<u16>,
     /// Shortest round trip to the sender and back.
     pub near: Option<Duration>,
     /// Shortest round trip to the receiver and back.

@@ -223,7 +223,21 @@ fn a_lossy_way_costs_no_more_than_behind_a_queue_for_each_flow_and_less_than_wit
     assert!(gate.jain > 0.97, "{gate:?}");
 }
 
-/// Kills: windows of a part of the rate, whatever others leave of it.
+/// Kills: windows that are never smaller than what a SYN can offer, of which a hundred have 5 s of data under way;
+/// who is kept from sending held for modest.
+#[test]
+fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
+    let window = Some(Bytes(65_536));
+    for way in [Direction::Up, Direction::Down] {
+        let case = |signal| Case { signal, way, flows: 100, loss: 0, window };
+        let [fair, gate] = [None, Some(GATE)].map(|signal| outcome(&case(signal)));
+        assert!((gate.goodput / fair.goodput - 1.0).abs() < 0.01, "{way:?}: {gate:?}, {fair:?}");
+        assert!(gate.jain > 0.98 && gate.timeouts == 0, "{way:?}: {gate:?}");
+        assert!(gate.data < 0.003 * fair.data, "{way:?}: {gate:?}, {fair:?}");
+    }
+}
+
+/// Kills: windows of a part of the rate for each flow that is active, whatever the others leave of it.
 #[test]
 fn two_senders_among_fifty_that_take_little_have_what_these_leave() {
     let case = |signal| Case { signal, way: Direction::Up, flows: 52, loss: 0, window: None };

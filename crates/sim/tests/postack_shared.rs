@@ -168,10 +168,10 @@ fn each_way(policies: &[(Rate, u32)], check: impl Fn(&Outcome)) {
         let it = outcome(&Case { class, way, policies: policies.to_vec() });
         println!("{class} {way:?}: {it:.3?}");
         assert_eq!((it.overdue, it.dropped, it.timeouts), (0, 0, 0), "{class} {way:?}: {it:?}");
-        // What 10 Mbit/s carry of segments, less half a percent; a queue of 25 ms is 30 kB.
+        // What 10 Mbit/s carry of segments, less half a percent; a queue of 15 ms is 18 kB.
         let carried = 10.0 * 1_448.0 / 1_514.0;
         assert!(it.goodput.iter().sum::<f64>() > 0.995 * carried, "{class} {way:?}: {it:?}");
-        assert!(it.waited < 25.0, "{class} {way:?}: {it:?}");
+        assert!(it.waited < 15.0, "{class} {way:?}: {it:?}");
         check(&it);
     }
 }
@@ -188,7 +188,8 @@ fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_a
     }
 }
 
-/// Kills: a place that wants no more than the policy that asks would alone.
+/// Kills: a place that wants no more than the policy that asks would alone; one cut down because the other asks
+/// for much; leave used by data that comes without, so that what once waited waits for good.
 #[test]
 fn a_policy_of_a_small_rate_has_it_beside_one_of_twice_the_rate_of_their_place() {
     let small = Rate::from_mbps(2);

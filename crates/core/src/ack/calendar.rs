@@ -36,14 +36,16 @@ impl Calendar {
     }
 
     /// `bytes` were sent by leave that would have run out after `left`, or before if there is not
-    /// enough of it, or else later.
+    /// enough of it, or else up to a day later.
     ///
     /// What is older than what is being used was for nothing, and runs out. If it were used first,
-    /// younger leave would take its place, and none would ever run out.
+    /// younger leave would take its place, and none would ever run out. Nor is younger leave used by what comes
+    /// without: what that is for is still to come, and would then come without in its turn, so that
+    /// what once waited too much waited for good (downloads: 5 to 44 ms).
     pub(super) fn take(&mut self, now: Time, left: Duration, mut bytes: u32) {
         self.expire(now);
-        let middle = runs_out(now, left).clamp(self.first, self.today + LAST);
-        for day in (self.first..=middle).rev().chain(middle + 1..=self.today + LAST) {
+        let own = runs_out(now, left).min(self.today + LAST - 1);
+        for day in (self.first..=own).rev().chain((own + 1).max(self.first)..=own + 1) {
             if bytes == 0 || self.total == 0 {
                 break;
             }
@@ -134,18 +136,22 @@ mod tests {
         assert_eq!((calendar.total(MS(3_000)), calendar.below(1)), (0, None));
     }
 
+    /// Kills: leave of what is still to come used by what came without.
     #[test]
-    fn what_is_sent_uses_its_own_leave_then_older_then_younger() {
+    fn what_is_sent_uses_its_own_leave_then_older_and_none_that_is_younger() {
         let mut calendar = Calendar::default();
         for ms in [20, 60, 200] {
             calendar.add(MS(0), Duration::from_millis(ms), 100);
         }
         calendar.take(MS(10), Duration::from_millis(50), 150);
         assert_eq!(calendar.total(MS(10)), 150); // half of the oldest, all of the youngest
-        assert_eq!(calendar.total(MS(50)), 100);
+        calendar.take(MS(10), Duration::from_millis(50), 100); // more than there was leave for
+        assert_eq!(calendar.total(MS(10)), 100);
         calendar.take(MS(50), Duration::ZERO, 60);
+        assert_eq!(calendar.total(MS(50)), 100);
+        calendar.take(MS(50), Duration::from_millis(150), 60);
         assert_eq!(calendar.total(MS(50)), 40);
-        calendar.take(MS(50), Duration::ZERO, 100); // more than there was leave for
+        calendar.take(MS(50), Duration::from_secs(9), 100);
         assert_eq!((calendar.total(MS(50)), calendar.below(1)), (0, None));
     }
 

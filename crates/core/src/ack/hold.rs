@@ -26,8 +26,9 @@ pub(super) struct Holds {
     flows: Vec<Flow>,
     records: Records,
     pub(super) counts: Counts,
-    /// Whether one that acknowledges much goes on in steps.
-    splits: bool,
+    /// Whether ACKs are held in place of the data they call for: then one that acknowledges much goes on in
+    /// steps, and one with which the window does not move calls for nothing.
+    for_data: bool,
 }
 
 /// Most records of a flow; of more, the oldest goes on.
@@ -54,8 +55,8 @@ struct Back<'a> {
 }
 
 impl Holds {
-    pub(super) fn new(splits: bool) -> Self {
-        Self { flows: Vec::new(), records: Records::default(), counts: Counts::default(), splits }
+    pub(super) fn new(for_data: bool) -> Self {
+        Self { flows: Vec::new(), records: Records::default(), counts: Counts::default(), for_data }
     }
 
     pub(super) fn flow(&mut self, member: Member) -> &mut Flow {
@@ -149,7 +150,7 @@ impl Holds {
         if flow.count == 0 && (open || !tells) {
             let blocks = cx.pool.sack(&back.packet);
             let news = flow.selective(&tcp, blocks);
-            let cost = flow.charge(flow.worth(tcp.ack).saturating_add(news));
+            let cost = flow.cost(&tcp, news, self.for_data);
             flow.note(&tcp);
             self.go(cx.pool, member, back.packet, back.out);
             self.flow(member).credited += news;
@@ -167,7 +168,7 @@ impl Holds {
         let mut cost = 0;
         if back.tcp.flags.any(TcpFlags::ACK) && !back.tcp.flags.any(TcpFlags::RST) {
             if flow.is_known() {
-                cost = flow.charge(flow.worth(back.tcp.ack));
+                cost = flow.cost(&back.tcp, 0, self.for_data);
             }
             flow.note(&back.tcp);
         }

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use super::takers::Takers;
 use crate::packet::{First, Links, Member, make_room};
 use crate::{Bytes, Rate};
 
@@ -22,23 +23,60 @@ pub struct Ahead {
     pub others: bool,
     /// The most that may leave there; `None` if nothing is ever to wait.
     pub rate: Option<Rate>,
-    /// Bits per second that the profiles allow of all whose senders are asked to send there.
-    pub(crate) asked: u64,
+    /// What is asked for there.
+    pub(crate) asked: Asked,
     /// What may be called for.
     pub room: Bytes,
     /// How long it may be before somebody looks again.
     pub grain: Duration,
 }
 
-impl Ahead {
-    /// What is left of `rate` if all that is asked for there is cut down to what may leave.
-    pub(super) fn part_of(&self, rate: Rate) -> Rate {
-        let most = self.rate.map_or(u64::MAX, Rate::bps);
-        if self.asked <= most {
-            return rate;
+/// What aggregates whose senders are asked to send to one place may send by their profiles.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Asked {
+    /// Bits per second.
+    all: u64,
+    takers: Takers,
+}
+
+impl Asked {
+    /// These are asked for, while all may send `most`.
+    #[cfg(test)]
+    pub(super) fn of(rates: &[u64], most: u64) -> Self {
+        let mut asked = Self::default();
+        for rate in rates {
+            asked.add(*rate, most);
         }
-        let part = u128::from(rate.bps()) * u128::from(most) / u128::from(self.asked);
-        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+        asked
+    }
+
+    /// What an aggregate may send of `rate`, if all may send `most`.
+    fn part_of(&self, rate: u64, most: u64) -> u64 {
+        if self.all <= most { rate } else { rate.min(self.takers.level(most)).max(1) }
+    }
+
+    /// One who asked for `rate`, and that was `modest` or not, does so no longer.
+    fn remove(&mut self, rate: u64, modest: bool) {
+        self.all = self.all.saturating_sub(rate);
+        self.takers.remove(u32::from(rate > 0), modest.then_some(rate));
+    }
+
+    /// One asks for `rate`, while all may send `most`; says whether that is modest.
+    fn add(&mut self, rate: u64, most: u64) -> bool {
+        let mut others = self.takers;
+        others.add(u32::from(rate > 0), None);
+        let modest = rate > 0 && rate < others.level(most);
+        self.all = self.all.saturating_add(rate);
+        self.takers.add(u32::from(rate > 0), modest.then_some(rate));
+        modest
+    }
+}
+
+impl Ahead {
+    /// What is left of the `rate` of an aggregate if what is asked for there is cut down to what may leave.
+    pub(super) fn part_of(&self, rate: Rate) -> Rate {
+        let Some(most) = self.rate else { return rate };
+        Rate::from_bps(self.asked.part_of(rate.bps(), most.bps()))
     }
 }
 
@@ -141,7 +179,7 @@ pub(crate) struct Places {
 struct Place {
     /// Of all that send here.
     outstanding: u64,
-    rate: u64,
+    asked: Asked,
     wanted: Wanted,
     turns: First,
 }
@@ -151,21 +189,30 @@ struct Place {
 struct Sender {
     /// What it last said.
     call: Call,
+    /// It asked for no more than its part.
+    modest: bool,
     /// Bytes left of its turn; negative if its last ACK was worth more.
     credit: i64,
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Self { outstanding: 0, rate: 0, wanted: Wanted::default(), turns: First::NOBODY }
+        Self {
+            outstanding: 0,
+            asked: Asked::default(),
+            wanted: Wanted::default(),
+            turns: First::NOBODY,
+        }
     }
 }
 
 impl Place {
-    /// A sender says something else than `before`.
-    fn update(&mut self, before: &Call, now: &Call) {
+    /// A sender says something else than `before`, while all may send `most`.
+    fn update(&mut self, sender: &mut Sender, now: &Call, most: Option<Rate>) {
+        let before = &sender.call;
         self.outstanding = self.outstanding - before.outstanding + now.outstanding;
-        self.rate = self.rate.saturating_sub(before.rate).saturating_add(now.rate);
+        self.asked.remove(before.rate, sender.modest);
+        sender.modest = self.asked.add(now.rate, most.map_or(u64::MAX, Rate::bps));
         self.wanted.waiting = self.wanted.waiting - before.wanted.waiting + now.wanted.waiting;
         self.wanted.see(now.wanted.segment);
         self.wanted.average(now.wanted.on_its_way_us(), now.called);
@@ -179,7 +226,7 @@ impl Place {
     /// What may be called for.
     fn room(&self, ahead: Ahead) -> u64 {
         let Some(most) = ahead.rate else { return u64::MAX };
-        let rate = most.min(Rate::from_bps(self.rate));
+        let rate = most.min(Rate::from_bps(self.asked.all));
         let wanted = self.wanted.bytes(rate, ahead.grain, ahead.others);
         wanted.saturating_sub(ahead.waiting.0.saturating_add(self.outstanding))
     }
@@ -194,7 +241,7 @@ impl Places {
         }
         let place = self.places.get(place).copied().unwrap_or_default();
         let room = if place.turns.member().is_none() { place.room(ahead) } else { 0 };
-        Ahead { asked: place.rate, room: Bytes(room), ..ahead }
+        Ahead { asked: place.asked, room: Bytes(room), ..ahead }
     }
 
     /// Whether somebody waits for a turn, wherever.
@@ -202,13 +249,13 @@ impl Places {
         self.waiting > 0
     }
 
-    /// Takes note of what aggregate `number`, which sends to `place`, says.
-    pub(crate) fn note(&mut self, place: usize, number: u32, call: Call) {
+    /// Takes note of what aggregate `number`, which sends to `place`, says; all may send `most` there.
+    pub(crate) fn note(&mut self, place: usize, number: u32, call: Call, most: Option<Rate>) {
         let member = Member(number);
         make_room(&mut self.places, place, Place::default());
         make_room(&mut self.senders, member.index(), Sender::default());
         let (place, sender) = (&mut self.places[place], &mut self.senders[member.index()]);
-        place.update(&sender.call, &call);
+        place.update(sender, &call, most);
         match (sender.call.more, call.more) {
             (false, true) => {
                 self.turns.push(&mut place.turns, member);
@@ -254,6 +301,8 @@ impl Places {
 mod tests {
     use super::*;
 
+    const MOST: Option<Rate> = Some(Rate::from_mbps(10));
+
     /// A sender that would call for more, and has called for so much more since last time.
     fn more(called: u64) -> Call {
         let wanted = Wanted { near_us: 3_000, ..Wanted::default() };
@@ -261,7 +310,7 @@ mod tests {
     }
 
     fn behind(waiting: u64) -> Ahead {
-        Ahead { waiting: Bytes(waiting), rate: Some(Rate::from_mbps(10)), ..Ahead::default() }
+        Ahead { waiting: Bytes(waiting), rate: MOST, ..Ahead::default() }
     }
 
     /// Kills: an ACK a turn; turns that are not ended; what was beyond a turn forgotten.
@@ -270,14 +319,14 @@ mod tests {
         let (mut places, worth) = (Places::default(), [1_514, 3_028, 6_056]);
         let mut called = [0_u64; 3];
         for sender in 0..3 {
-            places.note(7, sender, more(0));
+            places.note(7, sender, more(0), MOST);
         }
         for _ in 0..3_000 {
             let (sender, room) = places.turn(7, || behind(0)).unwrap();
             assert!(room > Bytes::ZERO);
             let at = Member(sender).index();
             called[at] += worth[at];
-            places.note(7, sender, more(worth[at]));
+            places.note(7, sender, more(worth[at]), MOST);
         }
         let [least, most] = [called.iter().min(), called.iter().max()].map(|it| *it.unwrap());
         assert!(most - least <= 2 * 6_056, "{called:?}");
@@ -291,26 +340,42 @@ mod tests {
         // 3 full segments, or what 10 Mbit/s carry in the 3 ms of those who were called and 2 more.
         assert_eq!(room(&places, 1_000), 3 * 1_514 - 1_000);
         let idle = Call { more: false, ..more(1 << 20) };
-        places.note(0, 1, Call { outstanding: 700, ..idle });
-        places.note(0, 1, Call { outstanding: 500, ..idle });
-        places.note(0, 2, Call { outstanding: 600, ..idle });
+        places.note(0, 1, Call { outstanding: 700, ..idle }, MOST);
+        places.note(0, 1, Call { outstanding: 500, ..idle }, MOST);
+        places.note(0, 2, Call { outstanding: 600, ..idle }, MOST);
         assert_eq!(room(&places, 0), 3_750 + 2 * 1_514 - 1_100);
-        places.note(0, 2, more(0));
+        places.note(0, 2, more(0), MOST);
         assert!(places.is_waited_for());
         assert_eq!(room(&places, 0), 0);
         assert_eq!(places.turn(0, || behind(7_000)), None);
         assert_eq!(places.turn(0, || behind(0)).unwrap().0, 2);
-        places.note(0, 2, Call::default());
+        places.note(0, 2, Call::default(), MOST);
         assert_eq!((places.turn(0, || behind(0)), places.is_waited_for()), (None, false));
         assert_eq!(places.complete(0, Ahead::default()).room.0, u64::MAX);
-        places.note(0, 2, more(0));
+        places.note(0, 2, more(0), MOST);
         assert_eq!(places.turn(0, Ahead::default), None, "nothing is ever to wait there");
     }
 
+    /// Kills: all cut down alike, so that who asks for little gets less than an equal part; who is gone, or
+    /// asks for less than before, still counted.
     #[test]
-    fn what_is_asked_for_together_is_cut_down_to_what_may_leave() {
-        let part = |asked| Ahead { asked, ..behind(0) }.part_of(Rate::from_mbps(6));
-        assert_eq!(part(10_000_000), Rate::from_mbps(6));
-        assert_eq!(part(30_000_000), Rate::from_mbps(2));
+    fn what_is_asked_for_together_is_cut_down_to_what_may_leave_from_the_largest_down() {
+        let mut places = Places::default();
+        let mut parts = |asked: [u64; 3]| {
+            for _ in 0..2 {
+                for (number, mbps) in (0..).zip(asked) {
+                    places.note(0, number, Call { rate: mbps * 1_000_000, ..more(0) }, MOST);
+                }
+            }
+            asked.map(|mbps| {
+                let ahead = places.complete(0, behind(0));
+                ahead.part_of(Rate::from_mbps(mbps)).bps() / 1_000
+            })
+        };
+        assert_eq!(parts([2, 3, 4]), [2_000, 3_000, 4_000]);
+        assert_eq!(parts([2, 20, 20]), [2_000, 4_000, 4_000]);
+        assert_eq!(parts([2, 3, 20]), [2_000, 3_000, 5_000]);
+        assert_eq!(parts([20, 20, 20]), [3_333, 3_333, 3_333]);
+        assert_eq!(parts([20, 0, 1]), [9_000, 0, 1_000]);
     }
 }

@@ -6,10 +6,12 @@
 //!
 //! A sender that nothing else limits would have its ACKs held ever longer, up to the bound, and then its
 //! data would wait after all; so its window is that with which they are held for half of the bound, if
-//! it is known how it is scaled. A window, once shown, is not taken back: until ACKs have caught up
-//! with one that is to be smaller its sender stops. So what a trunk may send, which falls with each loss
+//! it is known how it is scaled: for as much as its flow may have of what the others leave, and four
+//! segments at least, of which a loss leaves three duplicates (RFC 5681, section 3.2). A window, once
+//! shown, is not taken back: until ACKs have caught up with one that is to be smaller its sender stops,
+//! and they call for nothing. So what a trunk may send, which falls with each loss
 //! of its management connections, is followed over the bound: while half of it is left, windows shrink
-//! more slowly than ACKs go on. Else a fifth of it was not used (`trunking/told`).
+//! more slowly than ACKs go on. Else some 4 % of it is not used.
 
 mod rules;
 
@@ -25,7 +27,7 @@ use super::{AckControl, Ahead, Call, Counts, Known, Placement, Precedence, Queue
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
 use crate::registry::checked;
-use crate::{Bytes, Cx, Rate, Time, units};
+use crate::{Bytes, Cx, Time, units};
 use rules::{Bucket, Rule, VirtualQueue};
 
 /// When ACKs go on.
@@ -88,9 +90,6 @@ checked!(Config);
 /// Half of it makes up for a loss on ways of up to as long a round trip: the window is halved.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
-/// A window is not made smaller than the first one a SYN can offer (RFC 7323, section 2.2).
-const LEAST_WINDOW: Bytes = Bytes(65_535);
-
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
         if self.loss_express && self.release == Release::VirtualQueue {
@@ -104,7 +103,7 @@ impl Config {
         PostAck {
             config: self.clone(),
             holds: Holds::new(true),
-            shares: Shares::new(profile.mean()),
+            shares: Shares::new(profile.mean(), self.max_hold),
             bound: Bound::default(),
             queue: Queue::default(),
             rule: match self.release {
@@ -128,25 +127,24 @@ pub(super) struct PostAck {
 }
 
 impl PostAck {
-    /// The part of `member` in what may leave, less what others take of it.
-    fn part(&self, member: Member, ahead: Ahead) -> Rate {
-        let ahead = Ahead { rate: self.shares.ahead(), ..ahead };
-        let part = ahead.part_of(self.shares.of(member)).bps();
-        Rate::from_bps(part.saturating_sub(self.shares.taken(member)))
+    /// Whether `member` would send more if it might: its ACKs are held for long, or its window is short.
+    fn is_pressed(&mut self, member: Member) -> bool {
+        self.holds.flow(member).is_pressed(self.config.max_hold / 4)
     }
 
     /// The window with which ACKs of `member` are held for half of the bound; none if it is not known
     /// how long its way is.
-    fn window(&self, member: Member, known: &Known, ahead: Ahead) -> Option<Bytes> {
+    fn window(&mut self, member: Member, known: &Known) -> Option<Bytes> {
         let span = known.near? + known.far? + self.config.max_hold / 2;
-        Some(self.part(member, ahead).bytes_in(span).max(LEAST_WINDOW))
+        let least = self.holds.flow(member).least_window(known.mss);
+        Some(self.shares.most(member).bytes_in(span).max(least))
     }
 
     /// Begins or ends the express of `member`.
-    fn express(&mut self, member: Member, known: &Known, ahead: Ahead) {
+    fn express(&mut self, member: Member, known: &Known) {
         let way = known.near.zip(known.far).filter(|_| self.config.loss_express);
         if let Some((near, far)) = way {
-            let round_trip = self.part(member, ahead).bytes_in(near + far);
+            let round_trip = self.shares.most(member).bytes_in(near + far);
             self.holds.flow(member).express(round_trip);
         }
     }
@@ -190,6 +188,8 @@ impl AckControl for PostAck {
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
         self.holds.on_data(member, packet);
         self.shares.note(now, member, None);
+        let pressed = self.is_pressed(member);
+        self.shares.came(member, packet.cost, pressed);
         match &mut self.rule {
             Rule::Gate(gate) => {
                 let near = self.holds.flow(member).near();
@@ -206,10 +206,14 @@ impl AckControl for PostAck {
         let Returning { member, known, .. } = back;
         if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
+            let pressed = self.is_pressed(member);
+            self.shares.came(member, 0, pressed);
         }
         self.shares.note_others(cx.now, queue.left);
         self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
-        let window = self.window(member, known, queue.ahead);
+        let ahead = Ahead { rate: self.shares.ahead(), ..queue.ahead };
+        self.shares.leaves(ahead.part_of(self.shares.rate()));
+        let window = self.window(member, known);
         self.holds.flow(member).cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
@@ -218,7 +222,7 @@ impl AckControl for PostAck {
             Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
         let taken = self.holds.take_in(cx, back, open, out);
-        self.express(member, known, queue.ahead);
+        self.express(member, known);
         match taken {
             Taken::Passed(cost) => self.gone(cx, member, cost),
             Taken::Held => {
@@ -288,8 +292,10 @@ impl AckControl for PostAck {
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Asked;
     use super::super::testing::{Bench, MSS, US, plain};
     use super::*;
+    use crate::Rate;
     use crate::packet::TcpSegment;
 
     /// A signal with this `release`, and with loss express if so said.
@@ -373,7 +379,7 @@ mod tests {
     #[test]
     fn no_sender_stops_when_what_may_leave_falls_and_its_window_follows() {
         let mut bench = Bench::new("'postack'", 100);
-        bench.queue.ahead.asked = 100_000_000;
+        bench.queue.ahead.asked = Asked::of(&[100_000_000], 10_000_000);
         let mut acked = 0;
         // The edge of the window after ACKs of two segments each 5 ms, so many times, while so much may leave.
         let mut go = |mbps, times: u32| {
@@ -396,5 +402,25 @@ mod tests {
         assert!(after > before + 5 * MSS, "{before} to {after}");
         let (_, window) = go(5, 1_200);
         assert!(window.abs_diff(343_875) < 5_000, "{window}");
+    }
+
+    /// Kills: an ACK that calls for nothing told in steps, each of which takes a buffer.
+    #[test]
+    fn an_ack_with_which_the_window_does_not_move_goes_on_as_it_came() {
+        for (mbps, acks) in [(1, 1), (10, 74)] {
+            let mut bench = Bench::new("'postack'", 10);
+            bench.queue.ahead.asked = Asked::of(&[10_000_000], 1_000_000);
+            let ack = |acked| TcpSegment { window: 60_000, ..plain(acked * MSS) };
+            bench.queue.ahead.rate = Some(Rate::from_mbps(10));
+            assert_eq!(bench.back(US(0), 0, ack(0), &[]).len(), 1);
+            (1..=475).for_each(|n| bench.data(US(1), 0, n * MSS)); // of 687,872 bytes
+            bench.queue.ahead.rate = Some(Rate::from_mbps(mbps));
+            let later = Time::from_millis(5_000);
+            bench.fill(later, true);
+            assert!(bench.back(later, 0, ack(150), &[]).is_empty());
+            let mut went = bench.fill(later, false).len();
+            went += bench.run_until(Time::from_millis(6_500)).len();
+            assert_eq!(went, acks, "{mbps}");
+        }
     }
 }

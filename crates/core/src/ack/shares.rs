@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::takers::Takers;
 use crate::packet::{Member, make_room, slot};
 use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
@@ -10,18 +11,40 @@ use crate::{Bytes, Rate, Time};
 ///
 /// Source: `postack`, section 2 (`r_i`: share of the class over the number of active flows).
 /// Differs: a flow is active if it sent within this interval or the one before, so that no timer is
-/// needed for any.
+/// needed for any; and beside the part that each has ([`of`](Self::of)) there is the most that it may
+/// have ([`most`](Self::most)), for what others do not take is left to who takes more.
 pub(super) struct Shares {
     rate: Rate,
-    /// By member: the interval it was last seen in, and its weight.
-    seen: Vec<(u32, u32)>,
+    /// What of it may leave behind the aggregate.
+    leaves: Rate,
+    /// By member.
+    seen: Vec<Seen>,
+    /// Which interval it is, and how long each is.
     interval: u32,
-    /// Weights of those seen in this interval, and in the one before.
-    now: u64,
-    before: u64,
+    span_us: u64,
+    /// Those seen in this interval, and in the one before.
+    now: Takers,
+    before: Takers,
     others: Others,
     /// When it was last looked how fast what waits next may leave, and how fast that is on average.
     ahead: Option<(Time, Rate)>,
+}
+
+/// A flow as it was when last seen.
+#[derive(Clone, Copy)]
+struct Seen {
+    interval: u32,
+    weight: u32,
+    /// Charged bytes that came in that interval.
+    came: u32,
+    /// It would have sent more in that interval, or that was much.
+    greedy: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { interval: 0, weight: 1, came: 0, greedy: false }
+    }
 }
 
 /// What packets of others take of the rate.
@@ -41,13 +64,23 @@ const LONGEST: u64 = 1 << 40;
 const INTERVAL: Duration = Duration::from_millis(400);
 
 impl Shares {
-    pub(super) const fn new(rate: Rate) -> Self {
-        let others = Others { looked: (Time::ZERO, Bytes::ZERO), now: 0, before: 0 };
-        Self { rate, seen: Vec::new(), interval: 0, now: 0, before: 0, others, ahead: None }
+    /// Of flows of which something comes at least once in `span`.
+    pub(super) fn new(rate: Rate, span: Duration) -> Self {
+        Self {
+            rate,
+            leaves: rate,
+            seen: Vec::new(),
+            interval: 0,
+            span_us: nanos(span.max(INTERVAL)) / 1_000,
+            now: Takers::default(),
+            before: Takers::default(),
+            others: Others::default(),
+            ahead: None,
+        }
     }
 
     pub(super) const fn set_rate(&mut self, rate: Rate) {
-        self.rate = rate;
+        (self.rate, self.leaves) = (rate, rate);
     }
 
     /// The rate of all.
@@ -55,29 +88,75 @@ impl Shares {
         self.rate
     }
 
+    /// Of the rate only so much may leave behind the aggregate.
+    pub(super) const fn leaves(&mut self, rate: Rate) {
+        self.leaves = rate;
+    }
+
     /// `member` is active at `now`.
     pub(super) fn note(&mut self, now: Time, member: Member, weight: Option<u32>) {
         self.advance(now);
-        make_room(&mut self.seen, member.index(), (0, 1));
-        let (seen, known) = &mut self.seen[slot(member.0)];
-        let weight = weight.unwrap_or(*known).max(1);
-        if *seen != self.interval {
-            *seen = self.interval;
-            self.now += u64::from(weight);
+        make_room(&mut self.seen, member.index(), Seen::default());
+        let before = self.seen[slot(member.0)];
+        let weight = weight.unwrap_or(before.weight).max(1);
+        let mut seen = Seen { weight, ..before };
+        if before.interval == self.interval {
+            self.now.remove(before.weight, self.modest(&before));
         } else {
-            self.now = self.now - u64::from(*known) + u64::from(weight);
+            seen = Seen { interval: self.interval, weight, came: 0, greedy: false };
         }
-        *known = weight;
+        self.now.add(weight, self.modest(&seen));
+        self.seen[slot(member.0)] = seen;
+    }
+
+    /// Of `member`, which is active, so many bytes of data came, as charged; it would send more if it might if
+    /// it is `pressed`. So would who takes more than half of what it might.
+    pub(super) fn came(&mut self, member: Member, bytes: u32, pressed: bool) {
+        let Some(seen) = self.seen.get(member.index()).copied() else { return };
+        if seen.greedy || (bytes == 0 && !pressed) {
+            return;
+        }
+        let came = seen.came.saturating_add(bytes);
+        let greedy = pressed || self.in_interval(came) > self.level(seen.weight).bps() / 2;
+        let new = Seen { came, greedy, ..seen };
+        self.now.remove(seen.weight, self.modest(&seen));
+        self.now.add(seen.weight, self.modest(&new));
+        self.seen[slot(member.0)] = new;
+    }
+
+    /// What `seen` takes in this interval, unless it is greedy.
+    fn modest(&self, seen: &Seen) -> Option<u64> {
+        if seen.greedy { None } else { Some(self.in_interval(seen.came)) }
+    }
+
+    /// So many bytes in an interval, in bits per second.
+    fn in_interval(&self, bytes: u32) -> u64 {
+        u64::from(bytes) * 8_000_000 / self.span_us
     }
 
     /// The weight of `member`.
     pub(super) fn weight(&self, member: Member) -> u32 {
-        self.seen.get(member.index()).map_or(1, |(_, weight)| *weight)
+        self.seen.get(member.index()).map_or(1, |seen| seen.weight)
     }
 
-    /// The rate of `member`: never zero.
+    /// The part of `member` in the rate, if all active flows have one: never zero.
     pub(super) fn of(&self, member: Member) -> Rate {
-        Rate::from_bps(self.part(self.rate.bps(), member).max(1))
+        let weight = u64::from(self.weight(member));
+        let all = self.now.weight().max(self.before.weight()).max(weight);
+        let part = u128::from(self.rate.bps()) * u128::from(weight) / u128::from(all);
+        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// What `member` may have of what leaves, as others leave it: never zero.
+    pub(super) fn most(&self, member: Member) -> Rate {
+        self.level(self.weight(member))
+    }
+
+    /// What a flow of this `weight` may have of what leaves.
+    fn level(&self, weight: u32) -> Rate {
+        let left = self.leaves.bps().saturating_sub(self.taken());
+        let level = self.now.level(left).min(self.before.level(left));
+        Rate::from_bps(level.saturating_mul(weight.into()).min(left).max(1))
     }
 
     /// What waits next may leave at `rate`, if it ever waits: that is followed over about `span` where it
@@ -110,29 +189,20 @@ impl Shares {
         }
     }
 
-    /// What others take of the part of `member`, in bits per second: for two intervals at least, for what comes
-    /// and goes faster is no reason.
-    pub(super) fn taken(&self, member: Member) -> u64 {
-        match self.others.now.min(self.others.before) {
-            0 => 0,
-            rate => self.part(rate, member),
-        }
-    }
-
-    fn part(&self, rate: u64, member: Member) -> u64 {
-        let weight = u64::from(self.weight(member));
-        let all = self.now.max(self.before).max(weight);
-        let part = u128::from(rate) * u128::from(weight) / u128::from(all);
-        u64::try_from(part).unwrap_or(u64::MAX)
+    /// What others take, in bits per second: for two intervals at least, for what comes and goes faster is no
+    /// reason.
+    fn taken(&self) -> u64 {
+        self.others.now.min(self.others.before)
     }
 
     fn advance(&mut self, now: Time) {
-        let length = u64::try_from(INTERVAL.as_nanos()).unwrap_or(u64::MAX);
         // Begins with 1: zero is never.
-        let interval = u32::try_from(now.nanos() / length + 1).unwrap_or(u32::MAX);
-        if interval != self.interval {
-            self.before = if interval == self.interval.saturating_add(1) { self.now } else { 0 };
-            self.now = 0;
+        let interval = now.nanos() / (self.span_us * 1_000) + 1;
+        let interval = u32::try_from(interval).unwrap_or(u32::MAX);
+        if interval > self.interval {
+            let now = std::mem::take(&mut self.now);
+            let next = interval == self.interval.saturating_add(1);
+            self.before = if next { now } else { Takers::default() };
             self.interval = interval;
         }
     }
@@ -145,7 +215,7 @@ mod tests {
     /// Kills: a burst of others that counts; what they took long ago.
     #[test]
     fn what_others_take_for_long_is_taken_from_the_part_of_each() {
-        let mut shares = Shares::new(Rate::from_mbps(12));
+        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
         let mut looks = vec![];
         for (ms, left) in
             [(400, 400_000), (800, 400_000), (1_200, 600_000), (1_300, 900_000), (1_600, 1_000_000)]
@@ -154,18 +224,18 @@ mod tests {
                 shares.note(Time::from_millis(ms), Member(member), None);
             }
             shares.note_others(Time::from_millis(ms), Bytes(left));
-            looks.push(shares.taken(Member(0)));
+            looks.push(shares.taken());
         }
-        assert_eq!(looks, [0, 0, 0, 0, 2_000_000]);
+        assert_eq!(looks, [0, 0, 0, 0, 4_000_000]);
         shares.note_others(Time::from_secs(60), Bytes(1_000_000));
-        assert_eq!(shares.taken(Member(0)), 0);
+        assert_eq!(shares.taken(), 0);
     }
 
     /// Kills: what is now in place of the average; one that never gets there, or rises as slowly as it falls;
     /// a clock that steps back.
     #[test]
     fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
-        let mut shares = Shares::new(Rate::from_mbps(12));
+        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
         let mut look = |ms, mbps| {
             let (now, second) = (Time::from_millis(ms), Duration::from_secs(1));
             shares.note_ahead(now, Some(Rate::from_mbps(mbps)), second);
@@ -185,9 +255,54 @@ mod tests {
         assert_eq!(shares.ahead(), None);
     }
 
+    /// Shares of 12 Mbit/s after so many intervals, in each of which so many bytes of each of two flows came, one of
+    /// which, or both, would send more.
+    fn shared(intervals: u64, came: [u32; 2], pressed: [bool; 2]) -> Shares {
+        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        for ms in (0..intervals).map(|n| 400 * n) {
+            for member in [0, 1] {
+                let now = Time::from_millis(ms + 10);
+                shares.note(now, Member(member), None);
+                shares.came(Member(member), came[slot(member)], pressed[slot(member)]);
+            }
+        }
+        shares
+    }
+
+    /// Kills: parts of the rate for who does not take them; who is kept from taking it, or takes much, held for
+    /// modest; what came counted for longer than it is true; sums too large for what they are in.
+    #[test]
+    fn who_would_send_more_may_have_what_the_others_leave() {
+        let most = |shares: &Shares, member| shares.most(Member(member)).bps() / 1_000;
+        let chatty = shared(3, [5_000, 0], [false, true]);
+        assert_eq!(most(&chatty, 1), 11_900);
+        assert_eq!(chatty.of(Member(1)), Rate::from_mbps(6));
+        assert_eq!(most(&shared(3, [5_000, 0], [true, true]), 1), 6_000);
+        assert_eq!(most(&shared(3, [320_000, 320_000], [false, false]), 1), 6_000);
+        assert_eq!(most(&shared(3, [u32::MAX, u32::MAX], [false, false]), 0), 6_000);
+        let mut gone = shared(3, [0, 0], [true, true]);
+        gone.note(Time::from_millis(1_300), Member(0), None);
+        assert_eq!(most(&gone, 0), 6_000); // the other was there an interval ago
+        gone.note(Time::from_millis(1_700), Member(0), None);
+        assert_eq!(most(&gone, 0), 12_000);
+        gone.leaves(Rate::from_mbps(3));
+        assert_eq!(most(&gone, 0), 3_000);
+    }
+
+    /// Kills: a flow taken out of an interval that it is not in.
+    #[test]
+    fn a_clock_that_steps_back_ends_no_interval() {
+        let mut shares = shared(3, [5_000, 0], [false, true]);
+        for ms in [1_300, 500, 500, 1_300] {
+            shares.note(Time::from_millis(ms), Member(1), None);
+            shares.came(Member(1), 0, true);
+        }
+        assert_eq!(shares.most(Member(1)), Rate::from_bps(11_900_000));
+    }
+
     #[test]
     fn the_rate_is_shared_by_weight_among_those_that_are_active() {
-        let mut shares = Shares::new(Rate::from_mbps(12));
+        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
         shares.note(Time::ZERO, Member(0), None);
         assert_eq!(shares.of(Member(0)), Rate::from_mbps(12));
         shares.note(Time::ZERO, Member(3), Some(3));

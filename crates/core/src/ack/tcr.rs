@@ -5,6 +5,8 @@
 //! window of a SYN is left alone: its right edge stays until ACKs have caught up with it; a SYN that opens a
 //! download asks for segments as large as it likes, for it passes before it is known whose ACKs follow.
 
+use std::time::Duration;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -36,7 +38,7 @@ impl Config {
             placement: self.placement,
             mss: self.mss,
             holds: Holds::new(false),
-            shares: Shares::new(profile.mean()),
+            shares: Shares::new(profile.mean(), Duration::ZERO),
             pace: Paced::default(),
         }
     }

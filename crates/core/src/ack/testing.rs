@@ -42,6 +42,7 @@ impl Bench {
             known: Known {
                 sent: Some(0),
                 scale: Some(7),
+                mss: None,
                 near: Some(Duration::from_micros(200)),
                 far: Some(Duration::from_millis(50)),
                 weight: 1,

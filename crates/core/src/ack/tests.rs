@@ -268,7 +268,7 @@ fn flows_take_turns_byte_for_byte() {
 
 #[test]
 fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
-    let mut bench = sent(EVERY[3], 100);
+    let mut bench = sent(EVERY[3], 40);
     // 10 Mbit/s for 50.2 ms are 62,750 bytes; one segment more, and whole ones: 45 of 1,448.
     bench.known.scale = Some(2);
     let went = bench.back(US(1_000), 0, TcpSegment { window: 60_000, ..plain(2 * MSS) }, &[]);
@@ -301,7 +301,7 @@ fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
 /// Kills: a member active that only acknowledges what was acknowledged before.
 #[test]
 fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
-    let mut bench = sent(EVERY[3], 100);
+    let mut bench = sent(EVERY[3], 40);
     bench.known.scale = Some(2);
     for n in 0..10 {
         let data = TcpSegment { payload: MSS, seq: n * MSS, ..plain(0) };

@@ -92,13 +92,13 @@ impl Gateway {
         let place = self.place(stop);
         let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
         let Some(aggregate) = there else {
-            return self.places[way.index()].note(place, slot, Call::default());
+            return self.places[way.index()].note(place, slot, Call::default(), ahead.rate);
         };
         let mut acks = Fifo::new();
         let call = aggregate.release(now, &mut self.pool, ahead, &mut acks);
         self.timers.arm(slot, aggregate.ready_at());
         if ahead.rate.is_some() {
-            self.places[way.index()].note(place, slot, call);
+            self.places[way.index()].note(place, slot, call, ahead.rate);
         }
         self.go_on(now, way.reverse(), acks);
     }
@@ -200,6 +200,7 @@ fn known(flow: &Flow, way: Direction) -> Known {
     Known {
         sent: connection.next_seq(way),
         scale: connection.scale(way.reverse()),
+        mss: connection.mss(way).zip(connection.mss(way.reverse())).map(|(a, b)| a.min(b)),
         near,
         far,
         weight: 1,

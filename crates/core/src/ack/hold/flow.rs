@@ -1,5 +1,7 @@
 //! What is known of a flow of which ACKs are held.
 
+mod window;
+
 use std::time::Duration;
 
 use super::super::Known;
@@ -58,6 +60,12 @@ const TIMED: u8 = 2;
 const EDGE: u8 = 4;
 /// Its ACKs go by loss express.
 const EXPRESS: u8 = 8;
+/// What went on last told of less window than the receiver did.
+const CAPPED: u8 = 16;
+/// Its segments are known to be as long as `mss` at least.
+const SIZED: u8 = 32;
+/// Its newest data was sent before.
+const AGAIN: u8 = 64;
 
 /// Source: `postack`, section 2.
 const _: () = assert!(size_of::<Flow>() <= 128);
@@ -136,12 +144,19 @@ impl Flow {
     /// Takes note of data.
     pub(super) fn on_data(&mut self, packet: &Packet, tcp: &TcpSegment) {
         self.carried = self.carried.saturating_add(tcp.payload);
+        if tcp.payload > 0 {
+            self.marks = self.marks & !AGAIN | if packet.seen_before { AGAIN } else { 0 };
+            if before(self.sent, tcp.end_seq()) {
+                self.sent = tcp.end_seq();
+            }
+        }
         let segments = u32::from(packet.segments.max(1));
         let payload = tcp.payload / segments;
         let full = payload > self.mss || (segments > 1 && payload >= LEAST_MSS);
         // Smaller than usual, until a larger one is seen.
-        let first = self.mss == USUAL_MSS && payload >= LEAST_MSS;
+        let first = self.marks & SIZED == 0 && payload >= LEAST_MSS;
         if full || first {
+            self.marks |= SIZED;
             self.mss = payload;
             self.header = packet.cost.saturating_sub(tcp.payload) / segments;
         }
@@ -295,60 +310,7 @@ impl Flow {
             self.marks |= EDGE;
         }
     }
-
-    /// The right edge of the window that `tcp` shows.
-    pub(super) fn edge(&self, tcp: &TcpSegment) -> Option<u32> {
-        Some(tcp.ack.wrapping_add(u32::from(tcp.window) << self.scale?))
-    }
-
-    /// The window field for an acknowledgement of `part` in place of `tcp`, which acknowledges more:
-    /// it shows no more than `tcp` does, and no less than has been shown; `None` if there is none.
-    ///
-    /// Source: `postack`, R001-11 (d).
-    pub(super) fn field(&self, part: u32, tcp: &TcpSegment) -> Option<u16> {
-        let scale = self.scale?;
-        let edge = self.edge(tcp)?;
-        let slides = edge.wrapping_sub(tcp.ack.wrapping_sub(part));
-        let shown_before = self.marks & EDGE != 0 && before(slides, self.right);
-        let wanted = if shown_before { self.right } else { slides };
-        if before(wanted, part) || before(edge, wanted) {
-            return None;
-        }
-        let most = edge.wrapping_sub(part) >> scale;
-        let field = wanted.wrapping_sub(part).div_ceil(1 << scale).min(most);
-        let shown = part.wrapping_add(field << scale);
-        let shrinks = self.marks & EDGE != 0 && before(shown, self.right);
-        if shrinks || field == 0 { None } else { u16::try_from(field).ok() }
-    }
-
-    /// It is told of so much window at most from now on, or of any.
-    pub(in crate::ack) fn cap_to(&mut self, window: Option<Bytes>) {
-        // What is added to an acknowledgement must stay ahead of it.
-        self.cap = window.map_or(0, |it| u32::try_from(it.0).unwrap_or(LARGEST).min(LARGEST));
-    }
-
-    /// The window field of `tcp` if no more than the cap is to be on its way, and no less told than has
-    /// been.
-    ///
-    /// Source: `postack`, R001-3. Differs: what was acknowledged selectively is not on its way any
-    /// more, and does not count; or after each loss a sender had nothing to send for a round trip.
-    pub(super) fn capped(&self, tcp: &TcpSegment) -> Option<u16> {
-        let scale = self.scale?;
-        if self.cap == 0 || self.cap < 1 << scale {
-            return None;
-        }
-        let wanted = tcp.ack.wrapping_add(self.sacked).wrapping_add(self.cap);
-        let keeps = self.marks & EDGE != 0 && before(wanted, self.right);
-        let edge = if keeps { self.right } else { wanted };
-        let field = edge.wrapping_sub(tcp.ack).div_ceil(1 << scale);
-        u16::try_from(field).ok().filter(|field| *field < tcp.window && *field > 0)
-    }
 }
-
-/// The largest window there is.
-///
-/// Source: RFC 7323, section 2.3.
-const LARGEST: u32 = 1 << 30;
 
 /// Bytes of `block` that none of `known` has, as far as they lie beyond `ack`.
 fn news(block: (u32, u32), known: &SackBlocks, ack: u32) -> u32 {
@@ -400,55 +362,16 @@ mod tests {
         assert_eq!(flow.selective(&tcp, blocks(&[(1_000, 2_000)])), 0);
     }
 
+    /// Kills: full segments held for as short as a tail.
     #[test]
-    fn a_window_shows_neither_more_than_was_offered_nor_less_than_was_shown() {
-        let mut flow = Flow { scale: Some(7), ..Flow::default() };
-        let mut tcp = TcpSegment { ack: 1_000, window: 100, ..TcpSegment::default() };
-        flow.note(&tcp);
-        flow.goes(&mut tcp, true);
-        assert_eq!(flow.edge(&tcp), Some(13_800));
-        let field = |part, ack, window| {
-            flow.field(part, &TcpSegment { ack, window, ..TcpSegment::default() })
-        };
-        assert_eq!(field(3_000, 5_000, 100), Some(100)); // it slides
-        assert_eq!(field(3_000, 5_000, 70), Some(85)); // up to 13,880: 13,800 were shown
-        assert_eq!(field(3_000, 5_000, 69), None); // up to 13,832 is offered, 13,752 would be less
-        assert_eq!(field(3_000, 13_800, 0), None); // a window that closes is the receiver's to tell
-    }
-
-    #[test]
-    fn a_window_is_capped_to_what_the_rate_needs_and_never_to_nothing() {
-        let mut flow = Flow { scale: Some(2), ..Flow::default() };
-        let mut tcp = TcpSegment { ack: 0, window: 2_500, ..TcpSegment::default() };
-        assert_eq!(flow.capped(&tcp), None);
-        flow.cap_to(Some(Bytes(4_001)));
-        assert_eq!(flow.capped(&tcp), Some(1_001)); // rounded up
-        flow.note(&tcp);
-        flow.goes(&mut tcp, true); // shows up to 10,000
-        tcp.ack = 5_000;
-        assert_eq!(flow.capped(&tcp), Some(1_250));
-        flow.sacked = 2_000; // is not on its way any more: up to 11,001
-        assert_eq!(flow.capped(&tcp), Some(1_501));
-        flow.sacked = 0;
-        tcp.window = 900;
-        assert_eq!(flow.capped(&tcp), None);
-        flow.cap_to(Some(Bytes(3))); // less than a step
-        assert_eq!(flow.capped(&tcp), None);
-    }
-
-    /// Kills: a cap that is further ahead than sequence numbers tell, so that the window stays where it was, or becomes
-    /// what was acknowledged selectively.
-    #[test]
-    fn a_cap_beyond_the_largest_window_takes_nothing_away() {
-        for window in [1 << 30, 2 << 30, 3 << 30, (4 << 30) - 1, 4 << 30, 5 << 40] {
-            let mut flow = Flow { scale: Some(7), ..Flow::default() };
-            let mut tcp = TcpSegment { ack: 0, window: 500, ..TcpSegment::default() };
-            flow.cap_to(Some(Bytes(window)));
-            flow.note(&tcp);
-            flow.goes(&mut tcp, true);
-            flow.sacked = 10_000;
-            (tcp.ack, tcp.window) = (1_000, 60_000);
-            assert_eq!(flow.capped(&tcp), None, "{window}");
+    fn segments_are_as_long_as_the_longest_that_was_seen() {
+        let mut flow = Flow::default();
+        for (payload, mss) in
+            [(80, 1_448), (517, 517), (1_448, 1_448), (100, 1_448), (8_948, 8_948)]
+        {
+            let tcp = TcpSegment { payload, ..TcpSegment::default() };
+            flow.on_data(&Packet { cost: payload + 66, segments: 1, ..Packet::default() }, &tcp);
+            assert_eq!(flow.mss(), mss);
         }
     }
 }

@@ -29,22 +29,28 @@ const STEP: u32 = 2;
 impl Holds {
     /// What the oldest ACK of `member` would do.
     pub(in crate::ack) fn head(&self, pool: &PacketPool, member: Member) -> Option<Head> {
+        self.first(pool, member, self.for_data)
+    }
+
+    /// The same, if it may go on in steps or not.
+    fn first(&self, pool: &PacketPool, member: Member, steps: bool) -> Option<Head> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.count > 0)?;
         let record = self.records.get(flow.first);
         let (ack, window) = shown(pool, record);
         let worth = flow.worth(ack);
         let kind = record.kind();
         let news = if kind.any(Kind::DUPLICATE | Kind::SELECTIVE) { record.extra } else { 0 };
-        let whole =
-            Head { cost: flow.charge(worth.saturating_add(news)), ack, window, step: false };
+        let tcp = TcpSegment { ack, window, ..TcpSegment::default() };
+        let whole = Head { cost: flow.cost(&tcp, news, self.for_data), ack, window, step: false };
         let long = worth > flow.mss().saturating_mul(STRETCH);
-        if !self.splits || !long || !flow.may_split(worth) || news > 0 || flow.template == NONE {
+        let useful = long && whole.cost > 0 && news == 0;
+        if !steps || !useful || !flow.may_split(worth) || flow.template == NONE {
             return Some(whole);
         }
         let part = flow.released.wrapping_add(flow.credited + STEP * flow.mss());
-        let tcp = TcpSegment { ack, window, ..TcpSegment::default() };
         let Some(window) = flow.field(part, &tcp) else { return Some(whole) };
-        Some(Head { cost: flow.charge(flow.worth(part)), ack: part, window, step: true })
+        let tcp = TcpSegment { ack: part, window, ..tcp };
+        Some(Head { cost: flow.cost(&tcp, 0, true), ack: part, window, step: true })
     }
 
     /// Lets the oldest ACK of `member` go on, or its next step; says what data it calls for, as
@@ -55,8 +61,18 @@ impl Holds {
         member: Member,
         out: &mut Fifo,
     ) -> Option<u32> {
+        self.go_first(cx, member, self.for_data, out)
+    }
+
+    fn go_first(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        steps: bool,
+        out: &mut Fifo,
+    ) -> Option<u32> {
         loop {
-            let head = self.head(cx.pool, member)?;
+            let head = self.first(cx.pool, member, steps)?;
             let flow = &self.flows[member.index()];
             let record = *self.records.get(flow.first);
             // Without a buffer for a step it goes on as a whole.
@@ -73,7 +89,8 @@ impl Holds {
             let echo = (!record.kind().any(Kind::DUPLICATE)).then_some(record.extra);
             let flow = &self.flows[member.index()];
             let news = if echo.is_none() { record.extra } else { 0 };
-            let cost = flow.charge(flow.worth(head.ack).saturating_add(news));
+            let tcp = TcpSegment { ack: head.ack, window: head.window, ..TcpSegment::default() };
+            let cost = flow.cost(&tcp, news, self.for_data);
             if self.make(cx, member, &head, echo, out) {
                 self.flows[member.index()].credited += news;
                 return Some(cost);
@@ -90,14 +107,9 @@ impl Holds {
         out: &mut Fifo,
     ) -> u32 {
         let mut cost = 0_u32;
-        if self.held(member) == 0 {
-            return 0;
-        }
-        let splits = std::mem::replace(&mut self.splits, false);
-        while let Some(more) = self.release(cx, member, out) {
+        while let Some(more) = self.go_first(cx, member, false, out) {
             cost = cost.saturating_add(more);
         }
-        self.splits = splits;
         cost
     }
 
@@ -126,11 +138,11 @@ impl Holds {
     fn let_go(&mut self, cx: &mut Cx<'_>, member: Member, record: &Record, out: &mut Fifo) -> u32 {
         self.counts.packets -= 1;
         let Some(packet) = cx.pool.take_back(record.number) else { return 0 };
-        let ack = cx.pool[&packet].tcp.map_or(0, |tcp| tcp.ack);
+        let tcp = cx.pool[&packet].tcp.unwrap_or_default();
         let kind = record.kind();
         let news = if kind.any(Kind::DUPLICATE | Kind::SELECTIVE) { record.extra } else { 0 };
         let flow = &self.flows[member.index()];
-        let cost = flow.charge(flow.worth(ack).saturating_add(news));
+        let cost = flow.cost(&tcp, news, self.for_data);
         self.go(cx.pool, member, packet, out);
         self.flows[member.index()].credited += news;
         cost

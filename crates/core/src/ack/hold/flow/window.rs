@@ -1,0 +1,244 @@
+//! The window that a sender is told of, and what it leaves.
+
+use std::time::Duration;
+
+use super::{AGAIN, CAPPED, EDGE, Flow, USUAL_MSS};
+use crate::Bytes;
+use crate::flow::before;
+use crate::packet::TcpSegment;
+
+impl Flow {
+    /// Wire bytes of data that `tcp` is worth, which tells of `news` beyond what it acknowledges: of what it
+    /// acknowledges or, if it waits in place of data, no more than a window that was made smaller leaves.
+    pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
+        let worth = self.worth(tcp.ack);
+        let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
+        let left = if for_data && !recovers { self.left(tcp) } else { None };
+        self.charge(worth.saturating_add(news).min(left.unwrap_or(u32::MAX)))
+    }
+
+    /// What the window of `tcp` leaves beyond what was sent, if it is made smaller: in full segments, as senders
+    /// fill it (RFC 9293, section 3.8.6.2.1).
+    fn left(&self, tcp: &TcpSegment) -> Option<u32> {
+        let window = self.smaller(tcp)?;
+        let edge = self.edge(&TcpSegment { window, ..*tcp })?;
+        let left = if before(self.sent, edge) { edge.wrapping_sub(self.sent) } else { 0 };
+        Some(left / self.mss * self.mss)
+    }
+
+    /// The right edge of the window that `tcp` shows.
+    pub(super) fn edge(&self, tcp: &TcpSegment) -> Option<u32> {
+        Some(tcp.ack.wrapping_add(u32::from(tcp.window) << self.scale?))
+    }
+
+    /// The window field for an acknowledgement of `part` in place of `tcp`, which acknowledges more:
+    /// it shows no more than `tcp` does, and no less than has been shown; `None` if there is none.
+    ///
+    /// Source: `postack`, R001-11 (d).
+    pub(in crate::ack::hold) fn field(&self, part: u32, tcp: &TcpSegment) -> Option<u16> {
+        let scale = self.scale?;
+        let edge = self.edge(tcp)?;
+        let slides = edge.wrapping_sub(tcp.ack.wrapping_sub(part));
+        let shown_before = self.marks & EDGE != 0 && before(slides, self.right);
+        let wanted = if shown_before { self.right } else { slides };
+        if before(wanted, part) || before(edge, wanted) {
+            return None;
+        }
+        let most = edge.wrapping_sub(part) >> scale;
+        let field = wanted.wrapping_sub(part).div_ceil(1 << scale).min(most);
+        let shown = part.wrapping_add(field << scale);
+        let shrinks = self.marks & EDGE != 0 && before(shown, self.right);
+        if shrinks || field == 0 { None } else { u16::try_from(field).ok() }
+    }
+
+    /// It is told of so much window at most from now on, or of any.
+    pub(in crate::ack) fn cap_to(&mut self, window: Option<Bytes>) {
+        // What is added to an acknowledgement must stay ahead of it.
+        self.cap = window.map_or(0, |it| u32::try_from(it.0).unwrap_or(LARGEST).min(LARGEST));
+    }
+
+    /// Whether its ACKs are held for `long`, or it uses more than half of the window it was told of in place of
+    /// a larger.
+    pub(in crate::ack) fn is_pressed(&self, long: Duration) -> bool {
+        let left = self.right.wrapping_sub(self.sent);
+        let held = Duration::from_micros(u64::from(self.hold_us));
+        (self.count > 0 && held >= long)
+            || (self.marks & CAPPED != 0 && (before(self.right, self.sent) || left < self.cap / 2))
+    }
+
+    /// The least window it is told of: of the segments it may send, or has sent, that of which a loss leaves three
+    /// duplicates (RFC 5681, section 3.2), and which can be shown.
+    pub(in crate::ack) fn least_window(&self, told: Option<u16>) -> Bytes {
+        let shown = 1 << self.scale.unwrap_or(0);
+        let segment = told.map_or(USUAL_MSS, u32::from).max(self.mss);
+        Bytes(LEAST_SEGMENTS.saturating_mul(segment).max(shown).into())
+    }
+
+    /// The window field of `tcp` if no more than the cap is to be on its way, and no less told than has
+    /// been.
+    ///
+    /// Source: `postack`, R001-3. Differs: what was acknowledged selectively is not on its way any
+    /// more, and does not count; or after each loss a sender had nothing to send for a round trip.
+    pub(in crate::ack::hold) fn capped(&mut self, tcp: &TcpSegment) -> Option<u16> {
+        let field = self.smaller(tcp);
+        self.marks = self.marks & !CAPPED | if field.is_some() { CAPPED } else { 0 };
+        field
+    }
+
+    fn smaller(&self, tcp: &TcpSegment) -> Option<u16> {
+        let scale = self.scale?;
+        if self.cap == 0 || self.cap < 1 << scale {
+            return None;
+        }
+        let wanted = tcp.ack.wrapping_add(self.sacked).wrapping_add(self.cap);
+        let keeps = self.marks & EDGE != 0 && before(wanted, self.right);
+        let edge = if keeps { self.right } else { wanted };
+        // What a SYN showed, and who held ACKs before, is not known; but what was used of it.
+        let edge = if before(edge, self.sent) { self.sent } else { edge };
+        let field = edge.wrapping_sub(tcp.ack).div_ceil(1 << scale);
+        u16::try_from(field).ok().filter(|field| *field < tcp.window && *field > 0)
+    }
+}
+
+/// One that is lost, and three that tell so.
+const LEAST_SEGMENTS: u32 = 4;
+
+/// The largest window there is.
+///
+/// Source: RFC 7323, section 2.3.
+const LARGEST: u32 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Packet;
+
+    #[test]
+    fn a_window_shows_neither_more_than_was_offered_nor_less_than_was_shown() {
+        let mut flow = Flow { scale: Some(7), ..Flow::default() };
+        let mut tcp = TcpSegment { ack: 1_000, window: 100, ..TcpSegment::default() };
+        flow.note(&tcp);
+        flow.goes(&mut tcp, true);
+        assert_eq!(flow.edge(&tcp), Some(13_800));
+        let field = |part, ack, window| {
+            flow.field(part, &TcpSegment { ack, window, ..TcpSegment::default() })
+        };
+        assert_eq!(field(3_000, 5_000, 100), Some(100)); // it slides
+        assert_eq!(field(3_000, 5_000, 70), Some(85)); // up to 13,880: 13,800 were shown
+        assert_eq!(field(3_000, 5_000, 69), None); // up to 13,832 is offered, 13,752 would be less
+        assert_eq!(field(3_000, 13_800, 0), None); // a window that closes is the receiver's to tell
+    }
+
+    #[test]
+    fn a_window_is_capped_to_what_the_rate_needs_and_never_to_nothing() {
+        let mut flow = Flow { scale: Some(2), ..Flow::default() };
+        let mut tcp = TcpSegment { ack: 0, window: 2_500, ..TcpSegment::default() };
+        assert_eq!(flow.capped(&tcp), None);
+        flow.cap_to(Some(Bytes(4_001)));
+        assert_eq!(flow.capped(&tcp), Some(1_001)); // rounded up
+        flow.note(&tcp);
+        flow.goes(&mut tcp, true); // shows up to 10,000
+        tcp.ack = 5_000;
+        assert_eq!(flow.capped(&tcp), Some(1_250));
+        flow.sacked = 2_000; // is not on its way any more: up to 11,001
+        assert_eq!(flow.capped(&tcp), Some(1_501));
+        flow.sacked = 0;
+        tcp.window = 900;
+        assert_eq!(flow.capped(&tcp), None);
+        flow.cap_to(Some(Bytes(3))); // less than a step
+        assert_eq!(flow.capped(&tcp), None);
+    }
+
+    /// Kills: a window that no loss leaves three duplicates of, or that its scale cannot tell.
+    #[test]
+    fn the_least_window_is_of_four_segments_and_can_be_shown() {
+        let least = |told, scale| Flow { scale, ..Flow::default() }.least_window(told).0;
+        assert_eq!(
+            [None, Some(1_460), Some(536)].map(|told| least(told, None)),
+            [5_792, 5_840, 5_792]
+        );
+        assert_eq!([0, 12, 14].map(|bits| least(None, Some(bits))), [5_792, 5_792, 16_384]);
+        assert_eq!(least(Some(8_948), Some(7)), 35_792);
+        let flow = Flow { mss: 8_900, ..Flow::default() };
+        assert_eq!(flow.least_window(Some(1_460)), Bytes(35_600));
+    }
+
+    /// A flow of 10,000 bytes under way, half of which `tcp` acknowledges: it was told of that much.
+    fn filled() -> (Flow, TcpSegment) {
+        let mut flow =
+            Flow { scale: Some(0), sent: 10_000, header: 0, mss: 500, ..Flow::default() };
+        let mut tcp = TcpSegment { ack: 0, window: 60_000, ..TcpSegment::default() };
+        flow.cap_to(Some(Bytes(10_000)));
+        flow.note(&tcp);
+        tcp.window = flow.capped(&tcp).unwrap();
+        flow.goes(&mut tcp, true);
+        (flow, TcpSegment { ack: 5_000, window: 60_000, ..tcp })
+    }
+
+    /// Kills: an ACK with which the window does not move that is to bring data; one of a sender that fills a hole
+    /// (RFC 6675), or that the receiver limits, that is to bring none; pacing by what is called for.
+    #[test]
+    fn an_ack_calls_for_no_more_than_its_window_leaves() {
+        let (mut flow, tcp) = filled();
+        assert_eq!(flow.cost(&tcp, 0, true), 5_000);
+        flow.cap_to(Some(Bytes(6_000)));
+        assert_eq!(flow.cost(&tcp, 0, true), 1_000);
+        flow.cap_to(Some(Bytes(5_499)));
+        assert_eq!((flow.cost(&tcp, 0, true), flow.cost(&tcp, 0, false)), (0, 5_000));
+        assert_eq!(flow.cost(&TcpSegment { window: 4_000, ..tcp }, 0, true), 5_000);
+        assert_eq!(flow.cost(&tcp, 1_000, true), 6_000);
+        flow.sacked = 1_000;
+        assert_eq!(flow.cost(&tcp, 0, true), 5_000);
+        flow.sacked = 0;
+        let data = TcpSegment { seq: 5_000, payload: 1_448, ..TcpSegment::default() };
+        for (seen_before, cost) in [(true, 5_000), (false, 0)] {
+            flow.on_data(&Packet { seen_before, ..Packet::default() }, &data);
+            assert_eq!(flow.cost(&tcp, 0, true), cost, "after a timeout");
+        }
+    }
+
+    /// Kills: the window of a SYN taken back although it was used.
+    #[test]
+    fn a_first_window_is_not_made_smaller_than_what_was_sent() {
+        let mut flow = Flow { scale: Some(7), sent: 14_480, ..Flow::default() };
+        flow.cap_to(Some(Bytes(5_792)));
+        let tcp = TcpSegment { ack: 2_896, window: 500, ..TcpSegment::default() };
+        assert_eq!(flow.capped(&tcp), Some(91)); // 11,584 bytes, rounded up
+    }
+
+    /// Kills: a sender with little to send, or with a small window of its receiver's, that is pressed; one that
+    /// waits for its window, or whose ACKs wait, that is not.
+    #[test]
+    fn who_fills_a_smaller_window_or_has_acks_held_for_long_is_pressed() {
+        let long = Duration::from_millis(250);
+        let (mut flow, mut tcp) = filled();
+        assert!(flow.is_pressed(long));
+        flow.sent = 4_000;
+        assert!(!flow.is_pressed(long));
+        (0..50).for_each(|_| flow.was_held(Duration::from_millis(300)));
+        assert!(!flow.is_pressed(long));
+        flow.count = 1;
+        assert!(flow.is_pressed(long));
+        (0..50).for_each(|_| flow.was_held(Duration::from_millis(20)));
+        assert!(!flow.is_pressed(long));
+        (flow.sent, flow.count, tcp.window) = (10_000, 0, 2_000);
+        assert_eq!(flow.capped(&tcp), None);
+        assert!(!flow.is_pressed(long));
+    }
+
+    /// Kills: a cap that is further ahead than sequence numbers tell, so that the window stays where it was, or becomes
+    /// what was acknowledged selectively.
+    #[test]
+    fn a_cap_beyond_the_largest_window_takes_nothing_away() {
+        for window in [1 << 30, 2 << 30, 3 << 30, (4 << 30) - 1, 4 << 30, 5 << 40] {
+            let mut flow = Flow { scale: Some(7), ..Flow::default() };
+            let mut tcp = TcpSegment { ack: 0, window: 500, ..TcpSegment::default() };
+            flow.cap_to(Some(Bytes(window)));
+            flow.note(&tcp);
+            flow.goes(&mut tcp, true);
+            flow.sacked = 10_000;
+            (tcp.ack, tcp.window) = (1_000, 60_000);
+            assert_eq!(flow.capped(&tcp), None, "{window}");
+        }
+    }
+}
