@@ -62,12 +62,6 @@ def measure(seed, signal, cell):
     return measured(net.run(seed))
 
 
-LARGE = (
-    "windows are not made smaller than 64 KiB: what 100 flows have under way then takes 5 s at 10 "
-    "Mbit/s, of which ACKs are held for one at most"
-)
-
-
 def over_queue(runs, column, cell, of="goodput"):
     """With ACKs held, of a queue for each flow."""
     turn = runs.where(cell=cell)
@@ -104,13 +98,13 @@ def jain_lossy(runs):
 
 
 @crowd.claim("A001-2", "20 or 100 flows, most of all: data that waits, of a queue for each flow's",
-             paper=0.04, at_most=0.03, why=LARGE)  # fmt: skip
+             paper=0.04, at_most=0.03)  # fmt: skip
 def data(runs):
     return worst([over_queue(runs, "data", cell, "data") for cell in CROWDS], np.max)
 
 
 @crowd.claim("A001-2", "20 or 100 flows, most of all: data and held ACKs", paper=0.04,
-             at_most=0.04, why=LARGE)  # fmt: skip
+             at_most=0.04)  # fmt: skip
 def memory(runs):
     return worst([over_queue(runs, "memory", cell, "data") for cell in CROWDS], np.max)
 
@@ -130,15 +124,7 @@ def among_few(runs):
     return over_queue(runs, "goodput", "few")
 
 
-@crowd.claim(
-    "A001-4",
-    "the same, 200 ms: goodput",
-    paper=1,
-    at_least=0.97,
-    why="windows are sized for a flow's part among all that are active, and for 64 KiB at least: "
-    "what fifty others leave unused, two windows of 64 KiB do not carry over 200 ms. TCR, which "
-    "has no such least, gets much less",
-)
+@crowd.claim("A001-4", "the same, 200 ms: goodput", paper=1, at_least=0.97)
 def among_few_far(runs):
     return over_queue(runs, "goodput", "few, far")
 
