@@ -90,6 +90,10 @@ checked!(Config);
 /// Half of it makes up for a loss on ways of up to as long a round trip: the window is halved.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
+/// The window of who has just come is not made smaller than the first one a SYN can offer (RFC 7323,
+/// section 2.2).
+const FIRST_WINDOW: Bytes = Bytes(65_535);
+
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
         if self.loss_express && self.release == Release::VirtualQueue {
@@ -136,7 +140,11 @@ impl PostAck {
     /// how long its way is.
     fn window(&mut self, member: Member, known: &Known) -> Option<Bytes> {
         let span = known.near? + known.far? + self.config.max_hold / 2;
-        let least = self.holds.flow(member).least_window(known.mss);
+        let least = if self.shares.is_old(member) {
+            self.holds.flow(member).least_window(known.mss)
+        } else {
+            FIRST_WINDOW
+        };
         Some(self.shares.most(member).bytes_in(span).max(least))
     }
 

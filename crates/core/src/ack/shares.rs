@@ -37,13 +37,15 @@ struct Seen {
     weight: u32,
     /// Charged bytes that came in that interval.
     came: u32,
+    /// In how many intervals in a row it was there before that one, as far as that matters.
+    age: u8,
     /// It would have sent more in that interval, or that was much.
     greedy: bool,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { interval: 0, weight: 1, came: 0, greedy: false }
+        Self { interval: 0, weight: 1, came: 0, age: 0, greedy: false }
     }
 }
 
@@ -59,6 +61,9 @@ struct Others {
 
 /// The longest over which anything is followed, in nanoseconds.
 const LONGEST: u64 = 1 << 40;
+
+/// A flow that was there in so many intervals before has been there for one.
+const OLD: u8 = 2;
 
 /// A few round trips of most flows.
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -103,7 +108,9 @@ impl Shares {
         if before.interval == self.interval {
             self.now.remove(before.weight, self.modest(&before));
         } else {
-            seen = Seen { interval: self.interval, weight, came: 0, greedy: false };
+            let lasts = before.interval + 1 == self.interval;
+            let age = if lasts { (before.age + 1).min(OLD) } else { 0 };
+            seen = Seen { interval: self.interval, weight, came: 0, age, greedy: false };
         }
         self.now.add(weight, self.modest(&seen));
         self.seen[slot(member.0)] = seen;
@@ -141,15 +148,29 @@ impl Shares {
 
     /// The part of `member` in the rate, if all active flows have one: never zero.
     pub(super) fn of(&self, member: Member) -> Rate {
-        let weight = u64::from(self.weight(member));
-        let all = self.now.weight().max(self.before.weight()).max(weight);
-        let part = u128::from(self.rate.bps()) * u128::from(weight) / u128::from(all);
-        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+        self.part(self.rate.bps(), member)
     }
 
-    /// What `member` may have of what leaves, as others leave it: never zero.
+    /// What `member` may have of what leaves, as others leave it: never zero. Who has just come may have its part,
+    /// for it is not known yet what others that have come with it will take.
     pub(super) fn most(&self, member: Member) -> Rate {
-        self.level(self.weight(member))
+        if self.is_old(member) {
+            self.level(self.weight(member))
+        } else {
+            self.part(self.leaves.bps().saturating_sub(self.taken()), member)
+        }
+    }
+
+    /// Whether `member` has been there for an interval.
+    pub(super) fn is_old(&self, member: Member) -> bool {
+        self.seen.get(member.index()).is_some_and(|seen| seen.age >= OLD)
+    }
+
+    fn part(&self, rate: u64, member: Member) -> Rate {
+        let weight = u64::from(self.weight(member));
+        let all = self.now.weight().max(self.before.weight()).max(weight);
+        let part = u128::from(rate) * u128::from(weight) / u128::from(all);
+        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
     }
 
     /// What a flow of this `weight` may have of what leaves.
@@ -277,6 +298,7 @@ mod tests {
         let chatty = shared(3, [5_000, 0], [false, true]);
         assert_eq!(most(&chatty, 1), 11_900);
         assert_eq!(chatty.of(Member(1)), Rate::from_mbps(6));
+        assert_eq!(most(&shared(2, [5_000, 0], [false, true]), 1), 6_000); // both have just come
         assert_eq!(most(&shared(3, [5_000, 0], [true, true]), 1), 6_000);
         assert_eq!(most(&shared(3, [320_000, 320_000], [false, false]), 1), 6_000);
         assert_eq!(most(&shared(3, [u32::MAX, u32::MAX], [false, false]), 0), 6_000);
