@@ -108,7 +108,7 @@ impl Shares {
         if before.interval == self.interval {
             self.now.remove(before.weight, self.modest(&before));
         } else {
-            let lasts = before.interval + 1 == self.interval;
+            let lasts = before.interval > 0 && before.interval + 1 == self.interval;
             let age = if lasts { (before.age + 1).min(OLD) } else { 0 };
             seen = Seen { interval: self.interval, weight, came: 0, age, greedy: false };
         }
