@@ -26,6 +26,7 @@ CELLS = {
     "20": {"flows": 20},
     "20, slow": {"flows": 20, "mbps": 2},
     "100": {"flows": 100},
+    "100, slow": {"flows": 100, "mbps": 2},
     "100, near": {"flows": 100, "far": "5 ms"},
     "100, far": {"flows": 100, "far": "150 ms"},
     "100, 1 %": {"flows": 100, "loss": "1 %"},

@@ -52,7 +52,7 @@ impl Asked {
 
     /// What an aggregate may send of `rate`, if all may send `most`.
     fn part_of(&self, rate: u64, most: u64) -> u64 {
-        if self.all <= most { rate } else { rate.min(self.takers.level(most)).max(1) }
+        if self.all <= most { rate } else { rate.min(self.takers.level(most, 1)).max(1) }
     }
 
     /// One who asked for `rate`, and that was `modest` or not, does so no longer.
@@ -65,7 +65,7 @@ impl Asked {
     fn add(&mut self, rate: u64, most: u64) -> bool {
         let mut others = self.takers;
         others.add(u32::from(rate > 0), None);
-        let modest = rate > 0 && rate < others.level(most);
+        let modest = rate > 0 && rate < others.level(most, 1);
         self.all = self.all.saturating_add(rate);
         self.takers.add(u32::from(rate > 0), modest.then_some(rate));
         modest

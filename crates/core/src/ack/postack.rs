@@ -7,7 +7,8 @@
 //! A sender that nothing else limits would have its ACKs held ever longer, up to the bound, and then its
 //! data would wait after all; so its window is that with which they are held for half of the bound, if
 //! it is known how it is scaled: for as much as its flow may have of what the others leave, and four
-//! segments at least, of which a loss leaves three duplicates (RFC 5681, section 3.2). A window, once
+//! segments at least, of which a loss leaves three duplicates (RFC 5681, section 3.2); for its part among
+//! all, and 64 KiB at least, while it has just come, and it shows not yet who takes how much. A window, once
 //! shown, is not taken back: until ACKs have caught up with one that is to be smaller its sender stops,
 //! and they call for nothing. So what a trunk may send, which falls with each loss
 //! of its management connections, is followed over the bound: while half of it is left, windows shrink
@@ -140,12 +141,9 @@ impl PostAck {
     /// how long its way is.
     fn window(&mut self, member: Member, known: &Known) -> Option<Bytes> {
         let span = known.near? + known.far? + self.config.max_hold / 2;
-        let least = if self.shares.is_old(member) {
-            self.holds.flow(member).least_window(known.mss)
-        } else {
-            FIRST_WINDOW
-        };
-        Some(self.shares.most(member).bytes_in(span).max(least))
+        let least = self.holds.flow(member).least_window(known.mss);
+        let first = if self.shares.is_old(member) { Bytes(0) } else { FIRST_WINDOW };
+        Some(self.shares.most(member).bytes_in(span).max(least).max(first))
     }
 
     /// Begins or ends the express of `member`.
@@ -290,6 +288,7 @@ impl AckControl for PostAck {
             Rule::Bucket(bucket) => bucket.forget(member),
             Rule::VirtualQueue(queue) => queue.forget(member),
         }
+        self.shares.leave(member);
         self.holds.leave(member);
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::takers::Takers;
+use super::takers::{Takers, part};
 use crate::packet::{Member, make_room, slot};
 use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
@@ -37,7 +37,7 @@ struct Seen {
     weight: u32,
     /// Charged bytes that came in that interval.
     came: u32,
-    /// In how many intervals in a row it was there before that one, as far as that matters.
+    /// In how many intervals it was there before that one, as far as that matters.
     age: u8,
     /// It would have sent more in that interval, or that was much.
     greedy: bool,
@@ -108,12 +108,18 @@ impl Shares {
         if before.interval == self.interval {
             self.now.remove(before.weight, self.modest(&before));
         } else {
-            let lasts = before.interval > 0 && before.interval + 1 == self.interval;
-            let age = if lasts { (before.age + 1).min(OLD) } else { 0 };
+            let age = if before.interval > 0 { (before.age + 1).min(OLD) } else { 0 };
             seen = Seen { interval: self.interval, weight, came: 0, age, greedy: false };
         }
         self.now.add(weight, self.modest(&seen));
         self.seen[slot(member.0)] = seen;
+    }
+
+    /// Forgets `member`: who has its number next has just come.
+    pub(super) fn leave(&mut self, member: Member) {
+        if let Some(seen) = self.seen.get_mut(member.index()) {
+            *seen = Seen::default();
+        }
     }
 
     /// Of `member`, which is active, so many bytes of data came, as charged; it would send more if it might if
@@ -161,23 +167,21 @@ impl Shares {
         }
     }
 
-    /// Whether `member` has been there for an interval.
+    /// Whether `member` has been there for an interval, however long it paused since.
     pub(super) fn is_old(&self, member: Member) -> bool {
         self.seen.get(member.index()).is_some_and(|seen| seen.age >= OLD)
     }
 
     fn part(&self, rate: u64, member: Member) -> Rate {
-        let weight = u64::from(self.weight(member));
-        let all = self.now.weight().max(self.before.weight()).max(weight);
-        let part = u128::from(rate) * u128::from(weight) / u128::from(all);
-        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+        let all = self.now.weight().max(self.before.weight());
+        Rate::from_bps(part(rate, self.weight(member), all).max(1))
     }
 
     /// What a flow of this `weight` may have of what leaves.
     fn level(&self, weight: u32) -> Rate {
         let left = self.leaves.bps().saturating_sub(self.taken());
-        let level = self.now.level(left).min(self.before.level(left));
-        Rate::from_bps(level.saturating_mul(weight.into()).min(left).max(1))
+        let level = self.now.level(left, weight).min(self.before.level(left, weight));
+        Rate::from_bps(level.max(1))
     }
 
     /// What waits next may leave at `rate`, if it ever waits: that is followed over about `span` where it
@@ -309,6 +313,18 @@ mod tests {
         assert_eq!(most(&gone, 0), 12_000);
         gone.leaves(Rate::from_mbps(3));
         assert_eq!(most(&gone, 0), 3_000);
+    }
+
+    /// Kills: who paused held for one that has just come, or who has just come for the one that had its number.
+    #[test]
+    fn who_paused_has_been_there_and_who_left_has_not() {
+        let mut shares = shared(3, [5_000, 0], [false, true]);
+        shares.note(Time::from_secs(60), Member(0), Some(100));
+        assert!(shares.is_old(Member(0)));
+        shares.leave(Member(0));
+        assert_eq!((shares.is_old(Member(0)), shares.weight(Member(0))), (false, 1));
+        shares.note(Time::from_secs(60), Member(0), None);
+        assert!(!shares.is_old(Member(0)));
     }
 
     /// Kills: a flow taken out of an interval that it is not in.

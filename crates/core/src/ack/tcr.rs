@@ -147,6 +147,7 @@ impl AckControl for Tcr {
 
     fn leave(&mut self, member: Member) {
         self.pace.forget(member);
+        self.shares.leave(member);
         self.holds.leave(member);
     }
 

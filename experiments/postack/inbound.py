@@ -1,0 +1,137 @@
+"""Downloads whose bottleneck lies before the gateway are held at their rate by their ACKs.
+
+Source: postack, ledger R001-10 (placement D) and A001-5; what `tidegate demo` shows of real hosts.
+Differs: the ledger has no numbers for this. Four downloads with round trips of 50, 300, 300 and
+600 ms share the provider's 8 Mbit/s, with one line of 256 KiB before it; the gateway behind it has
+a policy of 7.6 Mbit/s. A ping of 64 bytes in the same class comes every 100 ms. Shares, delays and
+goodput are of 30 s after 10 s; what was lost is of the whole run, its beginning included. `queue`
+is a queue for each flow at the gateway, which is longer than what ever waits in it.
+"""
+
+import numpy as np
+
+from tidegate import Scenario, plots
+from tidegate.experiment import Experiment
+
+from ._network import rules
+
+inbound = Experiment(__file__, seeds=30)
+
+LINE, PROFILE = 8_000_000, 7_600_000
+"""Of the provider, and of the policy behind it, bit/s."""
+
+NEAR = 0.025
+"""What the way to the client takes that no queue adds to, s."""
+
+BEYOND = ["0 ms", "125 ms", "125 ms", "275 ms"]
+"""Delay of each server's way, there and back."""
+
+BURST = {"profile": {"mean": f"{PROFILE} bit/s", "burst": "32 KiB"}}
+POLICED = {"name": "all", "match": {"direction": "down"}, "action": "police-drop", **BURST}
+CASES = {
+    "unmanaged": [],
+    "policed": [POLICED],
+    "queue": [rules("none", "down", **BURST)],
+    "postack": [rules("gate", "down", **BURST)],
+}
+"""The policies at the gateway."""
+
+
+def access(case, warmup):
+    net = Scenario(duration="40 s", warmup=warmup, tcp={"profile": "linux"})
+    net.router("provider")
+    net.gateway("gateway", {"policy": CASES[case]})
+    net.hosts("client", "pinger")
+    net.link("client", "gateway.lan", rate="1 Gbit/s", delay="0 ms")
+    line = {"rate": f"{LINE} bit/s", "queue": {"kind": "drop-tail", "limit": "256 KiB"}}
+    back = {"rate": "1 Gbit/s", "queue": "drop-tail"}
+    net.link("provider", "gateway.wan", delay=f"{NEAR} s", **line, back=back)
+    net.link("pinger", "provider", rate="1 Gbit/s", delay="0 ms")
+    start = {"uniform": ["0 s", "500 ms"]}
+    for n, delay in enumerate(BEYOND):
+        net.host(f"w{n}")
+        net.link(f"w{n}", "provider", rate="1 Gbit/s", delay=delay)
+        net.traffic(f"download-{n}", "greedy", f"w{n}", "client", start=start)
+    ping = {"protocol": "udp", "rate": "5120 bit/s", "packet": "64 B", "start": "1 s"}
+    net.traffic("ping", "cbr", "pinger", "client", **ping)
+    return net
+
+
+@inbound.run(case=list(CASES))
+def measure(seed, case):
+    later, whole = (access(case, warmup).run(seed) for warmup in ("10 s", "0 s"))
+    downloads = later.groups["goodput_bps"][:-1]
+    way = later.links.where(to="gateway.wan")
+    ping = later.groups.where(group="ping")
+    ours = whole.drops.where(place="gateway")["dropped_packets"].sum()
+    return {
+        "throughput": later.groups["throughput_bps"][:-1].sum(),
+        "jain": downloads.sum() ** 2 / len(downloads) / (downloads**2).sum(),
+        "line": way["queue_mean_bytes"][0],
+        "ping": ping["delay_mean_seconds"][0] - NEAR,
+        "ping_p99": ping["delay_p99_seconds"][0] - NEAR,
+        "ours": float(ours),
+        "theirs": float(whole.drops["dropped_packets"].sum() - ours),
+        "later": float(later.drops["dropped_packets"].sum()),
+    }
+
+
+def of(runs, column, case="postack"):
+    return runs.where(case=case)[column]
+
+
+@inbound.claim("R001-10", "throughput, of the profile", paper="not said", at_least=0.95)
+def throughput(runs):
+    return of(runs, "throughput") / PROFILE
+
+
+@inbound.claim("R001-10", "throughput, of that with packets dropped above the profile",
+               paper="not said", at_least=1)  # fmt: skip
+def over_policed(runs):
+    return of(runs, "throughput") / of(runs, "throughput", "policed")
+
+
+@inbound.claim("R001-10", "Jain index of the downloads", paper="not said", at_least=0.95)
+def jain(runs):
+    return of(runs, "jain")
+
+
+@inbound.claim("A001-5", "what the ping takes longer than its way, of that without a gateway",
+               paper="not said", at_most=0.25)  # fmt: skip
+def ping(runs):
+    return of(runs, "ping") / of(runs, "ping", "unmanaged")
+
+
+@inbound.claim("A001-5", "99th percentile of it", paper="not said", at_most=0.25)
+def ping_p99(runs):
+    return of(runs, "ping_p99") / of(runs, "ping_p99", "unmanaged")
+
+
+@inbound.claim("R001-10", "bytes in the provider's line, of those without a gateway",
+               paper="not said", at_most=0.1)  # fmt: skip
+def line(runs):
+    return of(runs, "line") / of(runs, "line", "unmanaged")
+
+
+@inbound.claim("R001-10", "packets that we dropped", paper=0, at_most=0)
+def ours(runs):
+    return of(runs, "ours")
+
+
+@inbound.claim("R001-10", "packets lost anywhere after the first 10 s", paper=0, at_most=0)
+def later(runs):
+    return of(runs, "later")
+
+
+@inbound.claim("R001-10", "packets the provider dropped, the beginning too, of without a gateway",
+               paper="not said", at_most=0.5)  # fmt: skip
+def theirs(runs):
+    return of(runs, "theirs") / of(runs, "theirs", "unmanaged")
+
+
+@inbound.figure
+def figure(runs):
+    figure, panels = plots.panels(["ping longer than its way, ms", "provider's drops, packets"])
+    for axes, column, scale in zip(panels, ("ping", "theirs"), (1e3, 1), strict=True):
+        axes.bar(list(CASES), [np.mean(of(runs, column, case)) * scale for case in CASES])
+    return figure
