@@ -61,13 +61,11 @@ def access(case, warmup):
 def measure(seed, case):
     later, whole = (access(case, warmup).run(seed) for warmup in ("10 s", "0 s"))
     downloads = later.groups["goodput_bps"][:-1]
-    way = later.links.where(to="gateway.wan")
     ping = later.groups.where(group="ping")
     ours = whole.drops.where(place="gateway")["dropped_packets"].sum()
     return {
         "throughput": later.groups["throughput_bps"][:-1].sum(),
         "jain": downloads.sum() ** 2 / len(downloads) / (downloads**2).sum(),
-        "line": way["queue_mean_bytes"][0],
         "ping": ping["delay_mean_seconds"][0] - NEAR,
         "ping_p99": ping["delay_p99_seconds"][0] - NEAR,
         "ours": float(ours),
@@ -105,12 +103,6 @@ def ping(runs):
 @inbound.claim("A001-5", "99th percentile of it", paper="not said", at_most=0.25)
 def ping_p99(runs):
     return of(runs, "ping_p99") / of(runs, "ping_p99", "unmanaged")
-
-
-@inbound.claim("R001-10", "bytes in the provider's line, of those without a gateway",
-               paper="not said", at_most=0.1)  # fmt: skip
-def line(runs):
-    return of(runs, "line") / of(runs, "line", "unmanaged")
 
 
 @inbound.claim("R001-10", "packets that we dropped", paper=0, at_most=0)

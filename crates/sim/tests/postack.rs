@@ -4,6 +4,7 @@
 
 mod networks;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use networks::run;
@@ -235,6 +236,24 @@ fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
         assert!(gate.jain > 0.98 && gate.timeouts == 0, "{way:?}: {gate:?}");
         assert!(gate.data < 0.003 * fair.data, "{way:?}: {gate:?}, {fair:?}");
     }
+}
+
+/// Kills: windows that are at once as large as they may ever be, with which ten senders that begin together have
+/// twice as much on its way as the line and its buffer hold.
+#[test]
+fn downloads_that_begin_together_lose_nothing_in_the_line_before_us() {
+    let case = |signal| Case { signal, way: Direction::Down, flows: 10, loss: 0, window: None };
+    let lost = |signal| {
+        let mut scenario = scenario(&case(signal));
+        scenario.run.warmup = Duration::ZERO;
+        let line = Arc::make_mut(scenario.links[1].back.as_mut().unwrap());
+        line.rate = Some(Rate::from_kbps(10_500));
+        line.queue = spec(r#"{"kind":"drop-tail","limit":"512 KiB"}"#);
+        let drops = run(&scenario).table("drops").unwrap().clone();
+        drops.whole("dropped_packets").iter().sum::<u64>()
+    };
+    assert_eq!(lost(Some(GATE)), 0);
+    assert!(lost(None) > 100);
 }
 
 /// Kills: windows of a part of the rate for each flow that is active, whatever the others leave of it.

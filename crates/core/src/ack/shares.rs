@@ -37,15 +37,13 @@ struct Seen {
     weight: u32,
     /// Charged bytes that came in that interval.
     came: u32,
-    /// In how many intervals it was there before that one, as far as that matters.
-    age: u8,
     /// It would have sent more in that interval, or that was much.
     greedy: bool,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { interval: 0, weight: 1, came: 0, age: 0, greedy: false }
+        Self { interval: 0, weight: 1, came: 0, greedy: false }
     }
 }
 
@@ -61,9 +59,6 @@ struct Others {
 
 /// The longest over which anything is followed, in nanoseconds.
 const LONGEST: u64 = 1 << 40;
-
-/// A flow that was there in so many intervals before has been there for one.
-const OLD: u8 = 2;
 
 /// A few round trips of most flows.
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -108,14 +103,13 @@ impl Shares {
         if before.interval == self.interval {
             self.now.remove(before.weight, self.modest(&before));
         } else {
-            let age = if before.interval > 0 { (before.age + 1).min(OLD) } else { 0 };
-            seen = Seen { interval: self.interval, weight, came: 0, age, greedy: false };
+            seen = Seen { interval: self.interval, weight, came: 0, greedy: false };
         }
         self.now.add(weight, self.modest(&seen));
         self.seen[slot(member.0)] = seen;
     }
 
-    /// Forgets `member`: who has its number next has just come.
+    /// Forgets `member`, whose number another may have next.
     pub(super) fn leave(&mut self, member: Member) {
         if let Some(seen) = self.seen.get_mut(member.index()) {
             *seen = Seen::default();
@@ -157,19 +151,14 @@ impl Shares {
         self.part(self.rate.bps(), member)
     }
 
-    /// What `member` may have of what leaves, as others leave it: never zero. Who has just come may have its part,
-    /// for it is not known yet what others that have come with it will take.
+    /// What `member` may have of what leaves, as others leave it: never zero.
     pub(super) fn most(&self, member: Member) -> Rate {
-        if self.is_old(member) {
-            self.level(self.weight(member))
-        } else {
-            self.part(self.leaves.bps().saturating_sub(self.taken()), member)
-        }
+        self.level(self.weight(member))
     }
 
-    /// Whether `member` has been there for an interval, however long it paused since.
-    pub(super) fn is_old(&self, member: Member) -> bool {
-        self.seen.get(member.index()).is_some_and(|seen| seen.age >= OLD)
+    /// The part of `member` in what leaves, if all active flows have one: never zero.
+    pub(super) fn equal(&self, member: Member) -> Rate {
+        self.part(self.leaves.bps().saturating_sub(self.taken()), member)
     }
 
     fn part(&self, rate: u64, member: Member) -> Rate {
@@ -302,7 +291,7 @@ mod tests {
         let chatty = shared(3, [5_000, 0], [false, true]);
         assert_eq!(most(&chatty, 1), 11_900);
         assert_eq!(chatty.of(Member(1)), Rate::from_mbps(6));
-        assert_eq!(most(&shared(2, [5_000, 0], [false, true]), 1), 6_000); // both have just come
+        assert_eq!(chatty.equal(Member(1)), Rate::from_mbps(6));
         assert_eq!(most(&shared(3, [5_000, 0], [true, true]), 1), 6_000);
         assert_eq!(most(&shared(3, [320_000, 320_000], [false, false]), 1), 6_000);
         assert_eq!(most(&shared(3, [u32::MAX, u32::MAX], [false, false]), 0), 6_000);
@@ -313,18 +302,24 @@ mod tests {
         assert_eq!(most(&gone, 0), 12_000);
         gone.leaves(Rate::from_mbps(3));
         assert_eq!(most(&gone, 0), 3_000);
+        assert_eq!(
+            (gone.equal(Member(0)), gone.of(Member(0))),
+            (Rate::from_mbps(3), Rate::from_mbps(12))
+        );
     }
 
-    /// Kills: who paused held for one that has just come, or who has just come for the one that had its number.
+    /// Kills: who has just come held for the one that had its number.
     #[test]
-    fn who_paused_has_been_there_and_who_left_has_not() {
-        let mut shares = shared(3, [5_000, 0], [false, true]);
-        shares.note(Time::from_secs(60), Member(0), Some(100));
-        assert!(shares.is_old(Member(0)));
+    fn who_leaves_leaves_nothing_to_the_next_with_its_number() {
+        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        for (member, weight) in [(0, 100), (1, 1)] {
+            shares.note(Time::ZERO, Member(member), Some(weight));
+        }
         shares.leave(Member(0));
-        assert_eq!((shares.is_old(Member(0)), shares.weight(Member(0))), (false, 1));
+        shares.leave(Member(7)); // never seen
         shares.note(Time::from_secs(60), Member(0), None);
-        assert!(!shares.is_old(Member(0)));
+        shares.note(Time::from_secs(60), Member(1), None);
+        assert_eq!(shares.of(Member(1)), Rate::from_mbps(6));
     }
 
     /// Kills: a flow taken out of an interval that it is not in.

@@ -57,6 +57,12 @@ impl Flow {
         self.cap = window.map_or(0, |it| u32::try_from(it.0).unwrap_or(LARGEST).min(LARGEST));
     }
 
+    /// The window it was to be told of, made larger by an eighth of what `ack` acknowledges.
+    pub(in crate::ack) fn grown(&self, ack: u32) -> Bytes {
+        let news = if before(self.seen, ack) { ack.wrapping_sub(self.seen) } else { 0 };
+        Bytes(u64::from(self.cap) + u64::from(news / GROWTH))
+    }
+
     /// Whether its ACKs are held for `long`, or it uses more than half of the window it was told of in place of
     /// a larger.
     pub(in crate::ack) fn is_pressed(&self, long: Duration) -> bool {
@@ -102,6 +108,9 @@ impl Flow {
 
 /// One that is lost, and three that tell so.
 const LEAST_SEGMENTS: u32 = 4;
+
+/// What is acknowledged, over what a window grows with it.
+const GROWTH: u32 = 8;
 
 /// The largest window there is.
 ///
@@ -195,6 +204,16 @@ mod tests {
             flow.on_data(&Packet { seen_before, ..Packet::default() }, &data);
             assert_eq!(flow.cost(&tcp, 0, true), cost, "after a timeout");
         }
+    }
+
+    /// Kills: a window that grows with each duplicate, or as fast as in slow start.
+    #[test]
+    fn a_window_grows_by_an_eighth_of_what_is_acknowledged() {
+        let mut flow = Flow::default();
+        flow.note(&TcpSegment { ack: 1_000, ..TcpSegment::default() });
+        assert_eq!(flow.grown(9_000), Bytes(1_000));
+        flow.cap_to(Some(Bytes(20_000)));
+        assert_eq!([9_000, 1_000, 999].map(|ack| flow.grown(ack).0), [21_000, 20_000, 20_000]);
     }
 
     /// Kills: the window of a SYN taken back although it was used.
