@@ -25,6 +25,8 @@ struct Run {
     now: Time,
     /// Of the sender whose flow it is about.
     port: u16,
+    /// The sequence number of its SYN.
+    isn: u32,
 }
 
 const FIRST: u16 = 1_000;
@@ -53,20 +55,21 @@ impl Run {
             seed: 1,
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);
-        let mut run = Self { gateway, now: Time::ZERO, port: FIRST };
+        let mut run = Self { gateway, now: Time::ZERO, port: FIRST, isn: 0 };
         run.shake_hands();
         run
     }
 
     fn shake_hands(&mut self) {
         let (syn, ack) = (TcpFlags::SYN, TcpFlags::ACK);
-        self.up(TcpSegment { seq: 0, flags: TcpFlags(syn), ..TcpSegment::default() });
+        self.up(TcpSegment { seq: self.isn, flags: TcpFlags(syn), ..TcpSegment::default() });
         self.leave();
         self.now += Duration::from_millis(50);
-        let answer = TcpSegment { ack: 1, flags: TcpFlags(syn | ack), ..TcpSegment::default() };
+        let next = self.isn.wrapping_add(1);
+        let answer = TcpSegment { ack: next, flags: TcpFlags(syn | ack), ..TcpSegment::default() };
         assert_eq!(self.down(answer), 1);
         self.now += Duration::from_micros(200);
-        self.up(TcpSegment { seq: 1, ack: 1, flags: TcpFlags(ack), ..TcpSegment::default() });
+        self.up(TcpSegment { seq: next, ack: 1, flags: TcpFlags(ack), ..TcpSegment::default() });
         self.leave();
     }
 
@@ -79,7 +82,7 @@ impl Run {
     fn data(&mut self, first: u32, segments: u32) {
         for n in first..first + segments {
             let flags = TcpFlags(TcpFlags::ACK);
-            let seq = 1 + n * MSS;
+            let seq = self.isn.wrapping_add(1 + n * MSS);
             self.up(TcpSegment { seq, ack: 1, payload: MSS, flags, ..TcpSegment::default() });
         }
     }
@@ -93,7 +96,7 @@ impl Run {
 
     /// The same of an ACK of so many segments.
     fn ack(&mut self, segments: u32) -> usize {
-        let ack = 1 + segments * MSS;
+        let ack = self.isn.wrapping_add(1 + segments * MSS);
         let flags = TcpFlags(TcpFlags::ACK);
         self.down(TcpSegment { seq: 1, ack, flags, ..TcpSegment::default() })
     }
@@ -194,6 +197,30 @@ fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_ha
         run.leave();
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
+}
+
+/// Kills: ACKs of a connection compared with those of one before it that had the same ports; what is held of that
+/// one lost.
+#[test]
+fn acks_of_a_port_that_is_used_again_are_held_as_of_one_that_was_not() {
+    let mut run = Run::new(None);
+    run.data(0, 20);
+    assert_eq!(run.ack(2), 0, "it is held");
+    run.up(TcpSegment {
+        seq: 1 + 20 * MSS,
+        flags: TcpFlags(TcpFlags::RST),
+        ..TcpSegment::default()
+    });
+    run.isn = 3_000_000_000;
+    run.up(TcpSegment { seq: run.isn, flags: TcpFlags(TcpFlags::SYN), ..TcpSegment::default() });
+    assert_eq!(run.out(Gateway::LAN), 1, "what was held goes on");
+    run.leave();
+    run.shake_hands();
+    run.data(0, 20);
+    assert_eq!(run.ack(2), 0, "it is held");
+    assert_eq!(run.leave(), 1, "it goes on");
+    assert_eq!(run.gateway.report().aggregates[0].acks.stale, 0);
+    assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
 /// Kills: nobody but who sent it woken when data leaves; who waits elsewhere woken.

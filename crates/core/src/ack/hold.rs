@@ -162,9 +162,6 @@ impl Holds {
     /// Lets it go on, whatever it is; says what it calls for.
     fn pass(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> u32 {
         let flow = &mut self.flows[back.member.index()];
-        if back.tcp.flags.any(TcpFlags::SYN) {
-            flow.restart();
-        }
         let mut cost = 0;
         if back.tcp.flags.any(TcpFlags::ACK) && !back.tcp.flags.any(TcpFlags::RST) {
             if flow.is_known() {

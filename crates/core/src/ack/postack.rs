@@ -7,10 +7,9 @@
 //! A sender that nothing else limits would have its ACKs held ever longer, up to the bound, and then its
 //! data would wait after all; so its window is that with which they are held for half of the bound, if
 //! it is known how it is scaled: for as much as its flow may have of what the others leave, and four
-//! segments at least, of which a loss leaves three duplicates (RFC 5681, section 3.2). It begins with what its
-//! part among all takes to a round trip, and grows by an eighth of what is acknowledged: what a sender sends
-//! uncalled with each step is less than what it is called for, and by the time it has it all it shows
-//! what the others take. A window, once shown, is not taken back: until ACKs have caught up with one that is to
+//! segments at least, of which a loss leaves three duplicates (RFC 5681, section 3.2). It begins with what
+//! an equal part carries in a round trip, or with 64 KiB if that is more, and grows by an eighth of what is
+//! acknowledged: only so much is sent without being called for, and it shows meanwhile what the others take. A window, once shown, is not taken back: until ACKs have caught up with one that is to
 //! be smaller its sender stops, and they call for nothing. So what a trunk may send, which falls with each loss
 //! of its management connections, is followed over the bound: while half of it is left, windows shrink
 //! more slowly than ACKs go on. Else some 4 % of it is not used.
@@ -27,7 +26,7 @@ use super::paced::Bound;
 use super::shares::Shares;
 use super::{AckControl, Ahead, Call, Counts, Known, Placement, Precedence, Queue, Returning};
 use crate::meter::Profile;
-use crate::packet::{Fifo, Member, Packet};
+use crate::packet::{Fifo, Member, Packet, TcpSegment};
 use crate::registry::checked;
 use crate::{Bytes, Cx, Time, units};
 use rules::{Bucket, Rule, VirtualQueue};
@@ -139,12 +138,12 @@ impl PostAck {
         self.holds.flow(member).is_pressed(self.config.max_hold / 4)
     }
 
-    /// The window with which ACKs of `member` are held for half of the bound, as far as it has grown with `ack`;
+    /// The window with which ACKs of `member` are held for half of the bound, as far as it has grown with `tcp`;
     /// none if it is not known how long its way is.
-    fn window(&mut self, member: Member, known: &Known, ack: u32) -> Option<Bytes> {
+    fn window(&mut self, member: Member, known: &Known, tcp: &TcpSegment) -> Option<Bytes> {
         let way = known.near? + known.far?;
         let flow = self.holds.flow(member);
-        let (least, grown) = (flow.least_window(known.mss), flow.grown(ack));
+        let (least, grown) = (flow.least_window(known.mss), flow.grown(tcp, known.sent?));
         let first = self.shares.equal(member).bytes_in(way).max(FIRST_WINDOW);
         let most = self.shares.most(member).bytes_in(way + self.config.max_hold / 2);
         Some(most.min(grown.max(first)).max(least))
@@ -224,7 +223,7 @@ impl AckControl for PostAck {
         self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
         let ahead = Ahead { rate: self.shares.ahead(), ..queue.ahead };
         self.shares.leaves(ahead.part_of(self.shares.rate()));
-        let window = tcp.and_then(|tcp| self.window(member, known, tcp.ack));
+        let window = tcp.and_then(|tcp| self.window(member, known, &tcp));
         self.holds.flow(member).cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
@@ -308,7 +307,6 @@ mod tests {
     use super::super::testing::{Bench, MSS, US, plain};
     use super::*;
     use crate::Rate;
-    use crate::packet::TcpSegment;
 
     /// A signal with this `release`, and with loss express if so said.
     fn bench(release: &str, express: bool) -> Bench {

@@ -156,7 +156,7 @@ impl Shares {
         self.level(self.weight(member))
     }
 
-    /// The part of `member` in what leaves, if all active flows have one: never zero.
+    /// The part of `member` in what leaves and others do not take, if all active flows have one: never zero.
     pub(super) fn equal(&self, member: Member) -> Rate {
         self.part(self.leaves.bps().saturating_sub(self.taken()), member)
     }

@@ -143,6 +143,18 @@ impl Aggregate {
         }
     }
 
+    /// Appends all ACKs of `member` that are held to `acks`, and forgets what they said.
+    pub fn forget_acks(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        member: Member,
+        acks: &mut Fifo,
+    ) {
+        self.withdraw_acks(now, pool, member, acks);
+        self.signal.leave(member);
+    }
+
     /// Appends all ACKs that are held to `acks`, those of each flow in order.
     pub fn flush_acks(&mut self, now: Time, pool: &mut PacketPool, acks: &mut Fifo) {
         let members: Vec<_> = self.members.iter().map(|(member, _)| member).collect();

@@ -10,7 +10,7 @@ use super::trunks::{TrunkId, Trunks};
 use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
-use crate::flow::{Flow, Tracking};
+use crate::flow::{Flow, Handle, Tracking};
 use crate::packet::{Direction, Fifo, FlowId};
 use crate::{PacketId, Time};
 
@@ -57,6 +57,18 @@ impl Gateway {
         self.go_on(now, direction, acks);
         self.release_acks(now, data.aggregate);
         None
+    }
+
+    /// A connection begins under the key of the flow of `handles`: what is held of one before it goes on, and what
+    /// its ACKs said is forgotten.
+    pub(super) fn begin_again(&mut self, now: Time, handles: [Handle; 2]) {
+        for (way, handle) in Direction::BOTH.into_iter().zip(handles) {
+            let aggregate = self.aggregates.meant(handle).filter(|it| it.has_signal());
+            let Some(aggregate) = aggregate else { continue };
+            let mut acks = Fifo::new();
+            aggregate.forget_acks(now, &mut self.pool, handle.member, &mut acks);
+            self.go_on(now, way.reverse(), acks);
+        }
     }
 
     /// Lets ACKs go on that the aggregate in `slot` need not hold any longer, and those of others for

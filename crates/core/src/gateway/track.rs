@@ -15,9 +15,11 @@ impl Gateway {
         if packet.tcp.is_none() {
             return;
         }
-        let handles = Direction::BOTH.map(|way| flow.handle(way));
+        let (handles, rtt) = (Direction::BOTH.map(|way| flow.handle(way)), flow.rtt());
+        if arrival.connection {
+            self.begin_again(now, handles);
+        }
         if arrival.rtt {
-            let rtt = flow.rtt();
             self.learned(now, handles, rtt);
         }
         self.trigger_by(now, direction, handles, arrival);

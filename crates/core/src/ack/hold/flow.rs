@@ -121,13 +121,6 @@ impl Flow {
         self.marks & KNOWN != 0
     }
 
-    /// The connection begins again: what was said in the one before does not count.
-    pub(super) fn restart(&mut self) {
-        self.marks = 0;
-        (self.credited, self.sacked, self.hold_us) = (0, 0, 0);
-        self.blocks = SackBlocks::default();
-    }
-
     /// Takes note of what the flow table knows of it.
     pub(super) fn learn(&mut self, known: &Known) {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);

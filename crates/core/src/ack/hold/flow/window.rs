@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{AGAIN, CAPPED, EDGE, Flow, USUAL_MSS};
 use crate::Bytes;
 use crate::flow::before;
-use crate::packet::TcpSegment;
+use crate::packet::{TcpFlags, TcpSegment};
 
 impl Flow {
     /// Wire bytes of data that `tcp` is worth, which tells of `news` beyond what it acknowledges: of what it
@@ -57,9 +57,11 @@ impl Flow {
         self.cap = window.map_or(0, |it| u32::try_from(it.0).unwrap_or(LARGEST).min(LARGEST));
     }
 
-    /// The window it was to be told of, made larger by an eighth of what `ack` acknowledges.
-    pub(in crate::ack) fn grown(&self, ack: u32) -> Bytes {
-        let news = if before(self.seen, ack) { ack.wrapping_sub(self.seen) } else { 0 };
+    /// The window it was to be told of, made larger by an eighth of what `tcp` acknowledges of what was `sent`.
+    pub(in crate::ack) fn grown(&self, tcp: &TcpSegment, sent: u32) -> Bytes {
+        let tells = self.is_known() && tcp.flags.any(TcpFlags::ACK);
+        let counts = tells && before(self.seen, tcp.ack) && !before(sent, tcp.ack);
+        let news = if counts { tcp.ack.wrapping_sub(self.seen) } else { 0 };
         Bytes(u64::from(self.cap) + u64::from(news / GROWTH))
     }
 
@@ -206,14 +208,19 @@ mod tests {
         }
     }
 
-    /// Kills: a window that grows with each duplicate, or as fast as in slow start.
+    /// Kills: a window that grows by a sequence number, of a flow of which nothing was acknowledged before; with an
+    /// ACK of what was not sent, with one that says nothing new or is none; as fast as in slow start.
     #[test]
     fn a_window_grows_by_an_eighth_of_what_is_acknowledged() {
         let mut flow = Flow::default();
-        flow.note(&TcpSegment { ack: 1_000, ..TcpSegment::default() });
-        assert_eq!(flow.grown(9_000), Bytes(1_000));
         flow.cap_to(Some(Bytes(20_000)));
-        assert_eq!([9_000, 1_000, 999].map(|ack| flow.grown(ack).0), [21_000, 20_000, 20_000]);
+        let ack = |ack| TcpSegment { ack, flags: TcpFlags(TcpFlags::ACK), ..TcpSegment::default() };
+        assert_eq!(flow.grown(&ack(9_000), 10_000), Bytes(20_000));
+        flow.note(&ack(1_000));
+        let grown = [9_000, 10_001, 1_000, 999].map(|it| flow.grown(&ack(it), 10_000).0);
+        assert_eq!(grown, [21_000, 20_000, 20_000, 20_000]);
+        let reset = TcpSegment { flags: TcpFlags(TcpFlags::RST), ..ack(9_000) };
+        assert_eq!(flow.grown(&reset, 10_000), Bytes(20_000));
     }
 
     /// Kills: the window of a SYN taken back although it was used.
