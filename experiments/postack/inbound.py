@@ -1,11 +1,12 @@
 """Downloads whose bottleneck lies before the gateway are held at their rate by their ACKs.
 
 Source: postack, ledger R001-10 (placement D) and A001-5; what `tidegate demo` shows of real hosts.
-Differs: the ledger has no numbers for this. Four downloads with round trips of 50, 300, 300 and
-600 ms share the provider's 8 Mbit/s, with one line of 256 KiB before it; the gateway behind it has
-a policy of 7.6 Mbit/s. A ping of 64 bytes in the same class comes every 100 ms. Shares, delays and
-goodput are of 30 s after 10 s; what was lost is of the whole run, its beginning included. `queue`
-is a queue for each flow at the gateway, which is longer than what ever waits in it.
+Differs: the ledger has no numbers for this. Four clients ask servers, with round trips of 50, 300,
+300 and 600 ms, for more than they get in time. They share the provider's 8 Mbit/s, with one line of
+256 KiB before it; the gateway behind it has a policy of 7.6 Mbit/s. A ping of 64 bytes in the same
+class comes every 100 ms. Shares, delays and throughput are of 30 s after 10 s; what was lost is of
+the whole run, its beginning included. `queue` is a queue for each flow at the gateway, which is
+longer than what ever waits in it.
 """
 
 import numpy as np
@@ -37,6 +38,10 @@ CASES = {
 """The policies at the gateway."""
 
 
+ENDLESS = {"request": "200 B", "size": "1000 MB", "think": "1 s"}
+"""A download that the client opens, asks for, and has not had all of before the end."""
+
+
 def access(case, warmup):
     net = Scenario(duration="40 s", warmup=warmup, tcp={"profile": "linux"})
     net.router("provider")
@@ -51,7 +56,7 @@ def access(case, warmup):
     for n, delay in enumerate(BEYOND):
         net.host(f"w{n}")
         net.link(f"w{n}", "provider", rate="1 Gbit/s", delay=delay)
-        net.traffic(f"download-{n}", "greedy", f"w{n}", "client", start=start)
+        net.traffic(f"download-{n}", "web", f"w{n}", "client", start=start, **ENDLESS)
     ping = {"protocol": "udp", "rate": "5120 bit/s", "packet": "64 B", "start": "1 s"}
     net.traffic("ping", "cbr", "pinger", "client", **ping)
     return net

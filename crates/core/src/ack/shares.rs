@@ -156,14 +156,18 @@ impl Shares {
         self.level(self.weight(member))
     }
 
-    /// The part of `member` in what leaves and others do not take, if all active flows have one: never zero.
+    /// The part of `member` in what leaves and others do not take, if all active flows have one, and it itself even if
+    /// nothing of it was seen yet: never zero.
     pub(super) fn equal(&self, member: Member) -> Rate {
         self.part(self.leaves.bps().saturating_sub(self.taken()), member)
     }
 
     fn part(&self, rate: u64, member: Member) -> Rate {
-        let all = self.now.weight().max(self.before.weight());
-        Rate::from_bps(part(rate, self.weight(member), all).max(1))
+        let weight = self.weight(member);
+        let is_new = self.seen.get(member.index()).is_none_or(|seen| seen.interval == 0);
+        let all = self.now.weight().max(self.before.weight())
+            + if is_new { u64::from(weight) } else { 0 };
+        Rate::from_bps(part(rate, weight, all).max(1))
     }
 
     /// What a flow of this `weight` may have of what leaves.
@@ -283,7 +287,7 @@ mod tests {
         shares
     }
 
-    /// Kills: parts of the rate for who does not take them; who is kept from taking it, or takes much, held for
+    /// Kills: parts of all of the rate for each of those that begin; parts of the rate for who does not take them; who is kept from taking it, or takes much, held for
     /// modest; what came counted for longer than it is true; sums too large for what they are in.
     #[test]
     fn who_would_send_more_may_have_what_the_others_leave() {
@@ -291,7 +295,7 @@ mod tests {
         let chatty = shared(3, [5_000, 0], [false, true]);
         assert_eq!(most(&chatty, 1), 11_900);
         assert_eq!(chatty.of(Member(1)), Rate::from_mbps(6));
-        assert_eq!(chatty.equal(Member(1)), Rate::from_mbps(6));
+        assert_eq!([1, 2].map(|member| chatty.equal(Member(member))), [6, 4].map(Rate::from_mbps));
         assert_eq!(most(&shared(3, [5_000, 0], [true, true]), 1), 6_000);
         assert_eq!(most(&shared(3, [320_000, 320_000], [false, false]), 1), 6_000);
         assert_eq!(most(&shared(3, [u32::MAX, u32::MAX], [false, false]), 0), 6_000);
