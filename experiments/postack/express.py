@@ -3,7 +3,7 @@
 Source: postack, ledger R001-14 (option "loss express", and priority of what is sent again).
 Differs: see `_network.py`. The ledger has no numbers for them. Windows are grown and few packets
 are lost, so that ACKs are held for longer than a round trip when one is; at 1 % there is nothing
-to hurry. 30 seeds, because some differences are small.
+to hurry. 120 seeds, because some differences are small.
 """
 
 from tidegate import plots
@@ -11,7 +11,7 @@ from tidegate.experiment import Experiment
 
 from ._network import bulk, measured, network
 
-express = Experiment(__file__, seeds=30)
+express = Experiment(__file__, seeds=120)
 
 SIGNALS = {
     "gate": {"kind": "postack"},

@@ -14,7 +14,7 @@ from tidegate.experiment import Experiment
 from ._live import COUNTERS, NOT_SCALED, WINDOW, bulk, hosts, lacks, missing, side_by_side
 from ._network import RATE, measured
 
-live = Experiment(__file__, seeds=10, needs=missing)
+live = Experiment(__file__, seeds=14, needs=missing)
 
 CONTROLS = ["reno", "cubic", "bbr"]
 SHOWN = ["none", "gate", "tcr"]
