@@ -103,8 +103,10 @@ mod tests {
             while granted.realtime.is_some() && start.elapsed() < 10 * LATE {}
             granted.realtime.is_some()
         };
+        // Witnesses may not all be at work yet when it stands still first.
         if thread::spawn(stand_still).join().unwrap() {
             until("a witness", Duration::from_secs(5), || {
+                thread::spawn(stand_still).join().unwrap();
                 (STALLS.load(Ordering::Relaxed) > before).then_some(())
             });
         }
