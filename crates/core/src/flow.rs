@@ -255,10 +255,10 @@ impl Tally {
     }
 }
 
-/// A tick of the idle clock is `2^20` ns, about a millisecond; 32 bits of them last 52 days.
+/// A tick is `2^20` ns, about a millisecond; 32 bits of them last 52 days.
 const TICK_BITS: u32 = 20;
 
-const fn ticks(now: Time) -> u32 {
+pub(crate) const fn ticks(now: Time) -> u32 {
     low_half(now.nanos() >> TICK_BITS)
 }
 

@@ -141,6 +141,8 @@ fn scenario(case: &Case) -> Scenario {
 struct Outcome {
     goodput: f64,
     jain: f64,
+    /// Of all packets of the aggregate, on the wire.
+    rate: f64,
     data: f64,
     acks: f64,
     dropped: u64,
@@ -158,6 +160,7 @@ fn played(scenario: &Scenario) -> Outcome {
     Outcome {
         goodput: groups.real("goodput_bps")[0],
         jain: groups.real("jain")[0],
+        rate: all.real("conforming_bps")[0],
         data: all.real("waited_mean_seconds")[0] * all.real("conforming_bps")[0] / 8.0,
         acks: all.real("held_acks")[0],
         dropped: all.whole("dropped_packets")[0],
@@ -254,6 +257,37 @@ fn downloads_that_begin_together_lose_nothing_in_the_line_before_us() {
     };
     assert_eq!(lost(Some(GATE)), 0);
     assert!(lost(None) > 100);
+}
+
+/// Of the rate behind a queue for each flow, if four download without end while fifty get answers of 10 kB, half of the
+/// rate, over a connection that stays or one for each.
+fn beside_answers(reconnect: bool) -> f64 {
+    let rate = |signal| {
+        let way = Direction::Down;
+        let mut scenario = scenario(&Case { signal, way, flows: 54, loss: 0, window: None });
+        let kind = Kind::OnOff {
+            burst: Distribution::Exponential(Bytes(10_000)),
+            pause: Distribution::Exponential(Duration::from_millis(800)),
+            reconnect,
+        };
+        let pairs = scenario.traffic[0].pairs.split_off(4);
+        scenario.traffic.push(Traffic {
+            name: "answers".into(),
+            kind,
+            pairs,
+            ..Traffic::default()
+        });
+        played(&scenario).rate
+    };
+    rate(Some(GATE)) / rate(None)
+}
+
+/// Kills: leave for who has sent its last, which the link was idle for in a twentieth of the time; and for who
+/// only answers requests, a tenth.
+#[test]
+fn who_will_send_nothing_is_not_waited_for() {
+    let (stays, ends) = (beside_answers(false), beside_answers(true));
+    assert!(stays > 0.99 && ends > 0.99, "{stays} {ends}");
 }
 
 /// Kills: windows of a part of the rate for each flow that is active, whatever the others leave of it.

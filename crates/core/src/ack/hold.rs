@@ -13,7 +13,7 @@ mod flow;
 mod release;
 
 pub use counts::Counts;
-use flow::Flow;
+pub(super) use flow::Flow;
 
 use super::Returning;
 use super::record::{Kind, NONE, Record, Records};
@@ -65,9 +65,9 @@ impl Holds {
     }
 
     /// Takes note of data of `member`.
-    pub(super) fn on_data(&mut self, member: Member, packet: &Packet) {
+    pub(super) fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
         if let Some(tcp) = &packet.tcp {
-            self.flow(member).on_data(packet, tcp);
+            self.flow(member).on_data(now, packet, tcp);
         }
     }
 
@@ -137,7 +137,7 @@ impl Holds {
         {
             self.counts.unsent += 1;
         }
-        if is_urgent(flow, &tcp) {
+        if is_urgent(flow, &tcp) || (self.for_data && flow.has_ended()) {
             return self.pass_all(cx, back);
         }
         if tcp.payload > 0 {

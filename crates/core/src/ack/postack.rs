@@ -172,9 +172,8 @@ impl PostAck {
 
     /// An ACK that calls for `cost` bytes of `member` went on, not by the rule.
     fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
-        let near = self.holds.flow(member).near();
         match &mut self.rule {
-            Rule::Gate(gate) => gate.called(cx.now, near, cost),
+            Rule::Gate(gate) => gate.asks(cx.now, self.holds.flow(member), cost),
             Rule::Bucket(bucket) => bucket.passed(cx.now, member, cost, &self.shares),
             Rule::VirtualQueue(_) => {}
         }
@@ -195,7 +194,7 @@ impl AckControl for PostAck {
     }
 
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
-        self.holds.on_data(member, packet);
+        self.holds.on_data(now, member, packet);
         self.shares.note(now, member, None);
         let pressed = self.is_pressed(member);
         self.shares.came(member, packet.cost, pressed);
@@ -307,6 +306,7 @@ mod tests {
     use super::super::testing::{Bench, MSS, US, plain};
     use super::*;
     use crate::Rate;
+    use crate::packet::TcpFlags;
 
     /// A signal with this `release`, and with loss express if so said.
     fn bench(release: &str, express: bool) -> Bench {
@@ -383,6 +383,34 @@ mod tests {
         let spec = "kind = 'postack'\nrelease = 'virtual-queue'\nloss_express = true";
         let refused = toml::from_str::<crate::ack::AckSpec>(spec).unwrap_err().to_string();
         assert!(refused.contains("`loss_express` needs"), "{refused}");
+    }
+
+    /// Kills: leave that is counted for who has sent its last, so that others wait for it to run out.
+    #[test]
+    fn what_nobody_will_send_is_not_waited_for() {
+        for ends in [false, true] {
+            let mut bench = bench("gate", false);
+            (0..2).for_each(|member| hold(&mut bench, member, 20, false));
+            if ends {
+                bench.data_with(US(1), 0, end(0, 23), TcpFlags::FIN);
+            }
+            let went = bench.fill(US(1), false);
+            let of = |member| went.iter().filter(|tcp| tcp.ack >> 24 == member).count();
+            assert_eq!([of(0), of(1)], if ends { [4, 3] } else { [2, 1] });
+        }
+    }
+
+    /// Kills: ACKs held in place of data when there is none left; those that TCR paces let go with them.
+    #[test]
+    fn acks_of_who_has_sent_its_last_go_on_at_once_but_those_that_are_paced() {
+        for (spec, goes) in [("'postack'", true), ("'tcr'", false)] {
+            let mut bench = Bench::new(spec, 10);
+            bench.fill(US(0), true);
+            (0..=8).for_each(|n| bench.data(US(0), 0, end(0, n)));
+            (0..=7).for_each(|n| drop(bench.ack(US(0), 0, end(0, n))));
+            bench.data_with(US(1), 0, end(0, 9), TcpFlags::FIN);
+            assert_eq!(bench.ack(US(2), 0, end(0, 8)).last() == Some(&end(0, 8)), goes, "{spec}");
+        }
     }
 
     /// Kills: a window of what may leave now; one that never follows.

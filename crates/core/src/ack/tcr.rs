@@ -96,7 +96,7 @@ impl AckControl for Tcr {
     }
 
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
-        self.holds.on_data(member, packet);
+        self.holds.on_data(now, member, packet);
         self.shares.note(now, member, None);
     }
 

@@ -58,7 +58,13 @@ impl Bench {
 
     /// A full segment of data, up to `end`.
     pub(super) fn data(&mut self, now: Time, member: u32, end: u32) {
-        let tcp = TcpSegment { seq: end.wrapping_sub(MSS), payload: MSS, ..TcpSegment::default() };
+        self.data_with(now, member, end, 0);
+    }
+
+    /// The same, with these flags.
+    pub(super) fn data_with(&mut self, now: Time, member: u32, end: u32, flags: u8) {
+        let (seq, flags) = (end.wrapping_sub(MSS), TcpFlags(flags));
+        let tcp = TcpSegment { seq, payload: MSS, flags, ..TcpSegment::default() };
         let packet =
             Packet { len: FRAME, cost: FRAME, segments: 1, tcp: Some(tcp), ..Packet::default() };
         self.signal.on_data(now, Member(member), &packet);

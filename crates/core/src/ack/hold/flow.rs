@@ -1,14 +1,15 @@
 //! What is known of a flow of which ACKs are held.
 
+mod answers;
 mod window;
 
 use std::time::Duration;
 
 use super::super::Known;
 use super::super::record::NONE;
-use crate::Bytes;
 use crate::flow::before;
 use crate::packet::{Packet, SackBlocks, TcpSegment};
+use crate::{Bytes, Time};
 
 /// What is known of a flow, and where its held ACKs are.
 #[derive(Clone, Copy, Debug)]
@@ -45,27 +46,35 @@ pub(in crate::ack) struct Flow {
     /// Shortest round trips to the sender and to the receiver, in microseconds; zero if not known.
     near_us: u32,
     far_us: u32,
+    /// When its sender was last called for data, in ticks; zero for never.
+    asked: u32,
+    /// Where what it sent after a pause begins.
+    since: u32,
     pub(super) window: u16,
     /// How many bits the receiver's window is shifted by, if that is known.
     scale: Option<u8>,
-    marks: u8,
+    marks: u16,
     blocks: SackBlocks,
 }
 
 /// `seen`, `released` and `back` are known.
-const KNOWN: u8 = 1;
+const KNOWN: u16 = 1;
 /// `timestamp` is known.
-const TIMED: u8 = 2;
+const TIMED: u16 = 2;
 /// `right` is known.
-const EDGE: u8 = 4;
+const EDGE: u16 = 4;
 /// Its ACKs go by loss express.
-const EXPRESS: u8 = 8;
+const EXPRESS: u16 = 8;
 /// What went on last told of less window than the receiver did.
-const CAPPED: u8 = 16;
+const CAPPED: u16 = 16;
 /// Its segments are known to be as long as `mss` at least.
-const SIZED: u8 = 32;
+const SIZED: u16 = 32;
 /// Its newest data was sent before.
-const AGAIN: u8 = 64;
+const AGAIN: u16 = 64;
+/// Its sender has sent its last.
+const ENDED: u16 = 128;
+/// It has sent little since a pause.
+const PAUSED: u16 = 256;
 
 /// Source: `postack`, section 2.
 const _: () = assert!(size_of::<Flow>() <= 128);
@@ -92,6 +101,8 @@ impl Default for Flow {
             hold_us: 0,
             near_us: 0,
             far_us: 0,
+            asked: 0,
+            since: 0,
             scale: None,
             window: 0,
             marks: 0,
@@ -135,7 +146,8 @@ impl Flow {
     }
 
     /// Takes note of data.
-    pub(super) fn on_data(&mut self, packet: &Packet, tcp: &TcpSegment) {
+    pub(super) fn on_data(&mut self, now: Time, packet: &Packet, tcp: &TcpSegment) {
+        self.hear(now, packet, tcp);
         self.carried = self.carried.saturating_add(tcp.payload);
         if tcp.payload > 0 {
             self.marks = self.marks & !AGAIN | if packet.seen_before { AGAIN } else { 0 };
@@ -363,7 +375,11 @@ mod tests {
             [(80, 1_448), (517, 517), (1_448, 1_448), (100, 1_448), (8_948, 8_948)]
         {
             let tcp = TcpSegment { payload, ..TcpSegment::default() };
-            flow.on_data(&Packet { cost: payload + 66, segments: 1, ..Packet::default() }, &tcp);
+            flow.on_data(
+                Time::ZERO,
+                &Packet { cost: payload + 66, segments: 1, ..Packet::default() },
+                &tcp,
+            );
             assert_eq!(flow.mss(), mss);
         }
     }

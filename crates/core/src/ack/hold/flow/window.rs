@@ -122,6 +122,7 @@ const LARGEST: u32 = 1 << 30;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Time;
     use crate::packet::Packet;
 
     #[test]
@@ -203,7 +204,7 @@ mod tests {
         flow.sacked = 0;
         let data = TcpSegment { seq: 5_000, payload: 1_448, ..TcpSegment::default() };
         for (seen_before, cost) in [(true, 5_000), (false, 0)] {
-            flow.on_data(&Packet { seen_before, ..Packet::default() }, &data);
+            flow.on_data(Time::ZERO, &Packet { seen_before, ..Packet::default() }, &data);
             assert_eq!(flow.cost(&tcp, 0, true), cost, "after a timeout");
         }
     }

@@ -1,0 +1,95 @@
+"""Requests that are answered beside long transfers take nothing from them but what they use.
+
+Source: postack, ledger A001-4 (no throughput is lost), for traffic that comes and goes.
+Differs: see `_network.py`. The ledger has endless transfers only. Beside four of them fifty senders
+answer requests: 10 kB on average, and the next is asked for 0.8 s after an answer has arrived, so
+that they use about half of the rate, and more where answers take less. Connections are ``kept``, or
+``ended`` after each answer. Windows are as large as they grow.
+"""
+
+import numpy as np
+
+from tidegate import plots
+from tidegate.experiment import Experiment
+
+from ._network import FLOWS, bulk, measured, network
+
+answers = Experiment(__file__)
+
+ASKED = 50
+SIZE, PAUSE = {"exponential": "10 kB"}, {"exponential": "800 ms"}
+CELLS = {
+    f"{name}, {way}": (way, name == "ended") for name in ("kept", "ended") for way in ("up", "down")
+}
+SHOWN = ["none", "gate"]
+
+
+@answers.run(signal=SHOWN, cell=list(CELLS))
+def measure(seed, signal, cell):
+    way, ended = CELLS[cell]
+    net = network(signal, way=way, window=None, flows=FLOWS + ASKED)
+    bulk(net, way)
+    ends = [[f"{side}{n}" for n in range(FLOWS, FLOWS + ASKED)] for side in "lw"]
+    sends = ends if way == "up" else ends[::-1]
+    net.traffic("answers", "on-off", *sends, size=SIZE, off=PAUSE, reconnect=ended)
+    run = net.run(seed)
+    done = run["transfers"]["took_seconds"]
+    timeouts = run.flows["timeouts"].sum() + run.flows["retransmitted_segments"].sum()
+    row = {"took": np.mean(done), "took_p99": np.percentile(done, 99), "again": float(timeouts)}
+    return measured(run, way) | row
+
+
+def over_queue(runs, column):
+    """With ACKs held, of a queue for each flow, cell by cell."""
+    cells = [runs.where(cell=cell) for cell in CELLS]
+    ratios = [it.where(signal="gate")[column] / it.where(signal="none")[column] for it in cells]
+    return np.array(ratios)
+
+
+@answers.claim("A001-4", "least of all cells: rate of all, of a queue for each flow's",
+               paper=1, at_least=0.99)  # fmt: skip
+def rate(runs):
+    return over_queue(runs, "rate").min(axis=0)
+
+
+@answers.claim("A001-1", "least of all: Jain index of the long transfers", paper="fair",
+               at_least=0.98)  # fmt: skip
+def jain(runs):
+    return np.min([runs.where(signal="gate", cell=cell)["jain"] for cell in CELLS], axis=0)
+
+
+@answers.claim("A001-2", "most of all: data that waits", paper=0.04, at_most=0.03)
+def data(runs):
+    return over_queue(runs, "data").max(axis=0)
+
+
+@answers.claim("R001-9", "most of all: how long an answer takes, mean", paper="not said",
+               at_most=1.1)  # fmt: skip
+def took(runs):
+    return over_queue(runs, "took").max(axis=0)
+
+
+@answers.claim("R001-9", "most of all: 99th percentile of it", paper="not said",
+               at_most=1.1)  # fmt: skip
+def took_p99(runs):
+    return over_queue(runs, "took_p99").max(axis=0)
+
+
+@answers.claim("A001-7", "all together: timeouts, and segments sent again", paper=0, at_most=0)
+def again(runs):
+    return sum(runs.where(signal="gate", cell=cell)["again"] for cell in CELLS)
+
+
+@answers.figure
+def figure(runs):
+    titles = ["rate of all, Mbit/s", "goodput of the long, Mbit/s", "an answer takes, ms, mean"]
+    figure, panels = plots.panels(titles, columns=3)
+    columns = {"rate": 1e-6, "goodput": 1e-6, "took": 1e3}
+    for axes, (column, scale) in zip(panels, columns.items(), strict=True):
+        for signal in SHOWN:
+            turns = [runs.where(signal=signal, cell=cell) for cell in CELLS]
+            means = [it[column].mean() * scale for it in turns]
+            axes.plot(list(CELLS), means, marker="o", linestyle="", label=signal)
+        axes.tick_params(axis="x", rotation=90)
+        axes.legend()
+    return figure
