@@ -10,8 +10,9 @@
 //! what comes) and not taken for the shortest round trip: where ways to senders vary by 1 ms, the gate
 //! asked for nine tenths of what 300 Mbit/s carry. While packets of others wait too, the queue is to
 //! hold a segment of every flow that has ACKs here, so that each has its turn among them.
-//! Leave is not given to who will not use it: to who has sent its last, or answers requests. Where half of
-//! what came was such, a link was idle for up to a tenth of the time while ACKs of others waited.
+//! Leave that will not be used is not waited for: of who has sent its last there is none, and that of who
+//! answers a request runs out in a moment. Where half of what came was such, a link was idle for up to a
+//! tenth of the time while ACKs of others waited.
 
 use std::time::Duration;
 
@@ -41,11 +42,18 @@ const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Gate {
-    /// Data has come from a sender that is `near` by.
-    pub(super) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
+    /// Data of `flow` has come.
+    pub(super) fn on_data(&mut self, now: Time, flow: &Flow, bytes: u32, segments: u16) {
+        self.wanted.see(bytes / u32::from(segments.max(1)));
+        if !flow.is_answering() {
+            self.came(now, flow.near(), bytes);
+        }
+    }
+
+    /// What was called for has come from a sender that is `near` by.
+    fn came(&mut self, now: Time, near: Duration, bytes: u32) {
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
-        self.wanted.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
             self.wanted.respond(span);
         }
@@ -68,11 +76,14 @@ impl Gate {
 
     /// An ACK of `flow` that calls for `bytes` went on.
     pub(super) fn asks(&mut self, now: Time, flow: &mut Flow, bytes: u32) {
-        if bytes == 0 {
+        if bytes == 0 || flow.has_ended() {
             return;
         }
         flow.asked(now);
-        if flow.answers() {
+        if flow.is_answering() {
+            // It is not expected to use it. That it runs out in a moment keeps all who answer from having it at once.
+            self.give(now, Duration::ZERO, bytes);
+        } else {
             self.called(now, flow.near(), bytes);
         }
     }
@@ -80,9 +91,14 @@ impl Gate {
     /// A sender that is `near` by was called for `bytes`.
     fn called(&mut self, now: Time, near: Duration, bytes: u32) {
         self.wanted.called(near, bytes);
+        self.give(now, lasts(near), bytes);
+    }
+
+    /// Gives leave that lasts for so long.
+    fn give(&mut self, now: Time, lasts: Duration, bytes: u32) {
         self.called += u64::from(bytes);
         self.response.look(now, self.outstanding.total(now));
-        self.outstanding.add(now, lasts(near), bytes);
+        self.outstanding.add(now, lasts, bytes);
     }
 
     /// ACKs of `member` wait.
@@ -222,7 +238,7 @@ mod tests {
         for n in 0..6_000_u32 {
             let now = Time::ZERO + turn * n;
             for _ in coming.extract_if(.., |at| *at <= now) {
-                gate.on_data(now, near, FRAME, 1);
+                gate.came(now, near, FRAME);
                 queue.own.0 += u64::from(FRAME);
             }
             if queue.own.0 > 0 {

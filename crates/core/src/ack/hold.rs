@@ -137,7 +137,7 @@ impl Holds {
         {
             self.counts.unsent += 1;
         }
-        if is_urgent(flow, &tcp) || (self.for_data && flow.has_ended()) {
+        if is_urgent(flow, &tcp) {
             return self.pass_all(cx, back);
         }
         if tcp.payload > 0 {

@@ -200,8 +200,7 @@ impl AckControl for PostAck {
         self.shares.came(member, packet.cost, pressed);
         match &mut self.rule {
             Rule::Gate(gate) => {
-                let near = self.holds.flow(member).near();
-                gate.on_data(now, near, packet.cost, packet.segments);
+                gate.on_data(now, self.holds.flow(member), packet.cost, packet.segments);
             }
             Rule::VirtualQueue(queue) => {
                 queue.on_data(now, member, packet, &self.shares, self.queue);
@@ -226,7 +225,10 @@ impl AckControl for PostAck {
         self.holds.flow(member).cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
-            Rule::Gate(gate) => gate.is_idle() && gate.is_open(cx.now, rate, queue),
+            Rule::Gate(gate) => {
+                let ended = tcp.is_some_and(|tcp| self.holds.ends_with(cx, member, &tcp, out));
+                ended || (gate.is_idle() && gate.is_open(cx.now, rate, queue))
+            }
             Rule::Bucket(_) => false,
             Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
@@ -411,6 +413,36 @@ mod tests {
             bench.data_with(US(1), 0, end(0, 9), TcpFlags::FIN);
             assert_eq!(bench.ack(US(2), 0, end(0, 8)).last() == Some(&end(0, 8)), goes, "{spec}");
         }
+    }
+
+    /// Kills: leave for all that is held of a connection that was reset, so that others wait for it to run out.
+    #[test]
+    fn nobody_waits_for_data_of_a_connection_that_was_reset() {
+        let mut bench = bench("gate", false);
+        (0..2).for_each(|member| hold(&mut bench, member, 20, false));
+        bench.queue.own = Bytes::ZERO;
+        let reset = TcpFlags(TcpFlags::RST | TcpFlags::ACK);
+        let went = bench.back(US(2), 0, TcpSegment { flags: reset, ..plain(end(0, 20)) }, &[]);
+        let of = |member| went.iter().filter(|tcp| tcp.ack >> 24 == member).count();
+        assert_eq!([of(0), of(1)], [21, 3]);
+    }
+
+    /// Kills: leave for an answer waited for as for other data, 2 ms and more; none for it, so that all that is held
+    /// goes at once; data of an answer that takes the leave of others.
+    #[test]
+    fn who_answers_a_request_is_hardly_waited_for_but_its_acks_take_their_time() {
+        let mut bench = bench("gate", false);
+        (0..2).for_each(|n| bench.data(US(0), 0, end(0, n)));
+        (0..2).for_each(|n| assert_eq!(bench.ack(US(0), 0, end(0, n)).len(), 1));
+        let (later, soon) = (Time::from_millis(300), Time::from_millis(303));
+        bench.fill(later, true);
+        (2..=23).for_each(|n| bench.data(later, 0, end(0, n)));
+        (2..=20).for_each(|n| assert!(bench.ack(later, 0, end(0, n)).is_empty()));
+        assert_eq!(bench.fill(later, false).len(), 3);
+        assert!(bench.run_until(soon).len() >= 3);
+        bench.serve(soon);
+        bench.data(soon, 0, end(0, 24));
+        assert!(bench.serve(soon).is_empty());
     }
 
     /// Kills: a window of what may leave now; one that never follows.

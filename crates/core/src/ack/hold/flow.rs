@@ -1,6 +1,6 @@
 //! What is known of a flow of which ACKs are held.
 
-mod answers;
+mod awaited;
 mod window;
 
 use std::time::Duration;
@@ -46,8 +46,8 @@ pub(in crate::ack) struct Flow {
     /// Shortest round trips to the sender and to the receiver, in microseconds; zero if not known.
     near_us: u32,
     far_us: u32,
-    /// When its sender was last called for data, in ticks; zero for never.
-    asked: u32,
+    /// When its sender was last called for data, or sent some uncalled, in ticks; zero for never.
+    heard: u32,
     /// Where what it sent after a pause begins.
     since: u32,
     pub(super) window: u16,
@@ -73,7 +73,7 @@ const SIZED: u16 = 32;
 const AGAIN: u16 = 64;
 /// Its sender has sent its last.
 const ENDED: u16 = 128;
-/// It has sent little since a pause.
+/// It has sent no more than an answer since a pause.
 const PAUSED: u16 = 256;
 
 /// Source: `postack`, section 2.
@@ -101,7 +101,7 @@ impl Default for Flow {
             hold_us: 0,
             near_us: 0,
             far_us: 0,
-            asked: 0,
+            heard: 0,
             since: 0,
             scale: None,
             window: 0,

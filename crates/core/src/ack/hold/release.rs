@@ -2,7 +2,7 @@
 
 use super::super::record::{Kind, NONE, Record};
 use super::Holds;
-use crate::packet::{Fifo, Member, Packet, TcpSegment};
+use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment};
 use crate::{Cx, PacketPool};
 
 /// What the oldest ACK of a flow would do if it went on.
@@ -111,6 +111,26 @@ impl Holds {
             cost = cost.saturating_add(more);
         }
         cost
+    }
+
+    /// Whether `tcp`, which goes back to `member`, calls for nothing, as its last has come, or it is reset: then what
+    /// is held of it goes on.
+    pub(in crate::ack) fn ends_with(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        tcp: &TcpSegment,
+        out: &mut Fifo,
+    ) -> bool {
+        let flow = self.flow(member);
+        if tcp.flags.any(TcpFlags::RST) {
+            flow.is_reset();
+        }
+        let ended = flow.has_ended_with(tcp);
+        if ended {
+            self.withdraw(cx, member, out);
+        }
+        ended
     }
 
     /// Takes the oldest record of `member` out; says what it shows.

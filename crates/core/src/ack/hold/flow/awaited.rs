@@ -1,0 +1,173 @@
+//! Whether data of a sender is to be waited for.
+
+use std::time::Duration;
+
+use super::{AGAIN, ENDED, Flow, PAUSED};
+use crate::Time;
+use crate::ack::gate::lasts;
+use crate::flow::{before, ticks};
+use crate::packet::{Packet, TcpFlags, TcpSegment};
+
+/// Data that comes so much later than an ACK that asked for some could have called for it came uncalled.
+///
+/// Source: `postack`, R001-9: leave lasts for 200 ms at most.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// So much after a pause is an answer to a request.
+///
+/// Source: RFC 7323, section 2.2: what a window holds that is not scaled; windows begin with it too.
+const ANSWER: u32 = 65_535;
+
+impl Flow {
+    /// An ACK that calls for data goes on.
+    pub(in crate::ack) fn asked(&mut self, now: Time) {
+        self.heard = ticks(now).max(1);
+    }
+
+    /// Whether what it sends is of the first 64 KiB after a pause: a request called for it, not our ACKs.
+    pub(in crate::ack) const fn is_answering(&self) -> bool {
+        self.marks & PAUSED != 0
+    }
+
+    /// Whether its last has come, and nothing of it is known to be missing: its ACKs call for nothing.
+    pub(in crate::ack) const fn has_ended(&self) -> bool {
+        self.marks & (ENDED | AGAIN) == ENDED && self.sacked == 0
+    }
+
+    /// The same, if `tcp` does not tell of a hole.
+    pub(in crate::ack) fn has_ended_with(&self, tcp: &TcpSegment) -> bool {
+        self.has_ended() && !self.is_duplicate(tcp)
+    }
+
+    /// It was reset, by either end.
+    pub(in crate::ack) const fn is_reset(&mut self) {
+        self.marks |= ENDED;
+    }
+
+    /// Data comes, or its end. What is sent beyond an end, as who sends a FIN that gets nowhere may, takes it back.
+    pub(super) fn hear(&mut self, now: Time, packet: &Packet, tcp: &TcpSegment) {
+        let is_next = tcp.seq == self.sent;
+        if tcp.payload > 0 && before(self.sent, tcp.end_seq()) {
+            self.marks &= !ENDED;
+        }
+        if tcp.payload > 0 && !packet.seen_before {
+            if self.has_paused(now) {
+                (self.marks, self.since) = (self.marks | PAUSED, tcp.seq);
+                self.asked(now);
+            } else if before(self.since.wrapping_add(ANSWER), tcp.end_seq()) {
+                self.marks &= !PAUSED;
+            }
+        }
+        if is_next && tcp.flags.any(TcpFlags::FIN) {
+            self.marks |= ENDED;
+        }
+    }
+
+    /// Whether what comes now was not called for, nor belongs to what came so.
+    fn has_paused(&self, now: Time) -> bool {
+        let known = self.heard != 0 && self.near_us != 0;
+        let answered = self.heard.wrapping_add(ticks(Time::ZERO + lasts(self.near()) + PAUSE));
+        known && before(answered, ticks(now).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEAR: Duration = Duration::from_millis(20);
+
+    /// A segment from `seq` to `end`, with these flags, of a flow whose sender is [`NEAR`] by comes at `ms`.
+    fn segment(flow: &mut Flow, ms: u64, (seq, end): (u32, u32), seen_before: bool, flags: u8) {
+        let (payload, flags) = (end - seq, TcpFlags(flags));
+        let tcp = TcpSegment { seq, payload, flags, ..TcpSegment::default() };
+        flow.near_us = 20_000;
+        let packet = Packet { seen_before, segments: 1, ..Packet::default() };
+        flow.on_data(Time::from_millis(ms), &packet, &tcp);
+    }
+
+    /// What comes next, up to `end`.
+    fn comes(flow: &mut Flow, ms: u64, end: u32) {
+        segment(flow, ms, (flow.sent, end), false, 0);
+    }
+
+    /// One of which 1,000 bytes came, an ACK went on at 1,000 ms, and 1,000 more came so much later.
+    fn after(ms: u64) -> Flow {
+        let mut flow = Flow::default();
+        comes(&mut flow, 900, 1_000);
+        flow.asked(Time::from_millis(1_000));
+        comes(&mut flow, 1_000 + ms, 2_000);
+        flow
+    }
+
+    /// Kills: what took its time taken for data that was not called for; data of before the first call; of before
+    /// the call, where the clock stepped back; of whom it is not known how near it is.
+    #[test]
+    fn who_sends_what_it_was_called_for_has_not_paused() {
+        let mut flow = Flow::default();
+        comes(&mut flow, 5_000, 1_000);
+        assert!(!flow.is_answering());
+        assert_eq!(lasts(NEAR) + PAUSE, Duration::from_millis(230));
+        assert!([20, 229].iter().all(|ms| !after(*ms).is_answering()));
+        let mut flow = after(20);
+        comes(&mut flow, 990, 3_000);
+        assert!(!flow.is_answering());
+        flow.near_us = 0;
+        assert!(!flow.has_paused(Time::from_millis(2_000)));
+    }
+
+    /// Kills: no pause ever seen; one that never ends, or that what is called for ends at once; one that is
+    /// counted from the beginning; a retransmission taken for what comes after a pause.
+    #[test]
+    fn who_paused_is_answering_until_it_has_sent_much() {
+        let mut flow = after(240);
+        assert!(flow.is_answering());
+        flow.asked(Time::from_millis(1_300));
+        comes(&mut flow, 1_310, 1_000 + ANSWER);
+        assert!(flow.is_answering());
+        comes(&mut flow, 1_320, 1_001 + ANSWER);
+        assert!(!flow.is_answering());
+        segment(&mut flow, 2_000, (1, 1_001), true, 0);
+        assert!(!flow.is_answering());
+    }
+
+    /// Kills: a pause that begins anew with each segment of a window that was not called for.
+    #[test]
+    fn a_window_that_comes_after_a_pause_is_an_answer_as_far_as_it_is_short() {
+        let mut flow = after(240);
+        (1..=32).for_each(|n| comes(&mut flow, 1_240, 2_000 + n * 2_000));
+        assert!(flow.is_answering());
+        comes(&mut flow, 1_240, 1_001 + ANSWER);
+        assert!(!flow.is_answering());
+    }
+
+    /// Kills: an end that is not seen, or that what comes again takes back; one taken for good although data
+    /// follows; one that is not what comes next.
+    #[test]
+    fn who_has_sent_its_last_has_ended() {
+        let (ends, plain) = (TcpFlags::FIN, 0);
+        let mut flow = after(20);
+        for odd in [(1_000, 1_500), (60_000, 61_000)] {
+            segment(&mut flow, 1_020, odd, true, ends);
+            assert!(!flow.has_ended());
+        }
+        flow.sent = 2_000;
+        segment(&mut flow, 1_020, (2_000, 500_000), false, ends);
+        assert!(flow.has_ended());
+        flow.sent = 500_001;
+        segment(&mut flow, 1_030, (500_001, 501_000), false, plain);
+        assert!(!flow.has_ended());
+    }
+
+    /// Kills: ACKs that call for what is missing taken for such as call for nothing.
+    #[test]
+    fn who_has_ended_and_lacks_something_has_not() {
+        let mut flow = after(20);
+        segment(&mut flow, 1_020, (2_000, 500_000), false, TcpFlags::FIN);
+        let hole = TcpSegment { has_sack: true, ..TcpSegment::default() };
+        assert!(flow.has_ended_with(&TcpSegment { ack: 2_000, ..TcpSegment::default() }));
+        assert!(!flow.has_ended_with(&hole));
+        segment(&mut flow, 1_030, (2_000, 3_000), true, 0);
+        assert!(!flow.has_ended());
+    }
+}
