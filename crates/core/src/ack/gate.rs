@@ -10,9 +10,9 @@
 //! what comes) and not taken for the shortest round trip: where ways to senders vary by 1 ms, the gate
 //! asked for nine tenths of what 300 Mbit/s carry. While packets of others wait too, the queue is to
 //! hold a segment of every flow that has ACKs here, so that each has its turn among them.
-//! Leave that will not be used is not waited for: of who has sent its last there is none, and that of who
-//! answers a request runs out in a moment. Where half of what came was such, a link was idle for up to a
-//! tenth of the time while ACKs of others waited.
+//! Leave that will not be used is not waited for: that of who has sent its last, and, as far as the rate
+//! carries it, of who answers requests. Where half of what came was such, a link was idle for up to a tenth of
+//! the time while ACKs of others waited.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::place::Wanted;
 use super::{Call, Queue};
 use crate::packet::{Fifo, Member, Ring, make_room};
 use crate::time::nanos;
-use crate::{Cx, Rate, Time};
+use crate::{Bytes, Cx, Rate, Time};
 
 /// What a class has asked for, and whose ACK goes on next.
 #[derive(Default)]
@@ -35,25 +35,23 @@ pub(super) struct Gate {
     /// Bytes called for since it was last said how many.
     called: u64,
     response: Response,
+    /// When the rate has carried what was called for of answers.
+    answers: Time,
 }
 
 /// Leave lasts at least this, and at most that.
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
 
-impl Gate {
-    /// Data of `flow` has come.
-    pub(super) fn on_data(&mut self, now: Time, flow: &Flow, bytes: u32, segments: u16) {
-        self.wanted.see(bytes / u32::from(segments.max(1)));
-        if !flow.is_answering() {
-            self.came(now, flow.near(), bytes);
-        }
-    }
+/// Answers are called for so far ahead of what the rate carries; what is called for beyond that is waited for.
+const AHEAD: Duration = Duration::from_millis(20);
 
-    /// What was called for has come from a sender that is `near` by.
-    fn came(&mut self, now: Time, near: Duration, bytes: u32) {
+impl Gate {
+    /// Data has come from a sender that is `near` by.
+    pub(super) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
+        self.wanted.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
             self.wanted.respond(span);
         }
@@ -74,31 +72,35 @@ impl Gate {
         self.wanted.bytes(rate, queue.ahead.grain, others)
     }
 
-    /// An ACK of `flow` that calls for `bytes` went on.
-    pub(super) fn asks(&mut self, now: Time, flow: &mut Flow, bytes: u32) {
+    /// An ACK of `flow` that calls for `bytes` went on, while all may send at `rate`.
+    pub(super) fn asks(&mut self, now: Time, rate: Rate, flow: &mut Flow, bytes: u32) {
         if bytes == 0 || flow.has_ended() {
             return;
         }
         flow.asked(now);
-        if flow.is_answering() {
-            // It is not expected to use it. That it runs out in a moment keeps all who answer from having it at once.
-            self.give(now, Duration::ZERO, bytes);
+        if flow.is_answering() && self.carries(now, rate, bytes) {
+            self.called += u64::from(bytes);
         } else {
-            self.called(now, flow.near(), bytes);
+            self.give(now, flow.near(), bytes);
         }
     }
 
-    /// A sender that is `near` by was called for `bytes`.
-    fn called(&mut self, now: Time, near: Duration, bytes: u32) {
-        self.wanted.called(near, bytes);
-        self.give(now, lasts(near), bytes);
+    /// Whether `rate` carries so much more of answers by [`AHEAD`] from now.
+    fn carries(&mut self, now: Time, rate: Rate, bytes: u32) -> bool {
+        let begins = self.answers.max(now);
+        let carries = begins.since(now) <= AHEAD;
+        if carries {
+            self.answers = begins + rate.time_for(Bytes(bytes.into()));
+        }
+        carries
     }
 
-    /// Gives leave that lasts for so long.
-    fn give(&mut self, now: Time, lasts: Duration, bytes: u32) {
+    /// Gives leave for `bytes` to a sender that is `near` by.
+    fn give(&mut self, now: Time, near: Duration, bytes: u32) {
+        self.wanted.called(near, bytes);
         self.called += u64::from(bytes);
         self.response.look(now, self.outstanding.total(now));
-        self.outstanding.add(now, lasts, bytes);
+        self.outstanding.add(now, lasts(near), bytes);
     }
 
     /// ACKs of `member` wait.
@@ -144,7 +146,7 @@ impl Gate {
             }
             let Some(cost) = holds.release(cx, member, out) else { continue };
             *credit -= i64::from(cost);
-            self.asks(cx.now, holds.flow(member), cost);
+            self.asks(cx.now, rate, holds.flow(member), cost);
         }
         let called = std::mem::take(&mut self.called);
         let outstanding = self.outstanding.total(cx.now);
@@ -222,7 +224,6 @@ pub(super) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
 mod tests {
     use super::super::Ahead;
     use super::*;
-    use crate::Bytes;
 
     const FRAME: u32 = 1_514;
 
@@ -238,7 +239,7 @@ mod tests {
         for n in 0..6_000_u32 {
             let now = Time::ZERO + turn * n;
             for _ in coming.extract_if(.., |at| *at <= now) {
-                gate.came(now, near, FRAME);
+                gate.on_data(now, near, FRAME, 1);
                 queue.own.0 += u64::from(FRAME);
             }
             if queue.own.0 > 0 {
@@ -247,7 +248,7 @@ mod tests {
             }
             waited += queue.own.0;
             while gate.is_open(now, rate, queue) {
-                gate.called(now, near, FRAME);
+                gate.give(now, near, FRAME);
                 gate.called = 0;
                 called += 1;
                 coming.push(now + near + Duration::from_micros(called * 617 % (varies + 1)));
