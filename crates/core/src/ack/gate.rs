@@ -72,7 +72,7 @@ impl Gate {
         self.wanted.bytes(rate, queue.ahead.grain, others)
     }
 
-    /// An ACK of `flow` that calls for `bytes` went on, while all may send at `rate`.
+    /// An ACK of `flow` that calls for `bytes` went on, while what all send leaves at `rate`.
     pub(super) fn asks(&mut self, now: Time, rate: Rate, flow: &mut Flow, bytes: u32) {
         if bytes == 0 || flow.has_ended() {
             return;
@@ -146,7 +146,7 @@ impl Gate {
             }
             let Some(cost) = holds.release(cx, member, out) else { continue };
             *credit -= i64::from(cost);
-            self.asks(cx.now, rate, holds.flow(member), cost);
+            self.asks(cx.now, queue.ahead.carries_of(rate), holds.flow(member), cost);
         }
         let called = std::mem::take(&mut self.called);
         let outstanding = self.outstanding.total(cx.now);

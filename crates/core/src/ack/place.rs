@@ -78,6 +78,11 @@ impl Ahead {
         let Some(most) = self.rate else { return rate };
         Rate::from_bps(self.asked.part_of(rate.bps(), most.bps()))
     }
+
+    /// The least of that and what may leave at all.
+    pub(super) fn carries_of(&self, rate: Rate) -> Rate {
+        self.rate.map_or(rate, |most| self.part_of(rate).min(most))
+    }
 }
 
 /// What the senders of an aggregate were called for.

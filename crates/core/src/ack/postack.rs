@@ -174,7 +174,8 @@ impl PostAck {
     fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
         match &mut self.rule {
             Rule::Gate(gate) => {
-                gate.asks(cx.now, self.shares.rate(), self.holds.flow(member), cost);
+                let rate = self.queue.ahead.carries_of(self.shares.rate());
+                gate.asks(cx.now, rate, self.holds.flow(member), cost);
             }
             Rule::Bucket(bucket) => bucket.passed(cx.now, member, cost, &self.shares),
             Rule::VirtualQueue(_) => {}
@@ -431,10 +432,21 @@ mod tests {
     }
 
     /// Kills: leave for an answer waited for as for other data; none for it, whatever the rate carries, so that all
-    /// that is held goes at once.
+    /// that is held goes at once; what the profile carries, and not what may leave behind it.
     #[test]
     fn who_answers_a_request_is_waited_for_only_where_the_rate_carries_no_more() {
-        let mut bench = bench("gate", false);
+        for profile in [10, 1_000] {
+            answers_through_10_mbps(profile);
+        }
+    }
+
+    fn answers_through_10_mbps(profile: u64) {
+        let mut bench = Bench::new("'postack'", profile);
+        if profile > 10 {
+            let rate = Rate::from_mbps(10);
+            bench.queue.ahead.rate = Some(rate);
+            bench.queue.ahead.asked = Asked::of(&[profile * 1_000_000], rate.bps());
+        }
         (0..2).for_each(|n| bench.data(US(0), 0, end(0, n)));
         (0..2).for_each(|n| assert_eq!(bench.ack(US(0), 0, end(0, n)).len(), 1));
         let later = Time::from_millis(300);
@@ -442,7 +454,8 @@ mod tests {
         (2..=43).for_each(|n| bench.data(later, 0, end(0, n)));
         (2..=40).for_each(|n| assert!(bench.ack(later, 0, end(0, n)).is_empty()));
         // What 10 Mbit/s carry in 20 ms, and three segments.
-        assert_eq!(bench.fill(later, false).len(), 20);
+        let went = bench.fill(later, false).len();
+        assert!((20..=21).contains(&went), "{profile}: {went}");
         assert!(bench.run_until(Time::from_millis(305)).len() >= 3);
     }
 

@@ -93,7 +93,7 @@ impl Gateway {
             let (link, trunks) = (&self.links[at], self.trunks.as_deref());
             let ahead = || Ahead { grain, ..stop.ahead(link, trunks) };
             let Some((slot, room)) = self.places[at].turn(place, ahead) else { return };
-            let ahead = Ahead { room, ..ahead() };
+            let ahead = Ahead { room, ..self.places[at].complete(place, ahead()) };
             self.release_of(now, slot, way, stop, ahead);
         }
     }

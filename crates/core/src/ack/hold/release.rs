@@ -113,7 +113,7 @@ impl Holds {
         cost
     }
 
-    /// Whether `tcp`, which goes back to `member`, calls for nothing, as its last has come, or it is reset: then what
+    /// Whether `tcp`, which goes back to `member`, calls for nothing, as its last has come, or resets it: then what
     /// is held of it goes on.
     pub(in crate::ack) fn ends_with(
         &mut self,
@@ -124,7 +124,7 @@ impl Holds {
     ) -> bool {
         let flow = self.flow(member);
         if tcp.flags.any(TcpFlags::RST) {
-            flow.is_reset();
+            flow.on_reset();
         }
         let ended = flow.has_ended_with(tcp);
         if ended {

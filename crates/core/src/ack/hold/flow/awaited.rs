@@ -30,18 +30,25 @@ impl Flow {
     }
 
     /// Whether its last has come, and nothing of it is known to be missing: its ACKs call for nothing.
-    pub(in crate::ack) const fn has_ended(&self) -> bool {
-        self.marks & (ENDED | AGAIN) == ENDED && self.sacked == 0
+    pub(in crate::ack) fn has_ended(&self) -> bool {
+        let lacks = self.sacked > 0 || self.marks & AGAIN != 0;
+        self.marks & ENDED != 0 && (!lacks || self.is_all(self.seen))
     }
 
-    /// The same, if `tcp` does not tell of a hole.
+    /// The same once `tcp` has told what it tells.
     pub(in crate::ack) fn has_ended_with(&self, tcp: &TcpSegment) -> bool {
-        self.has_ended() && !self.is_duplicate(tcp)
+        let all = self.marks & ENDED != 0 && self.is_all(tcp.ack);
+        all || (self.has_ended() && !self.is_duplicate(tcp))
     }
 
-    /// It was reset, by either end.
-    pub(in crate::ack) const fn is_reset(&mut self) {
-        self.marks |= ENDED;
+    /// Whether no data is beyond `ack`.
+    const fn is_all(&self, ack: u32) -> bool {
+        self.is_known() && !before(ack, self.sent)
+    }
+
+    /// Its receiver wants no more.
+    pub(in crate::ack) const fn on_reset(&mut self) {
+        (self.marks, self.sacked) = (self.marks & !AGAIN | ENDED, 0);
     }
 
     /// Data comes, or its end. What is sent beyond an end, as who sends a FIN that gets nowhere may, takes it back.
@@ -141,33 +148,45 @@ mod tests {
         assert!(!flow.is_answering());
     }
 
-    /// Kills: an end that is not seen, or that what comes again takes back; one taken for good although data
-    /// follows; one that is not what comes next.
+    /// Kills: an end that is not seen; one taken for good although data follows; one that is not what comes next.
     #[test]
     fn who_has_sent_its_last_has_ended() {
-        let (ends, plain) = (TcpFlags::FIN, 0);
         let mut flow = after(20);
-        for odd in [(1_000, 1_500), (60_000, 61_000)] {
-            segment(&mut flow, 1_020, odd, true, ends);
-            assert!(!flow.has_ended());
-        }
+        segment(&mut flow, 1_020, (60_000, 61_000), false, TcpFlags::FIN);
+        assert!(!flow.has_ended());
         flow.sent = 2_000;
-        segment(&mut flow, 1_020, (2_000, 500_000), false, ends);
+        segment(&mut flow, 1_020, (2_000, 500_000), false, TcpFlags::FIN);
         assert!(flow.has_ended());
         flow.sent = 500_001;
-        segment(&mut flow, 1_030, (500_001, 501_000), false, plain);
+        segment(&mut flow, 1_030, (500_001, 501_000), false, 0);
         assert!(!flow.has_ended());
     }
 
-    /// Kills: ACKs that call for what is missing taken for such as call for nothing.
+    /// Kills: ACKs that call for what is missing taken for such as call for nothing; what was missing and has come
+    /// taken for missing.
     #[test]
     fn who_has_ended_and_lacks_something_has_not() {
         let mut flow = after(20);
+        let ack = |ack| TcpSegment { ack, ..TcpSegment::default() };
+        flow.note(&ack(1_000));
         segment(&mut flow, 1_020, (2_000, 500_000), false, TcpFlags::FIN);
-        let hole = TcpSegment { has_sack: true, ..TcpSegment::default() };
-        assert!(flow.has_ended_with(&TcpSegment { ack: 2_000, ..TcpSegment::default() }));
-        assert!(!flow.has_ended_with(&hole));
+        flow.sent = 500_001;
+        assert!(flow.has_ended_with(&ack(2_000)));
+        assert!(!flow.has_ended_with(&TcpSegment { has_sack: true, ..ack(2_000) }));
         segment(&mut flow, 1_030, (2_000, 3_000), true, 0);
-        assert!(!flow.has_ended());
+        assert!(!flow.has_ended() && !flow.has_ended_with(&ack(3_000)));
+        assert!(flow.has_ended_with(&ack(500_001)));
+        flow.note(&ack(500_001));
+        assert!(flow.has_ended());
+    }
+
+    /// Kills: a reset that counts for nothing while something is missing.
+    #[test]
+    fn who_was_reset_has_ended() {
+        let mut flow = after(20);
+        segment(&mut flow, 1_030, (1_000, 2_000), true, 0);
+        flow.sacked = 1_000;
+        flow.on_reset();
+        assert!(flow.has_ended());
     }
 }
