@@ -73,11 +73,6 @@ MATTERS = 0.02
 
 NEARLY = "its management packets are the trunk's, which leave a queue at the router (`trunk-tail`)"
 
-ALONE = (
-    "0.87 to 1.16 in 79 seeds, 104 in one, 1056: there what its one connection sends again after a "
-    "loss finds the router's average as high as before, as nothing else arrives to bring it down"
-)
-
 
 @site_to_site.claim(
     "beyond", "trunk: p99 slowdown, of that with epochs", paper="better", at_most=1, why=SLOWER
@@ -104,7 +99,7 @@ def copa_tail(runs):
 
 @site_to_site.claim(
     "beyond", "Copa and PostACK: p99 slowdown, of that with epochs", paper="better", at_most=1,
-    margin=MATTERS, why=ALONE,
+    margin=MATTERS,
 )  # fmt: skip
 def copa_postack_tail(runs):
     return ratio(runs, "copa-postack", "epochs", "p99")
