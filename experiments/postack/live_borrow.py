@@ -75,10 +75,12 @@ def measure(seed):
             watch.until(begin + SPAN)
             flood.kill()
             watch.until(begin + 2 * SPAN)
+            hangs = lab.status()["hangs"]
         ends = {"alone": begin, "shared": begin + SPAN, "again": begin + 2 * SPAN}
         levels = {name: watch.rate(at - STEP, LEVEL) for name, at in ends.items()}
         takes = watch.settles(begin + SPAN, levels["again"])
-        return {**levels, "takes": takes, "gives": watch.settles(begin, levels["shared"])}
+        gives = watch.settles(begin, levels["shared"])
+        return {**levels, "takes": takes, "gives": gives, "hangs": hangs}
 
     return side_by_side(run, ["none", "gate"])
 
