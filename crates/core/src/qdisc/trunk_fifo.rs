@@ -10,13 +10,17 @@
 //! time for slow start, and falls within 64, about what comes in a round trip: an average that follows
 //! what waits favours trunks of small VMSS, whose management packets come in quick succession and find
 //! it behind while the line grows; those of large VMSS come while the line shrinks, and find it ahead.
+//! It halves in every tenth of a second in which none waits, as RED's falls while its line is idle: what
+//! one connection sends again after a timeout, ever more seldom, would find it as high as before.
+
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::{Backlog, Qdisc, checked, drop_tail};
 use crate::packet::{Codepoint, Handover, Member};
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// How much may wait.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -56,6 +60,7 @@ impl Config {
             random,
             management: 0,
             average: 0,
+            halved: Time::ZERO,
         }
     }
 }
@@ -69,6 +74,8 @@ pub(super) struct TrunkFifo {
     management: u32,
     /// How many did when the last ones came, times [`SCALE`].
     average: u64,
+    /// When none was left, or the average was last halved since then.
+    halved: Time,
 }
 
 const SCALE: u64 = 1 << 10;
@@ -77,9 +84,16 @@ const SCALE: u64 = 1 << 10;
 const RISES: u64 = 16;
 const FALLS: u64 = 64;
 
+/// In how long it halves while none waits.
+const HALVES: Duration = Duration::from_millis(100);
+
 impl TrunkFifo {
     /// Whether a management packet that arrives now tells its sender to slow down.
-    fn tells(&mut self) -> bool {
+    fn tells(&mut self, now: Time) -> bool {
+        while self.management == 0 && self.average > 0 && now.since(self.halved) >= HALVES {
+            self.average /= 2;
+            self.halved += HALVES;
+        }
         let waiting = u64::from(self.management) * SCALE;
         self.average += waiting.saturating_sub(self.average) / RISES;
         self.average -= self.average.saturating_sub(waiting) / FALLS;
@@ -87,9 +101,10 @@ impl TrunkFifo {
         self.early && self.random.below(all) < (self.average * 2).saturating_sub(all)
     }
 
-    fn left(&mut self, packet: Option<PacketId>, pool: &PacketPool) -> Option<PacketId> {
-        if packet.as_ref().is_some_and(|packet| is_management(&pool[packet])) {
+    fn left(&mut self, packet: Option<PacketId>, cx: &Cx<'_>) -> Option<PacketId> {
+        if packet.as_ref().is_some_and(|packet| is_management(&cx.pool[packet])) {
             self.management -= 1;
+            self.halved = cx.now;
         }
         packet
     }
@@ -104,7 +119,7 @@ impl Qdisc for TrunkFifo {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let management = is_management(&cx.pool[&packet]);
         if management {
-            let tells = self.tells();
+            let tells = self.tells(cx.now);
             let full = self.management >= self.threshold;
             if full || (tells && !cx.mark(&packet, Reason::Aqm)) {
                 return cx.drop(packet, Reason::Aqm);
@@ -118,12 +133,12 @@ impl Qdisc for TrunkFifo {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.line.dequeue(cx);
-        self.left(packet, cx.pool)
+        self.left(packet, cx)
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
-        self.left(packet, cx.pool)
+        self.left(packet, cx)
     }
 
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
@@ -255,6 +270,35 @@ mod tests {
         }
         let [shrinks, grows] = [hit[0] / came[0], hit[1] / came[1]];
         assert!(grows < shrinks && shrinks < 2.0 * grows, "{grows} {shrinks}");
+    }
+
+    /// Whether a packet is hit that comes so many milliseconds after the last of a line that had been full.
+    fn is_hit_after(millis: u64, others: &[u64]) -> bool {
+        let mut bench = bench(1_000_000, 16, true);
+        for _ in 0..200 {
+            enqueue(&mut bench, MANAGEMENT, 40);
+            if bench.waiting() > 15 {
+                bench.dequeue();
+            }
+        }
+        while bench.dequeue().is_some() {}
+        for &other in others {
+            bench.now = Time::from_millis(other);
+            enqueue(&mut bench, MANAGEMENT, 40);
+            bench.dequeue();
+        }
+        let before = bench.tally.drops.total();
+        bench.now = Time::from_millis(millis);
+        enqueue(&mut bench, MANAGEMENT, 40);
+        bench.tally.drops.total() > before
+    }
+
+    /// Kills: an average that falls with what arrives only; that forgets at once; that counts the time anew
+    /// from each packet that was hit.
+    #[test]
+    fn what_waited_is_forgotten_in_time_while_none_waits() {
+        assert!(is_hit_after(90, &[]) && !is_hit_after(110, &[]));
+        assert!(!is_hit_after(110, &[60]));
     }
 
     #[test]
