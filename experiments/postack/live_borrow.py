@@ -75,7 +75,7 @@ def measure(seed):
             watch.until(begin + SPAN)
             flood.kill()
             watch.until(begin + 2 * SPAN)
-            hangs = lab.status()["hangs"]
+            hangs = lab.hangs()
         ends = {"alone": begin, "shared": begin + SPAN, "again": begin + 2 * SPAN}
         levels = {name: watch.rate(at - STEP, LEVEL) for name, at in ends.items()}
         takes = watch.settles(begin + SPAN, levels["again"])

@@ -55,7 +55,7 @@ def measure(seed):
             last = looks(lab, 9)
             rates = [float(it.stdout.readline()) * 8 / 10 for it in (far, near)]
             counted = {name: n - before[name] for name, n in lab.counters().items()}
-            hangs = lab.status()["hangs"]
+            hangs = lab.hangs()
         pairs = zip(first, last, strict=True)
         used = [throughput(before, after) / RATE for before, after in pairs]
         return {"goodput": sum(rates), "used": min(used), "hangs": hangs, **counted}

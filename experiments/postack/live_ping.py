@@ -36,7 +36,7 @@ def measure(seed):
             time.sleep(WARMUP)
             words = [f"{HOSTS['near']}:7000", "--every", "50 ms", "--time", f"{COUNTED} s"]
             said, _ = lab.start("far", program(), "traffic", "ping", *words).communicate()
-            hangs = lab.status()["hangs"]
+            hangs = lab.hangs()
         echoes = [json.loads(line) for line in said.splitlines()]
         times = np.array([it["rtt_ms"] for it in echoes if "rtt_ms" in it]) / 1e3
         p99 = float(np.percentile(times, 99))

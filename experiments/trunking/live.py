@@ -49,7 +49,7 @@ def measure(seed):
                 (sent(lab, site) - it) / took / KB for site, it in zip(SITES, before, strict=True)
             ]
             lost = user_loss(lab)
-            hangs = sum(lab.ask(f"site{site}", "status")["hangs"] for site in SITES)
+            hangs = lab.hangs()
         return {"rate_1": rates[0], "rate_2": rates[1], "lost": lost, "hangs": hangs}
 
     return side_by_side(run, list(CASES))

@@ -53,6 +53,7 @@ def measure(seed):
             said, _ = script(lab, "sink", *words).communicate(timeout=SECONDS + PATIENCE)
             blast = (blasted(lab) - before) / (time.monotonic() - begin) / RATE
             lost = user_loss(lab)
+            hangs = lab.hangs()
         told = json.loads(said)
         took = 1000 * np.array(told["took"] + told["waiting"])
         return {
@@ -62,6 +63,7 @@ def measure(seed):
             "most": took.max(),
             "lost": lost,
             "blast": blast,
+            "hangs": hangs,
         }
 
     def quiet(found):

@@ -74,7 +74,7 @@ pub(super) struct TrunkFifo {
     management: u32,
     /// How many did when the last ones came, times [`SCALE`].
     average: u64,
-    /// When none was left, or the average was last halved since then.
+    /// When the last one left, or the average was halved since then.
     halved: Time,
 }
 
