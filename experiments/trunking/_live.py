@@ -103,7 +103,6 @@ def both(
     """Both ends of the trunk of a site."""
     local, peer = f"10.73.9.{number}", f"10.73.9.{END}"
     here = trunk(f"t{number}", local, vmss, guarantee, CONNECTIONS)
-    here["tcp"] = {**here["tcp"], "initial_window": 1}
     return (
         {**here, "peer": peer, "next_hop": mac(sites)},
         {**here, "local": peer, "peer": local, "next_hop": mac(number - 1)},

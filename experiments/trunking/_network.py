@@ -57,11 +57,14 @@ def network(
     duration: int = SECONDS,
     sample: str = "1 s",
     warmup: int = WARMUP,
+    early: bool = True,
+    spread: bool = False,
 ) -> Scenario:
     """Trunks 1 and 2 from ``b`` and ``d`` to ``f``, with VMSS in bytes and guarantees in KB/s.
 
     Flow 1 goes from ``a`` to ``g``, flow 2 from ``c`` to ``h``; ``e`` has ``buffer`` times the room
-    of equation 2. They stop two seconds before the run ends.
+    of equation 2, and with ``early`` the RED-like scheme. Flows stop 2 s before the run ends.
+    With ``spread`` each starts at a random time of the first 0.2 s, else 3 ms apart.
     """
     net = Scenario(duration=f"{duration} s", warmup=f"{warmup} s", sample=sample, link_header="0 B")
     needed = required_buffer(connections, list(vmss), KB * sum(guarantee) / RATE)
@@ -69,6 +72,7 @@ def network(
         "kind": "trunk-fifo",
         "limit": f"{round(buffer * needed)} B",
         "threshold": 2 * connections * ALPHA,
+        "early": early,
     }
     trunks = []
     for n, (size, guaranteed) in enumerate(zip(vmss, guarantee, strict=True)):
@@ -86,7 +90,8 @@ def network(
     for n, (sender, receiver) in enumerate((("a", "g"), ("c", "h"))):
         udp: dict[str, Any] = {"rate": BOTTLENECK_RATE, "packet": "1500 B"}
         udp["stop"] = f"{duration - 2} s"
-        net.traffic(f"flow{n + 1}", "cbr", sender, receiver, start=f"{3 * n} ms", **udp)
+        start = {"uniform": ["0 s", "0.2 s"]} if spread else f"{3 * n} ms"
+        net.traffic(f"flow{n + 1}", "cbr", sender, receiver, start=start, **udp)
     net.probe("queue", *BOTTLENECK)
     return net
 

@@ -30,7 +30,7 @@ mod wire;
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub use buffer::required_buffer;
+pub use buffer::{ALPHA, begin, required_buffer};
 pub use sender::Counts;
 pub use wire::{Encapsulation, SEAL, USER_HEADER, Wire, datagram_len};
 

@@ -18,7 +18,7 @@ use crate::read::{
     Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, mechanism,
     mechanism_schema, tables,
 };
-use crate::scenario::tcp::Settled;
+use crate::scenario::tcp::OfTrunk;
 use crate::values::Period;
 
 tables! {
@@ -149,7 +149,7 @@ tables! {
         "assured" => assured: Option<Spanned<Number>>,
         /// TCP settings of its management connections. Default: profile "rfc", a receive window that holds
         /// nothing back, and one packet to begin with.
-        "tcp" => tcp: Option<Spanned<Settled>>,
+        "tcp" => tcp: Option<Spanned<OfTrunk>>,
         /// What becomes of user packets while nothing is heard of the other gateway, for three RTO: "hold"
         /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".
         "fallback" => fallback: Option<Spanned<Fallback>>,

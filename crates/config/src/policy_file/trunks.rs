@@ -220,12 +220,11 @@ const MOST_CONNECTIONS: u16 = 64;
 /// The last port from which on there is room for all of them.
 const LAST_PORT: u16 = u16::MAX - 2 * MOST_CONNECTIONS + 1;
 
-/// Management connections that are never held back by the window of the other end, and begin with one packet: what
-/// the ten of RFC 6928 stand for is more than equation 2 has room for, and all connections begin at once.
+/// TCP of management connections without a table `tcp`. The receive window never limits them.
 fn usual_tcp() -> tcp::Config {
-    let mut usual = tcp::Config { receive_window: LARGEST_WINDOW, ..tcp::Config::default() };
-    usual.details.initial_window = 1;
-    usual
+    let usual = tcp::Config::default();
+    let details = trunk::begin(usual.details);
+    tcp::Config { receive_window: LARGEST_WINDOW, details, ..usual }
 }
 
 /// Source: RFC 7323, section 2.3.

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_core::tcp::congestion::CongestionSpec;
 use tidegate_core::tcp::{Config, Details};
+use tidegate_core::trunk;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
@@ -39,14 +40,25 @@ impl Read for Tcp {
     }
 }
 
-/// A table of TCP settings that adds to no other.
+/// The TCP settings of a trunk's management connections: a table that adds to no other.
+///
+/// Fields that decide how a connection begins are a trunk's unless the table writes them.
 #[derive(Clone, Debug)]
-pub(crate) struct Settled(pub(crate) Config);
+pub(crate) struct OfTrunk(pub(crate) Config);
 
-impl Read for Settled {
+impl Read for OfTrunk {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         Tcp::read(node, found)?;
-        read(node.span(), node.get_ref().as_table()?.clone(), found).map(Self)
+        let table = node.get_ref().as_table()?;
+        let mut config = read(node.span(), table.clone(), found)?;
+        let usual = trunk::begin(config.details);
+        if !table.contains_key("initial_window") {
+            config.details.initial_window = usual.initial_window;
+        }
+        if !table.contains_key("initial_threshold") {
+            config.details.initial_threshold = usual.initial_threshold;
+        }
+        Some(Self(config))
     }
 
     fn schema() -> Value {
@@ -145,7 +157,9 @@ fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
     let field = node.get_ref().as_table().and_then(|table| table.get(name));
     let span = field.filter(|_| message.starts_with('`')).map_or(span, Spanned::span);
     let code = match name {
-        "receive_window" | "window_scale" | "initial_window" | "mss" => Code::BadWindow,
+        "receive_window" | "window_scale" | "initial_window" | "initial_threshold" | "mss" => {
+            Code::BadWindow
+        }
         _ => Code::BadTcp,
     };
     let parts = message.split_once("; ").or_else(|| message.split_once(": "));

@@ -177,6 +177,9 @@ details! {
     /// Segments that may be sent before the first ACK of data; one if a SYN was lost (RFC 5681,
     /// section 3.1).
     initial_window: u32,
+    /// Segments at which the first slow start ends; without it the threshold is arbitrarily high (RFC
+    /// 5681, section 3.1).
+    initial_threshold: Option<u32>,
     /// A lost SYN also sets the threshold, to two segments (ns-2).
     syn_loss_sets_threshold: bool,
     /// What the window grows by.
@@ -291,6 +294,7 @@ const MS: Duration = Duration::from_millis(1);
 /// Differs: the least timeout is the 1 s of the papers' years (it came down to 0.2 s later).
 const NS2: Details = Details {
     initial_window: 2,
+    initial_threshold: None,
     syn_loss_sets_threshold: true,
     counting: Counting::Acks,
     ack_every: 1,
@@ -337,6 +341,7 @@ const NS2: Details = Details {
 /// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
 const RFC: Details = Details {
     initial_window: 10,
+    initial_threshold: None,
     syn_loss_sets_threshold: false,
     counting: Counting::RFC,
     ack_every: 2,
@@ -382,6 +387,7 @@ const RFC: Details = Details {
 /// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
 const LINUX: Details = Details {
     initial_window: 10,
+    initial_threshold: None,
     syn_loss_sets_threshold: false,
     counting: Counting::LINUX,
     ack_every: 2,
@@ -519,6 +525,9 @@ fn check(details: &Details) -> Result<(), String> {
     if !(1..=1_000).contains(&details.initial_window) {
         return Err("`initial_window` is 1 to 1000 segments".to_owned());
     }
+    if details.initial_threshold.is_some_and(|segments| segments < 2) {
+        return Err("`initial_threshold` is at least 2 segments".to_owned());
+    }
     if details.ack_every == 0 {
         return Err("`ack_every` is at least 1".to_owned());
     }
@@ -567,6 +576,7 @@ mod tests {
             ("receive_window = \"66 kB\"\nwindow_scaling = false", "receive_window"),
             ("receive_window = \"1 MB\"\nwindow_scale = 3", "receive_window"),
             ("initial_window = 0", "initial_window"),
+            ("initial_threshold = 1", "initial_threshold"),
             ("ack_every = 0", "ack_every"),
             ("rto_min = \"61 s\"", "rto_min"),
             ("rto_min = \"0 s\"", "rto_min"),

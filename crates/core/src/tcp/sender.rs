@@ -196,6 +196,9 @@ impl Sender {
         // Source: RFC 5681, section 3.1.
         let initial = if lost { 1 } else { cx.details.initial_window };
         self.window.congestion = u64::from(initial) * segment;
+        if let Some(segments) = cx.details.initial_threshold {
+            self.window.threshold = u64::from(segments) * segment;
+        }
         self.window.floor = 2 * segment;
         if lost && cx.details.syn_loss_sets_threshold {
             self.window.threshold = 2 * segment;

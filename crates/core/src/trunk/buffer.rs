@@ -4,7 +4,22 @@
 //! them. The paper adds that a few percent more are needed: a management packet that is dropped leaves
 //! the user packets it stood for.
 
+use crate::tcp::Details;
 use crate::{Bytes, Chance};
+
+/// Management packets of each connection for which equations 1 and 2 leave room.
+///
+/// Source: `trunking`, section 5: a window of eight survives a single loss without a timeout.
+pub const ALPHA: u32 = 8;
+
+/// How a management connection begins: with one packet, in slow start up to [`ALPHA`] packets.
+///
+/// Beyond [`ALPHA`] a window grows by one packet in a round trip. That one packet per connection is
+/// the `+ 1` of equation 2. Slow start beyond it would double the packets in flight while the news of
+/// the first drop travels, and each dropped management packet leaves VMSS user bytes in the queue.
+pub const fn begin(details: Details) -> Details {
+    Details { initial_window: 1, initial_threshold: Some(ALPHA), ..details }
+}
 
 /// The room for management connections that stand for `vmss` bytes each, whose packets are of length
 /// `management`, where at most `alpha` of them per connection may wait, beside guaranteed traffic that

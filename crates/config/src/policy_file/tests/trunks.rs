@@ -3,7 +3,7 @@
 use super::{PORTS, parse, parsed};
 use crate::host::{Host, Interface};
 use crate::policy_file::NextHop;
-use tidegate_core::trunk::{Encapsulation, Fallback, Probing, Wire};
+use tidegate_core::trunk::{ALPHA, Encapsulation, Fallback, Probing, Wire};
 use tidegate_core::{Bytes, Rate};
 
 const ENDS: &str = "local = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";
@@ -21,13 +21,26 @@ fn a_trunk_has_its_fields_and_its_defaults() {
     assert_eq!((plain.connections, plain.vmss, plain.guarantee), (4, Bytes(1_500), None));
     assert_eq!((plain.queue.name(), plain.assured, plain.port), ("per-flow", 1, 4754));
     assert_eq!(plain.tcp.receive_window, Bytes((1 << 30) - 1));
-    assert_eq!((plain.tcp.details.initial_window, trunk.tcp.details.initial_window), (1, 10));
+    for config in [plain, trunk] {
+        let details = &config.tcp.details;
+        assert_eq!((details.initial_window, details.initial_threshold), (1, Some(ALPHA)));
+    }
     assert_eq!((trunk.connections, trunk.vmss, trunk.port), (2, Bytes(3_000), 4_000));
     assert_eq!((plain.fallback, trunk.fallback), (Fallback::Hold, Fallback::Direct));
     assert_eq!((trunk.guarantee, trunk.assured), (Some(Rate::from_kbps(3_200)), 3));
     assert_eq!((plain.ceiling, trunk.ceiling), (None, Some(Rate::from_mbps(8))));
     assert_eq!((trunk.queue.name(), trunk.tcp.congestion.name()), ("codel", "cubic"));
     assert_eq!(config.policies[0].trunk.as_deref(), Some("t"));
+}
+
+#[test]
+fn a_tcp_table_may_say_how_management_connections_begin() {
+    let config = parsed(&format!(
+        "{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}\
+         tcp = {{ profile = \"rfc\", initial_window = 4, initial_threshold = 100 }}\n"
+    ));
+    let details = &config.gateway.trunks[0].tcp.details;
+    assert_eq!((details.initial_window, details.initial_threshold), (4, Some(100)));
 }
 
 #[test]
