@@ -22,16 +22,19 @@ impl Bits {
         }
     }
 
-    pub(super) fn remove(&mut self, number: usize) {
+    /// Removes `number`; returns whether it was inside.
+    pub(super) fn remove(&mut self, number: usize) -> bool {
+        let inside = self.contains(number);
         let mut at = number;
         for words in &mut self.levels {
-            let Some(word) = words.get_mut(at / 64) else { return };
+            let Some(word) = words.get_mut(at / 64) else { break };
             *word &= !(1 << (at % 64));
             if *word != 0 {
-                return;
+                break;
             }
             at /= 64;
         }
+        inside
     }
 
     pub(super) fn contains(&self, number: usize) -> bool {

@@ -52,9 +52,9 @@ impl Ring {
         self.rotate_in(0);
     }
 
-    /// Takes `member` out, if it is inside.
-    pub(crate) fn remove(&mut self, member: Member) {
-        self.remove_from(0, member);
+    /// Removes `member`; returns whether it was inside.
+    pub(crate) fn remove(&mut self, member: Member) -> bool {
+        self.links.remove(&mut self.first[0], member)
     }
 }
 
@@ -74,7 +74,7 @@ impl<const N: usize> Rings<N> {
         self.links.rotate(&mut self.first[ring]);
     }
 
-    /// Takes `member` out of the ring it is in, if it is in one; it must be in no other than `ring`.
+    /// Removes `member` from `ring`, if it is inside. It must be in no other ring.
     pub(crate) fn remove_from(&mut self, ring: usize, member: Member) {
         self.links.remove(&mut self.first[ring], member);
     }
@@ -116,21 +116,22 @@ impl Links {
         }
     }
 
-    /// Takes `member` out of the ring it is in, if it is in one; it must be in no other than that of
-    /// `first`.
-    pub(crate) fn remove(&mut self, first: &mut First, member: Member) {
+    /// Removes `member` from the ring of `first`; returns whether it was inside. It must be in no
+    /// other ring.
+    pub(crate) fn remove(&mut self, first: &mut First, member: Member) -> bool {
         let inside = self.0.get_mut(member.index()).filter(|link| link.next != NIL);
-        let Some(link) = inside else { return };
+        let Some(link) = inside else { return false };
         let Link { next, previous } = std::mem::replace(link, Link { next: NIL, previous: NIL });
         if next == member.0 {
             first.0 = NIL;
-            return;
+            return true;
         }
         self.0[slot(previous)].next = next;
         self.0[slot(next)].previous = previous;
         if first.0 == member.0 {
             first.0 = next;
         }
+        true
     }
 }
 

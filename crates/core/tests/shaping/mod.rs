@@ -2,6 +2,7 @@
 
 #![expect(clippy::as_conversions, reason = "the model computes in real numbers")]
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -36,9 +37,21 @@ pub(crate) enum Change {
     Profile(Profile),
 }
 
+/// What makes the aggregate look whether packets may leave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Triggers {
+    /// Every arrival, and the time that the allocation named.
+    #[default]
+    All,
+    /// A timer with this interval, zero for the exact time. An arriving packet takes its tokens
+    /// from the bucket before all packets that wait.
+    Timer(Duration),
+}
+
 /// An aggregate that shapes.
 pub(crate) struct Shaping {
     pub(crate) allocation: Box<dyn Allocation>,
+    pub(crate) triggers: Triggers,
     pub(crate) queues: Queues,
     pub(crate) departures: Vec<Departure>,
     /// What is to change, in order.
@@ -51,25 +64,45 @@ pub(crate) struct Shaping {
 
 /// Lengths of what waits, by member.
 #[derive(Default)]
-pub(crate) struct Queues(Vec<VecDeque<u64>>);
+pub(crate) struct Queues {
+    waiting: Vec<VecDeque<u64>>,
+    /// Questions for a head since the last grant.
+    questions: Cell<usize>,
+}
 
 impl Queues {
     fn push(&mut self, member: Member, bytes: u64) {
-        if member.index() >= self.0.len() {
-            self.0.resize(member.index() + 1, VecDeque::new());
+        if member.index() >= self.waiting.len() {
+            self.waiting.resize(member.index() + 1, VecDeque::new());
         }
-        self.0[member.index()].push_back(bytes);
+        self.waiting[member.index()].push_back(bytes);
     }
 
-    /// Empties the queue of a member; says what was in it.
+    fn front(&self, member: Member) -> Option<Bytes> {
+        self.waiting.get(member.index())?.front().copied().map(Bytes)
+    }
+
+    fn are_empty(&self) -> bool {
+        self.waiting.iter().all(VecDeque::is_empty)
+    }
+
+    fn pop(&mut self, member: Member) -> Option<u64> {
+        self.waiting.get_mut(member.index())?.pop_front()
+    }
+
+    /// Empties the queue of a member; returns its bytes.
     fn clear(&mut self, member: Member) -> u64 {
-        self.0.get_mut(member.index()).map_or(0, |queue| queue.drain(..).sum())
+        self.waiting.get_mut(member.index()).map_or(0, |queue| queue.drain(..).sum())
     }
 }
 
 impl Heads for Queues {
+    /// One grant may ask three times for each member at most: when its savings are looked at, when
+    /// its turn begins, and when its turn ends.
     fn head(&self, member: Member) -> Option<Bytes> {
-        self.0.get(member.index())?.front().copied().map(Bytes)
+        self.questions.set(self.questions.get() + 1);
+        assert!(self.questions.get() <= 3 * self.waiting.len(), "a grant without end");
+        self.front(member)
     }
 }
 
@@ -77,6 +110,7 @@ impl Shaping {
     pub(crate) fn new(allocation: Box<dyn Allocation>) -> Self {
         Self {
             allocation,
+            triggers: Triggers::default(),
             queues: Queues::default(),
             departures: Vec::new(),
             changes: VecDeque::new(),
@@ -102,7 +136,15 @@ impl Shaping {
             while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= now) {
                 self.arrive(now, *arrival);
             }
-            told = self.serve(now);
+            told = match self.triggers {
+                Triggers::All => self.serve(now),
+                Triggers::Timer(interval) => match told {
+                    Some(at) if at > now => told,
+                    Some(_) => self.serve(now).map(|at| at.round_up_to(interval)),
+                    None if self.queues.are_empty() => None,
+                    None => Some((now + Duration::from_nanos(1)).round_up_to(interval)),
+                },
+            };
             assert!(told.is_none_or(|at| at > now), "told to come back at once");
         }
     }
@@ -114,6 +156,17 @@ impl Shaping {
         }
         self.queues.push(member, bytes);
         self.allocation.wait(now, member);
+        if let Triggers::Timer(_) = self.triggers
+            && let Some(head) = self.queues.front(member)
+            && self.allocation.try_take(now, member, head)
+        {
+            self.depart(now, member, head);
+        }
+    }
+
+    fn depart(&mut self, at: Time, member: Member, bytes: Bytes) {
+        assert_eq!(self.queues.pop(member), Some(bytes.0), "a grant of another length");
+        self.departures.push(Departure { at, member, bytes: bytes.0 });
     }
 
     fn change(&mut self, now: Time, change: Change) {
@@ -135,15 +188,12 @@ impl Shaping {
     /// Lets go what is granted; says when to ask again.
     fn serve(&mut self, now: Time) -> Option<Time> {
         loop {
+            self.queues.questions.set(0);
             match self.allocation.grant(now, &self.queues) {
-                Turn::Grant(Grant { member, bytes }) => {
-                    let head = self.queues.0[member.index()].pop_front();
-                    assert_eq!(head, Some(bytes.0));
-                    self.departures.push(Departure { at: now, member, bytes: bytes.0 });
-                }
+                Turn::Grant(Grant { member, bytes }) => self.depart(now, member, bytes),
                 Turn::At(at) => return Some(at),
                 Turn::Idle => {
-                    assert!(self.queues.0.iter().all(VecDeque::is_empty), "idle while some wait");
+                    assert!(self.queues.are_empty(), "idle while some wait");
                     return None;
                 }
             }
