@@ -74,7 +74,7 @@ pub(super) struct Codel {
     line: FlowFifo,
 }
 
-/// All that waits, or what waits of one member.
+/// All packets, or those of one member.
 struct Waiting<'a> {
     line: &'a mut FlowFifo,
     of: Option<Member>,
@@ -88,7 +88,7 @@ impl Line for Waiting<'_> {
         }
     }
 
-    fn bytes(&self) -> Bytes {
+    fn backlog(&self) -> Bytes {
         self.line.bytes()
     }
 }

@@ -74,7 +74,7 @@ impl Config {
             standing: Standing {
                 target: self.target,
                 interval: self.interval,
-                packet: quantum,
+                packet: MTU,
                 ecn: self.ecn,
             },
             lines: Lines::default(),
@@ -127,6 +127,12 @@ impl Line for OfFlow<'_> {
         Some(packet)
     }
 
+    fn backlog(&self) -> Bytes {
+        self.lines.all.bytes()
+    }
+}
+
+impl OfFlow<'_> {
     fn bytes(&self) -> Bytes {
         self.lines.all.bytes_of(self.member)
     }
@@ -234,6 +240,9 @@ impl Qdisc for FqCodel {
     }
 }
 
+/// A full Ethernet frame. Source: Linux, `net/sched/sch_fq_codel.c`, `psched_mtu`.
+const MTU: Bytes = Bytes(1_514);
+
 /// Source: Linux, `net/sched/sch_fq_codel.c` (`fq_codel_change`, `drop_batch_size`).
 const LEAST_QUANTUM: Bytes = Bytes(256);
 const BATCH: u32 = 64;
@@ -340,6 +349,46 @@ mod tests {
         assert!(of_other >= 398, "{of_other}");
         assert!(bench.tally.drops.of(Reason::Aqm) > 3);
         assert_eq!(bench.tally.drops.total(), bench.tally.drops.of(Reason::Aqm));
+    }
+
+    /// Linux, `include/net/codel_impl.h`, `codel_should_drop`: the backlog of the whole queue is compared
+    /// with one MTU. Each of 20 flows has one packet in a queue of 240 ms.
+    ///
+    /// Kills: comparing the backlog of a flow, or the quantum.
+    #[test]
+    fn flows_with_one_packet_each_are_hit_while_the_whole_queue_is_long() {
+        let config = Config { ecn: false, quantum: Bytes(65_536), ..Config::default() };
+        for (flows, at_least) in [(20, 20), (1, 0)] {
+            let mut bench = Bench::new(config.build(None, chance()));
+            (0..flows).for_each(|member| bench.enqueue(member, 1_500));
+            for n in 1..1_000 {
+                bench.now = Time::from_millis(12 * n);
+                let (member, _) = bench.dequeue().unwrap();
+                let waits = |member: &u32| bench.qdisc.bytes_of(Member(*member)) > Bytes::ZERO;
+                let lost: Vec<_> = (0..flows).filter(|it| *it != member && !waits(it)).collect();
+                bench.enqueue(member, 1_500);
+                lost.into_iter().for_each(|member| bench.enqueue(member, 1_500));
+            }
+            let hits = bench.tally.drops.of(Reason::Aqm);
+            assert!(hits >= at_least && (hits > 0) == (at_least > 0), "{flows} flows: {hits}");
+        }
+    }
+
+    /// The promised packet departs, and the one behind it is dropped although it is the flow's last.
+    ///
+    /// Kills: comparing the backlog of a flow where an allocation serves it.
+    #[test]
+    fn the_last_packet_of_a_flow_behind_the_promised_one_is_hit() {
+        let config = Config { ecn: false, ..Config::default() };
+        let mut bench = Bench::new(config.build(None, chance()));
+        (0..2).for_each(|_| bench.enqueue(0, 1_000));
+        (0..9).for_each(|_| bench.enqueue(1, 1_000));
+        bench.now = Time::from_millis(50);
+        assert_eq!(bench.dequeue_flow(0), Some((0, 1_000)));
+        bench.enqueue(0, 1_000);
+        bench.now = Time::from_millis(200);
+        assert_eq!(bench.dequeue_flow(0), Some((0, 1_000)));
+        assert_eq!((bench.dequeue_flow(0), bench.tally.drops.of(Reason::Aqm)), (None, 1));
     }
 
     #[test]

@@ -1,63 +1,83 @@
-//! The control law of CoDel: after how long, and how often, packets that waited too long are hit.
+//! The control law of CoDel: drops or marks packets whose sojourn time stays above the target.
 //!
-//! Source: RFC 8289, section 5; marking in place of dropping, with one mark at most for a packet that
-//! leaves, as in Linux, `include/net/codel_impl.h`.
-//! Differs: the interval over the root of the count is an integer root, exact to the nanosecond, where
-//! Linux approximates it by Newton's steps. A caller that was told the length of the packet that leaves
-//! next gets that packet: what should have been dropped in front of it is dropped behind it.
+//! A hit is a drop or a mark. The first hit comes when the sojourn time has exceeded the target for an
+//! interval. Hit `n + 1` is due `interval / sqrt(n)` after hit `n` was due.
+//!
+//! Source: RFC 8289, section 5; Linux, `include/net/codel_impl.h`, for marks: one per dequeue.
+//! Differs:
+//! - The root is exact to the nanosecond; Linux approximates it by Newton steps.
+//! - An allocation pays for the head of a flow before it dequeues. That packet departs, and the packet
+//!   behind it is dropped instead. Without a packet behind it, the drop stays due: see [`Law::dequeue`].
 
 use std::time::Duration;
 
 use crate::packet::PacketId;
 use crate::{Bytes, Cx, Reason, Time};
 
-/// What the law is about.
+/// Parameters of the law.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// How long a packet may wait.
+    /// Sojourn time that is tolerated for ever.
     pub(super) target: Duration,
-    /// For how long packets may wait longer than that.
+    /// Time for which a longer sojourn time is tolerated.
     pub(super) interval: Duration,
-    /// Bytes that may wait for however long: a packet of full size.
+    /// No packet is hit while the backlog of the whole queue is at most this: one MTU.
     pub(super) packet: Bytes,
     /// ECN-capable packets are marked in place of being dropped.
     pub(super) ecn: bool,
 }
 
-/// A line of packets to take from.
+/// The packets that one law governs, and the queue that they are part of.
 pub(super) trait Line {
     /// Takes the oldest packet.
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
 
-    /// What waits, as frames.
-    fn bytes(&self) -> Bytes;
+    /// Backlog of the whole queue in bytes of frames, packets of other lines included.
+    fn backlog(&self) -> Bytes;
 }
 
-/// Which packet leaves.
+/// Which packet departs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Leaves {
     /// The oldest that is not dropped.
     Oldest,
-    /// The oldest, for its length was told.
+    /// The oldest in any case: the caller was told its length.
     Promised,
 }
 
-/// Where a line stands under the law.
+/// Outcome of an attempt to hit a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Hit {
+    Marked,
+    Dropped,
+    /// The promised packet has no packet behind it that could be dropped.
+    NoPacket,
+}
+
+/// State of a line under the law.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Law {
-    /// When packets will have waited too long for an interval, if they now do.
+    /// When sojourn times will have been above the target for an interval; `None` if they are below.
     first_above: Option<Time>,
     /// Packets are being hit, the next one at `next`.
     dropping: bool,
     next: Time,
-    /// Packets hit since it began.
+    /// Hits since the dropping state was entered.
     count: u32,
-    /// What `count` was when it began.
+    /// Value of `count` on entry.
     began_with: u32,
 }
 
 impl Law {
-    /// The packet of `line` that leaves now.
+    /// Dequeues the packet that departs now, and makes the drops that are due.
+    ///
+    /// The cost does not depend on the time since the last call. A round of the loop drops a packet, or is
+    /// the last one. So a call takes at most one round more than it drops packets, and each packet pays
+    /// for its own drop. A pause of any length ends with at most the backlog dropped (RFC 8289, 5.5).
+    ///
+    /// [`Hit::NoPacket`] ends the loop with one drop due at the next call. Earlier overdue drops are
+    /// forgiven: otherwise flows with one packet each would accumulate drops, and the first flow with
+    /// more packets would suffer all of them. `count` counts hits only, not attempts.
     pub(super) fn dequeue(
         &mut self,
         standing: &Standing,
@@ -69,16 +89,24 @@ impl Law {
         let mut too_long = self.waited_too_long(standing, cx, packet.as_ref(), line);
         if !self.dropping {
             if too_long {
-                packet = self.hit(standing, cx, packet?, line, leaves).0;
-                self.waited_too_long(standing, cx, packet.as_ref(), line);
-                self.begin(standing, cx.now);
+                let (left, hit) = self.hit(standing, cx, packet?, line, leaves);
+                packet = left;
+                if hit != Hit::NoPacket {
+                    self.waited_too_long(standing, cx, packet.as_ref(), line);
+                    self.begin(standing, cx.now);
+                }
             }
             return packet;
         }
         while too_long && cx.now >= self.next {
-            self.count = self.count.saturating_add(1);
-            let (left, marked) = self.hit(standing, cx, packet?, line, leaves);
+            let (left, hit) = self.hit(standing, cx, packet?, line, leaves);
             packet = left;
+            if hit == Hit::NoPacket {
+                self.next = cx.now;
+                break;
+            }
+            self.count = self.count.saturating_add(1);
+            let marked = hit == Hit::Marked;
             too_long = marked || self.waited_too_long(standing, cx, packet.as_ref(), line);
             if too_long {
                 self.next += spacing(standing.interval, self.count);
@@ -91,7 +119,8 @@ impl Law {
         packet
     }
 
-    /// Whether `packet`, just taken from `line`, is to be hit if it is time.
+    /// Whether the sojourn time has been above the target for an interval. `packet` was just taken from
+    /// `line`.
     fn waited_too_long(
         &mut self,
         standing: &Standing,
@@ -100,14 +129,15 @@ impl Law {
         line: &impl Line,
     ) -> bool {
         let waited = packet.map(|packet| cx.now.since(cx.pool[packet].queued));
-        if waited.is_none_or(|waited| waited < standing.target) || line.bytes() <= standing.packet {
+        if waited.is_none_or(|waited| waited < standing.target) || line.backlog() <= standing.packet
+        {
             self.first_above = None;
             return false;
         }
         cx.now >= *self.first_above.get_or_insert(cx.now + standing.interval)
     }
 
-    /// Marks `packet`, or drops one; what leaves now, and whether it was marked.
+    /// Marks `packet`, or drops one packet. Returns the packet that departs, and what was done.
     fn hit(
         &self,
         standing: &Standing,
@@ -115,26 +145,27 @@ impl Law {
         packet: PacketId,
         line: &mut impl Line,
         leaves: Leaves,
-    ) -> (Option<PacketId>, bool) {
+    ) -> (Option<PacketId>, Hit) {
         if standing.ecn && cx.mark(&packet, Reason::Aqm) {
-            return (Some(packet), true);
+            return (Some(packet), Hit::Marked);
         }
         match leaves {
             Leaves::Oldest => {
                 cx.drop(packet, Reason::Aqm);
-                (line.take(cx), false)
+                (line.take(cx), Hit::Dropped)
             }
-            Leaves::Promised => {
-                if let Some(behind) = line.take(cx) {
+            Leaves::Promised => match line.take(cx) {
+                Some(behind) => {
                     cx.drop(behind, Reason::Aqm);
+                    (Some(packet), Hit::Dropped)
                 }
-                (Some(packet), false)
-            }
+                None => (Some(packet), Hit::NoPacket),
+            },
         }
     }
 
-    /// One packet was hit, and more will be: soon again at the rate that worked last, if that was
-    /// lately.
+    /// Enters the dropping state after a hit. If the last one ended less than 16 intervals ago, it
+    /// resumes at the drop rate that was reached then.
     fn begin(&mut self, standing: &Standing, now: Time) {
         let worked = self.count - self.began_with;
         let lately = now.since(self.next) < standing.interval * 16;
@@ -156,6 +187,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::packet::{Ecn, Fifo};
+    use crate::{Packet, PacketPool, Tally};
 
     const STANDING: Standing = Standing {
         target: Duration::from_millis(5),
@@ -190,6 +223,112 @@ mod tests {
         assert_eq!(begins(law(5, 1), Time::from_millis(2_599)), (4, 4, 50_000));
         assert_eq!(begins(law(5, 1), Time::from_millis(2_600)), (1, 1, 100_000));
         assert_eq!(begins(Law::default(), soon), (1, 1, 100_000));
+    }
+
+    /// A line in a queue where other packets wait too. It counts how often the law asks for a packet.
+    struct Counted {
+        packets: Fifo,
+        others: Bytes,
+        taken: u32,
+        most: u32,
+    }
+
+    impl Line for Counted {
+        fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+            self.taken += 1;
+            assert!(self.taken <= self.most, "more than {} rounds", self.most);
+            self.packets.pop(cx.pool)
+        }
+
+        fn backlog(&self) -> Bytes {
+            self.packets.bytes() + self.others
+        }
+    }
+
+    /// Puts a line of `waiting` packets into the dropping state, pauses, and dequeues twice. Returns the
+    /// drops and the rounds of the two calls.
+    fn after_a_pause(
+        standing: &Standing,
+        pause: Duration,
+        leaves: Leaves,
+        (ecn, waiting): (Ecn, u32),
+    ) -> [(u64, u32); 2] {
+        let (mut pool, mut tally) = (PacketPool::with_capacity(512), Tally::default());
+        let mut line = Counted { packets: Fifo::new(), others: Bytes(9_000), taken: 0, most: 9 };
+        // Two packets are dequeued and one is dropped before the pause.
+        for _ in 0..waiting + 3 {
+            let id = pool.insert(Packet { len: 1_000, ecn, ..Packet::default() }).unwrap();
+            line.packets.push(&mut pool, id);
+        }
+        let mut law = Law::default();
+        let mut dequeue = |line: &mut Counted, now: Time| {
+            let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
+            let departs = law.dequeue(standing, &mut cx, line, leaves);
+            departs.into_iter().for_each(|id| cx.pool.release(id));
+            tally.drops.total()
+        };
+        let entered = Time::from_millis(10) + standing.interval;
+        let mut before = [Time::from_millis(10), entered].map(|now| dequeue(&mut line, now))[1];
+        [pause, pause + standing.interval].map(|after| {
+            line.taken = 0;
+            line.most = line.packets.packets() + 2;
+            let drops = dequeue(&mut line, entered + after);
+            (drops - std::mem::replace(&mut before, drops), line.taken)
+        })
+    }
+
+    /// RFC 8289, section 5.5: the number of overdue drops grows with the square of a pause, the backlog
+    /// does not.
+    ///
+    /// Kills: counting on without a packet to drop; marking one packet for every hit that is overdue;
+    /// a drop in vain that is not due at the next call.
+    #[test]
+    fn rounds_do_not_grow_with_a_pause() {
+        for (pause, interval) in [(1, 2), (1, 100), (60, 2), (3_600, 2), (3_600, 100)] {
+            let standing = Standing {
+                target: Duration::from_millis(1),
+                interval: Duration::from_millis(interval),
+                ..STANDING
+            };
+            let pause = Duration::from_secs(pause);
+            for waiting in [0, 1, 2, 200] {
+                for leaves in [Leaves::Oldest, Leaves::Promised] {
+                    for ecn in [Ecn::NotEct, Ecn::Ect0] {
+                        let calls = after_a_pause(&standing, pause, leaves, (ecn, waiting));
+                        for (drops, rounds) in calls {
+                            assert!(u64::from(rounds) <= drops + 2, "{drops} drops, {rounds}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Kills: a debt of drops that flows with one packet each leave to a flow with more.
+    #[test]
+    fn drops_for_which_a_flow_has_no_packet_do_not_add_up() {
+        let (mut pool, mut tally) = (PacketPool::with_capacity(128), Tally::default());
+        let mut law = Law::default();
+        let mut dequeue = |packets: u32, now: Time| {
+            let mut line =
+                Counted { packets: Fifo::new(), others: Bytes(90_000), taken: 0, most: 99 };
+            for _ in 0..packets {
+                let id = pool.insert(Packet { len: 1_000, ..Packet::default() }).unwrap();
+                line.packets.push(&mut pool, id);
+            }
+            let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
+            let departs = law.dequeue(&STANDING, &mut cx, &mut line, Leaves::Promised).unwrap();
+            cx.pool.release(departs);
+            while let Some(id) = line.packets.pop(cx.pool) {
+                cx.pool.release(id);
+            }
+            std::mem::take(&mut tally).drops.total()
+        };
+        assert_eq!([10, 150].map(|ms| dequeue(50, Time::from_millis(ms))), [0, 1]);
+        for ms in (160..10_000).step_by(10) {
+            assert_eq!(dequeue(1, Time::from_millis(ms)), 0);
+        }
+        assert_eq!(dequeue(50, Time::from_secs(10)), 1);
     }
 
     proptest! {
