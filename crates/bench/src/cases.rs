@@ -1,6 +1,7 @@
 //! What is measured: each case does one operation again and again among many of its kind.
 
 mod classes;
+mod files;
 mod flows;
 mod frames;
 mod gateway;
@@ -55,6 +56,8 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("class", "change") => Box::new(classes::Change::new(size, random)),
         ("class", "add") => Box::new(classes::Add::new(size, random)),
         ("class-told", what) => Box::new(classes::Told::new(what, size, random)?),
+        ("check", "policies") => Box::new(files::Check::policies(size)),
+        ("check", "errors") => Box::new(files::Check::errors(size)),
         ("wire", "describe") => Box::new(frames::Describe::new(size)),
         ("wire", "rewrite") => Box::new(frames::Rewrite::new(size)),
         (allocation, "backlog") => Box::new(sharing::Backlog::new(allocation, size, random)?),

@@ -6,7 +6,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 
 use crate::code::Code;
-use crate::field;
+use crate::field::Places;
 
 /// A place in the file: bytes from and to.
 pub(crate) type Span = Range<usize>;
@@ -129,7 +129,7 @@ impl Findings {
                 adopted.other =
                     found.other.as_ref().map(|(span, text)| (shift(span), text.clone()));
             } else {
-                let Located { line, column, .. } = inner.locate(found);
+                let (line, column) = inner.lines().at(inner.whole(&found.place).start);
                 adopted.message = format!("line {line}, column {column}: {}", found.message);
                 adopted.place = place.clone();
                 adopted.other = None;
@@ -158,21 +158,25 @@ impl Findings {
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let all: Vec<_> = self.list.iter().map(|found| self.show(&renderer, found)).collect();
+        let lines = self.lines();
+        let show = |found| self.show(&renderer, &lines, found);
+        let all: Vec<_> = self.list.iter().map(show).collect();
         all.join("\n\n")
     }
 
     /// For programs.
     #[must_use]
     pub fn data(&self) -> Vec<Located<'_>> {
-        self.list.iter().map(|found| self.locate(found)).collect()
+        let (lines, places) = (self.lines(), Places::of(&self.text));
+        self.list.iter().map(|found| self.locate(&lines, &places, found)).collect()
     }
 
-    /// The field `found` stands in, such as `link[2].rate`, counted from 0; empty for the file as a
-    /// whole.
+    /// For each finding, the field it stands in, such as `link[2].rate`, counted from 0; empty for the
+    /// file as a whole.
     #[must_use]
-    pub fn field(&self, found: &Diagnostic) -> String {
-        field::path(&self.text, &found.place)
+    pub fn fields(&self) -> Vec<String> {
+        let places = Places::of(&self.text);
+        self.list.iter().map(|found| places.path(&found.place)).collect()
     }
 
     /// The errors in one: the code of the first, a line for each, and what to do about the first.
@@ -181,49 +185,76 @@ impl Findings {
     #[must_use]
     pub fn summary(&self) -> Option<(Code, String, String)> {
         let errors = || self.list.iter().filter(|it| it.severity == Severity::Error);
+        let lines = self.lines();
         let line = |found: &Diagnostic| {
-            let Located { file, line, column, message, .. } = self.locate(found);
-            format!("{file}:{line}:{column}: {message}")
+            let (line, column) = lines.at(self.whole(&found.place).start);
+            format!("{}:{line}:{column}: {}", self.path, found.message)
         };
         let first = errors().next()?;
         let lines: Vec<_> = errors().map(line).collect();
         Some((first.code, lines.join("\n"), first.help.clone()))
     }
 
-    fn show(&self, renderer: &Renderer, found: &Diagnostic) -> String {
-        let other = found.other.iter().map(|(span, text)| {
-            AnnotationKind::Context.span(self.whole(span)).label(text.as_str())
-        });
-        let snippet = Snippet::source(self.text.as_str())
-            .path(self.path.as_str())
-            .annotation(AnnotationKind::Primary.span(self.whole(&found.place)))
-            .annotations(other);
+    fn lines(&self) -> Lines<'_> {
+        let starts = self.text.match_indices('\n').map(|(at, _)| at + 1);
+        Lines { text: &self.text, starts: std::iter::once(0).chain(starts).collect() }
+    }
+
+    /// One finding for people, with as much of the text as it marks.
+    fn show(&self, renderer: &Renderer, lines: &Lines<'_>, found: &Diagnostic) -> String {
+        let place = self.whole(&found.place);
+        let other = found.other.as_ref().map(|(span, text)| (self.whole(span), text.as_str()));
+        let (first, last) = match &other {
+            Some((other, _)) => (place.start.min(other.start), place.end.max(other.end)),
+            None => (place.start, place.end),
+        };
+        let together = last - first <= TOGETHER;
+        let shown = if together { first..last } else { place.clone() };
+        let (apart, beside): (Vec<_>, Vec<_>) = other.into_iter().partition(|_| !together);
+        let snippet = |shown: Range<usize>, kind: AnnotationKind, span: &Span| {
+            let (number, part) = lines.around(shown);
+            let snippet = Snippet::source(&self.text[part.clone()]).line_start(number);
+            let moved = move |span: &Span| span.start - part.start..span.end - part.start;
+            let marked = kind.span(moved(span));
+            (snippet.path(self.path.as_str()), marked, moved)
+        };
+        let (main, marked, moved) = snippet(shown, AnnotationKind::Primary, &place);
+        let beside = beside
+            .iter()
+            .map(|(span, text)| AnnotationKind::Context.span(moved(span)).label(*text));
         let level = match found.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let group = level
+        let mut group = level
             .primary_title(found.message.as_str())
             .id(found.code.name())
-            .element(snippet)
-            .element(Level::HELP.message(found.help.as_str()));
-        renderer.render(&[group])
+            .element(main.annotation(marked).annotations(beside));
+        for (span, text) in &apart {
+            let (far, marked, _) = snippet(span.clone(), AnnotationKind::Context, span);
+            group = group.element(far.annotation(marked.label(*text)));
+        }
+        renderer.render(&[group.element(Level::HELP.message(found.help.as_str()))])
     }
 
-    fn locate<'a>(&'a self, found: &'a Diagnostic) -> Located<'a> {
+    fn locate<'a>(
+        &'a self,
+        lines: &Lines<'_>,
+        places: &Places,
+        found: &'a Diagnostic,
+    ) -> Located<'a> {
         let span = self.whole(&found.place);
-        let before = &self.text[..span.start];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let (line, column) = lines.at(span.start);
         Located {
             code: found.code.name(),
             severity: found.severity,
             file: &self.path,
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
+            line,
+            column,
             message: &found.message,
             help: &found.help,
             source: &self.text[span],
-            field: self.field(found),
+            field: places.path(&found.place),
         }
     }
 
@@ -232,5 +263,32 @@ impl Findings {
         let start = self.text.floor_char_boundary(span.start);
         let end = self.text.ceil_char_boundary(span.end.max(start));
         start..end
+    }
+}
+
+/// Two places this many bytes apart are shown in one piece, with what stands between them left out; places
+/// further apart in two, so that a finding takes the same time in a file of any length.
+const TOGETHER: usize = 64 << 10;
+
+/// Where the lines of a text begin.
+struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl Lines<'_> {
+    /// The line and the column of the character at `at`, from 1.
+    fn at(&self, at: usize) -> (usize, usize) {
+        let line = self.starts.partition_point(|start| *start <= at);
+        let before = &self.text[self.starts[line - 1]..at];
+        (line, before.chars().count() + 1)
+    }
+
+    /// The whole lines that `span` touches, and the number of the first.
+    fn around(&self, span: Span) -> (usize, Span) {
+        let first = self.starts.partition_point(|start| *start <= span.start);
+        let after = self.starts.partition_point(|start| *start <= span.end);
+        let end = self.starts.get(after).copied().unwrap_or(self.text.len());
+        (first, self.starts[first - 1]..end)
     }
 }

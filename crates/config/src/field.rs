@@ -6,16 +6,91 @@ use toml::de::{DeTable, DeValue};
 use crate::diagnostic::Span;
 use crate::read::Node;
 
-/// The path of the field that `span` lies in, such as `link[2].rate`, counted from 0; empty for the
-/// file as a whole, and where the text is not TOML.
-pub(crate) fn path(text: &str, span: &Span) -> String {
-    let (document, errors) = DeTable::parse_recoverable(text);
-    if !errors.is_empty() {
-        return String::new();
+/// Where every field of a file stands.
+pub(crate) struct Places {
+    /// By where they begin, a field before what stands in it.
+    nodes: Vec<Place>,
+}
+
+/// Where one field stands.
+struct Place {
+    span: Span,
+    path: String,
+    /// The place of the narrowest field that it stands in.
+    within: Option<usize>,
+}
+
+impl Places {
+    /// The fields of `text`; none where that is not TOML.
+    pub(crate) fn of(text: &str) -> Self {
+        let (document, errors) = DeTable::parse_recoverable(text);
+        let mut places = Self { nodes: Vec::new() };
+        if errors.is_empty() {
+            places.table(document.get_ref(), "");
+        }
+        places.nest();
+        places
     }
-    let mut best = Best { span, length: usize::MAX, path: String::new() };
-    best.table(document.get_ref(), "");
-    best.path
+
+    /// The path of the field that `span` lies in, such as `link[2].rate`, counted from 0; empty for the
+    /// file as a whole.
+    ///
+    /// A table that is written in parts spans its header alone, so that a field need not stand in its table.
+    pub(crate) fn path(&self, span: &Span) -> String {
+        if span.is_empty() {
+            return String::new();
+        }
+        let before = self.nodes.partition_point(|node| node.span.start <= span.start);
+        let mut at = before.checked_sub(1);
+        while let Some(node) = at.map(|at| &self.nodes[at]) {
+            if span.end <= node.span.end {
+                return node.path.clone();
+            }
+            at = node.within;
+        }
+        String::new()
+    }
+
+    fn table(&mut self, table: &DeTable<'_>, path: &str) {
+        for (key, value) in table {
+            let name = key.get_ref();
+            let path = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+            self.add(key.span(), &path);
+            self.node(value, &path);
+        }
+    }
+
+    fn node(&mut self, node: &Node<'_>, path: &str) {
+        self.add(node.span(), path);
+        match node.get_ref() {
+            DeValue::Table(table) => self.table(table, path),
+            DeValue::Array(array) => {
+                for (number, item) in array.iter().enumerate() {
+                    self.node(item, &format!("{path}[{number}]"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, span: Span, path: &str) {
+        self.nodes.push(Place { span, path: path.to_owned(), within: None });
+    }
+
+    /// Puts the places in order and finds which stands in which.
+    fn nest(&mut self) {
+        // Stable: of places that span the same, the inner one comes last, as it was found.
+        self.nodes.sort_by_key(|node| (node.span.start, std::cmp::Reverse(node.span.end)));
+        let mut around: Vec<usize> = Vec::new();
+        for at in 0..self.nodes.len() {
+            let span = self.nodes[at].span.clone();
+            while around.last().is_some_and(|last| self.nodes[*last].span.end < span.end) {
+                around.pop();
+            }
+            self.nodes[at].within = around.last().copied();
+            around.push(at);
+        }
+    }
 }
 
 /// Where the field at `path`, such as `link[2].rate`, stands; where it is not written, what it would
@@ -67,47 +142,6 @@ fn node<'a>(document: &'a DeTable<'a>, path: &str) -> Option<&'a Node<'a>> {
     Some(node)
 }
 
-/// The shortest node so far that holds the whole of `span`. A table that is written in parts spans
-/// its header alone, so that no node can be left out because another does not hold the span.
-struct Best<'a> {
-    span: &'a Span,
-    length: usize,
-    path: String,
-}
-
-impl Best<'_> {
-    fn table(&mut self, table: &DeTable<'_>, path: &str) {
-        for (key, value) in table {
-            let name = key.get_ref();
-            let path = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
-            self.consider(&key.span(), &path);
-            self.node(value, &path);
-        }
-    }
-
-    fn node(&mut self, node: &Node<'_>, path: &str) {
-        self.consider(&node.span(), path);
-        match node.get_ref() {
-            DeValue::Table(table) => self.table(table, path),
-            DeValue::Array(array) => {
-                for (number, item) in array.iter().enumerate() {
-                    self.node(item, &format!("{path}[{number}]"));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn consider(&mut self, node: &Span, path: &str) {
-        let holds = node.start <= self.span.start && self.span.end <= node.end;
-        // The first of two empty ones, and never the list where one of its tables spans the same.
-        if holds && node.len() <= self.length && !self.span.is_empty() {
-            self.length = node.len();
-            path.clone_into(&mut self.path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,7 +162,7 @@ kind = "red"
     /// The path of the first place that says `marked`.
     fn of(marked: &str) -> String {
         let start = FILE.find(marked).unwrap();
-        path(FILE, &(start..start + marked.len()))
+        Places::of(FILE).path(&(start..start + marked.len()))
     }
 
     /// Kills the mutants that take the first node that holds the place, and that stop at lists.
@@ -141,8 +175,23 @@ kind = "red"
         assert_eq!(of("from"), "link[0].from");
         assert_eq!(of("[[link]]"), "link[0]");
         assert_eq!(of("{ rate = \"1 Mbit/s\", delay = 3 }"), "link[0].back");
-        assert_eq!(path(FILE, &(0..0)), "");
-        assert_eq!(path("[", &(0..1)), "");
+        assert_eq!(Places::of(FILE).path(&(0..0)), "");
+        assert_eq!(Places::of("[").path(&(0..1)), "");
+    }
+
+    /// Kills the mutants that do not climb to the outer field, and that take a sibling for one.
+    #[test]
+    fn every_span_is_in_the_shortest_field_that_holds_it() {
+        let places = Places::of(FILE);
+        for start in 0..FILE.len() {
+            for end in start + 1..=FILE.len() {
+                let holds = |it: &&Place| it.span.start <= start && end <= it.span.end;
+                let shortest = places.nodes.iter().filter(holds).map(|it| it.span.len()).min();
+                let path = places.path(&(start..end));
+                let found = places.nodes.iter().filter(holds).filter(|it| it.path == path);
+                assert_eq!(found.map(|it| it.span.len()).min(), shortest, "{start}..{end}");
+            }
+        }
     }
 
     #[test]

@@ -30,7 +30,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tidegate-fuzz", &["tidegate-core", "tidegate-wire", "tidegate-sim", "tidegate-config"]),
     (
         "tidegate-bench",
-        &["tidegate-core", "tidegate-wire", "tidegate-dataplane", "tidegate-sim", "tidegate-e2e"],
+        &[
+            "tidegate-core",
+            "tidegate-wire",
+            "tidegate-dataplane",
+            "tidegate-sim",
+            "tidegate-config",
+            "tidegate-e2e",
+        ],
     ),
 ];
 

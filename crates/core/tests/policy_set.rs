@@ -251,6 +251,34 @@ proptest! {
         }
     }
 
+    /// The index finds the first earlier policy that covers another, as a look at each of them does.
+    ///
+    /// Kills: the last cover for the first (`if filters[bit] >= best` left out); a policy that hides itself
+    /// (`best = nth + 1`); only the sets of lowest values, with `accepted` always true; ranges without values
+    /// looked up as zero.
+    #[test]
+    fn the_index_finds_the_first_policy_that_hides_another(
+        some in prop::collection::vec((filters(), 0i32..3), 1..40),
+        narrower in prop::collection::vec((any::<prop::sample::Index>(), filters()), 0..20),
+        repeat in prop_oneof![Just(1usize), Just(20)],
+    ) {
+        let within = narrower.iter().map(|(of, mask)| {
+            let (wide, priority) = &some[of.index(some.len())];
+            let vlan = both(&wide.vlan, &mask.vlan);
+            (Filter { src: both(&wide.src, &mask.src), vlan, ..wide.clone() }, *priority)
+        });
+        let all: Vec<_> = some.iter().cloned().chain(within).collect();
+        let named = |n: usize| policy(&format!("{n:05}"), all[n % all.len()].1, all[n % all.len()].0.clone());
+        let set = PolicySet::new((0..all.len() * repeat).map(named).collect()).unwrap();
+        for (at, hidden) in set.iter() {
+            let mut before = set.iter().take_while(|(earlier, _)| *earlier < at);
+            let expected = before.find(|(_, it)| it.filter.covers(&hidden.filter));
+            prop_assert_eq!(set.hidden_by(at), expected.map(|(at, _)| at));
+            prop_assert_eq!(set.find(&hidden.name), Some(at));
+        }
+        prop_assert_eq!(set.find("no such policy"), None);
+    }
+
     /// A filter that asks for less in some fields, and for nothing more in any, is more specific.
     ///
     /// Kills: `max` for `min` over the address families; the second key, `others`, left out.

@@ -57,14 +57,13 @@ fn read(text: &str) -> PyResult<Scenario> {
 
 /// A line for each error: its field, what is wrong, and what to write instead.
 fn explain(found: &Findings) -> String {
-    let line = |it: &Diagnostic| {
-        let field = found.field(it);
+    let line = |(it, field): (&Diagnostic, String)| {
         let place = if field.is_empty() { String::new() } else { format!("{field}: ") };
         let help = if it.help.is_empty() { String::new() } else { format!("; {}", it.help) };
         format!("{place}{}{help} ({})", it.message, it.code.name())
     };
-    let errors = found.iter().filter(|it| it.severity == Severity::Error);
-    errors.map(line).collect::<Vec<_>>().join("\n")
+    let all = found.iter().zip(found.fields());
+    all.filter(|(it, _)| it.severity == Severity::Error).map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn simulate(scenario: &Scenario) -> PyResult<Results> {

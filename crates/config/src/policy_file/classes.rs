@@ -1,6 +1,6 @@
 //! The classes of a policy file: from what is written to a tree, or to what keeps them from being one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tidegate_core::class::{Terms, delay::Part};
 use tidegate_core::gateway::GatewayConfig;
@@ -95,8 +95,10 @@ fn burst(burst: &Spanned<Bytes>, found: &mut Findings) -> Option<Bytes> {
 fn of_policies(file: &raw::File, written: &[Spanned<raw::Class>], found: &mut Findings) {
     let mut names: Vec<&str> = vec![Class::DEFAULT];
     let mut parts = HashMap::new();
+    let mut known = HashSet::from([Class::DEFAULT]);
     for class in written.iter().map(Spanned::get_ref) {
         names.extend(class.name.get().map(|name| name.get_ref().as_str()));
+        known.extend(names.last());
         if let Some(parent) = &class.parent {
             parts.insert(parent.get_ref().as_str(), parent.span());
         }
@@ -110,7 +112,7 @@ fn of_policies(file: &raw::File, written: &[Spanned<raw::Class>], found: &mut Fi
                 Diagnostic::error(Code::NotALeaf, class.span(), message)
                     .other(part.clone(), "one of its parts"),
             );
-        } else if !names.contains(&name) {
+        } else if !known.contains(name) {
             let message = format!("there is no class `{}`", name.escape_debug());
             let help = one_of(name, &names);
             found.push(Diagnostic::error(Code::UnknownName, class.span(), message).help(help));

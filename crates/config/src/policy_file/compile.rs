@@ -215,9 +215,8 @@ fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut 
     let Ok(set) = PolicySet::new(policies.to_vec()) else { return };
     let names = written.iter().filter_map(|policy| policy.get_ref().name.get());
     let places: HashMap<_, _> = names.map(|name| (name.get_ref(), name.span())).collect();
-    for (at, hidden) in set.policies().iter().enumerate() {
-        let first = &set.policies()[..at];
-        let Some(by) = first.iter().find(|it| it.filter.covers(&hidden.filter)) else { continue };
+    for (at, hidden) in set.iter() {
+        let Some(by) = set.hidden_by(at).and_then(|at| set.get(at)) else { continue };
         let (Some(place), Some(other)) = (places.get(&hidden.name), places.get(&by.name)) else {
             continue;
         };

@@ -59,22 +59,39 @@ impl Filter {
 
     /// Whether packets of `protocol` are asked for, and have every field that is.
     fn accepts(&self, protocol: Protocol) -> bool {
-        let ip = !(self.src.is_empty() && self.dst.is_empty() && self.dscp.is_empty());
-        let ports = !(self.src_port.is_empty() && self.dst_port.is_empty());
+        let has_ports = protocol == Protocol::TCP || protocol == Protocol::UDP;
         within(&self.protocol, protocol.0)
-            && !(ip && protocol == Protocol::OPAQUE)
-            && !(ports && protocol != Protocol::TCP && protocol != Protocol::UDP)
+            && (protocol != Protocol::OPAQUE || !self.asks_for_ip())
+            && (has_ports || !self.asks_for_ports())
     }
 
-    /// The protocols it accepts, as ranges; empty for any.
+    /// Whether it asks for a field that only IP packets have.
+    const fn asks_for_ip(&self) -> bool {
+        !(self.src.is_empty() && self.dst.is_empty() && self.dscp.is_empty())
+    }
+
+    /// Whether it asks for a port.
+    const fn asks_for_ports(&self) -> bool {
+        !(self.src_port.is_empty() && self.dst_port.is_empty())
+    }
+
+    /// The protocols it accepts, as ranges; empty for any. A range that ends before it begins has no values.
     pub(super) fn protocols(&self) -> Vec<Range<u8>> {
-        let accepted: Vec<_> =
-            (0..=u8::MAX).filter(|number| self.accepts(Protocol(*number))).collect();
-        match accepted.len() {
-            256 => Vec::new(),
-            // None at all: a range without values, for no range means any.
-            0 => vec![Range { first: 1, last: 0 }],
-            _ => accepted.iter().map(|number| Range { first: *number, last: *number }).collect(),
+        let any = [Range { first: 0, last: u8::MAX }];
+        let asked = if self.protocol.is_empty() { &any[..] } else { &self.protocol };
+        let with = |first: u8, last: u8| {
+            let cut =
+                move |it: &Range<u8>| Range { first: it.first.max(first), last: it.last.min(last) };
+            asked.iter().map(cut)
+        };
+        let Protocol(opaque) = Protocol::OPAQUE;
+        if self.asks_for_ports() {
+            let [Protocol(tcp), Protocol(udp)] = [Protocol::TCP, Protocol::UDP];
+            with(tcp, tcp).chain(with(udp, udp)).collect()
+        } else if self.asks_for_ip() {
+            with(opaque + 1, u8::MAX).collect()
+        } else {
+            self.protocol.clone()
         }
     }
 

@@ -1,7 +1,9 @@
 //! The way from a packet to the first filter that matches it, however many there are.
 
+use std::hash::BuildHasher;
+
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 
 use super::filter::{Filter, Range, merged};
 use crate::packet::{Direction, Packet, slot};
@@ -72,12 +74,9 @@ impl Index {
         let layout = layout(filters);
         let mut builder = Builder::new(&layout);
         let fields: Vec<_> = filters.iter().map(|filter| numbers(filter)).collect();
-        let mut addresses = [
-            builder.axis(|nth| filters[nth].src.clone()),
-            builder.axis(|nth| filters[nth].dst.clone()),
-        ];
-        let mut numbers =
-            std::array::from_fn(|field| builder.axis(|nth| fields[nth][field].clone()));
+        let mut addresses =
+            [builder.axis(|nth| &filters[nth].src[..]), builder.axis(|nth| &filters[nth].dst[..])];
+        let mut numbers = std::array::from_fn(|field| builder.axis(|nth| &fields[nth][field][..]));
         let axes = rank(&mut addresses, &mut numbers);
         Self { addresses, numbers, axes, sets: builder.sets, filters: layout }
     }
@@ -125,6 +124,46 @@ impl Index {
             }
         }
         (best != NOBODY).then_some(best)
+    }
+
+    /// The first filter before the `nth`, which is `narrow`, that `accepted` says yes to. Only those are
+    /// asked that accept the lowest and the highest value of each field of `narrow`.
+    pub(super) fn first_around(
+        &self,
+        nth: u32,
+        narrow: &Filter,
+        accepted: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let mut sets = vec![0];
+        for (axis, ranges) in self.addresses.iter().zip([&narrow.src, &narrow.dst]) {
+            sets.extend(axis.iter().flat_map(|axis| axis.sets_of_ends(ranges)));
+        }
+        for (axis, ranges) in self.numbers.iter().zip(numbers(narrow)) {
+            sets.extend(axis.iter().flat_map(|axis| axis.sets_of_ends(&ranges)));
+        }
+        let mut best = nth;
+        for word in 0..self.sets.width.div_ceil(64) {
+            let mut candidates = self.sets.summary(&sets, word);
+            while candidates != 0 {
+                let block = word * 64 + slot(candidates.trailing_zeros());
+                candidates &= candidates - 1;
+                let filters = &self.filters[block * BLOCK_BITS..][..BLOCK_BITS];
+                if filters[0] >= best {
+                    continue;
+                }
+                let mut all = self.sets.common(&sets, block);
+                while let Some(bit) = all.first() {
+                    all.toggle(bit);
+                    if filters[bit] >= best {
+                        break;
+                    }
+                    if accepted(filters[bit]) {
+                        best = filters[bit];
+                    }
+                }
+            }
+        }
+        (best != nth).then_some(best)
     }
 
     /// Bytes it takes.
@@ -182,6 +221,19 @@ impl<T: Copy + Ord> Axis<T> {
     }
 }
 
+impl<T: Copy + Ord + Into<u128> + TryFrom<u128>> Axis<T> {
+    /// The sets of the lowest and the highest value in `ranges`, or of the field, if there are no ranges.
+    /// Ranges without values have no sets.
+    fn sets_of_ends(&self, ranges: &[Range<T>]) -> Vec<u32> {
+        if ranges.is_empty() {
+            return self.sets.first().into_iter().chain(self.sets.last()).copied().collect();
+        }
+        let ranges = ranges.iter().filter(|range| range.first <= range.last);
+        let ends = (ranges.clone().map(|it| it.first).min(), ranges.map(|it| it.last).max());
+        [ends.0, ends.1].into_iter().flatten().map(|end| self.set_of(end)).collect()
+    }
+}
+
 impl Sets {
     /// Which blocks may have a bit that is in all of `sets`: a word of 64.
     fn summary(&self, sets: &[u32], word: usize) -> u64 {
@@ -192,6 +244,15 @@ impl Sets {
     /// The numbers of the blocks of `set`.
     fn row(&self, set: u32) -> &[u32] {
         &self.members[slot(set) * self.width..][..self.width]
+    }
+
+    /// The bits of the `nth` block that are in all of `sets`.
+    fn common(&self, sets: &[u32], nth: usize) -> Block {
+        let mut all = self.blocks[slot(self.row(sets[0])[nth])];
+        for set in &sets[1..] {
+            all.and(&self.blocks[slot(self.row(*set)[nth])]);
+        }
+        all
     }
 
     /// The first bit of the `nth` block that is in all of the sets with these `rows`.
@@ -210,8 +271,8 @@ impl Sets {
 impl Block {
     const EMPTY: Self = Self([0; 8]);
 
-    fn count(&self) -> usize {
-        self.0.iter().map(|word| slot(word.count_ones())).sum()
+    const fn has(&self, bit: usize) -> bool {
+        self.0[bit / 64] >> (bit % 64) & 1 == 1
     }
 
     fn first(&self) -> Option<usize> {
@@ -239,49 +300,70 @@ struct Builder<'a> {
     layout: &'a [u32],
     sets: Sets,
     known_blocks: HashMap<Block, u32, FixedState>,
-    known_sets: HashMap<Vec<u32>, u32, FixedState>,
+    /// Numbers of sets, found by the hash of their blocks.
+    known_sets: HashTable<u32>,
+}
+
+/// A set in the making: its bits, the numbers of its blocks, and which blocks are not empty.
+struct Draft {
+    bits: Vec<Block>,
+    row: Vec<u32>,
+    summary: Vec<u64>,
+    /// How many bits are set.
+    count: usize,
 }
 
 impl<'a> Builder<'a> {
     fn new(layout: &'a [u32]) -> Self {
         let width = layout.len() / BLOCK_BITS;
         let sets = Sets { blocks: Vec::new(), members: Vec::new(), summaries: Vec::new(), width };
-        let (known_blocks, known_sets) = (HashMap::default(), HashMap::default());
+        let (known_blocks, known_sets) = (HashMap::default(), HashTable::new());
         let mut builder = Self { layout, sets, known_blocks, known_sets };
-        let everybody = builder.set_where(|_| true);
+        let everybody = builder.draft(|_| true);
         builder.set(&everybody);
         builder
     }
 
     /// The intervals of a field of which the `nth` filter accepts `field(nth)`; `None` if every
     /// filter accepts all of it.
-    fn axis<T: Copy + Ord + Into<u128> + TryFrom<u128>>(
+    ///
+    /// From one interval to the next only the blocks are looked at in which a filter begins or ends.
+    fn axis<'f, T: Copy + Ord + Into<u128> + TryFrom<u128> + 'f>(
         &mut self,
-        field: impl Fn(usize) -> Vec<Range<T>>,
+        field: impl Fn(usize) -> &'f [Range<T>],
     ) -> Option<Axis<T>> {
         let mut edges = Vec::new();
+        let mut limited = false;
         for (bit, nth) in self.layout.iter().enumerate().filter(|(_, nth)| **nth != NOBODY) {
-            for range in merged(&field(slot(*nth))) {
+            let ranges = field(slot(*nth));
+            limited |= !ranges.is_empty();
+            for range in merged(ranges) {
                 edges.push((range.first, bit));
                 edges.extend(range.last.checked_add(1).map(|end| (end, bit)));
             }
         }
-        let mut bits = self.set_where(|nth| field(nth).is_empty());
-        if bits == self.set_where(|_| true) {
+        if !limited {
             return None;
         }
         edges.sort_unstable();
+        let mut draft = self.draft(|nth| field(nth).is_empty());
         let mut axis = Axis { starts: Vec::new(), sets: Vec::new(), density: 0, rank: 0 };
         let mut edges = edges.into_iter().peekable();
         let mut start = Some(0);
         while let Some(at) = start {
             while let Some((_, bit)) = edges.next_if(|(edge, _)| *edge == at) {
-                bits[bit / BLOCK_BITS].toggle(bit % BLOCK_BITS);
+                self.toggle(&mut draft, bit);
+                let same_block = |(edge, next): &(u128, usize)| {
+                    *edge == at && next / BLOCK_BITS == bit / BLOCK_BITS
+                };
+                if !edges.peek().is_some_and(same_block) {
+                    self.renumber(&mut draft, bit / BLOCK_BITS);
+                }
             }
             if let Ok(at) = T::try_from(at) {
                 axis.starts.push(at);
-                axis.sets.push(self.set(&bits));
-                axis.density += bits.iter().map(Block::count).sum::<usize>();
+                axis.sets.push(self.set(&draft));
+                axis.density += draft.count;
             }
             start = edges.peek().map(|(edge, _)| *edge);
         }
@@ -290,37 +372,65 @@ impl<'a> Builder<'a> {
     }
 
     /// The bits of the filters of which `is_in` is true.
-    fn set_where(&self, is_in: impl Fn(usize) -> bool) -> Vec<Block> {
-        let mut bits = vec![Block::EMPTY; self.sets.width];
-        for (bit, nth) in self.layout.iter().enumerate() {
+    fn draft(&mut self, is_in: impl Fn(usize) -> bool) -> Draft {
+        let width = self.sets.width;
+        let mut draft = Draft {
+            bits: vec![Block::EMPTY; width],
+            row: vec![0; width],
+            summary: vec![0; width.div_ceil(64)],
+            count: 0,
+        };
+        let layout = self.layout;
+        for (bit, nth) in layout.iter().enumerate() {
             if *nth != NOBODY && is_in(slot(*nth)) {
-                bits[bit / BLOCK_BITS].toggle(bit % BLOCK_BITS);
+                self.toggle(&mut draft, bit);
             }
         }
-        bits
+        (0..width).for_each(|block| self.renumber(&mut draft, block));
+        draft
     }
 
-    /// The number of the set of `bits`.
-    fn set(&mut self, bits: &[Block]) -> u32 {
-        let Self { sets, known_blocks, known_sets, .. } = self;
-        let members: Vec<u32> = bits
-            .iter()
-            .map(|block| {
-                *known_blocks.entry(*block).or_insert_with(|| {
-                    sets.blocks.push(*block);
-                    last_of(sets.blocks.len())
-                })
-            })
-            .collect();
+    /// Sets a bit of `draft`, or clears it; its block is to be numbered again.
+    fn toggle(&self, draft: &mut Draft, bit: usize) {
+        debug_assert!(bit < self.layout.len(), "every bit has a filter");
+        let block = &mut draft.bits[bit / BLOCK_BITS];
+        block.toggle(bit % BLOCK_BITS);
+        if block.has(bit % BLOCK_BITS) {
+            draft.count += 1;
+        } else {
+            draft.count -= 1;
+        }
+    }
+
+    /// Numbers a block of `draft` after its bits have changed.
+    fn renumber(&mut self, draft: &mut Draft, block: usize) {
+        let Self { sets, known_blocks, .. } = self;
+        let bits = draft.bits[block];
+        draft.row[block] = *known_blocks.entry(bits).or_insert_with(|| {
+            sets.blocks.push(bits);
+            last_of(sets.blocks.len())
+        });
+        let (word, mask) = (&mut draft.summary[block / 64], 1 << (block % 64));
+        if bits == Block::EMPTY {
+            *word &= !mask;
+        } else {
+            *word |= mask;
+        }
+    }
+
+    /// The number of the set that `draft` describes.
+    fn set(&mut self, draft: &Draft) -> u32 {
+        let Self { sets, known_sets, .. } = self;
+        let hash = |row: &[u32]| FixedState::default().hash_one(row);
+        let known = known_sets.find(hash(&draft.row), |set| *sets.row(*set) == *draft.row);
+        if let Some(known) = known {
+            return *known;
+        }
         let next = last_of(known_sets.len() + 1);
-        *known_sets.entry(members).or_insert_with_key(|members| {
-            sets.members.extend(members);
-            sets.summaries.extend(bits.chunks(64).map(|blocks| {
-                let filled = blocks.iter().enumerate().filter(|(_, block)| **block != Block::EMPTY);
-                filled.fold(0, |word, (nth, _)| word | 1 << nth)
-            }));
-            next
-        })
+        sets.members.extend(&draft.row);
+        sets.summaries.extend(&draft.summary);
+        known_sets.insert_unique(hash(&draft.row), next, |set| hash(sets.row(*set)));
+        next
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::index::Index;
 use super::{ClassSet, Filter, Policy};
-use crate::packet::{Direction, Packet};
+use crate::packet::{Direction, Packet, slot};
 
 /// A policy's place in its set: 0 takes precedence over all others.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -20,6 +20,8 @@ pub struct PolicyIndex(pub u32);
 #[derive(Clone, Debug)]
 pub struct PolicySet {
     policies: Vec<Policy>,
+    /// The places of the policies, in the order of their names.
+    by_name: Vec<u32>,
     classes: ClassSet,
     index: Index,
     reads_dscp: bool,
@@ -57,7 +59,9 @@ impl PolicySet {
         let index = Index::new(&filters);
         let reads_dscp = policies.iter().any(reads_dscp);
         let has_signals = policies.iter().any(|policy| policy.action.signal().is_some());
-        Ok(Self { policies, classes: ClassSet::default(), index, reads_dscp, has_signals })
+        let mut by_name: Vec<u32> = (0..).take(policies.len()).collect();
+        by_name.sort_unstable_by_key(|at| &policies[slot(*at)].name);
+        Ok(Self { by_name, policies, classes: ClassSet::default(), index, reads_dscp, has_signals })
     }
 
     /// The same policies on a link that `classes` share.
@@ -133,7 +137,18 @@ impl PolicySet {
     /// The place of the policy called `name`.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<PolicyIndex> {
-        self.iter().find(|(_, policy)| policy.name == name).map(|(at, _)| at)
+        let name_of = |at: &u32| self.policies[slot(*at)].name.as_str();
+        let found = self.by_name.binary_search_by(|at| name_of(at).cmp(name));
+        found.ok().map(|found| PolicyIndex(self.by_name[found]))
+    }
+
+    /// The first policy that takes precedence over the one at `index` and covers it, so that no packet is
+    /// left to that one; see [`Filter::covers`].
+    #[must_use]
+    pub fn hidden_by(&self, index: PolicyIndex) -> Option<PolicyIndex> {
+        let hidden = &self.get(index)?.filter;
+        let covers = |at: u32| self.policies[slot(at)].filter.covers(hidden);
+        self.index.first_around(index.0, hidden, covers).map(PolicyIndex)
     }
 
     /// Bytes the index takes.
@@ -156,15 +171,21 @@ impl PolicyIndex {
     /// As an index.
     #[must_use]
     pub const fn index(self) -> usize {
-        crate::packet::slot(self.0)
+        slot(self.0)
     }
 }
 
 impl Default for PolicySet {
     /// No policies.
     fn default() -> Self {
-        let (policies, classes) = (Vec::new(), ClassSet::default());
         let index = Index::new(&[]);
-        Self { policies, classes, index, reads_dscp: false, has_signals: false }
+        Self {
+            policies: Vec::new(),
+            by_name: Vec::new(),
+            classes: ClassSet::default(),
+            index,
+            reads_dscp: false,
+            has_signals: false,
+        }
     }
 }

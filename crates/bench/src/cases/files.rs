@@ -1,0 +1,65 @@
+//! Policy files: one is checked, or everything that is wrong with one is told.
+
+use std::fmt::Write;
+
+use tidegate_config::{Findings, policy_file};
+
+use super::Case;
+
+/// A file is read, or what is wrong with it is told.
+pub(super) struct Check {
+    text: String,
+    /// Whether all findings are rendered too.
+    tells: bool,
+}
+
+impl Check {
+    /// A file of so many policies, each for a host of its own.
+    pub(super) fn policies(size: u32) -> Self {
+        Self { text: file(size, "20 Mbit/s"), tells: false }
+    }
+
+    /// A file of so many policies, each with an error.
+    pub(super) fn errors(size: u32) -> Self {
+        Self { text: file(size, "20 Mbps"), tells: true }
+    }
+}
+
+impl Case for Check {
+    fn run(&mut self, operations: u64) -> u64 {
+        let mut sum = 0;
+        for _ in 0..operations {
+            let (config, found) = policy_file::parse("bench.toml", &self.text, None);
+            sum += config.map_or(0, |config| count(config.policies.len()));
+            if self.tells {
+                sum += told(&found);
+            }
+        }
+        sum
+    }
+}
+
+/// What a terminal and a program are told.
+fn told(found: &Findings) -> u64 {
+    let summary = found.summary().map_or(0, |(_, lines, _)| lines.len());
+    count(found.render(false).len() + found.data().len() + summary)
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+/// A file of so many policies of a mean rate.
+pub(super) fn file(size: u32, mean: &str) -> String {
+    let mut text = String::from("[gateway]\nlan = \"lan\"\nwan = \"wan\"\n");
+    for number in 0..size {
+        let [_, a, b, c] = number.to_be_bytes();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\n[[policy]]\nname = \"host-{number:06}\"\nmatch = {{ src = \"10.{a}.{b}.{c}\", direction = \"up\" }}\n\
+             profile = {{ mean = \"{mean}\" }}\naction = \"shape\"\n"
+        );
+    }
+    text
+}
