@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::code::Code;
 use crate::commands::{self, Context};
-use crate::output::{Exit, Failure, Output};
+use crate::output::{self, Exit, Failure, Output};
 
 /// Holds aggregates of TCP traffic at their rate, shared fairly, on the access link of a site.
 #[derive(Debug, Parser)]
@@ -118,7 +118,7 @@ fn report(error: &anyhow::Error, context: &Context) -> Exit {
     let failure = error.downcast_ref::<Failure>();
     let other = || Failure::new(Code::System, format!("{error:#}"));
     let failure = failure.cloned().unwrap_or_else(other);
-    eprintln!("{failure}");
+    output::progress(&failure);
     if context.output.is_json() {
         // Whoever reads JSON finds the error there; stderr has said it already.
         let _ = context.output.json(&serde_json::json!({ "error": failure }));

@@ -35,6 +35,7 @@ use crate::code::Code;
 use crate::config::{self, Config};
 use crate::describe::{self, Change};
 use crate::host;
+use crate::log::Losses;
 use crate::output::Failure;
 
 /// What runs, and the ways to change it.
@@ -46,6 +47,7 @@ pub(crate) struct Daemon {
     state: Mutex<State>,
     watch: std::sync::Mutex<Watch>,
     rates: Mutex<Rates>,
+    losses: Losses,
 }
 
 /// What was last put in force.
@@ -93,7 +95,12 @@ const LIVE: usize = 20;
 
 impl Daemon {
     /// A daemon for what `plane` runs.
-    pub(crate) fn new(plane: Plane, installed: Installed, fits_host: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        plane: Plane,
+        installed: Installed,
+        fits_host: bool,
+        losses: Losses,
+    ) -> Arc<Self> {
         let names = [installed.config.lan.as_str(), installed.config.wan.as_str()];
         let watch = if fits_host { Watch::new(names) } else { Watch::default() };
         Arc::new(Self {
@@ -103,6 +110,7 @@ impl Daemon {
             state: Mutex::new(State { installed, pending: None, alarm: None }),
             watch: std::sync::Mutex::new(watch),
             rates: Mutex::default(),
+            losses,
         })
     }
 
@@ -188,9 +196,15 @@ impl Daemon {
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
             unconfirmed_ms: state.pending.as_ref().map(left),
-            alarms: state.alarm.iter().cloned().chain(self.look_at_ports().alarms()).collect(),
+            alarms: self.alarms(&state),
             ..report::status(&seen)
         })
+    }
+
+    /// Everything that needs attention now.
+    fn alarms(&self, state: &State) -> Vec<String> {
+        let ports = self.look_at_ports().alarms();
+        state.alarm.iter().cloned().chain(ports).chain(self.losses.alarm()).collect()
     }
 
     /// The busiest flows, at most `most`.

@@ -38,7 +38,7 @@ pub fn run(length: Duration, wanted: &[String], output: Output) -> anyhow::Resul
     for phase in chosen {
         let figures = stage::play(&place, phase, length, &mut view, &stop)?;
         let Some(figures) = figures else {
-            eprintln!("stopped; everything is cleaned up");
+            crate::output::progress("stopped; everything is cleaned up");
             return Ok(Exit::Failed);
         };
         view.finish(&figures);

@@ -1,6 +1,8 @@
 //! The program: its commands, the daemon and the lab.
 
 #![forbid(unsafe_code)]
+// These macros panic where stdout or stderr takes no more: `output` has functions that do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod api;
 mod cli;
@@ -14,6 +16,7 @@ pub mod demo;
 pub mod describe;
 pub mod host;
 pub mod lab;
+mod log;
 mod output;
 pub mod traffic;
 

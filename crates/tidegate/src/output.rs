@@ -106,6 +106,17 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// Writes a line to stderr for whoever watches. A stderr that takes no more changes nothing.
+pub(crate) fn progress(line: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Writes a question to stderr, without a line break. A stderr that takes no more changes nothing.
+pub(crate) fn prompt(text: impl fmt::Display) {
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+}
+
 /// Where a command writes its data.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {

@@ -287,6 +287,33 @@ fn a_wrong_command_line_ends_with_2() {
     assert_eq!(tidegate(&["apply", "x.toml", "--confirm", "60"]).status.code(), Some(2));
 }
 
+/// Kills: a message by `eprintln!`, which panics; a log line whose failure is reported on stderr.
+#[test]
+fn a_full_disk_behind_stdout_and_stderr_makes_no_command_panic() {
+    let folder = Folder::new("full");
+    let good = folder.file("good.toml", GOOD);
+    let wrong = folder.file("wrong.toml", "[gateway]\nlan = 3\n");
+    let socket = folder.path("socket");
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for words in [
+        &["check", &wrong][..],
+        &["check", &good],
+        &["apply", &good],
+        &["status"],
+        &["explain", "TG0001"],
+        &["completions", "bash"],
+        &["run", &wrong],
+        // The ports are missing, which the log has to say.
+        &["run", &good],
+        &["run", &good, "--verbose"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(["--socket", &socket]).args(words).stdout(full()).stderr(full());
+        let code = command.status().unwrap().code();
+        assert!(matches!(code, Some(1 | 2)), "{words:?} ended with {code:?}");
+    }
+}
+
 #[test]
 fn metrics_are_served_on_loopback_only() {
     let output = tidegate(&["run", "office.toml", "--metrics", "0.0.0.0:9123"]);

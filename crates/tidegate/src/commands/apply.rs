@@ -8,7 +8,7 @@ use tidegate_core::units::duration;
 use super::{Context, plan};
 use crate::api::{Applied, Proposal};
 use crate::client;
-use crate::output::Exit;
+use crate::output::{Exit, progress};
 
 /// What `apply` is told.
 #[derive(Debug, clap::Args)]
@@ -43,11 +43,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     context.output.text(plan::list(&applied.changes))?;
     plan::say_undone(&applied.undone);
     match args.confirm {
-        Some(span) => eprintln!(
+        Some(span) => progress(format_args!(
             "in force; `tidegate confirm` keeps it, else it is rolled back in {}",
             duration::show(span)
-        ),
-        None => eprintln!("in force"),
+        )),
+        None => progress("in force"),
     }
     Ok(Exit::Done)
 }

@@ -10,7 +10,7 @@ use super::Context;
 use crate::code::Code;
 use crate::config::{self, Config};
 use crate::host::{self, Host};
-use crate::output::{Exit, Failure};
+use crate::output::{Exit, Failure, progress};
 
 /// What `check` is told.
 #[derive(Debug, clap::Args)]
@@ -85,6 +85,6 @@ pub(crate) fn load(
 /// Shows what was found to whoever is watching.
 pub(crate) fn complain(found: &Findings) {
     if found.iter().next().is_some() {
-        eprintln!("{}\n", found.render(std::io::stderr().is_terminal()));
+        progress(format_args!("{}\n", found.render(std::io::stderr().is_terminal())));
     }
 }

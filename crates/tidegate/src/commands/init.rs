@@ -11,7 +11,7 @@ use super::check;
 use crate::code::Code;
 use crate::config;
 use crate::host::{self, Host};
-use crate::output::{Exit, Failure};
+use crate::output::{Exit, Failure, progress, prompt};
 
 /// What `init` is told.
 #[derive(Debug, clap::Args)]
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let text = file(&lan, &wan, up, down);
     let (config, found) = config::parse(&check::name(&args.file), &text, None);
     if config.is_none() {
-        eprintln!("{}", found.render(false));
+        progress(found.render(false));
         return Ok(Exit::WrongInput);
     }
     write(args, &text)?;
@@ -103,7 +103,7 @@ fn ports(
     let mut ask = |given: &Option<String>, question| match given {
         Some(name) => Ok(name.clone()),
         None => {
-            eprintln!("{question}: which interface? There are: {there}");
+            progress(format_args!("{question}: which interface? There are: {there}"));
             answer("the name of one", somebody, missing, known)
         }
     };
@@ -129,28 +129,28 @@ fn rate(
         Failure { help, ..Failure::input(Code::BadRate, "the rate is not said") }
     };
     let Some(somebody) = somebody else { return Err(missing().into()) };
-    eprintln!("{question}: what rate does the access link have?");
-    eprintln!("Give about 95 % of what a speed test shows.");
+    progress(format_args!("{question}: what rate does the access link have?"));
+    progress("Give about 95 % of what a speed test shows.");
     answer("such as 100 Mbit/s", somebody, missing, parse)
 }
 
 /// The first answer of `somebody` that `parse` takes; `missing` if there is none.
 fn answer<T>(
-    prompt: &str,
+    wanted: &str,
     somebody: &mut impl BufRead,
     missing: impl Fn() -> Failure,
     parse: impl Fn(&str) -> Result<T, Failure>,
 ) -> anyhow::Result<T> {
     loop {
-        eprint!("  {prompt}: ");
+        prompt(format_args!("  {wanted}: "));
         let mut line = String::new();
         if somebody.read_line(&mut line)? == 0 {
-            eprintln!();
+            progress("");
             return Err(missing().into());
         }
         match parse(line.trim()) {
             Ok(answer) => return Ok(answer),
-            Err(error) => eprintln!("  {}; {}", error.message, error.help),
+            Err(error) => progress(format_args!("  {}; {}", error.message, error.help)),
         }
     }
 }

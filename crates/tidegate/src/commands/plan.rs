@@ -6,7 +6,7 @@ use super::{Context, check};
 use crate::api::{Plan, Proposal};
 use crate::client;
 use crate::describe::{self, Change};
-use crate::output::Exit;
+use crate::output::{Exit, progress};
 
 /// What `plan` is told.
 #[derive(Debug, clap::Args)]
@@ -46,9 +46,9 @@ pub(super) fn propose(file: &Path, context: &Context) -> anyhow::Result<Result<P
 pub(super) fn say_undone(classes: &[String]) {
     if !classes.is_empty() {
         let classes = classes.join(", ");
-        eprintln!(
+        progress(format_args!(
             "this undoes what `tidegate class` changed of: {classes}; write it into the file to keep it"
-        );
+        ));
     }
 }
 

@@ -1,6 +1,5 @@
 //! `tidegate run FILE`.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use super::{Context, check};
 use crate::config::Config;
 use crate::daemon::{self, Daemon, Installed, Plane, Socket};
 use crate::host;
+use crate::log::{Log, Losses};
 use crate::output::Exit;
 
 /// What `run` is told.
@@ -40,7 +40,13 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 
 /// Runs the gateway until told to stop.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
-    log(args.verbose);
+    let log = Log::start(args.verbose);
+    let ended = start(args, context, &log);
+    log.finish();
+    ended
+}
+
+fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
     let config = match check::load(&args.file, Some(&host::look()), context)? {
         Ok((_, config)) => config,
         Err(exit) => return Ok(exit),
@@ -48,14 +54,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     // What applies later may come from another directory.
     let file = std::path::absolute(&args.file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(control(args, context, file, config))
-}
-
-fn log(verbose: bool) {
-    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
-    let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
-    // A second subscriber in one process, as in a test, changes nothing.
-    let _ = logs.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init();
+    runtime.block_on(control(args, context, file, config, log.losses()))
 }
 
 async fn control(
@@ -63,6 +62,7 @@ async fn control(
     context: &Context,
     file: PathBuf,
     config: Config,
+    losses: &Losses,
 ) -> anyhow::Result<Exit> {
     let socket = Socket::open(&context.socket)?;
     let metrics = match args.metrics {
@@ -74,7 +74,7 @@ async fn control(
     let installed = Installed::read(file, config)?;
     let plane = Plane::start(&installed, daemon::open)?;
     announce(&plane, policies);
-    let daemon = Daemon::new(plane, installed, true);
+    let daemon = Daemon::new(plane, installed, true, losses.clone());
     let ended = tokio::select! {
         ended = daemon::serve(daemon.clone(), socket, metrics) => ended.map(|()| Exit::Failed),
         exit = attend(&daemon, signals) => Ok(exit),

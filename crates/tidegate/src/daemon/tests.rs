@@ -59,7 +59,7 @@ impl Fixture {
         let (config, _) = config::parse("policy.toml", text, None);
         let installed = Installed::read(file, config.unwrap()).unwrap();
         let plane = Plane::start(&installed, |_, _, _| Ok(open())).unwrap();
-        let daemon = Daemon::new(plane, installed, false);
+        let daemon = Daemon::new(plane, installed, false, Losses::default());
         let socket = Socket::open(&folder.join("socket")).unwrap();
         let serving = serve(daemon.clone(), socket, None);
         let server = tokio::spawn(async move { serving.await.unwrap() });

@@ -18,7 +18,7 @@ use tidegate_dataplane::{
 };
 
 use crate::code::Code;
-use crate::output::Failure;
+use crate::output::{Failure, progress};
 use crate::topology;
 
 /// What goes on in the network of a lab.
@@ -97,7 +97,7 @@ pub fn emulate(file: &Path, socket: &Path, ports: &[String]) -> anyhow::Result<(
     let listener = UnixListener::bind(socket)?;
     thread::spawn(move || tell(&listener, &remote));
     let granted = keep_time(Wish::default());
-    eprintln!("{} ports, {} routes, {granted}", ports.len(), config.routes.len());
+    progress(format_args!("{} ports, {} routes, {granted}", ports.len(), config.routes.len()));
     let driver = Driver::new(Emulator::new(&config), ports, (), inbox, Options::default());
     driver.run(&mut Monotonic::start());
     Ok(())
