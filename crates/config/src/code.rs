@@ -200,6 +200,11 @@ catalogue! {
     ClassHolds = "TG0210", "a class that others need",
         "packets wait at classes without parts, and those of a policy where it says: apply policies that name another class first, remove the parts first, or wait until what waits has left";
 
+    TooLarge = "TG0211", "a file or request that is too large",
+        "a policy file, and a request with one, has at most 64 MiB, a key file 4 KiB: let one policy match a network instead of many match one host each";
+    Busy = "TG0212", "the gateway has too many requests at once",
+        "try again in a second; programs should end their connection after an answer";
+
     // The lab.
     NoLab = "TG0301", "no such lab or host",
         "build one with `tidegate lab up FILE`";

@@ -34,6 +34,7 @@ use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status, 
 use crate::code::Code;
 use crate::config::{self, Config};
 use crate::describe::{self, Change};
+use crate::files;
 use crate::host;
 use crate::log::Losses;
 use crate::output::Failure;
@@ -166,15 +167,14 @@ impl Daemon {
     /// Reads the file again; a broken one leaves what runs, and raises an alarm.
     pub(crate) async fn reload(self: &Arc<Self>) {
         let file = self.state.lock().await.installed.file.clone();
-        let refused = match std::fs::read_to_string(&file) {
-            Ok(text) => {
+        let path = file.clone();
+        let read = aside(move || files::read_regular(&path, files::MOST)).await;
+        let refused = match read.and_then(|read| read.map_err(|error| error.of(&file))) {
+            Ok(files::Text { text, .. }) => {
                 let file = file.display().to_string();
                 self.apply(&Proposal { file, text, confirm_ms: None }).await.err()
             }
-            Err(error) => {
-                let message = format!("cannot read {}: {error}", file.display());
-                Some(Failure::new(Code::NoSuchFile, message).into())
-            }
+            Err(failure) => Some(failure.into()),
         };
         let alarm =
             refused.map(|refusal| format!("the file was not taken over: {}", refusal.text()));
@@ -361,6 +361,12 @@ impl Refusal {
 /// The policies of `config` in their order.
 pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
     config.policy_set().map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
+}
+
+/// What `work` returns, which takes longer than others should wait: it runs in a thread of its own.
+async fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Failure> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| Failure::new(Code::System, format!("a request failed: {error}")))
 }
 
 fn can_change(changes: &[Change]) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ mod committed;
 mod daemon;
 pub mod demo;
 pub mod describe;
+mod files;
 pub mod host;
 pub mod lab;
 mod log;

@@ -1,14 +1,13 @@
 //! `tidegate check FILE`.
 
-use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use tidegate_config::{Findings, Severity};
 
 use super::Context;
-use crate::code::Code;
 use crate::config::{self, Config};
+use crate::files;
 use crate::host::{self, Host};
 use crate::output::{Exit, Failure, progress};
 
@@ -55,11 +54,9 @@ fn summary(file: &Path, config: &Config, found: &Findings) -> String {
     format!("{}: {policies} between {} and {}, {warnings}", file.display(), config.lan, config.wan)
 }
 
-/// The text of a policy file.
+/// The text of a policy file; a pipe will do.
 pub(crate) fn read(file: &Path) -> Result<String, Failure> {
-    fs::read_to_string(file).map_err(|error| {
-        Failure::input(Code::NoSuchFile, format!("cannot read {}: {error}", file.display()))
-    })
+    files::read_any(file, files::MOST).map_err(|error| error.of(file))
 }
 
 /// What messages call a file.
@@ -73,7 +70,16 @@ pub(crate) fn load(
     host: Option<&Host>,
     context: &Context,
 ) -> anyhow::Result<Result<(String, Config), Exit>> {
-    let text = read(file)?;
+    take(file, read(file)?, host, context)
+}
+
+/// The same for what a file says.
+pub(crate) fn take(
+    file: &Path,
+    text: String,
+    host: Option<&Host>,
+    context: &Context,
+) -> anyhow::Result<Result<(String, Config), Exit>> {
     let (config, found) = config::parse(&name(file), &text, host);
     complain(&found);
     if config.is_none() && context.output.is_json() {

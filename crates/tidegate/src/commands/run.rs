@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{Context, check};
 use crate::config::Config;
 use crate::daemon::{self, Daemon, Installed, Plane, Socket};
+use crate::files;
 use crate::host;
 use crate::log::{Log, Losses};
 use crate::output::Exit;
@@ -47,7 +48,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
 }
 
 fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
-    let config = match check::load(&args.file, Some(&host::look()), context)? {
+    // It is read again at a hang-up, so it has to be a regular file from the beginning.
+    let text = files::read_regular(&args.file, files::MOST);
+    let text = text.map_err(|error| error.of(&args.file))?.text;
+    let config = match check::take(&args.file, text, Some(&host::look()), context)? {
         Ok((_, config)) => config,
         Err(exit) => return Ok(exit),
     };

@@ -3,11 +3,16 @@
 use std::env;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -218,6 +223,33 @@ async fn a_reload_takes_a_good_file_and_leaves_a_broken_one_alone() {
     fixture.daemon.reload().await;
     let status: Status = fixture.get("/v1/status").await;
     assert!(status.alarms.is_empty());
+}
+
+/// Kills: a file that is opened whatever it is.
+#[tokio::test]
+async fn a_policy_file_that_has_become_a_fifo_or_too_large_is_refused_at_a_reload() {
+    let fixture = Fixture::new(&web("5 Mbit/s")).await;
+    fs::remove_file(fixture.file()).unwrap();
+    mkfifo(&fixture.file(), Mode::S_IRWXU).unwrap();
+    // Whoever waits for a writer gets one: the test then fails instead of waiting for ever.
+    let fifo = fixture.file();
+    let writer = tokio::task::spawn_blocking(move || {
+        thread::park_timeout(Duration::from_millis(300));
+        let open =
+            fs::File::options().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(fifo);
+        open.is_ok()
+    });
+    fixture.daemon.reload().await;
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms[0].contains("a FIFO"), "{:?}", status.alarms);
+    assert!(!writer.await.unwrap(), "the FIFO was opened");
+
+    fs::remove_file(fixture.file()).unwrap();
+    fs::File::create(fixture.file()).unwrap().set_len((64 << 20) + 1).unwrap();
+    fixture.daemon.reload().await;
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms[0].contains("TG0211"), "{:?}", status.alarms);
+    assert_eq!(fixture.plan(&web("5 Mbit/s")).await, [""; 0]);
 }
 
 #[tokio::test]

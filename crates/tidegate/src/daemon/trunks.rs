@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::num::NonZeroU16;
-use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use tidegate_core::trunk;
 use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
@@ -17,6 +17,7 @@ use super::Installed;
 use crate::code::Code;
 use crate::config::{self, Config, NextHop};
 use crate::describe::Change;
+use crate::files;
 use crate::output::Failure;
 
 /// What the WAN port is given.
@@ -128,16 +129,18 @@ fn mtu(trunk: &trunk::Config, written: Option<u32>, sends: u32) -> Result<u32, F
     Ok(mtu)
 }
 
+/// Most bytes of a key file: 64 digits, and room for spaces around them.
+const MOST_KEY: usize = 4 << 10;
+
 /// The key in the file at `path`.
 fn key(path: &str) -> Result<Key, Failure> {
     let wrong = |what: String| Failure::input(Code::BadKey, what);
-    let unreadable = |error| wrong(format!("cannot read the key {path}: {error}"));
-    let file = fs::metadata(path).map_err(unreadable)?;
-    if file.permissions().mode() & 0o077 != 0 {
+    let file = files::read_regular(Path::new(path), MOST_KEY);
+    let file = file.map_err(|error| wrong(format!("cannot read the key {path}: {error}")))?;
+    if file.mode & 0o077 != 0 {
         return Err(wrong(format!("the key {path} can be read by others; `chmod 600 {path}`")));
     }
-    let text = fs::read_to_string(path).map_err(unreadable)?;
-    hexadecimal(text.trim()).map(Key).ok_or_else(|| wrong(format!("{path} holds no key")))
+    hexadecimal(file.text.trim()).map(Key).ok_or_else(|| wrong(format!("{path} holds no key")))
 }
 
 /// 32 bytes as 64 digits.
@@ -156,6 +159,12 @@ fn hexadecimal(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
     use super::*;
 
     #[test]
@@ -169,6 +178,11 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(key(name).is_ok(), good, "{mode:o}");
         }
+        fs::write(&path, " ".repeat(MOST_KEY + 1)).unwrap();
+        assert!(key(name).is_err_and(|it| it.message.contains("larger")));
+        fs::remove_file(&path).unwrap();
+        mkfifo(&path, Mode::S_IRUSR).unwrap();
+        assert!(key(name).is_err_and(|it| it.message.contains("a FIFO")));
         fs::remove_file(&path).unwrap();
         assert_eq!(hexadecimal(&digits).map(|it| it[..3].to_vec()), Some(vec![0, 255, 0]));
         for wrong in ["", "00", &"0".repeat(63), &"0".repeat(66), &"0g".repeat(32), &"é".repeat(32)]

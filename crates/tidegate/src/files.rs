@@ -1,0 +1,158 @@
+//! Reading the files that an operator names: bounded in size and, for the gateway, in time.
+
+use std::fmt;
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+
+use crate::code::Code;
+use crate::output::Failure;
+
+/// Most bytes of a policy file, and of a request that carries one: 64 MiB, a million policies.
+pub(crate) const MOST: usize = 64 << 20;
+
+/// Longest wait for a file system that does not answer. Local disks take milliseconds; a hung NFS
+/// server takes for ever.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct Text {
+    /// What it holds.
+    pub(crate) text: String,
+    /// Its permission bits.
+    pub(crate) mode: u32,
+}
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The system refused, or it is not UTF-8.
+    Io(io::Error),
+    /// It is something else, such as a FIFO, a directory or a device.
+    NotRegular(&'static str),
+    /// It has more bytes than these.
+    TooLarge(usize),
+    /// The file system did not answer for so long.
+    Silent(Duration),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::NotRegular(kind) => write!(f, "it is {kind}, not a regular file"),
+            Self::TooLarge(most) => write!(f, "it is larger than {most} bytes"),
+            Self::Silent(wait) => write!(f, "its file system has not answered for {wait:?}"),
+        }
+    }
+}
+
+impl Error {
+    /// The failure to read `file`, with the code that fits.
+    pub(crate) fn of(&self, file: &Path) -> Failure {
+        let code = match self {
+            Self::TooLarge(_) => Code::TooLarge,
+            _ => Code::NoSuchFile,
+        };
+        Failure::input(code, format!("cannot read {}: {self}", file.display()))
+    }
+}
+
+/// Reads the regular file at `path`, of at most `most` bytes, within 5 s.
+///
+/// Nothing that is not a regular file is opened: opening a FIFO would wait for a writer.
+pub(crate) fn read_regular(path: &Path, most: usize) -> Result<Text, Error> {
+    let (sender, done) = mpsc::sync_channel(1);
+    let path = path.to_owned();
+    // The thread of a file system that hangs stays until it answers; nobody waits for it.
+    let read = move || drop(sender.send(regular(&path, most)));
+    thread::Builder::new().name("read".to_owned()).spawn(read)?;
+    done.recv_timeout(PATIENCE).unwrap_or(Err(Error::Silent(PATIENCE)))
+}
+
+fn regular(path: &Path, most: usize) -> Result<Text, Error> {
+    refuse_irregular(fs::metadata(path)?.file_type())?;
+    // Should it be replaced by a FIFO meanwhile, it is at least not waited for.
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let opened = file.metadata()?;
+    refuse_irregular(opened.file_type())?;
+    let text = limited(file, most)?;
+    Ok(Text { text, mode: opened.permissions().mode() })
+}
+
+/// Reads the file at `path`, of at most `most` bytes. It may be a pipe, as a shell makes of `<(COMMAND)`.
+pub(crate) fn read_any(path: &Path, most: usize) -> Result<String, Error> {
+    limited(File::open(path)?, most)
+}
+
+fn limited(file: File, most: usize) -> Result<String, Error> {
+    let mut text = String::new();
+    // One byte more shows that there are more. No `usize` is too large for a `u64` here.
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(limit).read_to_string(&mut text)?;
+    if text.len() > most { Err(Error::TooLarge(most)) } else { Ok(text) }
+}
+
+fn refuse_irregular(kind: FileType) -> Result<(), Error> {
+    let name = match kind {
+        it if it.is_file() => return Ok(()),
+        it if it.is_dir() => "a directory",
+        it if it.is_fifo() => "a FIFO",
+        it if it.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(Error::NotRegular(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    /// Kills: a limit that is off by one; a FIFO that is opened; a device without an end.
+    #[test]
+    fn only_a_regular_file_of_bounded_size_is_read() {
+        let folder = env::temp_dir().join(format!("tidegate-files-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (file, link, fifo) = (folder.join("file"), folder.join("link"), folder.join("fifo"));
+        fs::write(&file, "0123456789").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+
+        let read = read_regular(&link, 10).unwrap();
+        assert_eq!((read.text.as_str(), read.mode & 0o777), ("0123456789", 0o640));
+        assert!(matches!(read_regular(&file, 9), Err(Error::TooLarge(9))));
+        let kind = |path: &Path| match read_regular(path, 10) {
+            Err(Error::NotRegular(kind)) => kind,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(kind(&fifo), "a FIFO");
+        assert_eq!(kind(&folder), "a directory");
+        assert_eq!(kind(Path::new("/dev/zero")), "a device");
+        let failure = |path: &Path, most| read_regular(path, most).unwrap_err().of(path);
+        assert_eq!(failure(&folder.join("none"), 10).code, Code::NoSuchFile);
+        assert_eq!(failure(&file, 9).code, Code::TooLarge);
+
+        assert!(matches!(read_any(Path::new("/dev/zero"), 1 << 20), Err(Error::TooLarge(_))));
+        assert_eq!(read_any(&file, 10).unwrap(), "0123456789");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
