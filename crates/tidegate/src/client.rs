@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -12,8 +13,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 use crate::code::Code;
+use crate::files;
 use crate::output::Failure;
 
 /// Asks for `path`.
@@ -44,8 +47,23 @@ pub(crate) fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::
     call(socket, Method::DELETE, path, Vec::new())
 }
 
-/// Longest a gateway may take to answer; one that works takes milliseconds.
+/// Longest a gateway may take to show that it is there; one that works takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What `asked` is answered. A large policy file may take its time, as long as the gateway answers others.
+async fn wait(
+    socket: &Path,
+    asked: impl Future<Output = anyhow::Result<Bytes>>,
+) -> anyhow::Result<Bytes> {
+    let mut asked = pin!(asked);
+    loop {
+        if let Ok(answer) = timeout(PATIENCE, &mut asked).await {
+            return answer;
+        }
+        let state = exchange(socket, Method::GET, "/v1/status", Vec::new());
+        timeout(PATIENCE, state).await.map_err(|_| silent(socket))??;
+    }
+}
 
 fn call<T: DeserializeOwned>(
     socket: &Path,
@@ -53,10 +71,12 @@ fn call<T: DeserializeOwned>(
     path: &str,
     body: Vec<u8>,
 ) -> anyhow::Result<T> {
+    if body.len() > files::MOST {
+        let message = format!("the request has {} bytes, and {} fit", body.len(), files::MOST);
+        return Err(Failure::input(Code::TooLarge, message).into());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked =
-        async { tokio::time::timeout(PATIENCE, exchange(socket, method, path, body)).await };
-    let answer = runtime.block_on(asked).map_err(|_| silent(socket))??;
+    let answer = runtime.block_on(wait(socket, exchange(socket, method, path, body)))?;
     let unexpected = |error: serde_json::Error| {
         Failure::new(Code::UnexpectedAnswer, format!("cannot use the answer: {error}"))
     };
@@ -126,4 +146,20 @@ fn silent(socket: &Path) -> Failure {
     );
     let help = "see whether its process is stopped, or the host overloaded; restart it if it hangs";
     Failure { help: help.to_owned(), ..Failure::new(Code::NoGateway, message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a request that is sent although the gateway refuses it.
+    #[test]
+    fn a_request_beyond_64_mib_is_refused_in_plain_words_before_it_is_sent() {
+        let body = vec![b' '; files::MOST + 1];
+        let refused = call::<Value>(Path::new("nowhere"), Method::POST, "/v1/apply", body);
+        let failure = refused.unwrap_err().downcast::<Failure>().unwrap();
+        assert_eq!(failure.code, Code::TooLarge);
+        assert!(failure.message.contains("67108865 bytes, and 67108864 fit"), "{failure}");
+        assert!(failure.help.contains("network"), "{failure}");
+    }
 }

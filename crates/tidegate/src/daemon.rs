@@ -6,6 +6,7 @@ mod metrics;
 mod plane;
 mod ports;
 mod report;
+mod seats;
 mod server;
 mod trunk_report;
 mod trunks;
@@ -19,13 +20,14 @@ use std::time::Duration;
 use tidegate_config::Findings;
 use tidegate_core::policy::{Class, PolicySet};
 use tidegate_dataplane::trunk::TrunkEnd;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 pub(crate) use explain::explain;
 pub(crate) use plane::Plane;
 pub(crate) use ports::open;
-pub(crate) use server::{Socket, listen, serve};
+pub(crate) use seats::Limits;
+pub(crate) use server::{Server, Socket, listen};
 use trunk_report::Rates;
 pub(crate) use watch::PortLock;
 use watch::Watch;
@@ -45,7 +47,13 @@ pub(crate) struct Daemon {
     started: Instant,
     /// Whether files must fit this host; not where there are no real ports.
     fits_host: bool,
+    /// Held for moments only, so that everybody can look at any time.
     state: Mutex<State>,
+    /// Serialises changes: held from the comparison with the running policies until the change is done.
+    changing: Mutex<()>,
+    /// Long requests that wait or are being worked on, one at a time.
+    long: Semaphore,
+    working: Mutex<()>,
     watch: std::sync::Mutex<Watch>,
     rates: Mutex<Rates>,
     losses: Losses,
@@ -53,7 +61,9 @@ pub(crate) struct Daemon {
 
 /// What was last put in force.
 struct State {
-    installed: Installed,
+    installed: Arc<Installed>,
+    /// Counts what has been in force.
+    generation: u64,
     pending: Option<Pending>,
     /// Why the last attempt to re-read the file, or a rollback, needs attention.
     alarm: Option<String>,
@@ -68,12 +78,11 @@ pub(crate) struct Installed {
     ends: Vec<TrunkEnd>,
     /// The classes that are not as `config` says: what was changed while it ran, `None` where one was removed.
     live: BTreeMap<String, Option<Class>>,
-    generation: u64,
 }
 
 /// A change that is rolled back unless confirmed.
 struct Pending {
-    before: Installed,
+    before: Arc<Installed>,
     deadline: Instant,
 }
 
@@ -90,6 +99,9 @@ impl From<Failure> for Refusal {
         Self::Failure(failure)
     }
 }
+
+/// Long requests that may wait for each other; an operator has one, and programs need no more.
+const LONG: usize = 8;
 
 /// Most live flows an explanation lists.
 const LIVE: usize = 20;
@@ -108,7 +120,15 @@ impl Daemon {
             plane,
             started: Instant::now(),
             fits_host,
-            state: Mutex::new(State { installed, pending: None, alarm: None }),
+            state: Mutex::new(State {
+                installed: Arc::new(installed),
+                generation: 1,
+                pending: None,
+                alarm: None,
+            }),
+            changing: Mutex::default(),
+            long: Semaphore::new(LONG),
+            working: Mutex::default(),
             watch: std::sync::Mutex::new(watch),
             rates: Mutex::default(),
             losses,
@@ -116,63 +136,85 @@ impl Daemon {
     }
 
     /// How `proposal` differs from what runs.
-    pub(crate) async fn plan(&self, proposal: &Proposal) -> Result<Plan, Refusal> {
-        let next = self.read(proposal)?;
-        let state = self.state.lock().await;
-        let changes = state.installed.changes_to(&next);
-        let undone = state.installed.undone_by(&changes);
-        Ok(Plan { changes, undone })
+    pub(crate) async fn plan(&self, proposal: Proposal) -> Result<Plan, Refusal> {
+        let _turn = self.turn().await?;
+        let next = self.read(proposal).await?;
+        let installed = self.installed().await;
+        Ok(aside(move || installed.plan(&next)).await?)
     }
 
     /// Puts `proposal` in force; rolls back by itself if that is asked for and nobody confirms.
-    pub(crate) async fn apply(self: &Arc<Self>, proposal: &Proposal) -> Result<Applied, Refusal> {
-        let next = self.read(proposal)?;
-        let mut state = self.state.lock().await;
-        if state.pending.is_some() {
-            let message = "the change before this one is not confirmed yet";
-            return Err(Failure::new(Code::Unconfirmed, message).into());
-        }
-        let changes = state.installed.changes_to(&next);
+    pub(crate) async fn apply(self: &Arc<Self>, proposal: Proposal) -> Result<Applied, Refusal> {
+        let _turn = self.turn().await?;
+        self.must_be_confirmed().await?;
+        let confirm_ms = proposal.confirm_ms;
+        let next = Arc::new(self.read(proposal).await?);
+        let _changing = self.changing.lock().await;
+        self.must_be_confirmed().await?;
+        let before = self.installed().await;
+        let (running, coming) = (before.clone(), next.clone());
+        let Plan { changes, undone } = aside(move || running.plan(&coming)).await?;
         can_change(&changes)?;
-        let undone = state.installed.undone_by(&changes);
-        let before = state.installed.clone();
-        self.install(&mut state, next).await?;
+        let generation = self.install(next).await?;
         for class in &undone {
             tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
         }
+        let mut state = self.state.lock().await;
         // Whatever needed attention was about what ran before.
         state.alarm = None;
-        let generation = state.installed.generation;
-        let confirm = proposal.confirm_ms.map(Duration::from_millis);
-        if let Some(confirm) = confirm {
+        if let Some(confirm) = confirm_ms.map(Duration::from_millis) {
             state.pending = Some(Pending { before, deadline: Instant::now() + confirm });
             self.roll_back_after(confirm, generation);
         }
         tracing::info!(generation, changes = changes.len(), "policies changed");
-        Ok(Applied { generation, changes, undone, confirm_ms: proposal.confirm_ms })
+        Ok(Applied { generation, changes, undone, confirm_ms })
+    }
+
+    /// Waits until no other long request is worked on; refuses where many wait already.
+    async fn turn(&self) -> Result<Turn<'_>, Failure> {
+        let busy = |_| Failure::new(Code::Busy, format!("{LONG} long requests wait already"));
+        let place = self.long.try_acquire().map_err(busy)?;
+        Ok(Turn { _working: self.working.lock().await, _place: place })
+    }
+
+    /// The configuration in force.
+    async fn installed(&self) -> Arc<Installed> {
+        self.state.lock().await.installed.clone()
+    }
+
+    /// Refuses another change while one waits to be confirmed.
+    async fn must_be_confirmed(&self) -> Result<(), Failure> {
+        match self.state.lock().await.pending {
+            None => Ok(()),
+            Some(_) => {
+                let message = "the change before this one is not confirmed yet";
+                Err(Failure::new(Code::Unconfirmed, message))
+            }
+        }
     }
 
     /// Keeps the change that waits to be confirmed.
     pub(crate) async fn confirm(&self) -> Result<Applied, Refusal> {
+        let _changing = self.changing.lock().await;
         let mut state = self.state.lock().await;
         if state.pending.take().is_none() {
             let message = "no change waits to be confirmed";
             return Err(Failure::new(Code::NothingToConfirm, message).into());
         }
-        let generation = state.installed.generation;
+        let generation = state.generation;
         tracing::info!(generation, "policies confirmed");
         Ok(Applied { generation, changes: Vec::new(), undone: Vec::new(), confirm_ms: None })
     }
 
     /// Reads the file again; a broken one leaves what runs, and raises an alarm.
     pub(crate) async fn reload(self: &Arc<Self>) {
-        let file = self.state.lock().await.installed.file.clone();
+        let file = self.installed().await.file.clone();
         let path = file.clone();
         let read = aside(move || files::read_regular(&path, files::MOST)).await;
         let refused = match read.and_then(|read| read.map_err(|error| error.of(&file))) {
             Ok(files::Text { text, .. }) => {
                 let file = file.display().to_string();
-                self.apply(&Proposal { file, text, confirm_ms: None }).await.err()
+                self.apply(Proposal { file, text, confirm_ms: None }).await.err()
             }
             Err(failure) => Some(failure.into()),
         };
@@ -186,15 +228,16 @@ impl Daemon {
 
     /// What runs, as it is now.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
-        // Locked first, so that what is seen is not of before a change that is shown.
-        let state = self.state.lock().await;
         let seen = self.plane.look().await?;
+        let state = self.state.lock().await;
         let now = Instant::now();
         let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
         Ok(Status {
             file: state.installed.file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
+            // Of the file that is shown, also while the next one is being put in force.
+            generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
             alarms: self.alarms(&state),
             ..report::status(&seen)
@@ -210,9 +253,9 @@ impl Daemon {
     /// The busiest flows, at most `most`.
     pub(crate) async fn flows(&self, most: usize) -> Result<Flows, Failure> {
         let flows = self.plane.ask(move |live| live.machine.flows(live.now, most)).await?;
-        let state = self.state.lock().await;
-        let flow = |flow| report::flow(flow, &state.installed.config);
-        Ok(Flows { flows: flows.into_iter().map(flow).collect() })
+        let installed = self.installed().await;
+        let flow = move |flow| report::flow(flow, &installed.config);
+        aside(move || Flows { flows: flows.into_iter().map(flow).collect() }).await
     }
 
     /// The trunks that end here.
@@ -235,12 +278,18 @@ impl Daemon {
     }
 
     /// Which policy the packet of `question` belongs to, and the flows it may be of.
-    pub(crate) async fn explain(&self, question: &Question) -> Result<Explanation, Refusal> {
-        let explanation = explain(&self.state.lock().await.installed.config, question)?;
-        let all = self.flows(usize::MAX).await?.flows;
-        let flows =
-            all.into_iter().filter(|flow| report::is_of(flow, question)).take(LIVE).collect();
-        Ok(Explanation { flows, ..explanation })
+    pub(crate) async fn explain(&self, question: Question) -> Result<Explanation, Refusal> {
+        let _turn = self.turn().await?;
+        let all = self.plane.ask(|live| live.machine.flows(live.now, usize::MAX)).await?;
+        let installed = self.installed().await;
+        let explained = aside(move || {
+            let config = &installed.config;
+            let explanation = explain(config, &question)?;
+            let asked = all.into_iter().filter(|flow| report::is_of(flow, &question)).take(LIVE);
+            let flows = asked.map(|flow| report::flow(flow, config)).collect();
+            Ok::<_, Failure>(Explanation { flows, ..explanation })
+        });
+        Ok(explained.await??)
     }
 
     /// Releases what is held, and ends; the link is left passing.
@@ -269,22 +318,33 @@ impl Daemon {
         watch
     }
 
-    fn read(&self, proposal: &Proposal) -> Result<Installed, Refusal> {
-        let host = self.fits_host.then(host::look);
-        let (config, found) = config::parse(&proposal.file, &proposal.text, host.as_ref());
-        let config = config.ok_or(Refusal::Findings(found))?;
-        Ok(Installed::read(PathBuf::from(&proposal.file), config)?)
+    /// What `proposal` says, and its key files.
+    async fn read(&self, proposal: Proposal) -> Result<Installed, Refusal> {
+        let fits_host = self.fits_host;
+        let read = move || {
+            let host = fits_host.then(host::look);
+            let (config, found) = config::parse(&proposal.file, &proposal.text, host.as_ref());
+            let config = config.ok_or(Refusal::Findings(found))?;
+            Ok(Installed::read(PathBuf::from(&proposal.file), config)?)
+        };
+        aside(read).await?
     }
 
-    /// Puts `next` in force, with what was changed of its classes while it ran.
-    async fn install(&self, state: &mut State, next: Installed) -> Result<(), Failure> {
-        let running = next.running();
-        let policies = policy_set(&running)?;
-        let mut ends = trunks::seeded(next.ends.clone())?;
+    /// Puts `next` in force, including its live class changes. Returns the new generation.
+    ///
+    /// The caller holds `changing`.
+    async fn install(&self, next: Arc<Installed>) -> Result<u64, Failure> {
+        let coming = next.clone();
+        let compiled = aside(move || {
+            let running = coming.running();
+            let policies = policy_set(&running)?;
+            Ok::<_, Failure>((running.gateway, policies, trunks::seeded(coming.ends.clone())?))
+        });
+        let (gateway, policies, mut ends) = compiled.await??;
         let change = self.plane.ask(move |live| {
             // Frames must come here before there is something to do with them.
             live.set_passing(false);
-            live.machine.reconfigure(live.now, &running.gateway);
+            live.machine.reconfigure(live.now, &gateway);
             for ((end, _), number) in ends.iter_mut().zip(live.machine.trunk_numbers()) {
                 end.number = number;
             }
@@ -295,8 +355,9 @@ impl Daemon {
             live.machine.report().generation
         });
         let generation = change.await?;
-        state.installed = Installed { generation, ..next };
-        Ok(())
+        let mut state = self.state.lock().await;
+        (state.installed, state.generation) = (next, generation);
+        Ok(generation)
     }
 
     fn roll_back_after(self: &Arc<Self>, wait: Duration, generation: u64) {
@@ -309,14 +370,17 @@ impl Daemon {
 
     /// Puts what was before `generation` in force again, if that still waits to be confirmed.
     async fn roll_back(&self, generation: u64) {
-        let mut state = self.state.lock().await;
-        if state.installed.generation != generation {
-            return;
-        }
-        let Some(Pending { before, .. }) = state.pending.take() else { return };
-        let lost: Vec<_> = state.installed.live.keys().cloned().collect();
-        let alarm = match self.install(&mut state, before).await {
-            Ok(()) => {
+        let _changing = self.changing.lock().await;
+        let (before, lost) = {
+            let state = self.state.lock().await;
+            if state.generation != generation {
+                return;
+            }
+            let Some(Pending { before, .. }) = &state.pending else { return };
+            (before.clone(), state.installed.live.keys().cloned().collect::<Vec<_>>())
+        };
+        let alarm = match self.install(before).await {
+            Ok(_) => {
                 let classes = match lost.join(", ") {
                     none if none.is_empty() => none,
                     some => format!(", and what was changed of classes meanwhile: {some}"),
@@ -326,8 +390,15 @@ impl Daemon {
             Err(failure) => format!("generation {generation} cannot be rolled back: {failure}"),
         };
         tracing::warn!("{alarm}");
-        state.alarm = Some(alarm);
+        let mut state = self.state.lock().await;
+        (state.pending, state.alarm) = (None, Some(alarm));
     }
+}
+
+/// The right to work on a long request, given up when dropped.
+struct Turn<'a> {
+    _working: MutexGuard<'a, ()>,
+    _place: SemaphorePermit<'a>,
 }
 
 impl Installed {
@@ -336,7 +407,14 @@ impl Installed {
     /// The files of its keys are read here and never again, so that a rollback to it is one whatever became of them.
     pub(crate) fn read(file: PathBuf, config: Config) -> Result<Self, Failure> {
         let ends = trunks::ends_at_wan(&config)?;
-        Ok(Self { file, config, ends, live: BTreeMap::new(), generation: 1 })
+        Ok(Self { file, config, ends, live: BTreeMap::new() })
+    }
+
+    /// The changes that `next` would make, and the live class changes that it would undo.
+    fn plan(&self, next: &Self) -> Plan {
+        let changes = self.changes_to(next);
+        let undone = self.undone_by(&changes);
+        Plan { changes, undone }
     }
 
     /// How `next` differs from what runs.
@@ -363,7 +441,7 @@ pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
     config.policy_set().map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
 }
 
-/// What `work` returns, which takes longer than others should wait: it runs in a thread of its own.
+/// Runs `work` in a thread of its own, because other requests should not wait for it.
 async fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Failure> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| Failure::new(Code::System, format!("a request failed: {error}")))

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Context, check};
 use crate::config::Config;
-use crate::daemon::{self, Daemon, Installed, Plane, Socket};
+use crate::daemon::{self, Daemon, Installed, Limits, Plane, Server, Socket};
 use crate::files;
 use crate::host;
 use crate::log::{Log, Losses};
@@ -58,7 +58,10 @@ fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
     // What applies later may come from another directory.
     let file = std::path::absolute(&args.file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(control(args, context, file, config, log.losses()))
+    let ended = runtime.block_on(control(args, context, file, config, log.losses()));
+    // A long request that nobody waits for any more ends with the process.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn control(
@@ -79,13 +82,19 @@ async fn control(
     let plane = Plane::start(&installed, daemon::open)?;
     announce(&plane, policies);
     let daemon = Daemon::new(plane, installed, true, losses.clone());
-    let ended = tokio::select! {
-        ended = daemon::serve(daemon.clone(), socket, metrics) => ended.map(|()| Exit::Failed),
-        exit = attend(&daemon, signals) => Ok(exit),
+    let limits = Limits::descriptors();
+    let limits = [Limits::control(limits), Limits::metrics(limits)];
+    let Signals { mut hangup, mut terminate, mut interrupt } = signals;
+    let exit = tokio::select! {
+        () = Server::new(daemon.clone(), socket, metrics, limits).serve() => Exit::Failed,
+        () = watch(&daemon) => Exit::Failed,
+        () = reload(&daemon, &mut hangup) => Exit::Failed,
+        _ = terminate.recv() => Exit::Done,
+        _ = interrupt.recv() => Exit::Done,
     };
     daemon.stop();
     tracing::info!("stopped");
-    Ok(ended?)
+    Ok(exit)
 }
 
 fn announce(plane: &Plane, policies: usize) {
@@ -117,25 +126,26 @@ impl Signals {
 /// How often to see whether the data plane still runs.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Re-reads the file at a hang-up; returns when told to stop, or when the data plane has ended.
-async fn attend(daemon: &Arc<Daemon>, mut signals: Signals) -> Exit {
+/// Looks after the data plane; returns when it has ended by itself, or can go on in a new process only.
+async fn watch(daemon: &Daemon) {
     let mut watch = tokio::time::interval(WATCH);
     loop {
-        tokio::select! {
-            _ = signals.hangup.recv() => daemon.reload().await,
-            _ = signals.terminate.recv() => return Exit::Done,
-            _ = signals.interrupt.recv() => return Exit::Done,
-            _ = watch.tick() => {
-                daemon.settle();
-                daemon.look_at_trunks().await;
-                if daemon.has_ended() {
-                    tracing::error!("the data plane has ended by itself");
-                    return Exit::Failed;
-                }
-                if daemon.is_over() {
-                    return Exit::Failed;
-                }
-            }
+        watch.tick().await;
+        daemon.settle();
+        daemon.look_at_trunks().await;
+        if daemon.has_ended() {
+            tracing::error!("the data plane has ended by itself");
+            return;
         }
+        if daemon.is_over() {
+            return;
+        }
+    }
+}
+
+/// Reads the file again at each hang-up; those that come meanwhile are one more.
+async fn reload(daemon: &Arc<Daemon>, hangup: &mut Signal) {
+    while hangup.recv().await.is_some() {
+        daemon.reload().await;
     }
 }

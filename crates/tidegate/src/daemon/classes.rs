@@ -1,5 +1,7 @@
 //! Classes that are looked at, added, changed and removed while the gateway runs, until policies are applied.
 
+use std::sync::Arc;
+
 use tidegate_core::class::Terms;
 use tidegate_core::gateway::ClassChangeError;
 use tidegate_core::policy::{Class, ClassChange, ClassFaultKind, Profile};
@@ -26,12 +28,12 @@ impl Daemon {
     ) -> Result<Classes, Refusal> {
         let change = rights(change)?;
         // Not while a file is being put in force.
-        let mut state = self.state.lock().await;
+        let _changing = self.changing.lock().await;
         let of = name.clone();
         let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &change));
         ask.await?.map_err(|error| refused(&name, &error))?;
-        let class = change.apply(&state.installed.class(&name));
-        state.installed.live.insert(name.clone(), Some(class));
+        let class = change.apply(&self.installed().await.class(&name));
+        self.remember(&name, Some(class)).await;
         tracing::info!(name, "class changed");
         self.class(&name).await
     }
@@ -43,9 +45,10 @@ impl Daemon {
             return Err(Failure::input(Code::BadName, message).into());
         }
         let rights = rights(&new.rights)?;
-        let mut state = self.state.lock().await;
+        let _changing = self.changing.lock().await;
         let name = new.name;
-        let queue = new.queue.unwrap_or_else(|| state.installed.config.gateway.queue.clone());
+        let installed = self.installed().await;
+        let queue = new.queue.unwrap_or_else(|| installed.config.gateway.queue.clone());
         let class = rights.apply(&Class { parent: new.parent, ..Class::new(&name, queue) });
         let added = class.clone();
         let ask = self.plane.ask(move |live| {
@@ -54,23 +57,30 @@ impl Daemon {
             live.machine.add_class(live.now, &added)
         });
         ask.await?.map_err(|error| refused(&name, &error))?;
-        state.installed.live.insert(name.clone(), Some(class));
+        drop(installed);
+        self.remember(&name, Some(class)).await;
         tracing::info!(name, "class added");
         self.class(&name).await
     }
 
     /// Removes the class called `name`; says what it was last.
     pub(crate) async fn remove_class(&self, name: String) -> Result<Classes, Refusal> {
-        let mut state = self.state.lock().await;
+        let _changing = self.changing.lock().await;
         let of = name.clone();
         let ask = self.plane.ask(move |live| {
             let last = live.machine.class(&of);
             live.machine.remove_class(&of).map(|()| last)
         });
         let last = ask.await?.map_err(|error| refused(&name, &error))?;
-        state.installed.live.insert(name.clone(), None);
+        self.remember(&name, None).await;
         tracing::info!(name, "class removed");
         Ok(said(last))
+    }
+
+    /// Notes that the class called `name` is so now, whatever the file says; `None` if it was removed.
+    async fn remember(&self, name: &str, class: Option<Class>) {
+        let mut state = self.state.lock().await;
+        Arc::make_mut(&mut state.installed).live.insert(name.to_owned(), class);
     }
 
     async fn class(&self, name: &str) -> Result<Classes, Refusal> {

@@ -191,7 +191,7 @@ fn limit(flow: &FlowReport, config: &Config) -> String {
 }
 
 /// Whether packets like that of `question` are of `flow`.
-pub(super) fn is_of(flow: &api::Flow, question: &api::Question) -> bool {
+pub(super) fn is_of(flow: &FlowReport, question: &api::Question) -> bool {
     let end = |shown: &str, address: &Option<String>, port: Option<u16>| {
         // An IPv6 address with a port stands in brackets.
         let (host, shown_port) = shown.rsplit_once(':').unwrap_or((shown, ""));

@@ -1,25 +1,40 @@
 //! The HTTP API on the control socket, and the metrics on loopback if asked for.
 
+use std::convert::Infallible;
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use axum::extract::rejection::JsonRejection;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, Path as InPath, RawQuery, Request, State};
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderName, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
-use axum::{Json, Router};
+use axum::serve::Listener;
+use axum::{Extension, Json, Router};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::{Daemon, Refusal, metrics};
+use super::seats::{Connection, Limits, Seats};
+use super::{Daemon, Refusal, aside, metrics};
 use crate::api::{ClassChange, NewClass, Proposal, Question};
 use crate::code::Code;
+use crate::files;
 use crate::output::{Failure, versioned};
 
 /// The control socket, held by this process alone.
@@ -65,24 +80,87 @@ fn lock_path(socket: &Path) -> PathBuf {
     path.into()
 }
 
-/// Answers on `socket`, and on `metrics` if given, until dropped.
-pub(crate) async fn serve(
+/// The control socket and, if given, the metrics port, each with its connections.
+pub(crate) struct Server {
     daemon: Arc<Daemon>,
     socket: Socket,
     metrics: Option<TcpListener>,
-) -> io::Result<()> {
-    let Socket { listener, file: _file, _lock } = socket;
-    let scraped = async {
-        match metrics {
-            Some(listener) => axum::serve(listener, metrics_routes(daemon.clone())).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        ended = axum::serve(listener, routes(daemon.clone())).into_future() => ended,
-        ended = scraped => ended,
+    /// Those of the control socket, and of the metrics port.
+    pub(super) seats: [Arc<Seats>; 2],
+}
+
+impl Server {
+    /// A server that holds no more than `limits`: of the control socket, and of the metrics port.
+    pub(crate) fn new(
+        daemon: Arc<Daemon>,
+        socket: Socket,
+        metrics: Option<TcpListener>,
+        limits: [Limits; 2],
+    ) -> Self {
+        Self { daemon, socket, metrics, seats: limits.map(Seats::new) }
+    }
+
+    /// Answers until dropped.
+    pub(crate) async fn serve(self) {
+        let Self { daemon, socket, metrics, seats: [control, scrapers] } = self;
+        let Socket { listener, file: _file, _lock } = socket;
+        let scraped = async {
+            match metrics {
+                Some(listener) => accept(listener, &scrapers, metrics_routes(daemon.clone())).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::join!(accept(listener, &control, routes(daemon.clone())), scraped);
     }
 }
+
+/// Serves every connection of `listener` as soon as it has a seat.
+async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router) {
+    loop {
+        // One connection waits here for a seat, all others in the kernel without a descriptor of ours.
+        let (stream, _) = listener.accept().await;
+        let connection = Arc::new(seats.take().await);
+        let routes = routes.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = converse(stream, &connection, routes) => {}
+                () = connection.ended() => {}
+            }
+        });
+    }
+}
+
+/// Answers the requests of one connection, one after the other.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    connection: &Arc<Connection>,
+    routes: Router,
+) {
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        connection.works();
+        request.extensions_mut().insert(connection.clone());
+        let answer = routes.call(request);
+        async move {
+            let answer = answer.await?;
+            let shared = answer.extensions().get::<Shared>().is_some();
+            let bytes = if shared { 0 } else { answer.body().size_hint().lower() };
+            connection.answers(usize::try_from(bytes).unwrap_or(usize::MAX));
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    // A connection that breaks off has nobody to tell.
+    let http =
+        http1::Builder::new().max_buf_size(BUFFER).serve_connection(TokioIo::new(stream), service);
+    let _ = http.await;
+}
+
+/// Bytes that a connection may hold unread: the head of a request, or a piece of its body.
+const BUFFER: usize = 64 << 10;
+
+/// Marks an answer whose bytes are shared between connections, so that none of them holds them.
+#[derive(Clone, Copy)]
+struct Shared;
 
 /// A listener for metrics.
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -129,92 +207,184 @@ fn bad_request(status: StatusCode, message: String) -> Response {
     (status, Json(versioned(&json!({ "error": error })))).into_response()
 }
 
-/// A body in JSON; what is wrong with it is said like everything else.
+/// A body in JSON, of at most [`files::MOST`] bytes. Its errors have the form of all others.
 struct Body<T>(T);
 
-impl<S: Sync, T> FromRequest<S> for Body<T>
-where
-    Json<T>: FromRequest<S, Rejection = JsonRejection>,
-{
+impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        match Json::from_request(request, state).await {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Response> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
+        if !kind.is_some_and(|it| it.starts_with("application/json")) {
+            let message = "the body is not of the type application/json".to_owned();
+            return Err(bad_request(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+        let bytes = collect(request).await?;
+        let parsed = aside(move || Json::from_bytes(&bytes)).await;
+        match parsed.map_err(|failure| refuse(&failure.into()))? {
             Ok(Json(body)) => Ok(Self(body)),
             Err(wrong) => Err(bad_request(wrong.status(), wrong.body_text())),
         }
     }
 }
 
-fn metrics_routes(daemon: Arc<Daemon>) -> Router {
-    Router::new().route("/metrics", get(scrape)).with_state(daemon)
+/// The whole body of `request`.
+async fn collect(request: Request) -> Result<Vec<u8>, Response> {
+    let (parts, mut body) = request.into_parts();
+    let connection = parts.extensions.get::<Arc<Connection>>();
+    if usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX) > files::MOST {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    loop {
+        connection.inspect(|it| it.waits());
+        let Some(frame) = body.frame().await else { break };
+        let broke_off = |error| bad_request(StatusCode::BAD_REQUEST, format!("{error}"));
+        let Ok(data) = frame.map_err(broke_off)?.into_data() else { continue };
+        if bytes.len() + data.len() > files::MOST {
+            return Err(too_large());
+        }
+        if let Some(connection) = connection
+            && connection.hold(data.len()).await.is_err()
+        {
+            let message = "requests that are being worked on hold the memory for this one";
+            return Err(refuse(&Failure::new(Code::Busy, message).into()));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    connection.inspect(|it| it.works());
+    Ok(bytes)
 }
 
-type Shared = State<Arc<Daemon>>;
+/// Says that a request is larger than the gateway takes.
+fn too_large() -> Response {
+    let message = format!("the request is larger than {} bytes", files::MOST);
+    refuse(&Failure::input(Code::TooLarge, message).into())
+}
 
-async fn status(State(daemon): Shared) -> Response {
+fn metrics_routes(daemon: Arc<Daemon>) -> Router {
+    let pages = Arc::new(Pages { daemon, newest: Mutex::default() });
+    Router::new().route("/metrics", get(scrape_shared)).with_state(pages)
+}
+
+type Control = State<Arc<Daemon>>;
+
+async fn status(State(daemon): Control) -> Response {
     answer(daemon.status().await.map_err(Refusal::from))
 }
 
 /// Flows listed unless `?most=N` says otherwise.
 const FLOWS: usize = 100;
 
-async fn flows(State(daemon): Shared, RawQuery(query): RawQuery) -> Response {
+async fn flows(State(daemon): Control, RawQuery(query): RawQuery) -> Response {
     let query = query.unwrap_or_default();
     let most = query.split('&').find_map(|pair| pair.strip_prefix("most=")?.parse().ok());
     answer(daemon.flows(most.unwrap_or(FLOWS)).await.map_err(Refusal::from))
 }
 
-async fn classes(State(daemon): Shared) -> Response {
+async fn classes(State(daemon): Control) -> Response {
     answer(daemon.classes().await.map_err(Refusal::from))
 }
 
-async fn trunks(State(daemon): Shared) -> Response {
+async fn trunks(State(daemon): Control) -> Response {
     answer(daemon.trunks().await.map_err(Refusal::from))
 }
 
 async fn change_class(
-    State(daemon): Shared,
+    State(daemon): Control,
     InPath(name): InPath<String>,
     Body(change): Body<ClassChange>,
 ) -> Response {
     answer(daemon.change_class(name, &change).await)
 }
 
-async fn add_class(State(daemon): Shared, Body(new): Body<NewClass>) -> Response {
+async fn add_class(State(daemon): Control, Body(new): Body<NewClass>) -> Response {
     answer(daemon.add_class(new).await)
 }
 
-async fn remove_class(State(daemon): Shared, InPath(name): InPath<String>) -> Response {
+async fn remove_class(State(daemon): Control, InPath(name): InPath<String>) -> Response {
     answer(daemon.remove_class(name).await)
 }
 
-async fn plan(State(daemon): Shared, Body(proposal): Body<Proposal>) -> Response {
-    answer(daemon.plan(&proposal).await)
+async fn plan(State(daemon): Control, Body(proposal): Body<Proposal>) -> Response {
+    answer(daemon.plan(proposal).await)
 }
 
-async fn apply(State(daemon): Shared, Body(proposal): Body<Proposal>) -> Response {
-    answer(daemon.apply(&proposal).await)
+async fn apply(State(daemon): Control, Body(proposal): Body<Proposal>) -> Response {
+    answer(daemon.apply(proposal).await)
 }
 
-async fn confirm(State(daemon): Shared) -> Response {
+async fn confirm(State(daemon): Control) -> Response {
     answer(daemon.confirm().await)
 }
 
-async fn explain(State(daemon): Shared, Body(question): Body<Question>) -> Response {
-    answer(daemon.explain(&question).await)
+async fn explain(State(daemon): Control, Body(question): Body<Question>) -> Response {
+    answer(daemon.explain(question).await)
 }
 
-async fn scrape(State(daemon): Shared) -> Response {
-    let seen = async {
-        let (status, classes) = (daemon.status().await?, daemon.classes().await?);
-        Ok::<_, Failure>((status, classes.classes, daemon.trunks().await?.trunks))
-    };
-    match seen.await {
-        Ok((status, classes, trunks)) => {
-            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-            (kind, metrics::page(&status, &classes, &trunks)).into_response()
+async fn scrape(State(daemon): Control) -> Response {
+    match page(&daemon).await {
+        Ok(page) => (PAGE, page).into_response(),
+        Err(failure) => refuse(&failure.into()),
+    }
+}
+
+/// The metrics as they are now.
+async fn page(daemon: &Daemon) -> Result<String, Failure> {
+    let (status, classes) = (daemon.status().await?, daemon.classes().await?.classes);
+    let trunks = daemon.trunks().await?.trunks;
+    aside(move || metrics::page(&status, &classes, &trunks)).await
+}
+
+const PAGE: [(HeaderName, &str); 1] =
+    [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+
+/// The page that all scrapers of the metrics port share: whoever they are, the gateway makes one a second.
+struct Pages {
+    daemon: Arc<Daemon>,
+    newest: Mutex<Option<Made>>,
+}
+
+struct Made {
+    at: Instant,
+    page: Arc<String>,
+    /// The page before it, while it is still being sent.
+    before: Weak<String>,
+}
+
+/// The shortest time between two pages. Prometheus scrapes every 15 s or so.
+const PAGE_AGE: Duration = Duration::from_secs(1);
+
+impl Pages {
+    /// A page that is at most a second old. While the page before it is still being sent, the newest page:
+    /// no more than two are in memory.
+    async fn page(&self) -> Result<Arc<String>, Failure> {
+        let mut newest = self.newest.lock().await;
+        let mut before = Weak::new();
+        if let Some(made) = &*newest {
+            if made.at.elapsed() < PAGE_AGE || made.before.strong_count() > 0 {
+                return Ok(made.page.clone());
+            }
+            before = Arc::downgrade(&made.page);
         }
+        let page = Arc::new(page(&self.daemon).await?);
+        *newest = Some(Made { at: Instant::now(), page: page.clone(), before });
+        Ok(page)
+    }
+}
+
+/// A page as the bytes of an answer.
+struct Sent(Arc<String>);
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+async fn scrape_shared(State(pages): State<Arc<Pages>>) -> Response {
+    match pages.page().await {
+        Ok(page) => (Extension(Shared), PAGE, Bytes::from_owner(Sent(page))).into_response(),
         Err(failure) => refuse(&failure.into()),
     }
 }
@@ -234,7 +404,8 @@ fn refuse(refusal: &Refusal) -> Response {
         }
         Refusal::Failure(failure) => {
             let status = match failure.code {
-                Code::NoGateway => StatusCode::SERVICE_UNAVAILABLE,
+                Code::NoGateway | Code::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
                 Code::Unconfirmed
                 | Code::NothingToConfirm
                 | Code::NeedsRestart

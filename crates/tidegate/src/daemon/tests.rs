@@ -19,10 +19,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::plane::Opened;
+use super::seats::Seats;
 use super::*;
 use crate::api::Classes;
 use crate::client;
 
+mod limits;
 mod trunks;
 
 const NOTHING: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
@@ -49,6 +51,8 @@ struct Fixture {
     daemon: Arc<Daemon>,
     folder: PathBuf,
     server: JoinHandle<()>,
+    /// The connections of its control socket.
+    seats: Arc<Seats>,
 }
 
 impl Fixture {
@@ -57,8 +61,22 @@ impl Fixture {
         Self::with(text, folder(), Opened::default)
     }
 
+    /// The same with other `limits` of connections.
+    fn limited(text: &str, limits: Limits) -> Self {
+        Self::start(text, folder(), limits, Opened::default)
+    }
+
     /// The same in `folder`, with what `open` opens.
     fn with(text: &str, folder: PathBuf, open: impl FnOnce() -> Opened + Send + 'static) -> Self {
+        Self::start(text, folder, Limits::control(1_024), open)
+    }
+
+    fn start(
+        text: &str,
+        folder: PathBuf,
+        limits: Limits,
+        open: impl FnOnce() -> Opened + Send + 'static,
+    ) -> Self {
         let file = folder.join("policy.toml");
         fs::write(&file, text).unwrap();
         let (config, _) = config::parse("policy.toml", text, None);
@@ -66,9 +84,10 @@ impl Fixture {
         let plane = Plane::start(&installed, |_, _, _| Ok(open())).unwrap();
         let daemon = Daemon::new(plane, installed, false, Losses::default());
         let socket = Socket::open(&folder.join("socket")).unwrap();
-        let serving = serve(daemon.clone(), socket, None);
-        let server = tokio::spawn(async move { serving.await.unwrap() });
-        Self { daemon, folder, server }
+        let server = Server::new(daemon.clone(), socket, None, [limits; 2]);
+        let seats = server.seats[0].clone();
+        let server = tokio::spawn(server.serve());
+        Self { daemon, folder, server, seats }
     }
 
     fn socket(&self) -> PathBuf {
@@ -231,7 +250,7 @@ async fn a_policy_file_that_has_become_a_fifo_or_too_large_is_refused_at_a_reloa
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
     fs::remove_file(fixture.file()).unwrap();
     mkfifo(&fixture.file(), Mode::S_IRWXU).unwrap();
-    // Whoever waits for a writer gets one: the test then fails instead of waiting for ever.
+    // A reader that waits for a writer gets one. Then the test fails instead of waiting for ever.
     let fifo = fixture.file();
     let writer = tokio::task::spawn_blocking(move || {
         thread::park_timeout(Duration::from_millis(300));
@@ -330,12 +349,12 @@ async fn clients_that_hang_or_send_nonsense_or_too_much_disturb_nobody() {
             body.len()
         )
     };
-    let huge = "x".repeat(3 << 20);
+    let huge = "x".repeat((64 << 20) + 1);
     let cases = [
         ("\0\u{1}\u{2} nonsense\r\n\r\n".to_owned(), "400", ""),
         (post("/v1/apply", "{"), "400", "TG0209"),
         (post("/v1/apply", "{\"file\": 3}"), "422", "TG0209"),
-        (post("/v1/apply", &huge), "413", "TG0209"),
+        (post("/v1/apply", &huge), "413", "TG0211"),
         (post("/v1/status", "{}"), "404", "TG0209"),
         (post("/v2/status", "{}"), "404", "TG0209"),
     ];

@@ -1,0 +1,179 @@
+//! Connections that keep nobody out: idle ones, half-sent requests, and long ones.
+
+use std::net::TcpStream;
+
+use super::*;
+
+/// Limits without any time that ends by itself: what makes room is that somebody needs it.
+fn limits(connections: usize, bytes: usize) -> Limits {
+    let grace = Duration::from_millis(1);
+    Limits { connections, bytes, grace, idle: Duration::from_secs(3_600) }
+}
+
+/// The head of an `apply` whose body has `length` bytes.
+fn head(length: usize) -> String {
+    format!(
+        "POST /v1/apply HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n"
+    )
+}
+
+/// Connections that have each sent `start` of a request and then nothing.
+///
+/// Each is opened by a thread that may wait, for the server runs in this one.
+async fn silent(fixture: &Fixture, count: usize, start: Vec<u8>) -> Vec<UnixStream> {
+    let socket = fixture.socket();
+    let open = move || {
+        let open = |_| {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            // It may have been closed by now.
+            let _ = stream.write_all(&start);
+            stream
+        };
+        (0..count).map(open).collect()
+    };
+    tokio::task::spawn_blocking(open).await.unwrap()
+}
+
+/// Kills: a listener without a cap; one that waits until a connection ends by itself; a seat that is not given back.
+#[tokio::test]
+async fn idle_connections_take_no_more_than_their_number_and_keep_nobody_out() {
+    let fixture = Fixture::limited(&web("5 Mbit/s"), limits(8, 1 << 20));
+    for start in ["", "GET /v1/status HTTP/1.1\r\n", "POST /v1/apply HT"] {
+        let open = silent(&fixture, 100, start.as_bytes().to_vec()).await;
+        let status: Status = fixture.get("/v1/status").await;
+        assert_eq!(status.generation, 1, "{start:?}");
+        assert!(fixture.seats.used().0 <= 8, "{:?}", fixture.seats);
+        drop(open);
+    }
+    fixture.apply(&web("6 Mbit/s"), None).await.unwrap();
+    while fixture.seats.used() != (0, 0) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Kills: bodies that nobody counts; a body that is not given up for another; a refusal where there would be room.
+#[tokio::test]
+async fn half_sent_bodies_hold_no_more_memory_than_is_allowed_and_keep_nobody_out() {
+    let most = 1 << 20;
+    let fixture = Fixture::limited(&web("5 Mbit/s"), limits(64, most));
+    let start = head(2 << 20) + &"x".repeat(100_000);
+    let open = silent(&fixture, 50, start.into_bytes()).await;
+    let comment = format!("# {}\n{}", "x".repeat(900_000), web("6 Mbit/s"));
+    fixture.apply(&comment, None).await.unwrap();
+    assert!(fixture.seats.used().1 <= most, "{:?}", fixture.seats);
+    drop(open);
+}
+
+/// Kills: a connection whose silence has no end, in the head and in the body of a request, and after an answer.
+#[tokio::test]
+async fn a_connection_that_stays_silent_is_closed() {
+    let idle = Duration::from_millis(50);
+    let fixture = Fixture::limited(NOTHING, Limits { idle, ..limits(8, 1 << 20) });
+    let answered = "GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n".to_owned();
+    for request in [String::new(), "POST /v1/ap".to_owned(), head(100) + "{", answered] {
+        // `exchange` returns when the gateway closes the connection.
+        let answer = exchange(fixture.socket(), request.clone()).await;
+        assert_eq!(answer.is_empty(), !request.starts_with("GET"), "{request}: {answer}");
+    }
+}
+
+/// Kills: the limit of 2 MB; a body that is parsed where others are answered.
+#[tokio::test]
+async fn a_request_of_60_mb_is_taken_while_others_are_answered() {
+    let fixture = Fixture::new(&web("5 Mbit/s")).await;
+    // A field that nobody reads: a policy file as large takes its parser 20 s without optimisation.
+    let text = serde_json::to_string(&web("6 Mbit/s")).unwrap();
+    let end = "\"}";
+    let start = format!(r#"{{"file": "new.toml", "text": {text}, "more": ""#);
+    let more = 60_000_000;
+    let mut request = head(start.len() + more + end.len()) + &start;
+    request.reserve(more + end.len());
+    request.push_str(&"x".repeat(more));
+    request += end;
+    let socket = fixture.socket();
+    let apply = tokio::task::spawn_blocking(move || {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        answer
+    });
+    while fixture.get::<Status>("/v1/status").await.generation == 1 {
+        assert!(!apply.is_finished(), "{:?}", apply.await);
+    }
+    assert_eq!(apply.await.unwrap(), *b"HTTP/1.1 200");
+}
+
+/// Kills: a lock that `status` waits for; a roll-back that waits for a long request; an unbounded number of these.
+#[tokio::test]
+async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
+    let fixture = Fixture::new(NOTHING).await;
+    let turn = fixture.daemon.turn().await.unwrap();
+    let waiting: Vec<_> = (1..LONG)
+        .map(|_| {
+            let (daemon, text) = (fixture.daemon.clone(), NOTHING.to_owned());
+            let proposal = Proposal { file: "new.toml".to_owned(), text, confirm_ms: None };
+            tokio::spawn(async move { daemon.plan(proposal).await.is_ok() })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert_eq!(code(fixture.apply(NOTHING, None).await), Code::Busy);
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!(status.generation, 1);
+    let classes: Classes = fixture.get("/v1/classes").await;
+    assert!(classes.classes.is_empty());
+    drop(turn);
+    for plan in waiting {
+        assert!(plan.await.unwrap());
+    }
+
+    fixture.apply(&web("5 Mbit/s"), Some(100)).await.unwrap();
+    let turn = fixture.daemon.turn().await.unwrap();
+    fixture.until(|status| status.unconfirmed_ms.is_none()).await;
+    drop(turn);
+    assert_eq!(fixture.plan(NOTHING).await, [""; 0]);
+}
+
+/// Kills: a page for each scraper; a page that is never made again.
+#[tokio::test]
+async fn scrapers_of_the_metrics_port_share_a_page_and_idle_ones_keep_nobody_out() {
+    let folder = folder();
+    let fixture = Fixture::with(NOTHING, folder.clone(), Opened::default);
+    let port = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = port.local_addr().unwrap();
+    let socket = Socket::open(&folder.join("second")).unwrap();
+    let server = Server::new(fixture.daemon.clone(), socket, Some(port), [limits(8, 1 << 20); 2]);
+    let seats = server.seats[1].clone();
+    let server = tokio::spawn(server.serve());
+    let scrape = move || {
+        let _idle: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let scrape = || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream
+                .write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+                .unwrap();
+            let mut page = String::new();
+            stream.read_to_string(&mut page).unwrap();
+            page
+        };
+        [scrape(), scrape()]
+    };
+    let pages = tokio::task::spawn_blocking(scrape).await.unwrap();
+    for page in pages {
+        assert!(page.contains("tidegate_"), "{page}");
+    }
+    assert!(seats.used().0 <= 8, "{seats:?}");
+    server.abort();
+}
+
+/// Kills: seats by the thousand, or all descriptors, where a process may open few.
+#[test]
+fn connections_leave_most_descriptors_to_the_gateway() {
+    for descriptors in [64, 256, 1_024, 524_288] {
+        let all =
+            Limits::control(descriptors).connections + Limits::metrics(descriptors).connections;
+        assert!(all <= descriptors / 4 && all <= 192, "{all} of {descriptors}");
+    }
+    assert!(Limits::descriptors() > 0);
+}
