@@ -4,6 +4,7 @@ mod classes;
 mod explain;
 mod metrics;
 mod plane;
+mod port_lock;
 mod ports;
 mod report;
 mod seats;
@@ -25,11 +26,11 @@ use tokio::time::Instant;
 
 pub(crate) use explain::explain;
 pub(crate) use plane::Plane;
+pub(crate) use port_lock::PortLock;
 pub(crate) use ports::open;
 pub(crate) use seats::Limits;
 pub(crate) use server::{Server, Socket, listen};
 use trunk_report::Rates;
-pub(crate) use watch::PortLock;
 use watch::Watch;
 
 use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status, Trunks};

@@ -16,8 +16,7 @@ use tidegate_dataplane::{
 };
 use tokio::sync::oneshot;
 
-use super::watch::PortLock;
-use super::{Installed, policy_set};
+use super::{Installed, PortLock, policy_set};
 use crate::api::Ports;
 use crate::code::Code;
 use crate::output::Failure;

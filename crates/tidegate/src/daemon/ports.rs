@@ -9,10 +9,9 @@ use tidegate_dataplane::{
     AfPacket, FailToWire, Interface, InterfaceError, Monotonic, PacketMemory, Port,
 };
 
-use super::Installed;
 use super::plane::{Opened, Wire};
 use super::trunks::Trunks;
-use super::watch::PortLock;
+use super::{Installed, PortLock};
 use crate::api::{self, Ports};
 use crate::code::Code;
 use crate::config::{Backend, Config};

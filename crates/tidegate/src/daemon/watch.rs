@@ -1,37 +1,8 @@
 //! The ports from outside: whether they are still there, up, and as they were.
 
 use std::fmt;
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use tidegate_dataplane::Interface;
-
-use crate::code::Code;
-use crate::output::Failure;
-
-/// A port that belongs to this process, whatever its control socket.
-///
-/// It is a name in the network namespace of the port that is gone when the process is.
-#[derive(Debug)]
-pub(crate) struct PortLock(#[expect(dead_code, reason = "held, and not used")] UnixDatagram);
-
-impl PortLock {
-    /// Takes `interface`, unless another gateway has it.
-    pub(crate) fn take(interface: &Interface) -> Result<Self, Failure> {
-        let name = format!("tidegate/port/{}", interface.index());
-        let bound = SocketAddr::from_abstract_name(name)
-            .and_then(|address| UnixDatagram::bind_addr(&address));
-        bound.map(Self).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                let message = format!("a gateway runs on `{}` already", interface.name());
-                let help = "change it with `tidegate apply FILE`, or stop it first".to_owned();
-                Failure { help, ..Failure::new(Code::AlreadyRuns, message) }
-            }
-            _ => Failure::new(Code::NoBackend, format!("cannot lock a port: {error}")),
-        })
-    }
-}
 
 /// The ports, and what was last seen of them.
 #[derive(Debug, Default)]
