@@ -15,6 +15,7 @@ mod lead;
 mod lock;
 mod mapping;
 mod memory;
+mod netlink;
 mod offload;
 mod port;
 mod schedule;
