@@ -81,8 +81,19 @@ pub struct Packet {
     pub controlled: bool,
     /// Some header field here is no longer what the frame says: the driver writes it back.
     pub rewritten: bool,
-    /// The machine made it, and not of another: a driver that has frames writes one when it leaves.
-    pub made: bool,
+    /// Where it comes from.
+    pub kind: Kind,
+}
+
+/// Where a packet comes from.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A host of the network sent it.
+    #[default]
+    User,
+    /// The machine made it, and not of another packet: a driver that has frames writes one when it departs.
+    Made,
 }
 
 /// `vlan` of an untagged frame.

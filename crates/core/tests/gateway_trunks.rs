@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol, SackBlocks};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Network, Protocol, SackBlocks};
 use tidegate_core::policy::{Action, Class, ClassSet, Filter, Mode, Policy, PolicySet, Range};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
@@ -134,7 +134,7 @@ impl World {
         }
         while self.wires[from].front().is_some_and(|it| it.0 <= now) {
             let (_, packet, sack) = self.wires[from].pop_front().unwrap();
-            let packet = Packet { carried: None, made: false, ..packet };
+            let packet = Packet { carried: None, kind: Kind::User, ..packet };
             let id = self.ends[to].pool().insert(packet).unwrap();
             if packet.tcp.is_some_and(|it| it.has_sack) {
                 self.ends[to].pool().set_sack(&id, sack);

@@ -20,7 +20,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use tidegate_core::packet::{Endpoint, FlowKey, FrameCopy, Network, Protocol};
+use tidegate_core::packet::{Endpoint, FlowKey, FrameCopy, Kind, Network, Protocol};
 use tidegate_core::tcp::Segment;
 use tidegate_core::{ByReason, Packet, PacketId, PacketPool, Reason, Time};
 use tidegate_wire::VlanTag;
@@ -295,7 +295,7 @@ impl Port for TrunkPort {
     }
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
-        if pool[&packet].made {
+        if pool[&packet].kind == Kind::Made {
             if !self.write(pool, &packet) {
                 self.drops.count(Reason::NoRoute);
                 return pool.release(packet);

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use super::Gateway;
 use crate::ack::{Ahead, line};
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Member, Network, Packet};
+use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Packet};
 use crate::trunk::{Arriving, Report, Trunk, Wire};
 use crate::wheel::TimerWheel;
 use crate::{Cx, PacketId, PacketPool, Time};
@@ -230,7 +230,7 @@ impl Gateway {
         while let Some(packet) = out.pop(&self.pool) {
             let described = &mut self.pool[&packet];
             described.cost = match &carrier {
-                Some(it) if !described.made => {
+                Some(it) if described.kind != Kind::Made => {
                     described.carried = it.number;
                     let longer = it.wire.longer(it.local, described);
                     self.config.overhead.charge_longer(described, longer)
@@ -250,7 +250,7 @@ impl Gateway {
     /// of the user packet before it.
     fn class_from_trunk(&mut self, id: TrunkId, packet: &PacketId) -> Option<ClassId> {
         self.links[Direction::Up.index()].classes()?;
-        let own = (!self.pool[packet].made).then(|| self.class_of_user(packet));
+        let own = (self.pool[packet].kind != Kind::Made).then(|| self.class_of_user(packet));
         let class = &mut self.trunks.as_mut()?.places[id.index()].class;
         *class = own.unwrap_or(*class);
         *class

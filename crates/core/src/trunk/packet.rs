@@ -4,7 +4,7 @@
 //! says so; its sequence numbers count a segment of the virtual stream.
 
 use super::wire::datagram_len;
-use crate::packet::{FlowKey, NO_VLAN, Packet};
+use crate::packet::{FlowKey, Kind, NO_VLAN, Packet};
 use crate::tcp::Segment;
 
 /// What its link-layer header is like: as that of the packets it goes with.
@@ -47,7 +47,7 @@ pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) 
         transport_offset,
         vlan: frame.vlan,
         segments: 1,
-        made: true,
+        kind: Kind::Made,
         ..Packet::default()
     }
 }
