@@ -2,6 +2,7 @@
 
 #![expect(clippy::as_conversions, reason = "figures of a report, and small numbers")]
 
+mod conservation;
 mod membership;
 mod shaping;
 
@@ -125,8 +126,8 @@ proptest! {
     /// Asking more often than told to gets nothing sooner: `Turn::At` is never late, and looking is
     /// free.
     ///
-    /// Mutants it kills: `allows_at` without the members that become full, or without the full
-    /// bucket; `carry` lost when time passes; savings not limited to their part.
+    /// Mutants it kills: `allows_at` without the members that become full, or without the bucket
+    /// that spares tokens; `carry` lost when time passes; savings not limited to their part.
     #[test]
     fn asking_more_often_changes_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES {
@@ -188,7 +189,7 @@ proptest! {
     /// A flow that always has packets waiting loses nothing others leave: the aggregate keeps its
     /// rate.
     ///
-    /// Mutant it kills: `allows` without the full bucket's exception.
+    /// Mutant it kills: `allow` without the bucket that spares tokens.
     #[test]
     fn one_greedy_flow_is_enough_to_use_the_rate(scene in scenes()) {
         let mut scene = scene;

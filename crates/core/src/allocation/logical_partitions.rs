@@ -8,12 +8,15 @@
 //!
 //! Source: aggregates, section 7.3 of the ledger; "Efficient fair queuing
 //! using deficit round robin" (SIGCOMM 1995).
-//! Differs: the excess is the content of the bucket less all savings, so it cannot be given out
-//! twice (the printed estimate can). Who waits puts its share into the round instead of saving for
-//! a packet of its own: the round gives it back by the same weights, and a packet's worth of tokens
-//! never lies idle while somebody waits. A packet longer than what others leave goes when the
-//! bucket is full. When nobody waits ([`try_take`](Allocation::try_take)), the excess goes to who
-//! asks first.
+//! Differs:
+//! - The excess is the content of the bucket less all savings. It cannot be given out twice, as the
+//!   printed estimate can.
+//! - A waiting member puts its share into the round instead of saving for a packet of its own. The
+//!   round gives the share back by the same weights.
+//! - Savings bind the lower half of the bucket only. The upper half is for every packet. A full
+//!   bucket is too, for a packet longer than half of it.
+//! - With no packet waiting, the excess goes to the first packet that asks
+//!   ([`try_take`](Allocation::try_take)).
 
 use serde::Deserialize;
 
@@ -179,7 +182,7 @@ impl LogicalPartitions {
         let left = (self.shares.step() - self.savings.step).max(1);
         let steps = earned.saturating_add(Shares::steps(missing, left));
         let full = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
-        let at = self.shares.when(steps.min(full)).min(self.shares.full_at());
+        let at = self.shares.when(steps.min(full)).min(self.shares.spares_at(len));
         self.next_look().map_or(at, |(look, _)| at.min(look))
     }
 
@@ -413,9 +416,10 @@ impl Savings {
         shares.content() - self.sum
     }
 
-    /// Whether the excess allows `len`. A full bucket allows anything: to wait would waste tokens.
+    /// Whether a member may take `len` tokens that it did not save: out of the excess, or out of the
+    /// upper half of the bucket.
     fn allow(&self, shares: &Shares, len: Nanobits) -> bool {
-        self.excess(shares) >= i128::from(len) || shares.is_full()
+        self.excess(shares) >= i128::from(len) || shares.spares(len)
     }
 }
 
@@ -555,7 +559,7 @@ mod tests {
     /// Mutants it kills: `withdraw` left out when a member goes into the round; what is left of a
     /// turn saved whether it is there or not; a timer that goes on in the round.
     #[test]
-    fn the_sum_of_savings_is_that_of_every_member_and_never_more_than_there_is() {
+    fn the_sum_of_savings_is_that_of_every_member_and_half_a_burst_more_than_the_bucket_at_most() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(60_000), Bytes(1_500)).unwrap();
         let mut all = LogicalPartitions::new(&profile, Time::ZERO);
         let mut waiting = Waiting([0; 6]);
@@ -581,9 +585,9 @@ mod tests {
                 let timer = all.full.deadline(u32::try_from(number).unwrap());
                 assert_eq!(timer, None, "member {number} after {now:?}");
             }
-            // Whoever joined early learns at the next look that its part is smaller by now.
+            // A member that joined early learns at the next look that its part is smaller by now.
             let settled = now > Time::from_secs(2);
-            let excess = all.savings.excess(&all.shares);
+            let excess = all.savings.excess(&all.shares) + i128::from(nanobits(Bytes(30_000)));
             assert!(excess >= 0 || !settled, "{excess} after {now:?}");
         }
     }

@@ -135,14 +135,21 @@ impl Shares {
         i128::from(self.bucket.content()) - i128::from(self.carry)
     }
 
-    /// Whether the bucket holds all it can.
-    pub(super) const fn is_full(&self) -> bool {
-        self.bucket.content() >= self.bucket.depth()
+    /// Whether half of the bucket remains without `len` tokens, or the bucket is full.
+    pub(super) fn spares(&self, len: Nanobits) -> bool {
+        self.bucket.content() >= self.spare_level(len)
     }
 
-    /// When the bucket will hold all it can, if nobody takes anything.
-    pub(super) fn full_at(&self) -> Time {
-        self.bucket.reaches(self.bucket.depth())
+    /// When the bucket [`spares`](Self::spares) `len` tokens, if no member takes any before.
+    pub(super) fn spares_at(&self, len: Nanobits) -> Time {
+        self.bucket.reaches(self.spare_level(len))
+    }
+
+    /// The content from which on the bucket spares `len`. A member with savings finds half of its
+    /// part at least, and a flow without savings finds half of the burst.
+    fn spare_level(&self, len: Nanobits) -> Nanobits {
+        let depth = self.bucket.depth();
+        depth.min(len.saturating_add(depth / 2))
     }
 
     /// Takes `len` tokens out of the bucket, if they are there.

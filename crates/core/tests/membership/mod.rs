@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::meter::Profile;
 use tidegate_core::packet::Member;
-use tidegate_core::{Bytes, Rate, Time};
+use tidegate_core::{Bytes, Time};
 
 use super::shaping::{Arrival, Change, Departure, Shaping, Triggers};
 use super::{Flow, LONGEST, Scene, build, flows, profile, share};
@@ -124,7 +124,7 @@ impl Unrest {
             _ => None,
         });
         let mut next = profiles.next();
-        let mut bucket = Dense::new(&self.scene.profile());
+        let mut bucket = Dense::of(&self.scene.profile());
         for departure in departures {
             while let Some((at, profile)) = next.filter(|(at, _)| *at <= departure.at) {
                 bucket.change(at, &profile);
@@ -138,43 +138,48 @@ impl Unrest {
     }
 }
 
-/// A bucket, computed anew for each packet in numbers that cannot overflow.
-struct Dense {
-    rate: Rate,
-    depth: u128,
-    content: u128,
+/// A bucket that is computed in numbers that cannot overflow.
+pub(super) struct Dense {
+    /// In bit/s.
+    rate: u64,
+    pub(super) depth: i128,
+    /// Negative after a packet that is longer than the bucket is deep.
+    pub(super) content: i128,
     at: Time,
 }
 
 impl Dense {
-    fn new(profile: &Profile) -> Self {
-        let depth = tokens(profile.burst().0);
-        Self { rate: profile.mean(), depth, content: depth, at: Time::ZERO }
+    /// A full bucket.
+    pub(super) fn new(rate: u64, depth: u64) -> Self {
+        Self { rate, depth: tokens(depth), content: tokens(depth), at: Time::ZERO }
     }
 
-    fn pass(&mut self, now: Time) {
-        let earned = u128::from(self.rate.bps()) * now.since(self.at).as_nanos();
-        self.content = self.depth.min(self.content + earned);
-        self.at = now;
+    fn of(profile: &Profile) -> Self {
+        Self::new(profile.mean().bps(), profile.burst().0)
+    }
+
+    pub(super) fn pass(&mut self, now: Time) {
+        let elapsed = i128::try_from(now.since(self.at).as_nanos()).unwrap_or(i128::MAX);
+        self.content = self.depth.min(self.content + i128::from(self.rate) * elapsed);
+        self.at = self.at.max(now);
     }
 
     fn change(&mut self, now: Time, profile: &Profile) {
         self.pass(now);
-        (self.rate, self.depth) = (profile.mean(), tokens(profile.burst().0));
+        (self.rate, self.depth) = (profile.mean().bps(), tokens(profile.burst().0));
         self.content = self.content.min(self.depth);
     }
 
-    /// No packet here is longer than a burst.
-    fn take(&mut self, now: Time, bytes: u64) -> bool {
+    /// Takes tokens for `bytes`; returns whether they were there.
+    pub(super) fn take(&mut self, now: Time, bytes: u64) -> bool {
         self.pass(now);
-        let enough = self.content >= tokens(bytes);
-        self.content = self.content.saturating_sub(tokens(bytes));
-        enough
+        self.content -= tokens(bytes);
+        self.content >= 0
     }
 }
 
-fn tokens(bytes: u64) -> u128 {
-    u128::from(bytes) * 8_000_000_000
+pub(super) fn tokens(bytes: u64) -> i128 {
+    i128::from(bytes) * 8_000_000_000
 }
 
 proptest! {
