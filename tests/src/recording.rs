@@ -232,6 +232,7 @@ impl Connection {
             seq,
             ack: if flags & TcpFlags::ACK == 0 { 0 } else { self.next[1 - port] },
             flags: TcpFlags(flags),
+            high_flags: 0,
             window: 2_000,
             options: all,
         };

@@ -178,6 +178,22 @@ pub struct TcpSegment {
     pub has_sack: bool,
     /// A digest covers the header (RFC 2385, RFC 5925): nothing in it may be rewritten.
     pub authenticated: bool,
+    /// Options beside those that have a field here.
+    pub options: Options,
+    /// The four bits before [`flags`](Self::flags): [`AE`](Self::AE), and three that are reserved.
+    pub high_flags: u8,
+}
+
+/// TCP options that no field of [`TcpSegment`] describes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Options {
+    /// No such option is present.
+    #[default]
+    None,
+    /// An option that the gateway does not interpret is present, or the options cannot be read to their end.
+    Unknown,
+    /// An option of MPTCP is present (RFC 8684).
+    Multipath,
 }
 
 /// The control bits of a TCP header (RFC 9293, section 3.1; RFC 3168, section 6.1).
@@ -210,6 +226,33 @@ impl TcpFlags {
 }
 
 impl TcpSegment {
+    /// Accurate ECN, in [`high_flags`](Self::high_flags) (RFC 9768, section 3.1).
+    pub const AE: u8 = 0x01;
+
+    /// Whether the header states nothing beyond numbers, window and timestamps: ACK is the only flag, and
+    /// the only option is timestamps.
+    #[must_use]
+    pub const fn is_bare(&self) -> bool {
+        let flags = self.flags.0 == TcpFlags::ACK && self.high_flags == 0;
+        flags && !self.has_sack && !self.authenticated && matches!(self.options, Options::None)
+    }
+
+    /// Whether a SYN offers, or a SYN with ACK accepts, AccECN or MPTCP.
+    ///
+    /// Source: RFC 9768, section 3.1 (AE, CWR and ECE set in the SYN; four combinations accept);
+    /// RFC 8684, section 3.1.
+    #[must_use]
+    pub const fn offers_extension(&self) -> bool {
+        let ae = self.high_flags & Self::AE != 0;
+        let (ece, cwr) = (self.flags.any(TcpFlags::ECE), self.flags.any(TcpFlags::CWR));
+        let accurate = if self.flags.any(TcpFlags::ACK) {
+            matches!((ae, cwr, ece), (false, true, _) | (true, false, false) | (true, true, false))
+        } else {
+            ae && cwr && ece
+        };
+        accurate || matches!(self.options, Options::Multipath)
+    }
+
     /// Sequence space it takes: payload, and one each for SYN and FIN.
     #[must_use]
     pub const fn sequence_len(&self) -> u32 {
@@ -312,6 +355,20 @@ mod tests {
         assert!(packet.mark_congestion() && packet.rewritten);
         let mut packet = Packet { network: Network::Ipv4, ..Packet::default() };
         assert!(!packet.mark_congestion() && !packet.rewritten);
+    }
+
+    /// Kills: a server without ECN, with classic ECN, with nonces, or one that echoes the SYN, taken for AccECN.
+    #[test]
+    fn accecn_is_offered_by_one_and_accepted_by_four_combinations_of_flags() {
+        let offers = |flags: u8, high_flags| {
+            let flags = TcpFlags(TcpFlags::SYN | flags);
+            TcpSegment { flags, high_flags, ..TcpSegment::default() }.offers_extension()
+        };
+        let ecn = [0, TcpFlags::ECE, TcpFlags::CWR, TcpFlags::CWR | TcpFlags::ECE];
+        assert_eq!(ecn.map(|ecn| offers(ecn, 0)), [false; 4]);
+        assert_eq!(ecn.map(|ecn| offers(ecn, 1)), [false, false, false, true]);
+        assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 0)), [false, false, true, true]);
+        assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 1)), [true, false, true, false]);
     }
 
     #[test]

@@ -155,6 +155,8 @@ impl Victim {
                     flags: TcpFlags(*flags),
                     has_sack: false,
                     authenticated: false,
+                    options: Default::default(),
+                    high_flags: 0,
                 };
                 self.send(header, blocks, if *marked { Ecn::Ce } else { Ecn::NotEct });
             }

@@ -71,6 +71,7 @@ fn describe(packet: &Packet) -> (Frame, usize) {
                 seq: tcp.seq,
                 ack: tcp.ack,
                 flags: tcp.flags,
+                high_flags: tcp.high_flags,
                 window: tcp.window,
                 options: Vec::new(),
             };

@@ -141,6 +141,7 @@ fn segment(src: SocketAddr, dst: SocketAddr, flags: u8, options: &[u8], payload:
         seq: 1,
         ack: 0xffff_0001,
         flags: TcpFlags(flags),
+        high_flags: 0,
         window: 0x7fff,
         options: options.to_vec(),
     };

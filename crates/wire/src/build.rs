@@ -100,6 +100,8 @@ pub struct Tcp {
     pub ack: u32,
     /// Control bits.
     pub flags: TcpFlags,
+    /// The four bits before them.
+    pub high_flags: u8,
     /// Window field.
     pub window: u16,
     /// Options, a multiple of 4 bytes and at most 40.
@@ -376,7 +378,15 @@ impl Tcp {
         let offset = word((20 + self.options.len()) / 4) << 12;
         put(out, [self.src, self.dst]);
         out.extend([self.seq, self.ack].map(u32::to_be_bytes).as_flattened());
-        put(out, [offset | u16::from(self.flags.0), self.window, 0, 0]);
+        put(
+            out,
+            [
+                offset | u16::from(self.high_flags & 15) << 8 | u16::from(self.flags.0),
+                self.window,
+                0,
+                0,
+            ],
+        );
         out.extend(&self.options);
     }
 }

@@ -46,3 +46,5 @@ pub(crate) const TIMESTAMPS: u8 = 8;
 pub(crate) const MD5: u8 = 19;
 /// RFC 5925.
 pub(crate) const AUTHENTICATION: u8 = 29;
+/// RFC 8684.
+pub(crate) const MPTCP: u8 = 30;

@@ -19,7 +19,7 @@ pub fn frame(src: SocketAddr, dst: SocketAddr, segment: &Segment, payload: Vec<u
     if let Some(tcp) = frame.tcp_mut() {
         let header = &segment.header;
         (tcp.seq, tcp.ack) = (header.seq, header.ack);
-        (tcp.flags, tcp.window) = (header.flags, header.window);
+        (tcp.flags, tcp.high_flags, tcp.window) = (header.flags, header.high_flags, header.window);
         tcp.options = options(segment);
     }
     frame

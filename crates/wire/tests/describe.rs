@@ -8,7 +8,7 @@ use etherparse::{NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
 use frames::frames;
 use proptest::prelude::*;
 use tidegate_core::Packet;
-use tidegate_core::packet::{Endpoint, NO_VLAN, Network, TcpFlags, TcpSegment};
+use tidegate_core::packet::{Endpoint, NO_VLAN, Network, Options, TcpFlags, TcpSegment};
 use tidegate_wire::build::{Frame, Link, Transport};
 use tidegate_wire::{Oddity, describe, segment};
 
@@ -67,6 +67,7 @@ fn expected_tcp(tcp: &etherparse::TcpSlice<'_>) -> TcpSegment {
         payload: u32::try_from(tcp.payload().len()).unwrap(),
         window: tcp.window_size(),
         flags: TcpFlags(tcp.slice()[13]),
+        high_flags: tcp.slice()[12] & 15,
         ..TcpSegment::default()
     };
     for option in tcp.options_iterator() {
@@ -75,14 +76,16 @@ fn expected_tcp(tcp: &etherparse::TcpSlice<'_>) -> TcpSegment {
             Ok(TcpOptionElement::WindowScale(shift)) if tcp.syn() => {
                 segment.window_scale = Some(shift);
             }
-            Ok(TcpOptionElement::SelectiveAcknowledgementPermitted) => {
-                segment.sack_permitted = tcp.syn();
+            Ok(TcpOptionElement::SelectiveAcknowledgementPermitted) if tcp.syn() => {
+                segment.sack_permitted = true;
             }
             Ok(TcpOptionElement::SelectiveAcknowledgement(..)) => segment.has_sack = true,
             Ok(TcpOptionElement::Timestamp(value, echo)) => {
                 segment.timestamps = Some((value, echo));
             }
-            _ => {}
+            Ok(TcpOptionElement::Noop) => {}
+            // What only a SYN may offer.
+            _ => segment.options = Options::Unknown,
         }
     }
     segment
@@ -319,6 +322,39 @@ fn unknown_options_are_passed_and_too_large_a_shift_counts_as_fourteen() {
     header.options = vec![254, 5, 1, 2, 3, 3, 3, 200];
     let (packet, oddity) = described(&frame.bytes());
     assert_eq!((packet.tcp.unwrap().window_scale, oddity), (Some(14), None));
+}
+
+/// Kills: an option that is not interpreted taken for none; MPTCP hidden by another option beside it.
+#[test]
+fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
+    let timestamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let cases = [
+        (vec![], Options::None),
+        (vec![172, 11, 0, 0, 9, 0, 0, 9, 0, 0, 9, 1], Options::Unknown), // AccECN0
+        (vec![174, 5, 0, 0, 9, 1, 1, 1], Options::Unknown),              // AccECN1
+        (vec![254, 4, 0x12, 0x34], Options::Unknown),
+        (vec![2, 4, 5, 180], Options::Unknown), // only a SYN may offer a segment size
+        (vec![254, 2, 30, 8, 0x20, 0x01, 0, 0, 0, 7, 254, 2], Options::Multipath),
+        (vec![1, 1, 1, 9], Options::Unknown), // its length is missing
+    ];
+    for (options, expected) in cases {
+        let mut frame = ipv6();
+        frame.tcp_mut().unwrap().options = [&timestamps[..], &options].concat();
+        let tcp = described(&frame.bytes()).0.tcp.unwrap();
+        assert_eq!((tcp.timestamps, tcp.options), (Some((1, 2)), expected), "{options:?}");
+        assert_eq!(tcp.is_bare(), options.is_empty(), "{options:?}");
+    }
+}
+
+/// Kills: control bits beyond the lower eight not read.
+#[test]
+fn ae_and_reserved_bits_are_read_and_a_segment_with_them_is_not_bare() {
+    for high_flags in 0..16 {
+        let mut frame = ipv4();
+        frame.tcp_mut().unwrap().high_flags = high_flags;
+        let tcp = described(&frame.bytes()).0.tcp.unwrap();
+        assert_eq!((tcp.high_flags, tcp.is_bare()), (high_flags, high_flags == 0));
+    }
 }
 
 #[test]

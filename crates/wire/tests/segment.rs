@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use frames::{ecns, segment_sum};
 use proptest::prelude::*;
 use tidegate_core::Packet;
-use tidegate_core::packet::{SackBlocks, TcpFlags, TcpSegment};
+use tidegate_core::packet::{Options, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
 use tidegate_wire::describe;
 use tidegate_wire::segment::{frame, options, read};
@@ -49,6 +49,8 @@ fn segments() -> impl Strategy<Value = (Segment, Vec<u8>)> {
                 window_scale,
                 sack_permitted,
                 has_sack: !sack.is_empty(),
+                options: Options::None,
+                high_flags: u8::try_from(seq % 16).unwrap(),
             };
             (Segment { header, sack, ecn }, payload)
         },

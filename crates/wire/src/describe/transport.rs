@@ -1,11 +1,11 @@
 //! TCP with its options, UDP, and the echo of ICMP.
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{Protocol, TcpFlags, TcpSegment};
+use tidegate_core::packet::{Options, Protocol, TcpFlags, TcpSegment};
 
 use super::{Cursor, Oddity, be16};
 use crate::option::{
-    self, AUTHENTICATION, MD5, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE,
+    self, AUTHENTICATION, MD5, MPTCP, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE,
 };
 
 /// Describes what `packet.key.protocol` says is next; ports stay zero where there are none.
@@ -59,19 +59,24 @@ fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
         payload: u32::try_from(frame.left() - header_len).unwrap_or(u32::MAX),
         window: be16(header[14], header[15]),
         flags: TcpFlags(header[13]),
+        high_flags: header[12] & 0x0f,
         ..TcpSegment::default()
     });
     if header_len == header.len() {
         return Ok(());
     }
     let options = frame.head.get(frame.at + header.len()..frame.at + header_len);
-    options.and_then(|options| tcp_options(options, segment)).ok_or(Oddity::TcpOptions)
+    if options.and_then(|options| tcp_options(options, segment)).is_none() {
+        segment.options = Options::Unknown;
+        return Err(Oddity::TcpOptions);
+    }
+    Ok(())
 }
 
 /// Reads options into `segment`; `None` if one contradicts its length, which ends the reading.
 ///
 /// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps), RFC 2385 and
-/// RFC 5925 (digests).
+/// RFC 5925 (digests), RFC 8684 (MPTCP).
 fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
     // What all but the first segments of a connection look like (RFC 7323, appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, times @ ..] = options
@@ -109,11 +114,18 @@ fn tcp_option(kind: u8, body: &[u8], syn: bool, segment: &mut TcpSegment) -> Opt
         (SACK, blocks) if !blocks.is_empty() && blocks.len() % 8 == 0 => segment.has_sack = true,
         (TIMESTAMPS, body) => segment.timestamps = Some(timestamps(body.try_into().ok()?)),
         (MD5 | AUTHENTICATION, _) => segment.authenticated = true,
-        (MSS, [_, _]) | (WINDOW_SCALE, [_]) | (SACK_PERMITTED, []) => {}
+        (MPTCP, _) => segment.options = Options::Multipath,
+        (MSS, [_, _]) | (WINDOW_SCALE, [_]) | (SACK_PERMITTED, []) => unknown(segment),
         (MSS | WINDOW_SCALE | SACK_PERMITTED | SACK, _) => return None,
-        _ => {}
+        _ => unknown(segment),
     }
     Some(())
+}
+
+fn unknown(segment: &mut TcpSegment) {
+    if segment.options == Options::None {
+        segment.options = Options::Unknown;
+    }
 }
 
 const fn timestamps(body: [u8; 8]) -> (u32, u32) {

@@ -72,10 +72,10 @@ fn segments() -> impl Strategy<Value = Segment> {
         blocks.iter().for_each(|block| assert!(sack.push(*block)));
         let (payload, flags) = (payload.into(), TcpFlags(flags));
         let has_sack = !sack.is_empty();
-        let authenticated = false;
         #[rustfmt::skip]
         let header = TcpSegment {
-            seq, ack, payload, timestamps, window, mss, flags, window_scale, sack_permitted, has_sack, authenticated,
+            seq, ack, payload, timestamps, window, mss, flags, window_scale, sack_permitted, has_sack,
+            ..TcpSegment::default()
         };
         Segment { header, sack, ..Segment::default() }
     })

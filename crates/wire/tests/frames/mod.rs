@@ -102,9 +102,10 @@ fn transports() -> impl Strategy<Value = Transport> {
 }
 
 fn tcp() -> impl Strategy<Value = Tcp> {
-    (any::<(u16, u16, u32, u32, u8, u16)>(), tcp_options()).prop_map(|(fields, options)| {
+    let fields = any::<(u16, u16, u32, u32, u8, u16)>();
+    (fields, 0u8..16, tcp_options()).prop_map(|(fields, high_flags, options)| {
         let (src, dst, seq, ack, flags, window) = fields;
-        Tcp { src, dst, seq, ack, flags: TcpFlags(flags), window, options }
+        Tcp { src, dst, seq, ack, flags: TcpFlags(flags), high_flags, window, options }
     })
 }
 
