@@ -110,6 +110,8 @@ pub struct Known {
     pub near: Option<Duration>,
     /// Shortest round trip to the receiver and back.
     pub far: Option<Duration>,
+    /// It negotiated AccECN or MPTCP: each of its ACKs means what it means only with its own number.
+    pub extended: bool,
     /// Its part relative to the other members.
     pub weight: u32,
 }

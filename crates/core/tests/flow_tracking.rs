@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::flow::{AckKind, Arrival, Flow, FlowTable, Handle, Tracking};
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Member, Protocol, TcpFlags, TcpSegment};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, Member, Options, Protocol, TcpFlags, TcpSegment,
+};
 use tidegate_core::{Packet, Time};
 
 use Direction::{Down, Up};
@@ -364,6 +366,32 @@ proptest! {
     }
 }
 
+/// Kills: AccECN or MPTCP that one end offers and the other declines taken for negotiated.
+#[test]
+fn accecn_and_mptcp_are_negotiated_by_both_syns() {
+    let ecn = TcpFlags::ECE | TcpFlags::CWR;
+    let (offer, accept) = ((TcpFlags::SYN | ecn, 1), (TcpFlags::SYN | TcpFlags::CWR, 0));
+    let (classic, plain) = ((TcpFlags::SYN | TcpFlags::ECE, 0), (TcpFlags::SYN, 0));
+    let (none, mptcp) = (Options::None, Options::Multipath);
+    for (syn, answer, negotiated) in [
+        ((offer, none), (accept, none), true),
+        ((offer, none), (classic, none), false),
+        ((plain, none), (accept, none), false),
+        ((plain, mptcp), (plain, mptcp), true),
+        ((plain, mptcp), (plain, none), false),
+        ((plain, Options::Unknown), (plain, Options::Unknown), false),
+    ] {
+        let mut wire = Wire::new();
+        let with = |((flags, high_flags), options), it| {
+            with(flags, TcpSegment { high_flags, options, ..it })
+        };
+        wire.passes(0, 0, Up, with(syn, TcpSegment { flags: TcpFlags(0), ..segment(100, 0, 0) }));
+        wire.passes(10, 0, Down, with(answer, segment(900, 101, 0)));
+        wire.passes(20, 0, Up, segment(101, 901, 0));
+        assert_eq!(wire.flow().connection().is_extended(), negotiated, "{syn:?} {answer:?}");
+    }
+}
+
 /// Headers whose numbers often meet, and are else anything.
 fn any_segment() -> impl Strategy<Value = TcpSegment> {
     let number = || prop_oneof![4 => 0u32..4, 1 => any::<u32>()];
@@ -383,6 +411,8 @@ fn any_segment() -> impl Strategy<Value = TcpSegment> {
                 sack_permitted: has_sack,
                 has_sack,
                 authenticated: false,
+                options: Default::default(),
+                high_flags: 0,
             }
         },
     )

@@ -1,12 +1,15 @@
-//! ACKs that are held: what each is worth, in order for each flow, and as few packets as will do.
+//! Held ACKs: how much data each one calls for, in order for each flow, with as few buffers as possible.
 //!
-//! Of a flow at most its newest pure ACK is kept as a packet, and those with SACK blocks. An older
-//! one is a record of sixteen bytes; when its time comes, it is made again of the newest.
+//! An ACK is stored as a record of 20 bytes if it states nothing beyond number, window and timestamps.
+//! On release the driver clones the flow's newest such ACK, which keeps its buffer, and patches the three.
+//! Every other ACK is kept whole: it departs in its order, with its own number, flags and options.
 //!
-//! Source: `postack`, R001-8 (what an ACK is worth), R001-11 to R001-17. Differs: what one that is
-//! made again says besides its acknowledgement, window and timestamp echo is what the newest says.
-//! A pure ACK goes on with the highest sequence number that went its way: with that of before the
-//! data which has passed it, it would be refused (RFC 9293, section 3.10.7.4).
+//! Source: `postack`, R001-8 (what an ACK is worth), R001-11 to R001-17. Differs:
+//! - An ACK with flags or options of its own is kept whole: these belong to its number. A flow that
+//!   negotiated AccECN (RFC 9768) or MPTCP (RFC 8684) has none made, merged or cut from data.
+//! - Only the window of an ACK that is kept whole may be made smaller, as that of any other.
+//! - A pure ACK departs with the highest sequence number that went its way: with that of before the
+//!   data which has passed it, it would be refused (RFC 9293, section 3.10.7.4).
 
 mod counts;
 mod flow;
@@ -18,7 +21,7 @@ pub(super) use flow::Flow;
 use super::Returning;
 use super::record::{Kind, NONE, Record, Records};
 use crate::flow::before;
-use crate::packet::{Ecn, Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
+use crate::packet::{Ecn, Fifo, Member, Options, Packet, TcpFlags, TcpSegment, make_room};
 use crate::{Cx, PacketId, PacketPool, Time};
 
 /// The held ACKs of an aggregate.
@@ -33,6 +36,9 @@ pub(super) struct Holds {
 
 /// Most records of a flow; of more, the oldest goes on.
 const MOST_OF_FLOW: u32 = 4_096;
+
+/// Most ACKs of a flow that are kept whole; with more, none of the flow is held.
+const WHOLE_OF_FLOW: u16 = 4_096;
 
 /// With more records than this, a plain ACK takes the place of the one before it.
 const COALESCE_BEYOND: u32 = 256;
@@ -140,10 +146,15 @@ impl Holds {
         if is_urgent(flow, &tcp) {
             return self.pass_all(cx, back);
         }
+        let record = tcp.payload == 0 && self.can_be_record(cx.pool, &back, &tcp);
+        if self.flows[member.index()].is_unheld(&tcp, record) {
+            return self.pass_all(cx, back);
+        }
         if tcp.payload > 0 {
             return self.piggybacked(cx, back, open);
         }
-        if before(tcp.ack, flow.seen) && !tcp.has_sack {
+        let flow = &mut self.flows[member.index()];
+        if before(tcp.ack, flow.seen) && record {
             return self.stale(cx, back);
         }
         let tells = before(flow.seen, tcp.ack) || flow.is_duplicate(&tcp);
@@ -157,6 +168,18 @@ impl Holds {
             return Taken::Passed(cost);
         }
         self.hold(cx, back)
+    }
+
+    /// Whether all that a pure ACK states fits into a record, and a copy of the flow's newest such ACK has
+    /// the same options.
+    fn can_be_record(&self, pool: &PacketPool, back: &Back<'_>, tcp: &TcpSegment) -> bool {
+        let flow = &self.flows[back.member.index()];
+        let has_timestamps =
+            |number| pool.lent(number).tcp.is_some_and(|it| it.timestamps.is_some());
+        let alike = flow.template == NONE
+            || has_timestamps(self.records.get(flow.template).number) == tcp.timestamps.is_some();
+        let ecn = pool[&back.packet].ecn;
+        alike && tcp.is_bare() && ecn == Ecn::NotEct && !flow.is_extended()
     }
 
     /// Lets it go on, whatever it is; says what it calls for.
@@ -213,15 +236,20 @@ impl Holds {
         Taken::Passed(0)
     }
 
-    /// Data with an acknowledgement: it goes on, and what it acknowledges is held apart from it.
+    /// Data with an ACK departs with the number that was released last; the ACK is held apart from it.
+    /// If the ACK belongs to its number by flags or options, all that is held departs with the data.
     ///
     /// Source: `postack`, R001-12.
     fn piggybacked(&mut self, cx: &mut Cx<'_>, back: Back<'_>, open: bool) -> Taken {
         let Back { member, packet, tcp, out } = back;
         let flow = &self.flows[member.index()];
         let nothing_new = !before(flow.released, tcp.ack);
-        if nothing_new || (flow.count == 0 && open) {
+        let extended = flow.is_extended();
+        if (nothing_new && !extended) || (flow.count == 0 && open) {
             return Taken::Passed(self.pass(cx, Back { member, packet, tcp, out }));
+        }
+        if extended || tcp.has_sack || tcp.high_flags != 0 || tcp.options != Options::None {
+            return self.pass_all(cx, Back { member, packet, tcp, out });
         }
         let released = flow.released;
         // Data that says again what is held is no duplicate (RFC 5681, section 2).
@@ -232,15 +260,16 @@ impl Holds {
             // It cannot be told less: what is held before it goes on with it.
             return self.pass_all(cx, Back { member, packet, tcp, out });
         };
+        let flags = flow.flags_of_last(tcp.flags);
         if let Some(tcp) = &mut cx.pool[&packet].tcp {
-            (tcp.ack, tcp.window) = (released, window);
+            (tcp.ack, tcp.window, tcp.flags) = (released, window, flags);
         }
         cx.pool[&packet].rewritten = true;
         self.flows[member.index()].note_back(&tcp);
         self.go(cx.pool, member, packet, out);
         let Some(ack) = ack else { return Taken::Held };
         self.counts.made += 1;
-        let tcp = TcpSegment { payload: 0, ..tcp };
+        let tcp = cx.pool[&ack].tcp.unwrap_or_default();
         let pure = Back { member, packet: ack, tcp, out };
         if before(tcp.ack, self.flows[member.index()].seen) {
             return self.stale(cx, pure);
@@ -250,9 +279,15 @@ impl Holds {
 
     /// Files it behind what is held of its flow.
     fn hold(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
+        let (member, tcp) = (back.member, back.tcp);
+        // `postack`, R001-17, of congestion echoes.
+        let own = !self.can_be_record(cx.pool, &back, &tcp);
+        if own && !self.has_room_for_whole(cx.pool, member) {
+            self.counts.overdue += 1;
+            self.flows[member.index()].stop_holding();
+            return self.pass_all(cx, back);
+        }
         let Back { member, packet, tcp, out } = back;
-        // A congestion echo is told as often as it came (`postack`, R001-17).
-        let own = tcp.has_sack || tcp.flags.any(TcpFlags::ECE | TcpFlags::CWR);
         let blocks = cx.pool.sack(&packet);
         let flow = &mut self.flows[member.index()];
         let duplicate = !own && flow.is_duplicate(&tcp);
@@ -266,15 +301,19 @@ impl Holds {
             self.absorb_template(cx.pool, member);
         }
         let mut kind = Kind::PACKET;
-        kind |= if own { Kind::SELECTIVE } else { 0 };
+        kind |= if own { Kind::WHOLE } else { 0 };
         kind |= if duplicate { Kind::DUPLICATE } else { 0 };
         let number = cx.pool.lend(packet);
         let record = Record::new(number, news, tcp.window, Kind(kind), cx.now);
         let Some(at) = self.records.insert(record) else {
             self.counts.overdue += 1;
+            if own {
+                cx.pool.release_whole_ack();
+            }
             let Some(packet) = cx.pool.take_back(number) else { return Taken::Held };
             return self.pass_all(cx, Back { member, packet, tcp, out });
         };
+        self.flows[member.index()].whole += u16::from(own);
         self.append(member, at, !own);
         self.flows[member.index()].note(&tcp);
         if self.held(member) > MOST_OF_FLOW || cx.pool.is_scarce() {
@@ -282,6 +321,11 @@ impl Holds {
             return Taken::Passed(self.release(cx, member, out).unwrap_or(0));
         }
         Taken::Held
+    }
+
+    /// Whether one more ACK of `member` may be kept whole; if so, it is counted.
+    fn has_room_for_whole(&self, pool: &mut PacketPool, member: Member) -> bool {
+        self.flows[member.index()].whole < WHOLE_OF_FLOW && pool.keep_whole_ack()
     }
 
     /// Whether a plain ACK can take the place of the newest that is held: there are many, or it says
@@ -324,9 +368,7 @@ impl Holds {
         pool.release(packet);
         let duplicate = entry.kind().any(Kind::DUPLICATE);
         entry.number = tcp.ack;
-        if !duplicate {
-            entry.extra = tcp.timestamps.map_or(0, |(_, echo)| echo);
-        }
+        entry.echo = tcp.timestamps.map_or(0, |(_, echo)| echo);
         entry.set_kind(Kind(if duplicate { Kind::DUPLICATE } else { 0 }));
         self.counts.absorbed += 1;
         self.counts.packets -= 1;

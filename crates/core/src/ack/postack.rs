@@ -144,8 +144,11 @@ impl PostAck {
         let way = known.near? + known.far?;
         let flow = self.holds.flow(member);
         let (least, grown) = (flow.least_window(known.mss), flow.grown(tcp, known.sent?));
+        let (extended, holdable) = (flow.is_extended(), flow.holdable());
         let first = self.shares.equal(member).bytes_in(way).max(FIRST_WINDOW);
-        let most = self.shares.most(member).bytes_in(way + self.config.max_hold / 2);
+        let rate = self.shares.most(member);
+        let most = rate.bytes_in(way + self.config.max_hold / 2);
+        let most = if extended { most.min(rate.bytes_in(way) + holdable) } else { most };
         Some(most.min(grown.max(first)).max(least))
     }
 

@@ -1,4 +1,4 @@
-//! Records of ACKs that are held: sixteen bytes each, in lists, in a store of bounded size.
+//! Records of held ACKs: 20 bytes each, in lists, in a store of bounded size.
 
 use std::time::Duration;
 
@@ -16,10 +16,12 @@ pub(super) struct Records {
 /// An ACK that is held.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Record {
-    /// Its acknowledgement number; for one whose packet is kept, the number of that.
+    /// Its acknowledgement number. If its packet is kept, the number of the packet.
     pub(super) number: u32,
-    /// Its timestamp echo; for a selective one, the bytes it newly acknowledges.
-    pub(super) extra: u32,
+    /// Its timestamp echo (TSecr), if its packet is not kept.
+    pub(super) echo: u32,
+    /// Bytes that it newly reports as received beyond its number: by SACK blocks or as a duplicate.
+    pub(super) news: u32,
     pub(super) window: u16,
     /// When it arrived, in [`ticks`].
     at: u16,
@@ -39,8 +41,8 @@ impl Kind {
     pub(super) const DUPLICATE: u32 = 1 << 28;
     /// Its packet is kept.
     pub(super) const PACKET: u32 = 2 << 28;
-    /// It has SACK blocks, or others fields that cannot be made of another packet's.
-    pub(super) const SELECTIVE: u32 = 4 << 28;
+    /// Its packet is kept and departs as it came: it states more than a record can hold.
+    pub(super) const WHOLE: u32 = 4 << 28;
 
     pub(super) const fn any(self, bits: u32) -> bool {
         self.0 & bits != 0
@@ -50,14 +52,15 @@ impl Kind {
 /// No record. Numbers have 28 bits.
 pub(super) const NONE: u32 = (1 << 28) - 1;
 
-/// Most records of an aggregate: a megabyte.
+/// Most records of an aggregate: 1.25 MiB.
 const MOST: u32 = 1 << 16;
 
-const _: () = assert!(size_of::<Record>() == 16);
+const _: () = assert!(size_of::<Record>() == 20);
 
 impl Record {
-    pub(super) const fn new(number: u32, extra: u32, window: u16, kind: Kind, now: Time) -> Self {
-        Self { number, extra, window, at: ticks(now), link: NONE | kind.0 }
+    /// A record whose packet, of this `number`, is kept.
+    pub(super) const fn new(number: u32, news: u32, window: u16, kind: Kind, now: Time) -> Self {
+        Self { number, echo: 0, news, window, at: ticks(now), link: NONE | kind.0 }
     }
 
     pub(super) const fn kind(&self) -> Kind {
@@ -157,7 +160,7 @@ mod tests {
 
     #[test]
     fn kind_and_successor_do_not_disturb_each_other() {
-        let mut record = Record::new(9, 8, 7, Kind(Kind::PACKET | Kind::SELECTIVE), Time::ZERO);
+        let mut record = Record::new(9, 8, 7, Kind(Kind::PACKET | Kind::WHOLE), Time::ZERO);
         record.set_next(5);
         record.set_kind(Kind(Kind::DUPLICATE));
         assert!(record.next() == 5 && record.kind() == Kind(Kind::DUPLICATE));

@@ -45,6 +45,7 @@ impl Bench {
                 mss: None,
                 near: Some(Duration::from_micros(200)),
                 far: Some(Duration::from_millis(50)),
+                extended: false,
                 weight: 1,
             },
             queue: Queue {

@@ -1,5 +1,7 @@
 //! What every way to govern senders by their ACKs must keep to.
 
+mod whole;
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -46,7 +46,7 @@ const SENT: u8 = 1;
 const ACKED: u8 = 2;
 /// Its SYN was seen.
 const SYN: u8 = 4;
-/// Its FIN was seen.
+/// It sends no more: its FIN was seen, or an RST that counts from either end.
 const FIN: u8 = 8;
 /// It permits SACK.
 const SACK: u8 = 16;
@@ -54,8 +54,8 @@ const SACK: u8 = 16;
 const TIMESTAMPS: u8 = 32;
 /// It sent something beyond its SYN.
 const AT_WORK: u8 = 64;
-/// It sent an RST that counts.
-const RESET: u8 = 128;
+/// Its SYN offers, or accepts, AccECN or MPTCP.
+const EXTENDED: u8 = 128;
 
 impl Default for End {
     fn default() -> Self {
@@ -148,7 +148,7 @@ impl Tracker {
         let in_sequence = (end.has(SENT) && segment.seq == end.next)
             || (other.has(ACKED) && segment.seq == other.ack);
         if refuses || in_sequence || !(end.has(SENT) || other.has(ACKED | SENT)) {
-            self.ends[direction.index()].marks |= RESET;
+            self.ends.iter_mut().for_each(|end| end.marks |= FIN);
         }
     }
 
@@ -180,7 +180,7 @@ impl Tracker {
 
     fn state(&self) -> State {
         let [one, other] = &self.ends;
-        if one.has(RESET) || other.has(RESET) || (one.has(FIN) && other.has(FIN)) {
+        if one.has(FIN) && other.has(FIN) {
             State::Closed
         } else if one.has(AT_WORK) || other.has(AT_WORK) {
             State::Open
@@ -266,6 +266,12 @@ impl Tracker {
         self.ends.iter().all(|end| end.has(SACK))
     }
 
+    /// The SYNs negotiated AccECN (RFC 9768) or MPTCP (RFC 8684).
+    #[must_use]
+    pub fn is_extended(&self) -> bool {
+        self.ends.iter().all(|end| end.has(EXTENDED))
+    }
+
     /// Both ends send timestamps (RFC 7323).
     #[must_use]
     pub fn uses_timestamps(&self) -> bool {
@@ -291,6 +297,9 @@ impl End {
         }
         if syn.timestamps.is_some() {
             self.marks |= TIMESTAMPS;
+        }
+        if syn.offers_extension() {
+            self.marks |= EXTENDED;
         }
     }
 

@@ -215,6 +215,7 @@ fn known(flow: &Flow, way: Direction) -> Known {
         mss: connection.mss(way).zip(connection.mss(way.reverse())).map(|(a, b)| a.min(b)),
         near,
         far,
+        extended: connection.is_extended(),
         weight: 1,
     }
 }

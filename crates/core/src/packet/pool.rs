@@ -24,6 +24,8 @@ pub struct PacketPool {
     makes_copies: bool,
     free: u32,
     in_use: u32,
+    /// Buffers that held ACKs occupy because each is kept whole.
+    whole_acks: u32,
 }
 
 /// A frame that begins as another does.
@@ -94,6 +96,9 @@ const fn wide(slot: u32) -> u64 {
 
 pub(super) const NIL: u32 = u32::MAX;
 
+/// Held ACKs that are kept whole occupy one of so many buffers at most: data has the others.
+const WHOLE_ACKS: usize = 4;
+
 impl PacketId {
     /// The number of its slot, and of the driver's buffer.
     #[must_use]
@@ -117,6 +122,7 @@ impl PacketPool {
             makes_copies: false,
             free: if capacity == 0 { NIL } else { 0 },
             in_use: 0,
+            whole_acks: 0,
         }
     }
 
@@ -248,6 +254,18 @@ impl PacketPool {
     #[must_use]
     pub fn take_back(&self, number: u32) -> Option<PacketId> {
         (slot(number) < self.slots.len()).then_some(PacketId(number))
+    }
+
+    /// Counts one more held ACK that is kept whole; `false` if such ACKs occupy their part of the buffers.
+    pub(crate) fn keep_whole_ack(&mut self) -> bool {
+        let has_room = slot(self.whole_acks) < self.slots.len() / WHOLE_ACKS;
+        self.whole_acks += u32::from(has_room);
+        has_room
+    }
+
+    /// One that was counted is held no longer.
+    pub(crate) const fn release_whole_ack(&mut self) {
+        self.whole_acks -= 1;
     }
 
     /// Packets held by anyone.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::Known;
 use super::super::record::NONE;
 use crate::flow::before;
-use crate::packet::{Packet, SackBlocks, TcpSegment};
+use crate::packet::{Packet, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Time};
 
 /// What is known of a flow, and where its held ACKs are.
@@ -51,6 +51,8 @@ pub(in crate::ack) struct Flow {
     /// Where what it sent after a pause begins.
     since: u32,
     pub(super) window: u16,
+    /// Held ACKs that are kept whole.
+    pub(super) whole: u16,
     /// How many bits the receiver's window is shifted by, if that is known.
     scale: Option<u8>,
     marks: u16,
@@ -75,6 +77,13 @@ const AGAIN: u16 = 64;
 const ENDED: u16 = 128;
 /// It has sent no more than an answer since a pause.
 const PAUSED: u16 = 256;
+
+/// It negotiated AccECN or MPTCP: all its ACKs are kept whole.
+const EXTENDED: u16 = 512;
+/// Its ACKs are not held: too many had to be kept whole.
+const UNHELD: u16 = 1_024;
+/// The newest ACK that departed echoes congestion (ECE).
+const ECHOES: u16 = 2_048;
 
 /// Source: `postack`, section 2.
 const _: () = assert!(size_of::<Flow>() <= 128);
@@ -105,6 +114,7 @@ impl Default for Flow {
             since: 0,
             scale: None,
             window: 0,
+            whole: 0,
             marks: 0,
             blocks: SackBlocks::default(),
         }
@@ -116,6 +126,10 @@ const USUAL_MSS: u32 = 1_448;
 const USUAL_HEADER: u32 = 66;
 /// Payload of less is no full segment, and says nothing about those.
 const LEAST_MSS: u32 = 88;
+
+/// Segments beyond a round trip that a flow may have in flight whose ACKs are all kept whole: an eighth of
+/// the budget of a flow.
+const HOLDABLE: u64 = 512;
 
 /// What is smoothed has this many parts of its past, one of its present.
 ///
@@ -138,6 +152,38 @@ impl Flow {
         self.near_us = known.near.map_or(0, micros);
         self.far_us = known.far.map_or(0, micros);
         self.scale = known.scale;
+        self.marks = self.marks & !EXTENDED | if known.extended { EXTENDED } else { 0 };
+    }
+
+    /// Whether all its ACKs are kept whole, and none is made, merged or cut from data.
+    pub(in crate::ack) const fn is_extended(&self) -> bool {
+        self.marks & EXTENDED != 0
+    }
+
+    /// The most data that a flow whose ACKs are all kept whole may have beyond its round trip, so that
+    /// its held ACKs stay well within their budget.
+    pub(in crate::ack) fn holdable(&self) -> Bytes {
+        Bytes(u64::from(self.mss) * HOLDABLE)
+    }
+
+    /// Its ACKs are not held any more, until one can be a record or acknowledges all its data.
+    pub(super) const fn stop_holding(&mut self) {
+        self.marks |= UNHELD;
+    }
+
+    /// Whether its ACKs are not held, now that `tcp` has come, which can be a record or not.
+    pub(super) fn is_unheld(&mut self, tcp: &TcpSegment, record: bool) -> bool {
+        if self.marks & UNHELD != 0 && (record || !before(tcp.ack, self.sent)) {
+            self.marks &= !UNHELD;
+        }
+        self.marks & UNHELD != 0
+    }
+
+    /// The flags of data that has `flags`, if it departs with the number of the ACK that departed last:
+    /// ECE is that of this ACK, as each echo belongs to a number (RFC 3168, section 6.1.3).
+    pub(super) const fn flags_of_last(&self, flags: TcpFlags) -> TcpFlags {
+        let echo = if self.marks & ECHOES != 0 { TcpFlags::ECE } else { 0 };
+        TcpFlags(flags.0 & !TcpFlags::ECE | echo)
     }
 
     /// The shortest round trip to its sender, as far as it is known.
@@ -291,23 +337,29 @@ impl Flow {
         if before(self.released, ack) { ack.wrapping_sub(self.released) } else { 0 }
     }
 
-    /// What `tcp` says goes on; its timestamp and sequence number are made to fit what went before.
+    /// Notes that `tcp` departs. Its timestamp and sequence number are raised to those of data that has passed
+    /// it; if all ACKs are kept whole, none does.
     pub(super) fn goes(&mut self, tcp: &mut TcpSegment, pure: bool) {
+        let whole = self.is_extended();
         if let Some((value, _)) = &mut tcp.timestamps {
             // `postack`, R001-13: PAWS drops what is older than what has passed it.
-            if self.marks & TIMED != 0 && before(*value, self.timestamp) {
+            if !whole && self.marks & TIMED != 0 && before(*value, self.timestamp) {
                 *value = self.timestamp;
             }
             self.timestamp = *value;
             self.marks |= TIMED;
         }
-        if pure && self.is_known() && before(tcp.seq, self.back) {
+        if !whole && pure && self.is_known() && before(tcp.seq, self.back) {
             tcp.seq = self.back;
         }
         let advance = self.advance(tcp.ack);
         self.credited = self.credited.saturating_sub(advance);
         self.carried = self.carried.saturating_sub(advance);
         self.released = self.released.wrapping_add(advance);
+        if tcp.ack == self.released {
+            let echoes = tcp.flags.any(TcpFlags::ECE);
+            self.marks = self.marks & !ECHOES | if echoes { ECHOES } else { 0 };
+        }
         if let Some(edge) = self.edge(tcp)
             && (self.marks & EDGE == 0 || before(self.right, edge))
         {

@@ -38,13 +38,13 @@ impl Holds {
         let record = self.records.get(flow.first);
         let (ack, window) = shown(pool, record);
         let worth = flow.worth(ack);
-        let kind = record.kind();
-        let news = if kind.any(Kind::DUPLICATE | Kind::SELECTIVE) { record.extra } else { 0 };
+        let news = record.news;
         let tcp = TcpSegment { ack, window, ..TcpSegment::default() };
         let whole = Head { cost: flow.cost(&tcp, news, self.for_data), ack, window, step: false };
         let long = worth > flow.mss().saturating_mul(STRETCH);
         let useful = long && whole.cost > 0 && news == 0;
-        if !steps || !useful || !flow.may_split(worth) || flow.template == NONE {
+        let alterable = !record.kind().any(Kind::WHOLE);
+        if !steps || !useful || !alterable || !flow.may_split(worth) || flow.template == NONE {
             return Some(whole);
         }
         let part = flow.released.wrapping_add(flow.credited + STEP * flow.mss());
@@ -76,7 +76,7 @@ impl Holds {
             let flow = &self.flows[member.index()];
             let record = *self.records.get(flow.first);
             // Without a buffer for a step it goes on as a whole.
-            if head.step && self.make(cx, member, &head, None, out) {
+            if head.step && self.make(cx, member, &head, echo(cx.pool, &record), out) {
                 self.counts.split += 1;
                 return Some(head.cost);
             }
@@ -86,13 +86,11 @@ impl Holds {
                 return Some(cost);
             }
             let head = Head { ack: whole.0, window: whole.1, ..head };
-            let echo = (!record.kind().any(Kind::DUPLICATE)).then_some(record.extra);
             let flow = &self.flows[member.index()];
-            let news = if echo.is_none() { record.extra } else { 0 };
             let tcp = TcpSegment { ack: head.ack, window: head.window, ..TcpSegment::default() };
-            let cost = flow.cost(&tcp, news, self.for_data);
-            if self.make(cx, member, &head, echo, out) {
-                self.flows[member.index()].credited += news;
+            let cost = flow.cost(&tcp, record.news, self.for_data);
+            if self.make(cx, member, &head, record.echo, out) {
+                self.flows[member.index()].credited += record.news;
                 return Some(cost);
             }
             // No buffer: the next one acknowledges it too.
@@ -134,8 +132,12 @@ impl Holds {
     }
 
     /// Takes the oldest record of `member` out; says what it shows.
-    fn unlink(&mut self, cx: &Cx<'_>, member: Member, record: &Record) -> (u32, u16) {
+    fn unlink(&mut self, cx: &mut Cx<'_>, member: Member, record: &Record) -> (u32, u16) {
         let shown = shown(cx.pool, record);
+        if record.kind().any(Kind::WHOLE) {
+            cx.pool.release_whole_ack();
+            self.flows[member.index()].whole -= 1;
+        }
         let flow = &mut self.flows[member.index()];
         let first = flow.first;
         flow.first = record.next();
@@ -159,22 +161,21 @@ impl Holds {
         self.counts.packets -= 1;
         let Some(packet) = cx.pool.take_back(record.number) else { return 0 };
         let tcp = cx.pool[&packet].tcp.unwrap_or_default();
-        let kind = record.kind();
-        let news = if kind.any(Kind::DUPLICATE | Kind::SELECTIVE) { record.extra } else { 0 };
         let flow = &self.flows[member.index()];
-        let cost = flow.cost(&tcp, news, self.for_data);
+        let cost = flow.cost(&tcp, record.news, self.for_data);
         self.go(cx.pool, member, packet, out);
-        self.flows[member.index()].credited += news;
+        self.flows[member.index()].credited += record.news;
         cost
     }
 
-    /// Makes a packet that says `head` of the newest pure ACK; says whether there was a buffer.
+    /// Makes a packet with the number and window of `head` and this timestamp echo from the newest pure
+    /// ACK; says whether there was a buffer.
     fn make(
         &mut self,
         cx: &mut Cx<'_>,
         member: Member,
         head: &Head,
-        echo: Option<u32>,
+        echo: u32,
         out: &mut Fifo,
     ) -> bool {
         let template = self.flows[member.index()].template;
@@ -185,9 +186,7 @@ impl Holds {
         let mut packet: Packet = *cx.pool.lent(number);
         if let Some(tcp) = &mut packet.tcp {
             (tcp.ack, tcp.window) = (head.ack, head.window);
-            if let (Some((_, old)), Some(echo)) = (&mut tcp.timestamps, echo) {
-                *old = echo;
-            }
+            tcp.timestamps = tcp.timestamps.map(|(value, _)| (value, echo));
         }
         packet.rewritten = true;
         let Some(of) = cx.pool.take_back(number) else { return false };
@@ -206,5 +205,15 @@ fn shown(pool: &PacketPool, record: &Record) -> (u32, u16) {
         pool.lent(record.number).tcp.map_or((0, 0), |tcp| (tcp.ack, tcp.window))
     } else {
         (record.number, record.window)
+    }
+}
+
+/// The timestamp echo of a record.
+fn echo(pool: &PacketPool, record: &Record) -> u32 {
+    if record.kind().any(Kind::PACKET) {
+        let tcp = pool.lent(record.number).tcp;
+        tcp.and_then(|tcp| tcp.timestamps).map_or(0, |(_, echo)| echo)
+    } else {
+        record.echo
     }
 }

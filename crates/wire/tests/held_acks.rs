@@ -1,0 +1,200 @@
+//! What each ACK states reaches the sender of the data with the number it was stated for.
+//!
+//! Scripted end points exchange data through a gateway that holds their ACKs, as frames and in virtual
+//! time. What the receiver of an ACK hears is compared with what its sender said.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod scripted;
+
+use std::collections::BTreeMap;
+
+use scripted::{EcnScript, End, MSS, Run, Said, Script};
+use tidegate_core::packet::TcpFlags;
+use tidegate_core::report::Report;
+
+const CONTROLS: [&str; 4] = [
+    "\"postack\"",
+    r#"{ kind = "postack", release = "bucket" }"#,
+    r#"{ kind = "postack", release = "virtual-queue" }"#,
+    "\"tcr\"",
+];
+
+const BYTES: u32 = 600 * MSS;
+
+/// A script with timestamps whose receiver acknowledges every second segment.
+fn script() -> Script {
+    Script { timestamps: true, stretch: 2, ..Script::default() }
+}
+
+/// Runs the script with each ACK control over IPv4 and IPv6, and compares with `check` what each end heard
+/// of the other. Of each run, ACKs were held.
+fn everywhere(script: Script, check: impl Fn(&[Said], &[Said]) -> Result<(), String>) {
+    for control in CONTROLS {
+        for v6 in [false, true] {
+            let script = Script { v6, ..script };
+            let (mut ends, report) = run(control, script);
+            for [from, to] in [[1, 0], [0, 1]] {
+                if control.contains("tcr") {
+                    // TCR states windows of its own.
+                    let narrow = |said: &mut Said| said.window = 0;
+                    ends[from].said.iter_mut().chain(&mut ends[to].heard).for_each(narrow);
+                }
+                let found = check(&ends[from].said, &ends[to].heard);
+                assert_eq!(found, Ok(()), "{control}, to {to}, {script:?}, {report:?}");
+            }
+        }
+    }
+}
+
+fn run(control: &str, script: Script) -> ([End; 2], Report) {
+    let (ends, report) = Run::new(control, 2_048, script, BYTES).finish();
+    let delayed: u64 = report.aggregates.iter().map(|it| it.acks.delayed).sum();
+    assert!(delayed > 20, "{control}, {script:?}: {report:?}");
+    (ends, report)
+}
+
+/// Every segment arrived as it was sent, and in its order.
+fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
+    let different = said.iter().zip(heard).position(|(said, heard)| said != heard);
+    if let Some(at) = different {
+        return Err(format!("segment {at}: {:?} arrived as {:?}", said[at], heard[at]));
+    }
+    if said.len() == heard.len() { Ok(()) } else { Err("a segment was lost or made".to_owned()) }
+}
+
+/// What an ACK states belongs to its number: flags, window and options of each that arrived were said with
+/// this number, or with that of which it is a step. ACKs with flags or options of their own all arrived.
+fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
+    let mut by_ack: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
+    let mut by_seq: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
+    let base = said[0].ack;
+    for it in said {
+        by_ack.entry(it.ack.wrapping_sub(base)).or_default().push(it);
+        by_seq.entry(it.seq).or_default().push(it);
+    }
+    let mut last = &Said::default();
+    for heard in heard {
+        let wrong = |of: &str| Err(format!("{heard:?} after {last:?}: {of}"));
+        let number = heard.ack.wrapping_sub(base);
+        let same = by_ack.get(&number);
+        if same.is_some_and(|same| same.iter().any(|it| agrees(it, heard))) {
+            last = heard;
+        } else if heard.payload > 0 {
+            // Data whose ACK is held has the number that departed last, and the echo of that.
+            let own = |it: &Said| it.flags & !u16::from(TcpFlags::ECE);
+            let as_sent = by_seq[&heard.seq].iter().any(|it| own(it) == own(heard));
+            let echo = heard.has(TcpFlags::ECE) == last.has(TcpFlags::ECE);
+            if heard.ack != last.ack || !as_sent || !echo || !heard.blocks().is_empty() {
+                return wrong("data with an ACK of something else");
+            }
+        } else if same.is_some() {
+            return wrong("not what was said with this number");
+        } else {
+            let whole = by_ack.range(number..).next().and_then(|(_, all)| all.first());
+            let Some(whole) = whole else { return wrong("nobody said so much") };
+            let step = Said { ack: heard.ack, ..(*whole).clone() };
+            if !agrees(&step, heard) {
+                return wrong(&format!("not what was said with {whole:?}, of which it is a step"));
+            }
+            last = heard;
+        }
+    }
+    let special = |all: &[Said]| -> Vec<(u32, u16, Vec<u8>)> {
+        let own = all.iter().filter(|it| it.payload == 0 && !is_bare(it));
+        own.map(|it| (it.ack, it.flags, it.options.clone())).collect()
+    };
+    let heard = special(heard);
+    let mut rest = heard.iter();
+    match special(said).iter().find(|it| !rest.any(|other| other == *it)) {
+        None => Ok(()),
+        Some(it) => Err(format!("{it:?} did not arrive in its order")),
+    }
+}
+
+/// Whether `heard` is what was `said`, perhaps cut from data, and perhaps with a later timestamp value.
+fn agrees(said: &Said, heard: &Said) -> bool {
+    let cut = if said.payload > heard.payload { TcpFlags::PSH | TcpFlags::CWR } else { 0 };
+    said.ack == heard.ack
+        && said.flags & !u16::from(cut) == heard.flags
+        && said.window == heard.window
+        && said.options == heard.options
+        && said.value <= heard.value
+}
+
+/// It states nothing beyond numbers, window and timestamps.
+fn is_bare(said: &Said) -> bool {
+    let options = if said.options.starts_with(&[1, 1, 8, 10]) { 12 } else { 0 };
+    said.flags == u16::from(TcpFlags::ACK) && said.options.len() == options
+}
+
+/// Kills: ACKs of AccECN kept as records; counters of another ACK; ACKs in which the counter is zero merged.
+#[test]
+fn counters_of_accecn_arrive_with_the_ack_that_states_them() {
+    everywhere(Script { ecn: EcnScript::Accurate, ..script() }, as_it_was);
+    // With the options of RFC 9768, section 3.2.3, too.
+    for kind in [172, 174] {
+        let ecn = EcnScript::Accurate;
+        everywhere(Script { ecn, option: Some(kind), ..script() }, as_it_was);
+    }
+}
+
+/// Kills: an ACK cut from data of AccECN; data with a lower number than its counters are for.
+#[test]
+fn counters_of_accecn_arrive_with_data_both_ways() {
+    let ecn = EcnScript::Accurate;
+    everywhere(Script { ecn, both_ways: true, ..script() }, as_it_was);
+    everywhere(Script { ecn, both_ways: true, loss: 97, sack: true, ..script() }, as_it_was);
+}
+
+/// Kills: a flow met in mid-connection of which ACKs with AE, or with CWR, become records.
+#[test]
+fn counters_arrive_where_no_syn_spoke_of_accecn() {
+    let ecn = EcnScript::Unsaid;
+    everywhere(Script { ecn, ..script() }, with_its_number);
+    everywhere(Script { ecn, loss: 97, sack: true, ..script() }, with_its_number);
+}
+
+/// Kills: an echo lost with an ACK that becomes a record, or told with another number.
+#[test]
+fn echoes_of_classic_ecn_arrive_with_their_number_one_way_and_both() {
+    let ecn = EcnScript::Classic;
+    everywhere(Script { ecn, ..script() }, with_its_number);
+    everywhere(Script { ecn, both_ways: true, ..script() }, with_its_number);
+}
+
+/// Kills: DSS options that move to another ACK, or vanish with it.
+#[test]
+fn options_of_mptcp_arrive_with_the_ack_that_states_them() {
+    everywhere(Script { mptcp: true, ..script() }, as_it_was);
+    everywhere(Script { mptcp: true, both_ways: true, loss: 97, ..script() }, as_it_was);
+}
+
+/// Kills: an option that nobody knows moved to another ACK, or lost.
+#[test]
+fn unknown_options_arrive_with_the_ack_that_states_them() {
+    for kind in [172, 174, 254] {
+        everywhere(Script { option: Some(kind), ..script() }, with_its_number);
+    }
+    everywhere(
+        Script { option: Some(254), both_ways: true, loss: 97, ..script() },
+        with_its_number,
+    );
+    everywhere(Script { option: Some(254), timestamps: false, ..script() }, with_its_number);
+}
+
+/// Kills: steps of a stretch ACK, or duplicates, that echo the timestamp of a newer ACK.
+#[test]
+fn each_ack_echoes_its_own_timestamp_in_steps_and_duplicates_too() {
+    everywhere(Script { stretch: 8, ..script() }, with_its_number);
+    everywhere(Script { stretch: 8, loss: 53, ..script() }, with_its_number);
+    everywhere(Script { loss: 53, ..script() }, with_its_number);
+    everywhere(Script { loss: 53, timestamps: false, ..script() }, with_its_number);
+}
+
+/// Kills: SACK blocks on data that says less than they do; blocks of another ACK.
+#[test]
+fn selective_acks_arrive_with_their_number() {
+    everywhere(Script { sack: true, loss: 53, ..script() }, with_its_number);
+    everywhere(Script { sack: true, loss: 53, both_ways: true, ..script() }, with_its_number);
+}

@@ -1,0 +1,119 @@
+//! A gateway with the bytes of its frames, driven in virtual time.
+
+use std::time::Duration;
+
+use tidegate_core::ack::AckSpec;
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::report::Report;
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+use tidegate_wire::{Checksum, cut, describe, rewrite, segment};
+
+/// The rate of the policy, each way.
+const RATE: Rate = Rate::from_mbps(5);
+
+/// The driver: buffer `n` holds the frame of slot `n`.
+pub(crate) struct Wire {
+    gateway: Gateway,
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Wire {
+    /// A gateway with so many buffers whose one policy has this ACK control.
+    pub(crate) fn new(control: &str, packets: u32) -> Self {
+        let signal: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
+        let signal: AckSpec = signal["it"].clone().try_into().unwrap();
+        let policy = Policy {
+            name: "all".to_owned(),
+            priority: 0,
+            filter: Filter::default(),
+            action: Action::Shape {
+                conditioning: Conditioning {
+                    profile: Profile::new(RATE, None, Bytes(3_000), Bytes(1_514)).unwrap(),
+                    allocation: AllocationSpec::Drr(Default::default()),
+                    weights: Vec::new(),
+                    fair_between: Default::default(),
+                },
+                queue: QdiscSpec::PerFlow(Default::default()),
+                signal: Some(signal),
+            },
+            mode: Mode::Enforce,
+            class: None,
+            trunk: None,
+        };
+        let config = GatewayConfig {
+            rate: [None; 2],
+            overhead: Overhead::default(),
+            queue: QdiscSpec::PerFlow(Default::default()),
+            packets,
+            flows: 16,
+            shaping_interval: Duration::ZERO,
+            shaping_triggers: Default::default(),
+            trunks: Vec::new(),
+            seed: 1,
+        };
+        let mut gateway = Gateway::new(&config, PolicySet::new(vec![policy]).unwrap(), Time::ZERO);
+        gateway.pool().make_copies();
+        Self { gateway, buffers: vec![Vec::new(); usize::try_from(packets).unwrap()] }
+    }
+
+    /// Hands in a frame that arrived at `port`.
+    pub(crate) fn arrive(&mut self, now: Time, port: PortId, frame: Vec<u8>) {
+        let pool = self.gateway.pool();
+        let id = pool.reserve().expect("a buffer");
+        let mut packet = Packet::default();
+        assert_eq!(describe(&frame, u32::try_from(frame.len()).unwrap(), &mut packet), None);
+        pool[&id] = packet;
+        if packet.tcp.is_some_and(|tcp| tcp.has_sack) {
+            pool.set_sack(&id, segment::sack(&frame, &packet));
+        }
+        self.buffers[id.index()] = frame;
+        self.gateway.handle_packet(now, port, id);
+        self.make_copies();
+    }
+
+    /// The frames that depart now, each with the port.
+    pub(crate) fn depart(&mut self, now: Time) -> Vec<(PortId, Vec<u8>)> {
+        let mut all = Vec::new();
+        for port in [Gateway::LAN, Gateway::WAN] {
+            while let Some(id) = self.gateway.poll_transmit(now, port) {
+                self.make_copies();
+                let packet = self.gateway.pool()[&id];
+                let mut frame = std::mem::take(&mut self.buffers[id.index()]);
+                if packet.rewritten {
+                    rewrite(&mut frame, &packet, Checksum::Finished);
+                }
+                self.gateway.pool().release(id);
+                all.push((port, frame));
+            }
+        }
+        all
+    }
+
+    pub(crate) fn next(&mut self, now: Time) -> Option<Time> {
+        self.gateway.poll_timeout(now)
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        self.gateway.report()
+    }
+
+    /// Buffers in use.
+    pub(crate) fn in_use(&mut self) -> u32 {
+        self.gateway.pool().in_use()
+    }
+
+    fn make_copies(&mut self) {
+        let copies: Vec<_> = self.gateway.pool().copies().collect();
+        for copy in copies {
+            let whole = self.buffers[copy.from].clone();
+            let mut part = whole[..usize::try_from(copy.len).unwrap()].to_vec();
+            if copy.len < copy.whole {
+                assert!(cut(&whole, &mut part, Checksum::Finished));
+            }
+            self.buffers[copy.to] = part;
+        }
+    }
+}
