@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Is the gateway alive? And the count of frames that went straight across. */
+/* The gateway's signs of life, and the count of frames that went straight across. */
 
 #ifndef TIDEGATE_COMMON_BPF_H
 #define TIDEGATE_COMMON_BPF_H
@@ -24,17 +24,29 @@ struct {
 	__type(value, __u64);
 } bypassed SEC(".maps");
 
+/* The program for frames that the gateway handles, at index 0.
+ *
+ * Only the gateway holds a descriptor of this array, and the kernel empties a program array when its
+ * last descriptor closes. So the array is empty as soon as the gateway has died, however it died.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} gateway SEC(".maps");
+
 enum { GATEWAY_ALIVE = -1 };
 
-/* GATEWAY_ALIVE, or why frames are to go straight across. */
+/* GATEWAY_ALIVE, or the reason why frames go straight across. */
 static __always_inline int bypass_reason(void)
 {
 	const __u32 only = 0;
-	const struct life *gateway = bpf_map_lookup_elem(&life, &only);
+	const struct life *word = bpf_map_lookup_elem(&life, &only);
 
-	if (!gateway || gateway->alive_until == TOLD_TO_PASS)
+	if (!word || word->alive_until == TOLD_TO_PASS)
 		return BYPASS_TOLD;
-	if (bpf_ktime_get_ns() >= gateway->alive_until)
+	if (bpf_ktime_get_ns() >= word->alive_until)
 		return BYPASS_SILENT;
 	return GATEWAY_ALIVE;
 }

@@ -3,7 +3,7 @@
  * gateway lives, else sent straight across.
  *
  * An object of its own: it needs no AF_XDP in the kernel. Runs at tc ingress, after the packet
- * sockets have seen the frame; VLAN tags and segmentation left to do survive the redirect.
+ * sockets have seen the frame. VLAN tags and segmentation left to do survive the redirect.
  */
 
 #include "common.bpf.h"
@@ -12,15 +12,25 @@
 /* Interface index of the port on the other side. */
 volatile const __u32 peer;
 
+/* Attached to the port. */
 SEC("classifier")
-int swallow(struct __sk_buff *frame __attribute__((unused)))
+int tidegate_tc(struct __sk_buff *frame)
 {
 	int reason = bypass_reason();
 
-	if (reason == GATEWAY_ALIVE)
-		return TC_ACT_SHOT;
+	if (reason == GATEWAY_ALIVE) {
+		bpf_tail_call(frame, &gateway, 0);
+		reason = BYPASS_NO_SOCKET;
+	}
 	count_bypassed(reason);
 	return bpf_redirect(peer, 0);
+}
+
+/* In the array `gateway`: drops the original of a frame that the gateway has a copy of. */
+SEC("classifier")
+int tidegate_drop(struct __sk_buff *frame __attribute__((unused)))
+{
+	return TC_ACT_SHOT;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -2,8 +2,8 @@
 /* Fail to wire for AF_XDP: frames go to the gateway's sockets while it lives, else straight across.
  *
  * Loaded once per port, with maps of its own. "Straight across" is a redirect to the interface in
- * `peer`; while that map is empty, because the peer's driver cannot take redirected frames, it is
- * XDP_PASS to the program of swallow.bpf.c, which then redirects on this port.
+ * `peer`. That map stays empty if the peer's driver cannot take redirected frames; the frame then
+ * passes to the program of swallow.bpf.c on this port, which redirects it.
  */
 
 #include "common.bpf.h"
@@ -24,18 +24,31 @@ struct {
 	__type(value, struct bpf_devmap_val);
 } peer SEC(".maps");
 
+static __always_inline int across(__u32 reason)
+{
+	count_bypassed(reason);
+	return bpf_redirect_map(&peer, 0, XDP_PASS);
+}
+
+/* Attached to the port. */
 SEC("xdp.frags")
-int wire(struct xdp_md *frame)
+int tidegate_xdp(struct xdp_md *frame)
 {
 	int reason = bypass_reason();
 
-	if (reason == GATEWAY_ALIVE) {
-		if (bpf_redirect_map(&sockets, frame->rx_queue_index, XDP_ABORTED) == XDP_REDIRECT)
-			return XDP_REDIRECT;
-		reason = BYPASS_NO_SOCKET;
-	}
-	count_bypassed(reason);
-	return bpf_redirect_map(&peer, 0, XDP_PASS);
+	if (reason != GATEWAY_ALIVE)
+		return across(reason);
+	bpf_tail_call(frame, &gateway, 0);
+	return across(BYPASS_NO_SOCKET);
+}
+
+/* In the array `gateway`: hands the frame to a socket. */
+SEC("xdp.frags")
+int tidegate_take(struct xdp_md *frame)
+{
+	if (bpf_redirect_map(&sockets, frame->rx_queue_index, XDP_ABORTED) == XDP_REDIRECT)
+		return XDP_REDIRECT;
+	return across(BYPASS_NO_SOCKET);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -93,7 +93,7 @@ impl Lab {
         folder.join(format!("{gateway}.{ending}"))
     }
 
-    /// Ends a gateway as abruptly as a crash; frames do not pass it then, unless its [wire](Self::keep_wire) is kept.
+    /// Ends a gateway as abruptly as a crash. Frames pass it from then on.
     pub fn crash(&self, gateway: &str) {
         let gateways = self.programs(gateway);
         for pid in &gateways {
@@ -104,16 +104,16 @@ impl Lab {
         });
     }
 
-    /// Has frames pass a gateway when it is gone, as on a machine of its own: what it pinned is in mounts that go with
-    /// the last process in them, and the one that is returned stays there.
-    #[must_use]
-    pub fn keep_wire(&self, gateway: &str) -> Process {
-        let pids = self.programs(gateway);
-        let mounts = format!("--mount=/proc/{}/ns/mnt", pids.first().expect("it runs"));
-        let shell = ["sh", "-c", "echo kept && exec sleep 86400"];
-        let keeper = Process::start(Command::new("nsenter").arg(mounts).args(shell));
-        until("mounts that stay", LIMIT, || keeper.lines().pop());
-        keeper
+    /// Ends a gateway as abruptly as a crash, and takes away the programs that would let frames pass.
+    ///
+    /// # Panics
+    ///
+    /// If the gateway does not say which ports it has.
+    pub fn cut(&self, gateway: &str) {
+        let ports = &self.status(gateway)["ports"];
+        let ports = ["lan", "wan"].map(|side| ports[side].as_str().expect("its name").to_owned());
+        self.crash(gateway);
+        run(self.on(gateway).arg(program()).arg("detach").args(ports), LIMIT);
     }
 
     /// The processes of the program on `gateway`.

@@ -165,7 +165,7 @@ impl Host {
     }
 
     /// Starts what stays on this host to the end, after the commands `first` of the shell; with
-    /// any, in mounts of its own. What is pinned and mounted there goes with it.
+    /// any, in mounts of its own, which go with it.
     fn keep(&mut self, first: &str) -> Process {
         let mut command = self.command("unshare");
         command.args((!first.is_empty()).then_some("--mount"));
@@ -194,6 +194,15 @@ impl Host {
         command.arg(format!("--net=/run/netns/{}", self.namespace));
         command.args(self.own_mounts.then(|| format!("--mount=/proc/{}/ns/mnt", self.keeper)));
         command.arg("--").arg(program.as_ref());
+        command
+    }
+
+    /// A command that runs `program` on this host as `ip netns exec` does it: in mounts that go with
+    /// the program, and otherwise are those of the machine. It is the process itself, not its parent.
+    #[must_use]
+    pub fn netns_exec(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace]).arg(program.as_ref());
         command
     }
 

@@ -1,6 +1,5 @@
 //! What the gateway is compared to: the same loop and ports without a gateway, and the wire alone.
 
-use std::path::Path;
 use std::time::Duration;
 
 use tidegate_core::Machine;
@@ -18,12 +17,8 @@ const PACKETS: u32 = 16_384;
 pub(crate) fn run(beat: bool) -> anyhow::Result<()> {
     let mut clock = Monotonic::start();
     let pair = [&Interface::find("lan")?, &Interface::find("wan")?];
-    let wire = WireConfig {
-        directory: Path::new(WireConfig::DIRECTORY).to_owned(),
-        timeout: WireConfig::TIMEOUT,
-        epoch: clock.origin(),
-        tc: Tc::default(),
-    };
+    let wire =
+        WireConfig { timeout: WireConfig::TIMEOUT, epoch: clock.origin(), tc: Tc::default() };
     let memory = PacketMemory::new(PACKETS, af_xdp::buffer_size(pair)?)?;
     let mut machine = Bare::new(PACKETS);
     let opened = af_xdp::open(pair, None, &wire, &memory, machine.pool())?;

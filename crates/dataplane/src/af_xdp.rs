@@ -157,7 +157,7 @@ pub fn open(
     pool: &mut PacketPool,
 ) -> Result<Opened, OpenError> {
     let queues = check(interfaces, memory)?;
-    let candidates = interfaces.map(|interface| Candidate::of(interface, mode, wire));
+    let candidates = interfaces.map(|interface| Candidate::of(interface, mode));
     let native = candidates.iter().all(|candidate| candidate.modes[0] == Mode::Native);
     let wish = if native { Copying::ZeroCopy } else { Copying::Copy };
     let mut ports = match bind_all(interfaces, queues, memory, wish) {
@@ -205,10 +205,10 @@ struct Candidate {
 impl Candidate {
     /// A mode the operator chose, else that of the wire which is there and can be replaced without
     /// a gap, else what the driver can.
-    fn of(interface: &Interface, chosen: Option<Mode>, wire: &WireConfig) -> Self {
+    fn of(interface: &Interface, chosen: Option<Mode>) -> Self {
         let features = Features::of(interface);
         let can = features.is_none_or(Features::native);
-        let modes = match (chosen, fail_to_wire::laid(&wire.directory, interface)) {
+        let modes = match (chosen, fail_to_wire::laid(interface)) {
             (Some(mode), _) => vec![mode],
             (None, Some(Mode::Generic)) => vec![Mode::Generic, Mode::Native],
             // Only a native program has the other end of a veth cut its super-packets.

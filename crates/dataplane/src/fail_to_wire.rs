@@ -1,22 +1,29 @@
 //! Fail to wire: frames come through the gateway while it lives, else go straight across.
 //!
-//! A program on each port decides by a word in shared memory that says until when the gateway counts
-//! as alive. The programs are pinned, so they stay when the gateway ends, in whatever way: there is
-//! no bridge beneath, and traffic must go on. Started again, the gateway puts its new programs in
-//! the place of the old ones without a packet in between; until its first [`beat`](Heartbeat::beat) they
+//! A program on each port decides by two signs. A word in shared memory says until when the gateway
+//! counts as alive; it runs out when the gateway hangs. An array that only the gateway's process holds
+//! leads to the program that takes frames; the kernel empties it when the process dies.
+//!
+//! The programs belong to the interface, and stay when the gateway ends: there is no bridge beneath,
+//! and traffic must go on. A gateway that starts finds programs of earlier ones by their names,
+//! replaces them, and takes over their counts. Until its first [`beat`](Heartbeat::beat) the new ones
 //! too let frames pass straight across. Only [`detach`] takes them away.
 
 mod filter;
+mod former;
+mod guard;
+mod kernel;
 mod layout;
 mod life;
-mod pins;
 mod programs;
+mod survey;
+mod xdp;
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use aya::EbpfError;
@@ -24,19 +31,18 @@ use aya::maps::{MapData, MapError, PerCpuArray};
 use aya::programs::ProgramError;
 use tidegate_core::Time;
 
+use self::guard::Guarded;
+pub use self::guard::{Guard, Trouble};
 pub use self::layout::Bypassed;
 pub(crate) use self::layout::MAX_QUEUES;
-use self::life::Life;
-use self::pins::{Pin, Pins};
-use self::programs::{Attached, Object};
+use self::programs::{Counters, GivesWay, Object};
+use self::survey::{At, Found, Survey};
 use crate::driver::Heartbeat;
 use crate::interface::Interface;
 
-/// How long a gateway may be silent, and where its wire is kept.
+/// How long a gateway may be silent, and how its programs are attached.
 #[derive(Clone, Debug)]
 pub struct WireConfig {
-    /// A directory of a BPF file system, or one that may become its mount point.
-    pub directory: PathBuf,
     /// Silence after which frames go straight across.
     pub timeout: Duration,
     /// What `CLOCK_MONOTONIC` showed at [`Time::ZERO`], in nanoseconds.
@@ -48,24 +54,25 @@ pub struct WireConfig {
 /// How a tc program is attached to an interface.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Tc {
-    /// By a link, where the kernel has such (Linux 6.6), else as a filter.
+    /// By TCX, where the kernel has it (Linux 6.6), else as a filter.
     #[default]
-    Link,
+    Tcx,
     /// As a filter of the `clsact` discipline.
     Filter,
 }
 
 impl WireConfig {
-    /// Where pins are kept unless said otherwise.
-    pub const DIRECTORY: &'static str = "/run/tidegate/bpf";
     /// Silence after which frames go straight across, unless said otherwise.
     pub const TIMEOUT: Duration = Duration::from_millis(50);
 }
 
-/// The wire an earlier run left on `interface`, if it is one for AF_XDP.
-pub(crate) fn laid(directory: &Path, interface: &Interface) -> Option<Mode> {
-    let pins = Pins::existing(directory).ok()?;
-    [Mode::Native, Mode::Generic].into_iter().find(|mode| pins.path(interface, mode.pin()).exists())
+/// The mode of the XDP program that an earlier run left on `interface`, if it left one.
+pub(crate) fn laid(interface: &Interface) -> Option<Mode> {
+    let survey = Survey::of(interface).ok()?;
+    match survey.xdp().filter(|found| found.is_ours())?.at {
+        At::Xdp(mode) => Some(mode),
+        _ => None,
+    }
 }
 
 /// Where in the kernel an XDP program runs.
@@ -86,20 +93,6 @@ impl Mode {
             Self::Generic => "generic",
         }
     }
-
-    const fn pin(self) -> Pin {
-        match self {
-            Self::Native => Pin::Native,
-            Self::Generic => Pin::Generic,
-        }
-    }
-
-    const fn other(self) -> Self {
-        match self {
-            Self::Native => Self::Generic,
-            Self::Generic => Self::Native,
-        }
-    }
 }
 
 /// Why the wire cannot be laid.
@@ -112,17 +105,6 @@ pub enum WireError {
          CAP_SYS_ADMIN, or do without fail-to-wire"
     )]
     NoPrivilege,
-    /// There is nowhere to pin to.
-    #[error(
-        "cannot keep the wire under `{path}`: {source}; \
-         try `mount -t bpf none {path}`, or name another directory"
-    )]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
     /// The programs built into this executable are not those it was written for.
     #[error("the built-in BPF object lacks a program or a map; build again after `make -C bpf`")]
     Object,
@@ -141,20 +123,28 @@ pub enum WireError {
         /// The interface.
         interface: String,
     },
+    /// Another gateway lives there.
+    #[error("a gateway that is still alive has {program} on `{interface}`; stop it first")]
+    Alive {
+        /// The interface.
+        interface: String,
+        /// The program.
+        program: String,
+    },
     /// The interface does not take the program.
     #[error("cannot attach to `{interface}`: {source}")]
     Attach {
         /// The interface.
         interface: String,
         /// What the kernel said.
-        source: ProgramError,
+        source: io::Error,
     },
 }
 
 impl WireError {
-    fn attach(interface: &Interface, source: ProgramError) -> Self {
+    fn attach(interface: &Interface, source: io::Error) -> Self {
         let interface = interface.name().to_owned();
-        match os_error(&source) {
+        match source.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST) => Self::Occupied { interface },
             Some(libc::EPERM | libc::EACCES) => Self::NoPrivilege,
             _ => Self::Attach { interface, source },
@@ -207,7 +197,6 @@ pub struct FailToWire {
     wires: Vec<Wire>,
     timeout: Duration,
     epoch: u64,
-    stays: bool,
     /// Frames have been told to go straight across.
     passing: bool,
 }
@@ -215,8 +204,8 @@ pub struct FailToWire {
 /// One port's wire.
 struct Wire {
     mode: Option<Mode>,
-    life: Life,
-    bypassed: PerCpuArray<MapData, u64>,
+    counters: Counters,
+    guarded: Guarded,
 }
 
 impl FailToWire {
@@ -230,15 +219,9 @@ impl FailToWire {
         config: &WireConfig,
         ports: [&Interface; 2],
     ) -> Result<Self, WireError> {
-        let pins = Pins::open(&config.directory)?;
-        let mut laying = Laying::new(&pins, config.tc);
+        let mut laying = Laying::new(config.tc);
         for (port, peer) in [(ports[0], ports[1]), (ports[1], ports[0])] {
-            let counts = pins.path(port, Pin::Bypassed);
-            let mut object = Object::swallow(peer, Some(&counts))?;
-            laying.attached(port, Pin::Tc, object.attach_tc(port, &pins, config.tc)?);
-            // An XDP wire left by an earlier run would take the frames before the sockets see them.
-            pins.forget(port, &[Pin::Native, Pin::Generic])?;
-            laying.wires.push(Wire::new(object, None));
+            laying.tc(port, peer)?;
         }
         Ok(laying.finish(config))
     }
@@ -248,8 +231,7 @@ impl FailToWire {
         config: &WireConfig,
         ports: [XdpPort<'_>; 2],
     ) -> Result<Self, WireError> {
-        let pins = Pins::open(&config.directory)?;
-        let mut laying = Laying::new(&pins, config.tc);
+        let mut laying = Laying::new(config.tc);
         for (port, peer) in [(&ports[0], &ports[1]), (&ports[1], &ports[0])] {
             laying.xdp(port, peer)?;
         }
@@ -265,14 +247,13 @@ impl FailToWire {
     /// Frames of each port that went straight across, earlier runs included.
     #[must_use]
     pub fn bypassed(&self) -> Vec<Bypassed> {
-        self.wires.iter().map(|wire| count(&wire.bypassed)).collect()
+        self.wires.iter().map(|wire| wire.counters.bypassed()).collect()
     }
 
-    /// Whether the wire stays when the process ends; not if its BPF file system is mounted where
-    /// only this process sees it, as under `ip netns exec`.
+    /// Watches what is attached to the ports, from any thread of this network namespace.
     #[must_use]
-    pub const fn outlives_the_process(&self) -> bool {
-        self.stays
+    pub fn guard(&self) -> Guard {
+        Guard::new(self.wires.iter().map(|wire| wire.guarded.clone()).collect())
     }
 }
 
@@ -284,13 +265,13 @@ impl Heartbeat for FailToWire {
     /// Costs a store for each port.
     fn beat(&mut self, now: Time) {
         let until = self.epoch.saturating_add((now + self.timeout).nanos());
-        self.wires.iter().for_each(|wire| wire.life.until(until));
+        self.wires.iter().for_each(|wire| wire.counters.life.until(until));
     }
 
     fn set_passing(&mut self, passing: bool) {
         self.passing = passing;
         if passing {
-            self.wires.iter().for_each(|wire| wire.life.pass());
+            self.wires.iter().for_each(|wire| wire.counters.life.pass());
         }
     }
 
@@ -312,13 +293,6 @@ impl fmt::Debug for Wire {
     }
 }
 
-impl Wire {
-    fn new(object: Object, mode: Option<Mode>) -> Self {
-        let Object { life, bypassed, .. } = object;
-        Self { mode, life, bypassed }
-    }
-}
-
 /// The counts of a program, over all processors.
 fn count(map: &PerCpuArray<MapData, u64>) -> Bypassed {
     let mut bypassed = Bypassed::default();
@@ -336,9 +310,44 @@ fn count(map: &PerCpuArray<MapData, u64>) -> Bypassed {
 ///
 /// # Errors
 ///
-/// When a pin cannot be removed.
-pub fn detach(directory: &Path, interface: &Interface) -> io::Result<bool> {
-    Pins::existing(directory)?.remove_all(interface)
+/// When a program cannot be detached.
+pub fn detach(interface: &Interface) -> io::Result<bool> {
+    let detached = Survey::of(interface)?.detach(|_| true)?;
+    Ok(former::unpin(interface)? || detached)
+}
+
+/// The programs of others at the ingress of `interface`, in words. In front of ours they take frames
+/// before the gateway; an XDP program of others keeps AF_XDP from the interface.
+///
+/// # Errors
+///
+/// If the process may not look.
+pub fn foreign(interface: &Interface) -> io::Result<Vec<String>> {
+    let survey = Survey::of(interface)?;
+    Ok(survey.found.iter().filter(|found| !found.is_ours()).map(ToString::to_string).collect())
+}
+
+/// The programs on `interface` when no gateway lives there.
+///
+/// A process that was killed closes its descriptors late: for a while its programs look alive.
+fn survey(interface: &Interface) -> Result<Survey, WireError> {
+    /// Measured: 10 to 40 ms on an idle machine.
+    const ATTEMPTS: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+    let look = || Survey::of(interface).map_err(|source| WireError::attach(interface, source));
+    for _ in 1..ATTEMPTS {
+        let survey = look()?;
+        if survey.alive().is_none() {
+            return Ok(survey);
+        }
+        #[expect(clippy::disallowed_methods, reason = "nothing runs yet that could wait")]
+        thread::sleep(PAUSE);
+    }
+    let survey = look()?;
+    let alive = survey.alive().map(ToString::to_string);
+    alive.map_or(Ok(survey), |program| {
+        Err(WireError::Alive { interface: interface.name().to_owned(), program })
+    })
 }
 
 /// A port as the XDP program sees it.
@@ -352,17 +361,29 @@ pub(crate) struct XdpPort<'a> {
     pub(crate) takes_redirected: bool,
 }
 
-/// A wire half laid: what is new of it is taken away again unless it is finished.
-struct Laying<'p> {
-    pins: &'p Pins,
+/// A wire half laid: programs that are new on a port are detached again unless it is finished.
+struct Laying {
     tc: Tc,
     wires: Vec<Wire>,
-    new: Vec<(Interface, Pin)>,
+    /// Ports that had no program of ours, with the numbers of the new ones.
+    new: Vec<(Interface, u32)>,
 }
 
-impl<'p> Laying<'p> {
-    const fn new(pins: &'p Pins, tc: Tc) -> Self {
-        Self { pins, tc, wires: Vec::new(), new: Vec::new() }
+impl Laying {
+    const fn new(tc: Tc) -> Self {
+        Self { tc, wires: Vec::new(), new: Vec::new() }
+    }
+
+    /// Attaches the tc program to `port`, and only then detaches programs of earlier runs: an XDP
+    /// program would take the frames before the packet sockets see them.
+    fn tc(&mut self, port: &Interface, peer: &Interface) -> Result<(), WireError> {
+        let there = survey(port)?;
+        let mut object = Object::swallow(peer)?;
+        let tc = object.attach_tc(port, self.tc)?;
+        self.attached(&there, tc);
+        detach_old(&there, tc, |_| true)?;
+        self.laid(&there, object, None, Guarded::new(port, None, Some(tc)));
+        Ok(())
     }
 
     /// Puts an XDP program on `port` in the first mode that goes.
@@ -372,11 +393,7 @@ impl<'p> Laying<'p> {
                 Err(error @ WireError::Attach { .. }) if n < port.modes.len() => {
                     tracing::warn!(%error, "no {} XDP program, trying another mode", mode.name());
                 }
-                Err(error) => return Err(error),
-                Ok(object) => {
-                    self.wires.push(Wire::new(object, Some(*mode)));
-                    return Ok(());
-                }
+                laid => return laid,
             }
         }
         Err(WireError::Object)
@@ -389,46 +406,89 @@ impl<'p> Laying<'p> {
         port: &XdpPort<'_>,
         peer: &XdpPort<'_>,
         mode: Mode,
-    ) -> Result<Object, WireError> {
-        let (interface, pins) = (port.interface, self.pins);
-        let mut object = Object::wire(&pins.path(interface, Pin::Bypassed))?;
+    ) -> Result<(), WireError> {
+        let interface = port.interface;
+        let there = survey(interface)?;
+        let gives_way = GivesWay::of(&there, mode)?;
+        let mut object = Object::wire()?;
         object.set_sockets(port.sockets.iter().copied())?;
         // What a generic program redirects, any driver sends. What it passes up, on the other hand,
         // may have lost its link-layer header for the tc program (seen on Linux 6.18).
         let by_itself = mode == Mode::Generic || peer.takes_redirected;
         if by_itself {
             object.set_peer(peer.interface)?;
-        } else {
-            let mut beneath = Object::swallow(peer.interface, None)?;
-            self.attached(interface, Pin::Tc, beneath.attach_tc(interface, pins, self.tc)?);
         }
-        pins.forget(interface, &[mode.other().pin()])?;
-        self.attached(interface, mode.pin(), object.attach_xdp(interface, mode, pins)?);
-        if by_itself {
-            pins.forget(interface, &[Pin::Tc])?;
+        // It also carries frames across between the detachment of one XDP program and the next.
+        let mut beneath = None;
+        if !by_itself || matches!(gives_way, GivesWay::Detached(_)) {
+            let tc = Object::swallow(peer.interface)?.attach_tc(interface, self.tc)?;
+            self.attached(&there, tc);
+            beneath = Some(tc);
         }
-        Ok(object)
+        let xdp = match gives_way {
+            GivesWay::None => object.attach_xdp(interface, mode, None)?,
+            GivesWay::Replaced(found) => object.attach_xdp(interface, mode, Some(found))?,
+            GivesWay::Detached(found) => {
+                found.detach(interface).map_err(|source| WireError::attach(interface, source))?;
+                object.attach_xdp(interface, mode, None)?
+            }
+        };
+        self.attached(&there, xdp);
+        detach_old(&there, beneath.unwrap_or(0), |found| !matches!(found.at, At::Xdp(_)))?;
+        if let Some(tc) = beneath.filter(|_| by_itself) {
+            detach_numbered(interface, tc)
+                .map_err(|source| WireError::attach(interface, source))?;
+            beneath = None;
+        }
+        self.laid(&there, object, Some(mode), Guarded::new(interface, Some(xdp), beneath));
+        Ok(())
     }
 
-    fn attached(&mut self, interface: &Interface, pin: Pin, how: Attached) {
-        if how == Attached::New {
-            self.new.push((interface.clone(), pin));
+    fn attached(&mut self, there: &Survey, program: u32) {
+        if there.ours().next().is_none() {
+            self.new.push((there.interface.clone(), program));
         }
+    }
+
+    /// Goes on with `object`, which counts from where the programs of earlier runs ended.
+    fn laid(&mut self, there: &Survey, object: Object, mode: Option<Mode>, guarded: Guarded) {
+        if let Err(error) = former::unpin(&there.interface) {
+            tracing::warn!(%error, "files of an earlier version stay");
+        }
+        let counters = object.into_counters();
+        counters.life.carry(there.bypassed());
+        self.wires.push(Wire { mode, counters, guarded });
     }
 
     fn finish(mut self, config: &WireConfig) -> FailToWire {
         self.new.clear();
         let WireConfig { timeout, epoch, .. } = *config;
         let wires = std::mem::take(&mut self.wires);
-        FailToWire { wires, timeout, epoch, stays: self.pins.stay(), passing: false }
+        FailToWire { wires, timeout, epoch, passing: false }
     }
 }
 
-impl Drop for Laying<'_> {
+impl Drop for Laying {
     fn drop(&mut self) {
-        for (interface, pin) in &self.new {
-            // What stays is a program that passes frames straight across.
-            let _ = self.pins.remove(interface, *pin);
+        for (interface, program) in &self.new {
+            // A program that stays passes frames straight across.
+            let _ = detach_numbered(interface, *program);
         }
     }
+}
+
+/// Detaches those programs of earlier runs in `there` that `chosen` names. A filter is not detached
+/// if program `new` took its place.
+fn detach_old(there: &Survey, new: u32, chosen: impl Fn(&Found) -> bool) -> Result<(), WireError> {
+    let failed = |source| WireError::attach(&there.interface, source);
+    let now = Survey::of(&there.interface).map_err(failed)?;
+    let is_old = |found: &Found| there.found.iter().any(|old| old.program.id == found.program.id);
+    now.detach(|found| found.program.id != new && is_old(found) && chosen(found))
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Detaches our program of this number.
+fn detach_numbered(interface: &Interface, program: u32) -> io::Result<bool> {
+    Survey::of(interface)?.detach(|found| found.program.id == program)
 }

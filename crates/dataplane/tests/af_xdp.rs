@@ -7,19 +7,20 @@
 mod bench;
 #[expect(dead_code, reason = "shared with the tests of other ports")]
 mod common;
+#[path = "common/programs.rs"]
+#[expect(dead_code, reason = "shared with the tests of attachments")]
+mod programs;
 
 use std::net::{SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bench::{
-    Across, Bench, Gate, TIMEOUT, ethernet, frames, interfaces, on_packet_sockets, wire_config,
-};
+use bench::{Across, Bench, Gate, TIMEOUT, ethernet, frames, interfaces, on_packet_sockets};
 use common::Host;
+use programs::Foreign;
 use tidegate_core::Reason;
 use tidegate_dataplane::af_xdp::{self, OpenError};
-use tidegate_dataplane::fail_to_wire::{self, Mode, Tc, WireConfig, WireError};
-use tidegate_dataplane::{Heartbeat, Interface, Monotonic, Offload};
+use tidegate_dataplane::fail_to_wire::{self, Mode, Tc, WireError};
+use tidegate_dataplane::{Heartbeat, Interface, Offload};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -176,8 +177,6 @@ fn the_counts_of_what_passed_go_on_over_a_restart() {
     assert_eq!(bench.passes(&mut Gate::absent()), ONCE);
     let gate = Gate::open(None);
     assert!(gate.bypassed().told > 0, "{:?}", gate.bypassed());
-    // The mount is this thread's own.
-    assert!(!gate.wire.as_ref().unwrap().outlives_the_process());
 }
 
 #[test]
@@ -187,14 +186,11 @@ fn only_detaching_cuts_the_wire() {
         drop(Gate::open(None));
         assert_eq!(bench.passes(&mut Gate::absent()), ONCE);
         for interface in interfaces() {
-            assert!(fail_to_wire::detach(Path::new("/mnt"), &interface).unwrap());
-            assert!(!fail_to_wire::detach(Path::new("/mnt"), &interface).unwrap());
+            assert!(fail_to_wire::detach(&interface).unwrap());
+            assert!(!fail_to_wire::detach(&interface).unwrap());
         }
         assert_eq!(bench.passes(&mut Gate::absent()), [0, 0]);
         assert!(!bench.network.gateway.ip("-o link show p0").contains("xdp"));
-        let left: Vec<_> = std::fs::read_dir("/mnt").unwrap().map(|e| e.unwrap().path()).collect();
-        let own = |path: &PathBuf| path.extension().is_none_or(|end| end != "debug");
-        assert!(!left.iter().any(own), "{left:?}");
     }
 }
 
@@ -257,7 +253,7 @@ fn a_frame_that_no_buffer_holds_is_refused_before_it_comes() {
     let error = Gate::open_with(None, 4_096, TIMEOUT).err().unwrap();
     let OpenError::Mtu { mtu: 9_000, most: 3_840, .. } = &error else { panic!("{error}") };
     assert!(error.to_string().contains("ip link set p0 mtu 3818"), "{error}");
-    assert!(!fail_to_wire::detach(Path::new("/mnt"), &interfaces()[0]).unwrap());
+    assert!(!fail_to_wire::detach(&interfaces()[0]).unwrap());
     drop(bench);
     let Some(mut bench) = Bench::new(3_000, Across::Tc) else { return };
     let mut gate = Gate::open_with(Some(Mode::Native), 4_096, TIMEOUT).unwrap();
@@ -273,21 +269,22 @@ fn a_queue_or_an_interface_that_is_taken_is_said_to_be() {
     let gate = Gate::open(None);
     let error = Gate::open_with(None, 2_048, TIMEOUT).err().unwrap();
     assert!(matches!(&error, OpenError::Busy { queue: 0, .. }), "{error}");
-    // Somebody else's program: what is pinned elsewhere is not ours to replace.
+    // Somebody else's program is not ours to replace.
     drop(gate);
-    let elsewhere = WireConfig { directory: "/opt".into(), ..wire_config(&Monotonic::start()) };
-    let mut gate = Gate::absent();
-    let [lan, wan] = interfaces();
-    let mode = Some(Mode::Native);
-    let opened = af_xdp::open([&lan, &wan], mode, &elsewhere, &gate.memory, &mut gate.pool);
-    let error = opened.err().unwrap();
+    for interface in interfaces() {
+        fail_to_wire::detach(&interface).unwrap();
+    }
+    let mut foreign = Foreign::load();
+    foreign.attach_xdp(&interfaces()[0]);
+    let error = Gate::open_with(Some(Mode::Native), 2_048, TIMEOUT).err().unwrap();
     let OpenError::Wire(WireError::Occupied { .. }) = &error else { panic!("{error}") };
+    assert!(!fail_to_wire::detach(&interfaces()[0]).unwrap(), "it is not ours to detach");
     drop(bench);
 }
 
 #[test]
 fn beneath_packet_sockets_a_frame_arrives_once_alive_or_not() {
-    for tc in [Tc::Link, Tc::Filter] {
+    for tc in [Tc::Tcx, Tc::Filter] {
         let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
         // What an earlier run on AF_XDP left gives way.
         drop(Gate::open(None));
@@ -309,9 +306,9 @@ fn beneath_packet_sockets_a_frame_arrives_once_alive_or_not() {
     }
 }
 
-/// What a kernel without links to tc has: the filter is there, once, until it is detached.
+/// On a kernel without TCX the filter is there, once, until it is detached.
 #[test]
-fn a_filter_stands_where_there_are_no_links_to_tc() {
+fn a_filter_stands_where_there_is_no_tcx() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     let filters = |bench: &Bench| {
         let show = || std::process::Command::new("tc").args(SHOW).output();
@@ -327,8 +324,8 @@ fn a_filter_stands_where_there_are_no_links_to_tc() {
     }
     assert_eq!(bench.passes(&mut Gate::absent()), ONCE);
     for interface in interfaces() {
-        assert!(fail_to_wire::detach(Path::new("/mnt"), &interface).unwrap());
-        assert!(!fail_to_wire::detach(Path::new("/mnt"), &interface).unwrap());
+        assert!(fail_to_wire::detach(&interface).unwrap());
+        assert!(!fail_to_wire::detach(&interface).unwrap());
     }
     assert!(filters(&bench).is_none_or(|count| count == 0));
     assert_eq!(bench.passes(&mut Gate::absent()), [0, 0]);

@@ -71,8 +71,6 @@ pub struct Ports {
 pub enum FailToWire {
     /// When it hangs, and when it has ended in whatever way.
     Always,
-    /// When it hangs; what does that ends with the mount namespace of the process.
-    Hang,
     /// Never: without the gateway nothing passes.
     #[default]
     Never,
@@ -84,9 +82,6 @@ impl FailToWire {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Always => "on, whether the gateway hangs or has ended",
-            Self::Hang => {
-                "on while the gateway hangs, and after its end if its mount namespace lives on"
-            }
             Self::Never => "none: without the gateway nothing passes",
         }
     }
@@ -114,7 +109,7 @@ pub struct Bypassed {
     pub told: u64,
     /// There was no sign of life from the gateway in time.
     pub silent: u64,
-    /// The gateway had gone, or has no socket for the receive queue.
+    /// The gateway had died, or has no socket for the receive queue.
     pub no_socket: u64,
 }
 

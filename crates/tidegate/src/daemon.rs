@@ -116,7 +116,8 @@ impl Daemon {
         losses: Losses,
     ) -> Arc<Self> {
         let names = [installed.config.lan.as_str(), installed.config.wan.as_str()];
-        let watch = if fits_host { Watch::new(names) } else { Watch::default() };
+        let watch =
+            if fits_host { Watch::new(names, plane.guard().clone()) } else { Watch::default() };
         Arc::new(Self {
             plane,
             started: Instant::now(),

@@ -52,7 +52,7 @@ fn waits_here(bed: &Testbed, key: &str, family: Family) {
     assert!(delay < ROUND_TRIP + 10.0, "{delay} ms");
     let trunk = &trunks(&lab, "north")[0];
     assert!(trunk["waiting"]["bytes"].as_u64() > Some(100_000), "{trunk}");
-    lab.crash("south");
+    lab.cut("south");
     until("the other end to be held for gone", LIMIT, || {
         (trunks(&lab, "north")[0]["silent"] == 1).then_some(())
     });

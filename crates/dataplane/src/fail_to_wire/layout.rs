@@ -1,19 +1,19 @@
-//! What the programs and the gateway agree on: `bpf/wire.h`, in Rust.
+//! The contract between the programs and the gateway: `bpf/wire.h`, in Rust.
 
 /// Most receive queues of one interface.
 pub(crate) const MAX_QUEUES: u32 = 64;
 
-/// What the gateway's word of life is when frames are to go straight across.
+/// The gateway's word of life while it tells frames to go straight across.
 pub(super) const TOLD_TO_PASS: u64 = 0;
 
-/// Frames of one port that went straight across since its wire was first laid, by reason.
+/// Frames of one port that went straight across since it first had fail-to-wire, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Bypassed {
     /// The gateway said so, as it does while it starts and ends and with nothing to manage.
     pub told: u64,
     /// There was no sign of life from the gateway in time.
     pub silent: u64,
-    /// The gateway has no socket for the receive queue, or has gone.
+    /// The gateway had died, or has no socket for the receive queue.
     pub no_socket: u64,
 }
 
@@ -28,6 +28,15 @@ impl Bypassed {
             1 => Some(&mut self.silent),
             2 => Some(&mut self.no_socket),
             _ => None,
+        }
+    }
+
+    /// The sum of these counts and `other`.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            told: self.told + other.told,
+            silent: self.silent + other.silent,
+            no_socket: self.no_socket + other.no_socket,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The word by which the programs know that the gateway lives.
+//! The word by which the programs know that the gateway lives, and the counts it has taken over.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,36 +7,61 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::maps::MapData;
 
-use super::layout::TOLD_TO_PASS;
+use super::layout::{Bypassed, TOLD_TO_PASS};
 use crate::mapping::Mapping;
 
 /// `struct life` of `bpf/wire.h`, mapped: a sign of life is one store, without a system call.
 #[derive(Debug)]
 pub(super) struct Life {
-    alive_until: NonNull<AtomicU64>,
-    /// What the pointer points into.
+    words: NonNull<[AtomicU64; Self::WORDS]>,
+    /// The memory that the pointer points into.
     _mapping: Mapping,
 }
 
 impl Life {
+    /// Words of the structure: until when the gateway counts as alive, and a count for each reason.
+    const WORDS: usize = 4;
+
     /// The one entry of `map`, which is an array with `BPF_F_MMAPABLE`.
     pub(super) fn of(map: &MapData) -> io::Result<Self> {
-        let mapping = Mapping::of(map.fd().as_fd(), 0, size_of::<AtomicU64>())?;
-        Ok(Self { alive_until: mapping.at(0, 1)?, _mapping: mapping })
+        let mapping = Mapping::of(map.fd().as_fd(), 0, Self::BYTES)?;
+        Ok(Self { words: mapping.at(0, 1)?, _mapping: mapping })
     }
+
+    /// Bytes of the structure.
+    pub(super) const BYTES: usize = size_of::<[AtomicU64; Self::WORDS]>();
 
     /// Frames come to the gateway until `nanos` of `CLOCK_MONOTONIC`.
     pub(super) fn until(&self, nanos: u64) {
-        self.word().store(nanos, Ordering::Release);
+        self.words()[0].store(nanos, Ordering::Release);
     }
 
     /// Frames go straight across.
     pub(super) fn pass(&self) {
-        self.word().store(TOLD_TO_PASS, Ordering::Release);
+        self.until(TOLD_TO_PASS);
     }
 
-    fn word(&self) -> &AtomicU64 {
-        // SAFETY: it lies in the mapping, which lives as long as `self`; the programs only read it.
-        unsafe { self.alive_until.as_ref() }
+    /// The counts of the programs that stood here before.
+    pub(super) fn carried(&self) -> Bypassed {
+        let mut carried = Bypassed::default();
+        for (reason, word) in (0..).zip(&self.words()[1..]) {
+            if let Some(count) = carried.of(reason) {
+                *count = word.load(Ordering::Relaxed);
+            }
+        }
+        carried
+    }
+
+    /// Takes over the counts of the programs that stood here before.
+    pub(super) fn carry(&self, mut counts: Bypassed) {
+        for (reason, word) in (0..).zip(&self.words()[1..]) {
+            let count = counts.of(reason).map_or(0, |count| *count);
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+
+    fn words(&self) -> &[AtomicU64; Self::WORDS] {
+        // SAFETY: they lie in the mapping, which lives as long as `self`; the programs only read them.
+        unsafe { self.words.as_ref() }
     }
 }

@@ -1,65 +1,83 @@
-//! The BPF programs of one port: loading, and putting them in the place of what is there.
+//! The BPF programs of one port: loading them, and attaching them to the port.
 
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use aya::maps::{DevMap, Map, MapData, PerCpuArray, XskMap};
-use aya::programs::links::{FdLink, PinnedLink};
-use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
-use aya::programs::xdp::XdpLink;
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::maps::{DevMap, Map, MapData, PerCpuArray, ProgramArray, XskMap};
+use aya::programs::{ProgramFd, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use super::layout::Bypassed;
 use super::life::Life;
-use super::pins::{Pin, Pins};
-use super::{Mode, Tc, WireError, filter, os_error};
+use super::survey::{At, Found, Survey, TC, XDP};
+use super::{Mode, Tc, WireError, count, filter, kernel, os_error, xdp};
 use crate::interface::Interface;
 
 static WIRE: &[u8] = include_bytes_aligned!("../../../../bpf/wire.bpf.o");
 static SWALLOW: &[u8] = include_bytes_aligned!("../../../../bpf/swallow.bpf.o");
 
+/// The programs for frames that the gateway handles.
+const TAKE: &str = "tidegate_take";
+const DROP: &str = "tidegate_drop";
+
 /// A loaded object with the maps both programs have.
 pub(super) struct Object {
     object: Ebpf,
-    program: &'static str,
+    counters: Counters,
+}
+
+/// The maps of a port that the gateway uses as long as it lives.
+pub(super) struct Counters {
     pub(super) life: Life,
-    pub(super) bypassed: PerCpuArray<MapData, u64>,
+    bypassed: PerCpuArray<MapData, u64>,
+    /// The only descriptor of the program array. When it closes, the kernel empties the array, and
+    /// frames pass straight across.
+    _gateway: ProgramArray<MapData>,
+}
+
+impl Counters {
+    /// Frames that went straight across, earlier runs included.
+    pub(super) fn bypassed(&self) -> Bypassed {
+        count(&self.bypassed).and(self.life.carried())
+    }
 }
 
 impl Object {
-    /// The XDP program. Its counts go on from those pinned at `counts`.
-    pub(super) fn wire(counts: &Path) -> Result<Self, WireError> {
-        forget_if_unlike(counts);
-        let mut loader = EbpfLoader::new();
-        loader.btf(None).map_pin_path("bypassed", counts);
-        let mut object = loader.load(WIRE)?;
-        program::<Xdp>(&mut object, "wire")?.load()?;
-        Self::of(object, "wire")
+    /// The XDP programs.
+    pub(super) fn wire() -> Result<Self, WireError> {
+        let mut object = EbpfLoader::new().btf(None).load(WIRE)?;
+        program::<Xdp>(&mut object, XDP)?.load()?;
+        let take = program::<Xdp>(&mut object, TAKE)?;
+        take.load()?;
+        let take = take.fd()?.try_clone().map_err(WireError::kernel)?;
+        Self::of(object, &take)
     }
 
-    /// The tc program that sends frames across to `peer`. Its counts go on from those pinned at
-    /// `counts`, if anywhere.
-    pub(super) fn swallow(peer: &Interface, counts: Option<&Path>) -> Result<Self, WireError> {
+    /// The tc programs that send frames across to `peer`.
+    pub(super) fn swallow(peer: &Interface) -> Result<Self, WireError> {
         let index = peer.index();
         let mut loader = EbpfLoader::new();
-        loader.btf(None).override_global("peer", &index, true);
-        if let Some(counts) = counts {
-            forget_if_unlike(counts);
-            loader.map_pin_path("bypassed", counts);
-        }
-        let mut object = loader.load(SWALLOW)?;
-        program::<SchedClassifier>(&mut object, "swallow")?.load()?;
-        Self::of(object, "swallow")
+        let mut object = loader.btf(None).override_global("peer", &index, true).load(SWALLOW)?;
+        program::<SchedClassifier>(&mut object, TC)?.load()?;
+        let drop = program::<SchedClassifier>(&mut object, DROP)?;
+        drop.load()?;
+        let drop = drop.fd()?.try_clone().map_err(WireError::kernel)?;
+        Self::of(object, &drop)
     }
 
     /// A program that is loaded holds the maps it uses; before that, whoever takes one holds it.
-    fn of(mut object: Ebpf, program: &'static str) -> Result<Self, WireError> {
+    fn of(mut object: Ebpf, handles: &ProgramFd) -> Result<Self, WireError> {
         let Some(Map::Array(life)) = object.take_map("life") else { return Err(WireError::Object) };
-        let life = Life::of(&life).map_err(|source| WireError::Kernel { source: source.into() })?;
+        let life = Life::of(&life).map_err(WireError::kernel)?;
         let bypassed = PerCpuArray::try_from(take(&mut object, "bypassed")?)?;
-        Ok(Self { object, program, life, bypassed })
+        let mut gateway = ProgramArray::try_from(take(&mut object, "gateway")?)?;
+        gateway.set(0, handles, 0)?;
+        Ok(Self { object, counters: Counters { life, bypassed, _gateway: gateway } })
+    }
+
+    /// The maps to go on with; what is attached stays.
+    pub(super) fn into_counters(self) -> Counters {
+        self.counters
     }
 
     /// Sends what arrives on receive queue `n` to the `n`-th of `sockets`.
@@ -69,7 +87,6 @@ impl Object {
     ) -> Result<(), WireError> {
         let mut map = XskMap::try_from(take(&mut self.object, "sockets")?)?;
         for (queue, socket) in (0..).zip(sockets) {
-            use std::os::fd::AsRawFd;
             map.set(queue, socket.as_raw_fd(), 0)?;
         }
         Ok(())
@@ -82,115 +99,62 @@ impl Object {
             .map_err(|source| WireError::Kernel { source: Box::new(source) })
     }
 
-    /// Puts the XDP program on `interface`.
+    /// Attaches the XDP program in the place of `replaced`, or where there is none. Returns its number.
     pub(super) fn attach_xdp(
         &mut self,
         interface: &Interface,
         mode: Mode,
-        pins: &Pins,
-    ) -> Result<Attached, WireError> {
-        let program = program::<Xdp>(&mut self.object, self.program)?;
-        put(&mut InMode { program, mode }, interface, &pins.path(interface, mode.pin()))
+        replaced: Option<&Found>,
+    ) -> Result<u32, WireError> {
+        let program = program::<Xdp>(&mut self.object, XDP)?;
+        let replaced = replaced.map(|found| found.program.as_fd());
+        let attached = xdp::attach(interface, mode, program.fd()?.as_fd(), replaced);
+        attached.map_err(|source| WireError::attach(interface, source))?;
+        Ok(program.info()?.id())
     }
 
-    /// Puts the tc program on `interface`, by a link unless that is not wanted or not possible.
-    pub(super) fn attach_tc(
-        &mut self,
-        interface: &Interface,
-        pins: &Pins,
-        tc: Tc,
-    ) -> Result<Attached, WireError> {
-        let program = program::<SchedClassifier>(&mut self.object, self.program)?;
-        if tc == Tc::Link {
-            match put(program, interface, &pins.path(interface, Pin::Tc)) {
-                // This kernel does not know such links.
-                Err(WireError::Attach { source, .. })
-                    if os_error(&source) == Some(libc::EINVAL) => {}
-                attached => return attached,
+    /// Attaches the tc program as the first at the ingress of `interface`: by TCX unless that is not
+    /// wanted or not possible, else as a filter. Returns its number.
+    pub(super) fn attach_tc(&mut self, interface: &Interface, tc: Tc) -> Result<u32, WireError> {
+        let program = program::<SchedClassifier>(&mut self.object, TC)?;
+        let id = program.info()?.id();
+        let failed = |source| WireError::attach(interface, source);
+        if tc == Tc::Tcx {
+            match kernel::attach_tcx(interface.index(), program.fd()?.as_fd()) {
+                // This kernel has no TCX.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                attached => return attached.map(|()| id).map_err(failed),
             }
         }
-        let failed = |error| WireError::attach(interface, error);
-        let attached = filter::put(program, interface).map_err(failed)?;
-        // A link left by an earlier run would come before the filter.
-        pins.unpin(interface, Pin::Tc).map_err(|error| failed(error.into()))?;
-        Ok(attached)
-    }
-}
-
-/// How a program came to be where it is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Attached {
-    /// There was none of ours before.
-    New,
-    /// It took the place of ours, without a packet in between.
-    Replaced,
-}
-
-/// A program that can be linked to an interface.
-trait Program {
-    fn attach(&mut self, interface: &Interface) -> Result<FdLink, ProgramError>;
-    /// Takes the place of the program that `link` holds.
-    fn replace(&mut self, link: FdLink) -> Result<(), ProgramError>;
-}
-
-struct InMode<'p> {
-    program: &'p mut Xdp,
-    mode: Mode,
-}
-
-impl Program for InMode<'_> {
-    fn attach(&mut self, interface: &Interface) -> Result<FdLink, ProgramError> {
-        let mode = match self.mode {
-            Mode::Native => XdpMode::Driver,
-            Mode::Generic => XdpMode::Skb,
+        let as_io = |error| {
+            os_error(&error).map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error)
         };
-        let id = self.program.attach_to_if_index(interface.index(), mode)?;
-        self.program.take_link(id)?.try_into().map_err(not_a_link)
-    }
-
-    fn replace(&mut self, link: FdLink) -> Result<(), ProgramError> {
-        let id = self.program.attach_to_link(XdpLink::try_from(link).map_err(not_a_link)?)?;
-        self.program.take_link(id).map(drop)
+        filter::put(program, interface).map_err(|error| failed(as_io(error)))?;
+        Ok(id)
     }
 }
 
-impl Program for SchedClassifier {
-    fn attach(&mut self, interface: &Interface) -> Result<FdLink, ProgramError> {
-        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let id = self.attach_with_options(interface.name(), TcAttachType::Ingress, options)?;
-        self.take_link(id)?.try_into().map_err(not_a_link)
-    }
-
-    fn replace(&mut self, link: FdLink) -> Result<(), ProgramError> {
-        let id = self.attach_to_link(SchedClassifierLink::try_from(link).map_err(not_a_link)?)?;
-        self.take_link(id).map(drop)
-    }
+/// How the XDP program that is there gives way to one of ours.
+pub(super) enum GivesWay<'s> {
+    /// There is none.
+    None,
+    /// It is replaced in one step.
+    Replaced(&'s Found),
+    /// It has to be detached first: it runs in the other mode, or a link holds it.
+    Detached(&'s Found),
 }
 
-fn not_a_link(error: impl std::error::Error + Send + Sync + 'static) -> ProgramError {
-    ProgramError::IOError(io::Error::other(error))
-}
-
-/// Puts `program` in the place of the one whose link is pinned at `path`, or on `interface`.
-fn put(
-    program: &mut impl Program,
-    interface: &Interface,
-    path: &Path,
-) -> Result<Attached, WireError> {
-    let failed = |error: ProgramError| WireError::attach(interface, error);
-    if let Ok(link) = PinnedLink::from_pin(path) {
-        match program.replace(link.into()) {
-            Ok(()) => return Ok(Attached::Replaced),
-            // The interface of the link is gone; its number went to another.
-            Err(error) if os_error(&error) == Some(libc::ENOLINK) => {
-                std::fs::remove_file(path).map_err(|e| failed(e.into()))?;
-            }
-            Err(error) => return Err(failed(error)),
+impl<'s> GivesWay<'s> {
+    /// How the program in `survey` gives way to one in `mode`; fails if it is not ours.
+    pub(super) fn of(survey: &'s Survey, mode: Mode) -> Result<Self, WireError> {
+        let Some(found) = survey.xdp() else { return Ok(Self::None) };
+        if !found.is_ours() {
+            let interface = survey.interface.name().to_owned();
+            return Err(WireError::Occupied { interface });
         }
+        let in_place = found.at == At::Xdp(mode) && found.link.is_none();
+        Ok(if in_place { Self::Replaced(found) } else { Self::Detached(found) })
     }
-    let link = program.attach(interface).map_err(failed)?;
-    link.pin(path).map_err(|source| WireError::Kernel { source: Box::new(source) })?;
-    Ok(Attached::New)
 }
 
 fn program<'p, P>(object: &'p mut Ebpf, name: &str) -> Result<&'p mut P, WireError>
@@ -202,17 +166,6 @@ where
 
 fn take(object: &mut Ebpf, name: &str) -> Result<Map, WireError> {
     object.take_map(name).ok_or(WireError::Object)
-}
-
-/// Unpins counts of another shape, as another version of the programs may have left them.
-fn forget_if_unlike(counts: &Path) {
-    let alike = MapData::from_pin(counts)
-        .and_then(|map| map.info())
-        .is_ok_and(|info| info.value_size() == 8 && info.max_entries() == Bypassed::REASONS);
-    if !alike {
-        // If there was nothing there, or it stays, loading says so.
-        let _ = std::fs::remove_file(counts);
-    }
 }
 
 #[cfg(test)]
@@ -252,21 +205,27 @@ mod tests {
     }
 
     /// The object, or why there can be none here.
-    fn load(code: &[u8], name: &'static str) -> Option<Object> {
-        let mut loader = EbpfLoader::new();
-        let loaded = loader.btf(None).load(code).map_err(WireError::from).and_then(|mut object| {
-            match name {
-                "wire" => program::<Xdp>(&mut object, name)?.load()?,
-                _ => program::<SchedClassifier>(&mut object, name)?.load()?,
-            }
-            Object::of(object, name)
-        });
-        match loaded {
+    fn loaded(object: Result<Object, WireError>) -> Option<Object> {
+        match object {
             Err(error @ WireError::NoPrivilege) => {
                 eprintln!("skipped: {error}");
                 None
             }
             loaded => Some(loaded.unwrap()),
+        }
+    }
+
+    fn lo() -> Interface {
+        Interface::find("lo").unwrap()
+    }
+
+    /// The verdicts on all [`frames`].
+    fn verdicts<P>(program: &P, expected: u32, case: &str)
+    where
+        P: for<'o> TestRun<Opts<'o> = TestRunOptions<'o>, Result = TestRunResult>,
+    {
+        for (name, frame) in frames() {
+            assert_eq!(verdict(program, &frame), expected, "{name}, {case}");
         }
     }
 
@@ -298,16 +257,14 @@ mod tests {
             (STILL, true, REDIRECT, ALL_NO_SOCKET),
         ];
         for (alive_until, by_itself, expected, counted) in cases {
-            let Some(mut object) = load(WIRE, "wire") else { return };
-            object.life.until(alive_until);
+            let Some(mut object) = loaded(Object::wire()) else { return };
+            object.counters.life.until(alive_until);
             if by_itself {
-                object.set_peer(&Interface::find("lo").unwrap()).unwrap();
+                object.set_peer(&lo()).unwrap();
             }
-            let program = program::<Xdp>(&mut object.object, "wire").unwrap();
-            for (name, frame) in frames() {
-                assert_eq!(verdict(program, &frame), expected, "{name}, {alive_until}");
-            }
-            assert_eq!(count(&object.bypassed), counted, "{alive_until}");
+            let program = program::<Xdp>(&mut object.object, XDP).unwrap();
+            verdicts(program, expected, &format!("{alive_until}"));
+            assert_eq!(object.counters.bypassed(), counted, "{alive_until}");
         }
     }
 
@@ -319,13 +276,45 @@ mod tests {
             (STILL, TC_SHOT, Bypassed::default()),
         ];
         for (alive_until, expected, counted) in cases {
-            let Some(mut object) = load(SWALLOW, "swallow") else { return };
-            object.life.until(alive_until);
-            let program = program::<SchedClassifier>(&mut object.object, "swallow").unwrap();
-            for (name, frame) in frames() {
-                assert_eq!(verdict(program, &frame), expected, "{name}, {alive_until}");
-            }
-            assert_eq!(count(&object.bypassed), counted, "{alive_until}");
+            let Some(mut object) = loaded(Object::swallow(&lo())) else { return };
+            object.counters.life.until(alive_until);
+            let program = program::<SchedClassifier>(&mut object.object, TC).unwrap();
+            verdicts(program, expected, &format!("{alive_until}"));
+            assert_eq!(object.counters.bypassed(), counted, "{alive_until}");
         }
+    }
+
+    /// The last beat counts for centuries: only the end of the descriptor can let frames pass.
+    ///
+    /// Kills: a program that drops frames as long as the word of life says so.
+    #[test]
+    fn frames_pass_as_soon_as_the_last_descriptor_of_the_gateway_closes() {
+        let Some(mut object) = loaded(Object::swallow(&lo())) else { return };
+        object.counters.life.until(STILL);
+        let tc = program::<SchedClassifier>(&mut object.object, TC).unwrap();
+        verdicts(tc, TC_SHOT, "alive");
+        let Object { mut object, counters } = object;
+        let Counters { life: _life, bypassed, _gateway } = counters;
+        drop(_gateway);
+        let tc = program::<SchedClassifier>(&mut object, TC).unwrap();
+        let (_, frame) = frames().swap_remove(0);
+        // The kernel empties the array in a worker of its own.
+        for _ in 0..1_000 {
+            if verdict(tc, &frame) == TC_REDIRECT {
+                return assert_eq!(count(&bypassed).no_socket, 1);
+            }
+            #[expect(clippy::disallowed_methods, reason = "the kernel takes its own time")]
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("frames are still dropped");
+    }
+
+    #[test]
+    fn counts_of_an_earlier_program_are_added() {
+        let Some(object) = loaded(Object::swallow(&lo())) else { return };
+        let carried = Bypassed { told: 1, silent: 2, no_socket: 3 };
+        object.counters.life.carry(carried);
+        object.counters.life.until(STILL);
+        assert_eq!(object.counters.bypassed(), carried);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tidegate_core::packet::Packet;
@@ -21,7 +20,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const PACKETS: u32 = 2_048;
 
-/// A client, a server, and this thread in the gateway between them, with a `/mnt` of its own.
+/// A client, a server, and this thread in the gateway between them.
 pub(crate) struct Bench {
     pub(crate) network: Network,
     pub(crate) client: Raw,
@@ -37,10 +36,6 @@ impl Bench {
             host.run(move || {
                 Interface::find(name).unwrap().set_offload(Offload::Gro, gro).unwrap()
             });
-        }
-        if let Err(error) = private_mounts() {
-            eprintln!("skipped: no mount namespaces here ({error}); run as root");
-            return None;
         }
         enter(&network.client);
         let client = Raw::open("c0");
@@ -111,19 +106,6 @@ pub(crate) fn enter(host: &Host) {
     assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
 }
 
-/// What this thread mounts from now on goes with it.
-pub(crate) fn private_mounts() -> std::io::Result<()> {
-    let (nothing, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
-    // SAFETY: takes no pointers; only this thread changes its namespace.
-    let mut result = unsafe { libc::unshare(libc::CLONE_NEWNS) };
-    if result == 0 {
-        // SAFETY: the path ends in a zero, and the null pointers stand for nothing.
-        result =
-            unsafe { libc::mount(c"none".as_ptr(), c"/".as_ptr(), nothing, flags, nothing.cast()) };
-    }
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-}
-
 /// An end of the cable, for frames made by hand.
 pub(crate) struct Raw {
     pub(crate) pool: PacketPool,
@@ -177,8 +159,7 @@ pub(crate) fn interfaces() -> [Interface; 2] {
 }
 
 pub(crate) fn wire_config(clock: &Monotonic) -> WireConfig {
-    let directory = PathBuf::from("/mnt");
-    WireConfig { directory, timeout: TIMEOUT, epoch: clock.origin(), tc: Tc::default() }
+    WireConfig { timeout: TIMEOUT, epoch: clock.origin(), tc: Tc::default() }
 }
 
 /// A gateway that forwards when it is told to.

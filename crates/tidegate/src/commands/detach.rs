@@ -1,10 +1,9 @@
 //! `tidegate detach INTERFACE…`: takes away what a gateway that has ended left on its ports.
 
 use std::io;
-use std::path::Path;
 
 use serde::Serialize;
-use tidegate_dataplane::fail_to_wire::{WireConfig, detach};
+use tidegate_dataplane::fail_to_wire::detach;
 use tidegate_dataplane::{Interface, InterfaceError};
 
 use super::Context;
@@ -37,8 +36,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let _held: Vec<_> = found.iter().map(PortLock::take).collect::<Result<_, _>>()?;
     let mut detached = Vec::new();
     for interface in &found {
-        let was_attached = detach(Path::new(WireConfig::DIRECTORY), interface)
-            .map_err(|error| failure(interface, &error))?;
+        let was_attached = detach(interface).map_err(|error| failure(interface, &error))?;
         detached.push(Detached { interface: interface.name(), was_attached });
     }
     if context.output.is_json() {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tidegate_dataplane::{Interface, Offload};
+use tidegate_dataplane::{Interface, Offload, fail_to_wire};
 
 use super::{Context, check};
 use crate::host;
@@ -210,6 +210,15 @@ fn interface_findings(interface: &Interface) -> Vec<Finding> {
     if interface.has_address() {
         let seen = "it has an address: without fail-to-wire this host answers and routes beside us";
         findings.push(lacking(name, seen, &format!("ip address flush dev {name}")));
+    }
+    // Without the privilege to look, the missing privilege is a finding already.
+    for program in fail_to_wire::foreign(interface).unwrap_or_default() {
+        let seen = format!("{program} is attached: frames that it takes do not reach the gateway");
+        findings.push(lacking(
+            name,
+            seen,
+            &format!("detach it; `bpftool net show dev {name}` lists all"),
+        ));
     }
     if Path::new("/sys/class/net").join(name).join("master").exists() {
         let seen = "it is part of a bridge or bond, which forwards past the gateway";

@@ -9,7 +9,7 @@ use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::policy::PolicySet;
 use tidegate_core::report::Report;
 use tidegate_core::{Machine, PacketPool};
-use tidegate_dataplane::fail_to_wire::Bypassed;
+use tidegate_dataplane::fail_to_wire::{Bypassed, Guard};
 use tidegate_dataplane::{
     Clock, Driver, FailToWire, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters,
     Remote, Stopped, Wish, inbox, keep_time,
@@ -25,6 +25,7 @@ use crate::output::Failure;
 pub(crate) struct Plane {
     remote: Remote<Gateway, Wire>,
     ports: Ports,
+    guard: Guard,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -74,13 +75,18 @@ impl Plane {
         let drive = move || drive(&installed, policies, open, inbox, &sender);
         let thread = thread::Builder::new().name("data plane".to_owned()).spawn(drive);
         let thread = thread.map_err(failed)?;
-        let ports = opened.recv().map_err(|_| stopped(Stopped))??;
-        Ok(Self { remote, ports, thread: Mutex::new(Some(thread)) })
+        let (ports, guard) = opened.recv().map_err(|_| stopped(Stopped))??;
+        Ok(Self { remote, ports, guard, thread: Mutex::new(Some(thread)) })
     }
 
     /// How the ports are open.
     pub(crate) const fn ports(&self) -> &Ports {
         &self.ports
+    }
+
+    /// Watches the programs at the ports; without fail-to-wire there are none.
+    pub(crate) const fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     /// What `question` finds, between two turns of the loop.
@@ -140,7 +146,7 @@ fn drive(
     policies: PolicySet,
     open: impl FnOnce(&Installed, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>,
     inbox: Inbox<Gateway, Wire>,
-    sender: &Sender<Result<Ports, Failure>>,
+    sender: &Sender<Result<(Ports, Guard), Failure>>,
 ) {
     let mut clock = Monotonic::start();
     let settings = GatewayConfig { seed: seed(), ..installed.config.gateway.clone() };
@@ -153,7 +159,8 @@ fn drive(
     if !ports.is_empty() {
         about.notes.push(keep_time(Wish::default()).to_string());
     }
-    drop(sender.send(Ok(about)));
+    let guard = wire.as_ref().map_or_else(Guard::default, FailToWire::guard);
+    drop(sender.send(Ok((about, guard))));
     Driver::new(gateway, ports, wire, inbox, Options::default()).run(&mut clock);
 }
 

@@ -1,7 +1,5 @@
 //! Opening the ports: which backend, and what that means.
 
-use std::path::Path;
-
 use tidegate_core::PacketPool;
 use tidegate_dataplane::af_xdp::{self, Copying, OpenError};
 use tidegate_dataplane::fail_to_wire::{Mode, Tc, WireConfig};
@@ -38,12 +36,7 @@ fn open_on(
     pool: &mut PacketPool,
 ) -> Result<Opened, Failure> {
     let config = &installed.config;
-    let wire = WireConfig {
-        directory: Path::new(WireConfig::DIRECTORY).to_owned(),
-        timeout: config.heartbeat,
-        epoch: clock.origin(),
-        tc: Tc::default(),
-    };
+    let wire = WireConfig { timeout: config.heartbeat, epoch: clock.origin(), tc: Tc::default() };
     let trunks = Trunks::new(installed.ends.clone(), pair[1])?;
     if config.backend == Backend::AfPacket {
         return af_packet(config, pair, &wire, trunks, Vec::new());
@@ -123,16 +116,10 @@ fn described(
     ports: Vec<Box<dyn Port>>,
     wire: Wire,
     backend: String,
-    mut notes: Vec<String>,
+    notes: Vec<String>,
 ) -> Opened {
-    let fail_to_wire = match &wire {
-        Some(wire) if wire.outlives_the_process() => api::FailToWire::Always,
-        Some(_) => {
-            notes.push("its BPF file system is mounted where only this process sees it".to_owned());
-            api::FailToWire::Hang
-        }
-        None => api::FailToWire::Never,
-    };
+    let fail_to_wire =
+        if wire.is_some() { api::FailToWire::Always } else { api::FailToWire::Never };
     let about =
         Ports { lan: config.lan.clone(), wan: config.wan.clone(), backend, fail_to_wire, notes };
     Opened { ports, wire, about, held: Vec::new() }

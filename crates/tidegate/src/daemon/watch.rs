@@ -1,12 +1,18 @@
-//! The ports from outside: whether they are still there, up, and as they were.
+//! The ports from outside: whether they are still there, up, and as they were, and whether the
+//! programs of the gateway still stand at them, and first.
 
 use std::fmt;
 
 use tidegate_dataplane::Interface;
+use tidegate_dataplane::fail_to_wire::{Guard, Trouble as Intrusion};
 
 /// The ports, and what was last seen of them.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(Vec<Watched>);
+pub(crate) struct Watch {
+    ports: Vec<Watched>,
+    guard: Guard,
+    intrusions: Vec<Intrusion>,
+}
 
 #[derive(Debug)]
 struct Watched {
@@ -27,18 +33,27 @@ enum Trouble {
 }
 
 impl Watch {
-    /// Watches the interfaces of those names; none that are not there.
-    pub(crate) fn new(names: [&str; 2]) -> Self {
+    /// Watches the interfaces of those names, except those that are not there, and their programs.
+    pub(crate) fn new(names: [&str; 2], guard: Guard) -> Self {
         let watched = |name| {
             let interface = Interface::find(name).ok()?;
             Some(Watched { mtu: interface.mtu().ok()?, interface, trouble: None })
         };
-        Self(names.into_iter().filter_map(watched).collect())
+        let ports = names.into_iter().filter_map(watched).collect();
+        Self { ports, guard, intrusions: Vec::new() }
     }
 
     /// Looks at the ports, and logs what has changed since the last time.
     pub(crate) fn look(&mut self) {
-        for port in &mut self.0 {
+        let now = self.guard.look();
+        for intrusion in now.iter().filter(|it| !self.intrusions.contains(it)) {
+            tracing::warn!("{intrusion}");
+        }
+        for intrusion in self.intrusions.iter().filter(|it| !now.contains(it)) {
+            tracing::info!("no longer: {intrusion}");
+        }
+        self.intrusions = now;
+        for port in &mut self.ports {
             let now = port.look();
             if port.trouble == now {
                 continue;
@@ -54,13 +69,14 @@ impl Watch {
 
     /// What keeps ports from working, as of the last look.
     pub(crate) fn alarms(&self) -> Vec<String> {
-        let troubled = self.0.iter().filter(|port| port.trouble.is_some());
-        troubled.map(ToString::to_string).collect()
+        let troubled = self.ports.iter().filter(|port| port.trouble.is_some());
+        let troubled = troubled.map(ToString::to_string);
+        troubled.chain(self.intrusions.iter().map(ToString::to_string)).collect()
     }
 
     /// Whether a port will never work again in this process, although it could in another.
     pub(crate) fn is_over(&self) -> bool {
-        self.0.iter().any(|port| port.trouble == Some(Trouble::Replaced))
+        self.ports.iter().any(|port| port.trouble == Some(Trouble::Replaced))
     }
 }
 

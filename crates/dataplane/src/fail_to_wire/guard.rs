@@ -1,0 +1,104 @@
+//! A look at the programs that are attached to the ports now.
+
+use std::fmt;
+
+use super::survey::{At, Found, Survey};
+use crate::interface::Interface;
+
+/// Sees whether the programs of a gateway still stand at its ports, and first.
+#[derive(Clone, Debug, Default)]
+pub struct Guard(Vec<Guarded>);
+
+/// The programs of a gateway on one port, by number.
+#[derive(Clone, Debug)]
+pub(super) struct Guarded {
+    interface: Interface,
+    xdp: Option<u32>,
+    tc: Option<u32>,
+}
+
+/// A program that is not where it should be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Trouble {
+    interface: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Kind {
+    /// A program of somebody else comes first.
+    Foreign(String),
+    /// A program of the gateway is not there any more.
+    Missing(&'static str),
+}
+
+impl Guard {
+    pub(super) const fn new(ports: Vec<Guarded>) -> Self {
+        Self(ports)
+    }
+
+    /// Looks at all ports. Detaches programs that a dead gateway left there; returns what it cannot
+    /// mend.
+    #[must_use]
+    pub fn look(&self) -> Vec<Trouble> {
+        self.0.iter().flat_map(Guarded::look).collect()
+    }
+}
+
+impl Guarded {
+    pub(super) fn new(interface: &Interface, xdp: Option<u32>, tc: Option<u32>) -> Self {
+        Self { interface: interface.clone(), xdp, tc }
+    }
+
+    fn look(&self) -> Vec<Trouble> {
+        // An interface that is gone is told of elsewhere.
+        let Ok(survey) = Survey::of(&self.interface) else { return Vec::new() };
+        for orphan in survey.ours().filter(|found| !self.is_mine(found) && !found.is_alive()) {
+            match orphan.detach(&self.interface) {
+                Ok(()) => tracing::info!("{orphan} of an earlier gateway is detached"),
+                Err(error) => tracing::warn!(%error, "{orphan} of an earlier gateway stays"),
+            }
+        }
+        let stays = |found: &&Found| self.is_mine(found) || !found.is_ours() || found.is_alive();
+        let found: Vec<_> = survey.found.iter().filter(stays).collect();
+        let is = |wanted: Option<u32>| move |it: &&Found| Some(it.program.id) == wanted;
+        let mut troubles = Vec::new();
+        for (wanted, name) in [(self.xdp, "XDP"), (self.tc, "tc")] {
+            if wanted.is_some() && !found.iter().any(is(wanted)) {
+                troubles.push(self.trouble(Kind::Missing(name)));
+            }
+        }
+        // Behind the last of ours, frames come along only if we let them.
+        let last = found.iter().rposition(|found| self.is_mine(found)).unwrap_or(found.len());
+        let before = found.iter().take(last).filter(|found| !self.is_mine(found));
+        troubles.extend(before.map(|found| self.trouble(Kind::Foreign(found.to_string()))));
+        troubles
+    }
+
+    fn is_mine(&self, found: &Found) -> bool {
+        let wanted = if matches!(found.at, At::Xdp(_)) { self.xdp } else { self.tc };
+        wanted == Some(found.program.id)
+    }
+
+    fn trouble(&self, kind: Kind) -> Trouble {
+        Trouble { interface: self.interface.name().to_owned(), kind }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.interface;
+        match &self.kind {
+            Kind::Foreign(program) => write!(
+                f,
+                "{program} comes before the gateway on `{name}`: frames it takes are not managed; \
+                 detach it, or start it after the gateway"
+            ),
+            Kind::Missing(kind) => write!(
+                f,
+                "the {kind} program of the gateway is not on `{name}` any more: start the gateway \
+                 again"
+            ),
+        }
+    }
+}

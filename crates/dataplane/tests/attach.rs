@@ -1,0 +1,204 @@
+//! Programs at the ports that are not the gateway's: somebody else's, and those of earlier gateways.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
+
+#[path = "common/bench.rs"]
+#[expect(dead_code, reason = "shared with the tests of ports")]
+mod bench;
+#[expect(dead_code, reason = "shared with the tests of ports")]
+mod common;
+#[path = "common/programs.rs"]
+mod programs;
+
+use bench::{Across, Bench, Gate, interfaces, on_packet_sockets};
+use programs::{Foreign, Former};
+use tidegate_dataplane::fail_to_wire::{self, Mode, Tc};
+
+/// In both directions.
+const ONCE: [usize; 2] = [1, 1];
+
+/// What a gateway of commit ae462d3 left on both ports.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Left {
+    /// Of AF_XDP, where the program sends frames across by itself.
+    Xdp(Mode),
+    /// Of AF_XDP, where the driver cannot send redirected frames: a tc program beneath.
+    XdpAndTc,
+    /// Of AF_PACKET.
+    Tc,
+}
+
+impl Left {
+    const ALL: [Self; 4] =
+        [Self::Xdp(Mode::Native), Self::Xdp(Mode::Generic), Self::XdpAndTc, Self::Tc];
+
+    fn bench(self) -> Option<Bench> {
+        let across = if self == Self::Xdp(Mode::Native) { Across::Xdp } else { Across::Tc };
+        Bench::new(1_500, across)
+    }
+
+    fn attach(self) -> Vec<Former> {
+        let [lan, wan] = interfaces();
+        let mut left = Vec::new();
+        for (port, peer) in [(&lan, &wan), (&wan, &lan)] {
+            if let Self::Xdp(mode) = self {
+                left.push(Former::wire(port, mode, Some(peer)));
+            } else {
+                left.push(Former::swallow(port, peer));
+            }
+            if self == Self::XdpAndTc {
+                left.push(Former::wire(port, Mode::Native, None));
+            }
+        }
+        left.iter_mut().for_each(Former::killed);
+        left
+    }
+}
+
+fn open(packet_sockets: Option<Tc>) -> Gate {
+    packet_sockets.map_or_else(|| Gate::open(None), on_packet_sockets)
+}
+
+/// The alarms of `gate`.
+fn troubles(gate: &Gate) -> Vec<String> {
+    gate.wire.as_ref().unwrap().guard().look().iter().map(ToString::to_string).collect()
+}
+
+/// Whether `ip` sees an XDP program on the port towards the client.
+fn has_xdp(bench: &Bench) -> bool {
+    bench.network.gateway.ip("-d link show p0").contains("prog/xdp")
+}
+
+/// Links of the earlier version are held where this process cannot see a pin, and come first.
+///
+/// Kills: a gateway that knows its programs by pins; one that starts counting at nothing.
+#[test]
+fn programs_of_commit_ae462d3_are_replaced_wherever_they_are_pinned() {
+    for left in Left::ALL {
+        let filter = (left == Left::Tc).then_some(Some(Tc::Filter));
+        for packet_sockets in [None, Some(Tc::Tcx)].into_iter().chain(filter) {
+            let how = format!("{left:?}, then {packet_sockets:?}");
+            let Some(mut bench) = left.bench() else { return };
+            let former = left.attach();
+            assert_eq!(bench.passes(&mut Gate::absent()), ONCE, "{how}");
+            let mut gate = open(packet_sockets);
+            assert!(gate.bypassed().silent > 0, "{how}: the counts go on: {:?}", gate.bypassed());
+            gate.beat();
+            assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{how}");
+            assert_eq!(troubles(&gate), [""; 0], "{how}");
+            drop(gate);
+            assert_eq!(bench.passes(&mut Gate::absent()), ONCE, "{how}, ended");
+            for interface in interfaces() {
+                assert!(fail_to_wire::detach(&interface).unwrap(), "{how}");
+                assert!(!fail_to_wire::detach(&interface).unwrap(), "{how}");
+            }
+            drop(former);
+        }
+    }
+}
+
+/// Without a gateway between, too, the programs of an earlier version are detached.
+#[test]
+fn programs_of_commit_ae462d3_are_detached_on_demand() {
+    for left in Left::ALL {
+        let Some(mut bench) = left.bench() else { return };
+        let _former = left.attach();
+        assert_eq!(bench.passes(&mut Gate::absent()), ONCE, "{left:?}");
+        for interface in interfaces() {
+            assert!(fail_to_wire::detach(&interface).unwrap(), "{left:?}");
+            assert!(!fail_to_wire::detach(&interface).unwrap(), "{left:?}");
+        }
+        assert!(!has_xdp(&bench), "{left:?}");
+    }
+}
+
+/// As a late start of an earlier version would leave it.
+///
+/// Kills: a look that only reports; one that takes our own programs off.
+#[test]
+fn an_orphan_that_turns_up_later_is_detached() {
+    let left = Left::Xdp(Mode::Native);
+    let Some(mut bench) = left.bench() else { return };
+    let mut gate = on_packet_sockets(Tc::Tcx);
+    gate.beat();
+    let former = left.attach();
+    assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 0), "it is in front");
+    assert_eq!(troubles(&gate), [""; 0]);
+    assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "it is gone");
+    drop(former);
+}
+
+/// The kernel runs TCX programs before filters, as sch_handle_ingress() of Linux 6.6 has it.
+#[test]
+fn tcx_programs_run_before_filters() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    let gate = on_packet_sockets(Tc::Tcx);
+    let mut foreign = Foreign::load();
+    interfaces().iter().for_each(|port| foreign.attach_filter(port));
+    assert_eq!(bench.passes(&mut Gate::absent()), ONCE, "straight across, and not dropped");
+    assert_eq!(troubles(&gate), [""; 0], "a filter comes after");
+}
+
+/// Kills: a look that only knows our own programs; one that takes what comes after for before.
+#[test]
+fn a_program_of_somebody_else_in_front_is_named() {
+    type Attach = fn(&mut Foreign, &tidegate_dataplane::Interface);
+    let cases: [(Option<Tc>, Attach, &str); 5] = [
+        (Some(Tc::Tcx), Foreign::attach_xdp, "the XDP program `pass_all`"),
+        (Some(Tc::Tcx), Foreign::attach_tcx, "the TCX program `drop_all`"),
+        (Some(Tc::Filter), Foreign::attach_tcx, "the TCX program `drop_all`"),
+        (Some(Tc::Filter), Foreign::attach_filter, "the tc program `drop_all`"),
+        (None, Foreign::attach_tcx, "the TCX program `drop_all`"),
+    ];
+    for (packet_sockets, attach, named) in cases {
+        let Some(_bench) = Bench::new(1_500, Across::Tc) else { return };
+        let gate = open(packet_sockets);
+        assert_eq!(troubles(&gate), [""; 0]);
+        let mut foreign = Foreign::load();
+        attach(&mut foreign, &interfaces()[0]);
+        let said = troubles(&gate);
+        let expected = format!("{named} (id ");
+        assert!(said.len() == 1 && said[0].starts_with(&expected), "{packet_sockets:?}: {said:?}");
+        assert!(said[0].contains("on `p0`"), "{said:?}");
+        drop(foreign);
+        assert_eq!(troubles(&gate), [""; 0], "{packet_sockets:?}: it is gone");
+    }
+}
+
+/// An AF_XDP program that sends frames across by itself has nothing before it.
+#[test]
+fn a_program_of_somebody_else_behind_is_none_of_our_business() {
+    let Some(bench) = Bench::new(1_500, Across::Xdp) else { return };
+    let gate = open(None);
+    let mut foreign = Foreign::load();
+    interfaces().iter().for_each(|port| foreign.attach_tcx(port));
+    assert_eq!(troubles(&gate), [""; 0]);
+    drop((gate, bench));
+}
+
+#[test]
+fn a_program_that_somebody_took_off_is_missed() {
+    for packet_sockets in [None, Some(Tc::Tcx), Some(Tc::Filter)] {
+        let Some(_bench) = Bench::new(1_500, Across::Tc) else { return };
+        let gate = open(packet_sockets);
+        fail_to_wire::detach(&interfaces()[1]).unwrap();
+        let said = troubles(&gate);
+        assert!(!said.is_empty(), "{packet_sockets:?}");
+        assert!(said.iter().all(|it| it.contains("not on `p1` any more")), "{said:?}");
+    }
+}
+
+/// Two gateways on one port, as in two containers with a run directory each.
+#[test]
+fn programs_of_a_gateway_that_lives_are_left_alone() {
+    let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
+    let mut gate = on_packet_sockets(Tc::Tcx);
+    gate.beat();
+    let [lan, wan] = interfaces();
+    let config = bench::wire_config(&gate.clock);
+    let second = tidegate_dataplane::FailToWire::beneath_packet_sockets(&config, [&lan, &wan]);
+    let error = second.unwrap_err().to_string();
+    assert!(error.contains("still alive") && error.contains("tidegate_tc"), "{error}");
+    assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2));
+}

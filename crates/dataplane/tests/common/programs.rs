@@ -1,0 +1,108 @@
+//! Programs that do not belong to the gateway under test: somebody else's, and those of commit ae462d3.
+
+use aya::maps::{Array, DevMap, Map, MapData};
+use aya::programs::links::FdLink;
+use aya::programs::tc::{NlOptions, TcAttachOptions, TcHandle, qdisc_add_clsact};
+use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use tidegate_dataplane::Interface;
+use tidegate_dataplane::fail_to_wire::Mode;
+
+static FOREIGN: &[u8] = include_bytes_aligned!("../../../../bpf/foreign.bpf.o");
+/// The objects that commit ae462d3 had built in.
+static WIRE: &[u8] = include_bytes_aligned!("../objects/ae462d3/wire.bpf.o");
+static SWALLOW: &[u8] = include_bytes_aligned!("../objects/ae462d3/swallow.bpf.o");
+
+/// Programs of somebody else; what they are attached to lets them go with this.
+pub(crate) struct Foreign(Ebpf);
+
+impl Foreign {
+    pub(crate) fn load() -> Self {
+        let mut object = EbpfLoader::new().load(FOREIGN).unwrap();
+        let pass: &mut Xdp = object.program_mut("pass_all").unwrap().try_into().unwrap();
+        pass.load().unwrap();
+        let drop: &mut SchedClassifier =
+            object.program_mut("drop_all").unwrap().try_into().unwrap();
+        drop.load().unwrap();
+        Self(object)
+    }
+
+    /// Passes every frame up the stack.
+    pub(crate) fn attach_xdp(&mut self, interface: &Interface) {
+        let pass: &mut Xdp = self.0.program_mut("pass_all").unwrap().try_into().unwrap();
+        pass.attach_to_if_index(interface.index(), XdpMode::Driver).unwrap();
+    }
+
+    /// Drops every frame, before all other TCX programs.
+    pub(crate) fn attach_tcx(&mut self, interface: &Interface) {
+        let first = TcAttachOptions::TcxOrder(LinkOrder::first());
+        self.attach_tc(interface, first);
+    }
+
+    /// Drops every frame, before all other filters.
+    pub(crate) fn attach_filter(&mut self, interface: &Interface) {
+        // The gateway may have made the discipline already.
+        let _ = qdisc_add_clsact(interface.name());
+        let first = NlOptions { priority: 1, handle: TcHandle::from(1), classid: None };
+        self.attach_tc(interface, TcAttachOptions::Netlink(first));
+    }
+
+    fn attach_tc(&mut self, interface: &Interface, how: TcAttachOptions) {
+        let drop: &mut SchedClassifier =
+            self.0.program_mut("drop_all").unwrap().try_into().unwrap();
+        drop.attach_with_options(interface.name(), TcAttachType::Ingress, how).unwrap();
+    }
+}
+
+/// A program as commit ae462d3 attached it: by a link, which was pinned then. The link is held here
+/// instead: for everybody else it is as if it were pinned in another mount namespace.
+pub(crate) struct Former {
+    life: Array<MapData, u64>,
+    _link: FdLink,
+    _object: Ebpf,
+}
+
+impl Former {
+    /// Its XDP program on `port`, which sends frames to `peer`, or else up to the tc program beneath.
+    pub(crate) fn wire(port: &Interface, mode: Mode, peer: Option<&Interface>) -> Self {
+        let mut object = EbpfLoader::new().load(WIRE).unwrap();
+        if let Some(peer) = peer {
+            let mut map = DevMap::try_from(object.map_mut("peer").unwrap()).unwrap();
+            map.set(0, peer.index(), None, 0).unwrap();
+        }
+        let program: &mut Xdp = object.program_mut("wire").unwrap().try_into().unwrap();
+        program.load().unwrap();
+        let mode = match mode {
+            Mode::Native => XdpMode::Driver,
+            Mode::Generic => XdpMode::Skb,
+        };
+        let id = program.attach_to_if_index(port.index(), mode).unwrap();
+        let link = program.take_link(id).unwrap().try_into().unwrap();
+        Self::of(object, link)
+    }
+
+    /// Its tc program on `port`, which sends frames to `peer`.
+    pub(crate) fn swallow(port: &Interface, peer: &Interface) -> Self {
+        let index = peer.index();
+        let mut loader = EbpfLoader::new();
+        let mut object = loader.override_global("peer", &index, true).load(SWALLOW).unwrap();
+        let program: &mut SchedClassifier =
+            object.program_mut("swallow").unwrap().try_into().unwrap();
+        program.load().unwrap();
+        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let ingress = TcAttachType::Ingress;
+        let id = program.attach_with_options(port.name(), ingress, options).unwrap();
+        let link = program.take_link(id).unwrap().try_into().unwrap();
+        Self::of(object, link)
+    }
+
+    fn of(mut object: Ebpf, link: FdLink) -> Self {
+        let Some(map @ Map::Array(_)) = object.take_map("life") else { panic!("no word of life") };
+        Self { life: Array::try_from(map).unwrap(), _link: link, _object: object }
+    }
+
+    /// Its gateway was killed: the word of life is in the past.
+    pub(crate) fn killed(&mut self) {
+        self.life.set(0, 1_u64, 0).unwrap();
+    }
+}

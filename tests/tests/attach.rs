@@ -1,0 +1,133 @@
+//! The link outlives the gateway, and the next gateway takes it over, in whatever mounts they run.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_e2e::{Fetch, Process, Server, Testbed, now, on_each_backend, program, until};
+
+on_each_backend! {
+    a_killed_gateway_is_passed_by_and_followed_in_any_mounts
+    a_program_in_front_or_one_taken_off_is_an_alarm
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Within this a transfer must have gone on. The gateway's last sign of life counts ten times as long.
+const GOES_ON: Duration = Duration::from_secs(1);
+
+/// Payload that shows it: more than can have come unnoticed before.
+const PROGRESS: u64 = 500_000;
+
+/// What a policy file says beside its backend: no time-out ends during a test.
+const SHAPED: &str = r#"
+lan = "lan"
+wan = "wan"
+heartbeat = "10 s"
+
+[[policy]]
+name = "all"
+match = { direction = "down" }
+profile = { mean = "20 Mbit/s", burst = "64 KiB" }
+action = "shape"
+"#;
+
+/// How a gateway comes into its network namespace, and so which mounts it sees.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// With a mount namespace of its own, which ends with it.
+    NetnsExec,
+    /// With the mounts of the test bed.
+    Nsenter,
+}
+
+/// A gateway that was started by one way.
+struct Gateway<'a> {
+    bed: &'a Testbed,
+    process: Process,
+}
+
+impl<'a> Gateway<'a> {
+    fn start(bed: &'a Testbed, backend: &str, by: By) -> Self {
+        let text = format!("[gateway]\nbackend = \"{backend}\"{SHAPED}");
+        let file = bed.file("policies.toml", &text);
+        let mut command = match by {
+            By::NetnsExec => bed.middle.netns_exec(program()),
+            By::Nsenter => bed.middle.command(program()),
+        };
+        command.arg("--socket").arg(socket(bed)).arg("run").arg(file);
+        let mut gateway = Self { bed, process: Process::start(&mut command) };
+        until("the gateway to answer", LIMIT, || {
+            assert!(gateway.process.runs(), "{}", gateway.process.said());
+            gateway.status().map(drop)
+        });
+        gateway
+    }
+
+    fn status(&self) -> Option<Value> {
+        let mut command = self.bed.tidegate(&["--socket"]);
+        command.arg(socket(self.bed)).args(["status", "--json"]);
+        let answer = Process::start(&mut command).finish(LIMIT).output;
+        // Before it listens, the answer is an error.
+        serde_json::from_str(&answer).ok().filter(|status: &Value| status["ports"].is_object())
+    }
+
+    fn alarms(&self) -> String {
+        self.status().expect("it answers")["alarms"].to_string()
+    }
+
+    /// Frames that went straight across on the way down, for one reason.
+    fn bypassed(&self, reason: &str) -> Option<u64> {
+        self.status().expect("it answers")["down"]["bypassed"][reason].as_u64()
+    }
+}
+
+fn socket(bed: &Testbed) -> impl AsRef<Path> + AsRef<std::ffi::OsStr> {
+    bed.folder.join("control.sock")
+}
+
+fn fetch(bed: &Testbed, server: &Server, bytes: &str) -> Fetch {
+    server.fetch(bed.wan.v4, &bed.lan, &["--bytes", bytes])
+}
+
+/// Kills: programs that end with a mount namespace; a gateway that does not find those of the one
+/// before, so that frames pass it by; frames that are dropped until the last sign of life runs out.
+fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backend: &str) {
+    let server = Server::start(&bed.wan, 7000, "reno");
+    let mut passed = 0;
+    for by in [By::Nsenter, By::NetnsExec, By::NetnsExec, By::Nsenter, By::Nsenter] {
+        let mut gateway = Gateway::start(bed, backend, by);
+        assert_eq!(gateway.alarms(), "[]", "{by:?}");
+        assert!(gateway.bypassed("no_socket") >= Some(passed), "{by:?}: the count goes on");
+        assert_eq!(gateway.bypassed("silent"), Some(0), "{by:?}");
+        // It holds the rate: 2 MB at 20 Mbit/s take 0.8 s.
+        let start = now();
+        assert!(fetch(bed, &server, "2 MB").finish(LIMIT).intact);
+        assert!(start.elapsed() > Duration::from_millis(750), "{by:?}: {:?}", start.elapsed());
+        let under_way = fetch(bed, &server, "40 MB");
+        under_way.moves_on(PROGRESS, LIMIT);
+        gateway.process.end();
+        under_way.moves_on(PROGRESS, GOES_ON);
+        let outcome = under_way.finish(LIMIT);
+        assert!(outcome.complete && outcome.intact, "{by:?}: {outcome:?}");
+        println!("{backend}, {by:?}: the longest pause is {:?}", outcome.longest_pause);
+        // Of the 40 MB, most packets of 1,448 bytes went straight across.
+        passed += 15_000;
+    }
+}
+
+/// Kills: a gateway that only looks when it starts; one that does not look at its own programs.
+fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str) {
+    let gateway = Gateway::start(bed, backend, By::Nsenter);
+    assert_eq!(gateway.alarms(), "[]");
+    let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/foreign.bpf.o");
+    let alarm = if backend == "af-xdp" {
+        bed.middle.run("ip link set dev lan xdp off");
+        "the XDP program of the gateway is not on `lan` any more"
+    } else {
+        bed.middle.run(&format!("ip link set dev lan xdp object {object} section xdp.frags"));
+        "the XDP program `pass_all`"
+    };
+    let alarms = gateway.alarms();
+    assert!(alarms.contains(alarm), "{alarms}");
+}
