@@ -40,6 +40,8 @@ pub trait Allocation: Send {
     fn leave(&mut self, now: Time, member: Member);
 
     /// Takes `len` tokens for a packet of `member` at once, or takes nothing: policing.
+    ///
+    /// A member that was waiting may no longer be. Call [`wait`](Self::wait) if it has more packets.
     fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool;
 
     /// `member` has packets waiting. Saying so again changes nothing.

@@ -170,6 +170,10 @@ impl Shaper {
             self.peak.take(cx.now, bytes);
             progress.conforms(&cx.pool[&packet], cx.now);
             out.push(cx.pool, packet);
+            let waiting = Waiting { queue: &*self.queue, pool: cx.pool, owes: &self.owes };
+            if waiting.head(member).is_some() {
+                self.allocation.wait(cx.now, member);
+            }
         }
         if self.queue.backlog().packets > 0 {
             self.ready_at.get_or_insert(cx.now + Duration::from_nanos(1));

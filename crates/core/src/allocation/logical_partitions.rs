@@ -482,7 +482,8 @@ impl Allocation for LogicalPartitions {
 
     fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool {
         self.advance(now);
-        if !matches!(self.touch(member), State::Saving | State::Ready) {
+        let state = self.touch(member);
+        if !matches!(state, State::Saving | State::Ready) {
             return false;
         }
         self.withdraw(member);
@@ -493,9 +494,9 @@ impl Allocation for LogicalPartitions {
             self.shares.try_take(len)
         } else {
             // Its own is excess just now.
-            let nobody_waits =
-                self.rings.first_of(READY).is_none() && self.rings.first_of(ROUND).is_none();
-            let allowed = nobody_waits && self.savings.allow(&self.shares, all);
+            let others_wait =
+                !self.rings.is_empty_but(READY, member) || self.rings.first_of(ROUND).is_some();
+            let allowed = !others_wait && self.savings.allow(&self.shares, all);
             if allowed {
                 self.shares.charge(all);
             }
@@ -504,7 +505,12 @@ impl Allocation for LogicalPartitions {
         if taken {
             self.accounts[member.index()].tokens -= own;
         }
-        self.deposit(member, depth);
+        if taken && state == State::Ready {
+            self.rings.remove_from(READY, member);
+            self.save(member);
+        } else {
+            self.deposit(member, depth);
+        }
         taken
     }
 

@@ -69,6 +69,11 @@ impl<const N: usize> Rings<N> {
         self.first[ring].member()
     }
 
+    /// Whether no member but `member` is in a ring.
+    pub(crate) fn is_empty_but(&self, ring: usize, member: Member) -> bool {
+        self.links.is_empty_but(self.first[ring], member)
+    }
+
     /// Ends the turn of the first of a ring; it has more.
     pub(crate) fn rotate_in(&mut self, ring: usize) {
         self.links.rotate(&mut self.first[ring]);
@@ -107,6 +112,11 @@ impl Links {
         links[slot(last)].next = member.0;
         links[member.index()] = Link { next: first.0, previous: last };
         true
+    }
+
+    /// Whether no member but `member` is in the ring of `first`.
+    fn is_empty_but(&self, first: First, member: Member) -> bool {
+        first.0 == NIL || (first.0 == member.0 && self.0[slot(first.0)].next == member.0)
     }
 
     /// Ends the turn of the first of a ring; it has more.

@@ -161,6 +161,9 @@ impl Shaping {
             && self.allocation.try_take(now, member, head)
         {
             self.depart(now, member, head);
+            if self.queues.front(member).is_some() {
+                self.allocation.wait(now, member);
+            }
         }
     }
 
