@@ -285,3 +285,31 @@ fn nothing_is_kept_for_members_that_left_or_fell_silent() {
     assert!(shaping.departures.iter().all(|departure| departure.at == at));
     assert_eq!(shaping.departures.len(), burst.len());
 }
+
+/// Questions for a head per packet while members take turns to send two packets of 100 bytes each,
+/// at `mbps` together. The mean rate is 300 Mbit/s.
+fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
+    let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
+    (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
+    let every = Rate::from_mbps(mbps).time_for(Bytes(200));
+    let arrivals: Vec<_> = (0..20_000u32)
+        .flat_map(|nth| {
+            let (at, member) = (Time::ZERO + every * nth, Member(nth % members));
+            [Arrival { at, member, bytes: 100 }; 2]
+        })
+        .collect();
+    shaping.run(&arrivals, None, Time::from_secs(100));
+    assert_eq!(shaping.departures.len(), arrivals.len(), "{name}");
+    shaping.queues.asked.get() as f64 / arrivals.len() as f64
+}
+
+/// A tenth of the rate is offered, and half as much again as the rate.
+///
+/// Kills: a quantum of logical partitions that is an eighth of a packet.
+#[test]
+fn a_packet_takes_no_more_questions_among_10_000_members_than_among_100() {
+    for (name, mbps) in AllocationSpec::NAMES.iter().flat_map(|name| [(name, 31), (name, 450)]) {
+        let [few, many] = [100, 10_000].map(|it| questions_per_packet(name, it, mbps));
+        assert!(many < few * 1.3 && many < 3.0, "{name}, {mbps} Mbit/s: {many}, not {few}");
+    }
+}

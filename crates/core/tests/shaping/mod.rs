@@ -66,8 +66,12 @@ pub(crate) struct Shaping {
 #[derive(Default)]
 pub(crate) struct Queues {
     waiting: Vec<VecDeque<u64>>,
+    /// Packets that wait, of all members.
+    packets: usize,
     /// Questions for a head since the last grant.
     questions: Cell<usize>,
+    /// Questions for a head in the whole run.
+    pub(crate) asked: Cell<u64>,
 }
 
 impl Queues {
@@ -76,23 +80,26 @@ impl Queues {
             self.waiting.resize(member.index() + 1, VecDeque::new());
         }
         self.waiting[member.index()].push_back(bytes);
+        self.packets += 1;
     }
 
     fn front(&self, member: Member) -> Option<Bytes> {
         self.waiting.get(member.index())?.front().copied().map(Bytes)
     }
 
-    fn are_empty(&self) -> bool {
-        self.waiting.iter().all(VecDeque::is_empty)
+    const fn are_empty(&self) -> bool {
+        self.packets == 0
     }
 
     fn pop(&mut self, member: Member) -> Option<u64> {
-        self.waiting.get_mut(member.index())?.pop_front()
+        let bytes = self.waiting.get_mut(member.index())?.pop_front()?;
+        self.packets -= 1;
+        Some(bytes)
     }
 
     /// Empties the queue of a member; returns its bytes.
     fn clear(&mut self, member: Member) -> u64 {
-        self.waiting.get_mut(member.index()).map_or(0, |queue| queue.drain(..).sum())
+        std::iter::from_fn(|| self.pop(member)).sum()
     }
 }
 
@@ -101,6 +108,7 @@ impl Heads for Queues {
     /// its turn begins, and when its turn ends.
     fn head(&self, member: Member) -> Option<Bytes> {
         self.questions.set(self.questions.get() + 1);
+        self.asked.set(self.asked.get() + 1);
         assert!(self.questions.get() <= 3 * self.waiting.len(), "a grant without end");
         self.front(member)
     }
