@@ -11,14 +11,14 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
 use tidegate_core::packet::{Direction, TcpFlags, TcpSegment};
 use tidegate_core::policy::{
-    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile,
+    Action, Class, ClassSet, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Machine, Packet, Rate, Reason, Time};
 
 use gateway_run::{
     BURST, MEAN, Run, allocation, assert_in_order, conditioning, config, from, packet, policy,
-    shape, shape_by,
+    queue, shape, shape_by,
 };
 
 #[test]
@@ -144,7 +144,7 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
 fn what_waits_leaves_by_the_new_rate_at_once() {
     let of_rate = |rate| {
         let profile = Profile::new(rate, None, BURST, Bytes(1_514)).unwrap();
-        let action = shape_by(Conditioning { profile, ..conditioning() }, "per-flow");
+        let action = shape_by(Conditioning { profile, ..conditioning() }, "drop-tail");
         vec![policy("all", Filter::default(), action)]
     };
     let mut run = Run::new(&config(), of_rate(Rate::from_kbps(8)));
@@ -304,7 +304,8 @@ fn an_aggregate_that_holds_most_buffers_leaves_some_for_the_others() {
 #[test]
 fn what_waits_for_a_slow_link_leaves_buffers_for_the_other_direction() {
     let rate = [Some(Rate::from_kbps(100)), None];
-    let mut run = Run::new(&GatewayConfig { packets: 256, rate, ..config() }, Vec::new());
+    let config = GatewayConfig { packets: 256, rate, queue: queue("drop-tail"), ..config() };
+    let mut run = Run::new(&config, Vec::new());
     for number in 0..1_000 {
         run.offer(1, number, 60);
         let mut back = packet(2, number, 60);
@@ -432,6 +433,38 @@ fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link(
         }
         let (left, report) = run.end();
         assert_eq!((left.len(), report.held, report.drops.total()), (all, 0, 0));
+        assert_in_order(&left);
+    }
+}
+
+/// Kills: a queue at the link that stays as it was made; one that loses packets, or lets later ones
+/// overtake; a class without a queue of its own that keeps the old one.
+#[test]
+fn the_queue_at_the_link_changes_while_packets_wait() {
+    let rate = [Some(Rate::from_mbps(8)); 2];
+    let config = |name: &str| GatewayConfig { rate, queue: queue(name), ..config() };
+    let mut short = config("drop-tail");
+    if let QdiscSpec::DropTail(limits) = &mut short.queue {
+        limits.limit = Bytes(10_000);
+    }
+    for classes in [vec![], vec![Class::new("other", queue("drop-tail"))]] {
+        let mut run = Run::new(&config("per-flow"), Vec::new());
+        let set = ClassSet::new(classes, rate).unwrap();
+        run.gateway.install(run.now, PolicySet::default().with_classes(set));
+        for (round, name) in (0..).zip(["fq-codel", "drop-tail", "fq-codel", "per-flow"]) {
+            for number in 10 * round..10 * (round + 1) {
+                (1..4).for_each(|host| run.offer(host, number, 1_000));
+            }
+            run.gateway.reconfigure(run.now, &config(name));
+            run.until(run.now + Duration::from_millis(5));
+        }
+        assert_eq!(run.gateway.report().drops.total(), 0);
+        run.gateway.reconfigure(run.now, &short);
+        let dropped = run.gateway.report().drops.of(Reason::QueueFull);
+        assert!((80..=100).contains(&dropped), "{dropped}");
+        run.until(run.now + Duration::from_secs(1));
+        let (left, report) = run.end();
+        assert_eq!((left.len() + usize::try_from(dropped).unwrap(), report.held), (120, 0));
         assert_in_order(&left);
     }
 }

@@ -85,7 +85,7 @@ pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
 /// What of `changes` cannot be made while the gateway runs.
 #[must_use]
 pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
-    const FIXED: [&str; 7] = ["lan", "wan", "backend", "heartbeat", "packets", "flows", "queue"];
+    const FIXED: [&str; 6] = ["lan", "wan", "backend", "heartbeat", "packets", "flows"];
     let fixed = |change: &&Change| {
         let is_fixed = change.field.as_deref().is_some_and(|it| FIXED.contains(&it));
         change.what == "gateway" && is_fixed

@@ -19,6 +19,8 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 pub(super) struct Classes {
     direction: Direction,
     seed: u64,
+    /// Rate of the link.
+    rate: Rate,
     tree: ClassTree,
     /// By number; the link itself has one too, in which nothing waits.
     lines: Vec<Line>,
@@ -60,11 +62,12 @@ impl Line {
 const WITH_ROOT_AND_DEFAULT: usize = 2;
 
 impl Classes {
-    /// No classes yet, under a link where packets wait as `spec` says.
-    pub(super) fn new(direction: Direction, seed: u64, spec: &QdiscSpec) -> Self {
+    /// No classes yet, under a link of `rate`, where packets wait as `spec` says.
+    pub(super) fn new(direction: Direction, seed: u64, rate: Rate, spec: &QdiscSpec) -> Self {
         Self {
             direction,
             seed,
+            rate,
             tree: ClassTree::default(),
             lines: vec![Line::new("", spec.clone())],
             by_name: BTreeMap::new(),
@@ -74,9 +77,18 @@ impl Classes {
         }
     }
 
-    /// Puts `set` in force: classes that keep their name keep what waits and what they have left.
-    /// Packets of others, and of what is no leaf any more, are appended to `displaced`.
-    pub(super) fn install(&mut self, cx: &mut Cx<'_>, set: &ClassSet, displaced: &mut Fifo) {
+    /// Puts `set` in force under a link of `rate`, where packets wait as `spec` says. Classes that keep
+    /// their name keep their packets and tokens. Packets of other classes, and of classes that are no
+    /// leaves any more, are appended to `displaced`.
+    pub(super) fn install(
+        &mut self,
+        cx: &mut Cx<'_>,
+        set: &ClassSet,
+        (rate, spec): (Rate, &QdiscSpec),
+        displaced: &mut Fifo,
+    ) {
+        self.set_link_rate(rate);
+        self.lines[0].spec = spec.clone();
         self.frame = set.frame();
         let default = Class::new(Class::DEFAULT, self.lines[0].spec.clone());
         let says = |name: &str| set.classes().iter().any(|class| class.name == name);
@@ -102,6 +114,36 @@ impl Classes {
                 self.clear(cx, id, displaced);
             }
         }
+    }
+
+    /// Sets the rate of the link. Queues of leaf classes without a guarantee and a ceiling follow it.
+    fn set_link_rate(&mut self, rate: Rate) {
+        if rate == self.rate {
+            return;
+        }
+        self.rate = rate;
+        for at in 0..self.lines.len() {
+            self.notify_rate(ClassId(number(at)));
+        }
+    }
+
+    /// Gives the queue of a class the rate of the class.
+    fn notify_rate(&mut self, id: ClassId) {
+        if self.lines[id.index()].queue.is_none() {
+            return;
+        }
+        let rate = self.departs_at(id);
+        if let Some(queue) = &mut self.lines[id.index()].queue {
+            queue.set_rate(rate);
+        }
+    }
+
+    /// The rate at which packets depart from a class: its guarantee, or else its ceiling, or else the rate
+    /// of the link.
+    fn departs_at(&self, id: ClassId) -> Rate {
+        let terms = self.tree.terms(id);
+        let guarantee = Some(terms.guarantee).filter(|rate| rate.bps() > 0);
+        guarantee.or(terms.ceiling).unwrap_or(self.rate)
     }
 
     /// Adds one class, or changes it to what `class` says.
@@ -145,9 +187,7 @@ impl Classes {
     fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
         self.tree.set(now, id, terms);
         self.note_bound(id, terms);
-        if let (Some(queue), Some(rate)) = (&mut self.lines[id.index()].queue, leaves_at(terms)) {
-            queue.set_rate(rate);
-        }
+        self.notify_rate(id);
     }
 
     /// Removes the classes that do not stay, children before their parents.
@@ -247,7 +287,7 @@ impl Classes {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
-        let rate = leaves_at(self.tree.terms(leaf));
+        let rate = Some(self.departs_at(leaf));
         let Line { name, spec, queue, arrived, .. } = &mut self.lines[leaf.index()];
         let queue = queue.get_or_insert_with(|| {
             let random = Random::named(self.seed, &["class", name, self.direction.name()]);
@@ -404,9 +444,4 @@ impl Inside {
 
 fn plus(a: Backlog, b: Backlog) -> Backlog {
     Backlog { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
-}
-
-/// The rate at which what waits at a class leaves, as far as that is known.
-fn leaves_at(terms: Terms) -> Option<Rate> {
-    Some(terms.guarantee).filter(|rate| rate.bps() > 0).or(terms.ceiling)
 }

@@ -38,7 +38,7 @@ impl GatewayConfig {
     /// Whether `other` differs in what a running gateway cannot change.
     #[must_use]
     pub fn needs_restart(&self, other: &Self) -> bool {
-        self.packets != other.packets || self.flows != other.flows || self.queue != other.queue
+        self.packets != other.packets || self.flows != other.flows
     }
 }
 

@@ -114,19 +114,23 @@ impl Gateway {
 
     /// Changes what it was told beside the policies.
     ///
-    /// The number of packets and flows it was made for, the queue at the link and the seed stay as they were; see [`GatewayConfig::needs_restart`].
+    /// The number of packets and flows it was made for and the seed stay as they were; see
+    /// [`GatewayConfig::needs_restart`]. Another queue at the link takes over the packets of the old one.
     pub fn reconfigure(&mut self, now: Time, config: &GatewayConfig) {
         let kept = GatewayConfig {
             packets: self.config.packets,
             flows: self.config.flows,
-            queue: self.config.queue.clone(),
             trunks: Vec::new(),
             seed: self.config.seed,
             ..config.clone()
         };
         for direction in Direction::BOTH {
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            self.links[direction.index()].set_rate(&mut cx, kept.rate[direction.index()]);
+            let link = &mut self.links[direction.index()];
+            link.set_rate(&mut cx, kept.rate[direction.index()]);
+            if kept.queue != self.config.queue {
+                link.set_queue(&mut cx, &kept);
+            }
         }
         self.timers.set_interval(kept.shaping_interval);
         let trunks = std::mem::take(&mut self.config.trunks);

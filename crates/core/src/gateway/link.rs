@@ -30,8 +30,7 @@ impl Link {
     pub(super) fn new(config: &GatewayConfig, direction: Direction, now: Time) -> Self {
         let rate = config.rate[direction.index()];
         let bucket = rate.map(|rate| TokenBucket::new(rate, burst(rate), now));
-        let random = Random::named(config.seed, &["link", direction.name()]);
-        let queue = Waiting::new(config.queue.build(rate, random));
+        let queue = queue(config, direction, rate);
         Self { direction, bucket, queue, classes: None, next: Fifo::new() }
     }
 
@@ -44,17 +43,18 @@ impl Link {
         config: &GatewayConfig,
         displaced: &mut Fifo,
     ) {
-        if set.is_empty() || self.bucket.is_none() {
+        let rate = self.bucket.as_ref().map(TokenBucket::rate).filter(|_| !set.is_empty());
+        let Some(rate) = rate else {
             if let Some(mut classes) = self.classes.take() {
                 classes.clear_all(cx, displaced);
             }
             return;
-        }
+        };
         if self.classes.is_none() {
             self.empty(cx, displaced);
         }
-        let make = || Box::new(Classes::new(self.direction, config.seed, &config.queue));
-        self.classes.get_or_insert_with(make).install(cx, set, displaced);
+        let make = || Box::new(Classes::new(self.direction, config.seed, rate, &config.queue));
+        self.classes.get_or_insert_with(make).install(cx, set, (rate, &config.queue), displaced);
     }
 
     /// The class of that name, if there is one.
@@ -193,6 +193,18 @@ impl Link {
         }
     }
 
+    /// Queues packets as `config` says from now on. Packets that wait keep their order within a flow; the new
+    /// queue may have no room for all of them.
+    pub(super) fn set_queue(&mut self, cx: &mut Cx<'_>, config: &GatewayConfig) {
+        let mut waiting = Fifo::new();
+        self.empty(cx, &mut waiting);
+        let rate = self.bucket.as_ref().map(TokenBucket::rate);
+        self.queue = queue(config, self.direction, rate);
+        while let Some(packet) = waiting.pop(cx.pool) {
+            self.queue.enqueue(cx, packet);
+        }
+    }
+
     /// Lets all that waits leave at once, and all that comes.
     pub(super) fn open(&mut self, cx: &mut Cx<'_>) {
         self.bucket = None;
@@ -240,6 +252,12 @@ impl Link {
             self.next.push(cx.pool, packet);
         }
     }
+}
+
+/// An empty queue at a link of `rate`.
+fn queue(config: &GatewayConfig, direction: Direction, rate: Option<Rate>) -> Waiting {
+    let random = Random::named(config.seed, &["link", direction.name()]);
+    Waiting::new(config.queue.build(rate, random))
 }
 
 /// What may leave the link back to back: what it carries while a loop may sensibly be late, and two
