@@ -32,8 +32,7 @@ const BY_SIZE: &str = "Longer packets are likelier to be hit.";
 const EVERY: &str = "How often the probability is computed.";
 const MARK_UP_TO: &str =
     "ECN-capable packets are marked only while the probability is at most this; beyond, dropped.";
-const INTERVAL: &str =
-    "For how long packets may wait longer: the longest usual round-trip time; more than `target`.";
+const INTERVAL: &str = "For how long packets may wait longer: the longest usual round-trip time; more than `target`, with which it grows.";
 const AFTER_LOSS: &str = "What is left of the window after a loss or an echo.";
 const GAMMA: &str = "Slow start ends when so many segments are queued.";
 const PLACEMENT: &str = "Before or behind the bottleneck.";
@@ -56,8 +55,9 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("limit", LIMIT, r#"{"default":"4 MiB"}"#),
             (
                 "flow_limit",
-                "Most bytes of one flow that may wait, as frames.",
-                r#"{"default":"256 KiB"}"#,
+                "Most bytes of one flow that may wait, as frames; a single packet always may. Default: 1 s of \
+                 the rate, at most 256 KiB.",
+                "{}",
             ),
         ],
     ),
@@ -176,7 +176,7 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("limit", LIMIT, r#"{"default":"4 MiB"}"#),
             (
                 "target",
-                "How long a packet may wait while the link is busy.",
+                "How long a packet may wait while the link is busy; at low rates at least the time of two packets.",
                 r#"{"default":"5 ms"}"#,
             ),
             ("interval", INTERVAL, r#"{"default":"100 ms"}"#),
@@ -192,7 +192,7 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("quantum", "Bytes a flow may send in one turn.", FRAME),
             (
                 "target",
-                "How long a packet may wait while its flow is busy.",
+                "How long a packet may wait while its flow is busy; at low rates at least the time of two packets.",
                 r#"{"default":"5 ms"}"#,
             ),
             ("interval", INTERVAL, r#"{"default":"100 ms"}"#),

@@ -42,6 +42,11 @@ fn room<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
     Ok(room)
 }
 
+/// Reads how much may wait, where nothing written has a meaning of its own.
+fn some_room<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
+    room(from).map(Some)
+}
+
 /// A place where packets wait.
 ///
 /// It keeps the packets of every flow in order, and tells flows apart by

@@ -427,9 +427,14 @@ fn data_that_is_sent_again_passes_what_waits_if_so_asked_and_is_charged() {
         ("flow-first", "download", 50, 20, 0),
     ] {
         let mut policy = policy(None);
-        let Action::Shape { conditioning, signal, .. } = &mut policy.action else { unreachable!() };
+        let Action::Shape { conditioning, queue, signal } = &mut policy.action else {
+            unreachable!()
+        };
         let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
         conditioning.profile = profile.unwrap();
+        if let QdiscSpec::PerFlow(limits) = queue {
+            limits.flow_limit = Some(Bytes(256 << 10));
+        }
         let spec = format!(
             "kind = 'postack'\nretransmissions = '{precedence}'\nplacement = '{placement}'"
         );

@@ -19,10 +19,10 @@ pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// How long a packet may wait while the link is busy.
+    /// How long a packet may wait while the link is busy; at low rates at least the time of two packets.
     #[serde(with = "units::duration")]
     pub target: Duration,
-    /// For how long packets may wait longer: the longest usual round-trip time.
+    /// For how long packets may wait longer: the longest usual round-trip time. It grows with the target.
     #[serde(with = "units::duration")]
     pub interval: Duration,
     /// Size of a full packet: as much may wait for however long.
@@ -51,10 +51,11 @@ impl Config {
         check(self.target, self.interval)
     }
 
-    pub(super) fn build(&self, _: Option<Rate>, _: Random) -> Codel {
+    pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> Codel {
         let Self { limit, target, interval, packet, ecn } = *self;
-        let standing = Standing { target, interval, packet, ecn };
-        Codel { limit, standing, law: Law::default(), line: FlowFifo::default() }
+        let usual = Standing { target, interval, packet, ecn };
+        let (standing, line) = (usual.at(rate), FlowFifo::default());
+        Codel { limit, usual, standing, law: Law::default(), line }
     }
 }
 
@@ -69,6 +70,8 @@ pub(super) fn check(target: Duration, interval: Duration) -> Result<(), &'static
 /// Controlled delay.
 pub(super) struct Codel {
     limit: Bytes,
+    /// As configured, and at the present rate.
+    usual: Standing,
     standing: Standing,
     law: Law,
     line: FlowFifo,
@@ -133,6 +136,10 @@ impl Qdisc for Codel {
 
     fn is_one_line(&self) -> bool {
         true
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.standing = self.usual.at(Some(rate));
     }
 }
 

@@ -28,10 +28,10 @@ pub struct Config {
     pub packets: u32,
     /// Bytes a flow may send in one turn.
     pub quantum: Bytes,
-    /// How long a packet may wait while its flow is busy.
+    /// How long a packet may wait while its flow is busy; at low rates at least the time of two packets.
     #[serde(with = "units::duration")]
     pub target: Duration,
-    /// For how long packets may wait longer: the longest usual round-trip time.
+    /// For how long packets may wait longer: the longest usual round-trip time. It grows with the target.
     #[serde(with = "units::duration")]
     pub interval: Duration,
     /// ECN-capable packets are marked in place of being dropped.
@@ -65,18 +65,16 @@ impl Config {
         codel::check(self.target, self.interval)
     }
 
-    pub(super) fn build(&self, _: Option<Rate>, _: Random) -> FqCodel {
+    pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> FqCodel {
         let quantum = self.quantum.max(LEAST_QUANTUM);
+        let Self { target, interval, ecn, .. } = *self;
+        let usual = Standing { target, interval, packet: MTU, ecn };
         FqCodel {
             limit: self.limit,
             packets: self.packets,
             quantum: i64::try_from(quantum.0).unwrap_or(i64::MAX),
-            standing: Standing {
-                target: self.target,
-                interval: self.interval,
-                packet: MTU,
-                ecn: self.ecn,
-            },
+            usual,
+            standing: usual.at(rate),
             lines: Lines::default(),
             turns: Rings::default(),
             flows: Vec::new(),
@@ -89,6 +87,8 @@ pub(super) struct FqCodel {
     limit: Bytes,
     packets: u32,
     quantum: i64,
+    /// As configured, and at the present rate.
+    usual: Standing,
     standing: Standing,
     lines: Lines,
     /// Flows whose turn comes: those that are new, and the others.
@@ -237,6 +237,10 @@ impl Qdisc for FqCodel {
 
     fn bytes_of(&self, member: Member) -> Bytes {
         self.lines.all.bytes_of(member)
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.standing = self.usual.at(Some(rate));
     }
 }
 
@@ -389,6 +393,29 @@ mod tests {
         bench.now = Time::from_millis(200);
         assert_eq!(bench.dequeue_flow(0), Some((0, 1_000)));
         assert_eq!((bench.dequeue_flow(0), bench.tally.drops.of(Reason::Aqm)), (None, 1));
+    }
+
+    /// Each packet waits for 36 ms, and two packets take 37 ms at 650 kbit/s.
+    ///
+    /// Kills: a target of 5 ms whatever the rate; a rate that is not taken over when it changes.
+    #[test]
+    fn a_packet_may_wait_for_the_time_of_two_at_a_low_rate() {
+        let hits = |build: Option<Rate>, change: Option<Rate>| {
+            let config = Config { ecn: false, ..Config::default() };
+            let mut bench = Bench::new(config.build(build, chance()));
+            change.into_iter().for_each(|rate| bench.qdisc.set_rate(rate));
+            (0..3).for_each(|_| bench.enqueue(0, 1_500));
+            for n in 1..200 {
+                bench.now = Time::from_millis(12 * n);
+                bench.dequeue();
+                let missing = 3 - bench.waiting();
+                (0..missing).for_each(|_| bench.enqueue(0, 1_500));
+            }
+            bench.tally.drops.of(Reason::Aqm)
+        };
+        let slow = Some(Rate::from_kbps(650));
+        assert!(hits(None, None) > 9 && hits(slow, Some(Rate::from_mbps(100))) > 9);
+        assert_eq!([hits(slow, None), hits(None, slow)], [0, 0]);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use crate::packet::PacketId;
-use crate::{Bytes, Cx, Reason, Time};
+use crate::{Bytes, Cx, Rate, Reason, Time};
 
 /// Parameters of the law.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,23 @@ pub(super) struct Standing {
     pub(super) packet: Bytes,
     /// ECN-capable packets are marked in place of being dropped.
     pub(super) ecn: bool,
+}
+
+impl Standing {
+    /// The parameters for packets that depart at `rate`. The target is at least the time of two full packets,
+    /// and the interval grows by as much as the target.
+    ///
+    /// With less, CoDel drops packets of flows that have no more than they need at low rates.
+    ///
+    /// Source: RFC 8290, 5.2.2 (at least one packet); Linux, `net/sched/sch_cake.c`, `cake_set_rate` (one
+    /// and a half, and the interval). Differs: two packets, one in the queue and one in transmission.
+    pub(super) fn at(self, rate: Option<Rate>) -> Self {
+        let two_packets = Bytes(2 * self.packet.0);
+        let least = rate.filter(|rate| rate.bps() > 0).map(|rate| rate.time_for(two_packets));
+        let longer = least.unwrap_or_default().saturating_sub(self.target);
+        let (target, interval) = (self.target + longer, self.interval + longer);
+        Self { target, interval, ..self }
+    }
 }
 
 /// The packets that one law governs, and the queue that they are part of.
@@ -223,6 +240,21 @@ mod tests {
         assert_eq!(begins(law(5, 1), Time::from_millis(2_599)), (4, 4, 50_000));
         assert_eq!(begins(law(5, 1), Time::from_millis(2_600)), (1, 1, 100_000));
         assert_eq!(begins(Law::default(), soon), (1, 1, 100_000));
+    }
+
+    /// Kills: a target that grows where rates are high; an interval that does not grow, so that it is less
+    /// than the target.
+    #[test]
+    fn target_and_interval_grow_with_the_time_of_two_packets() {
+        let at = |rate: Option<Rate>| {
+            let standing = STANDING.at(rate);
+            (standing.target.as_micros(), standing.interval.as_micros())
+        };
+        assert_eq!(at(None), (5_000, 100_000));
+        assert_eq!(at(Some(Rate::from_bps(0))), (5_000, 100_000));
+        assert_eq!(at(Some(Rate::from_mbps(5))), (5_000, 100_000));
+        assert_eq!(at(Some(Rate::from_mbps(2))), (12_112, 107_112));
+        assert_eq!(at(Some(Rate::from_kbps(64))), (378_500, 473_500));
     }
 
     /// A line in a queue where other packets wait too. It counts how often the law asks for a packet.

@@ -5,6 +5,8 @@
 //! the room is taken from the front of the longest line (to within a factor of two, so that finding
 //! it costs the same for any number of flows); RFC 8290 searches all of them.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::longest::Longest;
@@ -20,22 +22,24 @@ pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// Most bytes of one flow that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub flow_limit: Bytes,
+    /// Most bytes of one flow that may wait, as frames; a single packet always may. `None`: what the rate
+    /// carries in 1 s, at most 256 KiB.
+    #[serde(deserialize_with = "super::some_room")]
+    pub flow_limit: Option<Bytes>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { limit: Bytes(4 << 20), flow_limit: Bytes(256 << 10) }
+        Self { limit: Bytes(4 << 20), flow_limit: None }
     }
 }
 
 impl Config {
-    pub(super) fn build(&self, _: Option<Rate>, _: Random) -> PerFlow {
+    pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> PerFlow {
         PerFlow {
             limit: self.limit,
-            flow_limit: self.flow_limit,
+            flow_limit: self.flow_limit.unwrap_or_else(|| usual_flow_limit(rate)),
+            by_rate: self.flow_limit.is_none(),
             lines: FlowFifo::default(),
             turns: Ring::default(),
             credit: Vec::new(),
@@ -44,10 +48,23 @@ impl Config {
     }
 }
 
+/// Most bytes of one flow that wait where nothing is configured.
+fn usual_flow_limit(rate: Option<Rate>) -> Bytes {
+    rate.map_or(MOST_OF_FLOW, |rate| rate.bytes_in(LONGEST_WAIT).min(MOST_OF_FLOW))
+}
+
+/// Four windows of 64 KiB, the largest without window scaling (RFC 7323, 2.2).
+const MOST_OF_FLOW: Bytes = Bytes(256 << 10);
+
+/// The initial retransmission timeout (RFC 6298, 2.1): a longer wait makes senders repeat what still waits.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// Inside, a flow is its line, which it has as long as it has packets.
 pub(super) struct PerFlow {
     limit: Bytes,
     flow_limit: Bytes,
+    /// The limit of a flow follows the rate.
+    by_rate: bool,
     lines: FlowFifo,
     /// Lines with packets waiting, in the order of their turns.
     turns: Ring,
@@ -89,7 +106,7 @@ impl Qdisc for PerFlow {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let (member, len) = (cx.pool[&packet].member, cx.pool[&packet].frame_len());
         let bytes = self.lines.bytes_of(member) + len;
-        if bytes > self.flow_limit {
+        if bytes > self.flow_limit.max(len) {
             cx.drop(packet, Reason::FlowFull);
             return;
         }
@@ -145,6 +162,12 @@ impl Qdisc for PerFlow {
     fn bytes_of(&self, member: Member) -> Bytes {
         self.lines.bytes_of(member)
     }
+
+    fn set_rate(&mut self, rate: Rate) {
+        if self.by_rate {
+            self.flow_limit = usual_flow_limit(Some(rate));
+        }
+    }
 }
 
 /// Bytes a flow may send in one turn: a full-size Ethernet frame (RFC 8290, section 5.2.4).
@@ -167,7 +190,7 @@ mod tests {
 
     #[test]
     fn one_flow_cannot_take_the_room_of_the_others() {
-        let config = Config { limit: Bytes(20_000), flow_limit: Bytes(5_000) };
+        let config = Config { limit: Bytes(20_000), flow_limit: Some(Bytes(5_000)) };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..10).for_each(|_| bench.enqueue(0, 1_000));
         assert_eq!(bench.tally.drops.of(Reason::FlowFull), 5);
@@ -175,9 +198,38 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), 5);
     }
 
+    /// Kills: the same limit at any rate; a limit that stays when the rate changes; one that follows the
+    /// rate although it is configured.
+    #[test]
+    fn a_flow_has_a_second_of_the_rate_unless_its_limit_is_configured() {
+        let waits = |flow_limit, build: Option<Rate>, change: Option<Rate>| {
+            let config = Config { flow_limit, ..Config::default() };
+            let mut bench = Bench::new(config.build(build, chance()));
+            change.into_iter().for_each(|rate| bench.qdisc.set_rate(rate));
+            (0..300).for_each(|_| bench.enqueue(0, 1_000));
+            bench.waiting()
+        };
+        let (slow, fast) = (Some(Rate::from_kbps(80)), Some(Rate::from_mbps(80)));
+        assert_eq!([waits(None, None, None), waits(None, fast, None)], [262, 262]);
+        assert_eq!([waits(None, slow, None), waits(None, fast, slow)], [10, 10]);
+        assert_eq!(waits(Some(Bytes(50_000)), fast, slow), 50);
+    }
+
+    /// A frame that the kernel put together from many may be longer than a second of the rate.
+    ///
+    /// Kills: a limit that no packet of a flow fits into.
+    #[test]
+    fn a_single_packet_may_wait_however_long_it_is() {
+        let config = Config { flow_limit: Some(Bytes(5_000)), ..Config::default() };
+        let mut bench = Bench::new(config.build(None, chance()));
+        (0..2).for_each(|_| bench.enqueue(0, 65_226));
+        assert_eq!((bench.waiting(), bench.tally.drops.of(Reason::FlowFull)), (1, 1));
+        assert_eq!(bench.dequeue(), Some((0, 65_226)));
+    }
+
     #[test]
     fn when_all_is_full_the_longest_line_pays() {
-        let config = Config { limit: Bytes(10_000), flow_limit: Bytes(10_000) };
+        let config = Config { limit: Bytes(10_000), flow_limit: Some(Bytes(10_000)) };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..9).for_each(|_| bench.enqueue(0, 1_000));
         (1..4).for_each(|member| bench.enqueue(member, 1_000));
@@ -191,7 +243,7 @@ mod tests {
     /// Kills: `longest` not told of what a line lost.
     #[test]
     fn a_line_that_was_served_pays_no_longer() {
-        let config = Config { limit: Bytes(10_000), flow_limit: Bytes(10_000) };
+        let config = Config { limit: Bytes(10_000), flow_limit: Some(Bytes(10_000)) };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..9).for_each(|_| bench.enqueue(0, 1_000));
         (0..8).for_each(|_| assert_eq!(bench.dequeue(), Some((0, 1_000))));
