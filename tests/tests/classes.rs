@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tidegate_e2e::measure::frames_and_bytes;
-use tidegate_e2e::{Fetch, Gateway, Server, Testbed, on_each_backend, pause};
+use tidegate_e2e::{Fetch, Gateway, Process, Server, Testbed, on_each_backend, pause, until};
 
 on_each_backend! {
     classes_have_what_they_are_promised_and_share_the_rest_by_weight
+    addresses_are_resolved_while_a_class_of_priority_saturates_the_link
 }
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -81,4 +82,69 @@ fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: im
         all > 0.95 * RATE && all < 1.02 * RATE && near(0) && near(1)
     };
     assert!(spans.iter().any(|span| kept(&span)), "{spans:?} Mbit/s, {}", gateway.status());
+}
+
+/// Two hosts flood both directions in a class of priority; two others ping within a guarantee, but
+/// ARP and neighbour discovery are of no class.
+const FLOODED: &str = r#"
+rate = { up = "6 Mbit/s", down = "4 Mbit/s" }
+queue = "drop-tail"
+
+[[class]]
+name = "urgent"
+priority = 7
+
+[[class]]
+name = "pings"
+guarantee = "500 kbit/s"
+
+[[policy]]
+name = "flood"
+match = { src = ["10.83.0.1", "10.83.0.2"], dst = ["10.83.0.1", "10.83.0.2"] }
+action = "pass"
+class = "urgent"
+
+[[policy]]
+name = "pings-up"
+match = { dst = ["10.83.0.12", "fd83::12"], direction = "up" }
+action = "pass"
+class = "pings"
+
+[[policy]]
+name = "pings-down"
+match = { dst = ["10.83.0.11", "fd83::11"], direction = "down" }
+action = "pass"
+class = "pings"
+"#;
+
+fn addresses_are_resolved_while_a_class_of_priority_saturates_the_link(
+    bed: &Testbed,
+    backend: &str,
+) {
+    for (host, number) in [(&bed.lan, 11), (&bed.wan, 12)] {
+        host.run(&format!("ip address add 10.83.0.{number}/24 dev eth0"));
+        host.run(&format!("ip address add fd83::{number}/64 dev eth0 nodad"));
+    }
+    let gateway = bed.gateway(backend, FLOODED);
+    // Some 23 Mbit/s each way, as far as the link carries them.
+    let mut flood = bed.lan.command("ping");
+    flood.args(["-n", "-q", "-i", "0.0005", "-s", "1400", &bed.wan.v4.to_string()]);
+    let flood = Process::start(&mut flood);
+    let waits = |way: &str| gateway.status()[way]["waiting"]["packets"].as_u64() > Some(20);
+    until("a queue in both directions", LIMIT, || (waits("up") && waits("down")).then_some(()));
+
+    for (from, to) in [("10.83.0.11", "10.83.0.12"), ("fd83::11", "fd83::12")] {
+        let mut ping = bed.lan.command("ping");
+        ping.args(["-n", "-c", "3", "-i", "0.2", "-w", "12", "-I", from, to]);
+        let said = Process::start(&mut ping).finish(LIMIT);
+        assert!(said.status.success(), "{said:?}\n{}", gateway.status());
+    }
+    let status = gateway.status();
+    for way in ["up", "down"] {
+        assert!(status[way]["waiting"]["packets"].as_u64() > Some(20), "{status}");
+        let control = &status[way]["control"];
+        assert!(control["sent"]["packets"].as_u64() >= Some(2), "{status}");
+        assert_eq!(control["dropped_packets"].as_u64(), Some(0), "{status}");
+    }
+    drop(flood);
 }

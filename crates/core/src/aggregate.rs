@@ -217,6 +217,12 @@ impl Aggregate {
         }
     }
 
+    /// Counts a packet of one of its members that its policy does not condition.
+    pub fn pass_by(&mut self, now: Time, packet: &Packet) {
+        self.counts.offered.add(packet.len);
+        self.counts.progress.conforms(packet, now);
+    }
+
     /// Takes in what waited in another aggregate, of a flow that is now its member.
     pub fn take_over(
         &mut self,

@@ -20,6 +20,7 @@
 //! (SIGCOMM 1996), sorted as in `excess`; the guarantee of a class that waits is not forgotten
 //! when its turn is late; a class in the middle of the tree has the same rights as a leaf.
 
+pub mod control;
 pub mod delay;
 mod excess;
 mod node;

@@ -2,7 +2,8 @@
 //!
 //! A packet's way is one stage after the other, each in its own file: `classify` finds its flow
 //! and aggregate, `track` learns from its headers, `signal` holds it if it is an ACK whose data has
-//! to wait, its aggregate conditions it, and its `link` sends it. `install` swaps the policies under
+//! to wait, its aggregate conditions it, and its `link` sends it. Where the link has a rate, `control`
+//! takes control traffic past the policies. `install` swaps the policies under
 //! live traffic.
 
 mod aggregates;
@@ -10,6 +11,7 @@ mod change;
 mod classes;
 mod classify;
 mod config;
+mod control;
 mod install;
 mod link;
 mod signal;
@@ -33,7 +35,7 @@ use crate::aggregate::Trigger;
 use crate::class::ClassId;
 use crate::flow::{FlowTable, Handle};
 use crate::machine::{Machine, PortId};
-use crate::packet::{Direction, Fifo};
+use crate::packet::{Direction, Fifo, FlowId, Kind};
 use crate::policy::PolicySet;
 use crate::report::Count;
 use crate::{Cx, PacketId, PacketPool, Tally, Time};
@@ -125,6 +127,26 @@ impl Gateway {
     #[must_use]
     pub const fn config(&self) -> &GatewayConfig {
         &self.config
+    }
+
+    /// The stages after the first: `id` is of `flow` and of the aggregate in `slot`.
+    #[inline]
+    fn handle_classified(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        flow: Option<FlowId>,
+        slot: u32,
+        mut id: PacketId,
+    ) {
+        if let Some(flow) = flow {
+            self.track(now, direction, flow, &id);
+            if self.policies.has_signals() {
+                let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
+                id = back;
+            }
+        }
+        self.condition(now, direction, slot, id);
     }
 
     /// The third stage: the aggregate in `slot` decides about `id`; without one it goes on.
@@ -219,15 +241,13 @@ impl Machine for Gateway {
             let Some(back) = self.end_at_trunk(now, direction, id) else { return };
             id = back;
         }
-        let (flow, slot) = self.classify(now, direction, &id);
-        if let Some(flow) = flow {
-            self.track(now, direction, flow, &id);
-            if self.policies.has_signals() {
-                let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
-                id = back;
-            }
+        let is_control = self.pool[&id].kind == Kind::Control;
+        if is_control && self.links[direction.index()].keeps_rate() {
+            return self.handle_control(now, direction, id);
         }
-        self.condition(now, direction, slot.unwrap_or(Handle::NO_AGGREGATE), id);
+        let (flow, slot) = self.classify(now, direction, &id);
+        let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
+        self.handle_classified(now, direction, flow, slot, id);
     }
 
     fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {

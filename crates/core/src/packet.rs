@@ -81,17 +81,20 @@ pub struct Packet {
     pub controlled: bool,
     /// Some header field here is no longer what the frame says: the driver writes it back.
     pub rewritten: bool,
-    /// Where it comes from.
+    /// The kind of its traffic.
     pub kind: Kind,
 }
 
-/// Where a packet comes from.
+/// The kind of traffic that a packet belongs to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
     /// A host of the network sent it.
     #[default]
     User,
+    /// A host or router sent it to keep the network alive: ARP, DHCP, routing and the like. Until the
+    /// machine takes it in, `member` tells its station from others.
+    Control,
     /// The machine made it, and not of another packet: a driver that has frames writes one when it departs.
     Made,
 }

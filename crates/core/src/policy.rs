@@ -35,6 +35,15 @@ pub struct Policy {
     pub trunk: Option<String>,
 }
 
+impl Policy {
+    /// Whether it drops packets of a protocol or port that its filter names.
+    #[must_use]
+    pub fn drops_by_name(&self) -> bool {
+        let drops = matches!(self.action, Action::Police { exceed: Exceed::Drop, .. });
+        drops && self.mode == Mode::Enforce && self.filter.names_protocol()
+    }
+}
+
 /// Whether a policy acts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {

@@ -22,6 +22,8 @@ pub struct Report {
     pub held: u32,
     /// Packets that wait for the access link, by direction.
     pub link: [Backlog; 2],
+    /// Control traffic of the access link, by direction; `None` where there was none.
+    pub control: [Option<ControlReport>; 2],
     /// Packets dropped, by reason.
     pub drops: ByReason,
     /// Packets marked "congestion experienced", by reason.
@@ -98,6 +100,37 @@ pub struct AggregateReport {
     pub acks: crate::ack::Counts,
     /// Mean rate of its profile, if it has one.
     pub mean: Option<Rate>,
+}
+
+/// The state of the control traffic of a link in one direction.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ControlReport {
+    /// The way its packets go.
+    pub direction: Direction,
+    /// The rate that the link reserves for it.
+    pub allowance: Rate,
+    /// Packets that arrived.
+    pub arrived: u64,
+    /// Packets and charged bytes that it has sent, and the bytes of them beyond the allowance.
+    pub sent: Sent,
+    /// Packets and bytes that wait.
+    pub backlog: Backlog,
+    /// Packets dropped.
+    pub drops: u64,
+}
+
+impl ControlReport {
+    /// No control traffic yet.
+    pub(crate) fn new(direction: Direction, allowance: Rate) -> Self {
+        Self {
+            direction,
+            allowance,
+            arrived: 0,
+            sent: Sent::default(),
+            backlog: Backlog::default(),
+            drops: 0,
+        }
+    }
 }
 
 /// The state of a class in one direction.

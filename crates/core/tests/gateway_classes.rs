@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::class::delay::Part;
 use tidegate_core::gateway::{ClassChangeError, Gateway, GatewayConfig, Holds, Overhead};
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Member, Network, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
@@ -74,6 +74,10 @@ impl Run {
 
     /// The next packet of a LAN host.
     fn offer(&mut self, host: u8) {
+        self.offer_of(host, Kind::User);
+    }
+
+    fn offer_of(&mut self, host: u8, kind: Kind) {
         let src = Endpoint::v4([10, 0, 0, host], 1_000);
         let dst = Endpoint::v4([192, 0, 2, 1], 80);
         let number = &mut self.offered[usize::from(host)];
@@ -86,6 +90,8 @@ impl Run {
             network: Network::Ipv4,
             segments: 1,
             network_offset,
+            kind,
+            member: Member(host.into()),
             ..Packet::default()
         };
         *number += 1;
@@ -131,6 +137,10 @@ impl Run {
         for class in self.gateway.classes().iter().filter(|class| class.parent.is_none()) {
             waiting += class.backlog.packets;
             drops += class.drops;
+        }
+        for control in self.gateway.control().into_iter().flatten() {
+            waiting += control.backlog.packets;
+            drops += control.drops;
         }
         assert!(waiting <= report.held && drops <= report.drops.total());
     }
@@ -348,6 +358,7 @@ fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes
 #[derive(Clone, Debug)]
 enum Step {
     Offer(u8),
+    Control(u8),
     Wait(u64),
     Install(u8, [Option<u8>; 4]),
     Change(u8, u64),
@@ -360,6 +371,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let of = || prop::option::of(0u8..4);
     let step = prop_oneof![
         12 => (0u8..4).prop_map(Step::Offer),
+        3 => (4u8..6).prop_map(Step::Control),
         4 => (0u64..4_000).prop_map(Step::Wait),
         2 => (0u8..6, [of(), of(), of(), of()]).prop_map(|(tree, of)| Step::Install(tree, of)),
         1 => (0u8..4, 0u64..4).prop_map(|(class, mbps)| Step::Change(class, mbps)),
@@ -407,6 +419,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Offer(host) => run.offer(host),
+                Step::Control(host) => run.offer_of(host, Kind::Control),
                 Step::Wait(micros) => run.until(run.now + Duration::from_micros(micros)),
                 Step::Install(number, of) => {
                     let classes = tree(number);

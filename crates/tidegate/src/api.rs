@@ -96,10 +96,28 @@ pub struct LinkDirection {
     pub transmitted: Count,
     /// What waits for the access link.
     pub waiting: Count,
+    /// Control traffic, such as ARP and routing; absent until there is some on a link with a rate.
+    #[serde(default)]
+    pub control: Option<Control>,
     /// What the port that takes it in has seen; absent where there is no port.
     pub port: Option<PortCount>,
     /// Frames that went straight across, by reason; absent without fail-to-wire.
     pub bypassed: Option<Bypassed>,
+}
+
+/// Control traffic in one direction of the link.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Control {
+    /// The rate that the link reserves for it.
+    pub allowance_bps: u64,
+    /// Packets and bytes it has sent, as charged for on the link.
+    pub sent: Count,
+    /// Bytes of them beyond the allowance.
+    pub borrowed_bytes: u64,
+    /// Packets and bytes that wait.
+    pub waiting: Count,
+    /// Packets dropped.
+    pub dropped_packets: u64,
 }
 
 /// Frames of one port that went straight across since it first had fail-to-wire.

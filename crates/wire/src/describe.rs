@@ -1,12 +1,13 @@
 //! Bytes to descriptor: what a frame carries, who talks to whom, and where its headers are.
 
+mod control;
 mod ip;
 mod link;
 mod oddity;
 mod transport;
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Network, Protocol};
+use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Protocol};
 
 pub use oddity::{Oddities, Oddity};
 pub(crate) use transport::timestamps_at;
@@ -17,7 +18,8 @@ use crate::ethertype;
 ///
 /// `head` is the whole frame, or what of it is contiguous; all headers should be in it. Every field
 /// of `packet` is overwritten: `cost` with `len`, `segments` with one, and what only the caller can
-/// know (`arrived`, `flow`, `member`) with its default. What is odd about the frame is returned to be
+/// know (`arrived`, `flow`, `member`) with its default; but `member` of control traffic says which
+/// station sent it. What is odd about the frame is returned to be
 /// counted; it is described as far as it could be understood, else as [`Network::Opaque`], and
 /// forwarded in any case.
 ///
@@ -29,7 +31,8 @@ use crate::ethertype;
 pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
-    let mut frame = Cursor { head, at: 0, end: len.max(head.len()), ethertype: 0 };
+    let end = len.max(head.len());
+    let mut frame = Cursor { head, at: 0, end, ethertype: 0, ppp: 0 };
     let described = match link::skip(&mut frame, packet) {
         Ok(Network::Ipv4) => ip::describe_v4(&mut frame, packet),
         Ok(Network::Ipv6) => ip::describe_v6(&mut frame, packet),
@@ -38,8 +41,17 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     };
     if packet.network == Network::Opaque {
         packet.key = opaque(frame.ethertype);
+        if control::is_of_link(&frame) {
+            is_control(packet, control::source(head, None));
+        }
     }
     described.err()
+}
+
+/// Notes that it is control traffic, and of which source.
+const fn is_control(packet: &mut Packet, source: u32) {
+    packet.kind = Kind::Control;
+    packet.member = Member(source);
 }
 
 const fn opaque(ethertype: u16) -> FlowKey {
@@ -58,6 +70,8 @@ struct Cursor<'a> {
     end: usize,
     /// What the innermost link-layer header says it carries.
     ethertype: u16,
+    /// What PPP says it carries, if there is PPP.
+    ppp: u16,
 }
 
 impl<'a> Cursor<'a> {

@@ -12,6 +12,14 @@ pub(crate) const OLD_SERVICE_VLAN: u16 = 0x9100;
 pub(crate) const MPLS: u16 = 0x8847;
 /// MPLS with an upstream-assigned label (RFC 5332).
 pub(crate) const MPLS_UPSTREAM: u16 = 0x8848;
+/// IEEE 802.1AB.
+pub(crate) const LLDP: u16 = 0x88cc;
+/// LACP and its like (IEEE 802.3, annex 57A).
+pub(crate) const SLOW_PROTOCOLS: u16 = 0x8809;
+/// IEEE 802.1X.
+pub(crate) const EAPOL: u16 = 0x888e;
+/// PPPoE, discovery stage (RFC 2516).
+pub(crate) const PPPOE_DISCOVERY: u16 = 0x8863;
 /// PPPoE, session stage (RFC 2516).
 pub(crate) const PPPOE_SESSION: u16 = 0x8864;
 

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidegate_core::class::{Terms, delay::Part};
+use tidegate_core::class::{Terms, control, delay::Part};
 use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Class, ClassFault, ClassFaultKind, ClassSet, Profile};
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
@@ -36,13 +37,47 @@ pub(super) fn compile(
         let message = "classes share a rate, and the link has none";
         found.push(Diagnostic::error(Code::ClassWithoutRate, first.span(), message));
     }
+    let link = file.gateway.get().and_then(|it| Some(it.get_ref().rate.as_ref()?.span()));
     let faults = match ClassSet::of_frames(classes, gateway.rate, frame) {
-        Ok(set) => return Some(set),
+        Ok(set) => {
+            link.iter().for_each(|link| beside_control(&set, gateway, link, found));
+            return Some(set);
+        }
         Err(faults) => faults,
     };
-    let link = file.gateway.get().and_then(|it| Some(it.get_ref().rate.as_ref()?.span()));
     faults.iter().for_each(|fault| found.push(diagnostic(fault, written, link.clone())));
     None
+}
+
+/// Warns of guarantees that leave control traffic less than its allowance.
+fn beside_control(set: &ClassSet, gateway: &GatewayConfig, link: &Span, found: &mut Findings) {
+    for way in Direction::BOTH {
+        let Some(rate) = gateway.rate[way.index()] else { continue };
+        let parts = set.classes().iter().filter(|class| class.parent.is_none());
+        let promised = parts.map(|class| class.guarantee[way.index()]);
+        leave_allowance(&format!("guarantees {}", way.name()), promised, rate, link, found);
+    }
+}
+
+/// Warns, at `link`, if `promised` and the allowance of control traffic are more than its `rate`.
+pub(super) fn leave_allowance(
+    what: &str,
+    promised: impl Iterator<Item = Rate>,
+    rate: Rate,
+    link: &Span,
+    found: &mut Findings,
+) {
+    let sum = promised.map(Rate::bps).fold(0, u64::saturating_add);
+    let left = rate.bps() - control::allowance(rate).bps();
+    if sum <= left {
+        return;
+    }
+    let [missing, sum, left] = [sum - left, sum, left].map(Rate::from_bps);
+    let message =
+        format!("{what} come to {sum}, of the {left} that control traffic leaves of {rate}");
+    let help =
+        format!("lower them by {missing}: they fall short by that while control traffic needs it");
+    found.push(Diagnostic::warning(Code::PromisedTooMuch, link.clone(), message).help(help));
 }
 
 fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Option<Class> {
@@ -174,7 +209,9 @@ fn other_line(
         (ClassFaultKind::BoundWithParts, Some(part)) => {
             (part.parent.unwrap_or(part.name), "one of its parts")
         }
-        (ClassFaultKind::DelayBound { part: Part::Link, .. }, _) => (link?, "the link"),
+        (ClassFaultKind::DelayBound { part: Part::Control | Part::Link, .. }, _) => {
+            (link?, "the link")
+        }
         (ClassFaultKind::DelayBound { part, .. }, Some(other)) => other.that_keeps_from(part),
         _ => return None,
     })
@@ -214,7 +251,9 @@ impl Lines {
                 Some(burst) => (burst, "this burst"),
                 None => (self.ceiling.unwrap_or(self.name), "this ceiling"),
             },
-            Part::Ceiling | Part::Link => (self.ceiling.unwrap_or(self.name), "this ceiling"),
+            Part::Ceiling | Part::Control | Part::Link => {
+                (self.ceiling.unwrap_or(self.name), "this ceiling")
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use tidegate_core::trunk::{Encapsulation, Probing, Wire};
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 use toml::Spanned;
 
+use super::classes::leave_allowance;
 use super::compile::usable_name;
 use super::{NextHop, TrunkEnd, raw};
 use crate::code::Code;
@@ -320,7 +321,13 @@ fn promised(
     });
     let mut beyond =
         sums.filter_map(|(sum, it)| Some((sum, it?))).skip_while(|(sum, _)| *sum <= rate.bps());
-    let Some((sum, first)) = beyond.next() else { return };
+    let Some((sum, first)) = beyond.next() else {
+        if let Some(link) = link {
+            let guarantees = trunks.iter().filter_map(|(_, trunk)| trunk.guarantee);
+            leave_allowance("guarantees of trunks", guarantees, rate, &link.span(), found);
+        }
+        return;
+    };
     let sum = beyond.last().map_or(sum, |(sum, _)| sum);
     let message = format!("trunks are guaranteed {}, and the link has {rate}", Rate::from_bps(sum));
     let wrong = Diagnostic::error(Code::PromisedTooMuch, first.span(), message);

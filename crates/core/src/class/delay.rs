@@ -6,7 +6,8 @@
 //! is dropped.
 //!
 //! What a guarantee lets leaves with delay bounds send goes before all else, so the link, less what leaves of
-//! bounds as tight or tighter may have, is a server of a rate and a latency (RFC 2212, section 4) for it. From
+//! bounds as tight or tighter may have, is a server of a rate and a latency (RFC 2212, section 4) for it.
+//! Control traffic goes before them all and takes its [allowance](super::control), its burst and a packet. From
 //! the link down to the leaf each step takes something away: a packet that is being sent, `frame`, once; at each
 //! class the bursts and guarantees of what joins there; at a ceiling its rate, and a packet that is still to be
 //! paid off. Others may exceed their burst by a packet, and, where a ceiling may have held them back, catch up
@@ -20,8 +21,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Terms;
 use super::urgent::Urgency;
+use super::{Terms, control};
 use crate::units::NANOBITS_PER_BYTE;
 use crate::{Bytes, Rate};
 
@@ -71,6 +72,8 @@ pub enum Part {
     Ceiling,
     /// The burst of such a class, which is less than what its ceiling has to make up for.
     ShortBurst,
+    /// Control traffic, which goes first.
+    Control,
     /// A packet that is being sent.
     Link,
 }
@@ -209,9 +212,14 @@ impl<'a> Network<'a> {
         let (urgency, capped) = (self.urgency(leaf), self.has_ceiling(leaf));
         let frame = nanobits(self.frame);
         let rate = u128::from(self.rate.bps());
-        let mut server = Server { rate, latency: frame.div_ceil(rate.max(1)) };
+        let idle = Server { rate, latency: frame.div_ceil(rate.max(1)) };
+        let Some(mut server) = idle.left_by_control(self.rate, self.frame) else {
+            return never(Part::Control, leaf);
+        };
         // The largest part so far: of what, of whom, how long; and where it joins.
-        let mut largest = (Part::Link, leaf, server.latency);
+        let parts = [(Part::Link, idle.latency), (Part::Control, server.latency - idle.latency)];
+        let (part, longest) = if parts[1].1 > parts[0].1 { parts[1] } else { parts[0] };
+        let mut largest = (part, leaf, longest);
         let mut joined = None;
         let mut above = None;
         way.clear();
@@ -301,6 +309,12 @@ impl Load {
 }
 
 impl Server {
+    /// What control traffic leaves of a link of rate `link`, whose packets are no longer than `frame`.
+    fn left_by_control(self, link: Rate, frame: Bytes) -> Option<Self> {
+        let burst = nanobits(control::burst(link)) + nanobits(frame);
+        self.left_by(burst, control::allowance(link).bps().into())
+    }
+
     /// What is left of it by others that send `burst` at once, and from then on `rate`; nothing if they take
     /// all of it.
     fn left_by(self, burst: u128, rate: u128) -> Option<Self> {
@@ -344,27 +358,29 @@ mod tests {
     /// Worked out by hand: RFC 2212's D = C / R + sum of what is ahead.
     #[test]
     fn what_is_ahead_is_a_packet_and_the_bursts_of_those_as_urgent() {
-        // A packet of 1,500 B and 1,000 B of its own at 10 Mbit/s.
+        // A packet of 1,500 B takes 1.2 ms at 10 Mbit/s. Control traffic leaves 9.8 Mbit/s. At that rate go
+        // its burst of 80 B, a packet of it, its allowance of 1.2 ms, and 1,000 B of the leaf.
         let voice = leaf(None, 1_000, 1_000, 10);
-        assert_eq!(found(&[voice, leaf(None, 5_000, 9_000, 0)]), [(Some(2_000), Part::Link, 0)]);
-        // Of another 4,500 B and a packet are ahead, and 2 of 10 Mbit/s are its own.
-        let video = leaf(None, 2_000, 4_500, 10);
+        let alone = (Some(3_330), Part::Control, 0);
+        assert_eq!(found(&[voice, leaf(None, 5_000, 9_000, 0)]), [alone]);
+        // Of another 4,500 B and a packet are ahead, and 2 of 9.8 Mbit/s are its own.
+        let video = leaf(None, 2_000, 4_500, 12);
         let both = found(&[voice, video]);
-        assert_eq!(both[0], (Some(8_500), Part::Burst, 1));
-        assert_eq!(both[1], (Some(7_555), Part::Burst, 1));
+        assert_eq!(both[0], (Some(10_338), Part::Burst, 1));
+        assert_eq!(both[1], (Some(9_163), Part::Burst, 1));
         // What is less urgent is ahead of nothing.
         let later = Sharer {
             terms: Terms { delay_bound: Some(Duration::from_millis(40)), ..video.terms },
             ..video
         };
-        assert_eq!(found(&[voice, later])[0], (Some(2_000), Part::Link, 0));
+        assert_eq!(found(&[voice, later])[0], alone);
     }
 
     #[test]
     fn later_packets_that_may_go_first_count() {
         let voice = Sharer { in_order: false, ..leaf(None, 2_000, 1_000, 10) };
-        // 2,500 B at 8 Mbit/s, less the rate at which more may come.
-        assert_eq!(found(&[voice])[0].0, Some(2_500));
+        // 4,080 B, of these 1,580 B of control traffic, at 9.8 Mbit/s less the rate at which more may come.
+        assert_eq!(found(&[voice])[0].0, Some(4_184));
         let all = Sharer { in_order: false, ..leaf(None, 10_000, 1_000, 10) };
         assert_eq!(found(&[all])[0], (None, Part::Order, 0));
     }
@@ -374,9 +390,9 @@ mod tests {
         let mut office = leaf(None, 2_000, 9_000, 0);
         office.terms.ceiling = Some(Rate::from_mbps(2));
         let voice = leaf(Some(0), 1_000, 1_000, 20);
-        // 1.2 ms for the packet on the link, 6 ms for that before the ceiling, 4 ms at its rate.
-        assert_eq!(found(&[office, voice])[0], (Some(11_200), Part::Ceiling, 0));
-        office.terms.burst = Bytes(299);
+        // 2.5 ms for the packet on the link and control traffic, 6 ms for that before the ceiling, 4 ms at its rate.
+        assert_eq!(found(&[office, voice])[0], (Some(12_514), Part::Ceiling, 0));
+        office.terms.burst = Bytes(628);
         assert_eq!(found(&[office, voice])[0], (None, Part::ShortBurst, 0));
         assert_eq!(found(&[leaf(None, 0, 1_000, 5)])[0], (None, Part::Guarantee, 0));
     }

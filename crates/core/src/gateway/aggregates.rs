@@ -32,6 +32,8 @@ pub(super) struct Exit {
     pub(super) trunk: Option<TrunkId>,
     /// The class of the link that they are of.
     pub(super) class: Option<ClassId>,
+    /// Whether its policy conditions control traffic: it drops a protocol by name.
+    pub(super) drops_control: bool,
 }
 
 impl Aggregates {

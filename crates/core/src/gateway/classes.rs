@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use rights::{ClassChangeError, Holds};
 
+use super::control::Control;
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, ClassTree, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
@@ -27,6 +28,8 @@ pub(super) struct Classes {
     by_name: BTreeMap<Box<str>, ClassId>,
     /// Where packets wait of which no policy says otherwise.
     default: ClassId,
+    /// The class without a name in which control traffic borrows, once classes were installed.
+    control: ClassId,
     /// Those with delay bounds, and the longest packet, as it is charged, for which these are to hold.
     bounded: BTreeSet<u32>,
     frame: Bytes,
@@ -58,8 +61,8 @@ impl Line {
     }
 }
 
-/// What a tree has beside the classes of a set: its root, and whoever is of no class.
-const WITH_ROOT_AND_DEFAULT: usize = 2;
+/// What a tree has beside the classes of a set: its root, the class `default` and control traffic.
+const BESIDE_A_SET: usize = 3;
 
 impl Classes {
     /// No classes yet, under a link of `rate`, where packets wait as `spec` says.
@@ -72,6 +75,7 @@ impl Classes {
             lines: vec![Line::new("", spec.clone())],
             by_name: BTreeMap::new(),
             default: ClassId::ROOT,
+            control: ClassId::ROOT,
             bounded: BTreeSet::new(),
             frame: Bytes::ZERO,
         }
@@ -93,7 +97,7 @@ impl Classes {
         let default = Class::new(Class::DEFAULT, self.lines[0].spec.clone());
         let says = |name: &str| set.classes().iter().any(|class| class.name == name);
         let default = (!says(Class::DEFAULT)).then_some(&default);
-        let more = (set.classes().len() + WITH_ROOT_AND_DEFAULT).saturating_sub(self.lines.len());
+        let more = (set.classes().len() + BESIDE_A_SET).saturating_sub(self.lines.len());
         self.lines.reserve_exact(more);
         self.tree.reserve(more);
         let mut stays = vec![false; self.lines.len()];
@@ -108,6 +112,7 @@ impl Classes {
         }
         self.remove_others(cx, &stays, displaced);
         self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
+        self.set_control(cx.now);
         for at in 0..self.lines.len() {
             let id = ClassId(number(at));
             if !self.tree.is_leaf(id) {
@@ -188,6 +193,44 @@ impl Classes {
         self.tree.set(now, id, terms);
         self.note_bound(id, terms);
         self.notify_rate(id);
+        if id == self.default {
+            self.set_control(now);
+        }
+    }
+
+    /// Gives borrowing control traffic the weight and priority of the class `default`. If `default` is a
+    /// part of another class, they are those of a `default` that no file mentions.
+    fn set_control(&mut self, now: Time) {
+        let Terms { weight, priority, .. } = match self.tree.parent(self.default) {
+            ClassId::ROOT => self.tree.terms(self.default),
+            _ => Class::new(Class::DEFAULT, self.lines[0].spec.clone()).terms(self.direction),
+        };
+        let terms = Terms {
+            guarantee: Rate::from_bps(0),
+            ceiling: None,
+            weight,
+            priority,
+            burst: Bytes::ZERO,
+            delay_bound: None,
+        };
+        if self.control == ClassId::ROOT {
+            self.control = self.tree.add(now, ClassId::ROOT, terms);
+            if self.control.index() == self.lines.len() {
+                self.lines.push(Line::new("", self.lines[0].spec.clone()));
+            }
+        } else if self.tree.terms(self.control) != terms {
+            self.tree.set(now, self.control, terms);
+        }
+    }
+
+    /// Control traffic waits.
+    pub(super) fn control_waits(&mut self, now: Time) {
+        self.tree.wait(now, self.control);
+    }
+
+    /// No control traffic waits any more.
+    pub(super) fn control_idle(&mut self) {
+        self.tree.idle(self.control);
     }
 
     /// Removes the classes that do not stay, children before their parents.
@@ -300,13 +343,24 @@ impl Classes {
         }
     }
 
-    /// The packet that goes next.
-    pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+    /// The packet that goes next; `control` is control traffic that waits and borrows.
+    pub(super) fn pop(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mut control: Option<&mut Control>,
+    ) -> Option<PacketId> {
         loop {
             let leaf = self.tree.next(cx.now)?;
-            let packet = self.lines[leaf.index()].dequeue(cx);
+            let (packet, more) = match &mut control {
+                Some(control) if leaf == self.control => {
+                    (control.pop_borrowed(cx), control.waits())
+                }
+                _ => {
+                    let packet = self.lines[leaf.index()].dequeue(cx);
+                    (packet, self.backlog(leaf).packets > 0)
+                }
+            };
             let len = packet.as_ref().map_or(Bytes::ZERO, |packet| cx.pool[packet].charged());
-            let more = self.backlog(leaf).packets > 0;
             self.tree.sent(cx.now, leaf, len, more);
             if packet.is_some() {
                 return packet;

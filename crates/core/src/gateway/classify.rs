@@ -166,7 +166,7 @@ impl Gateway {
         if let Some(aggregate) = self.aggregates.get_mut(to.aggregate) {
             aggregate.give_back(now, &mut self.pool, to.member, &mut which);
         }
-        let Exit { class, trunk } = self.aggregates.exit(to.aggregate);
+        let Exit { class, trunk, .. } = self.aggregates.exit(to.aggregate);
         if let (Some(trunks), Some(trunk)) = (&mut self.trunks, trunk) {
             trunks.give_back(&mut self.pool, trunk, packet.flow, &mut which);
         }
@@ -212,6 +212,7 @@ impl Gateway {
         Exit {
             trunk: trunks.and_then(|trunks| trunks.find(policy.trunk.as_ref()?)),
             class: policy.class.as_ref().and_then(|name| link.class(name)),
+            drops_control: policy.drops_by_name(),
         }
     }
 

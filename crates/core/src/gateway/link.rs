@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::GatewayConfig;
 use super::classes::Classes;
+use super::control::Control;
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
 use crate::meter::TokenBucket;
-use crate::packet::{Direction, Fifo, FlowId, Handover};
+use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::ClassSet;
 use crate::qdisc::Backlog;
 use crate::random::Random;
@@ -22,7 +23,12 @@ pub(super) struct Link {
     queue: Waiting,
     /// Who shares the link; only where it has a rate.
     classes: Option<Box<Classes>>,
-    /// What leaves next: with a rate, one packet, or what a swap left over; else all there is.
+    /// Packets that a swap of policies left over: they go before the queue.
+    rest: Fifo,
+    /// Control traffic, once there is some; only with a rate.
+    control: Option<Box<Control>>,
+    seed: u64,
+    /// The packets that leave next: with a rate one, else all there are.
     next: Fifo,
 }
 
@@ -31,7 +37,16 @@ impl Link {
         let rate = config.rate[direction.index()];
         let bucket = rate.map(|rate| TokenBucket::new(rate, burst(rate), now));
         let queue = queue(config, direction, rate);
-        Self { direction, bucket, queue, classes: None, next: Fifo::new() }
+        Self {
+            direction,
+            bucket,
+            queue,
+            classes: None,
+            rest: Fifo::new(),
+            control: None,
+            seed: config.seed,
+            next: Fifo::new(),
+        }
     }
 
     /// Lets the classes of `set` share the link from now on. What waits stays; what waited where
@@ -54,7 +69,11 @@ impl Link {
             self.empty(cx, displaced);
         }
         let make = || Box::new(Classes::new(self.direction, config.seed, rate, &config.queue));
-        self.classes.get_or_insert_with(make).install(cx, set, (rate, &config.queue), displaced);
+        let classes = self.classes.get_or_insert_with(make);
+        classes.install(cx, set, (rate, &config.queue), displaced);
+        if self.control.as_ref().is_some_and(|control| control.waits()) {
+            classes.control_waits(cx.now);
+        }
     }
 
     /// The class of that name, if there is one.
@@ -99,16 +118,41 @@ impl Link {
         }
     }
 
+    /// Whether the link's rate is kept.
+    #[inline]
+    pub(super) const fn keeps_rate(&self) -> bool {
+        self.bucket.is_some()
+    }
+
+    /// Takes in a packet of control traffic that `source` has sent.
+    pub(super) fn push_control(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
+        let Some(bucket) = &self.bucket else { return self.next.push(cx.pool, packet) };
+        let make = || Box::new(Control::new(self.direction, self.seed, bucket.rate(), cx.now));
+        let control = self.control.get_or_insert_with(make);
+        control.push(cx, source, packet);
+        if let Some(classes) = self.classes.as_mut().filter(|_| control.waits()) {
+            classes.control_waits(cx.now);
+        }
+    }
+
+    /// The control traffic, if there was any.
+    pub(super) fn control(&self) -> Option<&Control> {
+        self.control.as_deref()
+    }
+
     /// Takes in what a swap of policies lets go, all of it: it leaves at the link's rate, in line
     /// behind what waits here, and whatever comes later waits behind it. Not while classes share it.
     pub(super) fn take_over(&mut self, cx: &mut Cx<'_>, mut more: Fifo) {
         if more.packets() == 0 {
             return;
         }
-        self.line_up(cx);
-        while let Some(packet) = more.pop(cx.pool) {
-            self.next.push(cx.pool, packet);
+        if self.bucket.is_none() {
+            return append(cx, &mut more, &mut self.next);
         }
+        let mut waiting = Fifo::new();
+        self.empty(cx, &mut waiting);
+        append(cx, &mut waiting, &mut self.rest);
+        append(cx, &mut more, &mut self.rest);
     }
 
     /// What waits at `leaf`, as a signal sees it.
@@ -187,7 +231,12 @@ impl Link {
             self.queue.set_rate(rate);
         }
         match (&mut self.bucket, rate) {
-            (Some(bucket), Some(rate)) => bucket.set(cx.now, rate, burst(rate)),
+            (Some(bucket), Some(rate)) => {
+                bucket.set(cx.now, rate, burst(rate));
+                if let Some(control) = &mut self.control {
+                    control.set_rate(cx.now, rate);
+                }
+            }
             (None, Some(rate)) => self.bucket = Some(TokenBucket::new(rate, burst(rate), cx.now)),
             (_, None) => self.open(cx),
         }
@@ -205,22 +254,21 @@ impl Link {
         }
     }
 
-    /// Lets all that waits leave at once, and all that comes.
+    /// Lets all that waits leave at once, in the order in which the queues would let it go, and all
+    /// that comes.
     pub(super) fn open(&mut self, cx: &mut Cx<'_>) {
         self.bucket = None;
-        self.line_up(cx);
-    }
-
-    /// Lets all that waits leave in one line, in the order in which the queues would let it go.
-    fn line_up(&mut self, cx: &mut Cx<'_>) {
+        if let Some(mut control) = self.control.take() {
+            while let Some(packet) = control.pop(cx) {
+                self.next.push(cx.pool, packet);
+            }
+        }
+        let mut waiting = std::mem::take(&mut self.rest);
         if let Some(mut classes) = self.classes.take() {
-            classes.clear_all(cx, &mut self.next);
+            classes.clear_all(cx, &mut waiting);
         }
-        let mut waiting = Fifo::new();
         self.empty(cx, &mut waiting);
-        while let Some(packet) = waiting.pop(cx.pool) {
-            self.next.push(cx.pool, packet);
-        }
+        append(cx, &mut waiting, &mut self.next);
     }
 
     /// Takes out all that waits in the queue.
@@ -232,10 +280,12 @@ impl Link {
 
     pub(super) fn backlog(&self) -> Backlog {
         let classes = self.classes.as_ref().map_or_else(Backlog::default, |it| it.waiting());
-        let queue = self.queue.backlog();
+        let control = self.control.as_ref().map_or_else(Backlog::default, |it| it.backlog());
+        let line = |it: &Fifo| Backlog { packets: it.packets(), bytes: it.bytes() };
+        let all = [self.queue.backlog(), classes, control, line(&self.rest), line(&self.next)];
         Backlog {
-            packets: queue.packets + classes.packets + self.next.packets(),
-            bytes: queue.bytes + classes.bytes + self.next.bytes(),
+            packets: all.iter().map(|it| it.packets).sum(),
+            bytes: all.iter().map(|it| it.bytes).sum(),
         }
     }
 
@@ -244,13 +294,64 @@ impl Link {
         if self.bucket.is_none() || self.next.packets() > 0 {
             return;
         }
-        let packet = match &mut self.classes {
-            Some(classes) => classes.pop(cx),
-            None => self.queue.dequeue(cx),
+        let packet = match self.control.take_if(|control| control.waits()) {
+            Some(mut control) => {
+                let packet = self.choose(cx, &mut control);
+                self.control = Some(control);
+                packet
+            }
+            None => self.others(cx, None),
         };
         if let Some(packet) = packet {
             self.next.push(cx.pool, packet);
         }
+    }
+
+    /// The next packet while control traffic waits: control traffic goes first as far as its allowance
+    /// permits, and borrows beyond.
+    fn choose(&mut self, cx: &mut Cx<'_>, control: &mut Control) -> Option<PacketId> {
+        let allowed = control.pop_allowed(cx);
+        let chosen = if allowed.is_some() {
+            allowed
+        } else if self.classes.is_some() && self.rest.packets() == 0 {
+            return self.others(cx, Some(control));
+        } else {
+            self.take_turns(cx, control)
+        };
+        if let Some(classes) = self.classes.as_mut().filter(|_| !control.waits()) {
+            classes.control_idle();
+        }
+        chosen
+    }
+
+    /// The next packet of control traffic or of the others, which have equal parts.
+    fn take_turns(&mut self, cx: &mut Cx<'_>, control: &mut Control) -> Option<PacketId> {
+        let others_wait = self.rest.packets() + self.queue.backlog().packets > 0;
+        let borrowed = control.pop_beside(cx, others_wait);
+        if borrowed.is_some() {
+            return borrowed;
+        }
+        let packet = self.others(cx, None)?;
+        control.yielded(cx.pool[&packet].charged());
+        Some(packet)
+    }
+
+    /// The next packet of all but control traffic, which may borrow where classes share the link.
+    fn others(&mut self, cx: &mut Cx<'_>, control: Option<&mut Control>) -> Option<PacketId> {
+        if let Some(packet) = self.rest.pop(cx.pool) {
+            return Some(packet);
+        }
+        match &mut self.classes {
+            Some(classes) => classes.pop(cx, control),
+            None => self.queue.dequeue(cx),
+        }
+    }
+}
+
+/// Appends all of `from` to `to`.
+fn append(cx: &mut Cx<'_>, from: &mut Fifo, to: &mut Fifo) {
+    while let Some(packet) = from.pop(cx.pool) {
+        to.push(cx.pool, packet);
     }
 }
 

@@ -32,6 +32,7 @@ impl Gateway {
             transmitted: self.counts.transmitted,
             held: self.held(),
             link: Direction::BOTH.map(|direction| self.links[direction.index()].backlog()),
+            control: self.control(),
             drops: tally.drops,
             marks: tally.marks,
             absorbed: acks.absorbed + trunks.absorbed,

@@ -285,7 +285,7 @@ impl Gateway {
 
 /// Whether `packet` is for this network and no other, so that the other end of a trunk could not have it:
 /// what is not IP, such as ARP, and IP to a group, to a link-local address, or to all.
-fn stays_here(packet: &Packet) -> bool {
+pub(super) fn stays_here(packet: &Packet) -> bool {
     packet.network == Network::Opaque
         || match packet.key.dst.address() {
             IpAddr::V4(to) => to.is_multicast() || to.is_broadcast(),

@@ -227,7 +227,9 @@ impl fmt::Display for ClassFaultKind {
                     Part::ShortBurst => {
                         "the burst is too small for what the ceiling is to make up for"
                     }
-                    Part::Burst | Part::Ceiling | Part::Link => "a packet may wait forever",
+                    Part::Burst | Part::Ceiling | Part::Control | Part::Link => {
+                        "a packet may wait forever"
+                    }
                 };
                 write!(f, "its delay bound {} cannot be met: {why}", direction.name())
             }
@@ -241,6 +243,7 @@ const fn name(part: Part) -> &'static str {
         Part::Guarantee | Part::Order => "its guarantee",
         Part::Burst | Part::ShortBurst => "a burst",
         Part::Ceiling => "a packet to be paid off at a ceiling",
+        Part::Control => "control traffic",
         Part::Link => "a packet that is being sent",
     }
 }
@@ -456,7 +459,8 @@ fn delays(
         let sharers: Vec<_> = classes.iter().zip(parents).map(sharer).collect();
         for promise in delay::broken(&sharers, rate, frame) {
             let kind = ClassFaultKind::of(&promise, direction);
-            let other = (promise.part != Part::Link).then_some(promise.of);
+            let of_link = matches!(promise.part, Part::Control | Part::Link);
+            let other = (!of_link).then_some(promise.of);
             faults.push(ClassFault { at: promise.leaf, other, kind });
         }
     }

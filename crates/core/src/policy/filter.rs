@@ -75,6 +75,12 @@ impl Filter {
         !(self.src_port.is_empty() && self.dst_port.is_empty())
     }
 
+    /// Whether it names protocols, or ports.
+    #[must_use]
+    pub(super) fn names_protocol(&self) -> bool {
+        !(self.protocol.is_empty() && self.src_port.is_empty() && self.dst_port.is_empty())
+    }
+
     /// The protocols it accepts, as ranges; empty for any. A range that ends before it begins has no values.
     pub(super) fn protocols(&self) -> Vec<Range<u8>> {
         let any = [Range { first: 0, last: u8::MAX }];

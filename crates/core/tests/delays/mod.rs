@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use tidegate_core::class::control::Allowance;
 use tidegate_core::class::{ClassId, ClassTree};
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Class, ClassFaultKind, ClassSet};
@@ -76,6 +77,9 @@ fn nanobits(len: u32) -> u128 {
 /// A link at work.
 pub(crate) struct Network {
     rate: Rate,
+    /// Control traffic goes first whenever this permits it, in some phases.
+    allowance: Allowance,
+    control_sends: bool,
     tree: ClassTree,
     leaves: Vec<Leaf>,
     random: u64,
@@ -116,6 +120,8 @@ impl Network {
         let leaves = leaves.map(leaf).collect();
         Self {
             rate: Rate::from_bps(rate),
+            allowance: Allowance::new(Rate::from_bps(rate), Time::ZERO),
+            control_sends: false,
             tree,
             leaves,
             random: seed | 1,
@@ -138,6 +144,11 @@ impl Network {
         while self.now < end {
             self.begin_phase();
             let comes = self.arrive();
+            if self.control_sends && self.allowance.permits(self.now) {
+                self.allowance.charge(Bytes(FRAME.into()));
+                self.carry(FRAME);
+                continue;
+            }
             let Some(id) = self.tree.next(self.now) else {
                 let ready = self.tree.ready_at(self.now).unwrap_or(Time::MAX);
                 self.now = ready.min(comes).min(self.phase_ends).min(end);
@@ -154,6 +165,7 @@ impl Network {
             return;
         }
         self.phase_ends = self.now + Duration::from_micros(500 + self.draw() % 30_000);
+        self.control_sends = !self.draw().is_multiple_of(4);
         for at in 0..self.leaves.len() {
             self.leaves[at].sends = !self.draw().is_multiple_of(4);
         }
@@ -195,9 +207,15 @@ impl Network {
         let packet = if leaf.in_order { leaf.waiting.pop_front() } else { leaf.waiting.pop_back() };
         let (came, len) = packet.expect("a packet waits where one may go");
         self.tree.sent(self.now, id, Bytes(len.into()), !leaf.waiting.is_empty());
+        self.carry(len);
+        let leaf = self.leaves.iter_mut().find(|leaf| leaf.id == id).unwrap();
+        leaf.worst = leaf.worst.max(self.now.since(came));
+    }
+
+    /// The link is occupied until it has carried `len` more.
+    fn carry(&mut self, len: u32) {
         self.busy.1 += u64::from(len);
         self.now = self.busy.0 + self.rate.time_for(Bytes(self.busy.1));
-        leaf.worst = leaf.worst.max(self.now.since(came));
     }
 
     /// Source: doi 10.18637/jss.v008.i14 (Marsaglia: xorshift).

@@ -83,13 +83,20 @@ fn show(status: &Status) -> String {
 fn crossed(it: &LinkDirection) -> String {
     let waiting = it.waiting.packets;
     let (received, sent) = (it.received, it.transmitted);
-    format!(
+    let all = format!(
         "{} packets ({}) in, {} ({}) out, {waiting} wait for the link",
         received.packets,
         size(received.bytes),
         sent.packets,
         size(sent.bytes)
-    )
+    );
+    match it.control.filter(|it| it.waiting.packets > 0 || it.dropped_packets > 0) {
+        Some(control) => format!(
+            "{all}; control traffic: {} wait, {} dropped",
+            control.waiting.packets, control.dropped_packets
+        ),
+        None => all,
+    }
 }
 
 fn listed(packets: &std::collections::BTreeMap<String, u64>) -> String {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use tidegate_core::ack::Counts;
 
-use crate::api::{Aggregate, Class, FailToWire, LinkDirection, Status, Trunk};
+use crate::api::{Aggregate, Class, Control, FailToWire, LinkDirection, Status, Trunk};
 
 /// Metrics being written.
 struct Page(String);
@@ -113,6 +113,18 @@ fn link(status: &Status, page: &mut Page) {
     metric("tidegate_link_waiting_bytes", "gauge", "Bytes that wait for the access link.", |it| {
         it.waiting.bytes
     });
+    let help = "Bytes of control traffic sent, as charged for on the link.";
+    metric("tidegate_control_sent_bytes_total", "counter", help, |it| control(it).sent.bytes);
+    let help = "Bytes of control traffic sent beyond its allowance.";
+    metric("tidegate_control_borrowed_bytes_total", "counter", help, |it| {
+        control(it).borrowed_bytes
+    });
+    let help = "Packets of control traffic dropped.";
+    metric("tidegate_control_dropped_packets_total", "counter", help, |it| {
+        control(it).dropped_packets
+    });
+    let help = "Bytes of control traffic that wait.";
+    metric("tidegate_control_waiting_bytes", "gauge", help, |it| control(it).waiting.bytes);
     let ports = [(&status.ports.lan, status.up.port), (&status.ports.wan, status.down.port)];
     let ports =
         || ports.iter().filter_map(|(name, port)| Some((labels(&[("port", name)]), (*port)?)));
@@ -134,6 +146,10 @@ fn link(status: &Status, page: &mut Page) {
     });
     let help = "Frames that the kernel passed straight across.";
     page.metric("tidegate_port_bypassed_frames_total", "counter", help, bypassed);
+}
+
+fn control(it: &LinkDirection) -> Control {
+    it.control.unwrap_or_default()
 }
 
 fn aggregates(all: &[Aggregate], page: &mut Page) {
@@ -335,8 +351,9 @@ mod tests {
         let count = Count { packets: 3, bytes: 4_500 };
         let port = Some(PortCount { ring_overflows: 1, receive_errors: 0, send_errors: 2 });
         let bypassed = Some(Bypassed { told: 5, silent: 0, no_socket: 1 });
-        let direction =
-            LinkDirection { received: count, transmitted: count, waiting: count, port, bypassed };
+        let [received, transmitted, waiting] = [count; 3];
+        let control = Some(Control { sent: count, waiting: count, ..Control::default() });
+        let direction = LinkDirection { received, transmitted, waiting, control, port, bypassed };
         let drops = BTreeMap::from([("queue-full".to_owned(), 7)]);
         let marks = BTreeMap::from([("aqm".to_owned(), 8)]);
         let counts = Counts {

@@ -7,7 +7,9 @@ use tidegate_core::ack::Counts;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode};
 use tidegate_core::qdisc::Backlog;
-use tidegate_core::report::{AggregateReport, ClassReport, Count, FlowReport, Triggers};
+use tidegate_core::report::{
+    AggregateReport, ClassReport, ControlReport, Count, FlowReport, Triggers,
+};
 
 use super::plane::Seen;
 use crate::api;
@@ -48,12 +50,23 @@ fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
         received: count(seen.report.received[at]),
         transmitted: count(seen.report.transmitted[at]),
         waiting: waiting(seen.report.link[at]),
+        control: seen.report.control[at].as_ref().map(control),
         port,
         bypassed: seen.bypassed.get(at).map(|it| api::Bypassed {
             told: it.told,
             silent: it.silent,
             no_socket: it.no_socket,
         }),
+    }
+}
+
+fn control(it: &ControlReport) -> api::Control {
+    api::Control {
+        allowance_bps: it.allowance.bps(),
+        sent: api::Count { packets: it.sent.packets, bytes: it.sent.bytes },
+        borrowed_bytes: it.sent.borrowed,
+        waiting: waiting(it.backlog),
+        dropped_packets: it.drops,
     }
 }
 

@@ -3,7 +3,7 @@
 use tidegate_core::Packet;
 use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Network, Protocol};
 
-use super::{Cursor, Oddity, be16, transport};
+use super::{Cursor, Oddity, be16, control, is_control, transport};
 
 /// Source: RFC 791, section 3.1.
 #[inline]
@@ -26,7 +26,18 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
         protocol: Protocol(header[9]),
     };
     frame.at += header_len;
-    if packet.fragment { Ok(()) } else { transport::describe(frame, packet) }
+    let described = if packet.fragment { Ok(()) } else { transport::describe(frame, packet) };
+    note_control(frame, packet, header[8]);
+    described
+}
+
+/// Notes whether a packet of this hop limit is control traffic.
+#[inline]
+fn note_control(frame: &Cursor<'_>, packet: &mut Packet, hop_limit: u8) {
+    if control::is_of_ip(frame, packet, hop_limit) {
+        let routed = (hop_limit != control::GTSM).then_some(packet.key.src);
+        is_control(packet, control::source(frame.head, routed));
+    }
 }
 
 /// Source: RFC 8200, sections 3 and 4.
@@ -54,10 +65,8 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     if upper.too_deep {
         return Err(Oddity::Depth);
     }
-    if packet.fragment {
-        return Ok(());
-    }
-    let described = transport::describe(frame, packet);
+    let described = if packet.fragment { Ok(()) } else { transport::describe(frame, packet) };
+    note_control(frame, packet, header[7]);
     if upper.authenticated {
         packet.tcp = None;
     }

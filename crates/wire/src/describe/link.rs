@@ -39,7 +39,8 @@ fn pppoe(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
     }
     frame.limit(usize::from(be16(high, low))).ok_or(Oddity::Link)?;
     let [high, low] = *frame.take().ok_or(Oddity::Link)?;
-    Ok(match be16(high, low) {
+    frame.ppp = be16(high, low);
+    Ok(match frame.ppp {
         PPP_IPV4 => Network::Ipv4,
         PPP_IPV6 => Network::Ipv6,
         _ => Network::Opaque,

@@ -60,6 +60,27 @@ error[TG0032]: class `guests`: with it, guarantees up come to 11 Mbit/s, of 10 M
    |             ^^^^^^^^^^^^^^^^^^^
    |
    = help: lower one of the guarantees, or raise that of the parent or the rate of the link"#;
+    guarantees_that_leave_control_traffic_no_room_are_warned_of: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+rate = { up = "10 Mbit/s", down = "50 Mbit/s" }
+[[class]]
+name = "office"
+[[class]]
+name = "web"
+parent = "office"
+guarantee = "5 Mbit/s"
+[[class]]
+name = "guests"
+guarantee = "5 Mbit/s"
+"# => r#"
+warning[TG0032]: guarantees up come to 10 Mbit/s, of the 9800 kbit/s that control traffic leaves of 10 Mbit/s
+ --> office.toml:4:8
+  |
+4 | rate = { up = "10 Mbit/s", down = "50 Mbit/s" }
+  |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  |
+  = help: lower them by 200 kbit/s: they fall short by that while control traffic needs it"#;
     a_ceiling_below_the_guarantee_names_both: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -201,7 +222,7 @@ guarantee = "300 kbit/s"
 burst = "1 kB"
 delay_bound = { up = "500 ms" }
 "# => r#"
-error[TG0038]: class `voice`: its delay bound up cannot be met: a packet may wait 16 ms, most of it for a packet that is being sent
+error[TG0038]: class `voice`: its delay bound up cannot be met: a packet may wait 31 ms, most of it for control traffic
   --> office.toml:10:15
    |
  4 | rate = { up = "1 Mbit/s", down = "20 Mbit/s" }
@@ -212,7 +233,7 @@ error[TG0038]: class `voice`: its delay bound up cannot be met: a packet may wai
    |
    = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first
 
-error[TG0038]: class `video`: its delay bound up cannot be met: a packet may wait 209 ms, most of it for a burst
+error[TG0038]: class `video`: its delay bound up cannot be met: a packet may wait 240 ms, most of it for a burst
   --> office.toml:15:15
    |
 14 | burst = "20 kB"
@@ -233,7 +254,7 @@ error[TG0038]: class `bulk`: its delay bound down cannot be met: it has no guara
    |
    = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first
 
-error[TG0038]: class `web`: its delay bound up cannot be met: a packet may wait 573 ms, most of it for a burst
+error[TG0038]: class `web`: its delay bound up cannot be met: a packet may wait 679 ms, most of it for a burst
   --> office.toml:30:15
    |
 14 | burst = "20 kB"

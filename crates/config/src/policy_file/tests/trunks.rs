@@ -244,6 +244,23 @@ fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
     assert_eq!(said.matches("TG0032").count(), 1, "{said}");
 }
 
+/// Kills: a warning that does not count the allowance of control traffic.
+#[test]
+fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
+    let found = |guarantee: &str| {
+        let trunk = format!("[[trunk]]\nname = \"a\"\n{ENDS}guarantee = \"{guarantee}\"\n");
+        let text = format!("{PORTS}rate = {{ up = \"4 Mbit/s\" }}\n{trunk}");
+        let (config, found) = parse("test.toml", &text, None);
+        assert!(config.is_some());
+        found.render(false)
+    };
+    let said = found("4 Mbit/s");
+    let expected =
+        "warning[TG0032]: guarantees of trunks come to 4 Mbit/s, of the 3920 kbit/s that";
+    assert!(said.contains(expected), "{said}");
+    assert!(!found("3920 kbit/s").contains("TG0032"));
+}
+
 /// The whole message: both lines, and what to write instead.
 #[test]
 fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {

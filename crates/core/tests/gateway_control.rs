@@ -1,0 +1,355 @@
+//! Control traffic is never starved, starves nobody, and waits for no policy but one that drops it by name.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(dead_code, reason = "the helpers serve other tests too")]
+
+mod gateway_run;
+
+use std::time::Duration;
+
+use gateway_run::{Run, allocation, config, policy, queue, shape};
+use tidegate_core::class::control::{allowance, burst};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::meter::Profile;
+use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, Network, Protocol};
+use tidegate_core::policy::{
+    Action, Class, ClassFaultKind, ClassSet, Conditioning, Exceed, Filter, Policy, PolicySet, Range,
+};
+use tidegate_core::{Bytes, Packet, PortId, Rate, Time};
+
+const LINK: Rate = Rate::from_mbps(10);
+const FRAME: u32 = 1_514;
+/// A request for an address, and its answer.
+const ARP: u32 = 60;
+
+/// The ports, and where what enters them leaves.
+const WAYS: [(PortId, PortId); 2] = [(Gateway::LAN, Gateway::WAN), (Gateway::WAN, Gateway::LAN)];
+
+fn user(host: u8, len: u32) -> Packet {
+    let (src, dst) = (Endpoint::v4([10, 0, 0, host], 1_000), Endpoint::v4([192, 0, 2, 1], 80));
+    let key = FlowKey { src, dst, protocol: Protocol::UDP };
+    Packet { len, key, network: Network::Ipv4, segments: 1, ..Packet::default() }
+}
+
+/// A packet of control traffic that the station `host` has sent.
+fn control(host: u8, len: u32) -> Packet {
+    Packet { kind: Kind::Control, member: Member(host.into()), ..user(host, len) }
+}
+
+fn linked(name: &str, rate: Option<Rate>) -> GatewayConfig {
+    GatewayConfig { rate: [rate; 2], queue: queue(name), packets: 16_384, ..config() }
+}
+
+/// A gateway whose link classes share.
+fn run(config: &GatewayConfig, policies: Vec<Policy>, classes: Vec<Class>) -> Run {
+    let classes = ClassSet::new(classes, config.rate).unwrap();
+    let policies = PolicySet::new(policies).unwrap().with_classes(classes);
+    let gateway = Gateway::new(config, policies, Time::ZERO);
+    Run { gateway, now: Time::ZERO, left: Vec::new(), offered: 0 }
+}
+
+fn class(name: &str, priority: u8, mbps: u64) -> Class {
+    let guarantee = [Rate::from_mbps(mbps); 2];
+    Class { priority, guarantee, ..Class::new(name, queue("drop-tail")) }
+}
+
+/// The host is of the class called `to`.
+fn of_class(host: u8, to: &str) -> Policy {
+    let filter = gateway_run::from(host);
+    Policy { class: Some(to.to_owned()), ..policy(&format!("host {host}"), filter, Action::Pass) }
+}
+
+/// Keeps more than the link carries coming from `hosts`, in both directions, for so long.
+fn saturate(run: &mut Run, hosts: &[u8], span: Duration, mut also: impl FnMut(&mut Run, u64)) {
+    let begin = run.now;
+    for millis in 0..u64::try_from(span.as_millis()).unwrap() {
+        run.until(begin + Duration::from_millis(millis));
+        for (port, _) in WAYS {
+            hosts.iter().for_each(|host| run.offer_packet(port, user(*host, FRAME)));
+        }
+        also(run, millis);
+    }
+}
+
+/// The time from `since` until the next packet of `host` departs by `port`.
+fn departs(run: &mut Run, host: u8, port: PortId, since: Time) -> Option<Duration> {
+    let of = |run: &Run| {
+        let mut all = run.left.iter();
+        all.find(|it| it.host == host && it.port == port && it.at >= since).map(|it| it.at)
+    };
+    of(run).map(|at| at.since(since))
+}
+
+/// Exchanges as of ARP, neighbour discovery (two packets) and DHCP (four), one after the other: the next
+/// packet is sent when the one before has arrived. The longest time a packet took; panics if one is lost.
+fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
+    let mut longest = Duration::ZERO;
+    for (lens, client) in [(&[ARP, ARP][..], 101), (&[86, 86], 102), (&[342, 342, 342, 342], 103)] {
+        for (n, len) in lens.iter().enumerate() {
+            let (enters, leaves) = WAYS[n % 2];
+            let since = run.now;
+            run.offer_packet(enters, control(client, *len));
+            let mut waited = 0;
+            while departs(run, client, leaves, since).is_none() {
+                assert!(waited < 200, "{client}: packet {n} waits for 200 ms");
+                saturate(run, hosts, Duration::from_millis(1), |_, _| {});
+                run.until(run.now + Duration::from_millis(1));
+                waited += 1;
+            }
+            longest = longest.max(departs(run, client, leaves, since).unwrap());
+            run.left.clear();
+            run.offered = 0;
+        }
+    }
+    longest
+}
+
+/// Kills: control traffic as packets of the class `default`, or behind the queue of the link; one
+/// direction only.
+#[test]
+fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_complete() {
+    let full = || {
+        run(
+            &linked("drop-tail", Some(LINK)),
+            vec![of_class(1, "urgent"), of_class(2, "office")],
+            vec![class("urgent", 7, 0), class("office", 0, 4)],
+        )
+    };
+    let mut runs = vec![("classes", full())];
+    for queue in ["drop-tail", "per-flow", "fq-codel"] {
+        runs.push((queue, run(&linked(queue, Some(LINK)), vec![], vec![])));
+    }
+    for (name, mut run) in runs {
+        saturate(&mut run, &[1, 2, 3], Duration::from_millis(300), |_, _| {});
+        run.left.clear();
+        let longest = exchanges(&mut run, &[1, 2, 3]);
+        // A frame that is being sent, the one that is to be sent next, and the packet before, paid off.
+        let most = 2 * LINK.time_for(Bytes(1_538)) + allowance(LINK).time_for(Bytes(342));
+        assert!(longest <= most, "{name}: {longest:?} of {most:?}");
+        assert_eq!(run.gateway.control().iter().flatten().map(|it| it.drops).sum::<u64>(), 0);
+    }
+}
+
+/// Kills: one line for all sources; a turn of a full-size frame for short packets.
+#[test]
+fn a_flood_of_one_station_does_not_delay_another() {
+    let classes = vec![class("urgent", 7, 0)];
+    let mut run = run(&linked("drop-tail", Some(LINK)), vec![of_class(1, "urgent")], classes);
+    let mut asked = Vec::new();
+    saturate(&mut run, &[1, 2], Duration::from_secs(2), |run, millis| {
+        // 10 Mbit/s of requests from one station, and one a tenth of a second from another.
+        (0..20).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
+        if millis % 100 == 99 {
+            asked.push(run.now);
+            run.offer_packet(Gateway::LAN, control(101, ARP));
+        }
+    });
+    run.until(run.now + Duration::from_millis(50));
+    let answered: Vec<_> = run.left.iter().filter(|it| it.host == 101).map(|it| it.at).collect();
+    assert_eq!(answered.len(), asked.len());
+    for (asked, answered) in asked.into_iter().zip(answered) {
+        // Two frames, the packet of the other that is paid off, and its own.
+        let most = 2 * LINK.time_for(Bytes(1_538)) + allowance(LINK).time_for(Bytes(2 * 60));
+        assert!(answered.since(asked) <= most, "{:?} of {most:?}", answered.since(asked));
+    }
+    let report = run.gateway.control()[0].unwrap();
+    assert!(report.drops > 0 && report.backlog.packets <= 2_048, "{report:?}");
+}
+
+/// The packets of `host` that departed within `span`, the most of any such time.
+fn most_in(run: &Run, host: u8, span: Duration) -> u64 {
+    let times: Vec<_> = run.left.iter().filter(|it| it.host == host).map(|it| it.at).collect();
+    let mut begins = 0;
+    let most = times.iter().enumerate().map(|(at, time)| {
+        while time.since(times[begins]) > span {
+            begins += 1;
+        }
+        at + 1 - begins
+    });
+    u64::try_from(most.max().unwrap_or(0)).unwrap()
+}
+
+/// Kills: an allowance that is not charged, or that fills up while nothing is sent.
+#[test]
+fn control_traffic_takes_its_allowance_from_a_class_of_priority_and_no_more() {
+    for link in [Rate::from_mbps(1), LINK, Rate::from_mbps(100)] {
+        let classes = vec![class("urgent", 7, 0)];
+        let config = linked("drop-tail", Some(link));
+        let mut run = run(&config, vec![of_class(1, "urgent")], classes);
+        let frames = link.bps().div_ceil(8_000 * u64::from(FRAME)) + 1;
+        let hosts = vec![1; usize::try_from(frames).unwrap()];
+        saturate(&mut run, &hosts, Duration::from_millis(20), |_, _| {});
+        saturate(&mut run, &hosts, Duration::from_secs(2), |run, _| {
+            (0..40).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
+        });
+        run.until(run.now + Duration::from_millis(1));
+        for span in [10, 100, 1_000].map(Duration::from_millis) {
+            let most = most_in(&run, 100, span) * u64::from(ARP);
+            let (own, packet) = (allowance(link).bytes_in(span), 2 * u64::from(ARP));
+            let allowed = own.0 + burst(link).0 + packet;
+            assert!(most <= allowed, "{link}: {most} of {allowed} in {span:?}");
+            assert!(most + packet >= own.0, "{link}: {most}, and {own} allowed in {span:?}");
+        }
+        let report = run.gateway.control()[0].unwrap();
+        assert_eq!((report.sent.borrowed, report.allowance), (0, allowance(link)));
+    }
+}
+
+/// The voice class with the tightest delay bound that is accepted.
+fn tightest(voice: Class) -> (Class, Duration) {
+    let too_tight = Class { delay_bound: [Some(Duration::from_nanos(1)); 2], ..voice };
+    let faults = ClassSet::new(vec![too_tight.clone()], [Some(LINK); 2]).unwrap_err();
+    let ClassFaultKind::DelayBound { longest: Some(bound), .. } = faults[0].kind else {
+        panic!("{faults:?}")
+    };
+    (Class { delay_bound: [Some(bound); 2], ..too_tight }, bound)
+}
+
+/// Kills: bounds worked out without the allowance, its burst or the packet beyond.
+#[test]
+fn delay_bounds_hold_beside_control_traffic_and_are_near_what_happens() {
+    const VOICE: u32 = 400;
+    let voice = Class { burst: Some(Bytes(VOICE.into())), ..class("voice", 0, 1) };
+    let (voice, bound) = tightest(voice);
+    let mut run = run(&linked("drop-tail", Some(LINK)), vec![of_class(1, "voice")], vec![voice]);
+    let (mut worst, mut begin) = (Duration::ZERO, Time::ZERO);
+    for round in 0..100u64 {
+        // A frame of another class is about to be sent, and the allowance is there again.
+        run.until(begin + Duration::from_millis(68) + Duration::from_micros(17 * round));
+        (0..3).for_each(|_| run.offer_packet(Gateway::LAN, user(2, FRAME)));
+        let came = run.now;
+        run.offer_packet(Gateway::LAN, control(100, FRAME));
+        run.offer_packet(Gateway::LAN, user(1, VOICE));
+        saturate(&mut run, &[2], Duration::from_millis(6), |_, _| {});
+        worst = worst.max(departs(&mut run, 1, Gateway::WAN, came).unwrap());
+        begin = came;
+        saturate(&mut run, &[2, 3], Duration::from_millis(60), |_, _| {});
+    }
+    assert!(worst <= bound && 10 * worst >= 9 * bound, "{worst:?} of {bound:?}");
+}
+
+/// Kills: more borrowed than `default` has, or nothing; guarantees that lend.
+#[test]
+fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
+    let weighty = Class { weight: 3, ..class("default", 0, 0) };
+    for (default, weight) in [(None, 1), (Some(weighty), 3)] {
+        let mut classes = vec![class("office", 0, 4), class("home", 0, 0)];
+        classes.extend(default);
+        let policies = vec![of_class(1, "office"), of_class(2, "home")];
+        let mut run = run(&linked("drop-tail", Some(LINK)), policies, classes);
+        saturate(&mut run, &[1, 2, 3], Duration::from_secs(3), |run, _| {
+            (0..40).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
+        });
+        let sent = |host: u8, len: u32| {
+            let of = |it: &&gateway_run::Left| it.host == host && it.port == Gateway::WAN;
+            8 * u64::try_from(run.left.iter().filter(of).count()).unwrap() * u64::from(len) / 3_000
+        };
+        // 5.8 Mbit/s for office and home, of one part each, and default and control, of `weight` each.
+        let part = 5_800 / (2 + 2 * weight);
+        let expected = [4_000 + part, part, weight * part, 200 + weight * part];
+        let got = [sent(1, FRAME), sent(2, FRAME), sent(3, FRAME), sent(100, ARP)];
+        let near = |(got, expected): (u64, u64)| got.abs_diff(expected) <= 60;
+        assert!(got.into_iter().zip(expected).all(near), "{got:?} of {expected:?} kbit/s");
+    }
+}
+
+/// Kills: all of the link, or nothing, for control traffic beyond its allowance.
+#[test]
+fn beside_one_queue_a_flood_of_control_traffic_has_no_more_than_half() {
+    for name in ["drop-tail", "fq-codel"] {
+        let mut run = run(&linked(name, Some(LINK)), vec![], vec![]);
+        saturate(&mut run, &[1, 2], Duration::from_secs(2), |run, _| {
+            (0..40).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
+        });
+        let of = |host: u8| run.left.iter().filter(|it| it.host == host).count();
+        let kbps = 8 * u64::try_from(of(100)).unwrap() * u64::from(ARP) / 2_000;
+        assert!(kbps.abs_diff(200 + 4_900) <= 60, "{name}: {kbps} kbit/s");
+        assert!(of(1) + of(2) > 1_500, "{name}");
+        // The other way nobody floods.
+        assert!(run.gateway.control()[1].is_none());
+    }
+}
+
+fn police(kbps: u64) -> Action {
+    let profile = Profile::new(Rate::from_kbps(kbps), None, Bytes(1_514), Bytes(1_514)).unwrap();
+    let conditioning = Conditioning {
+        profile,
+        allocation: allocation("fcfs"),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    };
+    Action::Police { conditioning, exceed: Exceed::Drop }
+}
+
+/// Kills: a policy that holds control traffic back, drops it without naming it, or no longer drops it
+/// although it does; packets that a policy does not count.
+#[test]
+fn only_a_policy_that_drops_a_protocol_by_name_conditions_control_traffic() {
+    let named = Filter { protocol: vec![Range { first: 17, last: 17 }], ..Filter::default() };
+    let port = Filter { dst_port: vec![Range { first: 80, last: 80 }], ..Filter::default() };
+    let observe = Policy {
+        mode: tidegate_core::policy::Mode::Observe,
+        ..policy("all", named.clone(), police(8))
+    };
+    let cases = [
+        ("shaped", policy("all", Filter::default(), shape()), true),
+        ("shaped by name", policy("all", named.clone(), shape()), true),
+        ("dropped by address", policy("all", gateway_run::from(100), police(8)), true),
+        ("dropped by protocol", policy("all", named, police(8)), false),
+        ("dropped by port", policy("all", port, police(8)), false),
+        ("observed", observe, true),
+    ];
+    for (name, policy, goes_on) in cases {
+        let mut run = run(&linked("per-flow", Some(LINK)), vec![policy], vec![]);
+        // All that the policy lets go at once, and more.
+        (0..20).for_each(|_| run.offer_packet(Gateway::LAN, user(100, FRAME)));
+        run.left.clear();
+        (0..10).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
+        run.until(Time::from_millis(40));
+        let short = run.gateway.control().iter().flatten().map(|it| it.sent.packets).sum::<u64>();
+        assert_eq!(short == 10, goes_on, "{name}: {short}");
+        assert!(short == 10 || short == 0, "{name}: {short}");
+        let report = run.gateway.report();
+        assert_eq!(report.aggregates[0].offered.packets, 30, "{name}");
+    }
+}
+
+#[test]
+fn a_link_without_a_rate_has_no_control_traffic_of_its_own() {
+    let mut run = run(&linked("per-flow", None), vec![], vec![]);
+    run.offer_packet(Gateway::LAN, control(100, ARP));
+    assert_eq!((run.left.len(), run.gateway.control()), (1, [None; 2]));
+}
+
+/// Kills: control traffic behind what a swap has let go; a queue that a rate or a set of classes leaves
+/// behind when it goes.
+#[test]
+fn control_traffic_outlives_swaps_and_rates() {
+    let shaped = policy("all", Filter::default(), shape());
+    let mut run = run(&linked("per-flow", Some(LINK)), vec![shaped], vec![]);
+    (0..150).for_each(|_| run.offer_packet(Gateway::LAN, user(1, FRAME)));
+    run.gateway.install(run.now, PolicySet::new(vec![]).unwrap());
+    let since = run.now;
+    run.offer_packet(Gateway::LAN, control(100, ARP));
+    run.until(run.now + Duration::from_millis(5));
+    let waited = departs(&mut run, 100, Gateway::WAN, since);
+    assert!(waited.is_some_and(|it| it <= 2 * LINK.time_for(Bytes(1_538))), "{waited:?}");
+
+    (0..100).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
+    let classes = ClassSet::new(vec![class("office", 0, 4)], [Some(LINK); 2]).unwrap();
+    let shared = PolicySet::new(vec![]).unwrap().with_classes(classes);
+    run.gateway.install(run.now, shared);
+    (0..100).for_each(|_| run.offer_packet(Gateway::LAN, control(101, ARP)));
+    run.until(run.now + Duration::from_millis(1));
+    let slower =
+        GatewayConfig { rate: [Some(Rate::from_mbps(1)); 2], ..run.gateway.config().clone() };
+    run.gateway.reconfigure(run.now, &slower);
+    run.until(run.now + Duration::from_millis(1));
+    assert_eq!(run.gateway.control()[0].unwrap().allowance, Rate::from_kbps(64));
+    let open = GatewayConfig { rate: [None; 2], ..slower };
+    run.gateway.reconfigure(run.now, &open);
+    run.drain();
+    let of = |host: u8| run.left.iter().filter(|it| it.host == host).count();
+    assert_eq!([of(1), of(100), of(101)], [150, 101, 100]);
+    assert_eq!(run.gateway.report().held, 0);
+}

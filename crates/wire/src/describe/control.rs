@@ -1,0 +1,140 @@
+//! Which frames are control traffic: what keeps a network alive, so that a queue must not starve it.
+//!
+//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports); the standard of each protocol
+//! stands beside its constants.
+//!
+//! Differs: a routing protocol over IP counts only where a forged packet would be of little use. Its hop
+//! limit is 1 or 255, so that its sender is a neighbour (RFC 5082), or its codepoint is CS6 (RFC 4594,
+//! section 3.2). DHCP counts only between its own ports.
+
+use tidegate_core::Packet;
+use tidegate_core::packet::{Endpoint, Network, Protocol};
+
+use super::Cursor;
+use crate::ethertype;
+
+/// Whether a frame that carries no IP is control traffic; `frame` stands behind its link headers.
+pub(super) fn is_of_link(frame: &Cursor<'_>) -> bool {
+    let Some(destination) = frame.head.first_chunk::<6>() else { return false };
+    match frame.ethertype {
+        ethertype::ARP | ethertype::EAPOL | ethertype::PPPOE_DISCOVERY => true,
+        ethertype::LLDP | ethertype::SLOW_PROTOCOLS => is_for_bridges(destination),
+        ethertype::PPPOE_SESSION => frame.ppp & PPP_CONTROL != 0,
+        length if length < ethertype::SMALLEST => is_llc(destination, frame),
+        _ => false,
+    }
+}
+
+/// The protocols with a header of IEEE 802.2 in place of an ethertype.
+fn is_llc(destination: &[u8; 6], frame: &Cursor<'_>) -> bool {
+    match frame.head.get(frame.at..) {
+        Some([0x42, 0x42, UNNUMBERED, ..]) => is_for_bridges(destination),
+        Some([0xfe, 0xfe, UNNUMBERED, ISIS, ..]) => destination[0] & GROUP != 0,
+        Some([0xaa, 0xaa, UNNUMBERED, 0, 0, 0x0c, 0x01, 0x0b, ..]) => *destination == PVST,
+        _ => false,
+    }
+}
+
+/// Whether no bridge forwards frames to this address.
+const fn is_for_bridges(destination: &[u8; 6]) -> bool {
+    matches!(destination, [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00..=0x0f])
+}
+
+/// Whether an IP packet of this hop limit is control traffic; `packet` is described.
+pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bool {
+    let is_routing = matches!(hop_limit, NEXT_HOP | GTSM) || packet.dscp == CS6;
+    let ports = (packet.key.src.port, packet.key.dst.port);
+    match packet.key.protocol {
+        Protocol::TCP => is_routing && (ports.0 == BGP || ports.1 == BGP),
+        Protocol::UDP if packet.network == Network::Ipv4 => {
+            is_dhcp(ports, DHCP_SERVER, DHCP_CLIENT) || is_bfd(ports.1, hop_limit, is_routing)
+        }
+        Protocol::UDP => {
+            is_dhcp(ports, DHCPV6_SERVER, DHCPV6_CLIENT) || is_bfd(ports.1, hop_limit, is_routing)
+        }
+        Protocol::ICMPV6 if !packet.fragment => {
+            let at = usize::from(packet.transport_offset);
+            match frame.head.get(at).filter(|_| at > 0) {
+                Some(133..=137) => hop_limit == GTSM,
+                Some(130..=132 | 143) => hop_limit == NEXT_HOP,
+                _ => false,
+            }
+        }
+        IGMP => hop_limit == NEXT_HOP,
+        OSPF => is_routing,
+        VRRP => hop_limit == GTSM,
+        _ => false,
+    }
+}
+
+/// A client and a server, or a relay and a server, which both use the port of the server.
+const fn is_dhcp(ports: (u16, u16), server: u16, client: u16) -> bool {
+    let (src, dst) = ports;
+    (src == server && (dst == client || dst == server)) || (src == client && dst == server)
+}
+
+/// An echo has passed one router when it comes back.
+const fn is_bfd(port: u16, hop_limit: u8, is_routing: bool) -> bool {
+    match port {
+        BFD | BFD_MULTIHOP | BFD_LAG => is_routing,
+        BFD_ECHO => is_routing || hop_limit == GTSM - 1,
+        _ => false,
+    }
+}
+
+/// What tells the station that sent a frame from others: its MAC address, and for IP packets that a
+/// router may have passed on, the address of their sender.
+pub(super) fn source(frame: &[u8], sender: Option<Endpoint>) -> u32 {
+    let mac = match frame.get(6..12) {
+        Some(&[a, b, c, d, e, f]) => {
+            u32::from_be_bytes([c, d, e, f]) ^ u32::from_be_bytes([0, 0, a, b])
+        }
+        _ => 0,
+    };
+    let address = sender.map_or(0, |sender| sender.number());
+    let [a, b, c, d] = [96, 64, 32, 0].map(|shift| word(address >> shift));
+    mac ^ a ^ b.rotate_left(8) ^ c.rotate_left(16) ^ d.rotate_left(24)
+}
+
+/// The lowest 32 bits.
+fn word(number: u128) -> u32 {
+    let [.., a, b, c, d] = number.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// IGMP, MLD and OSPF reach no further (RFC 3376, section 4; RFC 3810, section 5; RFC 2328, A.1).
+const NEXT_HOP: u8 = 1;
+/// No router has passed it on (RFC 5082; RFC 4861, section 6.1; RFC 5881, section 5; RFC 9568, 5.1.1.3).
+pub(super) const GTSM: u8 = 255;
+/// Internetwork control (RFC 2474, section 4.2.2.2).
+const CS6: u8 = 48;
+
+const IGMP: Protocol = Protocol(2);
+const OSPF: Protocol = Protocol(89);
+const VRRP: Protocol = Protocol(112);
+/// RFC 4271.
+const BGP: u16 = 179;
+/// RFC 2131, section 4.1.
+const DHCP_SERVER: u16 = 67;
+const DHCP_CLIENT: u16 = 68;
+/// RFC 8415, section 7.2.
+const DHCPV6_SERVER: u16 = 547;
+const DHCPV6_CLIENT: u16 = 546;
+/// RFC 5881, section 4.
+const BFD: u16 = 3784;
+const BFD_ECHO: u16 = 3785;
+/// RFC 5883, section 5.
+const BFD_MULTIHOP: u16 = 4784;
+/// RFC 7130, section 2.2.
+const BFD_LAG: u16 = 6784;
+
+/// Set in the numbers of PPP's network and link control protocols (RFC 1661, section 2).
+const PPP_CONTROL: u16 = 0x8000;
+/// The control field of an unnumbered information frame (IEEE 802.2).
+const UNNUMBERED: u8 = 0x03;
+/// Intermediate systems (ISO/IEC TR 9577), after the service access points of ISO 10589.
+const ISIS: u8 = 0x83;
+/// In the first byte of a MAC address.
+const GROUP: u8 = 0x01;
+/// The spanning trees of one VLAN each, of Cisco bridges.
+const PVST: [u8; 6] = [0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd];
