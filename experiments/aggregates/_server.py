@@ -48,6 +48,9 @@ ERED = {
 }
 """The paper's router: thresholds and weight are ns-2's of its time for RED."""
 
+QUEUE = {"kind": "per-flow", "limit": "4 MiB", "flow_limit": "256 KiB"}
+"""Of the aggregate: it holds more than the windows of all connections."""
+
 
 def server(
     allocation: str | Mapping[str, Any] | None = None,
@@ -140,6 +143,8 @@ def policies(
     }
     if action == "police-mark":
         policy["mark"] = {"in": "AF11", "out": "DF"}
+    else:
+        policy["queue"] = QUEUE
     timer = {"shaping_interval": interval, "shaping_triggers": triggers}
     return {"gateway": timer, "policy": [policy]}
 

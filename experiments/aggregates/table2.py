@@ -11,6 +11,7 @@ from tidegate import Scenario, plots
 from tidegate.experiment import Experiment
 
 from ._cost import instructions
+from ._server import QUEUE
 
 table2 = Experiment(__file__, seeds=1)
 
@@ -27,6 +28,7 @@ def flood(flows: int) -> Scenario:
         "match": {"direction": "up"},
         "profile": {"mean": "10 Mbit/s", "burst": "32 kB"},
         "action": "shape",
+        "queue": QUEUE,
     }
     net.gateway("qosmgr", {"gateway": {"shaping_interval": "15 ms"}, "policy": [policy]})
     net.link("qosmgr.wan", "n1", rate="100 Mbit/s", delay="10 ms")

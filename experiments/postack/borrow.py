@@ -21,6 +21,7 @@ QUEUES = {
     "tcp": {"kind": "per-flow", "limit": "8 MiB", "flow_limit": "1 MiB"},
     "udp": {"kind": "drop-tail", "limit": "16 KiB"},
 }
+LINK_QUEUE = {"kind": "per-flow", "limit": "4 MiB", "flow_limit": "256 KiB"}
 SHOWN = ["none", "gate"]
 
 
@@ -33,7 +34,7 @@ def file(signal):
     udp = {"name": "udp", "action": "pass", "class": "udp"}
     udp["match"] = {"direction": "up", "protocol": "udp"}
     return {
-        "gateway": {"rate": {"up": f"{RATE} bit/s", "down": "1 Gbit/s"}},
+        "gateway": {"rate": {"up": f"{RATE} bit/s", "down": "1 Gbit/s"}, "queue": LINK_QUEUE},
         "class": classes,
         "policy": [tcp, udp],
     }

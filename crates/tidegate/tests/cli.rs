@@ -120,6 +120,7 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites_one() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(tidegate(&["check", &file]).status.code(), Some(0));
     let written = fs::read_to_string(&file).unwrap();
+    assert!(written.contains("\nqueue = \"fq-codel\"\n"), "{written}");
     // The policy in the comments is right as well.
     let policy = written.split_once("# [[policy]]").unwrap().1;
     let policy = format!("[[policy]]{}", policy.replace("\n# ", "\n"));
@@ -453,10 +454,28 @@ fn what_is_simulated_can_be_built_unless_it_has_links() {
     assert!(stderr(&output).contains("TG0043"), "{output:?}");
 }
 
+/// Kills: a default queue that lets 256 KiB of a flow wait at any rate.
 #[test]
-fn every_example_of_a_scenario_runs() {
-    for name in ["sim/dumbbell.toml", "sim/gateway.toml"] {
-        let output = tidegate(&["sim", &example(name), "--json"]);
+fn every_example_of_a_scenario_runs_and_its_packets_hardly_wait() {
+    // The delay of the longest way of each group without a queue, in milliseconds.
+    let examples: [(&str, &[(&str, f64)]); 5] = [
+        ("classes", &[("office", 20.0), ("guests", 20.0), ("calls", 20.0)]),
+        ("dumbbell", &[("downloads", 31.0), ("voice", 12.0)]),
+        ("gateway", &[("updates", 31.0), ("shopping", 10.0)]),
+        ("queue", &[("downloads", 21.0)]),
+        ("trunk", &[("uploads", 10.0), ("flood", 10.0)]),
+    ];
+    let folder = fs::read_dir(example("sim")).unwrap();
+    assert_eq!(folder.count(), examples.len());
+    for (name, ways) in examples {
+        let output = tidegate(&["sim", &example(&format!("sim/{name}.toml")), "--json"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let groups = &json(&output)["tables"]["groups"];
+        assert_eq!(groups.as_array().unwrap().len(), ways.len());
+        for (nth, (group, way)) in ways.iter().enumerate() {
+            assert_eq!(&groups[nth]["group"], group);
+            let queued = groups[nth]["delay_p99_seconds"].as_f64().unwrap() * 1e3 - way;
+            assert!((0.0..=60.0).contains(&queued), "{name}: {group} waits for {queued} ms");
+        }
     }
 }

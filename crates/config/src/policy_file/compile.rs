@@ -35,7 +35,7 @@ pub(super) fn compile(
         written.iter().filter_map(|policy| self::policy(policy, charged, found)).collect();
     let gateway = gateway?;
     let ports = ports(gateway, host, found);
-    let settings = settings(gateway, found);
+    let settings = settings(gateway, is_controlled(file), found);
     let heartbeat = heartbeat(gateway, found);
     can_match(written, &policies, found);
     let classes = classes::compile(file, settings.as_ref(), charged, found);
@@ -126,7 +126,8 @@ fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     host.and_then(|host| host.longest_frame(&names)).unwrap_or(super::USUAL_FRAME)
 }
 
-fn settings(raw: &raw::Gateway, found: &mut Findings) -> Option<GatewayConfig> {
+/// The settings of a gateway. `controlled` says whether a policy has an ACK control, or there are trunks.
+fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Option<GatewayConfig> {
     let rate = raw.rate.as_ref().map(|rates| rates.get_ref());
     let rate = [
         limit(rate.and_then(|it| it.up.as_ref()), found),
@@ -137,7 +138,7 @@ fn settings(raw: &raw::Gateway, found: &mut Findings) -> Option<GatewayConfig> {
     Some(GatewayConfig {
         rate,
         overhead: link_overhead(raw),
-        queue: raw.queue.as_ref().map_or_else(default_queue, |queue| queue.get_ref().clone()),
+        queue: queue(raw.queue.as_ref(), controlled),
         packets: packets?,
         flows: flows?,
         shaping_interval: raw.shaping_interval.as_ref().map_or(Duration::ZERO, |it| it.get_ref().0),
@@ -150,8 +151,29 @@ fn settings(raw: &raw::Gateway, found: &mut Findings) -> Option<GatewayConfig> {
     })
 }
 
-fn default_queue() -> QdiscSpec {
-    QdiscSpec::PerFlow(Default::default())
+/// The queue as written, or the default one.
+///
+/// The default keeps delays short by drops and marks. An ACK control or a trunk (`controlled`) decides itself
+/// how much is in flight. There the queue drops nothing before it is full.
+fn queue(written: Option<&Spanned<QdiscSpec>>, controlled: bool) -> QdiscSpec {
+    match (written, controlled) {
+        (Some(queue), _) => queue.get_ref().clone(),
+        (None, true) => QdiscSpec::PerFlow(Default::default()),
+        (None, false) => QdiscSpec::FqCodel(Default::default()),
+    }
+}
+
+/// Whether packets at the link are of an ACK-controlled policy or of a trunk.
+fn is_controlled(file: &raw::File) -> bool {
+    let policies = file.policies.as_ref().map_or(&[][..], |policies| &policies.get_ref().0);
+    let trunks = file.trunks.as_ref().is_some_and(|trunks| !trunks.get_ref().0.is_empty());
+    trunks || policies.iter().any(|policy| policy_is_controlled(policy.get_ref()))
+}
+
+/// Whether a policy has an ACK control, or its packets go through a trunk.
+fn policy_is_controlled(policy: &raw::Policy) -> bool {
+    let signal = policy.signal.as_ref().is_some_and(|signal| signal.get_ref().0.is_some());
+    signal || policy.trunk.is_some()
 }
 
 fn link_overhead(raw: &raw::Gateway) -> Overhead {
@@ -282,7 +304,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
     let exceed = match action.get_ref() {
         raw::Action::Pass => return Some(Action::Pass),
         raw::Action::Shape => {
-            let queue = raw.queue.as_ref().map_or_else(default_queue, |it| it.get_ref().clone());
+            let queue = queue(raw.queue.as_ref(), policy_is_controlled(raw));
             let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);
             return Some(Action::Shape { conditioning: conditioning?, queue, signal });

@@ -36,7 +36,7 @@ tables! {
         "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
     }
 
-    /// The gateway itself. `rate`, `overhead` and `shaping_interval` can change while it runs.
+    /// The gateway itself. `rate`, `overhead`, `queue` and `shaping_interval` can change while it runs.
     "[gateway]" Gateway {
         /// Interface towards the users.
         "lan" => lan: Required<String>,
@@ -47,7 +47,8 @@ tables! {
         /// What the access link adds to each IP packet: the name of a kind of link, or
         /// { per_packet, min }. Default: "raw", the frame as it is seen here.
         "overhead" => overhead: Option<Spanned<overhead::Entry>>,
-        /// Where packets wait for the access link: a queue discipline. Default: "per-flow".
+        /// Where packets wait for the access link: a queue discipline. "per-flow" if a policy has a `signal`, or
+        /// there are trunks. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// How often the shaping timer looks; "0 s" for exactly when the next packet conforms.
         /// Default: "0 s".
@@ -186,7 +187,8 @@ tables! {
         "profile" => profile: Option<Spanned<Profile>>,
         /// Which flow goes next. Default: "logical-partitions".
         "allocation" => allocation: Option<Spanned<AllocationSpec>>,
-        /// Where packets wait, with action "shape": a queue discipline. Default: "per-flow".
+        /// Where packets wait, with action "shape": a queue discipline. "per-flow" with a `signal` or a
+        /// `trunk`. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// How senders of TCP are told by their ACKs, with action "shape": "postack" holds ACKs in place
         /// of data, "tcr" paces them and makes windows smaller, "none". Default: "none".

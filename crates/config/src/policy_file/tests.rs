@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use tidegate_core::Rate;
 use tidegate_core::policy::{Action, Exceed};
+use tidegate_core::qdisc::QdiscSpec;
 
 use super::*;
 use crate::Code;
@@ -98,7 +99,8 @@ fn defaults_are_those_the_schema_states() {
     let Action::Shape { conditioning, queue, signal: None } = &config.policies[0].action else {
         panic!("shape")
     };
-    assert_eq!((conditioning.allocation.name(), queue.name()), ("logical-partitions", "per-flow"));
+    assert_eq!((conditioning.allocation.name(), queue.name()), ("logical-partitions", "fq-codel"));
+    assert_eq!(gateway.queue, *queue);
     assert_eq!(conditioning.profile.burst(), Bytes(100_000)); // 8 Mbit/s for 100 ms
     assert_eq!(conditioning.profile.mean(), Rate::from_mbps(8));
 }
@@ -198,4 +200,28 @@ proptest! {
     fn no_damage_to_a_file_makes_the_parser_panic(text in damaged(examples().into_iter().map(|(_, text)| text).collect())) {
         prop_assert!(survives(&text));
     }
+}
+
+/// Kills: a default that drops early where an ACK control or a trunk is in charge; one that stays after
+/// `signal = "none"`; a queue that is not used although it is written.
+#[test]
+fn the_default_queue_drops_early_only_where_nothing_else_is_in_charge() {
+    const TRUNK: &str = "[[trunk]]\nname = \"site\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";
+    let queues = |gateway: &str, policy: &str, more: &str| {
+        let shape = "action = \"shape\"\nprofile = { mean = \"8 Mbit/s\" }";
+        let class = "[[class]]\nname = \"default\"\n";
+        let config = parsed(&format!(
+            "{PORTS}rate = {{ up = \"9 Mbit/s\" }}\n{gateway}\n{class}{more}[[policy]]\nname = \"all\"\n{shape}\n{policy}"
+        ));
+        let Action::Shape { queue, .. } = &config.policies[0].action else { panic!("shape") };
+        let of_class = &config.classes.classes()[0].queue;
+        [&config.gateway.queue, of_class, queue].map(QdiscSpec::name)
+    };
+    assert_eq!(queues("", "", ""), ["fq-codel"; 3]);
+    assert_eq!(queues("", "signal = \"none\"", ""), ["fq-codel"; 3]);
+    assert_eq!(queues("", "signal = \"postack\"", ""), ["per-flow"; 3]);
+    assert_eq!(queues("", "trunk = \"site\"", TRUNK), ["per-flow"; 3]);
+    assert_eq!(queues("", "", TRUNK), ["per-flow", "per-flow", "fq-codel"]);
+    let written = queues("queue = \"codel\"", "queue = \"pie\"\nsignal = \"tcr\"", "");
+    assert_eq!(written, ["codel", "codel", "pie"]);
 }

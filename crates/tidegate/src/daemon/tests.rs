@@ -176,7 +176,7 @@ async fn plan_says_what_apply_then_does() {
     assert_eq!(
         fixture.plan(NOTHING).await,
         ["- policy web: action shape; allocation logical-partitions; match dst 10.0.0.0/8; mode \
-          enforce; priority 0; profile mean 8 Mbit/s, burst 64 KiB; queue per-flow; signal none"]
+          enforce; priority 0; profile mean 8 Mbit/s, burst 64 KiB; queue fq-codel; signal none"]
     );
 }
 
