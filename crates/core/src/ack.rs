@@ -67,6 +67,15 @@ pub trait AckControl: Send {
     /// Appends all that is held of `member` to `out`, in order.
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo);
 
+    /// A SYN claims the ports of `member`: its held ACKs do not depart for a second at most.
+    fn stop(&mut self, now: Time, member: Member);
+
+    /// The connection of `member` still exists: its held ACKs may depart again.
+    fn resume(&mut self, cx: &mut Cx<'_>, member: Member);
+
+    /// The connection of `member` is gone: drops its held ACKs.
+    fn discard(&mut self, cx: &mut Cx<'_>, member: Member);
+
     /// A member that is no more; nothing of it is held.
     fn leave(&mut self, member: Member);
 

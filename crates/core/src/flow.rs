@@ -6,7 +6,7 @@ mod tracker;
 
 pub use rtt::Rtt;
 pub use table::{FlowTable, IDLE_LIMIT, Inserted};
-pub use tracker::{AckKind, Tracker, Tracking};
+pub use tracker::{AckKind, Claiming, Tracker, Tracking};
 
 use std::time::Duration;
 
@@ -81,6 +81,8 @@ pub struct Arrival {
     /// It opens a connection; what was known of an earlier one under this key is forgotten, handles
     /// excepted.
     pub connection: bool,
+    /// Whether its ports are claimed by a SYN, and what became of that.
+    pub claiming: Claiming,
     /// Some of it was seen before: sent again, or overtaken on its way here.
     pub seen_before: bool,
     /// The round-trip times of its flow are others now.
@@ -88,8 +90,13 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    const PLAIN: Self =
-        Self { ack: AckKind::Other, connection: false, seen_before: false, rtt: false };
+    const PLAIN: Self = Self {
+        ack: AckKind::Other,
+        connection: false,
+        claiming: Claiming::No,
+        seen_before: false,
+        rtt: false,
+    };
 }
 
 impl Flow {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::flow::{AckKind, Arrival, Flow, FlowTable, Handle, Tracking};
+use tidegate_core::flow::{AckKind, Arrival, Claiming, Flow, FlowTable, Handle, Tracking};
 use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, Member, Options, Protocol, TcpFlags, TcpSegment,
 };
@@ -205,6 +205,27 @@ fn a_port_used_again_begins_a_new_life() {
     assert_eq!((wire.flow().rtt().far, wire.flow().packets(Up)), (None, 1));
     assert_eq!(wire.flow().connection().next_seq(Up), Some(7_001));
     assert_eq!(wire.flow().handle(Down), handle);
+}
+
+/// Kills: a SYN that ends a connection at work (RFC 5961, section 4); an answer to something else that does; one
+/// after which the old numbers, or offers, are believed.
+#[test]
+fn a_syn_for_the_ports_of_a_connection_is_believed_when_it_is_answered() {
+    let mut wire = Wire::new();
+    wire.opens(0, 100, 900);
+    let syn = TcpSegment { mss: 536, ..syn(5_000) };
+    let claims = |arrival: Arrival| (arrival.claiming, arrival.connection);
+    assert_eq!(claims(wire.passes(60, 0, Up, syn)), (Claiming::Asked, false));
+    assert_eq!(claims(wire.passes(61, 0, Down, syn_ack(70, 5_002))), (Claiming::No, false));
+    let old = segment(901, 101, 0);
+    assert_eq!(claims(wire.passes(62, 0, Down, old)), (Claiming::Denied, false));
+    assert_eq!(claims(wire.passes(63, 0, Down, syn_ack(70, 5_001))), (Claiming::No, false));
+    assert_eq!(wire.flow().connection().next_seq(Up), Some(101));
+    assert_eq!(claims(wire.passes(64, 0, Up, syn)), (Claiming::Asked, false));
+    assert_eq!(claims(wire.passes(65, 0, Down, syn_ack(70, 5_001))), (Claiming::Granted, true));
+    let connection = wire.flow().connection();
+    assert_eq!((connection.next_seq(Up), connection.next_seq(Down)), (Some(5_001), Some(71)));
+    assert_eq!((connection.mss(Up), connection.tracking()), (Some(536), Tracking::Full));
 }
 
 #[test]

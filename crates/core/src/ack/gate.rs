@@ -126,7 +126,7 @@ impl Gate {
     ) -> Call {
         let mut more = false;
         while let Some(member) = self.turns.first() {
-            if holds.held(member) == 0 {
+            if holds.releasable(member) == 0 {
                 self.turns.pop();
                 self.wanted.waiting -= 1;
                 continue;

@@ -14,6 +14,7 @@
 mod counts;
 mod flow;
 mod release;
+mod stop;
 
 pub use counts::Counts;
 pub(super) use flow::Flow;
@@ -22,6 +23,7 @@ use super::Returning;
 use super::record::{Kind, NONE, Record, Records};
 use crate::flow::before;
 use crate::packet::{Ecn, Fifo, Member, Options, Packet, TcpFlags, TcpSegment, make_room};
+use crate::wheel::TimerWheel;
 use crate::{Cx, PacketId, PacketPool, Time};
 
 /// The held ACKs of an aggregate.
@@ -32,6 +34,8 @@ pub(super) struct Holds {
     /// Whether ACKs are held in place of the data they call for: then one that acknowledges much goes on in
     /// steps, and one with which the window does not move calls for nothing.
     for_data: bool,
+    /// When flows whose ACKs are stopped go on.
+    stops: TimerWheel,
 }
 
 /// Most records of a flow; of more, the oldest goes on.
@@ -62,7 +66,13 @@ struct Back<'a> {
 
 impl Holds {
     pub(super) fn new(for_data: bool) -> Self {
-        Self { flows: Vec::new(), records: Records::default(), counts: Counts::default(), for_data }
+        Self {
+            flows: Vec::new(),
+            records: Records::default(),
+            counts: Counts::default(),
+            for_data,
+            stops: TimerWheel::new(),
+        }
     }
 
     pub(super) fn flow(&mut self, member: Member) -> &mut Flow {
@@ -83,10 +93,17 @@ impl Holds {
             debug_assert_eq!(flow.count, 0, "an ACK is forgotten");
             *flow = Flow::default();
         }
+        self.stops.cancel(member.0);
     }
 
+    /// ACKs of `member` that are held.
     pub(super) fn held(&self, member: Member) -> u32 {
         self.flows.get(member.index()).map_or(0, |flow| flow.count)
+    }
+
+    /// ACKs of `member` that are held and may depart.
+    pub(super) fn releasable(&self, member: Member) -> u32 {
+        self.flows.get(member.index()).map_or(0, Flow::releasable)
     }
 
     /// Whether `packet` acknowledges data of `member` that nothing before did: a flow whose data goes
@@ -109,7 +126,7 @@ impl Holds {
 
     /// For how long the oldest of `member` has been held.
     pub(super) fn age(&self, member: Member, now: Time) -> Option<std::time::Duration> {
-        let flow = self.flows.get(member.index()).filter(|flow| flow.count > 0)?;
+        let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
         Some(self.records.get(flow.first).held(now))
     }
 

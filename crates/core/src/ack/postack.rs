@@ -173,6 +173,26 @@ impl PostAck {
         }
     }
 
+    /// ACKs of `member` are held: they depart by the rule, or at their bound.
+    fn wait(&mut self, cx: &Cx<'_>, member: Member, weight: u32, queue: Queue) {
+        let longest = self.holds.flow(member).longest(self.config.max_hold);
+        self.bound.watch(cx.now, member, longest);
+        let quantum = quantum(&mut self.holds, member, weight);
+        match &mut self.rule {
+            Rule::Gate(gate) => gate.wait(member, quantum),
+            Rule::Bucket(bucket) => bucket.arm(cx, member, &self.holds, &self.shares, queue),
+            Rule::VirtualQueue(queue) => queue.arm(cx, member, &self.holds),
+        }
+    }
+
+    /// ACKs of `member` that were stopped may depart again.
+    fn go_on(&mut self, cx: &Cx<'_>, member: Member) {
+        if self.holds.held(member) > 0 {
+            let weight = self.shares.weight(member);
+            self.wait(cx, member, weight, self.queue);
+        }
+    }
+
     /// An ACK that calls for `cost` bytes of `member` went on, not by the rule.
     fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
         match &mut self.rule {
@@ -243,23 +263,15 @@ impl AckControl for PostAck {
         self.express(member, known);
         match taken {
             Taken::Passed(cost) => self.gone(cx, member, cost),
-            Taken::Held => {
-                let longest = self.holds.flow(member).longest(self.config.max_hold);
-                self.bound.watch(cx.now, member, longest);
-                let quantum = quantum(&mut self.holds, member, known.weight);
-                match &mut self.rule {
-                    Rule::Gate(gate) => gate.wait(member, quantum),
-                    Rule::Bucket(bucket) => {
-                        bucket.arm(cx, member, &self.holds, &self.shares, queue);
-                    }
-                    Rule::VirtualQueue(queue) => queue.arm(cx, member, &self.holds),
-                }
-            }
+            Taken::Held => self.wait(cx, member, known.weight, queue),
         }
     }
 
     fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Call {
         self.queue = queue;
+        while let Some(member) = self.holds.unanswered(cx.now) {
+            self.go_on(cx, member);
+        }
         if self.holds.counts.held > 0 {
             self.overdue(cx, out);
         }
@@ -281,7 +293,7 @@ impl AckControl for PostAck {
             Rule::VirtualQueue(queue) => queue.ready_at(),
         };
         let bound = self.bound.next().filter(|_| self.holds.counts.held > 0);
-        Time::earliest(rule, bound)
+        Time::earliest(Time::earliest(rule, bound), self.holds.next_unanswered())
     }
 
     fn held(&self, member: Member) -> u32 {
@@ -289,8 +301,22 @@ impl AckControl for PostAck {
     }
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
+        self.holds.resume(member);
         let cost = self.holds.withdraw(cx, member, out);
         self.gone(cx, member, cost);
+    }
+
+    fn stop(&mut self, now: Time, member: Member) {
+        self.holds.stop(now, member);
+    }
+
+    fn resume(&mut self, cx: &mut Cx<'_>, member: Member) {
+        self.holds.resume(member);
+        self.go_on(cx, member);
+    }
+
+    fn discard(&mut self, cx: &mut Cx<'_>, member: Member) {
+        self.holds.discard(cx, member);
     }
 
     fn leave(&mut self, member: Member) {

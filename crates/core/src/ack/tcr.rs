@@ -78,6 +78,14 @@ impl Tcr {
         self.shares.of(member)
     }
 
+    /// ACKs of `member` are held until its rate has carried what was called for.
+    fn wait(&mut self, now: Time, member: Member) {
+        if !self.pace.is_set(member) && self.holds.held(member) > 0 {
+            let at = *self.pace.free(member);
+            self.pace.set(member, at.max(now));
+        }
+    }
+
     /// An ACK that calls for `cost` bytes went on, as it was to at `at`.
     fn gone(&mut self, at: Time, member: Member, cost: u32) {
         let takes = self.rate(member).time_for(Bytes(u64::from(cost)));
@@ -113,19 +121,18 @@ impl AckControl for Tcr {
         let open = *self.pace.free(member) <= cx.now;
         match self.holds.take_in(cx, back, open, out) {
             Taken::Passed(cost) => self.gone(cx.now, member, cost),
-            Taken::Held if !self.pace.is_set(member) => {
-                let at = *self.pace.free(member);
-                self.pace.set(member, at.max(cx.now));
-            }
-            Taken::Held => {}
+            Taken::Held => self.wait(cx.now, member),
         }
     }
 
     fn serve(&mut self, cx: &mut Cx<'_>, _: Queue, out: &mut Fifo) -> Call {
+        while let Some(member) = self.holds.unanswered(cx.now) {
+            self.wait(cx.now, member);
+        }
         while let Some((at, member)) = self.pace.due(cx.now) {
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.gone(at, member, cost);
-            if self.holds.held(member) > 0 {
+            if self.holds.releasable(member) > 0 {
                 let next = *self.pace.free(member);
                 self.pace.set(member, next);
             }
@@ -134,7 +141,7 @@ impl AckControl for Tcr {
     }
 
     fn ready_at(&self) -> Option<Time> {
-        self.pace.next()
+        Time::earliest(self.pace.next(), self.holds.next_unanswered())
     }
 
     fn held(&self, member: Member) -> u32 {
@@ -142,7 +149,21 @@ impl AckControl for Tcr {
     }
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
+        self.holds.resume(member);
         self.holds.withdraw(cx, member, out);
+    }
+
+    fn stop(&mut self, now: Time, member: Member) {
+        self.holds.stop(now, member);
+    }
+
+    fn resume(&mut self, cx: &mut Cx<'_>, member: Member) {
+        self.holds.resume(member);
+        self.wait(cx.now, member);
+    }
+
+    fn discard(&mut self, cx: &mut Cx<'_>, member: Member) {
+        self.holds.discard(cx, member);
     }
 
     fn leave(&mut self, member: Member) {

@@ -143,15 +143,27 @@ impl Aggregate {
         }
     }
 
-    /// Appends all ACKs of `member` that are held to `acks`, and forgets what they said.
-    pub fn forget_acks(
-        &mut self,
-        now: Time,
-        pool: &mut PacketPool,
-        member: Member,
-        acks: &mut Fifo,
-    ) {
-        self.withdraw_acks(now, pool, member, acks);
+    /// A SYN claims the ports of `member`: its held ACKs do not depart for a second at most.
+    pub fn stop_acks(&mut self, now: Time, member: Member) {
+        if let Some(control) = &mut self.signal.control {
+            control.stop(now, member);
+        }
+    }
+
+    /// The connection of `member` still exists: its held ACKs may depart again.
+    pub fn resume_acks(&mut self, now: Time, pool: &mut PacketPool, member: Member) {
+        if let Some(control) = &mut self.signal.control {
+            let mut cx = Cx { now, pool, tally: &mut self.tally };
+            control.resume(&mut cx, member);
+        }
+    }
+
+    /// The connection of `member` is gone: drops its held ACKs, and forgets the numbers of the connection.
+    pub fn discard_acks(&mut self, now: Time, pool: &mut PacketPool, member: Member) {
+        if let Some(control) = &mut self.signal.control {
+            let mut cx = Cx { now, pool, tally: &mut self.tally };
+            control.discard(&mut cx, member);
+        }
         self.signal.leave(member);
     }
 

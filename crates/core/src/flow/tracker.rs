@@ -7,6 +7,34 @@ use crate::packet::{Direction, TcpFlags, TcpSegment};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracker {
     ends: [End; 2],
+    /// A SYN that came although another connection was there, until that is answered.
+    claim: Option<Claim>,
+}
+
+/// A SYN that claims the ports of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    /// The sequence number after its last.
+    next: u32,
+    mss: u16,
+    scale: u8,
+    marks: u8,
+    direction: Direction,
+}
+
+/// A SYN for the ports of a connection that is, or was, there.
+///
+/// Source: RFC 5961, section 4: a SYN proves nothing, as anybody can send one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Claiming {
+    /// No SYN claims the ports, or nothing new is known of one.
+    No,
+    /// Such a SYN came.
+    Asked,
+    /// A SYN with ACK acknowledges it: the old connection is gone.
+    Granted,
+    /// Another segment came: the old connection is still there.
+    Denied,
 }
 
 /// How far a connection has come.
@@ -101,20 +129,24 @@ impl Tracker {
     /// Takes note of a segment on its way in `direction`.
     pub(super) fn on_arrival(&mut self, segment: &TcpSegment, direction: Direction) -> Arrival {
         let flags = segment.flags;
-        let connection = flags.any(TcpFlags::SYN)
+        let was_there = self.state() != State::Opening;
+        let claiming = self.claim(segment, direction);
+        let begins = flags.any(TcpFlags::SYN)
             && !flags.any(TcpFlags::ACK)
             && self.begins(segment, direction);
-        if connection {
-            *self = Self::default();
+        if begins {
+            self.ends = Default::default();
         }
+        let connection = begins || (claiming == Claiming::Granted && was_there);
+        let plain = Arrival { claiming, ..Arrival::PLAIN };
         if flags.any(TcpFlags::RST) {
             self.reset(segment, direction);
-            return Arrival::PLAIN;
+            return plain;
         }
         if flags.any(TcpFlags::SYN) {
             // In a connection at work a SYN is stray (RFC 9293, section 3.10.7.4).
             if self.state() != State::Opening {
-                return Arrival::PLAIN;
+                return plain;
             }
             self.ends[direction.index()].offer(segment);
         } else {
@@ -122,7 +154,32 @@ impl Tracker {
         }
         let ack = self.acknowledge(segment, direction);
         let seen_before = self.ends[direction.index()].send(segment);
-        Arrival { ack, connection, seen_before, rtt: false }
+        Arrival { ack, connection, claiming, seen_before, rtt: false }
+    }
+
+    /// Takes note of a SYN that claims the ports of a connection, and of the answer. If it is granted, the
+    /// connection is the new one, as its SYN offered it.
+    fn claim(&mut self, segment: &TcpSegment, direction: Direction) -> Claiming {
+        let flags = segment.flags;
+        match (flags.any(TcpFlags::SYN), flags.any(TcpFlags::ACK), self.claim) {
+            (true, false, _) if self.state() != State::Opening => {
+                self.claim = Some(Claim::of(segment, direction));
+                Claiming::Asked
+            }
+            (true, true, Some(claim)) if claim.is_granted(segment, direction) => {
+                if self.state() != State::Opening {
+                    self.ends = Default::default();
+                    self.ends[claim.direction.index()] = claim.end();
+                }
+                self.claim = None;
+                Claiming::Granted
+            }
+            (false, _, Some(_)) if !flags.any(TcpFlags::RST) => {
+                self.claim = None;
+                Claiming::Denied
+            }
+            _ => Claiming::No,
+        }
     }
 
     /// Whether a SYN without ACK begins a connection: it is no repetition, and no other is at work.
@@ -276,6 +333,27 @@ impl Tracker {
     #[must_use]
     pub fn uses_timestamps(&self) -> bool {
         self.ends.iter().all(|end| end.has(TIMESTAMPS))
+    }
+}
+
+impl Claim {
+    fn of(syn: &TcpSegment, direction: Direction) -> Self {
+        let mut end = End::default();
+        end.offer(syn);
+        let End { mss, scale, marks, .. } = end;
+        Self { next: syn.end_seq(), mss, scale, marks, direction }
+    }
+
+    /// The end that sent it.
+    fn end(self) -> End {
+        let Self { next, mss, scale, marks, .. } = self;
+        End { next, mss, scale, marks: marks | SENT, ..End::default() }
+    }
+
+    /// Whether `syn`, which has ACK, acknowledges it: the SYN at least, and its data at most (RFC 7413).
+    fn is_granted(&self, syn: &TcpSegment, direction: Direction) -> bool {
+        let missing = self.next.wrapping_sub(syn.ack);
+        direction != self.direction && missing < MAX_SYN
     }
 }
 

@@ -10,7 +10,7 @@ use super::trunks::{TrunkId, Trunks};
 use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
-use crate::flow::{Flow, Handle, Tracking};
+use crate::flow::{Arrival, Claiming, Flow, Handle, Tracking};
 use crate::packet::{Direction, Fifo, FlowId};
 use crate::{PacketId, Time};
 
@@ -59,15 +59,29 @@ impl Gateway {
         None
     }
 
-    /// A connection begins under the key of the flow of `handles`: what is held of one before it goes on, and what
-    /// its ACKs said is forgotten.
-    pub(super) fn begin_again(&mut self, now: Time, handles: [Handle; 2]) {
-        for (way, handle) in Direction::BOTH.into_iter().zip(handles) {
-            let aggregate = self.aggregates.meant(handle).filter(|it| it.has_signal());
-            let Some(aggregate) = aggregate else { continue };
-            let mut acks = Fifo::new();
-            aggregate.forget_acks(now, &mut self.pool, handle.member, &mut acks);
-            self.go_on(now, way.reverse(), acks);
+    /// A connection begins under the key of the flow of `handles`, or a SYN claims its ports.
+    ///
+    /// A SYN stops the held ACKs of the old connection. The SYN with ACK that acknowledges it discards them;
+    /// another segment lets them depart. The numbers of the old connection are forgotten with it.
+    pub(super) fn begin_again(&mut self, now: Time, handles: [Handle; 2], arrival: Arrival) {
+        for handle in handles {
+            let Some(aggregate) = self.aggregates.meant(handle).filter(|it| it.has_signal()) else {
+                continue;
+            };
+            let member = handle.member;
+            let forgets = arrival.connection || aggregate.held_acks(member) > 0;
+            match arrival.claiming {
+                Claiming::Asked if aggregate.held_acks(member) > 0 => {
+                    aggregate.stop_acks(now, member);
+                    self.timers.arm(handle.aggregate, aggregate.ready_at());
+                }
+                Claiming::Denied => {
+                    aggregate.resume_acks(now, &mut self.pool, member);
+                    self.release_acks(now, handle.aggregate);
+                }
+                _ if forgets => aggregate.discard_acks(now, &mut self.pool, member),
+                _ => {}
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Gateway;
 use crate::aggregate::Trigger;
 use crate::allocation::Share;
-use crate::flow::{AckKind, Arrival, Handle, Rtt};
+use crate::flow::{AckKind, Arrival, Claiming, Handle, Rtt};
 use crate::packet::{Direction, FlowId};
 use crate::{Bytes, PacketId, Time};
 
@@ -16,8 +16,8 @@ impl Gateway {
             return;
         }
         let (handles, rtt) = (Direction::BOTH.map(|way| flow.handle(way)), flow.rtt());
-        if arrival.connection {
-            self.begin_again(now, handles);
+        if arrival.connection || arrival.claiming != Claiming::No {
+            self.begin_again(now, handles, arrival);
         }
         if arrival.rtt {
             self.learned(now, handles, rtt);

@@ -15,7 +15,7 @@ pub struct Counts {
     pub delayed: u64,
     /// For how long, all together, in nanoseconds.
     pub held_ns: u64,
-    /// Packets that are no more: of which a record was kept, or which the next made superfluous.
+    /// Packets consumed: stored as records, superseded by a newer ACK, or of a connection that is gone.
     pub absorbed: u64,
     /// Packets made of others.
     pub made: u64,

@@ -85,6 +85,9 @@ const UNHELD: u16 = 1_024;
 /// The newest ACK that departed echoes congestion (ECE).
 const ECHOES: u16 = 2_048;
 
+/// A SYN claims its ports: nothing that is held departs.
+const STOPPED: u16 = 4_096;
+
 /// Source: `postack`, section 2.
 const _: () = assert!(size_of::<Flow>() <= 128);
 
@@ -164,6 +167,16 @@ impl Flow {
     /// its held ACKs stay well within their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
         Bytes(u64::from(self.mss) * HOLDABLE)
+    }
+
+    /// ACKs of it that are held and may depart.
+    pub(super) const fn releasable(&self) -> u32 {
+        if self.marks & STOPPED == 0 { self.count } else { 0 }
+    }
+
+    /// Stops its held ACKs, or lets them depart again.
+    pub(super) const fn set_stopped(&mut self, stopped: bool) {
+        self.marks = self.marks & !STOPPED | if stopped { STOPPED } else { 0 };
     }
 
     /// Its ACKs are not held any more, until one can be a record or acknowledges all its data.

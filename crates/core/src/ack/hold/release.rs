@@ -34,7 +34,7 @@ impl Holds {
 
     /// The same, if it may go on in steps or not.
     fn first(&self, pool: &PacketPool, member: Member, steps: bool) -> Option<Head> {
-        let flow = self.flows.get(member.index()).filter(|flow| flow.count > 0)?;
+        let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
         let record = self.records.get(flow.first);
         let (ack, window) = shown(pool, record);
         let worth = flow.worth(ack);
@@ -132,7 +132,12 @@ impl Holds {
     }
 
     /// Takes the oldest record of `member` out; says what it shows.
-    fn unlink(&mut self, cx: &mut Cx<'_>, member: Member, record: &Record) -> (u32, u16) {
+    pub(super) fn unlink(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        record: &Record,
+    ) -> (u32, u16) {
         let shown = shown(cx.pool, record);
         if record.kind().any(Kind::WHOLE) {
             cx.pool.release_whole_ack();

@@ -51,7 +51,7 @@ impl Bucket {
         shares: &Shares,
         queue: Queue,
     ) {
-        if !self.pace.is_set(member) && holds.held(member) > 0 {
+        if !self.pace.is_set(member) && holds.releasable(member) > 0 {
             let rate = drained(shares.of(member), shares.rate(), queue);
             let takes = takes(holds, cx.pool, member, rate);
             let from = (*self.pace.free(member)).max(cx.now);
@@ -72,7 +72,7 @@ impl Bucket {
                 continue;
             }
             *self.pace.free(member) = at;
-            if holds.held(member) > 0 {
+            if holds.releasable(member) > 0 {
                 // It was there when the one before went: arrival does not matter.
                 let rate = drained(shares.of(member), shares.rate(), queue);
                 self.pace.set(member, at + takes(holds, cx.pool, member, rate));
@@ -174,7 +174,7 @@ impl VirtualQueue {
     pub(super) fn serve(&mut self, cx: &mut Cx<'_>, holds: &mut Holds, out: &mut Fifo) {
         while let Some((_, member)) = self.pace.due(cx.now) {
             holds.release(cx, member, out);
-            if holds.held(member) > 0 {
+            if holds.releasable(member) > 0 {
                 self.arm(cx, member, holds);
             } else {
                 self.flow(member).times.clear();
