@@ -12,6 +12,7 @@
 mod filter;
 mod former;
 mod guard;
+mod holder;
 mod kernel;
 mod layout;
 mod life;
@@ -33,9 +34,10 @@ use tidegate_core::Time;
 
 use self::guard::Guarded;
 pub use self::guard::{Guard, Trouble};
+use self::holder::Holder;
 pub use self::layout::Bypassed;
 pub(crate) use self::layout::MAX_QUEUES;
-use self::programs::{Counters, GivesWay, Object};
+use self::programs::{Array, Counters, GivesWay, Object};
 use self::survey::{At, Found, Survey};
 use crate::driver::Heartbeat;
 use crate::interface::Interface;
@@ -195,6 +197,8 @@ fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
 #[derive(Debug)]
 pub struct FailToWire {
     wires: Vec<Wire>,
+    /// Dropped, the program arrays close.
+    _holder: Holder,
     timeout: Duration,
     epoch: u64,
     /// Frames have been told to go straight across.
@@ -223,7 +227,7 @@ impl FailToWire {
         for (port, peer) in [(ports[0], ports[1]), (ports[1], ports[0])] {
             laying.tc(port, peer)?;
         }
-        Ok(laying.finish(config))
+        laying.finish(config)
     }
 
     /// Lays the wire beneath AF_XDP sockets: those of each port by their receive queue.
@@ -235,7 +239,7 @@ impl FailToWire {
         for (port, peer) in [(&ports[0], &ports[1]), (&ports[1], &ports[0])] {
             laying.xdp(port, peer)?;
         }
-        Ok(laying.finish(config))
+        laying.finish(config)
     }
 
     /// Where the XDP program of each port runs; `None` beneath packet sockets.
@@ -365,13 +369,14 @@ pub(crate) struct XdpPort<'a> {
 struct Laying {
     tc: Tc,
     wires: Vec<Wire>,
+    arrays: Vec<Array>,
     /// Ports that had no program of ours, with the numbers of the new ones.
     new: Vec<(Interface, u32)>,
 }
 
 impl Laying {
     const fn new(tc: Tc) -> Self {
-        Self { tc, wires: Vec::new(), new: Vec::new() }
+        Self { tc, wires: Vec::new(), arrays: Vec::new(), new: Vec::new() }
     }
 
     /// Attaches the tc program to `port`, and only then detaches programs of earlier runs: an XDP
@@ -455,16 +460,18 @@ impl Laying {
         if let Err(error) = former::unpin(&there.interface) {
             tracing::warn!(%error, "files of an earlier version stay");
         }
-        let counters = object.into_counters();
+        let (counters, array) = object.into_parts();
+        self.arrays.push(array);
         counters.life.carry(there.bypassed());
         self.wires.push(Wire { mode, counters, guarded });
     }
 
-    fn finish(mut self, config: &WireConfig) -> FailToWire {
+    fn finish(mut self, config: &WireConfig) -> Result<FailToWire, WireError> {
+        let _holder = Holder::new(std::mem::take(&mut self.arrays)).map_err(WireError::kernel)?;
         self.new.clear();
         let WireConfig { timeout, epoch, .. } = *config;
         let wires = std::mem::take(&mut self.wires);
-        FailToWire { wires, timeout, epoch, passing: false }
+        Ok(FailToWire { wires, _holder, timeout, epoch, passing: false })
     }
 }
 

@@ -24,7 +24,7 @@ const MAPS: [&str; 2] = ["life", "bypassed"];
 
 /// Whether `program` is one of an earlier version.
 pub(super) fn is_ours(program: &Loaded) -> bool {
-    PROGRAMS.contains(&program.name.as_str()) && MAPS.iter().all(|map| program.has_map(map))
+    PROGRAMS.contains(&program.name.as_str()) && MAPS.iter().all(|map| program.map(map).is_some())
 }
 
 /// Removes the pins of `interface` that can be seen from here; with the last of all, their directory.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use aya::maps::{MapData, MapInfo};
+use aya::maps::MapData;
 
 use crate::interface::check;
 
@@ -15,8 +15,9 @@ use crate::interface::check;
 pub(super) struct Loaded {
     pub(super) id: u32,
     pub(super) name: String,
-    /// Names and numbers of its maps.
-    maps: Vec<(String, u32)>,
+    /// Numbers of its maps. A map is opened only when it is asked for, since a descriptor of the
+    /// program array keeps that filled.
+    maps: Vec<u32>,
     fd: OwnedFd,
 }
 
@@ -28,22 +29,15 @@ impl Loaded {
         let mut info = ProgramInfo { nr_map_ids: 16, ..ProgramInfo::default() };
         info.map_ids = address(ids.as_mut_ptr());
         describe(fd.as_fd(), &mut info)?;
-        let maps = ids.iter().take(usize::try_from(info.nr_map_ids).unwrap_or(0));
-        let named = |id: &u32| Some((MapInfo::from_id(*id).ok()?.name_as_str()?.to_owned(), *id));
+        let maps = ids.into_iter().take(usize::try_from(info.nr_map_ids).unwrap_or(0)).collect();
         let name = info.name.iter().take_while(|byte| **byte != 0).copied().collect();
-        let name = String::from_utf8(name).unwrap_or_default();
-        Ok(Self { id, name, maps: maps.filter_map(named).collect(), fd })
+        Ok(Self { id, name: String::from_utf8(name).unwrap_or_default(), maps, fd })
     }
 
     /// Its map called `name`.
     pub(super) fn map(&self, name: &str) -> Option<MapData> {
-        let (_, id) = self.maps.iter().find(|(found, _)| found == name)?;
-        MapData::from_id(*id).ok()
-    }
-
-    /// Whether it has a map called `name`.
-    pub(super) fn has_map(&self, name: &str) -> bool {
-        self.maps.iter().any(|(found, _)| found == name)
+        let maps = self.maps.iter().filter_map(|id| MapData::from_id(*id).ok());
+        maps.into_iter().find(|map| map.info().is_ok_and(|info| info.name() == name.as_bytes()))
     }
 }
 

@@ -24,15 +24,23 @@ const DROP: &str = "tidegate_drop";
 pub(super) struct Object {
     object: Ebpf,
     counters: Counters,
+    array: Array,
+}
+
+/// The array that leads to the program for frames that the gateway handles. When its last descriptor
+/// closes, the kernel empties it, and frames pass straight across.
+pub(super) struct Array(MapData);
+
+impl AsFd for Array {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.fd().as_fd()
+    }
 }
 
 /// The maps of a port that the gateway uses as long as it lives.
 pub(super) struct Counters {
     pub(super) life: Life,
     bypassed: PerCpuArray<MapData, u64>,
-    /// The only descriptor of the program array. When it closes, the kernel empties the array, and
-    /// frames pass straight across.
-    _gateway: ProgramArray<MapData>,
 }
 
 impl Counters {
@@ -70,14 +78,16 @@ impl Object {
         let Some(Map::Array(life)) = object.take_map("life") else { return Err(WireError::Object) };
         let life = Life::of(&life).map_err(WireError::kernel)?;
         let bypassed = PerCpuArray::try_from(take(&mut object, "bypassed")?)?;
-        let mut gateway = ProgramArray::try_from(take(&mut object, "gateway")?)?;
-        gateway.set(0, handles, 0)?;
-        Ok(Self { object, counters: Counters { life, bypassed, _gateway: gateway } })
+        let mut gateway = take(&mut object, "gateway")?;
+        ProgramArray::try_from(&mut gateway)?.set(0, handles, 0)?;
+        let Map::ProgramArray(array) = gateway else { return Err(WireError::Object) };
+        let counters = Counters { life, bypassed };
+        Ok(Self { object, counters, array: Array(array) })
     }
 
-    /// The maps to go on with; what is attached stays.
-    pub(super) fn into_counters(self) -> Counters {
-        self.counters
+    /// The maps that are needed from here on; programs that are attached stay.
+    pub(super) fn into_parts(self) -> (Counters, Array) {
+        (self.counters, self.array)
     }
 
     /// Sends what arrives on receive queue `n` to the `n`-th of `sockets`.
@@ -172,7 +182,6 @@ fn take(object: &mut Ebpf, name: &str) -> Result<Map, WireError> {
 mod tests {
     use aya::{TestRun, TestRunOptions, TestRunResult};
 
-    use super::super::count;
     use super::*;
 
     /// Verdicts of an XDP program.
@@ -293,15 +302,14 @@ mod tests {
         object.counters.life.until(STILL);
         let tc = program::<SchedClassifier>(&mut object.object, TC).unwrap();
         verdicts(tc, TC_SHOT, "alive");
-        let Object { mut object, counters } = object;
-        let Counters { life: _life, bypassed, _gateway } = counters;
-        drop(_gateway);
+        let Object { mut object, counters, array } = object;
+        drop(array);
         let tc = program::<SchedClassifier>(&mut object, TC).unwrap();
         let (_, frame) = frames().swap_remove(0);
         // The kernel empties the array in a worker of its own.
         for _ in 0..1_000 {
             if verdict(tc, &frame) == TC_REDIRECT {
-                return assert_eq!(count(&bypassed).no_socket, 1);
+                return assert_eq!(counters.bypassed().no_socket, 1);
             }
             #[expect(clippy::disallowed_methods, reason = "the kernel takes its own time")]
             std::thread::sleep(std::time::Duration::from_millis(10));
