@@ -64,6 +64,10 @@ pub trait AckControl: Send {
     /// ACKs of `member` that are held.
     fn held(&self, member: Member) -> u32;
 
+    /// Bytes that the sender of `member` may still send in a window that was made smaller; `None` where it
+    /// knows its receiver's window.
+    fn left(&self, member: Member) -> Option<Bytes>;
+
     /// Appends all that is held of `member` to `out`, in order.
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo);
 

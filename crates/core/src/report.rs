@@ -186,8 +186,12 @@ pub struct FlowReport {
     pub weight: u32,
     /// What came in.
     pub offered: Count,
-    /// Bytes of it that wait now, as frames.
+    /// Bytes of it that wait now, as frames: at its policy, a trunk, or the link.
     pub waiting_bytes: u64,
+    /// ACKs of its data that are held now.
+    pub held_acks: u32,
+    /// What keeps it from sending more.
+    pub limit: Limit,
     /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
     pub rtt_lan_us: Option<u64>,
     /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
@@ -198,4 +202,55 @@ pub struct FlowReport {
     pub tracking: &'static str,
     /// Milliseconds since its last packet.
     pub idle_ms: u64,
+}
+
+/// What keeps a flow from sending more in one direction: the first of these that is so, in this order.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub enum Limit {
+    /// Most bytes of it that wait do so at its policy. Those of all flows of the host, where these share one queue.
+    Policy {
+        /// As frames.
+        bytes: u64,
+        /// Whether other flows of its host are among them.
+        shared: bool,
+    },
+    /// Most bytes of it that wait do so at this trunk, for credit.
+    Trunk {
+        /// Its name.
+        name: String,
+        /// As frames.
+        bytes: u64,
+    },
+    /// Most bytes of it that wait do so at this class of the link.
+    Class {
+        /// Its name.
+        name: String,
+        /// As frames.
+        bytes: u64,
+    },
+    /// Most bytes of it that wait do so for the link.
+    Link {
+        /// As frames.
+        bytes: u64,
+    },
+    /// Nothing waits, but its policy holds ACKs of its data.
+    HeldAcks {
+        /// How many.
+        acks: u32,
+    },
+    /// Nothing waits. What it sends is ACKs of the other direction's data, some of which this policy holds.
+    IsHeld {
+        /// The policy of the other direction.
+        policy: String,
+        /// How many.
+        acks: u32,
+    },
+    /// Its receiver's window has less room than a segment.
+    Receiver,
+    /// Its policy has made its window smaller, and that has less room than a segment.
+    Window,
+    /// Its sender has sent nothing for a second.
+    Silent,
+    /// Its sender, or a queue elsewhere: there would be room here and at its receiver.
+    Sender,
 }

@@ -319,10 +319,10 @@ impl Trunk {
         self.tunnel().backlog()
     }
 
-    /// Whether packets of `flow` wait.
+    /// Bytes of `flow` that wait, as frames.
     #[must_use]
-    pub fn has_waiting(&self, flow: FlowId) -> bool {
-        self.tunnel().has(flow)
+    pub fn bytes_of(&self, flow: FlowId) -> Bytes {
+        self.tunnel().bytes_of(flow)
     }
 
     /// Whether user packets that leave now do so in datagrams of the trunk.

@@ -217,8 +217,11 @@ pub struct Flow {
     pub weight: u32,
     /// What came in.
     pub offered: Count,
-    /// Bytes of it that wait now, as frames.
+    /// Bytes of it that wait now, as frames: at its policy, a trunk, a class, or the link.
     pub waiting_bytes: u64,
+    /// ACKs of its data that are held now.
+    #[serde(default)]
+    pub held_acks: u32,
     /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
     pub rtt_lan_us: Option<u64>,
     /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.

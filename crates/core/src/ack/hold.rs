@@ -24,7 +24,7 @@ use super::record::{Kind, NONE, Record, Records};
 use crate::flow::before;
 use crate::packet::{Ecn, Fifo, Member, Options, Packet, TcpFlags, TcpSegment, make_room};
 use crate::wheel::TimerWheel;
-use crate::{Cx, PacketId, PacketPool, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
 /// The held ACKs of an aggregate.
 pub(super) struct Holds {
@@ -104,6 +104,11 @@ impl Holds {
     /// ACKs of `member` that are held and may depart.
     pub(super) fn releasable(&self, member: Member) -> u32 {
         self.flows.get(member.index()).map_or(0, Flow::releasable)
+    }
+
+    /// Bytes that the sender of `member` may still send in a window that was made smaller, if it was.
+    pub(super) fn left(&self, member: Member) -> Option<Bytes> {
+        self.flows.get(member.index())?.left_of_smaller()
     }
 
     /// Whether `packet` acknowledges data of `member` that nothing before did: a flow whose data goes

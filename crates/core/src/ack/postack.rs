@@ -300,6 +300,10 @@ impl AckControl for PostAck {
         self.holds.held(member)
     }
 
+    fn left(&self, member: Member) -> Option<Bytes> {
+        self.holds.left(member)
+    }
+
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
         self.holds.resume(member);
         let cost = self.holds.withdraw(cx, member, out);

@@ -148,6 +148,10 @@ impl AckControl for Tcr {
         self.holds.held(member)
     }
 
+    fn left(&self, member: Member) -> Option<Bytes> {
+        self.holds.left(member)
+    }
+
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
         self.holds.resume(member);
         self.holds.withdraw(cx, member, out);

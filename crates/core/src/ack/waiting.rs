@@ -21,9 +21,9 @@ impl Waiting {
         self.queue.backlog()
     }
 
-    /// Whether packets of `flow` wait.
-    pub(crate) fn has(&self, flow: FlowId) -> bool {
-        self.queue.bytes_of(line(flow)) > Bytes::ZERO
+    /// Bytes of `flow` that wait, as frames.
+    pub(crate) fn bytes_of(&self, flow: FlowId) -> Bytes {
+        self.queue.bytes_of(line(flow))
     }
 
     /// What waits, as a signal sees it, if at most `rate` may leave.

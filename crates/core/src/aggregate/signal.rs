@@ -129,6 +129,12 @@ impl Aggregate {
         self.signal.control.as_ref().map_or(0, |control| control.held(member))
     }
 
+    /// Bytes that the sender of `member` may still send in a window that was made smaller, if it was.
+    #[must_use]
+    pub fn window_left(&self, member: Member) -> Option<Bytes> {
+        self.signal.control.as_ref()?.left(member)
+    }
+
     /// Appends all ACKs of `member` that are held to `acks`, in order.
     pub fn withdraw_acks(
         &mut self,

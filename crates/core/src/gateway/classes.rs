@@ -311,10 +311,10 @@ impl Classes {
         line.queue.as_ref().map_or(empty, |queue| queue.ahead(rate))
     }
 
-    /// Whether packets of `flow` wait at a class.
-    pub(super) fn has_waiting(&self, id: ClassId, flow: FlowId) -> bool {
+    /// Bytes of `flow` that wait at a class, as frames.
+    pub(super) fn bytes_of(&self, id: ClassId, flow: FlowId) -> Bytes {
         let queue = self.lines.get(id.index()).and_then(|line| line.queue.as_ref());
-        queue.is_some_and(|queue| queue.has(flow))
+        queue.map_or(Bytes::ZERO, |queue| queue.bytes_of(flow))
     }
 
     /// Takes in a packet at a leaf.
@@ -478,7 +478,8 @@ impl Classes {
         }
     }
 
-    fn name(&self, id: ClassId) -> String {
+    /// The name of a class.
+    pub(super) fn name(&self, id: ClassId) -> String {
         self.lines[id.index()].name.to_string()
     }
 }

@@ -242,11 +242,12 @@ fn has_waiting(
     id: FlowId,
     flow: &Flow,
 ) -> bool {
-    let at_link = |way: Direction| links[way.index()].has_waiting(flow.class(way), id);
+    let at_link = |way: Direction| links[way.index()].bytes_of(flow.class(way), id) > Bytes::ZERO;
+    let at_trunk = |trunks: &Trunks, it| trunks.bytes_of(it, id) > Bytes::ZERO;
     let trunk = || aggregates.exit(flow.handle(Direction::Up).aggregate).trunk;
     aggregates.has_waiting(flow)
         || Direction::BOTH.into_iter().any(at_link)
-        || trunks.is_some_and(|trunks| trunk().is_some_and(|it| trunks.has_waiting(it, id)))
+        || trunks.is_some_and(|trunks| trunk().is_some_and(|it| at_trunk(trunks, it)))
 }
 
 fn withdraw_all(

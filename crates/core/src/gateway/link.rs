@@ -164,13 +164,19 @@ impl Link {
         }
     }
 
-    /// Whether packets of `flow`, which is of the class `leaf`, wait in the queue; what leaves next
-    /// does so before anything else.
-    pub(super) fn has_waiting(&self, leaf: ClassId, flow: FlowId) -> bool {
+    /// Bytes of `flow`, which is of the class `leaf`, that wait in the queue, as frames. The packet that
+    /// leaves next has left the queue.
+    pub(super) fn bytes_of(&self, leaf: ClassId, flow: FlowId) -> Bytes {
         match &self.classes {
-            Some(classes) => classes.has_waiting(leaf, flow),
-            None => self.queue.has(flow),
+            Some(classes) => classes.bytes_of(leaf, flow),
+            None => self.queue.bytes_of(flow),
         }
+    }
+
+    /// Bytes of `flow` in the packet that leaves next, as a frame.
+    pub(super) fn next_of(&self, pool: &PacketPool, flow: FlowId) -> Bytes {
+        let next = self.next.peek(pool).filter(|packet| packet.flow == flow);
+        next.map_or(Bytes::ZERO, |packet| Bytes(packet.len.into()))
     }
 
     /// Lets `flow`, which is of the class `leaf`, have what waits of it among what is in no flow: what

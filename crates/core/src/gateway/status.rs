@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::Gateway;
 use super::classes::Classes;
 use super::link::Link;
-use crate::Time;
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
-use crate::flow::Flow;
-use crate::packet::{Direction, Endpoint};
+use crate::flow::{Flow, Handle, before};
+use crate::packet::{Direction, Endpoint, FlowId};
 use crate::qdisc::Backlog;
-use crate::report::{ClassReport, Count, FlowReport, Report};
+use crate::report::{ClassReport, Count, FlowReport, Limit, Report};
+use crate::{Bytes, Time};
 
 impl Gateway {
     /// Its state now.
@@ -73,7 +73,7 @@ impl Gateway {
         let mut all: Vec<_> = both.filter(|((_, flow), way)| flow.packets(*way) > 0).collect();
         all.sort_by_key(|((id, flow), way)| (u64::MAX - flow.bytes(*way).0, id.0, way.index()));
         all.truncate(most);
-        all.into_iter().map(|((_, flow), way)| self.flow_report(now, flow, way)).collect()
+        all.into_iter().map(|((id, flow), way)| self.flow_report(now, id, flow, way)).collect()
     }
 
     /// Packets taken in and not yet handed out.
@@ -85,11 +85,12 @@ impl Gateway {
         aggregates.chain(links).chain(trunks).sum()
     }
 
-    fn flow_report(&self, now: Time, flow: &Flow, direction: Direction) -> FlowReport {
+    fn flow_report(&self, now: Time, id: FlowId, flow: &Flow, direction: Direction) -> FlowReport {
         let key = flow.key(direction);
         let handle = flow.handle(direction);
         let aggregate = self.aggregates.now(handle);
         let rtt = flow.rtt();
+        let places = self.places_of(id, flow, direction);
         FlowReport {
             src: show(key.src),
             dst: show(key.dst),
@@ -98,7 +99,9 @@ impl Gateway {
             policy: aggregate.map(|aggregate| aggregate.policy().to_owned()),
             weight: aggregate.map_or(1, |aggregate| aggregate.share(handle.member).weight),
             offered: Count { packets: flow.packets(direction), bytes: flow.bytes(direction).0 },
-            waiting_bytes: aggregate.map_or(0, |aggregate| aggregate.waiting(handle.member).0),
+            waiting_bytes: places.iter().map(|(bytes, _)| bytes).sum(),
+            held_acks: aggregate.map_or(0, |aggregate| aggregate.held_acks(handle.member)),
+            limit: self.limit(now, flow, direction, places),
             rtt_lan_us: micros(rtt.near),
             rtt_wan_us: micros(rtt.far),
             retransmissions: flow.retransmissions(direction).into(),
@@ -106,6 +109,80 @@ impl Gateway {
             idle_ms: u64::try_from(flow.idle(now).as_millis()).unwrap_or(u64::MAX),
         }
     }
+
+    /// Everywhere packets of `flow` can wait: how many bytes do, as frames, and what that means.
+    fn places_of(&self, id: FlowId, flow: &Flow, direction: Direction) -> [(u64, Limit); 3] {
+        let handle = flow.handle(direction);
+        let aggregate = self.aggregates.now(handle);
+        let bytes = aggregate.map_or(0, |it| it.waiting(handle.member).0);
+        let shared = aggregate.is_some_and(|it| it.is_shared(handle.member));
+        let policy = (bytes, Limit::Policy { bytes, shared });
+
+        // Trunks take what goes up.
+        let exit = self.aggregates.exit(handle.aggregate).trunk;
+        let trunk = exit.filter(|_| aggregate.is_some() && direction == Direction::Up);
+        let at = trunk.zip(self.trunks.as_deref());
+        let at = at.map(|(trunk, trunks)| (trunks.bytes_of(trunk, id).0, trunks.name(trunk)));
+        let (bytes, name) = at.unwrap_or_default();
+        let trunk = (bytes, Limit::Trunk { name: name.to_owned(), bytes });
+
+        let (link, class) = (&self.links[direction.index()], flow.class(direction));
+        let bytes = link.bytes_of(class, id).0 + link.next_of(&self.pool, id).0;
+        let limit = match link.classes() {
+            Some(classes) => Limit::Class { name: classes.name(class), bytes },
+            None => Limit::Link { bytes },
+        };
+        [policy, trunk, (bytes, limit)]
+    }
+
+    /// What keeps `flow`, which waits at `places`, from sending more.
+    fn limit(
+        &self,
+        now: Time,
+        flow: &Flow,
+        direction: Direction,
+        places: [(u64, Limit); 3],
+    ) -> Limit {
+        // Of two places with as many bytes, the first is meant.
+        let most = places.into_iter().rev().max_by_key(|(bytes, _)| *bytes);
+        if let Some((1.., limit)) = most {
+            return limit;
+        }
+        let (data, back) = (flow.handle(direction), flow.handle(direction.reverse()));
+        let [of, against] = [data, back].map(|it| self.aggregates.now(it));
+        let held = |aggregate: Option<&Aggregate>, handle: Handle| {
+            aggregate.map_or(0, |it| it.held_acks(handle.member))
+        };
+        if let acks @ 1.. = held(of, data) {
+            return Limit::HeldAcks { acks };
+        }
+        if let (Some(against), acks @ 1..) = (against, held(against, back)) {
+            return Limit::IsHeld { policy: against.policy().to_owned(), acks };
+        }
+        let segment = flow.connection().mss(direction.reverse()).map_or(DEFAULT_MSS, u32::from);
+        if room(flow, direction).is_some_and(|room| room < segment) {
+            return Limit::Receiver;
+        }
+        let left = of.and_then(|it| it.window_left(data.member));
+        if left.is_some_and(|left| left < Bytes(segment.into())) {
+            return Limit::Window;
+        }
+        if flow.idle(now) > SILENT { Limit::Silent } else { Limit::Sender }
+    }
+}
+
+/// After so long without a packet a flow sends nothing: a second, as for the sharing of tokens.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// RFC 9293, section 3.7.1: the segment size of a receiver that says none.
+const DEFAULT_MSS: u32 = 536;
+
+/// Bytes that the receiver's window has room for beyond what was sent, if that is known.
+fn room(flow: &Flow, direction: Direction) -> Option<u32> {
+    let (seen, back) = (flow.connection(), direction.reverse());
+    let edge = seen.ack(back)?.wrapping_add(seen.window(back)?);
+    let sent = seen.next_seq(direction)?;
+    Some(if before(sent, edge) { edge.wrapping_sub(sent) } else { 0 })
 }
 
 fn show(endpoint: Endpoint) -> String {

@@ -14,7 +14,7 @@ use crate::class::ClassId;
 use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Packet};
 use crate::trunk::{Arriving, Report, Trunk, Wire};
 use crate::wheel::TimerWheel;
-use crate::{Cx, PacketId, PacketPool, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
 /// The trunks that end here.
 pub(super) struct Trunks {
@@ -83,9 +83,14 @@ impl Trunks {
         self.places.iter().map(|it| &it.trunk)
     }
 
-    /// Whether packets of `flow` wait at a trunk.
-    pub(super) fn has_waiting(&self, id: TrunkId, flow: FlowId) -> bool {
-        self.places[id.index()].trunk.has_waiting(flow)
+    /// Bytes of `flow` that wait at a trunk, as frames.
+    pub(super) fn bytes_of(&self, id: TrunkId, flow: FlowId) -> Bytes {
+        self.places[id.index()].trunk.bytes_of(flow)
+    }
+
+    /// The name of a trunk.
+    pub(super) fn name(&self, id: TrunkId) -> &str {
+        &self.places[id.index()].trunk.config().name
     }
 
     /// What waits at a trunk, as a signal sees it.

@@ -132,8 +132,8 @@ impl Tunnel {
         self.waiting.backlog()
     }
 
-    pub(super) fn has(&self, flow: FlowId) -> bool {
-        self.waiting.has(flow)
+    pub(super) fn bytes_of(&self, flow: FlowId) -> Bytes {
+        self.waiting.bytes_of(flow)
     }
 
     pub(super) fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {

@@ -74,6 +74,13 @@ impl Flow {
             || (self.marks & CAPPED != 0 && (before(self.right, self.sent) || left < self.cap / 2))
     }
 
+    /// What the last window leaves beyond the data that was sent, if it was smaller than the receiver's.
+    pub(in crate::ack::hold) fn left_of_smaller(&self) -> Option<Bytes> {
+        let left =
+            if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
+        (self.marks & CAPPED != 0).then_some(Bytes(left.into()))
+    }
+
     /// The least window it is told of: of the segments it may send, or has sent, that of which a loss leaves three
     /// duplicates (RFC 5681, section 3.2), and which can be shown.
     pub(in crate::ack) fn least_window(&self, told: Option<u16>) -> Bytes {

@@ -1,0 +1,292 @@
+//! One flow for each thing that can keep it from sending more, and the answer a gateway gives.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use tidegate_core::ack::AckSpec;
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
+};
+use tidegate_core::policy::{
+    Action, Class, ClassSet, Conditioning, Filter, Mode, Policy, PolicySet, Profile,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::report::{FlowReport, Limit};
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time, tcp, trunk};
+
+const LINK: Rate = Rate::from_mbps(10);
+const MSS: u32 = 1_448;
+/// A full segment as a frame.
+const FRAME: u64 = 66 + 1_448;
+
+/// Where data waits, if anywhere.
+#[derive(Clone, Copy, Debug, Default)]
+struct Setup {
+    /// The rate of the link.
+    link: Option<Rate>,
+    /// The mean rate of the policy.
+    mean: Option<Rate>,
+    class: bool,
+    trunk: bool,
+    /// "postack" or "tcr".
+    signal: Option<&'static str>,
+}
+
+/// A gateway, its clock, and a flow whose data goes up.
+struct Run {
+    gateway: Gateway,
+    now: Time,
+    /// What the receiver shows, in units of 128 bytes.
+    window: u16,
+}
+
+impl Run {
+    fn new(setup: Setup) -> Self {
+        let config = GatewayConfig {
+            rate: [setup.link; 2],
+            overhead: Overhead::default(),
+            queue: queue(),
+            packets: 1_024,
+            flows: 64,
+            shaping_interval: Duration::ZERO,
+            shaping_triggers: Default::default(),
+            trunks: setup.trunk.then(trunk).into_iter().collect(),
+            seed: 1,
+        };
+        let gateway = Gateway::new(&config, policies(setup), Time::ZERO);
+        let mut run = Self { gateway, now: Time::ZERO, window: 500 };
+        run.segment(Gateway::LAN, TcpFlags::SYN, [0, 0, 0]);
+        run.pass(Duration::from_millis(50));
+        run.segment(Gateway::WAN, TcpFlags::SYN | TcpFlags::ACK, [0, 1, 0]);
+        run.pass(Duration::from_millis(1));
+        run.segment(Gateway::LAN, TcpFlags::ACK, [1, 1, 0]);
+        run.pass(Duration::from_millis(50));
+        run
+    }
+
+    /// Full segments of data, from the `first` on.
+    fn data(&mut self, first: u32, segments: u32) {
+        for n in first..first + segments {
+            self.segment(Gateway::LAN, TcpFlags::ACK, [1 + n * MSS, 1, MSS]);
+        }
+    }
+
+    /// An ACK of so many segments.
+    fn ack(&mut self, segments: u32) {
+        self.segment(Gateway::WAN, TcpFlags::ACK, [1, 1 + segments * MSS, 0]);
+    }
+
+    /// A segment with those `flags`, sequence number, acknowledgement, and bytes of payload.
+    fn segment(&mut self, port: PortId, flags: u8, [seq, ack, payload]: [u32; 3]) {
+        let syn = flags & TcpFlags::SYN != 0;
+        let tcp = TcpSegment {
+            seq,
+            ack,
+            payload,
+            flags: TcpFlags(flags),
+            window: self.window,
+            mss: if syn { 1_460 } else { 0 },
+            window_scale: syn.then_some(7),
+            ..TcpSegment::default()
+        };
+        let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 1_000), Endpoint::v4([192, 0, 2, 1], 80));
+        let key = FlowKey { src, dst, protocol: Protocol::TCP };
+        let key = if port == Gateway::LAN { key } else { key.reverse() };
+        let (len, network) = (66 + payload, Network::Ipv4);
+        let packet = Packet {
+            len,
+            cost: len,
+            key,
+            network,
+            segments: 1,
+            tcp: Some(tcp),
+            ..Packet::default()
+        };
+        let id = self.gateway.pool().insert(packet).unwrap();
+        self.gateway.handle_packet(self.now, port, id);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        for port in [Gateway::LAN, Gateway::WAN] {
+            while let Some(id) = self.gateway.poll_transmit(self.now, port) {
+                self.gateway.pool().release(id);
+            }
+        }
+    }
+
+    /// Lets so much time pass.
+    fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.drain();
+        }
+        self.now = end;
+        self.drain();
+    }
+
+    /// What is said of the flow's data, and of its ACKs.
+    fn flow(&self, direction: Direction) -> FlowReport {
+        let flows = self.gateway.flows(self.now, 9);
+        flows.into_iter().find(|flow| flow.direction == direction.name()).unwrap()
+    }
+
+    fn limit(&self) -> Limit {
+        self.flow(Direction::Up).limit
+    }
+}
+
+fn policies(setup: Setup) -> PolicySet {
+    let queued = |name: &str| Class {
+        guarantee: [Rate::from_mbps(5); 2],
+        ceiling: [Some(Rate::from_mbps(5)); 2],
+        ..Class::new(name, queue())
+    };
+    let classes = setup.class.then(|| queued("bulk")).into_iter().collect();
+    let classes = ClassSet::new(classes, [setup.link; 2]).unwrap();
+    let policy = setup.mean.map(|mean| Policy {
+        name: "web".into(),
+        priority: 0,
+        filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
+        action: shape(mean, setup.signal),
+        mode: Mode::Enforce,
+        class: setup.class.then(|| "bulk".to_owned()),
+        trunk: setup.trunk.then(|| "paris".to_owned()),
+    });
+    PolicySet::new(policy.into_iter().collect()).unwrap().with_classes(classes)
+}
+
+fn shape(mean: Rate, signal: Option<&str>) -> Action {
+    // A policy of more than the link has room for what comes at once.
+    let burst = if mean > LINK { Bytes(64_000) } else { Bytes(3_028) };
+    let profile = Profile::new(mean, None, burst, Bytes(1_514)).unwrap();
+    let conditioning = Conditioning {
+        profile,
+        allocation: AllocationSpec::Drr(Default::default()),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    };
+    let signal = signal.map(|name| match name {
+        "tcr" => AckSpec::Tcr(Default::default()),
+        _ => AckSpec::PostAck(Default::default()),
+    });
+    Action::Shape { conditioning, queue: queue(), signal }
+}
+
+fn trunk() -> trunk::Config {
+    trunk::Config {
+        name: "paris".to_owned(),
+        local: [192, 0, 2, 7].into(),
+        peer: [192, 0, 2, 9].into(),
+        port: 4_754,
+        connections: 1,
+        vmss: Bytes(1_500),
+        guarantee: None,
+        ceiling: None,
+        queue: queue(),
+        assured: 1,
+        fallback: trunk::Fallback::Hold,
+        tcp: tcp::Config::default(),
+        probing: trunk::Probing::Management,
+        wire: Default::default(),
+    }
+}
+
+fn queue() -> QdiscSpec {
+    QdiscSpec::PerFlow(Default::default())
+}
+
+/// Kills: a flow whose packets are looked for at its policy only; a packet left out that leaves next.
+#[test]
+fn a_flow_is_limited_by_the_place_where_most_of_it_waits() {
+    let (link, mean) = (Some(LINK), Some(Rate::from_mbps(1)));
+    let wide = Some(Rate::from_mbps(100));
+    let none = Setup::default();
+    for (setup, segments, waiting) in [
+        (Setup { mean, ..none }, 10, 8),
+        (Setup { link, ..none }, 10, 8),
+        // Only the packet that leaves next waits.
+        (Setup { link, ..none }, 3, 1),
+        (Setup { link, mean, ..none }, 10, 8),
+        (Setup { link, mean: wide, class: true, ..none }, 20, 0),
+        (Setup { mean: wide, trunk: true, ..none }, 20, 0),
+    ] {
+        let mut run = Run::new(setup);
+        run.data(0, segments);
+        let flow = run.flow(Direction::Up);
+        let bytes = match &flow.limit {
+            Limit::Policy { bytes, shared: false } if setup.mean == mean => *bytes,
+            Limit::Link { bytes } if setup.mean.is_none() => *bytes,
+            Limit::Class { name, bytes } if setup.class && name == "bulk" => *bytes,
+            Limit::Trunk { name, bytes } if setup.trunk && name == "paris" => *bytes,
+            other => panic!("{setup:?}: {other:?}"),
+        };
+        assert!(bytes > 0 && bytes <= flow.waiting_bytes, "{setup:?}: {flow:?}");
+        if waiting > 0 {
+            assert_eq!(flow.waiting_bytes, waiting * FRAME, "{setup:?}");
+        }
+    }
+}
+
+/// Kills: held ACKs that count for nothing; those of one direction counted as of the other.
+#[test]
+fn a_flow_whose_acks_are_held_is_limited_by_its_policy_also_while_nothing_waits() {
+    let (link, mean) = (Some(LINK), Some(Rate::from_mbps(100)));
+    let mut run = Run::new(Setup { link, mean, signal: Some("postack"), ..Setup::default() });
+    run.data(0, 20);
+    run.ack(2);
+    let flow = run.flow(Direction::Up);
+    assert!(matches!(flow.limit, Limit::Link { .. }) && flow.held_acks == 1, "{flow:?}");
+    let back = run.flow(Direction::Down);
+    assert_eq!(back.limit, Limit::IsHeld { policy: "web".to_owned(), acks: 1 });
+    assert_eq!(back.held_acks, 0);
+
+    let mean = Some(Rate::from_kbps(100));
+    let mut run = Run::new(Setup { mean, signal: Some("tcr"), ..Setup::default() });
+    run.data(0, 2);
+    run.pass(Duration::from_secs(1));
+    run.ack(1);
+    run.ack(2);
+    assert_eq!(run.limit(), Limit::HeldAcks { acks: 1 });
+}
+
+/// Kills: a window made smaller that is taken for the receiver's, or for the sender's choice.
+#[test]
+fn a_flow_that_fills_the_window_its_policy_left_it_is_limited_by_that() {
+    let mean = Some(Rate::from_mbps(2));
+    let mut run = Run::new(Setup { mean, signal: Some("tcr"), ..Setup::default() });
+    run.data(0, 2);
+    run.pass(Duration::from_millis(500));
+    run.ack(2);
+    run.pass(Duration::from_millis(500));
+    assert_eq!(run.limit(), Limit::Sender, "the window is open");
+    // Two Mbit/s for 51 ms of round trip, and a segment: ten segments.
+    run.data(2, 10);
+    run.pass(Duration::from_millis(500));
+    assert_eq!(run.limit(), Limit::Window);
+}
+
+/// Kills: a window without its scale, or of the wrong end; a sender that is blamed for its receiver.
+#[test]
+fn a_flow_for_which_there_is_room_here_is_limited_by_its_receiver_or_by_its_sender() {
+    let mut run = Run::new(Setup::default());
+    run.data(0, 1);
+    // Room for ten segments, of which two are on their way then.
+    run.window = u16::try_from(10 * MSS / 128).unwrap();
+    run.ack(1);
+    run.data(1, 2);
+    assert_eq!(run.limit(), Limit::Sender);
+    run.data(3, 8);
+    assert_eq!(run.limit(), Limit::Receiver);
+    run.pass(Duration::from_secs(10));
+    assert_eq!(run.limit(), Limit::Receiver, "however long it waits for that");
+    run.window = 500;
+    run.ack(11);
+    assert_eq!(run.limit(), Limit::Sender);
+    run.pass(Duration::from_millis(1_001));
+    assert_eq!(run.limit(), Limit::Silent);
+}
