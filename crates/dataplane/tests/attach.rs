@@ -11,6 +11,9 @@ mod common;
 #[path = "common/programs.rs"]
 mod programs;
 
+use std::time::{Duration, Instant};
+
+use aya::programs::{ProgramInfo, SchedClassifier, TcAttachType, loaded_programs};
 use bench::{Across, Bench, Gate, interfaces, on_packet_sockets};
 use programs::{Foreign, Former};
 use tidegate_dataplane::fail_to_wire::{self, Mode, Tc};
@@ -127,6 +130,29 @@ fn an_orphan_that_turns_up_later_is_detached() {
     assert_eq!(troubles(&gate), [""; 0]);
     assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "it is gone");
     drop(former);
+}
+
+/// As at the end of a lab, whose namespaces take their interfaces along.
+///
+/// Kills: a program that something else than its interface holds, such as a pin.
+#[test]
+fn programs_end_with_their_interface() {
+    let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
+    let mut gate = on_packet_sockets(Tc::Tcx);
+    gate.beat();
+    let (_, programs) = SchedClassifier::query_tcx("p0", TcAttachType::Ingress).unwrap();
+    let ids: Vec<_> = programs.iter().map(ProgramInfo::id).collect();
+    assert_eq!(ids.len(), 1);
+    let is_loaded = || loaded_programs().flatten().any(|program| ids.contains(&program.id()));
+    drop(gate);
+    assert!(is_loaded(), "it stays without the gateway");
+    bench.network.gateway.ip("link del p0");
+    // The kernel frees it in its own time.
+    let start = Instant::now();
+    while is_loaded() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The kernel runs TCX programs before filters, as sch_handle_ingress() of Linux 6.6 has it.
