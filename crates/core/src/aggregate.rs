@@ -51,6 +51,18 @@ pub enum TriggerSet {
     Timer,
 }
 
+/// The tokens of an aggregate that is made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Tokens {
+    /// Those of its whole burst.
+    Burst,
+    /// Those of one full-size frame since then, so that many swaps of policies let no bursts through.
+    OneFrame {
+        /// When its policy was put in force.
+        since: Time,
+    },
+}
+
 /// The flows of one policy in one direction.
 pub struct Aggregate {
     policy: String,
@@ -78,21 +90,22 @@ struct Counts {
 }
 
 impl Aggregate {
-    /// The aggregate of `policy` in `direction`, without members; `timer` says when it
-    /// looks whether packets may leave, and chance begins with `seed`.
+    /// The aggregate of `policy` in `direction`, without members, which begins with `tokens`; `timer` says when
+    /// it looks whether packets may leave, and chance begins with `seed`.
     #[must_use]
     pub fn new(
         policy: &Policy,
         direction: Direction,
         timer: ShapingTimer,
         seed: u64,
+        tokens: Tokens,
         now: Time,
     ) -> Self {
         let random = chance(seed, &policy.name, direction);
         Self {
             policy: policy.name.clone(),
             direction,
-            conditioner: Conditioner::new(policy, timer, random, now),
+            conditioner: Conditioner::new(policy, timer, random, tokens, now),
             timer,
             seed,
             members: Members::default(),
@@ -109,6 +122,13 @@ impl Aggregate {
     #[must_use]
     pub fn policy(&self) -> &str {
         &self.policy
+    }
+
+    /// Its policy has another name.
+    pub fn rename(&mut self, policy: &str) {
+        if self.policy != policy {
+            policy.clone_into(&mut self.policy);
+        }
     }
 
     /// The way its packets go.
@@ -175,8 +195,13 @@ impl Aggregate {
         which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
         if let Some(from) = self.untracked {
-            self.conditioner.hand_over(now, pool, &mut Handover { from, to: member, which });
+            self.hand_over(now, pool, &mut Handover { from, to: member, which });
         }
+    }
+
+    /// Lets packets of one member become those of another.
+    pub fn hand_over(&mut self, now: Time, pool: &mut PacketPool, what: &mut Handover<'_>) {
+        self.conditioner.hand_over(now, pool, what);
     }
 
     /// Ends the membership of a flow; nothing may wait of a member that no other flow is.
@@ -296,6 +321,14 @@ impl Aggregate {
         Some(packet)
     }
 
+    /// Takes out the packet that would leave next, conforming or not: it goes to another aggregate.
+    pub fn take_any(&mut self, now: Time, pool: &mut PacketPool) -> Option<PacketId> {
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
+        let packet = self.conditioner.take_any(&mut cx)?;
+        self.signal.entered -= Governed::of(&pool[&packet]);
+        Some(packet)
+    }
+
     /// Appends all that waits to `out`, conforming or not.
     pub fn flush(&mut self, now: Time, pool: &mut PacketPool, out: &mut Fifo) {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
@@ -316,7 +349,8 @@ impl Aggregate {
         }
         if !self.conditioner.adopt(policy, now) {
             let random = chance(self.seed, &self.policy, self.direction);
-            let new = Conditioner::new(policy, self.timer, random, now);
+            let tokens = Tokens::OneFrame { since: now };
+            let new = Conditioner::new(policy, self.timer, random, tokens, now);
             let old = std::mem::replace(&mut self.conditioner, new);
             if let Some(allocation) = self.conditioner.allocation() {
                 self.members.iter().for_each(|(member, share)| allocation.join(now, member, share));

@@ -12,21 +12,27 @@ mod classes;
 mod classify;
 mod config;
 mod control;
+mod dissolve;
 mod install;
 mod link;
 mod signal;
 mod status;
+mod survey;
 mod timers;
 mod track;
 mod trunks;
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aggregates::Aggregates;
-pub use classes::{ClassChangeError, Holds};
+pub use classes::{ClassChangeError, Holds, Retired};
 pub use config::{GatewayConfig, Overhead};
+pub use install::Generation;
+use install::Swap;
 use link::Link;
+pub use survey::Survey;
 use timers::{Due, Timers};
 use trunks::Trunks;
 
@@ -44,7 +50,15 @@ use crate::{Cx, PacketId, PacketPool, Tally, Time};
 pub struct Gateway {
     pool: PacketPool,
     config: GatewayConfig,
-    policies: PolicySet,
+    policies: Arc<PolicySet>,
+    /// For each policy, since when its tokens count, if it came with a swap.
+    began: Vec<Option<Time>>,
+    /// A swap of policies that goes on.
+    swap: Option<Box<Swap>>,
+    /// What swaps have replaced.
+    retired: Retired,
+    /// Whether senders may be told by their ACKs anywhere.
+    signals: bool,
     /// How many policy sets have been installed; what [`Handle`]s were made in.
     generation: u32,
     flows: FlowTable,
@@ -85,14 +99,19 @@ impl Gateway {
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let links = Direction::BOTH.map(|way| Link::new(config, way, now));
         let mut pool = PacketPool::with_capacity(config.packets);
-        if policies.has_signals() {
+        let signals = policies.has_signals();
+        if signals {
             pool.keep_sack();
         }
         let mut gateway = Self {
             pool,
             config: GatewayConfig { trunks: Vec::new(), ..config.clone() },
             aggregates: Aggregates::default(),
-            policies,
+            policies: Arc::new(policies),
+            began: Vec::new(),
+            swap: None,
+            retired: Retired::default(),
+            signals,
             generation: 1,
             flows: FlowTable::new(config.flows, config.seed),
             timers: Timers::new(config.shaping_interval, now),
@@ -114,12 +133,13 @@ impl Gateway {
         self.policies.policies().is_empty()
             && self.config.rate == [None, None]
             && self.trunks.is_none()
+            && !self.is_installing()
             && self.held() == 0
     }
 
     /// The policies that are in force.
     #[must_use]
-    pub const fn policies(&self) -> &PolicySet {
+    pub fn policies(&self) -> &PolicySet {
         &self.policies
     }
 
@@ -141,7 +161,7 @@ impl Gateway {
     ) {
         if let Some(flow) = flow {
             self.track(now, direction, flow, &id);
-            if self.policies.has_signals() {
+            if self.signals {
                 let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
                 id = back;
             }
@@ -272,6 +292,9 @@ impl Machine for Gateway {
     }
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        if self.is_installing() && self.go_on_installing(now) {
+            return Some(now);
+        }
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let trunks = self.trunks.as_ref().and_then(|trunks| trunks.next());
         let mut next = [self.timers.next(), trunks].into_iter().flatten().min();

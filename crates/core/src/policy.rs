@@ -5,11 +5,13 @@ mod filter;
 mod index;
 pub mod parse;
 mod set;
+mod succession;
 
 pub use crate::meter::{Profile, ProfileError};
 pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet};
 pub use filter::{Filter, Range, Specificity};
 pub use set::{PolicyIndex, PolicySet, PolicySetError};
+pub use succession::Succession;
 
 use crate::ack::AckSpec;
 use crate::allocation::AllocationSpec;

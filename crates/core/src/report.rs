@@ -10,7 +10,7 @@ use crate::qdisc::Backlog;
 use crate::{ByReason, Rate};
 
 /// The state of a gateway at one instant.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Which policy set runs: counts the sets installed.
     pub generation: u64,

@@ -437,6 +437,39 @@ fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
     }
 }
 
+/// A swap that renames a policy lets no held ACK go on, and none is lost whatever takes its place.
+///
+/// Kills: a renamed policy that is new; held ACKs lost with a vanished aggregate.
+#[test]
+fn a_swap_holds_on_to_acks_as_long_as_the_policy_does() {
+    let renamed = |name: &str| Policy { name: name.to_owned(), ..policy(None) };
+    let mut run = Run::new(None);
+    run.data(0, 20);
+    assert_eq!((run.ack(2), run.ack(4)), (0, 0), "they are held");
+    for name in ["b", "c"] {
+        run.gateway.install(run.now, PolicySet::new(vec![renamed(name)]).unwrap());
+        assert_eq!(run.out(Gateway::LAN), 0, "they are held still");
+        let report = run.gateway.report();
+        assert_eq!(report.aggregates.len(), 1);
+        let only = &report.aggregates[0];
+        assert_eq!((only.policy.as_str(), only.acks.held), (name, 2));
+    }
+    // The flow is new to the aggregate of another policy, whose ACK control lets its first ACK go on.
+    let other = Policy { priority: 1, ..renamed("d") };
+    run.gateway.install(run.now, PolicySet::new(vec![other]).unwrap());
+    assert_eq!(run.out(Gateway::LAN), 1);
+    run.leave();
+    assert_eq!(run.gateway.pool().in_use(), 0);
+
+    let mut run = Run::new(None);
+    run.data(0, 20);
+    assert_eq!(run.ack(2), 0);
+    run.gateway.install(run.now, PolicySet::default());
+    assert_eq!(run.out(Gateway::LAN), 1, "nobody holds it any more");
+    run.leave();
+    assert_eq!(run.gateway.pool().in_use(), 0);
+}
+
 /// What waits goes to a meter at a swap, most of it out of profile, and there it leaves.
 ///
 /// Kills: what was sent out of profile taken for what waits.

@@ -1,13 +1,13 @@
 //! What an aggregate does with its packets: nothing, police, or shape.
 
-use super::ShapingTimer;
 use super::policer::Policer;
 use super::progress::Progress;
 use super::shaper::Shaper;
+use super::{ShapingTimer, Tokens};
 use crate::ack::Precedence;
 use crate::allocation::Allocation;
 use crate::packet::{Fifo, Handover, Member};
-use crate::policy::{Action, Mode, Policy, Profile};
+use crate::policy::{Action, Conditioning, Mode, Policy, Profile};
 use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::report::Triggers;
@@ -43,6 +43,26 @@ impl Trigger {
     }
 }
 
+/// The tokens of a full-size frame of Ethernet.
+const FRAME: Bytes = Bytes(1_514);
+
+/// The allocation of `conditioning`, which begins with `tokens`.
+pub(super) fn allocation(
+    conditioning: &Conditioning,
+    tokens: Tokens,
+    now: Time,
+) -> Box<dyn Allocation> {
+    let Conditioning { profile, allocation, .. } = conditioning;
+    match tokens {
+        Tokens::Burst => allocation.build(profile, now),
+        Tokens::OneFrame { since } => {
+            let mut allocation = allocation.build(&profile.with_burst_of(FRAME), since);
+            allocation.set_profile(since, profile);
+            allocation
+        }
+    }
+}
+
 /// What an aggregate does with its packets.
 pub(super) enum Conditioner {
     Pass,
@@ -51,18 +71,24 @@ pub(super) enum Conditioner {
 }
 
 impl Conditioner {
-    pub(super) fn new(policy: &Policy, timer: ShapingTimer, random: Random, now: Time) -> Self {
+    pub(super) fn new(
+        policy: &Policy,
+        timer: ShapingTimer,
+        random: Random,
+        tokens: Tokens,
+        now: Time,
+    ) -> Self {
         match (&policy.action, policy.mode) {
             (Action::Pass, _) => Self::Pass,
             (Action::Police { conditioning, exceed }, Mode::Enforce) => {
-                Self::Police(Policer::new(conditioning, Some(*exceed), now))
+                Self::Police(Policer::new(conditioning, Some(*exceed), tokens, now))
             }
             (
                 Action::Police { conditioning, .. } | Action::Shape { conditioning, .. },
                 Mode::Observe,
-            ) => Self::Police(Policer::new(conditioning, None, now)),
+            ) => Self::Police(Policer::new(conditioning, None, tokens, now)),
             (Action::Shape { conditioning, queue, .. }, Mode::Enforce) => {
-                Self::Shape(Shaper::new(conditioning, queue, timer, random, now))
+                Self::Shape(Shaper::new(conditioning, queue, timer, random, tokens, now))
             }
         }
     }
@@ -140,6 +166,11 @@ impl Conditioner {
             Self::Shape(shaper) => shaper.flush(cx, out),
             Self::Pass | Self::Police(_) => Progress::default(),
         }
+    }
+
+    /// Takes out the packet that would leave next.
+    pub(super) fn take_any(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.shaper_mut()?.take_any(cx)
     }
 
     pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {

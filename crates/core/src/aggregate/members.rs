@@ -64,6 +64,11 @@ impl Members {
             .map(|(member, _)| (member, self.share(member)))
     }
 
+    /// All members have numbers below this.
+    pub(super) fn numbers(&self) -> u32 {
+        number(self.known.len())
+    }
+
     pub(super) fn count(&self) -> u32 {
         number(self.known.len() - self.free.len())
     }

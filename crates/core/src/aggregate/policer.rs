@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::peak::Peak;
 use super::progress::Progress;
+use super::{Tokens, conditioner};
 use crate::allocation::{Allocation, AllocationSpec};
 use crate::packet::Fifo;
 use crate::policy::{Conditioning, Exceed, Profile};
@@ -20,11 +21,16 @@ pub(super) struct Policer {
 }
 
 impl Policer {
-    pub(super) fn new(conditioning: &Conditioning, exceed: Option<Exceed>, now: Time) -> Self {
+    pub(super) fn new(
+        conditioning: &Conditioning,
+        exceed: Option<Exceed>,
+        tokens: Tokens,
+        now: Time,
+    ) -> Self {
         let Conditioning { profile, allocation, .. } = conditioning;
         Self {
             profile: *profile,
-            allocation: allocation.build(profile, now),
+            allocation: conditioner::allocation(conditioning, tokens, now),
             peak: Peak::new(profile.peak(), Duration::ZERO),
             exceed,
             allocation_spec: allocation.clone(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::peak::Peak;
 use super::progress::Progress;
-use super::{ShapingTimer, TriggerSet};
+use super::{ShapingTimer, Tokens, TriggerSet, conditioner};
 use crate::ack::Precedence;
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
 use crate::packet::{Fifo, Governed, Handover, Member, Packet, make_room};
@@ -64,12 +64,13 @@ impl Shaper {
         queue: &QdiscSpec,
         timer: ShapingTimer,
         random: Random,
+        tokens: Tokens,
         now: Time,
     ) -> Self {
         let Conditioning { profile, allocation, .. } = conditioning;
         Self {
             profile: *profile,
-            allocation: allocation.build(profile, now),
+            allocation: conditioner::allocation(conditioning, tokens, now),
             peak: Peak::new(profile.peak(), timer.interval),
             timer,
             queue: queue.build(Some(profile.mean()), random),
@@ -229,6 +230,11 @@ impl Shaper {
         progress
     }
 
+    /// Takes out the packet that the queue would let go next.
+    pub(super) fn take_any(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.queue.dequeue(cx)
+    }
+
     pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         self.queue.dequeue_flow(cx, member)
     }
@@ -288,7 +294,8 @@ mod tests {
             let queue = QdiscSpec::PerFlow(Default::default());
             let timer = ShapingTimer { interval: TICK, triggers };
             let random = Random::new(1, 1);
-            let mut shaper = Shaper::new(&conditioning, &queue, timer, random, Time::ZERO);
+            let mut shaper =
+                Shaper::new(&conditioning, &queue, timer, random, Tokens::Burst, Time::ZERO);
             let share = Share { weight: 1, rtt: None };
             (0..2).for_each(|it| shaper.allocation.join(Time::ZERO, Member(it), share));
             Self { pool: PacketPool::with_capacity(16), tally: Tally::default(), shaper }

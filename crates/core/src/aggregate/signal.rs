@@ -19,6 +19,8 @@ pub(super) struct Signal {
     pub(super) entered: Governed,
     /// What signals that are no more have done.
     past: Counts,
+    /// Members before this one hold no ACKs: their aggregate is being dissolved.
+    taken: u32,
 }
 
 impl Signal {
@@ -147,6 +149,20 @@ impl Aggregate {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             control.withdraw(&mut cx, member, acks);
         }
+    }
+
+    /// Appends the ACKs of the next member that has some held to `acks`, in order; says whether there is one.
+    /// The aggregate must take in no more packets.
+    pub fn take_any_acks(&mut self, now: Time, pool: &mut PacketPool, acks: &mut Fifo) -> bool {
+        while self.signal.control.is_some() && self.signal.taken < self.members.numbers() {
+            let member = Member(self.signal.taken);
+            if self.held_acks(member) > 0 {
+                self.withdraw_acks(now, pool, member, acks);
+                return true;
+            }
+            self.signal.taken += 1;
+        }
+        false
     }
 
     /// A SYN claims the ports of `member`: its held ACKs do not depart for a second at most.

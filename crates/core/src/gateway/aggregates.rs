@@ -5,7 +5,7 @@ use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Member, make_room};
-use crate::policy::PolicyIndex;
+use crate::policy::{PolicyIndex, Succession};
 use crate::{Bytes, Time};
 
 /// The aggregates, each in a numbered slot.
@@ -13,8 +13,20 @@ use crate::{Bytes, Time};
 pub(super) struct Aggregates {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// For each policy, as far as they have seen packets, and each direction, its slot.
-    of_policy: Vec<[Option<u32>; 2]>,
+    of_policy: Slots,
+    /// The policies before, while a swap goes on.
+    before: Option<Before>,
+    /// Counts the swaps.
+    swap: u32,
+}
+
+/// For each policy, as far as they have seen packets, and each direction, its slot.
+type Slots = Vec<[Option<u32>; 2]>;
+
+/// The aggregates of the policy set before, and the policies that take over from its policies.
+struct Before {
+    of_policy: Slots,
+    succession: Succession,
 }
 
 /// A place for an aggregate.
@@ -23,6 +35,20 @@ struct Slot {
     since: u32,
     aggregate: Option<Aggregate>,
     exit: Exit,
+    /// Its policy, in the set of this swap.
+    policy: PolicyIndex,
+    swap: u32,
+}
+
+/// What becomes of an aggregate at a swap.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fate {
+    /// It belongs to the policies in force.
+    Settled,
+    /// This policy takes it over.
+    TakenOver(PolicyIndex),
+    /// Its policy has vanished.
+    Vanished,
 }
 
 /// Where packets of an aggregate go on.
@@ -51,7 +77,8 @@ impl Aggregates {
         generation: u32,
     ) -> u32 {
         let direction = aggregate.direction();
-        let new = Slot { since: generation, aggregate: Some(aggregate), exit };
+        let swap = self.swap;
+        let new = Slot { since: generation, aggregate: Some(aggregate), exit, policy, swap };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[index(slot)] = new;
@@ -125,15 +152,53 @@ impl Aggregates {
         }
     }
 
-    /// Forgets which policy owns which aggregate: a new set is being installed.
-    pub(super) fn disown(&mut self) {
-        self.of_policy.clear();
+    /// A new set is in force, for whose policies there is room in `slots`: its aggregates are those that are
+    /// taken over one by one.
+    pub(super) fn begin_swap(&mut self, succession: Succession, slots: Slots) {
+        let of_policy = std::mem::replace(&mut self.of_policy, slots);
+        self.before = Some(Before { of_policy, succession });
+        self.swap += 1;
     }
 
-    /// The aggregate in `slot` belongs to `policy`.
+    /// Every aggregate of the set before has been taken over, or is no more.
+    pub(super) fn end_swap(&mut self) {
+        self.before = None;
+    }
+
+    /// Whether aggregates of the set before are still to be taken over, or hold something.
+    pub(super) const fn is_swapping(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// The slot of an aggregate that `policy` is still to take over.
+    pub(super) fn inherited(&self, policy: PolicyIndex, direction: Direction) -> Option<u32> {
+        let before = self.before.as_ref()?;
+        let origin = before.succession.origin(policy)?;
+        before.of_policy.get(origin.index())?[direction.index()]
+    }
+
+    /// What becomes of the aggregate in `slot`; `None` if there is none.
+    pub(super) fn fate(&self, slot: u32) -> Option<Fate> {
+        let slot = self.slots.get(index(slot)).filter(|slot| slot.aggregate.is_some())?;
+        if slot.swap == self.swap {
+            return Some(Fate::Settled);
+        }
+        let heir = self.before.as_ref().and_then(|it| it.succession.heir(slot.policy));
+        Some(heir.map_or(Fate::Vanished, Fate::TakenOver))
+    }
+
+    /// The policy that the aggregate in `slot` belongs to, of those in force.
+    pub(super) fn policy(&self, slot: u32) -> Option<PolicyIndex> {
+        let slot = self.slots.get(index(slot)).filter(|slot| slot.swap == self.swap)?;
+        Some(slot.policy)
+    }
+
+    /// The aggregate in `slot` belongs to `policy`, of those in force.
     pub(super) fn assign(&mut self, slot: u32, policy: PolicyIndex, direction: Direction) {
         make_room(&mut self.of_policy, policy.index(), [None; 2]);
         self.of_policy[policy.index()][direction.index()] = Some(slot);
+        let (place, swap) = (&mut self.slots[index(slot)], self.swap);
+        (place.policy, place.swap) = (policy, swap);
     }
 
     /// Takes out the aggregate in `slot`; the slot is used again.
@@ -143,10 +208,9 @@ impl Aggregates {
         Some(aggregate)
     }
 
-    /// The slots in use.
-    pub(super) fn slots(&self) -> Vec<u32> {
-        let used = (0..).zip(&self.slots).filter(|(_, slot)| slot.aggregate.is_some());
-        used.map(|(slot, _)| slot).collect()
+    /// How many slots there are, in use or not.
+    pub(super) fn slots(&self) -> u32 {
+        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }
 
     /// The aggregates that have seen a packet, in the order of their policies.

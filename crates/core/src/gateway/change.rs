@@ -1,5 +1,7 @@
 //! Classes that are added, changed and removed under live traffic; what waits stays where it is.
 
+use std::sync::Arc;
+
 use super::Gateway;
 use super::classes::{ClassChangeError, Classes, Holds};
 use crate::Time;
@@ -85,13 +87,14 @@ impl Gateway {
 
     /// Adds a class where the links had one queue each.
     fn add_first(&mut self, now: Time, class: &Class) -> Result<(), ClassChangeError> {
+        while self.go_on_installing(now) {}
         if let Some(parent) = &class.parent {
             return Err(ClassChangeError::NoParent(parent.clone()));
         }
         let frame = self.policies.classes().frame();
         let set = ClassSet::of_frames(vec![class.clone()], self.config.rate, frame);
         let set = set.map_err(|faults| ClassChangeError::from(faults[0].kind))?;
-        self.policies.share(set);
+        Arc::make_mut(&mut self.policies).share(set);
         self.share_links(now);
         self.look_again(now);
         Ok(())

@@ -1,12 +1,15 @@
 //! The classes of one direction of the link: the tree, and where the packets of each leaf wait.
 
 mod rights;
+mod swap;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use rights::{ClassChangeError, Holds};
+pub use swap::Retired;
 
 use super::control::Control;
+use super::survey::ClassLine;
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, ClassTree, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
@@ -33,6 +36,8 @@ pub(super) struct Classes {
     /// Those with delay bounds, and the longest packet, as it is charged, for which these are to hold.
     bounded: BTreeSet<u32>,
     frame: Bytes,
+    /// While classes are changed one by one: whether the set names each.
+    named: Vec<bool>,
 }
 
 /// What is kept of a class beside its rights.
@@ -78,6 +83,7 @@ impl Classes {
             control: ClassId::ROOT,
             bounded: BTreeSet::new(),
             frame: Bytes::ZERO,
+            named: Vec::new(),
         }
     }
 
@@ -293,6 +299,11 @@ impl Classes {
         self.by_name.get(name).copied()
     }
 
+    /// Where packets of `class` wait, or those of none; a class that has parts holds no packets.
+    pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
+        class.filter(|class| self.tree.is_leaf(*class)).unwrap_or(self.default)
+    }
+
     /// The class of packets that no policy gives one.
     pub(super) const fn default(&self) -> ClassId {
         self.default
@@ -380,28 +391,29 @@ impl Classes {
         }
     }
 
-    /// Lets what waits of flows without a place in the flow table go on to where `leaf_of` says it belongs, in
-    /// its order; `free` is the number of no flow.
+    /// Moves packets of flows without a place in the flow table from the class of that number to the leaf that
+    /// `leaf_of` returns, in their order; `free` is the number of no flow. Says whether there is such a class.
     pub(super) fn move_untracked(
         &mut self,
         cx: &mut Cx<'_>,
+        nth: u32,
         free: FlowId,
         leaf_of: impl Fn(&Self, &Packet) -> ClassId,
-    ) {
-        for at in 0..self.lines.len() {
-            let leaf = ClassId(number(at));
-            let Some(mut queue) = self.lines[at].queue.take() else { continue };
-            let mut which =
-                |packet: &mut Packet| packet.flow == FlowId::NONE && leaf_of(self, packet) != leaf;
-            let mut what = Handover { from: line(FlowId::NONE), to: line(free), which: &mut which };
-            let any = queue.hand_over(cx.pool, &mut what);
-            self.lines[at].queue = Some(queue);
-            while any && let Some(packet) = self.withdraw(cx, free, leaf) {
-                cx.pool[&packet].member = line(FlowId::NONE);
-                let to = leaf_of(self, &cx.pool[&packet]);
-                self.enqueue(cx, to, packet);
-            }
+    ) -> bool {
+        let leaf = ClassId(nth);
+        let Some(line_there) = self.lines.get_mut(leaf.index()) else { return false };
+        let Some(mut queue) = line_there.queue.take() else { return true };
+        let mut which =
+            |packet: &mut Packet| packet.flow == FlowId::NONE && leaf_of(self, packet) != leaf;
+        let mut what = Handover { from: line(FlowId::NONE), to: line(free), which: &mut which };
+        let any = queue.hand_over(cx.pool, &mut what);
+        self.lines[leaf.index()].queue = Some(queue);
+        while any && let Some(packet) = self.withdraw(cx, free, leaf) {
+            cx.pool[&packet].member = line(FlowId::NONE);
+            let to = leaf_of(self, &cx.pool[&packet]);
+            self.enqueue(cx, to, packet);
         }
+        true
     }
 
     /// What waits at a leaf changes hands; says whether there was any.
@@ -430,19 +442,22 @@ impl Classes {
         self.tree.terms(id)
     }
 
-    /// Packets and bytes that wait at all of them.
-    pub(super) fn waiting(&self) -> Backlog {
-        self.lines.iter().map(Line::backlog).fold(Backlog::default(), plus)
+    /// Packets and bytes that wait at `most` of them from a number on; `None` if there are none.
+    pub(super) fn waiting(&self, from: usize, most: usize) -> Option<Backlog> {
+        let lines = self.lines.get(from..).filter(|lines| !lines.is_empty())?;
+        Some(lines.iter().take(most).map(Line::backlog).fold(Backlog::default(), plus))
     }
 
-    /// Every class, in the order of their names.
-    pub(super) fn reports(&self) -> Vec<ClassReport> {
-        let mut inside = vec![Inside::default(); self.lines.len()];
-        for id in self.by_name.values() {
-            let own = self.inside(*id);
-            self.way(*id).for_each(|at| inside[at.index()].add(own));
+    /// Adds the class of that number to `found`, if there is one; says whether there may be one of a higher number.
+    pub(super) fn survey(&self, number: u32, found: &mut Vec<ClassLine>) -> bool {
+        let id = ClassId(number);
+        let Some(line) = self.lines.get(id.index()) else { return false };
+        if self.find(&line.name) == Some(id) {
+            let parent = Some(self.tree.parent(id)).filter(|parent| *parent != ClassId::ROOT);
+            let report = self.report_of(id, self.inside(id));
+            found.push(ClassLine { number, parent: parent.map(|it| it.0), report });
         }
-        self.by_name.values().map(|id| self.report_of(*id, inside[id.index()])).collect()
+        true
     }
 
     /// The class of that name; others take time only if it has parts.
@@ -497,6 +512,6 @@ impl Inside {
     }
 }
 
-fn plus(a: Backlog, b: Backlog) -> Backlog {
+pub(super) fn plus(a: Backlog, b: Backlog) -> Backlog {
     Backlog { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
 }

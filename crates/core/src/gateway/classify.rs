@@ -5,13 +5,13 @@
 //! scans all sockets.
 
 use super::Gateway;
-use super::aggregates::{Aggregates, Exit};
+use super::aggregates::{Aggregates, Exit, Fate};
 use super::link::Link;
 use super::trunks::Trunks;
-use crate::aggregate::Aggregate;
+use crate::aggregate::{Aggregate, Tokens};
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
-use crate::packet::{Direction, Fifo, FlowId, Member};
+use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::{Policy, PolicyIndex};
 use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
@@ -34,7 +34,8 @@ impl Gateway {
         let mut handle = known.handle(direction);
         let recoloured = self.policies.reads_dscp() && known.dscp(direction) != dscp;
         if handle.generation != self.generation || recoloured {
-            handle = self.renew(now, direction, id, handle);
+            let packet = self.pool[id];
+            handle = self.renew(now, direction, &packet, handle, Fifo::new());
             self.flows[flow].set_handle(direction, handle, dscp);
         }
         self.pool[id].member = handle.member;
@@ -71,36 +72,37 @@ impl Gateway {
         Some(slot)
     }
 
-    /// Matches again what waits of flows there is no room for: the policies have changed. What still
-    /// belongs where it waits stays there.
-    pub(super) fn renew_untracked(&mut self, now: Time) {
-        for slot in self.aggregates.slots() {
-            let Some((direction, mut waiting)) = self.withdraw_strangers(now, slot) else {
-                continue;
-            };
-            while let Some(id) = waiting.pop(&self.pool) {
-                let aggregate = self.classify_untracked(now, direction, &id);
-                let to = Handle {
-                    aggregate: aggregate.unwrap_or(Handle::NO_AGGREGATE),
-                    generation: self.generation,
-                    member: self.pool[&id].member,
-                };
-                let mut one = Fifo::new();
-                one.push(&mut self.pool, id);
-                self.move_to(now, direction, to, one);
-            }
+    /// Matches again the packets in the aggregate in `slot` that are of flows without a place in the flow
+    /// table: the policies have changed. Packets that still belong where they wait stay there.
+    pub(super) fn renew_untracked(&mut self, now: Time, slot: u32) {
+        let Some((direction, mut waiting)) = self.withdraw_strangers(now, slot) else { return };
+        while let Some(id) = waiting.pop(&self.pool) {
+            self.offer_untracked(now, direction, id);
         }
+    }
+
+    /// Hands a packet of a flow without a place in the flow table to the aggregate it belongs to now.
+    pub(super) fn offer_untracked(&mut self, now: Time, direction: Direction, id: PacketId) {
+        let aggregate = self.classify_untracked(now, direction, &id);
+        let to = Handle {
+            aggregate: aggregate.unwrap_or(Handle::NO_AGGREGATE),
+            generation: self.generation,
+            member: self.pool[&id].member,
+        };
+        let mut one = Fifo::new();
+        one.push(&mut self.pool, id);
+        self.move_to(now, direction, to, one);
     }
 
     /// Takes out of an aggregate what waits of flows there is no room for and is no longer of its policy.
     fn withdraw_strangers(&mut self, now: Time, slot: u32) -> Option<(Direction, Fifo)> {
+        let own = self.aggregates.policy(slot);
         let aggregate = self.aggregates.get_mut(slot)?;
         let untracked = aggregate.untracked_member()?;
         if aggregate.waiting(untracked) == Bytes::ZERO {
             return None;
         }
         let (policies, direction) = (&self.policies, aggregate.direction());
-        let own = policies.find(aggregate.policy());
         let mut strange = |packet: &mut Packet| policies.lookup(packet, direction) != own;
         let strangers = aggregate.join(now, Share { weight: 1, rtt: None });
         aggregate.give_back(now, &mut self.pool, strangers, &mut strange);
@@ -110,44 +112,65 @@ impl Gateway {
         Some((direction, waiting))
     }
 
-    /// The handle of a flow in the generation in force; what `old` had waiting moves with it.
-    fn renew(&mut self, now: Time, direction: Direction, id: &PacketId, old: Handle) -> Handle {
-        let packet = self.pool[id];
-        let policy = self.policies.lookup(&packet, direction);
+    /// The handle of the flow of `packet` in the generation in force. What `old` had waiting moves with it,
+    /// behind `first`, which was taken from there.
+    pub(super) fn renew(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        packet: &Packet,
+        old: Handle,
+        first: Fifo,
+    ) -> Handle {
+        let policy = self.policies.lookup(packet, direction);
         let slot = policy.and_then(|policy| self.slot_of(now, policy, direction));
-        let weight = policy.map_or(1, |policy| self.policies.weight_of(policy, &packet, direction));
+        let weight = policy.map_or(1, |policy| self.policies.weight_of(policy, packet, direction));
         let rtt = self.flows[packet.flow].rtt().end_to_end();
         let share = Share { weight, rtt };
 
         let generation = self.generation;
+        let vanished = self.aggregates.fate(old.aggregate) == Some(Fate::Vanished);
         let before = self.aggregates.meant(old);
         if slot == Some(old.aggregate)
             && let Some(aggregate) = before
         {
             aggregate.update(now, old.member, share);
-            return Handle { generation, ..old };
+            let same = Handle { generation, ..old };
+            if first.packets() > 0 {
+                self.move_to(now, direction, same, first);
+            }
+            return same;
         }
-        let (mut waiting, mut acks) = (Fifo::new(), Fifo::new());
+        let (mut waiting, mut acks) = (first, Fifo::new());
         if let Some(aggregate) = before {
-            // What waits of a member that other flows are too stays: it may be theirs.
             if !aggregate.is_shared(old.member) {
                 aggregate.withdraw_acks(now, &mut self.pool, old.member, &mut acks);
                 withdraw_all(aggregate, now, &mut self.pool, old.member, &mut waiting);
+            } else if vanished {
+                withdraw_flow(
+                    aggregate,
+                    now,
+                    &mut self.pool,
+                    old.member,
+                    packet.flow,
+                    &mut waiting,
+                );
             }
+            // Else what waits of a member that other flows are too stays: it may be theirs.
             aggregate.leave(now, old.member);
         }
         let handle = match slot.and_then(|slot| Some((slot, self.aggregates.get_mut(slot)?))) {
             Some((slot, aggregate)) => {
-                let hosts = aggregate.fair_between().key(&packet);
+                let hosts = aggregate.fair_between().key(packet);
                 let member = aggregate.join_hosts(now, share, hosts);
                 Handle { aggregate: slot, generation, member }
             }
             None => Handle { generation, ..Handle::NONE },
         };
         self.move_to(now, direction, handle, waiting);
-        self.go_on(now, direction.reverse(), acks);
+        self.offer_acks_again(now, direction, handle, acks);
         if old.generation == 0 {
-            self.give_back(now, direction, &packet, handle);
+            self.give_back(now, direction, packet, handle);
         }
         handle
     }
@@ -178,14 +201,24 @@ impl Gateway {
     }
 
     /// Hands what a flow had waiting to the aggregate it now belongs to.
-    fn move_to(&mut self, now: Time, direction: Direction, to: Handle, mut waiting: Fifo) {
+    pub(super) fn move_to(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        to: Handle,
+        mut waiting: Fifo,
+    ) {
         let mut moved = Fifo::new();
         while let Some(id) = waiting.pop(&self.pool) {
             self.pool[&id].member = to.member;
             moved.push(&mut self.pool, id);
         }
+        let swapping = self.aggregates.is_swapping();
         let Some(aggregate) = self.aggregates.get_mut(to.aggregate) else {
-            return self.send(now, direction, None, moved);
+            return match swapping {
+                true => self.send_on(now, direction, None, moved),
+                false => self.send(now, direction, None, moved),
+            };
         };
         let mut out = Fifo::new();
         aggregate.take_over(now, &mut self.pool, moved, &mut out);
@@ -193,16 +226,25 @@ impl Gateway {
         self.leave(now, direction, to.aggregate, out);
     }
 
-    /// The slot of a policy's aggregate, which is made if this is its first packet.
+    /// The slot of a policy's aggregate, which is taken over or made if this is its first packet.
     fn slot_of(&mut self, now: Time, policy: PolicyIndex, direction: Direction) -> Option<u32> {
-        self.aggregates.slot(policy, direction).or_else(|| {
-            let policy_itself = self.policies.get(policy)?;
-            let seed = self.config.seed;
-            let timer = self.config.shaping_timer();
-            let aggregate = Aggregate::new(policy_itself, direction, timer, seed, now);
-            let exit = self.exit_of(policy_itself, direction);
-            Some(self.aggregates.add(policy, aggregate, exit, self.generation))
-        })
+        if let Some(slot) = self.aggregates.slot(policy, direction) {
+            return Some(slot);
+        }
+        if let Some(slot) = self.aggregates.inherited(policy, direction) {
+            self.take_over(now, slot, policy);
+            return Some(slot);
+        }
+        let written = self.policies.get(policy)?;
+        // A policy that came with a swap does not begin with a burst.
+        let tokens = match self.began.get(policy.index()).copied().flatten() {
+            Some(since) => Tokens::OneFrame { since },
+            None => Tokens::Burst,
+        };
+        let (seed, timer) = (self.config.seed, self.config.shaping_timer());
+        let aggregate = Aggregate::new(written, direction, timer, seed, tokens, now);
+        let exit = self.exit_of(written, direction);
+        Some(self.aggregates.add(policy, aggregate, exit, self.generation))
     }
 
     /// Where packets of a policy's aggregate go on: down there are no trunks.
@@ -248,6 +290,22 @@ fn has_waiting(
     aggregates.has_waiting(flow)
         || Direction::BOTH.into_iter().any(at_link)
         || trunks.is_some_and(|trunks| trunk().is_some_and(|it| at_trunk(trunks, it)))
+}
+
+/// Takes out what waits of `flow` at a member that other flows are too.
+fn withdraw_flow(
+    aggregate: &mut Aggregate,
+    now: Time,
+    pool: &mut PacketPool,
+    member: Member,
+    flow: FlowId,
+    waiting: &mut Fifo,
+) {
+    let own = aggregate.join(now, Share { weight: 1, rtt: None });
+    let mut which = |packet: &mut Packet| packet.flow == flow;
+    aggregate.hand_over(now, pool, &mut Handover { from: member, to: own, which: &mut which });
+    withdraw_all(aggregate, now, pool, own, waiting);
+    aggregate.leave(now, own);
 }
 
 fn withdraw_all(

@@ -1,64 +1,283 @@
 //! Swapping the policies under live traffic: no packet without a policy, nothing lost, none overtaken.
+//!
+//! A swap goes on in slices of bounded length, so that packets pass in between whatever the number of policies
+//! and classes. First classes are added and changed. Then the new policies are in force at once. An aggregate is
+//! taken over when its first packet comes, or in its slice; what a vanished one holds is offered to the policies
+//! in force. Last, the classes go that the new set does not name.
+//!
+//! Source: `aggregates`, section 6, R000-3. Differs: the AIX original scans all sockets and has
+//! a "short window" of best-effort service; here no instant is without a policy.
 
-use super::Gateway;
-use super::GatewayConfig;
-use super::classes::Classes;
+use std::sync::Arc;
+
+use super::aggregates::Fate;
+use super::classes::{Classes, Retired};
+use super::{Gateway, GatewayConfig};
 use crate::class::ClassId;
 use crate::packet::{Direction, Fifo, FlowId};
-use crate::policy::{Policy, PolicySet};
+use crate::policy::{Class, PolicyIndex, PolicySet, Succession};
 use crate::{Cx, Packet, Time};
 
+/// A policy set that is ready to be put in force.
+///
+/// Making one takes time in proportion to its policies, so it is made where nobody waits for packets.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    policies: Arc<PolicySet>,
+    /// The set that it is to take over from.
+    running: Arc<PolicySet>,
+    succession: Succession,
+    /// Room for the slots of its aggregates.
+    slots: Vec<[Option<u32>; 2]>,
+    /// The class of packets without one, if the set does not name it.
+    default: Option<Class>,
+}
+
+impl Generation {
+    /// `policies`, to be put in force by a gateway that runs `running`, in which packets wait as `config` says.
+    #[must_use]
+    pub fn new(policies: PolicySet, running: Arc<PolicySet>, config: &GatewayConfig) -> Self {
+        let says = policies.classes().classes().iter().any(|class| class.name == Class::DEFAULT);
+        let shared = !policies.classes().is_empty();
+        Self {
+            succession: Succession::new(&running, &policies),
+            slots: vec![[None; 2]; policies.policies().len()],
+            default: (shared && !says).then(|| Class::new(Class::DEFAULT, config.queue.clone())),
+            policies: Arc::new(policies),
+            running,
+        }
+    }
+
+    /// The class at `place`, parents before their children.
+    fn class(&self, place: u32) -> Option<&Class> {
+        let written = self.policies.classes().classes();
+        written.iter().chain(&self.default).nth(crate::packet::slot(place))
+    }
+}
+
+/// A swap that goes on.
+pub(super) struct Swap {
+    generation: Generation,
+    stage: Stage,
+    /// The way of the link, and the place there, or the slot, that is next.
+    way: Direction,
+    at: u32,
+}
+
+/// What a swap does, in this order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    /// Classes are added and changed.
+    Classes,
+    /// Packets at the link of flows without a place in the flow table change their class.
+    Lines,
+    /// Aggregates are taken over, or what they hold is offered again.
+    Aggregates,
+    /// Packets of flows without a place in the flow table change their aggregate.
+    Untracked,
+    /// Aggregates with ACKs say what they have called for.
+    Calls,
+    /// Classes that the set does not name go.
+    Removal,
+}
+
+/// Steps in a slice. A step takes up to some 25,000 instructions, which is what it takes to add a class.
+const SLICE: u32 = 64;
+
 impl Gateway {
-    /// Puts `policies` in force.
+    /// Puts `policies` in force, all of it at once.
     ///
-    /// An aggregate whose policy keeps its name keeps its members, counters and waiting packets, and
-    /// its tokens as well unless they are now shared in another way, or wait in another queue; what
-    /// waits in one that goes leaves as fast as the link takes it, whatever its queue holds. Flows
-    /// find their new aggregates with their next packet.
-    ///
-    /// Source: `aggregates`, section 6, R000-3. Differs: the AIX original scans all sockets and has
-    /// a "short window" of best-effort service; here no instant is without a policy.
+    /// An aggregate whose policy keeps its name, or changes nothing but its name, keeps its members, counters and
+    /// waiting packets, and its tokens as well unless they are now shared in another way, or wait in another
+    /// queue. An aggregate of a new policy begins with the tokens for one frame. What waits in one that vanishes
+    /// is offered to the policies in force. Flows find their new aggregates with their next packet.
     pub fn install(&mut self, now: Time, policies: PolicySet) {
+        let generation = Generation::new(policies, self.shared_policies(), &self.config);
+        self.begin_install(now, generation);
+        while self.go_on_installing(now) {}
+        drop(self.take_retired());
+    }
+
+    /// The policies in force, to make a [`Generation`] in another thread.
+    #[must_use]
+    pub fn shared_policies(&self) -> Arc<PolicySet> {
+        self.policies.clone()
+    }
+
+    /// Begins to put `generation` in force; [`go_on_installing`](Self::go_on_installing) does the rest, and each
+    /// look at when to come back does a part. A swap that still goes on is completed before.
+    pub fn begin_install(&mut self, now: Time, generation: Generation) {
+        while self.go_on_installing(now) {}
+        let set = generation.policies.classes();
+        for way in Direction::BOTH {
+            let mut displaced = Fifo::new();
+            let link = &mut self.links[way.index()];
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+            link.begin_change(&mut cx, set, &self.config, &mut displaced);
+            self.send_on(now, way, None, displaced);
+        }
+        let (stage, way) = (Stage::Classes, Direction::Up);
+        self.swap = Some(Box::new(Swap { generation, stage, way, at: 0 }));
+    }
+
+    /// Does the next part of a swap, of bounded length; says whether more is to be done.
+    pub fn go_on_installing(&mut self, now: Time) -> bool {
+        let Some(mut swap) = self.swap.take() else { return false };
+        for _ in 0..SLICE {
+            if !self.step(now, &mut swap) {
+                return false;
+            }
+        }
+        self.swap = Some(swap);
+        true
+    }
+
+    /// Whether a swap goes on.
+    #[must_use]
+    pub const fn is_installing(&self) -> bool {
+        self.swap.is_some()
+    }
+
+    /// What swaps have replaced, and takes long to drop.
+    pub fn take_retired(&mut self) -> Retired {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// One step of a swap; says whether there is another.
+    fn step(&mut self, now: Time, swap: &mut Swap) -> bool {
+        let at = swap.at;
+        swap.at += 1;
+        let more = match swap.stage {
+            Stage::Classes => self.put_class(now, swap.way, &swap.generation, at),
+            Stage::Lines => self.move_untracked(now, swap.way, at),
+            Stage::Removal => self.remove_class_at(now, swap.way, at),
+            Stage::Aggregates => {
+                if self.settle_one(now, at) {
+                    swap.at = at;
+                }
+                at < self.aggregates.slots()
+            }
+            Stage::Untracked => {
+                self.renew_untracked(now, at);
+                at < self.aggregates.slots()
+            }
+            Stage::Calls => {
+                self.release_acks(now, at);
+                at < self.aggregates.slots()
+            }
+        };
+        more || self.next_stage(now, swap)
+    }
+
+    /// Turns to the other way of the link, or to the next stage.
+    fn next_stage(&mut self, now: Time, swap: &mut Swap) -> bool {
+        swap.at = 0;
+        let twice = matches!(swap.stage, Stage::Classes | Stage::Lines | Stage::Removal);
+        if twice && swap.way == Direction::Up {
+            swap.way = Direction::Down;
+            return true;
+        }
+        swap.way = Direction::Up;
+        swap.stage = match swap.stage {
+            Stage::Classes => {
+                self.enforce(now, &mut swap.generation);
+                Stage::Lines
+            }
+            Stage::Lines => Stage::Aggregates,
+            Stage::Aggregates => Stage::Untracked,
+            Stage::Untracked => {
+                self.aggregates.end_swap();
+                self.signals = self.policies.has_signals();
+                self.places = Default::default();
+                Stage::Calls
+            }
+            Stage::Calls => Stage::Removal,
+            Stage::Removal => {
+                self.close_links(now);
+                return false;
+            }
+        };
+        true
+    }
+
+    /// Adds or changes a class; says whether there was one at that place.
+    fn put_class(&mut self, now: Time, way: Direction, of: &Generation, at: u32) -> bool {
+        let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
+        let Some(classes) = link.classes_mut() else { return false };
+        let Some(class) = of.class(at) else {
+            classes.end_change(now);
+            return false;
+        };
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+        classes.put_next(&mut cx, class, &mut displaced);
+        self.send_on(now, way, None, displaced);
+        true
+    }
+
+    /// From now on the policies of `generation` are in force.
+    fn enforce(&mut self, now: Time, generation: &mut Generation) {
+        if !Arc::ptr_eq(&generation.running, &self.policies) {
+            // Made for another set than the one that runs.
+            generation.succession = Succession::new(&self.policies, &generation.policies);
+        }
         self.generation += 1;
-        if policies.has_signals() {
+        self.signals |= generation.policies.has_signals();
+        if self.signals {
             self.pool.keep_sack();
         }
-        self.policies = policies;
-        self.share_links(now);
-        self.move_untracked(now);
-        self.aggregates.disown();
-        for slot in self.aggregates.slots() {
-            let (mut out, mut acks) = (Fifo::new(), Fifo::new());
-            let class = self.aggregates.class(slot);
-            let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
-            let direction = aggregate.direction();
-            let index = self.policies.find(aggregate.policy());
-            let found = index.and_then(|at| Some((at, self.policies.get(at)?)));
-            // Those it is shared between are others then, and begin anew.
-            let stays = |policy: &Policy| policy.action.fair_between() == aggregate.fair_between();
-            if let Some((index, policy)) = found.filter(|(_, policy)| stays(policy)) {
-                aggregate.resignal(now, &mut self.pool, policy, &mut acks);
-                aggregate.reconfigure(now, &mut self.pool, policy, &mut out);
-                self.timers.arm(slot, aggregate.ready_at());
-                self.aggregates.assign(slot, index, direction);
-            } else {
-                aggregate.flush_acks(now, &mut self.pool, &mut acks);
-                aggregate.flush(now, &mut self.pool, &mut out);
-                if let Some(gone) = self.aggregates.remove(slot) {
-                    self.counts.acks += gone.acks();
-                    self.counts.tally += *gone.tally();
-                }
+        let before = std::mem::replace(&mut self.policies, generation.policies.clone());
+        self.retired.keep_policies(before);
+        let succession = std::mem::take(&mut generation.succession);
+        let began = |at| match succession.origin(at) {
+            Some(origin) => self.began.get(origin.index()).copied().flatten(),
+            None => Some(now),
+        };
+        let places = self.policies.iter().map(|(at, _)| at);
+        self.began = places.map(began).collect();
+        self.aggregates.begin_swap(succession, std::mem::take(&mut generation.slots));
+        // Aggregates may send elsewhere from now on, and say anew what they call for there.
+        self.places = Default::default();
+    }
+
+    /// Lets the aggregate in `slot` be taken over, or offers a part of what it holds to the policies in force;
+    /// says whether it holds more.
+    fn settle_one(&mut self, now: Time, slot: u32) -> bool {
+        match self.aggregates.fate(slot) {
+            None | Some(Fate::Settled) => false,
+            Some(Fate::TakenOver(policy)) => {
+                self.take_over(now, slot, policy);
+                false
             }
-            self.send_on(now, direction, class, out);
-            self.go_on(now, direction.reverse(), acks);
+            Some(Fate::Vanished) => self.dissolve(now, slot),
         }
-        self.renew_untracked(now);
-        self.look_again(now);
+    }
+
+    /// Lets `policy` take over the aggregate in `slot`.
+    pub(super) fn take_over(&mut self, now: Time, slot: u32, policy: PolicyIndex) {
+        let (mut out, mut acks) = (Fifo::new(), Fifo::new());
+        let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
+        let Some(written) = self.policies.get(policy) else { return };
+        let direction = aggregate.direction();
+        aggregate.rename(&written.name);
+        aggregate.resignal(now, &mut self.pool, written, &mut acks);
+        aggregate.reconfigure(now, &mut self.pool, written, &mut out);
+        self.timers.arm(slot, aggregate.ready_at());
+        self.aggregates.assign(slot, policy, direction);
+        let exit = self.exit_of(written, direction);
+        self.aggregates.set_exit(slot, exit);
+        self.send_on(now, direction, exit.class, out);
+        self.go_on(now, direction.reverse(), acks);
     }
 
     /// Hands what a swap lets go to the link: into the queue of its class, which may have no room for
     /// all of it, or in line behind what waits.
-    fn send_on(&mut self, now: Time, direction: Direction, class: Option<ClassId>, out: Fifo) {
+    pub(super) fn send_on(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        class: Option<ClassId>,
+        out: Fifo,
+    ) {
         let link = &mut self.links[direction.index()];
         if link.classes().is_some() {
             return self.send(now, direction, class, out);
@@ -68,46 +287,67 @@ impl Gateway {
 
     /// Lets the classes of the policies in force share the links.
     pub(super) fn share_links(&mut self, now: Time) {
-        // What was said of places is of others from now on.
+        // Aggregates may send elsewhere from now on, and say anew what they call for there.
         self.places = Default::default();
         for way in Direction::BOTH {
             let mut displaced = Fifo::new();
             let link = &mut self.links[way.index()];
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            link.share(&mut cx, self.policies.classes(), &self.config, &mut displaced);
+            let gone = link.share(&mut cx, self.policies.classes(), &self.config, &mut displaced);
+            self.retired.keep(gone);
             self.send_on(now, way, None, displaced);
         }
-        for slot in self.aggregates.slots() {
+        for slot in 0..self.aggregates.slots() {
             let Some(aggregate) = self.aggregates.get(slot) else { continue };
-            let policy =
-                self.policies.find(aggregate.policy()).and_then(|at| self.policies.get(at));
             let direction = aggregate.direction();
+            let policy = self.aggregates.policy(slot).and_then(|at| self.policies.get(at));
             let exit = policy.map(|policy| self.exit_of(policy, direction)).unwrap_or_default();
             self.aggregates.set_exit(slot, exit);
         }
     }
 
-    /// What waits for the links of flows without a place in the flow table changes class with its policy, so
-    /// that what comes later does not overtake it.
-    fn move_untracked(&mut self, now: Time) {
-        let policies = &self.policies;
-        for way in Direction::BOTH {
-            let Some(classes) = self.links[way.index()].classes_mut() else { continue };
-            let leaf_of = |classes: &Classes, packet: &Packet| {
-                let policy = policies.lookup(packet, way).and_then(|at| policies.get(at));
-                let class = policy.and_then(|policy| classes.find(policy.class.as_deref()?));
-                class.unwrap_or_else(|| classes.default())
-            };
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            // The table numbers its flows from zero.
-            classes.move_untracked(&mut cx, FlowId(self.config.flows), leaf_of);
+    /// Where no classes share the links any more, what waits goes back into one queue.
+    fn close_links(&mut self, now: Time) {
+        if self.policies.classes().is_empty() && self.links.iter().any(|it| it.classes().is_some())
+        {
+            self.share_links(now);
+            self.look_again(now);
         }
+    }
+
+    /// Packets at the `nth` class of the link, of flows without a place in the flow table, change class with
+    /// their policy, so that later packets do not overtake them. Says whether there is such a class.
+    fn move_untracked(&mut self, now: Time, way: Direction, nth: u32) -> bool {
+        let policies = &self.policies;
+        let Some(classes) = self.links[way.index()].classes_mut() else { return false };
+        let leaf_of = |classes: &Classes, packet: &Packet| {
+            let policy = policies.lookup(packet, way).and_then(|at| policies.get(at));
+            let class = policy.and_then(|policy| classes.find(policy.class.as_deref()?));
+            class.unwrap_or_else(|| classes.default())
+        };
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+        // The table numbers its flows from zero.
+        classes.move_untracked(&mut cx, nth, FlowId(self.config.flows), leaf_of)
+    }
+
+    /// Removes the `nth` class of the link, if the set in force does not name it; says whether there is such a
+    /// class.
+    fn remove_class_at(&mut self, now: Time, way: Direction, nth: u32) -> bool {
+        if self.policies.classes().is_empty() {
+            return false;
+        }
+        let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
+        let Some(classes) = link.classes_mut() else { return false };
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+        let more = classes.remove_unnamed(&mut cx, nth, &mut displaced);
+        self.send_on(now, way, None, displaced);
+        more
     }
 
     /// Lets every aggregate say anew what it has called for: data may wait elsewhere than before.
     pub(super) fn look_again(&mut self, now: Time) {
         self.places = Default::default();
-        for slot in self.aggregates.slots() {
+        for slot in 0..self.aggregates.slots() {
             self.release_acks(now, slot);
         }
     }
@@ -117,6 +357,7 @@ impl Gateway {
     /// The number of packets and flows it was made for and the seed stay as they were; see
     /// [`GatewayConfig::needs_restart`]. Another queue at the link takes over the packets of the old one.
     pub fn reconfigure(&mut self, now: Time, config: &GatewayConfig) {
+        while self.go_on_installing(now) {}
         let kept = GatewayConfig {
             packets: self.config.packets,
             flows: self.config.flows,
@@ -124,6 +365,8 @@ impl Gateway {
             seed: self.config.seed,
             ..config.clone()
         };
+        let limited = |it: &GatewayConfig| it.rate.map(|rate| rate.is_some());
+        let same_links = limited(&kept) == limited(&self.config);
         for direction in Direction::BOTH {
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             let link = &mut self.links[direction.index()];
@@ -134,10 +377,30 @@ impl Gateway {
         }
         self.timers.set_interval(kept.shaping_interval);
         let trunks = std::mem::take(&mut self.config.trunks);
+        let same_trunks = trunks == config.trunks;
         self.config = GatewayConfig { trunks, ..kept };
         self.change_trunks(now, &config.trunks);
-        self.share_links(now);
-        self.look_again(now);
+        if !same_links {
+            self.share_links(now);
+        }
+        if !same_trunks {
+            self.find_trunks();
+        }
+        if !(same_links && same_trunks) {
+            self.look_again(now);
+        }
+    }
+
+    /// Aggregates whose policies name a trunk find it among those that are there now.
+    fn find_trunks(&mut self) {
+        for slot in 0..self.aggregates.slots() {
+            let Some(aggregate) = self.aggregates.get(slot) else { continue };
+            let direction = aggregate.direction();
+            let policy = self.aggregates.policy(slot).and_then(|at| self.policies.get(at));
+            let Some(policy) = policy.filter(|policy| policy.trunk.is_some()) else { continue };
+            let exit = self.exit_of(policy, direction);
+            self.aggregates.set_exit(slot, exit);
+        }
     }
 
     /// Lets everything that waits leave now, conforming or not: the gateway is about to stop.
@@ -147,7 +410,7 @@ impl Gateway {
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             link.open(&mut cx);
         }
-        for slot in self.aggregates.slots() {
+        for slot in 0..self.aggregates.slots() {
             let (mut out, mut acks) = (Fifo::new(), Fifo::new());
             let Some(aggregate) = self.aggregates.get_mut(slot) else { continue };
             aggregate.flush_acks(now, &mut self.pool, &mut acks);

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::GatewayConfig;
-use super::classes::Classes;
+use super::classes::{Classes, plus};
 use super::control::Control;
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
 use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
-use crate::policy::ClassSet;
+use crate::policy::{Class, ClassSet};
 use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
@@ -50,20 +50,22 @@ impl Link {
     }
 
     /// Lets the classes of `set` share the link from now on. What waits stays; what waited where
-    /// nothing can wait any more is appended to `displaced`, to be pushed again.
+    /// nothing can wait any more is appended to `displaced`, to be pushed again. Returns the classes of
+    /// a link that none share any more.
     pub(super) fn share(
         &mut self,
         cx: &mut Cx<'_>,
         set: &ClassSet,
         config: &GatewayConfig,
         displaced: &mut Fifo,
-    ) {
+    ) -> Option<Box<Classes>> {
         let rate = self.bucket.as_ref().map(TokenBucket::rate).filter(|_| !set.is_empty());
         let Some(rate) = rate else {
-            if let Some(mut classes) = self.classes.take() {
+            let mut gone = self.classes.take();
+            if let Some(classes) = &mut gone {
                 classes.clear_all(cx, displaced);
             }
-            return;
+            return gone;
         };
         if self.classes.is_none() {
             self.empty(cx, displaced);
@@ -73,6 +75,35 @@ impl Link {
         classes.install(cx, set, (rate, &config.queue), displaced);
         if self.control.as_ref().is_some_and(|control| control.waits()) {
             classes.control_waits(cx.now);
+        }
+        None
+    }
+
+    /// The classes of `set` are to share the link, and are added or changed one by one from now on. Where there
+    /// were none, all packets are of the class of packets without one meanwhile.
+    pub(super) fn begin_change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        set: &ClassSet,
+        config: &GatewayConfig,
+        displaced: &mut Fifo,
+    ) {
+        let rate = self.bucket.as_ref().map(TokenBucket::rate).filter(|_| !set.is_empty());
+        let Some(rate) = rate else {
+            return;
+        };
+        if self.classes.is_none() {
+            self.empty(cx, displaced);
+            let mut classes = Classes::new(self.direction, config.seed, rate, &config.queue);
+            classes.insert(cx.now, &Class::new(Class::DEFAULT, config.queue.clone()));
+            classes.end_change(cx.now);
+            if self.control.as_ref().is_some_and(|control| control.waits()) {
+                classes.control_waits(cx.now);
+            }
+            self.classes = Some(Box::new(classes));
+        }
+        if let Some(classes) = &mut self.classes {
+            classes.begin_change(set, (rate, &config.queue));
         }
     }
 
@@ -84,9 +115,7 @@ impl Link {
     /// Where packets of `class` wait, or those of none.
     #[inline]
     pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
-        self.classes
-            .as_ref()
-            .map_or(ClassId::ROOT, |classes| class.unwrap_or_else(|| classes.default()))
+        self.classes.as_ref().map_or(ClassId::ROOT, |classes| classes.leaf(class))
     }
 
     /// The classes, if any share it.
@@ -284,15 +313,18 @@ impl Link {
         }
     }
 
+    /// What waits, at classes too; takes time in proportion to these.
     pub(super) fn backlog(&self) -> Backlog {
-        let classes = self.classes.as_ref().map_or_else(Backlog::default, |it| it.waiting());
+        let classes = self.classes.as_ref().and_then(|it| it.waiting(0, usize::MAX));
+        plus(self.beside_classes(), classes.unwrap_or_default())
+    }
+
+    /// The backlog of the link without its classes: its queue, control traffic, and packets in line.
+    pub(super) fn beside_classes(&self) -> Backlog {
         let control = self.control.as_ref().map_or_else(Backlog::default, |it| it.backlog());
         let line = |it: &Fifo| Backlog { packets: it.packets(), bytes: it.bytes() };
-        let all = [self.queue.backlog(), classes, control, line(&self.rest), line(&self.next)];
-        Backlog {
-            packets: all.iter().map(|it| it.packets).sum(),
-            bytes: all.iter().map(|it| it.bytes).sum(),
-        }
+        let lines = [line(&self.rest), line(&self.next)];
+        lines.into_iter().fold(plus(self.queue.backlog(), control), plus)
     }
 
     /// Takes the next packet out of the queue, to see how long it is; without a rate, none is there.

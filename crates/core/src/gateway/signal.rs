@@ -47,10 +47,9 @@ impl Gateway {
             return Some(id);
         }
         let way = direction.reverse();
-        let stop = self.stop(way, data.aggregate);
-        let ahead = self.ahead(way, stop);
+        let ahead = self.ahead_of(way, data.aggregate);
+        let known = self.known(of, way);
         let Some(aggregate) = self.aggregates.meant(data) else { return Some(id) };
-        let known = known(&self.flows[of], way);
         let back = Returning { member: data.member, known: &known, packet: id };
         let mut acks = Fifo::new();
         aggregate.on_ack(now, &mut self.pool, ahead, back, &mut acks);
@@ -142,6 +141,16 @@ impl Gateway {
             Stop::Trunk(id) => id.index(),
             Stop::Leaf(leaf) => leaf.index() + self.config.trunks.len(),
         }
+    }
+
+    /// What is known of a flow, whose data goes in direction `way`.
+    pub(super) fn known(&self, flow: FlowId, way: Direction) -> Known {
+        known(&self.flows[flow], way)
+    }
+
+    /// What stands behind the aggregate in `slot`, which has not waited for a turn.
+    pub(super) fn ahead_of(&self, way: Direction, slot: u32) -> Ahead {
+        self.ahead(way, self.stop(way, slot))
     }
 
     /// What stands behind aggregates whose data waits at `stop`, for who has not waited for a turn.

@@ -3,51 +3,137 @@
 use std::time::Duration;
 
 use super::Gateway;
-use super::classes::Classes;
+use super::classes::plus;
 use super::link::Link;
+use super::survey::{Stage, Survey};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle, before};
-use crate::packet::{Direction, Endpoint, FlowId};
+use crate::packet::{Direction, Endpoint, FlowId, number, slot};
+use crate::policy::PolicyIndex;
 use crate::qdisc::Backlog;
 use crate::report::{ClassReport, Count, FlowReport, Limit, Report};
 use crate::{Bytes, Time};
+
+/// Aggregates or classes in a part of a survey. One takes some 1,000 to 5,000 instructions.
+const SLICE: u32 = 256;
+
+/// Classes whose waiting packets are added up in one step.
+const LINES: usize = 64;
 
 impl Gateway {
     /// Its state now.
     #[must_use]
     pub fn report(&self) -> Report {
-        let aggregates: Vec<_> = self.aggregates.in_order().map(|it| it.report()).collect();
-        let mut tally = self.counts.tally;
-        let mut acks = self.counts.acks;
-        for aggregate in self.aggregates.in_order() {
-            tally += *aggregate.tally();
-            acks += aggregate.acks();
-        }
-        let trunks = self.trunks();
-        let trunks = trunks.iter().fold(self.counts.trunks, |all, it| all + it.counts);
-        Report {
-            generation: self.generation.into(),
-            received: self.counts.received,
-            transmitted: self.counts.transmitted,
-            held: self.held(),
-            link: Direction::BOTH.map(|direction| self.links[direction.index()].backlog()),
-            control: self.control(),
-            drops: tally.drops,
-            marks: tally.marks,
-            absorbed: acks.absorbed + trunks.absorbed,
-            made: acks.made + trunks.made,
-            flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
-            untracked: self.flows.untracked(),
-            aggregates,
-        }
+        let mut survey = Survey::of_policies();
+        while self.survey(&mut survey) {}
+        survey.report().0.unwrap_or_default()
+    }
+
+    /// Which policy set runs: counts the sets installed.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.into()
     }
 
     /// The classes that share the link, those up first, each by name.
     #[must_use]
     pub fn classes(&self) -> Vec<ClassReport> {
-        let shared = self.links.iter().filter_map(Link::classes);
-        shared.flat_map(Classes::reports).collect()
+        let mut survey = Survey::of_classes();
+        while self.survey(&mut survey) {}
+        survey.report().1
+    }
+
+    /// Adds the next part of bounded length to `survey`; says whether more is missing.
+    ///
+    /// Packets may pass between two parts. A part is as of when it was added, and what the gateway counts in all
+    /// as of when the survey was completed.
+    #[must_use]
+    pub fn survey(&self, survey: &mut Survey) -> bool {
+        for _ in 0..SLICE {
+            if !self.survey_one(survey) {
+                self.complete(survey);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Adds an aggregate or a class; says whether there was another.
+    fn survey_one(&self, survey: &mut Survey) -> bool {
+        match survey.stage {
+            Stage::Aggregates => {
+                let policy = PolicyIndex(survey.at);
+                for way in Direction::BOTH {
+                    let slot = self.aggregates.slot(policy, way);
+                    let aggregate = slot.and_then(|slot| self.aggregates.get(slot));
+                    aggregate.into_iter().for_each(|it| survey.add(it));
+                }
+                survey.at += 1;
+                if policy.index() >= self.policies.policies().len() {
+                    survey.go_to(Stage::Remaining);
+                }
+            }
+            Stage::Remaining => {
+                // Those that a swap has still to take over.
+                let at = survey.at;
+                let left = self.aggregates.policy(at).is_none();
+                let aggregate = self.aggregates.get(at).filter(|_| left);
+                aggregate.into_iter().for_each(|it| survey.add(it));
+                survey.at += 1;
+                if at >= self.aggregates.slots() || !self.aggregates.is_swapping() {
+                    survey.go_to(Stage::Waiting);
+                }
+            }
+            Stage::Waiting => {
+                let way = survey.way;
+                let classes = self.links[way.index()].classes();
+                let waiting = classes.and_then(|it| it.waiting(slot(survey.at), LINES));
+                survey.waiting[way.index()] =
+                    plus(survey.waiting[way.index()], waiting.unwrap_or_default());
+                survey.at += number(LINES);
+                if waiting.is_none() {
+                    survey.next_way(Stage::Waiting, Stage::Classes);
+                }
+            }
+            Stage::Classes if !survey.classes => survey.go_to(Stage::Done),
+            Stage::Classes => {
+                let (way, number) = (survey.way, survey.at);
+                survey.at += 1;
+                let shared = self.links[way.index()].classes();
+                if !shared.is_some_and(|it| it.survey(number, survey.found(way))) {
+                    survey.next_way(Stage::Classes, Stage::Done);
+                }
+            }
+            Stage::Done => return false,
+        }
+        true
+    }
+
+    /// Adds what the gateway counts in all.
+    fn complete(&self, survey: &mut Survey) {
+        let trunks = self.trunks();
+        let counts = trunks.iter().fold(self.counts.trunks, |all, it| all + it.counts);
+        let (tally, acks) = (self.counts.tally, self.counts.acks);
+        let beside = |way: Direction| self.links[way.index()].beside_classes();
+        let links = Direction::BOTH.map(|way| plus(beside(way), survey.waiting[way.index()]));
+        let at_trunks = self.trunks.iter().flat_map(|it| it.iter());
+        let at_trunks: u32 = at_trunks.map(|it| it.backlog().packets).sum();
+        survey.whole = Some(Report {
+            generation: self.generation.into(),
+            received: self.counts.received,
+            transmitted: self.counts.transmitted,
+            held: links.iter().map(|link| link.packets).sum::<u32>() + at_trunks,
+            link: links,
+            control: self.control(),
+            drops: tally.drops,
+            marks: tally.marks,
+            absorbed: acks.absorbed + counts.absorbed,
+            made: acks.made + counts.made,
+            flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
+            untracked: self.flows.untracked(),
+            aggregates: Vec::new(),
+        });
     }
 
     /// The class of that name, up first. Takes time for other classes only if it has parts.

@@ -59,6 +59,11 @@ impl Profile {
     pub const fn burst(&self) -> Bytes {
         self.burst
     }
+
+    /// The same with a burst of at most `most`.
+    pub(crate) fn with_burst_of(self, most: Bytes) -> Self {
+        Self { burst: self.burst.min(most), ..self }
+    }
 }
 
 impl fmt::Display for Profile {

@@ -9,7 +9,7 @@ use crate::packet::{Direction, Packet, Protocol};
 /// A packet without a field is not matched by ranges for it: ports are those of TCP and UDP, and
 /// frames that are not IP have neither addresses nor a DS codepoint. IPv4 addresses stand in their
 /// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number).
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Filter {
     /// Source addresses.
     pub src: Vec<Range<u128>>,
@@ -30,7 +30,7 @@ pub struct Filter {
 }
 
 /// The values from `first` to `last`, both included.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Range<T> {
     /// The lowest.
     pub first: T,

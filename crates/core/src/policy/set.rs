@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::index::Index;
 use super::{ClassSet, Filter, Policy};
-use crate::packet::{Direction, Packet, slot};
+use crate::packet::{Direction, Packet, number, slot};
 
 /// A policy's place in its set: 0 takes precedence over all others.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -117,8 +117,9 @@ impl PolicySet {
     }
 
     /// The policies with their places.
-    pub fn iter(&self) -> impl Iterator<Item = (PolicyIndex, &Policy)> {
-        (0..).map(PolicyIndex).zip(&self.policies)
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PolicyIndex, &Policy)> {
+        let place = |(at, policy)| (PolicyIndex(number(at)), policy);
+        self.policies.iter().enumerate().map(place)
     }
 
     /// The policy at `index`.

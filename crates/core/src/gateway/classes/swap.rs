@@ -1,0 +1,110 @@
+//! Classes that a set adds, changes and removes one by one, while packets pass.
+
+use std::sync::Arc;
+
+use super::{Class, ClassSet, Classes};
+use crate::class::ClassId;
+use crate::packet::Fifo;
+use crate::policy::PolicySet;
+use crate::qdisc::QdiscSpec;
+use crate::{Cx, Rate, Time};
+
+/// What swaps have replaced: policy sets, and classes that share no link any more. It takes long to drop.
+#[derive(Default)]
+pub struct Retired {
+    classes: Vec<Classes>,
+    policies: Vec<Arc<PolicySet>>,
+}
+
+impl std::fmt::Debug for Retired {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { classes, policies } = self;
+        let fields = [("classes", classes.len()), ("policies", policies.len())];
+        f.debug_map().entries(fields).finish()
+    }
+}
+
+impl Retired {
+    /// Adds the classes of a link.
+    pub(in crate::gateway) fn keep(&mut self, gone: Option<Box<Classes>>) {
+        self.classes.extend(gone.map(|classes| *classes));
+    }
+
+    /// Adds a policy set.
+    pub(in crate::gateway) fn keep_policies(&mut self, gone: Arc<PolicySet>) {
+        self.policies.push(gone);
+    }
+}
+
+impl Classes {
+    /// Begins to put the classes of `set` in force, one by one, under a link of `rate`, where packets wait as
+    /// `spec` says.
+    pub(in crate::gateway) fn begin_change(
+        &mut self,
+        set: &ClassSet,
+        (rate, spec): (Rate, &QdiscSpec),
+    ) {
+        self.set_link_rate(rate);
+        self.lines[ClassId::ROOT.index()].spec = spec.clone();
+        self.frame = set.frame();
+        self.named = vec![false; self.lines.len()];
+        self.lines[ClassId::ROOT.index()].promised = 0;
+        let more = (set.classes().len() + super::BESIDE_A_SET).saturating_sub(self.lines.len());
+        self.lines.reserve_exact(more);
+        self.tree.reserve(more);
+    }
+
+    /// Adds or changes the next class, after its parent. Packets that waited at what is now a parent are
+    /// appended to `displaced`.
+    pub(in crate::gateway) fn put_next(
+        &mut self,
+        cx: &mut Cx<'_>,
+        class: &Class,
+        displaced: &mut Fifo,
+    ) {
+        if let Some(id) = self.find(&class.name) {
+            self.lines[id.index()].promised = 0;
+        }
+        let id = self.put(cx, class);
+        crate::packet::make_room(&mut self.named, id.index(), false);
+        self.named[id.index()] = true;
+        let parent = self.tree.parent(id);
+        if parent != ClassId::ROOT && self.lines[parent.index()].queue.is_some() {
+            self.clear(cx, parent, displaced);
+        }
+    }
+
+    /// All classes of the set are there.
+    pub(in crate::gateway) fn end_change(&mut self, now: Time) {
+        self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
+        self.set_control(now);
+    }
+
+    /// Removes the class of that number, if the set does not name it and it has no parts, and then the classes
+    /// that it was the last part of. What waited there is appended to `displaced`. Says whether there is such a
+    /// number.
+    pub(in crate::gateway) fn remove_unnamed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        nth: u32,
+        displaced: &mut Fifo,
+    ) -> bool {
+        let mut id = ClassId(nth);
+        if id.index() >= self.lines.len() {
+            return false;
+        }
+        while id != ClassId::ROOT && self.is_unnamed(id) && self.tree.is_leaf(id) {
+            let parent = self.tree.parent(id);
+            self.clear(cx, id, displaced);
+            self.remove(id);
+            id = parent;
+        }
+        true
+    }
+
+    /// Whether a class is there that the set does not name.
+    fn is_unnamed(&self, id: ClassId) -> bool {
+        let there = self.find(&self.lines[id.index()].name) == Some(id);
+        there && self.named.get(id.index()) == Some(&false)
+    }
+}

@@ -1,0 +1,90 @@
+//! What an aggregate of a vanished policy holds is offered to the policies in force, a part at a time.
+
+use super::Gateway;
+use crate::ack::Returning;
+use crate::flow::Handle;
+use crate::packet::{Direction, Fifo, FlowId, Packet};
+use crate::{PacketId, Time};
+
+impl Gateway {
+    /// Offers the next packet, or the held ACKs of the next flow, of the aggregate in `slot`, which is removed
+    /// when it holds nothing more. Says whether it is still there.
+    ///
+    /// The other packets of the packet's flow move with it, in order.
+    pub(super) fn dissolve(&mut self, now: Time, slot: u32) -> bool {
+        let Some(aggregate) = self.aggregates.get_mut(slot) else { return false };
+        let direction = aggregate.direction();
+        if let Some(id) = aggregate.take_any(now, &mut self.pool) {
+            self.offer_again(now, direction, id);
+            return true;
+        }
+        let mut acks = Fifo::new();
+        if aggregate.take_any_acks(now, &mut self.pool, &mut acks) {
+            if let Some(first) = acks.peek(&self.pool).copied() {
+                let data = self.renewed(now, direction, &first);
+                self.offer_acks_again(now, direction, data, acks);
+            }
+            return true;
+        }
+        if let Some(gone) = self.aggregates.remove(slot) {
+            self.counts.acks += gone.acks();
+            self.counts.tally += *gone.tally();
+        }
+        false
+    }
+
+    /// Offers a packet that waited in a vanished aggregate.
+    fn offer_again(&mut self, now: Time, direction: Direction, id: PacketId) {
+        let packet = self.pool[&id];
+        let Some(flow) = self.flows.of_packet(&packet, direction) else {
+            self.pool[&id].flow = FlowId::NONE;
+            return self.offer_untracked(now, direction, id);
+        };
+        let old = flow.handle(direction);
+        let mut first = Fifo::new();
+        first.push(&mut self.pool, id);
+        if old.generation == self.generation {
+            return self.move_to(now, direction, old, first);
+        }
+        let new = self.renew(now, direction, &packet, old, first);
+        self.flows[packet.flow].set_handle(direction, new, packet.dscp);
+    }
+
+    /// The handle, in the generation in force, of the data that goes in `direction` and that `ack` acknowledges.
+    fn renewed(&mut self, now: Time, direction: Direction, ack: &Packet) -> Handle {
+        let flow = &self.flows[ack.flow];
+        let (old, dscp) = (flow.handle(direction), flow.dscp(direction));
+        if old.generation == self.generation {
+            return old;
+        }
+        let data = Packet { key: ack.key.reverse(), dscp, ..*ack };
+        let new = self.renew(now, direction, &data, old, Fifo::new());
+        self.flows[ack.flow].set_handle(direction, new, dscp);
+        new
+    }
+
+    /// Offers ACKs that another aggregate held, of data that goes in `direction`, to the aggregate of `data`.
+    /// The first of a flow goes on if the flow is new there: ACK controls measure the next by it.
+    pub(super) fn offer_acks_again(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        data: Handle,
+        mut acks: Fifo,
+    ) {
+        let back = direction.reverse();
+        if !self.aggregates.now(data).is_some_and(|it| it.has_signal()) {
+            return self.go_on(now, back, acks);
+        }
+        while let Some(id) = acks.pop(&self.pool) {
+            let known = self.known(self.pool[&id].flow, direction);
+            let ahead = self.ahead_of(direction, data.aggregate);
+            let Some(aggregate) = self.aggregates.get_mut(data.aggregate) else { return };
+            let returning = Returning { member: data.member, known: &known, packet: id };
+            let mut out = Fifo::new();
+            aggregate.on_ack(now, &mut self.pool, ahead, returning, &mut out);
+            self.go_on(now, back, out);
+        }
+        self.release_acks(now, data.aggregate);
+    }
+}

@@ -1,0 +1,153 @@
+//! A report in the making: the gateway adds parts of bounded length, and packets pass in between.
+
+use crate::aggregate::Aggregate;
+use crate::packet::Direction;
+use crate::qdisc::Backlog;
+use crate::report::{AggregateReport, ClassReport, Report};
+use crate::{Tally, ack};
+
+/// A report in the making; see [`Gateway::survey`](super::Gateway::survey).
+#[derive(Debug)]
+pub struct Survey {
+    pub(super) stage: Stage,
+    /// Whether classes are surveyed.
+    pub(super) classes: bool,
+    /// The way of the link whose classes are next.
+    pub(super) way: Direction,
+    /// The policy, slot or class that is next.
+    pub(super) at: u32,
+    /// The state of the gateway itself.
+    pub(super) whole: Option<Report>,
+    /// What waits at classes, by direction.
+    pub(super) waiting: [Backlog; 2],
+    aggregates: Vec<AggregateReport>,
+    tally: Tally,
+    acks: ack::Counts,
+    classes_of: [Vec<ClassLine>; 2],
+}
+
+/// What is surveyed, in this order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// Aggregates of the policies in force.
+    Aggregates,
+    /// Aggregates of the policies before.
+    Remaining,
+    /// How much waits at classes of the link, in all.
+    Waiting,
+    /// Classes of the link.
+    Classes,
+    /// Nothing more.
+    Done,
+}
+
+/// A class by its number: what waits at it and was dropped there, without its parts.
+#[derive(Clone, Debug)]
+pub(super) struct ClassLine {
+    /// Its number, and that of the class it is a part of, if that is not the link.
+    pub(super) number: u32,
+    pub(super) parent: Option<u32>,
+    pub(super) report: ClassReport,
+}
+
+impl Survey {
+    /// A survey of the gateway and its aggregates.
+    #[must_use]
+    pub fn of_policies() -> Self {
+        Self {
+            stage: Stage::Aggregates,
+            classes: false,
+            way: Direction::Up,
+            at: 0,
+            whole: None,
+            waiting: Default::default(),
+            aggregates: Vec::new(),
+            tally: Tally::default(),
+            acks: ack::Counts::default(),
+            classes_of: Default::default(),
+        }
+    }
+
+    /// A survey of the classes.
+    #[must_use]
+    pub fn of_classes() -> Self {
+        Self { stage: Stage::Classes, ..Self::of_all() }
+    }
+
+    /// A survey of the gateway, its aggregates and the classes.
+    #[must_use]
+    pub fn of_all() -> Self {
+        Self { classes: true, ..Self::of_policies() }
+    }
+
+    pub(super) const fn go_to(&mut self, stage: Stage) {
+        (self.stage, self.at) = (stage, 0);
+    }
+
+    /// Goes on with the other way of the link, or with stage `next` after both.
+    pub(super) const fn next_way(&mut self, same: Stage, next: Stage) {
+        match self.way {
+            Direction::Up => self.go_to(same),
+            Direction::Down => self.go_to(next),
+        }
+        self.way = self.way.reverse();
+    }
+
+    pub(super) fn add(&mut self, aggregate: &Aggregate) {
+        self.tally += *aggregate.tally();
+        self.acks += aggregate.acks();
+        self.aggregates.push(aggregate.report());
+    }
+
+    /// The classes found so far.
+    pub(super) const fn found(&mut self, way: Direction) -> &mut Vec<ClassLine> {
+        &mut self.classes_of[way.index()]
+    }
+
+    /// What was found: the state of the gateway, whose aggregates come in the order of precedence, and the classes
+    /// that share the link, those up first, each by name. Takes time in proportion to all of it.
+    /// There is no state of a gateway that was not surveyed to the end.
+    #[must_use]
+    pub fn report(self) -> (Option<Report>, Vec<ClassReport>) {
+        let aggregates = self.aggregates;
+        let inside: u32 = aggregates.iter().map(|it| it.backlog.packets + it.acks.packets).sum();
+        let (tally, acks) = (self.tally, self.acks);
+        let whole = self.whole.map(|mut whole| {
+            whole.held += inside;
+            whole.drops += tally.drops;
+            whole.marks += tally.marks;
+            whole.absorbed += acks.absorbed;
+            whole.made += acks.made;
+            Report { aggregates, ..whole }
+        });
+        (whole, self.classes_of.into_iter().flat_map(with_parts).collect())
+    }
+}
+
+/// The classes of a way by name, each with what waits at its parts and was dropped there.
+fn with_parts(lines: Vec<ClassLine>) -> Vec<ClassReport> {
+    let most = lines.iter().map(|line| crate::packet::slot(line.number) + 1).max();
+    let mut parents = vec![None; most.unwrap_or(0)];
+    let mut inside = vec![(Default::default(), 0); parents.len()];
+    for line in &lines {
+        parents[crate::packet::slot(line.number)] = line.parent;
+    }
+    for line in &lines {
+        let mut at = Some(line.number);
+        // A class that was moved while the survey went on may seem to be a part of itself.
+        for _ in 0..lines.len() {
+            let Some(number) = at.map(crate::packet::slot) else { break };
+            let Some((waiting, drops)) = inside.get_mut(number) else { break };
+            *waiting = super::classes::plus(*waiting, line.report.backlog);
+            *drops += line.report.drops;
+            at = parents[number];
+        }
+    }
+    let with_parts = |line: ClassLine| {
+        let (backlog, drops) = inside[crate::packet::slot(line.number)];
+        ClassReport { backlog, drops, ..line.report }
+    };
+    let mut reports: Vec<_> = lines.into_iter().map(with_parts).collect();
+    reports.sort_by(|a, b| a.name.cmp(&b.name));
+    reports
+}
