@@ -186,11 +186,11 @@ pub struct FlowReport {
     pub weight: u32,
     /// What came in.
     pub offered: Count,
-    /// Bytes of it that wait now, as frames: at its policy, a trunk, or the link.
+    /// Frame bytes of the flow that wait now: at its policy, a trunk, or the link.
     pub waiting_bytes: u64,
-    /// ACKs of its data that are held now.
+    /// Held ACKs of the flow's data.
     pub held_acks: u32,
-    /// What keeps it from sending more.
+    /// The reason why the flow does not send more.
     pub limit: Limit,
     /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
     pub rtt_lan_us: Option<u64>,
@@ -204,53 +204,55 @@ pub struct FlowReport {
     pub idle_ms: u64,
 }
 
-/// What keeps a flow from sending more in one direction: the first of these that is so, in this order.
+/// The limit of a flow in one direction. The variants stand in the order in which they are tested.
+///
+/// The first four mean: packets of the flow wait, and most bytes do at this place.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub enum Limit {
-    /// Most bytes of it that wait do so at its policy. Those of all flows of the host, where these share one queue.
+    /// The queue of its policy.
     Policy {
-        /// As frames.
+        /// Frame bytes of the flow in this queue, or of all flows that are `shared`.
         bytes: u64,
-        /// Whether other flows of its host are among them.
+        /// Whether the flow shares one line of the queue with other flows, such as those of its host.
         shared: bool,
     },
-    /// Most bytes of it that wait do so at this trunk, for credit.
+    /// The queue of a trunk, for credit.
     Trunk {
-        /// Its name.
+        /// The trunk's name.
         name: String,
-        /// As frames.
+        /// Frame bytes of the flow in this queue.
         bytes: u64,
     },
-    /// Most bytes of it that wait do so at this class of the link.
+    /// The queue of a class of the link.
     Class {
-        /// Its name.
+        /// The class's name.
         name: String,
-        /// As frames.
+        /// Frame bytes of the flow in this queue.
         bytes: u64,
     },
-    /// Most bytes of it that wait do so for the link.
+    /// The queue of a link without classes.
     Link {
-        /// As frames.
+        /// Frame bytes of the flow in this queue.
         bytes: u64,
     },
-    /// Nothing waits, but its policy holds ACKs of its data.
+    /// The policy holds ACKs of the flow's data, and no packet waits.
     HeldAcks {
-        /// How many.
+        /// Number of held ACKs.
         acks: u32,
     },
-    /// Nothing waits. What it sends is ACKs of the other direction's data, some of which this policy holds.
+    /// The flow carries ACKs, and the policy of the other direction holds some. No packet waits.
     IsHeld {
         /// The policy of the other direction.
         policy: String,
-        /// How many.
+        /// Number of held ACKs.
         acks: u32,
     },
-    /// Its receiver's window has less room than a segment.
+    /// The receiver's window has less room than a segment.
     Receiver,
-    /// Its policy has made its window smaller, and that has less room than a segment.
+    /// The policy has made the window smaller, and this window has less room than a segment.
     Window,
-    /// Its sender has sent nothing for a second.
+    /// The sender has sent no packet for a second.
     Silent,
-    /// Its sender, or a queue elsewhere: there would be room here and at its receiver.
+    /// The sender, or a queue elsewhere: gateway and receiver have room for more.
     Sender,
 }

@@ -319,7 +319,7 @@ impl Trunk {
         self.tunnel().backlog()
     }
 
-    /// Bytes of `flow` that wait, as frames.
+    /// Frame bytes of `flow` in the queue.
     #[must_use]
     pub fn bytes_of(&self, flow: FlowId) -> Bytes {
         self.tunnel().bytes_of(flow)

@@ -47,7 +47,7 @@ pub(crate) fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::
     call(socket, Method::DELETE, path, Vec::new())
 }
 
-/// Longest a gateway may take to show that it is there; one that works takes milliseconds.
+/// Longest silence of a gateway that runs: it answers `status` within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What `asked` is answered. A large policy file may take its time, as long as the gateway answers others.

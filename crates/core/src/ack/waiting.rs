@@ -21,7 +21,7 @@ impl Waiting {
         self.queue.backlog()
     }
 
-    /// Bytes of `flow` that wait, as frames.
+    /// Frame bytes of `flow` in the queue.
     pub(crate) fn bytes_of(&self, flow: FlowId) -> Bytes {
         self.queue.bytes_of(line(flow))
     }

@@ -322,7 +322,7 @@ impl Classes {
         line.queue.as_ref().map_or(empty, |queue| queue.ahead(rate))
     }
 
-    /// Bytes of `flow` that wait at a class, as frames.
+    /// Frame bytes of `flow` in the queue of a class.
     pub(super) fn bytes_of(&self, id: ClassId, flow: FlowId) -> Bytes {
         let queue = self.lines.get(id.index()).and_then(|line| line.queue.as_ref());
         queue.map_or(Bytes::ZERO, |queue| queue.bytes_of(flow))

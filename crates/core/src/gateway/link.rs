@@ -193,8 +193,7 @@ impl Link {
         }
     }
 
-    /// Bytes of `flow`, which is of the class `leaf`, that wait in the queue, as frames. The packet that
-    /// leaves next has left the queue.
+    /// Frame bytes of `flow` in the queue of its class `leaf`, without the packet that leaves next.
     pub(super) fn bytes_of(&self, leaf: ClassId, flow: FlowId) -> Bytes {
         match &self.classes {
             Some(classes) => classes.bytes_of(leaf, flow),
@@ -202,7 +201,7 @@ impl Link {
         }
     }
 
-    /// Bytes of `flow` in the packet that leaves next, as a frame.
+    /// Frame bytes of the packet that leaves next, if it is of `flow`.
     pub(super) fn next_of(&self, pool: &PacketPool, flow: FlowId) -> Bytes {
         let next = self.next.peek(pool).filter(|packet| packet.flow == flow);
         next.map_or(Bytes::ZERO, |packet| Bytes(packet.len.into()))

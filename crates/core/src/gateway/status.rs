@@ -196,7 +196,7 @@ impl Gateway {
         }
     }
 
-    /// Everywhere packets of `flow` can wait: how many bytes do, as frames, and what that means.
+    /// Every queue that packets of `flow` can wait in: its frame bytes there, and the limit that they mean.
     fn places_of(&self, id: FlowId, flow: &Flow, direction: Direction) -> [(u64, Limit); 3] {
         let handle = flow.handle(direction);
         let aggregate = self.aggregates.now(handle);
@@ -221,7 +221,7 @@ impl Gateway {
         [policy, trunk, (bytes, limit)]
     }
 
-    /// What keeps `flow`, which waits at `places`, from sending more.
+    /// The limit of `flow`, whose packets wait at `places`.
     fn limit(
         &self,
         now: Time,

@@ -83,7 +83,7 @@ impl Trunks {
         self.places.iter().map(|it| &it.trunk)
     }
 
-    /// Bytes of `flow` that wait at a trunk, as frames.
+    /// Frame bytes of `flow` in the queue of a trunk.
     pub(super) fn bytes_of(&self, id: TrunkId, flow: FlowId) -> Bytes {
         self.places[id.index()].trunk.bytes_of(flow)
     }

@@ -172,7 +172,7 @@ pub(super) fn flow(flow: FlowReport, config: &Config) -> api::Flow {
     }
 }
 
-/// What limits `flow`, in words.
+/// The limit of `flow` in words.
 fn limit(flow: &FlowReport, config: &Config) -> String {
     let name = flow.policy.as_deref();
     let policy = name.and_then(|name| config.policies.iter().find(|it| it.name == name));

@@ -153,7 +153,7 @@ impl Room {
 }
 
 impl Taken {
-    /// Tells the connection to end that has waited longest of those that `which` accepts, if it has had its grace.
+    /// Of the connections that `which` accepts, ends the one that has waited longest, once its grace is over.
     fn make_room(
         &mut self,
         now: Instant,
@@ -196,7 +196,7 @@ impl Connection {
         self.of.changed.notify_waiters();
     }
 
-    /// It holds `more` bytes of a request; waits until others have let go as much, if they soon do.
+    /// Counts `more` bytes of a request. Waits while another connection makes room for them.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// The request is done; what remains is an answer of `bytes`, which the client has to take.
+    /// The request is done. The client has to take an answer of `bytes` now.
     pub(crate) fn answers(&self, bytes: usize) {
         self.let_go();
         let mut taken = self.of.lock();

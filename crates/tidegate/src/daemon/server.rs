@@ -158,7 +158,7 @@ async fn converse(
 /// Bytes that a connection may hold unread: the head of a request, or a piece of its body.
 const BUFFER: usize = 64 << 10;
 
-/// Marks an answer whose bytes are shared between connections, so that none of them holds them.
+/// Marks an answer whose bytes several connections share. No connection is charged for them.
 #[derive(Clone, Copy)]
 struct Shared;
 

@@ -1,0 +1,104 @@
+//! What limits a flow, as `flows` tells an operator: one live flow for each answer.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tidegate_e2e::{Fetch, Gateway, Process, Server, Testbed, on_each_backend, program, until};
+
+on_each_backend! {
+    flows_tell_what_limits_each_of_them
+}
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A class, a policy, a policy that holds ACKs, and one with room for a receiver that stops reading.
+const SHARED: &str = r#"
+rate = { down = "40 Mbit/s" }
+
+[[class]]
+name = "office"
+ceiling = { down = "4 Mbit/s" }
+
+[[policy]]
+name = "office"
+match = { src_port = 7000 }
+action = "pass"
+class = "office"
+
+[[policy]]
+name = "web"
+match = { src_port = 7001 }
+action = "shape"
+profile = { mean = "4 Mbit/s", burst = "64 KiB" }
+
+[[policy]]
+name = "calm"
+match = { src_port = 7002 }
+action = "shape"
+profile = { mean = "4 Mbit/s", burst = "64 KiB" }
+signal = "postack"
+
+[[policy]]
+name = "room"
+match = { src_port = 7003 }
+action = "shape"
+profile = { mean = "20 Mbit/s", burst = "64 KiB" }
+
+[[policy]]
+name = "pings"
+match = { dst_port = 7003, protocol = "udp" }
+action = "shape"
+profile = { mean = "20 Mbit/s", burst = "64 KiB" }
+"#;
+
+/// The link alone.
+const LINK: &str = "rate = { down = \"4 Mbit/s\" }\n";
+
+/// Kills: a flow whose packets are looked for at its policy only; held ACKs that count for nothing.
+fn flows_tell_what_limits_each_of_them(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, SHARED);
+    let servers = [7000, 7001, 7002, 7003].map(|port| Server::start(&bed.wan, port, "cubic"));
+    let fetch = |server: &Server, from: IpAddr| server.fetch(from, &bed.lan, &["--time", "60 s"]);
+    let [v4, v6] = [bed.wan.v4, bed.wan.v6];
+    let fetches = [v4, v6, v4].into_iter().zip(&servers);
+    let fetches: Vec<Fetch> = fetches.map(|(from, server)| fetch(server, from)).collect();
+
+    says(&gateway, "down", ":7000", &["class office: ", " bytes wait"]);
+    says(&gateway, "down", ":7001", &["policy web (mean 4 Mbit/s", " bytes wait"]);
+    says(&gateway, "down", ":7002", &["of its ACKs are held"]);
+    says(&gateway, "up", ":7002", &["policy calm, which holds "]);
+
+    let server = SocketAddr::new(v4, 7003).to_string();
+    let traffic =
+        |words: &[&str]| Process::start(bed.lan.command(program()).args(["traffic"]).args(words));
+    let mut reader = traffic(&["fetch", &server, "--time", "60 s"]);
+    says(&gateway, "down", ":7003", &["policy room"]);
+    reader.signal("STOP");
+    says(&gateway, "down", ":7003", &["its receiver: the window is full"]);
+    reader.end();
+
+    let mut ping = traffic(&["ping", &server, "--time", "60 s"]);
+    says(&gateway, "up", ":7003", &["its sender, or a queue elsewhere", "pings has room"]);
+    ping.end();
+    says(&gateway, "up", ":7003", &["its sender, which sends nothing"]);
+
+    gateway.apply(backend, LINK);
+    says(&gateway, "down", ":7001", &["the access link: ", " bytes wait"]);
+    drop(fetches);
+}
+
+/// Waits until the flow in `direction` whose far port is `port` is said to be limited by what has all of `words`.
+fn says(gateway: &Gateway<'_>, direction: &str, port: &str, words: &[&str]) {
+    let far = if direction == "down" { "src" } else { "dst" };
+    until(&format!("{words:?} of {port}, {direction}"), LIMIT, || {
+        let flows = gateway.ask("flows");
+        let flows = flows["flows"].as_array()?;
+        let is_it = |flow: &&serde_json::Value| {
+            let limit = flow["limit"].as_str().unwrap_or_default();
+            flow["direction"] == direction
+                && flow[far].as_str().is_some_and(|it| it.ends_with(port))
+                && words.iter().all(|word| limit.contains(word))
+        };
+        flows.iter().any(|flow| is_it(&flow)).then_some(())
+    });
+}
