@@ -1,10 +1,9 @@
-//! Logical partitions: one bucket with a part for each flow; what is unused is shared.
+//! Logical partitions: one bucket with a part for each flow, which share the tokens of unused parts.
 //!
-//! A member that has nothing waiting saves its share of what is earned, up to its part of the
-//! burst. What it earns beyond that, and what members with packets waiting earn, is the excess. A
-//! member sends from its own savings first; when they are used up, it takes turns with the others
-//! that wait, by deficit round robin on the excess. Savings it enters the round with are its first
-//! deficit.
+//! A member without waiting packets saves its share of the earned tokens, up to its part of half
+//! the burst. All other tokens are the excess. A member sends from its own savings first. Then it
+//! takes turns with the other waiting members, by deficit round robin on the excess. The remainder
+//! of its savings is its first deficit.
 //!
 //! Source: aggregates, section 7.3 of the ledger; "Efficient fair queuing
 //! using deficit round robin" (SIGCOMM 1995).
@@ -13,8 +12,8 @@
 //!   printed estimate can.
 //! - A waiting member puts its share into the round instead of saving for a packet of its own. The
 //!   round gives the share back by the same weights.
-//! - Savings bind the lower half of the bucket only. The upper half is for every packet. A full
-//!   bucket is too, for a packet longer than half of it.
+//! - Parts divide half of the burst. The upper half of the bucket is for every packet, also while
+//!   members that were not looked at since parts shrank save more. A full bucket is, too.
 //! - With no packet waiting, the excess goes to the first packet that asks
 //!   ([`try_take`](Allocation::try_take)).
 
@@ -215,7 +214,7 @@ impl LogicalPartitions {
     /// Cuts a member's savings to what it may save, which is told.
     fn cut(&mut self, member: Member) -> Nanobits {
         let account = &mut self.accounts[member.index()];
-        let depth = self.shares.depth(account.part());
+        let depth = self.shares.depth(account.part()) / 2;
         account.tokens = account.tokens.min(depth);
         depth
     }
@@ -565,7 +564,7 @@ mod tests {
     /// Mutants it kills: `withdraw` left out when a member goes into the round; what is left of a
     /// turn saved whether it is there or not; a timer that goes on in the round.
     #[test]
-    fn the_sum_of_savings_is_that_of_every_member_and_half_a_burst_more_than_the_bucket_at_most() {
+    fn the_sum_of_savings_is_that_of_every_member_and_never_more_than_there_is() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(60_000), Bytes(1_500)).unwrap();
         let mut all = LogicalPartitions::new(&profile, Time::ZERO);
         let mut waiting = Waiting([0; 6]);
@@ -593,7 +592,7 @@ mod tests {
             }
             // A member that joined early learns at the next look that its part is smaller by now.
             let settled = now > Time::from_secs(2);
-            let excess = all.savings.excess(&all.shares) + i128::from(nanobits(Bytes(30_000)));
+            let excess = all.savings.excess(&all.shares);
             assert!(excess >= 0 || !settled, "{excess} after {now:?}");
         }
     }

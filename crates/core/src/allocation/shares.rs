@@ -145,8 +145,7 @@ impl Shares {
         self.bucket.reaches(self.spare_level(len))
     }
 
-    /// The content from which on the bucket spares `len`. A member with savings finds half of its
-    /// part at least, and a flow without savings finds half of the burst.
+    /// The content from which on the bucket spares `len`.
     fn spare_level(&self, len: Nanobits) -> Nanobits {
         let depth = self.bucket.depth();
         depth.min(len.saturating_add(depth / 2))
