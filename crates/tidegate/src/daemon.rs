@@ -342,21 +342,8 @@ impl Daemon {
             let policies = policy_set(&running)?;
             Ok::<_, Failure>((running.gateway, policies, trunks::seeded(coming.ends.clone())?))
         });
-        let (gateway, policies, mut ends) = compiled.await??;
-        let change = self.plane.ask(move |live| {
-            // Frames must come here before there is something to do with them.
-            live.set_passing(false);
-            live.machine.reconfigure(live.now, &gateway);
-            for ((end, _), number) in ends.iter_mut().zip(live.machine.trunk_numbers()) {
-                end.number = number;
-            }
-            if let Some(wan) = live.ports.last_mut() {
-                wan.end_trunks(ends);
-            }
-            live.machine.install(live.now, policies);
-            live.machine.report().generation
-        });
-        let generation = change.await?;
+        let (gateway, policies, ends) = compiled.await??;
+        let generation = self.plane.install(gateway, policies, ends).await?;
         let mut state = self.state.lock().await;
         (state.installed, state.generation) = (next, generation);
         Ok(generation)

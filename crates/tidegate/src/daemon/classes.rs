@@ -17,7 +17,7 @@ use crate::output::Failure;
 impl Daemon {
     /// The classes that share the link.
     pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
-        Ok(said(self.plane.ask(|live| live.machine.classes()).await?))
+        Ok(said(self.plane.classes().await?))
     }
 
     /// Changes what the class called `name` has a right to; says what it then has.

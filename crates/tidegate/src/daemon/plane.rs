@@ -4,10 +4,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::gateway::{Gateway, GatewayConfig, Generation, Survey};
 use tidegate_core::policy::PolicySet;
-use tidegate_core::report::Report;
+use tidegate_core::report::{ClassReport, Report};
 use tidegate_core::{Machine, PacketPool};
 use tidegate_dataplane::fail_to_wire::{Bypassed, Guard};
 use tidegate_dataplane::{
@@ -16,6 +17,7 @@ use tidegate_dataplane::{
 };
 use tokio::sync::oneshot;
 
+use super::trunks::Seeded;
 use super::{Installed, PortLock, policy_set};
 use crate::api::Ports;
 use crate::code::Code;
@@ -55,6 +57,9 @@ pub(crate) struct Opened {
     /// What keeps other gateways from them.
     pub(crate) held: Vec<PortLock>,
 }
+
+/// How long to wait before it is asked again whether a swap goes on.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What passes frames straight across while the gateway is away, if anything does.
 pub(crate) type Wire = Option<FailToWire>;
@@ -100,16 +105,72 @@ impl Plane {
         answer.await.map_err(|_| stopped(Stopped))
     }
 
-    /// Everything there is to see.
+    /// Everything there is to see, without classes.
     pub(crate) async fn look(&self) -> Result<Seen, Failure> {
+        let (report, _) = self.survey(Survey::of_policies()).await?;
+        let report = report.unwrap_or_default();
         self.ask(|live| Seen {
-            report: live.machine.report(),
+            report,
             ports: live.ports.iter().map(|port| port.counters()).collect(),
             hangs: live.hangs,
             bypassed: live.heartbeat.as_ref().map_or_else(Vec::new, FailToWire::bypassed),
             passing: live.heartbeat.passing(),
         })
         .await
+    }
+
+    /// The classes that share the link, those up first, each by name.
+    pub(crate) async fn classes(&self) -> Result<Vec<ClassReport>, Failure> {
+        Ok(self.survey(Survey::of_classes()).await?.1)
+    }
+
+    /// What `survey` finds. The data plane adds a part at a time, and packets pass in between.
+    async fn survey(
+        &self,
+        mut survey: Survey,
+    ) -> Result<(Option<Report>, Vec<ClassReport>), Failure> {
+        let mut more = true;
+        while more {
+            let part = self.ask(move |live| (live.machine.survey(&mut survey), survey));
+            (more, survey) = part.await?;
+        }
+        off_thread(move || survey.report()).await
+    }
+
+    /// Puts `policies` in force, beside which `config` and the trunks of `ends` are; says which generation
+    /// runs then.
+    ///
+    /// The data plane does a part of bounded length at a time, and packets pass in between. What takes time in
+    /// proportion to all policies is done in other threads.
+    pub(crate) async fn install(
+        &self,
+        config: GatewayConfig,
+        policies: PolicySet,
+        mut ends: Seeded,
+    ) -> Result<u64, Failure> {
+        let running = self.ask(|live| live.machine.shared_policies()).await?;
+        let (generation, config) =
+            off_thread(move || (Generation::new(policies, running, &config), config)).await?;
+        let begin = self.ask(move |live| {
+            // Frames must come here before there is something to do with them.
+            live.set_passing(false);
+            live.machine.reconfigure(live.now, &config);
+            for ((end, _), number) in ends.iter_mut().zip(live.machine.trunk_numbers()) {
+                end.number = number;
+            }
+            if let Some(wan) = live.ports.last_mut() {
+                wan.end_trunks(ends);
+            }
+            live.machine.begin_install(live.now, generation);
+        });
+        begin.await?;
+        while self.ask(|live| live.machine.is_installing()).await? {
+            tokio::time::sleep(LOOK).await;
+        }
+        let end = self.ask(|live| (live.machine.take_retired(), live.machine.generation()));
+        let (retired, generation) = end.await?;
+        off_thread(move || drop(retired)).await?;
+        Ok(generation)
     }
 
     /// Lets frames go straight across while there is nothing to manage, and nothing held.
@@ -162,6 +223,15 @@ fn drive(
     let guard = wire.as_ref().map_or_else(Guard::default, FailToWire::guard);
     drop(sender.send(Ok((about, guard))));
     Driver::new(gateway, ports, wire, inbox, Options::default()).run(&mut clock);
+}
+
+/// What `work` returns, which takes long, in a thread where nobody waits for packets or answers.
+async fn off_thread<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Failure> {
+    let failed =
+        |error| Failure::new(Code::NoGateway, format!("cannot prepare the answer: {error}"));
+    tokio::task::spawn_blocking(work).await.map_err(failed)
 }
 
 fn stopped(error: Stopped) -> Failure {
