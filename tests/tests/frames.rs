@@ -140,6 +140,7 @@ fn shaped_packets_of_a_flow_stay_in_order(bed: &Testbed, backend: &str) {
 name = "slow"
 profile = { mean = "4 Mbit/s", burst = "3 kB" }
 action = "shape"
+queue = "per-flow"
 "#,
     );
     let frames: Vec<Frame> = (0..200).map(|n| datagram(bed, n % 2 == 1, n, 900)).collect();
