@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod port_reuse;
+
 use std::time::Duration;
 
 use tidegate_core::ack::AckSpec;
@@ -195,138 +197,6 @@ fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_ha
         run.data(20, 1);
         assert_eq!(run.ack(4), 1, "{class:?}: hardly anything waits");
         run.leave();
-        assert_eq!(run.gateway.pool().in_use(), 0);
-    }
-}
-
-/// Kills: ACKs of a connection compared with those of one before it that had the same ports; ACKs of that one
-/// released to the next.
-#[test]
-fn acks_of_a_port_that_is_used_again_are_held_as_of_one_that_was_not() {
-    let mut run = Run::new(None);
-    run.data(0, 20);
-    assert_eq!(run.ack(2), 0, "it is held");
-    run.up(TcpSegment {
-        seq: 1 + 20 * MSS,
-        flags: TcpFlags(TcpFlags::RST),
-        ..TcpSegment::default()
-    });
-    run.isn = 3_000_000_000;
-    run.up(TcpSegment { seq: run.isn, flags: TcpFlags(TcpFlags::SYN), ..TcpSegment::default() });
-    assert_eq!(run.leave(), 0, "what was held stops");
-    run.shake_hands();
-    assert_eq!(run.gateway.report().aggregates[0].acks.held, 0, "and is discarded");
-    run.data(0, 20);
-    assert_eq!(run.ack(2), 0, "it is held");
-    assert_eq!(run.leave(), 1, "it goes on");
-    assert_eq!(run.gateway.report().aggregates[0].acks.stale, 0);
-    assert_eq!(run.gateway.pool().in_use(), 0);
-}
-
-const CONTROLS: [&str; 4] = [
-    "\"postack\"",
-    r#"{ kind = "postack", release = "bucket" }"#,
-    r#"{ kind = "postack", release = "virtual-queue" }"#,
-    "\"tcr\"",
-];
-
-/// A run with this ACK control, of which some ACKs are held when a SYN claims the ports of the connection.
-fn claimed(control: &str, now: Duration) -> Run {
-    let table: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
-    let mut policy = policy(None);
-    if let Action::Shape { signal, .. } = &mut policy.action {
-        *signal = Some(table["it"].clone().try_into().unwrap());
-    }
-    let mut run = Run::of(1_024, vec![policy], None);
-    run.gateway.pool().make_copies();
-    run.now += now;
-    run.data(0, 400);
-    (1..50).for_each(|n| _ = run.ack(4 * n));
-    assert!(held(&run) > 5, "{control}: {:?}", run.gateway.report());
-    let syn = TcpFlags(TcpFlags::SYN);
-    run.up(TcpSegment { seq: 3_000_000_000, flags: syn, ..TcpSegment::default() });
-    assert_eq!(run.out(Gateway::LAN), 0, "{control}");
-    run
-}
-
-fn held(run: &Run) -> u32 {
-    run.gateway.report().aggregates[0].acks.held
-}
-
-/// How many packets go on to the sender within `span`.
-fn within(run: &mut Run, span: Duration) -> usize {
-    let (end, mut acks) = (run.now + span, 0);
-    while run.now < end {
-        run.out(Gateway::WAN);
-        acks += run.out(Gateway::LAN);
-        let next = run.gateway.poll_timeout(run.now).unwrap_or(end);
-        run.now = run.now.max(next.min(end));
-    }
-    acks
-}
-
-/// A host that lost its connection without a word opens one on the same ports.
-///
-/// Kills: held ACKs of a connection released before the SYN with ACK of the next, or after it; ones released by
-/// another rule than the gate's; numbers of the old connection kept for the new one.
-#[test]
-fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
-    for (control, ms) in CONTROLS.into_iter().flat_map(|it| (0..50).map(move |ms| (it, ms * 7))) {
-        let mut run = claimed(control, Duration::from_millis(ms));
-        assert_eq!(within(&mut run, Duration::from_millis(ms)), 0, "{control}, {ms} ms");
-        run.isn = 3_000_000_000;
-        let flags = TcpFlags(TcpFlags::SYN | TcpFlags::ACK);
-        let ack = run.isn + 1;
-        assert_eq!(run.down(TcpSegment { ack, flags, ..TcpSegment::default() }), 1, "{control}");
-        assert_eq!((held(&run), within(&mut run, Duration::from_secs(3))), (0, 0), "{control}");
-        let flags = TcpFlags(TcpFlags::ACK);
-        run.up(TcpSegment { seq: ack, ack: 1, flags, ..TcpSegment::default() });
-        run.data(0, 20);
-        (1..=5).for_each(|n| _ = run.ack(4 * n));
-        within(&mut run, Duration::from_secs(3));
-        let acks = run.gateway.report().aggregates[0].acks;
-        assert_eq!((acks.stale, acks.unsent, acks.held), (0, 0, 0), "{control}");
-        assert_eq!(run.gateway.pool().in_use(), 0);
-    }
-}
-
-/// A SYN that anybody sent ends no connection.
-///
-/// Kills: ACKs discarded by a SYN; ones that stay stopped although the connection is at work, or although nobody
-/// answers; a SYN with ACK of something else taken for an answer.
-#[test]
-fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
-    let ack = TcpFlags(TcpFlags::ACK);
-    for control in CONTROLS {
-        let mut run = claimed(control, Duration::ZERO);
-        run.data(400, 1);
-        assert!(within(&mut run, Duration::from_secs(2)) > 5, "{control}: by data");
-
-        let mut run = claimed(control, Duration::ZERO);
-        let flags = TcpFlags(TcpFlags::SYN | TcpFlags::ACK);
-        let other = TcpSegment { ack: 3_000_000_002, flags, ..TcpSegment::default() };
-        assert_eq!(run.down(other), 1);
-        assert_eq!(within(&mut run, Duration::from_millis(300)), 0, "{control}");
-        let challenge = TcpSegment { seq: 1, ack: 1 + 196 * MSS, flags: ack, ..other };
-        let went = run.down(challenge) + within(&mut run, Duration::from_secs(2));
-        assert!(went > 5, "{control}: by a challenge ACK");
-
-        let mut run = claimed(control, Duration::ZERO);
-        assert_eq!(within(&mut run, Duration::from_millis(990)), 0, "{control}");
-        assert!(within(&mut run, Duration::from_millis(1_500)) > 5, "{control}: unanswered");
-        let went = run.ack(200) + within(&mut run, Duration::from_secs(1));
-        assert!(went > 0, "{control}: it is at work");
-        assert_eq!(run.gateway.pool().in_use(), 0);
-    }
-}
-
-/// Kills: a SYN that stops ACKs of a policy, or of a member, that went meanwhile.
-#[test]
-fn acks_that_a_syn_stopped_go_on_when_their_policy_goes() {
-    for control in CONTROLS {
-        let mut run = claimed(control, Duration::ZERO);
-        run.gateway.install(run.now, PolicySet::new(Vec::new()).unwrap());
-        assert!(within(&mut run, Duration::from_secs(1)) > 5, "{control}");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
