@@ -18,7 +18,7 @@ use tidegate_dataplane::{
 use tokio::sync::oneshot;
 
 use super::trunks::Seeded;
-use super::{Installed, PortLock, policy_set};
+use super::{Installed, PortLock, aside, policy_set};
 use crate::api::Ports;
 use crate::code::Code;
 use crate::output::Failure;
@@ -134,7 +134,7 @@ impl Plane {
             let part = self.ask(move |live| (live.machine.survey(&mut survey), survey));
             (more, survey) = part.await?;
         }
-        off_thread(move || survey.report()).await
+        aside(move || survey.report()).await
     }
 
     /// Puts `policies` in force, beside which `config` and the trunks of `ends` are; says which generation
@@ -150,7 +150,7 @@ impl Plane {
     ) -> Result<u64, Failure> {
         let running = self.ask(|live| live.machine.shared_policies()).await?;
         let (generation, config) =
-            off_thread(move || (Generation::new(policies, running, &config), config)).await?;
+            aside(move || (Generation::new(policies, running, &config), config)).await?;
         let begin = self.ask(move |live| {
             // Frames must come here before there is something to do with them.
             live.set_passing(false);
@@ -169,7 +169,7 @@ impl Plane {
         }
         let end = self.ask(|live| (live.machine.take_retired(), live.machine.generation()));
         let (retired, generation) = end.await?;
-        off_thread(move || drop(retired)).await?;
+        aside(move || drop(retired)).await?;
         Ok(generation)
     }
 
@@ -223,15 +223,6 @@ fn drive(
     let guard = wire.as_ref().map_or_else(Guard::default, FailToWire::guard);
     drop(sender.send(Ok((about, guard))));
     Driver::new(gateway, ports, wire, inbox, Options::default()).run(&mut clock);
-}
-
-/// What `work` returns, which takes long, in a thread where nobody waits for packets or answers.
-async fn off_thread<R: Send + 'static>(
-    work: impl FnOnce() -> R + Send + 'static,
-) -> Result<R, Failure> {
-    let failed =
-        |error| Failure::new(Code::NoGateway, format!("cannot prepare the answer: {error}"));
-    tokio::task::spawn_blocking(work).await.map_err(failed)
 }
 
 fn stopped(error: Stopped) -> Failure {
