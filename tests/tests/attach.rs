@@ -9,6 +9,7 @@ use tidegate_e2e::{Fetch, Process, Server, Testbed, now, on_each_backend, progra
 on_each_backend! {
     a_killed_gateway_is_passed_by_and_followed_in_any_mounts
     a_program_in_front_or_one_taken_off_is_an_alarm
+    a_second_gateway_with_another_run_directory_is_refused
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -126,8 +127,27 @@ fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str)
         "the XDP program of the gateway is not on `lan` any more"
     } else {
         bed.middle.run(&format!("ip link set dev lan xdp object {object} section xdp.frags"));
+        let words = ["doctor", "--json", "--lan", "lan", "--wan", "wan"];
+        let report = Process::start(&mut bed.tidegate(&words)).finish(LIMIT);
+        assert!(report.output.contains("the XDP program `pass_all`"), "{report:?}");
         "the XDP program `pass_all`"
     };
     let alarms = gateway.alarms();
     assert!(alarms.contains(alarm), "{alarms}");
+}
+
+/// It cannot see the lock of the first, and finds its programs.
+///
+/// Kills: a gateway that takes any program of ours for an orphan.
+fn a_second_gateway_with_another_run_directory_is_refused(bed: &Testbed, backend: &str) {
+    let gateway = Gateway::start(bed, backend, By::Nsenter);
+    for second in ["auto", "af-packet"] {
+        let text = format!("[gateway]\nbackend = \"{second}\"{SHAPED}");
+        let mut command = bed.middle.netns_exec(program());
+        command.arg("--socket").arg(bed.folder.join("second.sock")).arg("run");
+        let command = command.arg(bed.file("second.toml", &text));
+        let refused = Process::start(command).finish(LIMIT);
+        assert!(refused.errors.contains("TG0202"), "{second}: {refused:?}");
+    }
+    assert_eq!(gateway.alarms(), "[]");
 }

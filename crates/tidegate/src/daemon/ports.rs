@@ -2,7 +2,7 @@
 
 use tidegate_core::PacketPool;
 use tidegate_dataplane::af_xdp::{self, Copying, OpenError};
-use tidegate_dataplane::fail_to_wire::{Mode, Tc, WireConfig};
+use tidegate_dataplane::fail_to_wire::{Mode, Tc, WireConfig, WireError};
 use tidegate_dataplane::{
     AfPacket, FailToWire, Interface, InterfaceError, Monotonic, PacketMemory, Port,
 };
@@ -50,6 +50,9 @@ fn open_on(
         }
         Ok((opened, memory)) => Ok(xdp_opened(config, opened, trunks, &memory)),
         Err(error) => Err(match error {
+            OpenError::Wire(WireError::Alive { .. }) => {
+                Failure::new(Code::AlreadyRuns, error.to_string())
+            }
             OpenError::NoPrivilege => Failure::worded(Code::NoPrivilege, &error.to_string()),
             _ => Failure::worded(Code::NoBackend, &error.to_string()),
         }),
@@ -103,6 +106,10 @@ fn af_packet(
     let ports = vec![port(pair[0])?, trunks.attach(port(pair[1])?, &memory)];
     let wire = match FailToWire::beneath_packet_sockets(wire, pair) {
         Ok(wire) => Some(wire),
+        // Both would forward each frame.
+        Err(error @ WireError::Alive { .. }) => {
+            return Err(Failure::new(Code::AlreadyRuns, error.to_string()));
+        }
         Err(error) => {
             notes.push(format!("no fail-to-wire: {error}"));
             None
