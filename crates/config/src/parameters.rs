@@ -336,6 +336,7 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ),
         ],
     ),
+    ("constant", &[("rate", "The rate, of payload.", r#"{"default":"10 Mbit/s"}"#)]),
     (
         "copa",
         &[

@@ -11,6 +11,7 @@
 
 mod aggregate_fair;
 mod bbr;
+mod constant;
 pub(crate) mod copa;
 mod cubic;
 mod dctcp;
@@ -198,6 +199,8 @@ registry! {
     Bbr => bbr, "bbr";
     /// So few packets in the queue, found by the delay they add (Copa).
     Copa => copa, "copa";
+    /// A constant rate, whatever is lost: a sender that ignores congestion.
+    Constant => constant, "constant";
 }
 
 /// Reads a factor that is a part of something: at most one.

@@ -285,6 +285,12 @@ impl Connection {
         self.sender.busy().map_or(0, |sender| sender.counters.timeouts)
     }
 
+    /// Bytes by which its ACKs may be ahead of what arrived: none unless it misbehaves.
+    #[must_use]
+    pub fn acks_ahead(&self) -> u64 {
+        u64::from(self.config.details.acks_ahead) * u64::from(self.config.mss)
+    }
+
     /// What of [`statistics`](Self::statistics) is asked for after each acknowledgement.
     #[must_use]
     pub fn progress(&self) -> Progress {

@@ -263,6 +263,14 @@ details! {
     pacing: bool,
     /// How long a closed connection answers what was on its way.
     time_wait: Duration as "units::optional_duration",
+    /// Misbehaviour: the sender sends beyond the window of its peer.
+    ignores_window: bool,
+    /// Misbehaviour: an ACK acknowledges at most so many bytes more than the one before, so that each
+    /// segment brings several (ACK division); 0 for no limit.
+    ack_step: u32,
+    /// Misbehaviour: ACKs are so many segments ahead of what arrived, and hide what was lost
+    /// (optimistic ACKs); 0 for none.
+    acks_ahead: u8,
 }
 
 impl Profile {
@@ -334,6 +342,9 @@ const NS2: Details = Details {
     idle: IdleRule::Keep,
     pacing: false,
     time_wait: MS.saturating_mul(1_000),
+    ignores_window: false,
+    ack_step: 0,
+    acks_ahead: 0,
 };
 
 /// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts),
@@ -381,6 +392,9 @@ const RFC: Details = Details {
     idle: IdleRule::Validate,
     pacing: false,
     time_wait: MS.saturating_mul(1_000),
+    ignores_window: false,
+    ack_step: 0,
+    acks_ahead: 0,
 };
 
 /// Source: Linux 6.12, `net/ipv4/tcp*.c` and `include/net/tcp.h`, with default settings.
@@ -427,6 +441,9 @@ const LINUX: Details = Details {
     idle: IdleRule::Halve,
     pacing: false,
     time_wait: MS.saturating_mul(1_000),
+    ignores_window: false,
+    ack_step: 0,
+    acks_ahead: 0,
 };
 
 /// How an end point behaves.

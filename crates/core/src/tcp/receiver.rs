@@ -193,7 +193,8 @@ impl Receiver {
         if from < start {
             self.known(from, start);
         }
-        let taken = if start == self.next && self.ahead.is_none() {
+        let hides = details.acks_ahead > 0;
+        let taken = if (start == self.next || hides) && self.ahead.is_none() {
             self.in_order(now, details, stop);
             Some((start, stop))
         } else {

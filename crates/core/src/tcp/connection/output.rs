@@ -3,9 +3,10 @@
 use super::{Connection, Ending, MOST_TIMEOUTS, Outgoing, State};
 use crate::Time;
 use crate::packet::{Ecn, TcpFlags, TcpSegment};
+use crate::tcp::profile::Details;
 use crate::tcp::segment::Segment;
 use crate::tcp::sender::{Cx, Span};
-use crate::tcp::sequence::{low, short};
+use crate::tcp::sequence::{distance, low, short};
 
 impl Connection {
     /// The next segment to send now.
@@ -89,6 +90,7 @@ impl Connection {
     }
 
     fn pure_ack(&mut self, now: Time) -> Outgoing {
+        let last = self.last_ack;
         let mut segment = self.header(now);
         if self.peer_sack && self.receiver.has_blocks() {
             let room = usize::from(self.config.details.sack_blocks).min(if self.timestamps {
@@ -99,8 +101,29 @@ impl Connection {
             segment.sack = self.receiver.blocks(self.receive_base, room);
             segment.header.has_sack = !segment.sack.is_empty();
         }
+        self.misbehave(&mut segment, last);
         self.receiver.blocks_told();
         Outgoing { segment, offset: self.sender.next(), retransmission: false }
+    }
+
+    /// Changes the number of an ACK as a receiver does that wants its sender to be faster than it
+    /// should be; `last` is the number before it.
+    ///
+    /// Source: Savage, Cardwell, Wetherall and Anderson, "TCP congestion control with a misbehaving
+    /// receiver", sections 2.2 and 2.3, doi 10.1145/505696.505704. Differs: an optimistic ACK is ahead
+    /// only while data arrives in order, so that a sender which has nothing in flight is not stuck.
+    fn misbehave(&mut self, segment: &mut Segment, last: u32) {
+        let Details { ack_step, acks_ahead, .. } = self.config.details;
+        let ack = &mut segment.header.ack;
+        if acks_ahead > 0 && self.receiver.received() > 0 && !self.receiver.has_blocks() {
+            *ack = ack.wrapping_add(u32::from(acks_ahead) * u32::from(self.config.mss));
+        }
+        let more = u32::try_from(distance(*ack, last)).unwrap_or(0);
+        if ack_step > 0 && more > ack_step {
+            *ack = last.wrapping_add(ack_step);
+            self.receiver.acknowledge_at_once();
+        }
+        self.last_ack = *ack;
     }
 
     /// What was to be acknowledged before the state of marks changed (RFC 8257, section 3.2).

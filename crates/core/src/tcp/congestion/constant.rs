@@ -1,0 +1,73 @@
+//! A constant rate, whatever is lost, marked or acknowledged: a sender that ignores congestion.
+//!
+//! The window never limits the sender; pacing at `rate` does. With the profile detail `ignores_window`
+//! the peer's window does not limit it either. Such a sender tests whether a gateway protects others.
+//!
+//! Source: RFC 2914, section 3.2 (unresponsive flows).
+
+use serde::Deserialize;
+
+use super::{Ack, CongestionControl, Counting, Signal, Window};
+use crate::{Rate, Time};
+
+/// How fast it sends.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The rate, of payload.
+    pub rate: Rate,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { rate: Rate::from_mbps(10) }
+    }
+}
+
+impl Config {
+    pub(super) fn build(&self, _: Counting) -> Constant {
+        Constant { rate: self.rate }
+    }
+}
+
+pub(super) struct Constant {
+    rate: Rate,
+}
+
+/// More than any flow has in flight, and far from an overflow.
+const BOUNDLESS: u64 = 1 << 40;
+
+impl CongestionControl for Constant {
+    fn on_ack(&mut self, window: &mut Window, _: &Ack) {
+        window.congestion = BOUNDLESS;
+    }
+
+    fn on_signal(&mut self, _: Time, window: &mut Window, _: u64, _: Signal) {
+        (window.congestion, window.threshold) = (BOUNDLESS, BOUNDLESS);
+    }
+
+    fn pacing_rate(&self, _: &Window) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn keeps_window(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a timeout that leaves one segment, after which the sender would wait for an ACK.
+    #[test]
+    fn no_signal_makes_it_slower() {
+        let mut control = Config { rate: Rate::from_mbps(25) }.build(Counting::RFC);
+        let mut window = Window { congestion: 14_600, threshold: 0, segment: 1_460, floor: 2_920 };
+        for signal in [Signal::Loss, Signal::Echo, Signal::Timeout { again: true }] {
+            control.on_signal(Time::ZERO, &mut window, 14_600, signal);
+            assert!(control.keeps_window() && window.congestion == BOUNDLESS, "{signal:?}");
+            assert_eq!(control.pacing_rate(&window), Some(Rate::from_mbps(25)));
+        }
+    }
+}
