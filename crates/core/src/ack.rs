@@ -17,6 +17,7 @@ mod tcr;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod uncalled;
 mod waiting;
 
 use std::time::Duration;
@@ -49,8 +50,9 @@ pub trait AckControl: Send {
     /// Changes the profile of the aggregate.
     fn set_profile(&mut self, now: Time, profile: &Profile);
 
-    /// A data packet of `member` has arrived.
-    fn on_data(&mut self, now: Time, member: Member, packet: &Packet);
+    /// A data packet of `member` has arrived, of which so many bytes are `waiting` already. Says whether
+    /// its sender responds to ACKs: a packet of one that does not is treated like one of UDP.
+    fn on_data(&mut self, now: Time, member: Member, packet: &Packet, waiting: Bytes) -> bool;
 
     /// Takes in a packet that goes back; what goes on at once is appended to `out`, in order.
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo);
@@ -67,6 +69,16 @@ pub trait AckControl: Send {
     /// Bytes that the sender of `member` may still send in a window that was made smaller; `None` where it
     /// knows its receiver's window.
     fn left(&self, member: Member) -> Option<Bytes>;
+
+    /// Whether the sender of `member` responds to ACKs.
+    fn responds(&self, _member: Member) -> bool {
+        true
+    }
+
+    /// How many senders do not respond.
+    fn unresponsive(&self) -> u32 {
+        0
+    }
 
     /// Appends all that is held of `member` to `out`, in order.
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo);
@@ -136,6 +148,8 @@ pub struct Queue {
     pub own: Bytes,
     /// Packets of others wait in it as well.
     pub others: bool,
+    /// Each flow has tokens of its own: what one does not use is lent to nobody.
+    pub apart: bool,
     /// Charged bytes of others that have left it so far.
     pub left: Bytes,
     /// What stands behind it.

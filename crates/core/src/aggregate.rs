@@ -416,6 +416,7 @@ impl Aggregate {
             triggers,
             signal: self.signal.name(),
             acks: self.signal.counts(),
+            unresponsive: self.unresponsive(),
             mean: self.conditioner.profile().map(|profile| profile.mean()),
         }
     }

@@ -47,6 +47,11 @@ pub trait Allocation: Send {
     /// `member` has packets waiting. Saying so again changes nothing.
     fn wait(&mut self, now: Time, member: Member);
 
+    /// Whether one flow may have the tokens that others do not use.
+    fn lends(&self) -> bool {
+        true
+    }
+
     /// Whose oldest packet leaves next; its tokens are taken.
     ///
     /// Call until it is no longer [`Turn::Grant`]. A member stays waiting until `heads` has nothing

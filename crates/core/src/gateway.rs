@@ -32,6 +32,7 @@ pub use config::{GatewayConfig, Overhead};
 pub use install::Generation;
 use install::Swap;
 use link::Link;
+use signal::Unresponsive;
 pub use survey::Survey;
 use timers::{Due, Timers};
 use trunks::Trunks;
@@ -72,6 +73,7 @@ pub struct Gateway {
     last_trunk: NonZeroU16,
     /// Where data waits in each direction, as signals see it.
     places: [Places; 2],
+    unresponsive: Unresponsive,
     counts: Counts,
 }
 
@@ -120,6 +122,7 @@ impl Gateway {
             trunks: None,
             last_trunk: NonZeroU16::MAX,
             places: Default::default(),
+            unresponsive: Unresponsive::default(),
             counts: Counts::default(),
         };
         gateway.change_trunks(now, &config.trunks);

@@ -37,6 +37,8 @@ pub struct Report {
     pub flows: u32,
     /// Flows that found the table full.
     pub untracked: u64,
+    /// Flows that do not respond to their ACKs now; the first few are named.
+    pub unresponsive: Vec<UnresponsiveFlow>,
     /// One for each policy and direction that has seen a packet, in the order of precedence.
     pub aggregates: Vec<AggregateReport>,
 }
@@ -63,6 +65,19 @@ impl AddAssign for Count {
         self.packets += more.packets;
         self.bytes += more.bytes;
     }
+}
+
+/// A flow whose sender sends more than its ACKs ask for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnresponsiveFlow {
+    /// Sender, as address and port.
+    pub src: String,
+    /// Receiver, as address and port.
+    pub dst: String,
+    /// The way its data goes.
+    pub direction: Direction,
+    /// The policy it belongs to.
+    pub policy: String,
 }
 
 /// The state of an aggregate.
@@ -98,6 +113,8 @@ pub struct AggregateReport {
     pub signal: Option<&'static str>,
     /// ACKs that go back to its senders: what is held of them, and what was done.
     pub acks: crate::ack::Counts,
+    /// Flows whose senders do not respond to their ACKs now.
+    pub unresponsive: u32,
     /// Mean rate of its profile, if it has one.
     pub mean: Option<Rate>,
 }

@@ -427,7 +427,9 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
 /// 64 KiB of that.
 #[test]
 fn data_that_is_sent_again_passes_what_waits_if_so_asked_and_is_charged() {
-    // 44 frames are the first that are more than 64 KiB.
+    // 44 frames are the first that are more than 64 KiB. At 2 Mbit/s, 160 frames that no ACK asked for
+    // are fewer than a sender may send that responds.
+    let rate = Rate::from_mbps(2);
     for (precedence, placement, sent, again, waiting) in [
         ("in-turn", "auto", 30, 30, 60),
         ("first", "auto", 100, 60, 160 - 44),
@@ -441,7 +443,7 @@ fn data_that_is_sent_again_passes_what_waits_if_so_asked_and_is_charged() {
         let Action::Shape { conditioning, queue, signal } = &mut policy.action else {
             unreachable!()
         };
-        let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
+        let profile = Profile::new(rate, None, Bytes(1_514), Bytes(1_514));
         conditioning.profile = profile.unwrap();
         if let QdiscSpec::PerFlow(limits) = queue {
             limits.flow_limit = Some(Bytes(256 << 10));
@@ -459,7 +461,7 @@ fn data_that_is_sent_again_passes_what_waits_if_so_asked_and_is_charged() {
         assert_eq!(waits(&run), waiting, "{precedence}");
         run.leave();
         let took = run.now.since(begun);
-        let all = Rate::from_mbps(1).time_for(Bytes(u64::from(sent + again) * 1_514));
+        let all = rate.time_for(Bytes(u64::from(sent + again) * 1_514));
         assert!(took.abs_diff(all) < Duration::from_millis(40), "{took:?} and not {all:?}");
         assert_eq!(run.ack(2), 1, "nothing waits any more");
         run.leave();

@@ -195,6 +195,9 @@ pub struct Signal {
     pub kind: String,
     /// Microseconds for which those that went on had been held, on average.
     pub mean_hold_us: u64,
+    /// Flows whose senders send more than their ACKs ask for.
+    #[serde(default)]
+    pub unresponsive: u32,
     /// What it holds and has done, its fields beside these.
     #[serde(flatten)]
     pub counts: Counts,

@@ -233,6 +233,7 @@ impl Daemon {
         let seen = self.plane.look().await?;
         let state = self.state.lock().await;
         let now = Instant::now();
+        let unresponsive = seen.report.unresponsive.iter().map(report::unresponsive);
         let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
         Ok(Status {
             file: state.installed.file.display().to_string(),
@@ -241,7 +242,7 @@ impl Daemon {
             // Of the file that is shown, also while the next one is being put in force.
             generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
-            alarms: self.alarms(&state),
+            alarms: self.alarms(&state).into_iter().chain(unresponsive).collect(),
             ..report::status(&seen)
         })
     }

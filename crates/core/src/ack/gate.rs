@@ -19,6 +19,8 @@ use std::time::Duration;
 use super::calendar::Calendar;
 use super::hold::{Flow, Holds};
 use super::place::Wanted;
+use super::shares::Shares;
+use super::uncalled::Uncalled;
 use super::{Call, Queue};
 use crate::packet::{Fifo, Member, Ring, make_room};
 use crate::time::nanos;
@@ -68,7 +70,7 @@ impl Gate {
 
     /// What the queue, and what is on its way to it, should be.
     fn target(&self, rate: Rate, queue: Queue) -> u64 {
-        let others = queue.others || queue.ahead.others;
+        let others = queue.others || queue.apart || queue.ahead.others;
         self.wanted.bytes(rate, queue.ahead.grain, others)
     }
 
@@ -118,13 +120,13 @@ impl Gate {
     pub(super) fn serve(
         &mut self,
         cx: &mut Cx<'_>,
-        rate: Rate,
+        shares: &Shares,
         queue: Queue,
         holds: &mut Holds,
-        weight: impl Fn(Member) -> u32,
+        uncalled: &mut Uncalled,
         out: &mut Fifo,
     ) -> Call {
-        let mut more = false;
+        let (rate, mut more) = (shares.rate(), false);
         while let Some(member) = self.turns.first() {
             if holds.releasable(member) == 0 {
                 self.turns.pop();
@@ -140,12 +142,13 @@ impl Gate {
             }
             let credit = &mut self.credits[member.index()];
             if *credit <= 0 {
-                *credit += i64::from(quantum(holds, member, weight(member)));
+                *credit += i64::from(quantum(holds, member, shares.weight(member)));
                 self.turns.rotate();
                 continue;
             }
             let Some(cost) = holds.release(cx, member, out) else { continue };
             *credit -= i64::from(cost);
+            uncalled.asked(member, cost);
             self.asks(cx.now, queue.ahead.carries_of(rate), holds.flow(member), cost);
         }
         let called = std::mem::take(&mut self.called);

@@ -24,6 +24,7 @@ use super::gate::quantum;
 use super::hold::{Holds, Taken};
 use super::paced::Bound;
 use super::shares::Shares;
+use super::uncalled::Uncalled;
 use super::{AckControl, Ahead, Call, Counts, Known, Placement, Precedence, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpSegment};
@@ -111,6 +112,7 @@ impl Config {
             holds: Holds::new(true),
             shares: Shares::new(profile.mean(), self.max_hold),
             bound: Bound::default(),
+            uncalled: Uncalled::default(),
             queue: Queue::default(),
             rule: match self.release {
                 Release::Bucket => Rule::Bucket(Bucket::default()),
@@ -127,6 +129,7 @@ pub(super) struct PostAck {
     holds: Holds,
     shares: Shares,
     bound: Bound,
+    uncalled: Uncalled,
     rule: Rule,
     /// As it was when last looked at.
     queue: Queue,
@@ -195,6 +198,10 @@ impl PostAck {
 
     /// An ACK that calls for `cost` bytes of `member` went on, not by the rule.
     fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
+        self.uncalled.asked(member, cost);
+        if self.uncalled.refuses(member) {
+            return;
+        }
         match &mut self.rule {
             Rule::Gate(gate) => {
                 let rate = self.queue.ahead.carries_of(self.shares.rate());
@@ -219,8 +226,13 @@ impl AckControl for PostAck {
         self.shares.set_rate(profile.mean());
     }
 
-    fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
+    fn on_data(&mut self, now: Time, member: Member, packet: &Packet, waiting: Bytes) -> bool {
         self.holds.on_data(now, member, packet);
+        self.shares.waits(member, waiting);
+        let may_have = || self.shares.most(member);
+        if !self.uncalled.came(now, member, packet.cost, may_have) {
+            return false;
+        }
         self.shares.note(now, member, None);
         let pressed = self.is_pressed(member);
         self.shares.came(member, packet.cost, pressed);
@@ -234,12 +246,17 @@ impl AckControl for PostAck {
             }
             Rule::Bucket(_) => {}
         }
+        true
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo) {
         let Returning { member, known, .. } = back;
         let tcp = cx.pool[&back.packet].tcp;
-        if self.holds.acknowledges(cx.pool, member, &back.packet) {
+        let refuses = self.uncalled.refuses(member);
+        if refuses {
+            let cost = self.holds.withdraw(cx, member, out);
+            self.uncalled.asked(member, cost);
+        } else if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
             let pressed = self.is_pressed(member);
             self.shares.came(member, 0, pressed);
@@ -252,6 +269,7 @@ impl AckControl for PostAck {
         self.holds.flow(member).cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
+            _ if refuses => true,
             Rule::Gate(gate) => {
                 let ended = tcp.is_some_and(|tcp| self.holds.ends_with(cx, member, &tcp, out));
                 ended || (gate.is_idle() && gate.is_open(cx.now, rate, queue))
@@ -278,10 +296,15 @@ impl AckControl for PostAck {
         let (holds, shares) = (&mut self.holds, &self.shares);
         match &mut self.rule {
             Rule::Gate(gate) => {
-                return gate.serve(cx, shares.rate(), queue, holds, |it| shares.weight(it), out);
+                let called = &mut self.uncalled;
+                return gate.serve(cx, shares, queue, holds, called, out);
             }
-            Rule::Bucket(bucket) => bucket.serve(cx, queue, holds, shares, out),
-            Rule::VirtualQueue(virtual_queue) => virtual_queue.serve(cx, holds, out),
+            Rule::Bucket(bucket) => {
+                bucket.serve(cx, queue, holds, shares, &mut self.uncalled, out);
+            }
+            Rule::VirtualQueue(virtual_queue) => {
+                virtual_queue.serve(cx, holds, &mut self.uncalled, out);
+            }
         }
         Call::default()
     }
@@ -302,6 +325,14 @@ impl AckControl for PostAck {
 
     fn left(&self, member: Member) -> Option<Bytes> {
         self.holds.left(member)
+    }
+
+    fn responds(&self, member: Member) -> bool {
+        !self.uncalled.refuses(member)
+    }
+
+    fn unresponsive(&self) -> u32 {
+        self.uncalled.refusing()
     }
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
@@ -331,6 +362,7 @@ impl AckControl for PostAck {
             Rule::VirtualQueue(queue) => queue.forget(member),
         }
         self.shares.leave(member);
+        self.uncalled.leave(member);
         self.holds.leave(member);
     }
 

@@ -37,13 +37,15 @@ struct Seen {
     weight: u32,
     /// Charged bytes that came in that interval.
     came: u32,
+    /// Bytes of it that waited when its newest data came.
+    waits: u32,
     /// It would have sent more in that interval, or that was much.
     greedy: bool,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { interval: 0, weight: 1, came: 0, greedy: false }
+        Self { interval: 0, weight: 1, came: 0, waits: 0, greedy: false }
     }
 }
 
@@ -59,6 +61,15 @@ struct Others {
 
 /// The longest over which anything is followed, in nanoseconds.
 const LONGEST: u64 = 1 << 40;
+
+/// What is in the queue beyond this, in full frames, is drained; and by that at least the rate stays
+/// what it is, in 1024ths.
+const KEPT: u64 = 3 * 1_514;
+const FLOOR: u64 = 307;
+
+/// Data of a flow comes when the flow's own queue is short, so its backlog explains no small drain. In
+/// 1024ths: with 2 %, P1 leaves 8 % more data waiting in the cell of four flows of `sim/tests/postack.rs`.
+const SLIGHTLY: u64 = 41;
 
 /// A few round trips of most flows.
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -103,7 +114,7 @@ impl Shares {
         if before.interval == self.interval {
             self.now.remove(before.weight, self.modest(&before));
         } else {
-            seen = Seen { interval: self.interval, weight, came: 0, greedy: false };
+            seen = Seen { interval: self.interval, weight, came: 0, greedy: false, ..before };
         }
         self.now.add(weight, self.modest(&seen));
         self.seen[slot(member.0)] = seen;
@@ -129,6 +140,28 @@ impl Shares {
         self.now.remove(seen.weight, self.modest(&seen));
         self.now.add(seen.weight, self.modest(&new));
         self.seen[slot(member.0)] = new;
+    }
+
+    /// So many bytes of `member` wait.
+    pub(super) fn waits(&mut self, member: Member, bytes: Bytes) {
+        make_room(&mut self.seen, member.index(), Seen::default());
+        self.seen[slot(member.0)].waits = u32::try_from(bytes.0).unwrap_or(u32::MAX);
+    }
+
+    /// The part of `member` in the rate, reduced so that a long queue of all is drained `within` that time.
+    ///
+    /// A flow is slowed by more than 4 % only if its own backlog explains it: else a flow that does not
+    /// respond would slow down all.
+    ///
+    /// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
+    pub(super) fn drained(&self, member: Member, queue: Bytes, within: Duration) -> Rate {
+        let of = self.of(member);
+        let own = u64::from(self.seen.get(member.index()).map_or(0, |seen| seen.waits));
+        let less =
+            |bytes: u64, rate: Rate| bytes.saturating_mul(1_024) / rate.bytes_in(within).0.max(1);
+        let less = less(queue.0.saturating_sub(KEPT), self.rate).min(less(own, of).max(SLIGHTLY));
+        let part = u128::from(of.bps()) * u128::from(1_024 - less.min(1_024 - FLOOR)) / 1_024;
+        Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
     }
 
     /// What `seen` takes in this interval, unless it is greedy.

@@ -103,9 +103,10 @@ impl AckControl for Tcr {
         self.shares.set_rate(profile.mean());
     }
 
-    fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
+    fn on_data(&mut self, now: Time, member: Member, packet: &Packet, _: Bytes) -> bool {
         self.holds.on_data(now, member, packet);
         self.shares.note(now, member, None);
+        true
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, _: Queue, out: &mut Fifo) {

@@ -68,7 +68,7 @@ impl Bench {
         let tcp = TcpSegment { seq, payload: MSS, flags, ..TcpSegment::default() };
         let packet =
             Packet { len: FRAME, cost: FRAME, segments: 1, tcp: Some(tcp), ..Packet::default() };
-        self.signal.on_data(now, Member(member), &packet);
+        self.signal.on_data(now, Member(member), &packet, self.queue.own);
         self.known.sent = Some(end);
     }
 

@@ -318,14 +318,26 @@ fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
 fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
     // Of what 10 Mbit/s carry in 200 ms, nothing, half, and far more is too much.
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5), (1 << 30, 0.3)] {
-        let mut bench = sent(EVERY[1], 10);
+        let mut bench = sent(EVERY[1], 9);
         bench.queue.own = Bytes(waits);
         bench.serve(US(0));
+        bench.data(US(0), 0, 10 * MSS);
         assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
         let takes = bench.signal.ready_at().unwrap().since(US(0));
         let ratio = carries(2).as_secs_f64() / takes.as_secs_f64();
         assert!((ratio - part).abs() < 0.001, "{waits}: {ratio}");
     }
+}
+
+/// Kills: a flow that is slowed by a backlog of others.
+#[test]
+fn a_bucket_lets_a_flow_of_which_nothing_waits_go_on_at_its_rate_however_much_of_others_waits() {
+    let mut bench = sent(EVERY[1], 10);
+    bench.queue.own = Bytes(1 << 30);
+    bench.serve(US(0));
+    assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
+    let takes = bench.signal.ready_at().unwrap().since(US(0));
+    assert!(takes < carries(2) * 105 / 100, "{takes:?}");
 }
 
 /// Kills: in P2, no drain.

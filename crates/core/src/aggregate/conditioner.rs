@@ -152,6 +152,16 @@ impl Conditioner {
         self.shaper().map_or(Bytes::ZERO, Shaper::owed)
     }
 
+    /// Bytes of `member` that wait, as frames, or that passed and have not been paid for yet.
+    pub(super) fn backlog_of(&self, member: Member) -> Bytes {
+        self.shaper().map_or(Bytes::ZERO, |it| it.waiting(member) + it.owed_by(member))
+    }
+
+    /// Whether one flow may have the tokens that others do not use.
+    pub(super) fn lends(&self) -> bool {
+        self.shaper().is_none_or(Shaper::lends)
+    }
+
     /// Sends what conforms by now.
     pub(super) fn serve(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Progress {
         match self {

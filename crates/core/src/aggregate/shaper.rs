@@ -152,6 +152,11 @@ impl Shaper {
         Bytes(self.owed)
     }
 
+    /// The same of `member` alone.
+    pub(super) fn owed_by(&self, member: Member) -> Bytes {
+        Bytes(self.owes.get(member.index()).copied().unwrap_or(0))
+    }
+
     /// A member is no more, nor is what it owes.
     pub(super) fn forgive(&mut self, member: Member) {
         if let Some(owes) = self.owes.get_mut(member.index()) {
@@ -259,6 +264,10 @@ impl Shaper {
 
     pub(super) fn allocation(&mut self) -> &mut dyn Allocation {
         &mut *self.allocation
+    }
+
+    pub(super) fn lends(&self) -> bool {
+        self.allocation.lends()
     }
 
     pub(super) const fn profile(&self) -> &Profile {

@@ -70,12 +70,25 @@ impl Aggregate {
         self.signal.control.is_some()
     }
 
-    /// Takes note of a data packet that is about to be offered.
-    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) {
-        if let Some(control) = &mut self.signal.control {
-            let packet = &pool[packet];
-            control.on_data(now, packet.member, packet);
-        }
+    /// Takes note of a data packet that is about to be offered. Says whether its sender is governed by
+    /// its ACKs: one that does not respond to them is not.
+    pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
+        let Some(control) = &mut self.signal.control else { return false };
+        let packet = &pool[packet];
+        let waiting = self.conditioner.backlog_of(packet.member);
+        control.on_data(now, packet.member, packet, waiting)
+    }
+
+    /// Whether the sender of `member` responds to its ACKs, as far as it is governed by them.
+    #[must_use]
+    pub fn responds(&self, member: Member) -> bool {
+        self.signal.control.as_ref().is_none_or(|control| control.responds(member))
+    }
+
+    /// How many senders do not respond to their ACKs.
+    #[must_use]
+    pub fn unresponsive(&self) -> u32 {
+        self.signal.control.as_ref().map_or(0, |control| control.unresponsive())
     }
 
     /// Takes note of a data packet whose sender cannot be told by its ACKs.
@@ -274,6 +287,7 @@ impl Aggregate {
         let backlog = u64::from(self.conditioner.backlog().packets);
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
         let left = Bytes(self.counts.progress.others);
-        Queue { own, others: backlog > waiting.packets, left, ahead }
+        let (others, apart) = (backlog > waiting.packets, !self.conditioner.lends());
+        Queue { own, others, apart, left, ahead }
     }
 }

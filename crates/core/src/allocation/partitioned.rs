@@ -98,6 +98,10 @@ impl Partitioned {
 }
 
 impl Allocation for Partitioned {
+    fn lends(&self) -> bool {
+        false
+    }
+
     fn set_profile(&mut self, now: Time, profile: &Profile) {
         self.shares.advance(now);
         self.shares.set_profile(profile);

@@ -6,12 +6,14 @@
 
 use super::Gateway;
 use super::link::Link;
+use super::status::show;
 use super::trunks::{TrunkId, Trunks};
 use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Arrival, Claiming, Flow, Handle, Tracking};
 use crate::packet::{Direction, Fifo, FlowId};
+use crate::report::UnresponsiveFlow;
 use crate::{PacketId, Time};
 
 impl Gateway {
@@ -37,9 +39,11 @@ impl Gateway {
         if let Some(aggregate) = self.aggregates.meant(own)
             && aggregate.has_signal()
         {
-            self.pool[&id].controlled = true;
-            if tcp.sequence_len() > 0 {
-                aggregate.on_data(now, &self.pool, &id);
+            let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &self.pool, &id);
+            self.pool[&id].controlled = responds;
+            if !responds {
+                aggregate.on_ungoverned();
+                self.unresponsive.note(of, direction);
             }
         }
         let data = self.flows[of].handle(direction.reverse());
@@ -82,6 +86,22 @@ impl Gateway {
                 _ => {}
             }
         }
+    }
+
+    /// The flows that do not respond now, as far as they are remembered.
+    pub(super) fn unresponsive(&self) -> Vec<UnresponsiveFlow> {
+        let named = self.unresponsive.0.iter().filter_map(|(id, direction)| {
+            let flow = self.flows.get(*id)?;
+            let (key, handle) = (flow.key(*direction), flow.handle(*direction));
+            let aggregate = self.aggregates.now(handle).filter(|it| !it.responds(handle.member))?;
+            Some(UnresponsiveFlow {
+                src: show(key.src),
+                dst: show(key.dst),
+                direction: *direction,
+                policy: aggregate.policy().to_owned(),
+            })
+        });
+        named.collect()
     }
 
     /// Lets ACKs go on that the aggregate in `slot` need not hold any longer, and those of others for
@@ -198,6 +218,25 @@ impl Gateway {
                 self.condition(now, direction, handle.aggregate, id);
             }
         }
+    }
+}
+
+/// Flows whose senders did not respond to their ACKs when their newest data came, at most [`NAMED`].
+#[derive(Default)]
+pub(super) struct Unresponsive(Vec<(FlowId, Direction)>);
+
+/// So many flows are named: an operator looks for the first, and then for who else there is.
+const NAMED: usize = 8;
+
+impl Unresponsive {
+    fn note(&mut self, flow: FlowId, direction: Direction) {
+        if self.0.contains(&(flow, direction)) {
+            return;
+        }
+        if self.0.len() == NAMED {
+            self.0.remove(0);
+        }
+        self.0.push((flow, direction));
     }
 }
 

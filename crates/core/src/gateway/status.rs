@@ -132,6 +132,7 @@ impl Gateway {
             made: acks.made + counts.made,
             flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
             untracked: self.flows.untracked(),
+            unresponsive: self.unresponsive(),
             aggregates: Vec::new(),
         });
     }
@@ -271,7 +272,7 @@ fn room(flow: &Flow, direction: Direction) -> Option<u32> {
     Some(if before(sent, edge) { edge.wrapping_sub(sent) } else { 0 })
 }
 
-fn show(endpoint: Endpoint) -> String {
+pub(super) fn show(endpoint: Endpoint) -> String {
     std::net::SocketAddr::new(endpoint.address(), endpoint.port).to_string()
 }
 

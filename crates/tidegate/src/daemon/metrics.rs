@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use tidegate_core::ack::Counts;
 
-use crate::api::{Aggregate, Class, Control, FailToWire, LinkDirection, Status, Trunk};
+use crate::api::{Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Status, Trunk};
 
 /// Metrics being written.
 struct Page(String);
@@ -196,14 +196,20 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
 }
 
 fn signals(all: &[Aggregate], page: &mut Page) {
-    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Counts) -> f64| {
+    let mut metric = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Signal) -> f64| {
         let sample = |it: &Aggregate| {
             let signal = it.signal.as_ref()?;
             let pairs =
                 [("policy", &it.policy), ("direction", &it.direction), ("signal", &signal.kind)];
-            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(&signal.counts)))
+            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(signal)))
         };
         page.metric(name, kind, help, all.iter().filter_map(sample));
+    };
+    let help = "Flows whose senders send more than their ACKs ask for.";
+    let unresponsive = |it: &Signal| f64::from(it.unresponsive);
+    metric("tidegate_policy_unresponsive_flows", "gauge", help, &unresponsive);
+    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Counts) -> f64| {
+        metric(name, kind, help, &|it: &Signal| value(&it.counts));
     };
     let help = "ACKs held that go back to senders of the policy.";
     metric("tidegate_policy_held_acks", "gauge", help, |it| f64::from(it.held));
@@ -221,7 +227,7 @@ fn signals(all: &[Aggregate], page: &mut Page) {
     metric("tidegate_policy_reduced_windows_total", "counter", help, |it| float(it.windows));
     let help = "ACKs of data that was never sent, or of less than was acknowledged before.";
     metric("tidegate_policy_odd_acks_total", "counter", help, |it| float(it.unsent + it.stale));
-    let help = "Data packets queued as without a signal: under a digest, or seen one way only.";
+    let help = "Data packets queued as without a signal: under a digest, seen one way only, or of a sender that does not respond.";
     metric("tidegate_policy_ungoverned_segments_total", "counter", help, |it| float(it.ungoverned));
 }
 
@@ -345,7 +351,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::api::{Bypassed, Count, PortCount, Ports, Signal};
+    use crate::api::{Bypassed, Count, PortCount, Ports};
 
     fn status() -> Status {
         let count = Count { packets: 3, bytes: 4_500 };
@@ -369,7 +375,8 @@ mod tests {
             windows: 3,
             ..Counts::default()
         };
-        let signal = Signal { kind: "postack".to_owned(), mean_hold_us: 40_000, counts };
+        let signal =
+            Signal { kind: "postack".to_owned(), mean_hold_us: 40_000, unresponsive: 1, counts };
         let aggregate = |direction: &str| Aggregate {
             policy: "web \"2\"".to_owned(),
             direction: direction.to_owned(),

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::ByReason;
-use tidegate_core::ack::Counts;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::{
     AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Triggers,
+    UnresponsiveFlow,
 };
 
 use super::plane::Seen;
@@ -37,6 +37,18 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         hangs: seen.hangs,
         aggregates: report.aggregates.iter().map(aggregate).collect(),
     }
+}
+
+/// The alarm that names a flow whose sender does not respond.
+pub(super) fn unresponsive(it: &UnresponsiveFlow) -> String {
+    format!(
+        "{} to {} ({}) does not respond: it sends more than its ACKs ask for, and policy {} treats \
+         it like UDP; look at its sender, or match it with a policy of its own",
+        it.src,
+        it.dst,
+        it.direction.name(),
+        it.policy
+    )
 }
 
 fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
@@ -88,14 +100,16 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         drops: counted([it.drops]),
         marks: counted([it.marks]),
         triggers: triggers(it.triggers),
-        signal: it.signal.map(|kind| signal(kind, it.acks)),
+        signal: it.signal.map(|kind| signal(kind, it)),
     }
 }
 
-fn signal(kind: &str, counts: Counts) -> api::Signal {
+fn signal(kind: &str, it: &AggregateReport) -> api::Signal {
+    let counts = it.acks;
     let gone = counts.delayed.saturating_sub(counts.held.into());
     let mean_hold_us = counts.held_ns / gone.max(1) / 1_000;
-    api::Signal { kind: kind.to_owned(), mean_hold_us, counts }
+    let unresponsive = it.unresponsive;
+    api::Signal { kind: kind.to_owned(), mean_hold_us, unresponsive, counts }
 }
 
 /// What `it` says.

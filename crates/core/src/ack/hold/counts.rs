@@ -29,8 +29,8 @@ pub struct Counts {
     pub unsent: u64,
     /// ACKs of less than was acknowledged before.
     pub stale: u64,
-    /// Segments with payload that were queued as without a signal: a digest covers them, or what goes
-    /// back passes elsewhere.
+    /// Segments with payload that were queued as without a signal: a digest covers them, their sender
+    /// does not respond, or what goes back passes elsewhere.
     pub ungoverned: u64,
 }
 

@@ -8,9 +8,10 @@ use super::super::gate::Gate;
 use super::super::hold::Holds;
 use super::super::paced::{Paced, takes};
 use super::super::shares::Shares;
+use super::super::uncalled::Uncalled;
 use crate::flow::before;
 use crate::packet::{Fifo, Member, Packet};
-use crate::{Bytes, Cx, PacketId, Rate, Time};
+use crate::{Bytes, Cx, PacketId, Time};
 
 /// What decides when ACKs go on.
 pub(super) enum Rule {
@@ -27,13 +28,14 @@ pub(super) struct Bucket {
     pace: Paced,
 }
 
-/// What is in the queue beyond this, in full frames, is drained; within this time; and by that at
-/// least the rate stays what it is, in 1024ths.
+/// What is in the queue beyond three full frames is drained within this time.
 ///
-/// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
-const KEPT: u64 = 3 * 1_514;
+/// Source: `postack`, R001-9.
 const WITHIN: Duration = Duration::from_millis(200);
-const FLOOR: u64 = 307;
+
+/// The same of P2 while packets of others wait too, which makes the rate of a flow unknown: what P2
+/// decides shows only after the hold, and with less the queue and the rate swing.
+const WITHIN_OTHERS: Duration = Duration::from_millis(500);
 
 impl Bucket {
     /// An ACK that called for `cost` bytes went on before its time.
@@ -52,7 +54,7 @@ impl Bucket {
         queue: Queue,
     ) {
         if !self.pace.is_set(member) && holds.releasable(member) > 0 {
-            let rate = drained(shares.of(member), shares.rate(), queue);
+            let rate = shares.drained(member, queue.own + queue.ahead.waiting, WITHIN);
             let takes = takes(holds, cx.pool, member, rate);
             let from = (*self.pace.free(member)).max(cx.now);
             self.pace.set(member, from + takes);
@@ -65,16 +67,16 @@ impl Bucket {
         queue: Queue,
         holds: &mut Holds,
         shares: &Shares,
+        uncalled: &mut Uncalled,
         out: &mut Fifo,
     ) {
         while let Some((at, member)) = self.pace.due(cx.now) {
-            if holds.release(cx, member, out).is_none() {
-                continue;
-            }
+            let Some(cost) = holds.release(cx, member, out) else { continue };
+            uncalled.asked(member, cost);
             *self.pace.free(member) = at;
             if holds.releasable(member) > 0 {
                 // It was there when the one before went: arrival does not matter.
-                let rate = drained(shares.of(member), shares.rate(), queue);
+                let rate = shares.drained(member, queue.own + queue.ahead.waiting, WITHIN);
                 self.pace.set(member, at + takes(holds, cx.pool, member, rate));
             }
         }
@@ -87,15 +89,6 @@ impl Bucket {
     pub(super) fn forget(&mut self, member: Member) {
         self.pace.forget(member);
     }
-}
-
-/// The rate of a flow while the queue of all has more than is to be kept.
-fn drained(of: Rate, all: Rate, queue: Queue) -> Rate {
-    let excess = (queue.own + queue.ahead.waiting).0.saturating_sub(KEPT);
-    let within = all.bytes_in(WITHIN).0.max(1);
-    let less = (excess.saturating_mul(1_024) / within).min(1_024 - FLOOR);
-    let part = u128::from(of.bps()) * u128::from(1_024 - less) / 1_024;
-    Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
 }
 
 /// P2: an ACK is held for as long as its data would have waited in a queue for its flow.
@@ -132,7 +125,8 @@ impl VirtualQueue {
         queue: Queue,
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
-        let rate = drained(shares.of(member), shares.rate(), queue);
+        let within = if queue.others { WITHIN_OTHERS } else { WITHIN };
+        let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
         let flow = self.flow(member);
         flow.free = flow.free.max(now) + rate.time_for(packet.charged());
         if !packet.seen_before && flow.waits.len() < MOST {
@@ -171,9 +165,17 @@ impl VirtualQueue {
         self.pace.set(member, at.max(cx.now));
     }
 
-    pub(super) fn serve(&mut self, cx: &mut Cx<'_>, holds: &mut Holds, out: &mut Fifo) {
+    pub(super) fn serve(
+        &mut self,
+        cx: &mut Cx<'_>,
+        holds: &mut Holds,
+        uncalled: &mut Uncalled,
+        out: &mut Fifo,
+    ) {
         while let Some((_, member)) = self.pace.due(cx.now) {
-            holds.release(cx, member, out);
+            if let Some(cost) = holds.release(cx, member, out) {
+                uncalled.asked(member, cost);
+            }
             if holds.releasable(member) > 0 {
                 self.arm(cx, member, holds);
             } else {
