@@ -422,6 +422,34 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     assert_eq!((of_users, run.gateway.pool().in_use() - before), (0, 1));
 }
 
+/// Kills: a flow that is named although it responds, or is not although it does not; one that is named for ever;
+/// its packets counted among those that hold back ACKs.
+#[test]
+fn a_flow_whose_sender_does_not_respond_is_named_as_long_as_it_does_not() {
+    let mut policy = policy(None);
+    let Action::Shape { conditioning, .. } = &mut policy.action else { unreachable!() };
+    let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
+    conditioning.profile = profile.unwrap();
+    let mut run = Run::of(1_024, vec![policy], None);
+    let named = |run: &Run| run.gateway.report().unresponsive;
+    // 1 Mbit/s carry 82 frames in a second, but 128 KiB may come: 86.
+    run.data(0, 86);
+    assert_eq!((named(&run), run.gateway.report().aggregates[0].unresponsive), (vec![], 0));
+    run.data(86, 20);
+    let (flows, report) = (named(&run), run.gateway.report());
+    assert_eq!((flows.len(), report.aggregates[0].unresponsive), (1, 1));
+    assert_eq!((&*flows[0].policy, flows[0].direction), ("all", Direction::Up));
+    assert!(flows[0].src.contains(':') && flows[0].dst.contains(':'), "{flows:?}");
+    // The first look takes a quarter of the rate until then off the count.
+    assert_eq!(report.aggregates[0].acks.ungoverned, 19);
+    // It sends nothing for some seconds, and goes on as one that responds.
+    run.leave();
+    run.now += Duration::from_secs(3);
+    run.data(106, 1);
+    assert_eq!(named(&run), vec![]);
+    run.leave();
+}
+
 /// Kills: what is sent again behind what waits; not charged; passing for as long as anybody likes; new data that
 /// passes; passing where nobody asked for it; what waits before it left behind, or not charged; more than
 /// 64 KiB of that.
