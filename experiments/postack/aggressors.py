@@ -1,12 +1,12 @@
-"""Senders that ignore congestion take nothing from honest flows that these have without ACK control.
+"""Honest flows beside senders that ignore congestion keep what they have without ACK control.
 
-Source: postack, ledger R001-9 (what waits of others does not close the gate); RFC 2914, section 3.2;
-Savage, Cardwell, Wetherall and Anderson, doi 10.1145/505696.505704 (ACK division, optimistic ACKs).
+Source: postack, ledger R001-9 (packets of others do not close the gate); RFC 2914, section 3.2;
+Savage and others, doi 10.1145/505696.505704 (ACK division, optimistic ACKs).
 Differs: see `_network.py`. Four honest flows share 10 Mbit/s with one to eight aggressors: TCP that
-sends 12.5 Mbit/s each whatever its window is, UDP of that rate, receivers that acknowledge 100 bytes
-at a time to a sender that counts ACKs, and receivers that acknowledge four segments which have not
-arrived. The paper has no aggressors. The queue is `per-flow` with its defaults. What arrives counts,
-of 12 s.
+sends 12.5 Mbit/s each whatever its window is, UDP of that rate, receivers that acknowledge 100
+bytes at a time to a sender that counts ACKs, and receivers that acknowledge four segments which
+have not arrived. The paper has no aggressors. The queue is `per-flow` with its defaults. Of 20 s,
+12 count, by what arrives.
 """
 
 import numpy as np
@@ -79,7 +79,8 @@ def crowded(cell):
     return cell["attack"] == "division" and cell["count"] == 8
 
 
-@aggressors.claim("honest flows protected", "gate, least of all cells but two kinds: honest flows' part",
+@aggressors.claim("honest flows protected",
+                  "gate, least of all cells but one kind: honest flows' part",
                   paper="all of it", at_least=0.95)  # fmt: skip
 def gate(runs):
     return parts(runs, "gate", crowded, allocation=LENDING)
@@ -88,14 +89,17 @@ def gate(runs):
 @aggressors.claim("honest flows protected", "gate, eight receivers divide ACKs: honest flows' part",
                   paper="all of it", at_least=0.95,
                   why="an ACK of less than a segment asks for nothing until a window that is made "
-                  "smaller leaves room for a segment, and then for no more than it acknowledges")  # fmt: skip
+                  "smaller leaves room for a segment, and then for as much as it acknowledges",
+)  # fmt: skip
 def divided(runs):
     return parts(
         runs, "gate", attack=["division"], count=[8], allocation=LENDING,
     )  # fmt: skip
 
 
-@aggressors.claim("honest flows protected", "bucket, least of all cells: honest flows' part", paper="all of it",
+@aggressors.claim("honest flows protected",
+                  "bucket, least of all cells: honest flows' part",
+                  paper="all of it",
                   at_least=0.95)  # fmt: skip
 def bucket(runs):
     return parts(runs, "bucket", allocation=LENDING)
@@ -115,7 +119,8 @@ def virtual_queue(runs):
 
 @aggressors.claim("honest flows protected", "virtual queue, ACKs are early: honest flows' part",
                   paper="all of it", at_least=0.95,
-                  why="an ACK that is ahead of its data has no time by this rule and goes on at once")  # fmt: skip
+                  why="an ACK that is ahead of its data has no time by this rule and goes on at "
+                  "once")  # fmt: skip
 def early(runs):
     return parts(runs, "virtual-queue", attack=["optimistic"], allocation=LENDING)
 
@@ -128,7 +133,9 @@ def partitioned(runs):
     return parts(runs, "virtual-queue", allocation=["partitioned"])
 
 
-@aggressors.claim("honest flows protected", "sequential, all rules: honest flows' part", paper="all of it",
+@aggressors.claim("honest flows protected",
+                  "sequential, all rules: honest flows' part",
+                  paper="all of it",
                   at_least=0.95,
                   why="data of a flow that joined after an aggressor waits for ever, and counts in "
                   "the queue by which ACKs of the flows before it are held")  # fmt: skip
@@ -138,10 +145,12 @@ def sequential(runs):
 
 @aggressors.figure
 def figure(runs):
-    figure, panels = plots.panels([f"{attack}: of what honest flows have without" for attack in ATTACKS])
+    titles = [f"{attack}: of what honest flows have without" for attack in ATTACKS]
+    figure, panels = plots.panels(titles)
     for axes, attack in zip(panels, ATTACKS, strict=True):
         for rule in RULES:
-            lows = [parts(runs, rule, attack=[attack], allocation=[it]).mean() for it in ALLOCATIONS]
+            cells = [parts(runs, rule, attack=[attack], allocation=[it]) for it in ALLOCATIONS]
+            lows = [cell.mean() for cell in cells]
             axes.plot(ALLOCATIONS, lows, marker="o", linestyle="", label=rule)
         axes.axhline(0.95, color="grey", linewidth=0.5)
         axes.set_ylim(bottom=0)
