@@ -33,6 +33,11 @@ const CACHE: [&str; 4] =
 /// All that is counted of a live case: what the end that is measured does.
 const LIVE: &str = "*cases::live::counted*";
 
+/// A call into a gateway that is counted by itself. Callgrind takes one option for one pattern, so that the same
+/// function has two.
+const CALL: &str = "*cases::swaps::counted*";
+const CALL_ENDS: &str = "*swaps::counted*";
+
 /// Whether there is a callgrind.
 pub(crate) fn is_there() -> bool {
     let version = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
@@ -56,6 +61,19 @@ pub(crate) fn cost(run: Run<'_>, with_cache: bool) -> anyhow::Result<Cost> {
     Ok(Cost { instructions, misses })
 }
 
+/// Instructions of the longest single call that `run` makes into a gateway.
+pub(crate) fn longest_call(run: Run<'_>) -> anyhow::Result<f64> {
+    let each = [
+        format!("--toggle-collect={CALL}"),
+        format!("--dump-after={CALL_ENDS}"),
+        "--combine-dumps=yes".to_owned(),
+    ];
+    let text = Counting::begin(run, &each)?.text()?;
+    let longest = text.lines().filter_map(|line| line.strip_prefix("totals:")?.trim().parse().ok());
+    let longest = longest.max().map(|count: u64| real(count));
+    longest.with_context(|| format!("callgrind counted no call of {run:?}"))
+}
+
 /// Nanoseconds of processor time an operation of `run` takes here and now, outside callgrind.
 pub(crate) fn nanos(run: Run<'_>) -> anyhow::Result<f64> {
     let output = Command::new(env::current_exe()?).args(words(run)).output()?;
@@ -73,16 +91,21 @@ struct Counting<'a> {
 
 impl<'a> Counting<'a> {
     fn start(run: Run<'a>, with_cache: bool) -> anyhow::Result<Self> {
-        let file = Counts::new(run);
-        let mut command = Command::new("valgrind");
-        command.arg("--tool=callgrind");
-        command.arg(format!("--callgrind-out-file={}", file.0.display()));
+        let mut options = Vec::new();
         if with_cache {
-            command.args(CACHE);
+            options.extend(CACHE.map(str::to_owned));
         }
         if run.name.starts_with("live/") {
-            command.arg(format!("--toggle-collect={LIVE}"));
+            options.push(format!("--toggle-collect={LIVE}"));
         }
+        Self::begin(run, &options)
+    }
+
+    fn begin(run: Run<'a>, options: &[String]) -> anyhow::Result<Self> {
+        let file = Counts::new(run);
+        let mut command = Command::new("valgrind");
+        command.arg("--tool=callgrind").args(options);
+        command.arg(format!("--callgrind-out-file={}", file.0.display()));
         command.arg(env::current_exe()?).args(words(run));
         let process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         Ok(Self { run, file, process })
@@ -90,13 +113,19 @@ impl<'a> Counting<'a> {
 
     /// Its events.
     fn finish(self) -> anyhow::Result<Vec<(String, u64)>> {
+        let run = self.run;
+        let text = self.text()?;
+        totals(&text).with_context(|| format!("no totals in what callgrind wrote about {run:?}"))
+    }
+
+    /// What callgrind wrote when it had ended.
+    fn text(self) -> anyhow::Result<String> {
         let Self { run, file, process } = self;
         let output = process.wait_with_output()?;
         if !output.status.success() {
             bail!("{run:?} failed in callgrind:\n{}", stderr(&output.stderr));
         }
-        let text = fs::read_to_string(&file.0)?;
-        totals(&text).with_context(|| format!("no totals in what callgrind wrote about {run:?}"))
+        Ok(fs::read_to_string(&file.0)?)
     }
 }
 

@@ -13,6 +13,7 @@ mod queues;
 mod seals;
 mod sharing;
 mod signals;
+mod swaps;
 mod timers;
 mod trunks;
 
@@ -58,6 +59,10 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("class-told", what) => Box::new(classes::Told::new(what, size, random)?),
         ("check", "policies") => Box::new(files::Check::policies(size)),
         ("check", "errors") => Box::new(files::Check::errors(size)),
+        ("swap" | "scrape", of) => {
+            let what = name.split_once('/').map_or(name, |(what, _)| what);
+            Box::new(swaps::Calls::new(what, of, size)?)
+        }
         ("wire", "describe") => Box::new(frames::Describe::new(size)),
         ("wire", "rewrite") => Box::new(frames::Rewrite::new(size)),
         (allocation, "backlog") => Box::new(sharing::Backlog::new(allocation, size, random)?),

@@ -116,12 +116,60 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
         report.add(instructions(format!("queue/{discipline}, in and out"), cost, None, beside));
     }
     of_classes(depth, report)?;
+    files_and_swaps(depth, report)?;
     for (what, most) in [("known-flow", KNOWN_FLOW), ("first-match", FIRST_MATCH)] {
         for mix in MIXES {
             policies(&format!("{what}/{mix}"), most, depth, report)?;
         }
     }
     Ok(())
+}
+
+/// Work on many policies, errors or classes at once. Each has the most instructions that one of many may take,
+/// and how much more it may take than one of a tenth as many. The last says whether a gateway is called for it.
+const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 6] = [
+    ("check/policies", Some(60_000.0), Some(1.2), false),
+    ("check/errors", None, Some(1.2), false),
+    ("swap/policies", None, Some(1.2), true),
+    ("swap/classes", None, Some(1.5), true),
+    ("scrape/policies", None, None, true),
+    ("scrape/classes", None, None, true),
+];
+
+/// Instructions that a single call into a gateway may take for a swap or a scrape: about a millisecond.
+const LONGEST_CALL: f64 = 3_000_000.0;
+
+/// Adds what reading a file, a swap and a scrape take, for each policy, error or class, and in the longest call.
+fn files_and_swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    let size = match depth {
+        Depth::Full => 50_000,
+        Depth::Short => 4_000,
+    };
+    for (name, most, growth, in_calls) in AT_ONCE {
+        // A swap, and the swap back.
+        let operations = if name.starts_with("swap/") { 2 } else { 1 };
+        let of = |size: u32| {
+            let run = Run { name, operations, size, seed: 1 };
+            Ok::<_, anyhow::Error>(callgrind::cost(run, false)?.instructions / f64::from(size))
+        };
+        let (few, many) = (of(size / 10)?, of(size)?);
+        let beside = format!("{few:.1} instructions of {}", size / 10);
+        report.add(instructions(format!("{name}, each of {size}"), many, most, String::new()));
+        let what = format!("{name}, of {size} to of {}", size / 10);
+        report.add(Line { what, value: many / few, unit: "x", most: growth, beside });
+        if in_calls {
+            let run = Run { name, operations, size, seed: 1 };
+            let longest = callgrind::longest_call(run)?;
+            let what = format!("{name}, the longest call of {size}");
+            report.add(instructions(what, longest, Some(LONGEST_CALL), String::new()));
+        }
+    }
+    Ok(())
+}
+
+/// Adds what is done to files, policies and classes at once, and nothing else, to `report`.
+pub(crate) fn swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    if begin(report) { files_and_swaps(depth, report) } else { Ok(()) }
 }
 
 /// Adds what is done to classes, and nothing else, to `report`.

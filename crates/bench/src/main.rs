@@ -61,6 +61,12 @@ enum Part {
     Memory,
     /// Instructions, memory and time of 100,000 classes.
     Classes,
+    /// Instructions of reading files, of swaps and of scrapes.
+    Swaps {
+        /// Fewer policies and classes.
+        #[arg(long)]
+        short: bool,
+    },
     /// How evenly packets leave, against HTB; as root.
     Pacing,
     /// How a link is shared between classes, beside HTB; as root.
@@ -146,6 +152,9 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Classes => {
             instructions::classes(Depth::Full, report)?;
             memory::classes(report)?;
+        }
+        Part::Swaps { short } => {
+            instructions::swaps(if short { Depth::Short } else { Depth::Full }, report)?;
         }
         Part::Pacing => pacing::measure(report)?,
         Part::Sharing => sharing::measure(report)?,

@@ -33,7 +33,7 @@ pub use install::Generation;
 use install::Swap;
 use link::Link;
 use signal::Unresponsive;
-pub use survey::Survey;
+pub use survey::{FlowSurvey, Survey};
 use timers::{Due, Timers};
 use trunks::Trunks;
 

@@ -255,7 +255,7 @@ impl Daemon {
 
     /// The busiest flows, at most `most`.
     pub(crate) async fn flows(&self, most: usize) -> Result<Flows, Failure> {
-        let flows = self.plane.ask(move |live| live.machine.flows(live.now, most)).await?;
+        let flows = self.plane.flows(most).await?;
         let installed = self.installed().await;
         let flow = move |flow| report::flow(flow, &installed.config);
         aside(move || Flows { flows: flows.into_iter().map(flow).collect() }).await

@@ -142,6 +142,17 @@ impl FlowTable {
         (0..).map(FlowId).zip(&self.slots).filter_map(|(id, place)| Some((id, place.flow()?)))
     }
 
+    /// Every flow among `most` places from the one of that number on; `None` if there are no such places.
+    pub(crate) fn some(
+        &self,
+        from: u32,
+        most: usize,
+    ) -> Option<impl Iterator<Item = (FlowId, &Flow)>> {
+        let places = self.slots.get(slot(from)..).filter(|places| !places.is_empty())?;
+        let numbered = (from..).map(FlowId).zip(places.iter().take(most));
+        Some(numbered.filter_map(|(id, place)| Some((id, place.flow()?))))
+    }
+
     /// Flows in it.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -9,7 +9,7 @@ pub use rights::{ClassChangeError, Holds};
 pub use swap::Retired;
 
 use super::control::Control;
-use super::survey::ClassLine;
+use super::survey::{ClassLine, Parts};
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, ClassTree, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
@@ -449,7 +449,7 @@ impl Classes {
     }
 
     /// Adds the class of that number to `found`, if there is one; says whether there may be one of a higher number.
-    pub(super) fn survey(&self, number: u32, found: &mut Vec<ClassLine>) -> bool {
+    pub(super) fn survey(&self, number: u32, found: &mut Parts<ClassLine>) -> bool {
         let id = ClassId(number);
         let Some(line) = self.lines.get(id.index()) else { return false };
         if self.find(&line.name) == Some(id) {

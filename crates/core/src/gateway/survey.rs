@@ -1,10 +1,10 @@
 //! A report in the making: the gateway adds parts of bounded length, and packets pass in between.
 
 use crate::aggregate::Aggregate;
-use crate::packet::Direction;
+use crate::packet::{Direction, FlowId};
 use crate::qdisc::Backlog;
-use crate::report::{AggregateReport, ClassReport, Report};
-use crate::{Tally, ack};
+use crate::report::{AggregateReport, ClassReport, FlowReport, Report};
+use crate::{Bytes, Tally, ack};
 
 /// A report in the making; see [`Gateway::survey`](super::Gateway::survey).
 #[derive(Debug)]
@@ -20,10 +20,42 @@ pub struct Survey {
     pub(super) whole: Option<Report>,
     /// What waits at classes, by direction.
     pub(super) waiting: [Backlog; 2],
-    aggregates: Vec<AggregateReport>,
+    aggregates: Parts<AggregateReport>,
     tally: Tally,
     acks: ack::Counts,
-    classes_of: [Vec<ClassLine>; 2],
+    classes_of: [Parts<ClassLine>; 2],
+}
+
+/// A list that grows part by part, so that no part has to move those before.
+#[derive(Debug)]
+pub(super) struct Parts<T>(Vec<Vec<T>>);
+
+impl<T> Default for Parts<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Parts<T> {
+    /// As much as is added at a time, about.
+    const PART: usize = 256;
+
+    pub(super) fn push(&mut self, it: T) {
+        match self.0.last_mut().filter(|part| part.len() < Self::PART) {
+            Some(part) => part.push(it),
+            None => {
+                let mut part = Vec::with_capacity(Self::PART);
+                part.push(it);
+                self.0.push(part);
+            }
+        }
+    }
+
+    fn all(self) -> Vec<T> {
+        let mut all = Vec::with_capacity(self.0.iter().map(Vec::len).sum());
+        self.0.into_iter().for_each(|part| all.extend(part));
+        all
+    }
 }
 
 /// What is surveyed, in this order.
@@ -61,7 +93,7 @@ impl Survey {
             at: 0,
             whole: None,
             waiting: Default::default(),
-            aggregates: Vec::new(),
+            aggregates: Parts::default(),
             tally: Tally::default(),
             acks: ack::Counts::default(),
             classes_of: Default::default(),
@@ -100,7 +132,7 @@ impl Survey {
     }
 
     /// The classes found so far.
-    pub(super) const fn found(&mut self, way: Direction) -> &mut Vec<ClassLine> {
+    pub(super) const fn found(&mut self, way: Direction) -> &mut Parts<ClassLine> {
         &mut self.classes_of[way.index()]
     }
 
@@ -109,7 +141,7 @@ impl Survey {
     /// There is no state of a gateway that was not surveyed to the end.
     #[must_use]
     pub fn report(self) -> (Option<Report>, Vec<ClassReport>) {
-        let aggregates = self.aggregates;
+        let aggregates = self.aggregates.all();
         let inside: u32 = aggregates.iter().map(|it| it.backlog.packets + it.acks.packets).sum();
         let (tally, acks) = (self.tally, self.acks);
         let whole = self.whole.map(|mut whole| {
@@ -120,7 +152,56 @@ impl Survey {
             whole.made += acks.made;
             Report { aggregates, ..whole }
         });
-        (whole, self.classes_of.into_iter().flat_map(with_parts).collect())
+        (whole, self.classes_of.into_iter().flat_map(|it| with_parts(it.all())).collect())
+    }
+}
+
+/// A report of the busiest flows in the making; see [`Gateway::survey_flows`](super::Gateway::survey_flows).
+#[derive(Debug)]
+pub struct FlowSurvey {
+    most: usize,
+    /// The place of the flow table that is next.
+    pub(super) at: u32,
+    /// Those that were found, by bytes once they are sorted.
+    found: Vec<(u64, FlowId, Direction)>,
+    /// Of these, how many have been reported.
+    reported: usize,
+    pub(super) reports: Vec<FlowReport>,
+}
+
+impl FlowSurvey {
+    /// A survey of up to `most` flows, each in the directions it has packets in.
+    #[must_use]
+    pub fn of_most(most: usize) -> Self {
+        Self { most, at: 0, found: Vec::new(), reported: 0, reports: Vec::new() }
+    }
+
+    /// Keeps the busiest of the flows found so far. Takes time in proportion to all of them.
+    pub fn sort(&mut self) {
+        if self.reported == 0 {
+            let key = |(bytes, id, way): &(u64, FlowId, Direction)| {
+                (std::cmp::Reverse(*bytes), id.0, way.index())
+            };
+            self.found.sort_by_key(key);
+            self.found.truncate(self.most);
+        }
+    }
+
+    /// The flows, those with most bytes first.
+    #[must_use]
+    pub fn report(self) -> Vec<FlowReport> {
+        self.reports
+    }
+
+    pub(super) fn add(&mut self, bytes: Bytes, id: FlowId, way: Direction) {
+        self.found.push((bytes.0, id, way));
+    }
+
+    /// The next flow to report.
+    pub(super) fn next(&mut self) -> Option<(FlowId, Direction)> {
+        let (_, id, way) = *self.found.get(self.reported)?;
+        self.reported += 1;
+        Some((id, way))
     }
 }
 

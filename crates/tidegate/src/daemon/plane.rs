@@ -6,9 +6,9 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tidegate_core::gateway::{Gateway, GatewayConfig, Generation, Survey};
+use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tidegate_core::policy::PolicySet;
-use tidegate_core::report::{ClassReport, Report};
+use tidegate_core::report::{ClassReport, FlowReport, Report};
 use tidegate_core::{Machine, PacketPool};
 use tidegate_dataplane::fail_to_wire::{Bypassed, Guard};
 use tidegate_dataplane::{
@@ -122,6 +122,22 @@ impl Plane {
     /// The classes that share the link, those up first, each by name.
     pub(crate) async fn classes(&self) -> Result<Vec<ClassReport>, Failure> {
         Ok(self.survey(Survey::of_classes()).await?.1)
+    }
+
+    /// The busiest flows, at most `most`.
+    pub(crate) async fn flows(&self, most: usize) -> Result<Vec<FlowReport>, Failure> {
+        let (mut survey, mut more) = (FlowSurvey::of_most(most), true);
+        while more {
+            let part =
+                self.ask(move |live| (live.machine.survey_flows(live.now, &mut survey), survey));
+            (more, survey) = part.await?;
+            survey = off_thread(move || {
+                survey.sort();
+                survey
+            })
+            .await?;
+        }
+        Ok(survey.report())
     }
 
     /// What `survey` finds. The data plane adds a part at a time, and packets pass in between.

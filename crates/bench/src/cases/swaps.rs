@@ -1,0 +1,150 @@
+//! A gateway of many aggregates, or classes, whose policies are swapped, or that is asked what there is.
+
+use std::hint::black_box;
+
+use tidegate_core::gateway::{Gateway, Generation, Survey};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Protocol};
+use tidegate_core::policy::{
+    Action, Class, ClassSet, Conditioning, Filter, Policy, PolicySet, Range,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Machine, Rate, Time};
+
+use super::{Case, flows, gateway, index, sharing};
+
+/// A gateway, and what it is asked to do again and again.
+pub(super) struct Calls {
+    gateway: Gateway,
+    what: What,
+    now: Time,
+    /// Whose turn it is of two sets.
+    turn: usize,
+}
+
+/// What a gateway is asked to do.
+enum What {
+    /// To put the other of two sets in force.
+    Swap(Box<[PolicySet; 2]>),
+    /// To say what there is.
+    Scrape,
+}
+
+/// Hosts whose packets wait.
+const WAIT: u32 = 1_000;
+
+const LINK: Rate = Rate::from_mbps(10_000);
+
+impl Calls {
+    /// So many `of` them, which are swapped or scraped.
+    pub(super) fn new(what: &str, of: &str, size: u32) -> anyhow::Result<Self> {
+        let set = |turn| match of {
+            "policies" => policies(size, turn),
+            "classes" => classes(size, turn),
+            _ => anyhow::bail!("nobody swaps or scrapes {of}"),
+        };
+        let config = gateway::config(Some(LINK), size.max(64), 1);
+        let mut gateway = Gateway::new(&config, set(0)?, Time::ZERO);
+        if of == "policies" {
+            fill(&mut gateway, size);
+        }
+        let what = match what {
+            "swap" => What::Swap(Box::new([set(1)?, set(0)?])),
+            _ => What::Scrape,
+        };
+        let now = Time::from_micros(2 * u64::from(size));
+        Ok(Self { gateway, what, now, turn: 0 })
+    }
+}
+
+impl Case for Calls {
+    fn run(&mut self, operations: u64) -> u64 {
+        let Self { gateway, what, now, turn } = self;
+        let mut sum = 0;
+        for _ in 0..index(operations) {
+            match what {
+                What::Swap(sets) => {
+                    let set = sets[*turn].clone();
+                    *turn = 1 - *turn;
+                    let generation =
+                        Generation::new(set, gateway.shared_policies(), gateway.config());
+                    counted(|| gateway.begin_install(*now, generation));
+                    while counted(|| gateway.go_on_installing(*now)) {}
+                    drop(gateway.take_retired());
+                    sum += gateway.generation();
+                }
+                What::Scrape => {
+                    let mut survey = Survey::of_all();
+                    while counted(|| gateway.survey(&mut survey)) {}
+                    let (report, classes) = survey.report();
+                    sum += report.map_or(0, |it| it.generation);
+                    sum += u64::try_from(classes.len()).unwrap_or(u64::MAX);
+                }
+            }
+        }
+        sum
+    }
+}
+
+/// One call into the gateway. Its instructions are told apart from those of others by the name of this function.
+#[inline(never)]
+fn counted<R>(call: impl FnOnce() -> R) -> R {
+    black_box(call())
+}
+
+/// A policy for each of so many hosts. In turns, every second one has another profile and another name, and every
+/// fourth one another name alone.
+fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
+    let policy = |number: u32| {
+        let [_, a, b, c] = number.to_be_bytes();
+        let host = Endpoint::v4([10, a, b, c], 0).number();
+        let (other, renamed) = (number % 2 == 1, !number.is_multiple_of(4));
+        let burst = Bytes(1_514 + if other { turn } else { 0 });
+        let conditioning = Conditioning {
+            profile: sharing::profile(Rate::from_kbps(100), burst)?,
+            allocation: sharing::spec("logical-partitions")?,
+            weights: Vec::new(),
+            fair_between: Default::default(),
+        };
+        let queue = QdiscSpec::PerFlow(Default::default());
+        let name = format!("host-{number:06}-{}", if renamed { turn } else { 0 });
+        let src = vec![Range { first: host, last: host }];
+        anyhow::Ok(Policy {
+            name,
+            filter: Filter { src, direction: Some(Direction::Up), ..Filter::default() },
+            action: Action::Shape { conditioning, queue, signal: None },
+            ..gateway::shaping()?
+        })
+    };
+    Ok(PolicySet::new((0..size).map(policy).collect::<anyhow::Result<_>>()?)?)
+}
+
+/// So many classes. In turns, every second one has another name.
+fn classes(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
+    let queue = QdiscSpec::PerFlow(Default::default());
+    let guarantee = [Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1))); 2];
+    let class = |number: u32| {
+        let name = format!("house-{number:06}-{}", if number % 2 == 1 { turn } else { 0 });
+        Class { guarantee, ..Class::new(&name, queue.clone()) }
+    };
+    let set = ClassSet::new((0..size).map(class).collect(), [Some(LINK); 2]);
+    let set = set.map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
+    Ok(PolicySet::default().with_classes(set))
+}
+
+/// A packet of each host leaves; of some hosts, others wait.
+fn fill(gateway: &mut Gateway, size: u32) {
+    for number in 0..size {
+        let now = Time::from_micros(2 * u64::from(number));
+        let [_, a, b, c] = number.to_be_bytes();
+        let src = Endpoint::v4([10, a, b, c], 1_000);
+        let key = FlowKey { src, dst: Endpoint::v4([192, 0, 2, 1], 80), protocol: Protocol::TCP };
+        for _ in 0..if number < WAIT { 3 } else { 1 } {
+            if let Some(id) = gateway.pool().insert(flows::segment(key)) {
+                gateway.handle_packet(now, Gateway::LAN, id);
+            }
+        }
+        while let Some(id) = gateway.poll_transmit(now, Gateway::WAN) {
+            gateway.pool().release(id);
+        }
+    }
+}
