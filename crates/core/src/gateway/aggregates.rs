@@ -157,6 +157,8 @@ impl Aggregates {
     pub(super) fn begin_swap(&mut self, succession: Succession, slots: Slots) {
         let of_policy = std::mem::replace(&mut self.of_policy, slots);
         self.before = Some(Before { of_policy, succession });
+        // Any of them may be removed.
+        self.free.reserve(self.slots.len());
         self.swap += 1;
     }
 

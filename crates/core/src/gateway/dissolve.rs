@@ -29,6 +29,7 @@ impl Gateway {
         if let Some(gone) = self.aggregates.remove(slot) {
             self.counts.acks += gone.acks();
             self.counts.tally += *gone.tally();
+            self.retired.keep_aggregate(gone);
         }
         false
     }

@@ -3,23 +3,32 @@
 use std::sync::Arc;
 
 use super::{Class, ClassSet, Classes};
+use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::packet::Fifo;
 use crate::policy::PolicySet;
 use crate::qdisc::QdiscSpec;
 use crate::{Cx, Rate, Time};
 
-/// What swaps have replaced: policy sets, and classes that share no link any more. It takes long to drop.
+/// What swaps have replaced: policy sets, aggregates of vanished policies, and classes that share no link any
+/// more. It takes long to drop.
 #[derive(Default)]
 pub struct Retired {
     classes: Vec<Classes>,
     policies: Vec<Arc<PolicySet>>,
+    /// In parts, so that none has to move when another is added.
+    aggregates: Vec<Vec<Aggregate>>,
 }
+
+/// Aggregates in a part.
+const PART: usize = 64;
 
 impl std::fmt::Debug for Retired {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { classes, policies } = self;
-        let fields = [("classes", classes.len()), ("policies", policies.len())];
+        let Self { classes, policies, aggregates } = self;
+        let aggregates = aggregates.iter().map(Vec::len).sum();
+        let fields =
+            [("classes", classes.len()), ("policies", policies.len()), ("aggregates", aggregates)];
         f.debug_map().entries(fields).finish()
     }
 }
@@ -28,6 +37,18 @@ impl Retired {
     /// Adds the classes of a link.
     pub(in crate::gateway) fn keep(&mut self, gone: Option<Box<Classes>>) {
         self.classes.extend(gone.map(|classes| *classes));
+    }
+
+    /// Adds an aggregate.
+    pub(in crate::gateway) fn keep_aggregate(&mut self, gone: Aggregate) {
+        match self.aggregates.last_mut().filter(|part| part.len() < PART) {
+            Some(part) => part.push(gone),
+            None => {
+                let mut part = Vec::with_capacity(PART);
+                part.push(gone);
+                self.aggregates.push(part);
+            }
+        }
     }
 
     /// Adds a policy set.
