@@ -131,7 +131,7 @@ impl Plane {
             let part =
                 self.ask(move |live| (live.machine.survey_flows(live.now, &mut survey), survey));
             (more, survey) = part.await?;
-            survey = off_thread(move || {
+            survey = aside(move || {
                 survey.sort();
                 survey
             })
