@@ -66,8 +66,11 @@ fn senders_behind_a_trunk_can_be_told_by_their_acks_before_anything_is_lost() {
     let told = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nsignal = \"postack\"\ntrunk = \"north\"";
     let plain = "action = \"pass\"\ntrunk = \"north\"";
     let text = example("trunk.toml");
-    let short = "guarantee = \"1 Mbit/s\"\nqueue = { kind = \"drop-tail\", limit = \"100 kB\" }\n\n[[policy]]";
-    let text = text.replacen("guarantee = \"1 Mbit/s\"\n\n[[policy]]", short, 1);
+    let [queue, limited] = [
+        r#"{ kind = "fq-codel", limit = "16 kB" }"#,
+        r#"{ kind = "drop-tail", limit = "100 kB" }"#,
+    ];
+    let text = text.replacen(queue, limited, 1);
     let [before, after] = [text.clone(), text.replace(plain, told)].map(|text| {
         let results = results(&text);
         let groups = results.table("groups").unwrap();
