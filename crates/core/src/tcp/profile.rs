@@ -2,9 +2,13 @@
 //!
 //! A profile names an era; every single detail of it can be set otherwise beside it.
 
+mod known;
+
 use std::time::Duration;
 
 use serde::Deserialize;
+
+use known::{LINUX, NS2, RFC};
 
 use super::congestion::{CongestionSpec, Counting};
 use crate::{Bytes, units};
@@ -295,157 +299,6 @@ impl Profile {
     }
 }
 
-const ZERO: Duration = Duration::ZERO;
-const MS: Duration = Duration::from_millis(1);
-
-/// Source: ns-2.35, `ns-default.tcl` as `Agent/TCP/Newreno info vars` prints it, and `tcp.cc`.
-/// Differs: the least timeout is the 1 s of the papers' years (it came down to 0.2 s later).
-const NS2: Details = Details {
-    initial_window: 2,
-    initial_threshold: None,
-    syn_loss_sets_threshold: true,
-    counting: Counting::Acks,
-    ack_every: 1,
-    ack_delay: MS.saturating_mul(100),
-    quick_acks: 0,
-    rto_initial: MS.saturating_mul(3_000),
-    rto_min: MS.saturating_mul(1_000),
-    rto_max: MS.saturating_mul(60_000),
-    rto_floor: Floor::Timeout,
-    clock_granularity: MS.saturating_mul(10),
-    rtt_every_ack: false,
-    recovery: Recovery::NewReno,
-    duplicates: Duplicates::Inflate,
-    pipe: Pipe::Estimate,
-    sack_blocks: 3,
-    eased_exit: false,
-    grow_on_exit: true,
-    prr: false,
-    rack: false,
-    rescue: false,
-    tail_loss_probe: false,
-    probe_slack: ZERO,
-    limited_transmit: LimitedTransmit::Always,
-    timestamps: false,
-    window_scaling: true,
-    ecn: EcnMode::Off,
-    ecn_fallback: false,
-    loss_floor: 1,
-    ecn_floor: 1,
-    echo_gradually: false,
-    echo_at_one_waits: true,
-    grow_on_echo: false,
-    counts_segments: false,
-    timeout_reduces_again: true,
-    reduce_from: ReduceFrom::Window,
-    spurious: Spurious::Off,
-    idle: IdleRule::Keep,
-    pacing: false,
-    time_wait: MS.saturating_mul(1_000),
-    ignores_window: false,
-    ack_step: 0,
-    acks_ahead: 0,
-};
-
-/// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts),
-/// RFC 6675, RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522, RFC 7661.
-/// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
-const RFC: Details = Details {
-    initial_window: 10,
-    initial_threshold: None,
-    syn_loss_sets_threshold: false,
-    counting: Counting::RFC,
-    ack_every: 2,
-    ack_delay: MS.saturating_mul(200),
-    quick_acks: 0,
-    rto_initial: MS.saturating_mul(1_000),
-    rto_min: MS.saturating_mul(1_000),
-    rto_max: MS.saturating_mul(60_000),
-    rto_floor: Floor::Timeout,
-    clock_granularity: MS,
-    rtt_every_ack: true,
-    recovery: Recovery::Sack,
-    duplicates: Duplicates::Inflate,
-    pipe: Pipe::Scoreboard,
-    sack_blocks: 4,
-    eased_exit: true,
-    grow_on_exit: false,
-    prr: true,
-    rack: true,
-    rescue: true,
-    tail_loss_probe: true,
-    probe_slack: ZERO,
-    limited_transmit: LimitedTransmit::Open,
-    timestamps: true,
-    window_scaling: true,
-    ecn: EcnMode::Off,
-    ecn_fallback: true,
-    loss_floor: 2,
-    ecn_floor: 2,
-    echo_gradually: false,
-    echo_at_one_waits: true,
-    grow_on_echo: false,
-    counts_segments: false,
-    timeout_reduces_again: true,
-    reduce_from: ReduceFrom::Flight,
-    spurious: Spurious::Timestamps,
-    idle: IdleRule::Validate,
-    pacing: false,
-    time_wait: MS.saturating_mul(1_000),
-    ignores_window: false,
-    ack_step: 0,
-    acks_ahead: 0,
-};
-
-/// Source: Linux 6.12, `net/ipv4/tcp*.c` and `include/net/tcp.h`, with default settings.
-/// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
-const LINUX: Details = Details {
-    initial_window: 10,
-    initial_threshold: None,
-    syn_loss_sets_threshold: false,
-    counting: Counting::LINUX,
-    ack_every: 2,
-    ack_delay: MS.saturating_mul(40),
-    quick_acks: 16,
-    rto_initial: MS.saturating_mul(1_000),
-    rto_min: MS.saturating_mul(200),
-    rto_max: MS.saturating_mul(120_000),
-    rto_floor: Floor::Variation,
-    clock_granularity: ZERO,
-    rtt_every_ack: true,
-    recovery: Recovery::Sack,
-    duplicates: Duplicates::Deliver,
-    pipe: Pipe::Scoreboard,
-    sack_blocks: 4,
-    eased_exit: true,
-    grow_on_exit: true,
-    prr: true,
-    rack: true,
-    rescue: false,
-    tail_loss_probe: true,
-    probe_slack: MS.saturating_mul(2),
-    limited_transmit: LimitedTransmit::Open,
-    timestamps: true,
-    window_scaling: true,
-    ecn: EcnMode::Off,
-    ecn_fallback: true,
-    loss_floor: 2,
-    ecn_floor: 2,
-    echo_gradually: true,
-    echo_at_one_waits: false,
-    grow_on_echo: false,
-    counts_segments: true,
-    timeout_reduces_again: false,
-    reduce_from: ReduceFrom::Congestion,
-    spurious: Spurious::All,
-    idle: IdleRule::Halve,
-    pacing: false,
-    time_wait: MS.saturating_mul(1_000),
-    ignores_window: false,
-    ack_step: 0,
-    acks_ahead: 0,
-};
-
 /// How an end point behaves.
 ///
 /// In a file it is one table: `profile`, `congestion`, `mss`, `receive_window`, `window_scale`, and
@@ -576,7 +429,7 @@ mod tests {
         )
         .unwrap();
         let expected = Details {
-            rto_min: MS * 1_000,
+            rto_min: Duration::from_secs(1),
             recovery: Recovery::NewReno,
             ..Profile::Linux.details()
         };
