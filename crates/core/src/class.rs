@@ -232,6 +232,7 @@ impl ClassTree {
     /// Packets wait at `leaf`.
     pub fn wait(&mut self, now: Time, leaf: ClassId) {
         let node = &mut self.nodes[leaf.index()];
+        debug_assert!(node.is_leaf(), "packets wait at a class that has parts");
         if node.waiting {
             return;
         }

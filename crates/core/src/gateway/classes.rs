@@ -46,6 +46,8 @@ struct Line {
     spec: QdiscSpec,
     /// Made when the first packet comes.
     queue: Option<Box<Waiting>>,
+    /// The rate that the queue was given.
+    rate: Rate,
     /// Packets that came.
     arrived: u64,
     /// Bits per second that its children are promised.
@@ -54,7 +56,8 @@ struct Line {
 
 impl Line {
     fn new(name: &str, spec: QdiscSpec) -> Self {
-        Self { name: name.into(), spec, queue: None, arrived: 0, promised: 0 }
+        let rate = Rate::from_bps(0);
+        Self { name: name.into(), spec, queue: None, rate, arrived: 0, promised: 0 }
     }
 
     fn backlog(&self) -> Backlog {
@@ -101,8 +104,7 @@ impl Classes {
         self.lines[0].spec = spec.clone();
         self.frame = set.frame();
         let default = Class::new(Class::DEFAULT, self.lines[0].spec.clone());
-        let says = |name: &str| set.classes().iter().any(|class| class.name == name);
-        let default = (!says(Class::DEFAULT)).then_some(&default);
+        let default = (!set.names_default()).then_some(&default);
         let more = (set.classes().len() + BESIDE_A_SET).saturating_sub(self.lines.len());
         self.lines.reserve_exact(more);
         self.tree.reserve(more);
@@ -127,26 +129,10 @@ impl Classes {
         }
     }
 
-    /// Sets the rate of the link. Queues of leaf classes without a guarantee and a ceiling follow it.
-    fn set_link_rate(&mut self, rate: Rate) {
-        if rate == self.rate {
-            return;
-        }
+    /// Sets the rate of the link. Queues of leaf classes without a guarantee and a ceiling follow it with their
+    /// next packet.
+    pub(super) const fn set_link_rate(&mut self, rate: Rate) {
         self.rate = rate;
-        for at in 0..self.lines.len() {
-            self.notify_rate(ClassId(number(at)));
-        }
-    }
-
-    /// Gives the queue of a class the rate of the class.
-    fn notify_rate(&mut self, id: ClassId) {
-        if self.lines[id.index()].queue.is_none() {
-            return;
-        }
-        let rate = self.departs_at(id);
-        if let Some(queue) = &mut self.lines[id.index()].queue {
-            queue.set_rate(rate);
-        }
     }
 
     /// The rate at which packets depart from a class: its guarantee, or else its ceiling, or else the rate
@@ -198,7 +184,6 @@ impl Classes {
     fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
         self.tree.set(now, id, terms);
         self.note_bound(id, terms);
-        self.notify_rate(id);
         if id == self.default {
             self.set_control(now);
         }
@@ -341,12 +326,17 @@ impl Classes {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
-        let rate = Some(self.departs_at(leaf));
-        let Line { name, spec, queue, arrived, .. } = &mut self.lines[leaf.index()];
+        let departs = self.departs_at(leaf);
+        let Line { name, spec, queue, rate, arrived, .. } = &mut self.lines[leaf.index()];
         let queue = queue.get_or_insert_with(|| {
+            *rate = departs;
             let random = Random::named(self.seed, &["class", name, self.direction.name()]);
-            Box::new(Waiting::new(spec.build(rate, random)))
+            Box::new(Waiting::new(spec.build(Some(departs), random)))
         });
+        if *rate != departs {
+            *rate = departs;
+            queue.set_rate(departs);
+        }
         *arrived += 1;
         queue.enqueue(cx, packet);
         if queue.backlog().packets > 0 {

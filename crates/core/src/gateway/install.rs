@@ -37,7 +37,7 @@ impl Generation {
     /// `policies`, to be put in force by a gateway that runs `running`, in which packets wait as `config` says.
     #[must_use]
     pub fn new(policies: PolicySet, running: Arc<PolicySet>, config: &GatewayConfig) -> Self {
-        let says = policies.classes().classes().iter().any(|class| class.name == Class::DEFAULT);
+        let says = policies.classes().names_default();
         let shared = !policies.classes().is_empty();
         Self {
             succession: Succession::new(&running, &policies),
@@ -79,6 +79,8 @@ enum Stage {
     Calls,
     /// Classes that the set does not name go.
     Removal,
+    /// Classes that have no parts any more get the packets of flows without a place in the flow table.
+    LinesAgain,
 }
 
 /// Steps in a slice. A step takes up to some 25,000 instructions, which is what it takes to add a class.
@@ -149,7 +151,7 @@ impl Gateway {
         swap.at += 1;
         let more = match swap.stage {
             Stage::Classes => self.put_class(now, swap.way, &swap.generation, at),
-            Stage::Lines => self.move_untracked(now, swap.way, at),
+            Stage::Lines | Stage::LinesAgain => self.move_untracked(now, swap.way, at),
             Stage::Removal => self.remove_class_at(now, swap.way, at),
             Stage::Aggregates => {
                 if self.settle_one(now, at) {
@@ -172,8 +174,8 @@ impl Gateway {
     /// Turns to the other way of the link, or to the next stage.
     fn next_stage(&mut self, now: Time, swap: &mut Swap) -> bool {
         swap.at = 0;
-        let twice = matches!(swap.stage, Stage::Classes | Stage::Lines | Stage::Removal);
-        if twice && swap.way == Direction::Up {
+        let once = matches!(swap.stage, Stage::Aggregates | Stage::Untracked | Stage::Calls);
+        if !once && swap.way == Direction::Up {
             swap.way = Direction::Down;
             return true;
         }
@@ -192,7 +194,8 @@ impl Gateway {
                 Stage::Calls
             }
             Stage::Calls => Stage::Removal,
-            Stage::Removal => {
+            Stage::Removal => Stage::LinesAgain,
+            Stage::LinesAgain => {
                 self.close_links(now);
                 return false;
             }
@@ -322,8 +325,7 @@ impl Gateway {
         let Some(classes) = self.links[way.index()].classes_mut() else { return false };
         let leaf_of = |classes: &Classes, packet: &Packet| {
             let policy = policies.lookup(packet, way).and_then(|at| policies.get(at));
-            let class = policy.and_then(|policy| classes.find(policy.class.as_deref()?));
-            class.unwrap_or_else(|| classes.default())
+            classes.leaf(policy.and_then(|policy| classes.find(policy.class.as_deref()?)))
         };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         // The table numbers its flows from zero.
@@ -367,12 +369,16 @@ impl Gateway {
         };
         let limited = |it: &GatewayConfig| it.rate.map(|rate| rate.is_some());
         let same_links = limited(&kept) == limited(&self.config);
+        let names_default = self.policies.classes().names_default();
         for direction in Direction::BOTH {
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             let link = &mut self.links[direction.index()];
             link.set_rate(&mut cx, kept.rate[direction.index()]);
             if kept.queue != self.config.queue {
                 link.set_queue(&mut cx, &kept);
+                if let Some(classes) = link.classes_mut().filter(|_| !names_default) {
+                    classes.set_queue_of_default(&mut cx, &kept.queue);
+                }
             }
         }
         self.timers.set_interval(kept.shaping_interval);

@@ -267,6 +267,9 @@ impl Link {
         match (&mut self.bucket, rate) {
             (Some(bucket), Some(rate)) => {
                 bucket.set(cx.now, rate, burst(rate));
+                if let Some(classes) = &mut self.classes {
+                    classes.set_link_rate(rate);
+                }
                 if let Some(control) = &mut self.control {
                     control.set_rate(cx.now, rate);
                 }

@@ -319,6 +319,11 @@ impl ClassSet {
         Self::of_frames(classes, rate, self.frame)
     }
 
+    /// Whether one of them is `default`: else that has no rights, and the queue of the link.
+    pub(crate) fn names_default(&self) -> bool {
+        self.classes.iter().any(|class| class.name == Class::DEFAULT)
+    }
+
     /// The longest packet, as it is charged, for which the delay bounds hold.
     pub(crate) const fn frame(&self) -> Bytes {
         self.frame

@@ -28,6 +28,9 @@ pub(crate) struct Run {
     pub(crate) offered: u64,
 }
 
+/// A gateway may wake so often in a row without effect: it drops packets meanwhile.
+const MOST_IDLE: u32 = 10_000;
+
 impl Run {
     pub(crate) fn new(config: &GatewayConfig, policies: Vec<Policy>) -> Self {
         let policies = PolicySet::new(policies).unwrap();
@@ -64,10 +67,15 @@ impl Run {
 
     /// Lets time pass until `end`, waking only when the gateway asks to be.
     pub(crate) fn until(&mut self, end: Time) {
+        let mut idle = 0;
         while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
             assert!(at > self.now || self.gateway.poll_timeout(self.now) == Some(at));
+            let (before, left) = (self.now, self.left.len());
             self.now = self.now.max(at);
             self.drain();
+            let moved = self.now > before || self.left.len() > left;
+            idle = if moved { 0 } else { idle + 1 };
+            assert!(idle < MOST_IDLE, "it asks to be woken at {at:?}, and does nothing");
         }
         self.now = end;
         self.drain();

@@ -95,6 +95,12 @@ impl Classes {
         }
     }
 
+    /// Packets of the class `default`, which the set does not name, wait as `spec` says from now on.
+    pub(in crate::gateway) fn set_queue_of_default(&mut self, cx: &mut Cx<'_>, spec: &QdiscSpec) {
+        self.lines[ClassId::ROOT.index()].spec = spec.clone();
+        self.put(cx, &Class::new(Class::DEFAULT, spec.clone()));
+    }
+
     /// All classes of the set are there.
     pub(in crate::gateway) fn end_change(&mut self, now: Time) {
         self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
