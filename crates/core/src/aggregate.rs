@@ -21,6 +21,8 @@ use members::Members;
 use progress::Progress;
 use signal::Signal;
 
+pub(crate) use shaper::Debt;
+
 use crate::allocation::Share;
 use crate::packet::{Direction, Fifo, Governed, Handover, Member};
 use crate::policy::{FairBetween, HostKey, Policy};
@@ -212,7 +214,7 @@ impl Aggregate {
         if let Some(allocation) = self.conditioner.allocation() {
             allocation.leave(now, member);
         }
-        self.conditioner.forgive(member);
+        self.conditioner.take_debt(member);
         self.signal.leave(member);
         self.members.leave(member);
     }
@@ -329,6 +331,22 @@ impl Aggregate {
         Some(packet)
     }
 
+    /// Takes away the debt of `member`: packets of it that passed before there were tokens for them. They are
+    /// to be paid for in another aggregate.
+    pub(crate) fn take_debt(&mut self, member: Member) -> Option<Debt> {
+        self.conditioner.take_debt(member)
+    }
+
+    /// Takes away the debt of some member.
+    pub(crate) fn take_any_debt(&mut self) -> Option<Debt> {
+        self.conditioner.take_any_debt().map(|(_, debt)| debt)
+    }
+
+    /// Adds a debt that `member` has made in another aggregate to its own.
+    pub(crate) fn owe(&mut self, now: Time, member: Member, debt: Debt) {
+        self.conditioner.owe(now, member, debt);
+    }
+
     /// Appends all that waits to `out`, conforming or not.
     pub fn flush(&mut self, now: Time, pool: &mut PacketPool, out: &mut Fifo) {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
@@ -354,6 +372,10 @@ impl Aggregate {
             let old = std::mem::replace(&mut self.conditioner, new);
             if let Some(allocation) = self.conditioner.allocation() {
                 self.members.iter().for_each(|(member, share)| allocation.join(now, member, share));
+            }
+            let mut old = old;
+            while let Some((member, debt)) = old.take_any_debt() {
+                self.conditioner.owe(now, member, debt);
             }
             self.move_waiting(now, pool, old, out);
         }

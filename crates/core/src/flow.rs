@@ -150,6 +150,13 @@ impl Flow {
         }
     }
 
+    /// A packet of it in `direction`, as policies see one.
+    #[must_use]
+    pub fn packet(&self, direction: Direction) -> Packet {
+        let (key, dscp) = (self.key(direction), self.dscp(direction));
+        Packet { key, dscp, vlan: self.key.vlan, ..Packet::default() }
+    }
+
     /// Where it belongs, in `direction`.
     #[must_use]
     pub const fn handle(&self, direction: Direction) -> Handle {

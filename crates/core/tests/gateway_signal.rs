@@ -2,13 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod acks_at_swaps;
 mod port_reuse;
 
 use std::time::Duration;
 
 use tidegate_core::ack::AckSpec;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig, Generation, Overhead};
 use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
 };

@@ -2,7 +2,7 @@
 
 use super::policer::Policer;
 use super::progress::Progress;
-use super::shaper::Shaper;
+use super::shaper::{Debt, Shaper};
 use super::{ShapingTimer, Tokens};
 use crate::ack::Precedence;
 use crate::allocation::Allocation;
@@ -140,10 +140,20 @@ impl Conditioner {
         }
     }
 
-    /// A member is no more, nor is what it owes.
-    pub(super) fn forgive(&mut self, member: Member) {
+    /// Takes away the debt of `member`: the bytes that passed and are not paid for yet.
+    pub(super) fn take_debt(&mut self, member: Member) -> Option<Debt> {
+        self.shaper_mut()?.take_debt(member)
+    }
+
+    /// Takes away the debt of some member.
+    pub(super) fn take_any_debt(&mut self) -> Option<(Member, Debt)> {
+        self.shaper_mut()?.take_any_debt()
+    }
+
+    /// Adds `debt` to the debt of `member`; only a shaper can be paid.
+    pub(super) fn owe(&mut self, now: Time, member: Member, debt: Debt) {
         if let Self::Shape(shaper) = self {
-            shaper.forgive(member);
+            shaper.owe(now, member, debt);
         }
     }
 

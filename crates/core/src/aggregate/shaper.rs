@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::{ShapingTimer, Tokens, TriggerSet, conditioner};
 use crate::ack::Precedence;
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
-use crate::packet::{Fifo, Governed, Handover, Member, Packet, make_room};
+use crate::packet::{Fifo, FlowId, Governed, Handover, Member, Packet, make_room, number};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -21,8 +21,9 @@ pub(super) struct Shaper {
     timer: ShapingTimer,
     queue: Box<dyn Qdisc>,
     ready_at: Option<Time>,
-    /// By member, what has passed before there were tokens for it, in bytes as charged.
-    owes: Vec<u64>,
+    /// By member.
+    debts: Vec<Debt>,
+    /// Their sum.
     owed: u64,
     allocation_spec: AllocationSpec,
     queue_spec: QdiscSpec,
@@ -33,11 +34,24 @@ pub(super) struct Shaper {
 /// Source: `aggregates`, section 6 (ledger A000-16).
 const LATE: Duration = Duration::from_millis(2);
 
+/// Packets that passed before there were tokens for them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Debt {
+    /// Their bytes, as charged, that are not paid for yet.
+    bytes: u64,
+    /// The flow of the last of them.
+    pub(crate) flow: FlowId,
+}
+
+impl Debt {
+    const NONE: Self = Self { bytes: 0, flow: FlowId::NONE };
+}
+
 /// The waiting packets, as an allocation sees them.
 struct Waiting<'a> {
     queue: &'a dyn Qdisc,
     pool: &'a PacketPool,
-    owes: &'a [u64],
+    debts: &'a [Debt],
 }
 
 /// What is owed is paid in parts of this: full-size frames.
@@ -51,8 +65,8 @@ const FEW_OWED: Bytes = Bytes(64 << 10);
 
 impl Heads for Waiting<'_> {
     fn head(&self, member: Member) -> Option<Bytes> {
-        match self.owes.get(member.index()) {
-            Some(owes) if *owes > 0 => Some(Bytes(PART.min(*owes))),
+        match self.debts.get(member.index()) {
+            Some(debt) if debt.bytes > 0 => Some(Bytes(PART.min(debt.bytes))),
             _ => self.queue.head(self.pool, member),
         }
     }
@@ -75,7 +89,7 @@ impl Shaper {
             timer,
             queue: queue.build(Some(profile.mean()), random),
             ready_at: None,
-            owes: Vec::new(),
+            debts: Vec::new(),
             owed: 0,
             allocation_spec: allocation.clone(),
             queue_spec: queue.clone(),
@@ -118,7 +132,7 @@ impl Shaper {
         precedence: Precedence,
         out: &mut Fifo,
     ) -> Option<Progress> {
-        let Packet { member, cost, .. } = cx.pool[packet];
+        let Packet { member, cost, flow, .. } = cx.pool[packet];
         let before = self.queue.bytes_of(member);
         let most = match precedence {
             Precedence::InTurn if before > Bytes::ZERO => Bytes::ZERO,
@@ -139,12 +153,21 @@ impl Shaper {
                 out.push(cx.pool, before);
             }
         }
-        make_room(&mut self.owes, member.index(), 0);
-        self.owes[member.index()] += charge;
-        self.owed += charge;
-        self.allocation.wait(cx.now, member);
-        self.ready_at.get_or_insert(cx.now);
+        self.owe(cx.now, member, Debt { bytes: charge, flow });
         Some(progress)
+    }
+
+    /// Adds `debt` to the debt of `member`.
+    pub(super) fn owe(&mut self, now: Time, member: Member, debt: Debt) {
+        if debt.bytes == 0 {
+            return;
+        }
+        make_room(&mut self.debts, member.index(), Debt::NONE);
+        let own = &mut self.debts[member.index()];
+        *own = Debt { bytes: own.bytes + debt.bytes, flow: debt.flow };
+        self.owed += debt.bytes;
+        self.allocation.wait(now, member);
+        self.ready_at.get_or_insert(now);
     }
 
     /// What has passed and has not been paid for yet.
@@ -154,14 +177,28 @@ impl Shaper {
 
     /// The same of `member` alone.
     pub(super) fn owed_by(&self, member: Member) -> Bytes {
-        Bytes(self.owes.get(member.index()).copied().unwrap_or(0))
+        Bytes(self.debts.get(member.index()).map_or(0, |debt| debt.bytes))
     }
 
-    /// A member is no more, nor is what it owes.
-    pub(super) fn forgive(&mut self, member: Member) {
-        if let Some(owes) = self.owes.get_mut(member.index()) {
-            self.owed -= std::mem::take(owes);
+    /// Takes away the debt of `member`: it owes nothing more here.
+    pub(super) fn take_debt(&mut self, member: Member) -> Option<Debt> {
+        let debt = self.debts.get_mut(member.index()).filter(|debt| debt.bytes > 0)?;
+        let debt = std::mem::replace(debt, Debt::NONE);
+        self.owed -= debt.bytes;
+        Some(debt)
+    }
+
+    /// Takes away the debt of some member.
+    pub(super) fn take_any_debt(&mut self) -> Option<(Member, Debt)> {
+        while self.owed > 0
+            && let Some(debt) = self.debts.pop()
+        {
+            self.owed -= debt.bytes;
+            if debt.bytes > 0 {
+                return Some((Member(number(self.debts.len())), debt));
+            }
         }
+        None
     }
 
     /// Lets the oldest packet of `member` go, if there are tokens for it, before any that has waited
@@ -176,7 +213,7 @@ impl Shaper {
             self.peak.take(cx.now, bytes);
             progress.conforms(&cx.pool[&packet], cx.now);
             out.push(cx.pool, packet);
-            let waiting = Waiting { queue: &*self.queue, pool: cx.pool, owes: &self.owes };
+            let waiting = Waiting { queue: &*self.queue, pool: cx.pool, debts: &self.debts };
             if waiting.head(member).is_some() {
                 self.allocation.wait(cx.now, member);
             }
@@ -195,7 +232,7 @@ impl Shaper {
             if spaced > cx.now && (self.queue.backlog().packets > 0 || self.owed > 0) {
                 break Some(spaced);
             }
-            let waiting = Waiting { queue: &*self.queue, pool: cx.pool, owes: &self.owes };
+            let waiting = Waiting { queue: &*self.queue, pool: cx.pool, debts: &self.debts };
             match self.allocation.grant(cx.now, &waiting) {
                 Turn::Idle => break None,
                 Turn::At(time) => break Some(time.max(spaced)),
@@ -217,10 +254,10 @@ impl Shaper {
 
     /// Pays for what has passed, if the member granted something owes.
     fn pay(&mut self, grant: Grant) -> bool {
-        let owes = self.owes.get_mut(grant.member.index()).filter(|owes| **owes > 0);
-        let Some(owes) = owes else { return false };
-        let paid = grant.bytes.0.min(*owes);
-        *owes -= paid;
+        let debt = self.debts.get_mut(grant.member.index()).filter(|debt| debt.bytes > 0);
+        let Some(debt) = debt else { return false };
+        let paid = grant.bytes.0.min(debt.bytes);
+        debt.bytes -= paid;
         self.owed -= paid;
         true
     }

@@ -141,8 +141,11 @@ impl Gateway {
             }
             return same;
         }
-        let (mut waiting, mut acks) = (first, Fifo::new());
+        let (mut waiting, mut acks, mut debt) = (first, Fifo::new(), None);
         if let Some(aggregate) = before {
+            if vanished || !aggregate.is_shared(old.member) {
+                debt = aggregate.take_debt(old.member);
+            }
             if !aggregate.is_shared(old.member) {
                 aggregate.withdraw_acks(now, &mut self.pool, old.member, &mut acks);
                 withdraw_all(aggregate, now, &mut self.pool, old.member, &mut waiting);
@@ -163,6 +166,7 @@ impl Gateway {
             Some((slot, aggregate)) => {
                 let hosts = aggregate.fair_between().key(packet);
                 let member = aggregate.join_hosts(now, share, hosts);
+                debt.into_iter().for_each(|debt| aggregate.owe(now, member, debt));
                 Handle { aggregate: slot, generation, member }
             }
             None => Handle { generation, ..Handle::NONE },

@@ -2,13 +2,14 @@
 
 use super::Gateway;
 use crate::ack::Returning;
+use crate::aggregate::Debt;
 use crate::flow::Handle;
 use crate::packet::{Direction, Fifo, FlowId, Packet};
 use crate::{PacketId, Time};
 
 impl Gateway {
-    /// Offers the next packet, or the held ACKs of the next flow, of the aggregate in `slot`, which is removed
-    /// when it holds nothing more. Says whether it is still there.
+    /// Offers the next packet, or the held ACKs or the debt of the next flow, of the aggregate in `slot`, which is
+    /// removed when it has nothing more. Says whether it is still there.
     ///
     /// The other packets of the packet's flow move with it, in order.
     pub(super) fn dissolve(&mut self, now: Time, slot: u32) -> bool {
@@ -26,12 +27,33 @@ impl Gateway {
             }
             return true;
         }
+        if let Some(debt) = aggregate.take_any_debt() {
+            self.charge_again(now, direction, slot, debt);
+            return true;
+        }
         if let Some(gone) = self.aggregates.remove(slot) {
             self.counts.acks += gone.acks();
             self.counts.tally += *gone.tally();
             self.retired.keep_aggregate(gone);
         }
         false
+    }
+
+    /// Charges a debt made in the vanished aggregate in `slot` where its flow belongs now. A flow that has
+    /// moved since has taken its debt along.
+    fn charge_again(&mut self, now: Time, direction: Direction, slot: u32, debt: Debt) {
+        let Some(flow) = self.flows.get(debt.flow) else { return };
+        let (old, dscp) = (flow.handle(direction), flow.dscp(direction));
+        if old.generation == self.generation || old.aggregate != slot {
+            return;
+        }
+        let packet = Packet { flow: debt.flow, ..flow.packet(direction) };
+        let new = self.renew(now, direction, &packet, old, Fifo::new());
+        self.flows[debt.flow].set_handle(direction, new, dscp);
+        if let Some(aggregate) = self.aggregates.get_mut(new.aggregate) {
+            aggregate.owe(now, new.member, debt);
+            self.timers.arm(new.aggregate, aggregate.ready_at());
+        }
     }
 
     /// Offers a packet that waited in a vanished aggregate.

@@ -1,0 +1,86 @@
+//! Debts and held ACKs of a flow at a swap of policies.
+
+use std::time::Duration;
+
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::policy::{Action, PolicySet, Profile};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Rate};
+
+use super::{Gateway, Generation, Run, policy};
+
+const RATE: Rate = Rate::from_mbps(2);
+const FRAME: u64 = 1_514;
+
+/// How each policy set differs from the one before.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// Its queue is another.
+    Queue,
+    /// Its policy is another, and the flow sends before the swap goes on.
+    Policy,
+    /// The same, and the swap is completed before the flow sends.
+    AtOnce,
+}
+
+/// The `n`th policy: data passes at once, and is charged.
+fn passing(change: Change, n: u32) -> PolicySet {
+    let mut policy = policy(None);
+    let Action::Shape { conditioning, queue, signal } = &mut policy.action else { unreachable!() };
+    let burst = match change {
+        Change::Queue => FRAME,
+        Change::Policy | Change::AtOnce => FRAME + u64::from(n % 2),
+    };
+    conditioning.profile = Profile::new(RATE, None, Bytes(burst), Bytes(FRAME)).unwrap();
+    *signal = Some(toml::from_str("kind = 'postack'\nplacement = 'download'").unwrap());
+    match change {
+        Change::Queue if n % 2 == 1 => *queue = QdiscSpec::DropTail(Default::default()),
+        Change::Queue => {}
+        Change::Policy | Change::AtOnce => policy.name = format!("all-{n}"),
+    }
+    PolicySet::new(vec![policy]).unwrap()
+}
+
+/// Data that passes before there are tokens for it is paid for whatever policies come: at 2 Mbit/s, 200 swaps in
+/// 0.8 s let through no more than the rate, the second of it that may be owed, and a frame for each swap.
+///
+/// Kills: a debt forgiven with the conditioner that is replaced, with the aggregate that a flow leaves, or with a
+/// vanished aggregate of which nothing waits.
+#[test]
+fn no_swap_forgives_what_has_passed_before_there_were_tokens() {
+    for change in [Change::Queue, Change::Policy, Change::AtOnce] {
+        let mut run = Run::with(4_096, passing(change, 0), Vec::new());
+        let open = GatewayConfig { rate: [None; 2], ..run.gateway.config().clone() };
+        run.gateway.reconfigure(run.now, &open);
+        let begun = run.now;
+        let (mut sent, mut passed) = (0, 0);
+        for n in 1..=200 {
+            match change {
+                Change::AtOnce | Change::Queue => {
+                    run.gateway.install(run.now, passing(change, n));
+                }
+                Change::Policy => {
+                    let policies = run.gateway.shared_policies();
+                    let config = run.gateway.config();
+                    let next = Generation::new(passing(change, n), policies, config);
+                    run.gateway.begin_install(run.now, next);
+                    run.data(sent, 1);
+                    sent += 1;
+                    while run.gateway.go_on_installing(run.now) {}
+                }
+            }
+            // Responds to its ACKs: it sends a part of what it may.
+            run.data(sent, 10);
+            sent += 10;
+            passed += run.out(Gateway::WAN);
+            run.ack(sent);
+            run.now += Duration::from_millis(4);
+        }
+        let time = run.now.since(begun) + Duration::from_secs(1);
+        let most = RATE.bytes_in(time).0 + (200 + 20) * FRAME;
+        let passed = u64::try_from(passed).unwrap() * FRAME;
+        assert!(passed <= most, "{change:?}: {passed} bytes, and no more than {most} are paid for");
+        assert!(passed >= RATE.bytes_in(time).0 / 2, "{change:?}: {passed} bytes");
+        run.leave();
+    }
+}
