@@ -92,12 +92,22 @@ pub trait AckControl: Send {
     /// The connection of `member` is gone: drops its held ACKs.
     fn discard(&mut self, cx: &mut Cx<'_>, member: Member);
 
+    /// The numbers of `member`, if they are known, for the ACK control that takes over its flow.
+    fn numbers(&self, member: Member) -> Option<Numbers>;
+
+    /// `member` is new here, and has these numbers from the ACK control that it had before.
+    fn set_numbers(&mut self, member: Member, numbers: Numbers);
+
     /// A member that is no more; nothing of it is held.
     fn leave(&mut self, member: Member);
 
     /// What it holds and has done.
     fn counts(&self) -> Counts;
 }
+
+/// What an ACK control knows of the numbers of a flow: which ACK departed last, and what it showed.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers(hold::Flow);
 
 /// When a packet goes on that came after others that wait.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]

@@ -19,8 +19,8 @@ mod stop;
 pub use counts::Counts;
 pub(super) use flow::Flow;
 
-use super::Returning;
 use super::record::{Kind, NONE, Record, Records};
+use super::{Numbers, Returning};
 use crate::flow::before;
 use crate::packet::{Ecn, Fifo, Member, Options, Packet, TcpFlags, TcpSegment, make_room};
 use crate::wheel::TimerWheel;
@@ -94,6 +94,20 @@ impl Holds {
             *flow = Flow::default();
         }
         self.stops.cancel(member.0);
+    }
+
+    /// The numbers of `member`, if they are known.
+    pub(super) fn numbers(&self, member: Member) -> Option<Numbers> {
+        let flow = self.flows.get(member.index()).filter(|flow| flow.is_known())?;
+        Some(Numbers(flow.as_departed()))
+    }
+
+    /// Gives `member` the numbers that another ACK control knew, unless it has numbers of its own.
+    pub(super) fn set_numbers(&mut self, member: Member, Numbers(flow): Numbers) {
+        let own = self.flow(member);
+        if !own.is_known() {
+            *own = flow;
+        }
     }
 
     /// ACKs of `member` that are held.

@@ -25,7 +25,9 @@ use super::hold::{Holds, Taken};
 use super::paced::Bound;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
-use super::{AckControl, Ahead, Call, Counts, Known, Placement, Precedence, Queue, Returning};
+use super::{
+    AckControl, Ahead, Call, Counts, Known, Numbers, Placement, Precedence, Queue, Returning,
+};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpSegment};
 use crate::registry::checked;
@@ -352,6 +354,14 @@ impl AckControl for PostAck {
 
     fn discard(&mut self, cx: &mut Cx<'_>, member: Member) {
         self.holds.discard(cx, member);
+    }
+
+    fn numbers(&self, member: Member) -> Option<Numbers> {
+        self.holds.numbers(member)
+    }
+
+    fn set_numbers(&mut self, member: Member, numbers: Numbers) {
+        self.holds.set_numbers(member, numbers);
     }
 
     fn leave(&mut self, member: Member) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use super::hold::{Holds, Taken};
 use super::paced::Paced;
 use super::shares::Shares;
-use super::{AckControl, Call, Counts, Known, Placement, Queue, Returning};
+use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
 use crate::{Bytes, Cx, Rate, Time};
@@ -169,6 +169,14 @@ impl AckControl for Tcr {
 
     fn discard(&mut self, cx: &mut Cx<'_>, member: Member) {
         self.holds.discard(cx, member);
+    }
+
+    fn numbers(&self, member: Member) -> Option<Numbers> {
+        self.holds.numbers(member)
+    }
+
+    fn set_numbers(&mut self, member: Member, numbers: Numbers) {
+        self.holds.set_numbers(member, numbers);
     }
 
     fn leave(&mut self, member: Member) {

@@ -1,7 +1,9 @@
 //! What goes back to the senders of an aggregate, and what that is told of its data.
 
 use super::Aggregate;
-use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Precedence, Queue, Returning};
+use crate::ack::{
+    AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Precedence, Queue, Returning,
+};
 use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Time};
@@ -164,18 +166,39 @@ impl Aggregate {
         }
     }
 
-    /// Appends the ACKs of the next member that has some held to `acks`, in order; says whether there is one.
-    /// The aggregate must take in no more packets.
-    pub fn take_any_acks(&mut self, now: Time, pool: &mut PacketPool, acks: &mut Fifo) -> bool {
+    /// The numbers of `member`, if they are known, for the ACK control of another aggregate.
+    #[must_use]
+    pub fn ack_numbers(&self, member: Member) -> Option<Numbers> {
+        self.signal.control.as_ref()?.numbers(member)
+    }
+
+    /// `member` is new here, and has these numbers from the ACK control of another aggregate.
+    pub fn set_ack_numbers(&mut self, member: Member, numbers: Numbers) {
+        if let Some(control) = &mut self.signal.control {
+            control.set_numbers(member, numbers);
+        }
+    }
+
+    /// Appends the ACKs of the next member that has some held to `acks`, in order; says whether there is one, and
+    /// its numbers before these ACKs. The aggregate must take in no more packets.
+    pub fn take_any_acks(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        acks: &mut Fifo,
+    ) -> (bool, Option<Numbers>) {
         while self.signal.control.is_some() && self.signal.taken < self.members.numbers() {
             let member = Member(self.signal.taken);
-            if self.held_acks(member) > 0 {
-                self.withdraw_acks(now, pool, member, acks);
-                return true;
-            }
             self.signal.taken += 1;
+            if self.held_acks(member) > 0 {
+                let numbers = self.ack_numbers(member);
+                self.withdraw_acks(now, pool, member, acks);
+                // It knows of ACKs now that have not departed.
+                self.signal.leave(member);
+                return (true, numbers);
+            }
         }
-        false
+        (false, None)
     }
 
     /// A SYN claims the ports of `member`: its held ACKs do not depart for a second at most.

@@ -141,12 +141,14 @@ impl Gateway {
             }
             return same;
         }
-        let (mut waiting, mut acks, mut debt) = (first, Fifo::new(), None);
+        let (mut waiting, mut acks) = (first, Fifo::new());
+        let (mut debt, mut numbers) = (None, None);
         if let Some(aggregate) = before {
             if vanished || !aggregate.is_shared(old.member) {
                 debt = aggregate.take_debt(old.member);
             }
             if !aggregate.is_shared(old.member) {
+                numbers = aggregate.ack_numbers(old.member);
                 aggregate.withdraw_acks(now, &mut self.pool, old.member, &mut acks);
                 withdraw_all(aggregate, now, &mut self.pool, old.member, &mut waiting);
             } else if vanished {
@@ -167,6 +169,7 @@ impl Gateway {
                 let hosts = aggregate.fair_between().key(packet);
                 let member = aggregate.join_hosts(now, share, hosts);
                 debt.into_iter().for_each(|debt| aggregate.owe(now, member, debt));
+                numbers.into_iter().for_each(|it| aggregate.set_ack_numbers(member, it));
                 Handle { aggregate: slot, generation, member }
             }
             None => Handle { generation, ..Handle::NONE },

@@ -20,9 +20,13 @@ impl Gateway {
             return true;
         }
         let mut acks = Fifo::new();
-        if aggregate.take_any_acks(now, &mut self.pool, &mut acks) {
+        let (taken, numbers) = aggregate.take_any_acks(now, &mut self.pool, &mut acks);
+        if taken {
             if let Some(first) = acks.peek(&self.pool).copied() {
                 let data = self.renewed(now, direction, &first);
+                if let Some(aggregate) = self.aggregates.get_mut(data.aggregate) {
+                    numbers.into_iter().for_each(|it| aggregate.set_ack_numbers(data.member, it));
+                }
                 self.offer_acks_again(now, direction, data, acks);
             }
             return true;
@@ -86,8 +90,8 @@ impl Gateway {
         new
     }
 
-    /// Offers ACKs that another aggregate held, of data that goes in `direction`, to the aggregate of `data`.
-    /// The first of a flow goes on if the flow is new there: ACK controls measure the next by it.
+    /// Offers ACKs that another aggregate held, of data that goes in `direction`, to the aggregate of `data`,
+    /// which knows the ACK that departed before them.
     pub(super) fn offer_acks_again(
         &mut self,
         now: Time,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::policy::{Action, PolicySet, Profile};
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Machine, Rate};
 
 use super::{Gateway, Generation, Run, policy};
 
@@ -82,5 +82,55 @@ fn no_swap_forgives_what_has_passed_before_there_were_tokens() {
         assert!(passed <= most, "{change:?}: {passed} bytes, and no more than {most} are paid for");
         assert!(passed >= RATE.bytes_in(time).0 / 2, "{change:?}: {passed} bytes");
         run.leave();
+    }
+}
+
+/// A `postack` that takes over a flow knows which of its ACKs departed last: it holds the others, whether the swap
+/// or the flow's next packet comes first, and releases what they call for step by step.
+///
+/// Kills: the numbers of a flow forgotten in `renew` or in `dissolve`; those after the held ACKs were taken out.
+#[test]
+fn acks_stay_held_when_another_policy_takes_over_the_flow() {
+    // At 100 Mbit/s the data waits at the link, and the aggregate has nothing but the ACKs.
+    let fast = (Rate::from_mbps(100), 100 * FRAME);
+    let slow = (RATE, FRAME);
+    for ((rate, burst), sliced) in [(slow, false), (slow, true), (fast, false), (fast, true)] {
+        let named = |n: u32| {
+            let mut policy = policy(None);
+            let Action::Shape { conditioning, signal, .. } = &mut policy.action else {
+                unreachable!()
+            };
+            *signal = Some(toml::from_str("kind = 'postack'").unwrap());
+            let burst = Bytes(burst + u64::from(n % 2));
+            conditioning.profile = Profile::new(rate, None, burst, Bytes(FRAME)).unwrap();
+            policy.name = format!("all-{n}");
+            PolicySet::new(vec![policy]).unwrap()
+        };
+        let mut run = Run::with(4_096, named(0), Vec::new());
+        run.gateway.pool().make_copies();
+        run.data(0, 60);
+        (1..20).for_each(|n| _ = run.ack(2 * n));
+        let held = |run: &Run| run.gateway.report().aggregates[0].acks.held;
+        let before = held(&run);
+        assert!(before > 5, "{before} are held");
+        let mut passed = 0;
+        for n in 1..=20 {
+            let policies = run.gateway.shared_policies();
+            let next = Generation::new(named(n), policies, run.gateway.config());
+            run.gateway.begin_install(run.now, next);
+            if sliced && n == 1 {
+                run.data(60, 1);
+            }
+            while run.gateway.go_on_installing(run.now) {}
+            passed += run.out(Gateway::LAN);
+        }
+        assert!(passed <= 2, "{rate}, {sliced}: {passed} departed at 20 swaps at one time");
+        assert!(held(&run) + 2 >= before, "{rate}, {sliced}: {} of {before}", held(&run));
+        run.leave();
+        run.now += Duration::from_secs(2);
+        run.leave();
+        assert_eq!(held(&run), 0);
+        assert_eq!(run.gateway.report().aggregates[0].policy, "all-20");
+        assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }

@@ -149,6 +149,23 @@ impl Flow {
         self.marks & KNOWN != 0
     }
 
+    /// The flow as its departed ACKs show it: nothing is held, and what was held has not arrived.
+    pub(super) fn as_departed(&self) -> Self {
+        Self {
+            first: NONE,
+            last: NONE,
+            count: 0,
+            template: NONE,
+            whole: 0,
+            seen: self.released,
+            sacked: self.credited,
+            blocks: SackBlocks::default(),
+            cap: 0,
+            marks: self.marks & !(STOPPED | UNHELD | EXPRESS),
+            ..*self
+        }
+    }
+
     /// Takes note of what the flow table knows of it.
     pub(super) fn learn(&mut self, known: &Known) {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
