@@ -55,6 +55,9 @@ pub(crate) struct Daemon {
     /// Long requests that wait or are being worked on, one at a time.
     long: Semaphore,
     working: Mutex<()>,
+    /// The right to make the next report of the state, and of classes or flows. Either may be large.
+    looking: Mutex<()>,
+    listing: Mutex<()>,
     watch: std::sync::Mutex<Watch>,
     rates: Mutex<Rates>,
     losses: Losses,
@@ -131,6 +134,8 @@ impl Daemon {
             changing: Mutex::default(),
             long: Semaphore::new(LONG),
             working: Mutex::default(),
+            looking: Mutex::default(),
+            listing: Mutex::default(),
             watch: std::sync::Mutex::new(watch),
             rates: Mutex::default(),
             losses,
@@ -151,6 +156,16 @@ impl Daemon {
         self.must_be_confirmed().await?;
         let confirm_ms = proposal.confirm_ms;
         let next = Arc::new(self.read(proposal).await?);
+        let daemon = self.clone();
+        whole(async move { daemon.replace(next, confirm_ms).await }).await
+    }
+
+    /// Puts `next` in force in place of what runs.
+    async fn replace(
+        self: &Arc<Self>,
+        next: Arc<Installed>,
+        confirm_ms: Option<u64>,
+    ) -> Result<Applied, Refusal> {
         let _changing = self.changing.lock().await;
         self.must_be_confirmed().await?;
         let before = self.installed().await;
@@ -283,7 +298,7 @@ impl Daemon {
     /// Which policy the packet of `question` belongs to, and the flows it may be of.
     pub(crate) async fn explain(&self, question: Question) -> Result<Explanation, Refusal> {
         let _turn = self.turn().await?;
-        let all = self.plane.ask(|live| live.machine.flows(live.now, usize::MAX)).await?;
+        let all = self.plane.flows(usize::MAX).await?;
         let installed = self.installed().await;
         let explained = aside(move || {
             let config = &installed.config;
@@ -435,6 +450,15 @@ pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
 async fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Failure> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| Failure::new(Code::System, format!("a request failed: {error}")))
+}
+
+/// Does `change` to its end, although the client may leave meanwhile. Of half a change, the gateway would run what
+/// the daemon does not know of, and would not roll back.
+async fn whole<R: Send + 'static>(
+    change: impl Future<Output = Result<R, Refusal>> + Send + 'static,
+) -> Result<R, Refusal> {
+    let ended = tokio::spawn(change).await;
+    ended.map_err(|error| Failure::new(Code::System, format!("a change failed: {error}")))?
 }
 
 fn can_change(changes: &[Change]) -> Result<(), Failure> {

@@ -31,7 +31,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::seats::{Connection, Limits, Seats};
-use super::{Daemon, Refusal, aside, metrics};
+use super::{Daemon, Refusal, aside, metrics, whole};
 use crate::api::{ClassChange, NewClass, Proposal, Question};
 use crate::code::Code;
 use crate::files;
@@ -104,13 +104,15 @@ impl Server {
     pub(crate) async fn serve(self) {
         let Self { daemon, socket, metrics, seats: [control, scrapers] } = self;
         let Socket { listener, file: _file, _lock } = socket;
+        let pages = metrics_routes(daemon.clone());
+        let routes = routes(daemon).merge(pages.clone());
         let scraped = async {
             match metrics {
-                Some(listener) => accept(listener, &scrapers, metrics_routes(daemon.clone())).await,
+                Some(listener) => accept(listener, &scrapers, pages).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::join!(accept(listener, &control, routes(daemon.clone())), scraped);
+        tokio::join!(accept(listener, &control, routes), scraped);
     }
 }
 
@@ -191,7 +193,6 @@ fn routes(daemon: Arc<Daemon>) -> Router {
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
         .route("/v1/explain", post(explain))
-        .route("/metrics", get(scrape))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
         .with_state(daemon)
@@ -264,13 +265,13 @@ fn too_large() -> Response {
 
 fn metrics_routes(daemon: Arc<Daemon>) -> Router {
     let pages = Arc::new(Pages { daemon, newest: Mutex::default() });
-    Router::new().route("/metrics", get(scrape_shared)).with_state(pages)
+    Router::new().route("/metrics", get(scrape)).with_state(pages)
 }
 
 type Control = State<Arc<Daemon>>;
 
 async fn status(State(daemon): Control) -> Response {
-    answer(daemon.status().await.map_err(Refusal::from))
+    report(&daemon.looking, daemon.status()).await
 }
 
 /// Flows listed unless `?most=N` says otherwise.
@@ -279,11 +280,11 @@ const FLOWS: usize = 100;
 async fn flows(State(daemon): Control, RawQuery(query): RawQuery) -> Response {
     let query = query.unwrap_or_default();
     let most = query.split('&').find_map(|pair| pair.strip_prefix("most=")?.parse().ok());
-    answer(daemon.flows(most.unwrap_or(FLOWS)).await.map_err(Refusal::from))
+    report(&daemon.listing, daemon.flows(most.unwrap_or(FLOWS))).await
 }
 
 async fn classes(State(daemon): Control) -> Response {
-    answer(daemon.classes().await.map_err(Refusal::from))
+    report(&daemon.listing, daemon.classes()).await
 }
 
 async fn trunks(State(daemon): Control) -> Response {
@@ -295,15 +296,15 @@ async fn change_class(
     InPath(name): InPath<String>,
     Body(change): Body<ClassChange>,
 ) -> Response {
-    answer(daemon.change_class(name, &change).await)
+    answer(whole(async move { daemon.change_class(name, &change).await }).await)
 }
 
 async fn add_class(State(daemon): Control, Body(new): Body<NewClass>) -> Response {
-    answer(daemon.add_class(new).await)
+    answer(whole(async move { daemon.add_class(new).await }).await)
 }
 
 async fn remove_class(State(daemon): Control, InPath(name): InPath<String>) -> Response {
-    answer(daemon.remove_class(name).await)
+    answer(whole(async move { daemon.remove_class(name).await }).await)
 }
 
 async fn plan(State(daemon): Control, Body(proposal): Body<Proposal>) -> Response {
@@ -322,13 +323,6 @@ async fn explain(State(daemon): Control, Body(question): Body<Question>) -> Resp
     answer(daemon.explain(question).await)
 }
 
-async fn scrape(State(daemon): Control) -> Response {
-    match page(&daemon).await {
-        Ok(page) => (PAGE, page).into_response(),
-        Err(failure) => refuse(&failure.into()),
-    }
-}
-
 /// The metrics as they are now.
 async fn page(daemon: &Daemon) -> Result<String, Failure> {
     let (status, classes) = (daemon.status().await?, daemon.classes().await?.classes);
@@ -339,7 +333,7 @@ async fn page(daemon: &Daemon) -> Result<String, Failure> {
 const PAGE: [(HeaderName, &str); 1] =
     [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
 
-/// The page that all scrapers of the metrics port share: whoever they are, the gateway makes one a second.
+/// The page that all scrapers share: whoever they are, the gateway makes one a second.
 struct Pages {
     daemon: Arc<Daemon>,
     newest: Mutex<Option<Made>>,
@@ -382,11 +376,25 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-async fn scrape_shared(State(pages): State<Arc<Pages>>) -> Response {
+async fn scrape(State(pages): State<Arc<Pages>>) -> Response {
     match pages.page().await {
         Ok(page) => (Extension(Shared), PAGE, Bytes::from_owner(Sent(page))).into_response(),
         Err(failure) => refuse(&failure.into()),
     }
+}
+
+/// A report that may take hundreds of megabytes while it is made: one at a time in `turn`, and written in a
+/// thread of its own. So many clients at once take no more memory than one, and hold nobody up.
+async fn report<T: Serialize + Send + 'static>(
+    turn: &Mutex<()>,
+    made: impl Future<Output = Result<T, Failure>>,
+) -> Response {
+    let _turn = turn.lock().await;
+    let written = match made.await {
+        Ok(data) => aside(move || answer(Ok(data))).await,
+        Err(failure) => Err(failure),
+    };
+    written.unwrap_or_else(|failure| refuse(&failure.into()))
 }
 
 fn answer<T: Serialize>(result: Result<T, Refusal>) -> Response {

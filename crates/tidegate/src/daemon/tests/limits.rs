@@ -167,6 +167,58 @@ async fn scrapers_of_the_metrics_port_share_a_page_and_idle_ones_keep_nobody_out
     server.abort();
 }
 
+/// Kills: a report for each of many clients at once, each of which takes hundreds of megabytes.
+#[tokio::test]
+async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is_answered() {
+    let fixture = Fixture::new(NOTHING).await;
+    let turn = fixture.daemon.listing.lock().await;
+    let ask = |path| {
+        let socket = fixture.socket();
+        tokio::task::spawn_blocking(move || client::get::<Value>(&socket, path).unwrap())
+    };
+    let waiting = ["/v1/classes", "/v1/classes", "/v1/flows?most=9"].map(ask);
+    for _ in 0..5 {
+        let status: Status = fixture.get("/v1/status").await;
+        assert_eq!(status.generation, 1);
+    }
+    assert!(waiting.iter().all(|it| !it.is_finished()), "{waiting:?}");
+    drop(turn);
+    for report in waiting {
+        report.await.unwrap();
+    }
+}
+
+/// Kills: an `apply` that ends where its client leaves. The gateway would run policies that the daemon does not
+/// know of, and would never roll them back.
+#[tokio::test]
+async fn an_apply_whose_client_leaves_is_brought_to_its_end() {
+    let fixture = Fixture::new(NOTHING).await;
+    let policies = (0..1_000).map(|number| {
+        let host = format!("10.0.{}.{}", number / 256, number % 256);
+        format!(
+            "[[policy]]\nname = \"p{number}\"\naction = \"pass\"\nmatch = {{ src = \"{host}\" }}\n"
+        )
+    });
+    let text = NOTHING.to_owned() + &policies.collect::<String>();
+    let proposal = Proposal { file: "new.toml".to_owned(), text, confirm_ms: Some(500) };
+    let body = serde_json::to_string(&proposal).unwrap();
+    let mut client = UnixStream::connect(fixture.socket()).unwrap();
+    client.write_all((head(body.len()) + &body).as_bytes()).unwrap();
+    let plane = || fixture.daemon.plane.ask(|live| live.machine.generation());
+    // The daemon notes the generation in a later turn of its thread, which this one is.
+    let mut turns = 0;
+    while plane().await.unwrap() == 1 {
+        turns += 1;
+        assert!(turns < 100_000, "the policies do not come into force");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fixture.daemon.state.lock().await.generation, 1, "the client leaves too late");
+    drop(client);
+    let status = fixture.until(|status| status.generation == 3).await;
+    assert!(status.alarms[0].contains("generation 2 was not confirmed"), "{:?}", status.alarms);
+    assert_eq!(plane().await.unwrap(), 3);
+}
+
 /// Kills: seats by the thousand, or all descriptors, where a process may open few.
 #[test]
 fn connections_leave_most_descriptors_to_the_gateway() {
