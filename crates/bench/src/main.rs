@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bodies;
 mod callgrind;
 mod cases;
 mod connections;
@@ -79,6 +80,8 @@ enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// What large requests on the control socket take; as root.
+    Bodies,
     /// Speed and memory of the simulator, beside ns-2 and ns-3.
     Simulator,
     /// One dumbbell in virtual time: what it took and came to, as JSON.
@@ -142,6 +145,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             sharing::measure(report)?;
             forwarding::measure(report)?;
             signalling::measure(report, "")?;
+            bodies::measure(report)?;
             simulator::measure(report)?;
         }
         Part::Instructions { short } => {
@@ -160,6 +164,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Sharing => sharing::measure(report)?,
         Part::Forwarding => forwarding::measure(report)?,
         Part::Signalling { only } => signalling::measure(report, &only)?,
+        Part::Bodies => bodies::measure(report)?,
         Part::Simulator => simulator::measure(report)?,
         Part::Dumbbell(it) => println!("{}", serde_json::to_string(&it.run()?)?),
         Part::Case { name, operations, size, seed } => {
