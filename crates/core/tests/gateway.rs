@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Overhead};
 use tidegate_core::packet::{Direction, TcpFlags, TcpSegment};
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile,
@@ -536,4 +536,20 @@ proptest! {
         prop_assert_eq!(report.held, 0);
         assert_in_order(&left);
     }
+}
+
+/// Kills: flows that nobody asked for among those reported; the busiest chosen among all.
+#[test]
+fn a_survey_of_some_flows_finds_the_busiest_of_these() {
+    let mut run = Run::new(&config(), Vec::new());
+    for host in 1..20 {
+        (0..u32::from(host)).for_each(|number| run.offer(host, number, 1_000));
+    }
+    let only = Filter { src: (3..6).flat_map(|host| from(host).src).collect(), ..from(1) };
+    let mut survey = FlowSurvey::of_those(only, 2);
+    while run.gateway.survey_flows(run.now, &mut survey) {
+        survey.sort();
+    }
+    let found: Vec<_> = survey.report().into_iter().map(|it| it.src).collect();
+    assert_eq!(found, ["10.0.0.5:1000", "10.0.0.4:1000"]);
 }

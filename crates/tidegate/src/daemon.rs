@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_config::Findings;
+use tidegate_core::gateway::FlowSurvey;
 use tidegate_core::policy::{Class, PolicySet};
 use tidegate_dataplane::trunk::TrunkEnd;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
@@ -270,10 +271,9 @@ impl Daemon {
 
     /// The busiest flows, at most `most`.
     pub(crate) async fn flows(&self, most: usize) -> Result<Flows, Failure> {
-        let flows = self.plane.flows(most).await?;
+        let flows = self.plane.flows(FlowSurvey::of_most(most)).await?;
         let installed = self.installed().await;
-        let flow = move |flow| report::flow(flow, &installed.config);
-        aside(move || Flows { flows: flows.into_iter().map(flow).collect() }).await
+        aside(move || Flows { flows: report::flows(flows, &installed.config) }).await
     }
 
     /// The trunks that end here.
@@ -298,14 +298,13 @@ impl Daemon {
     /// Which policy the packet of `question` belongs to, and the flows it may be of.
     pub(crate) async fn explain(&self, question: Question) -> Result<Explanation, Refusal> {
         let _turn = self.turn().await?;
-        let all = self.plane.flows(usize::MAX).await?;
+        let only = explain::filter(&question)?;
+        let flows = self.plane.flows(FlowSurvey::of_those(only, LIVE)).await?;
         let installed = self.installed().await;
         let explained = aside(move || {
             let config = &installed.config;
             let explanation = explain(config, &question)?;
-            let asked = all.into_iter().filter(|flow| report::is_of(flow, &question)).take(LIVE);
-            let flows = asked.map(|flow| report::flow(flow, config)).collect();
-            Ok::<_, Failure>(Explanation { flows, ..explanation })
+            Ok::<_, Failure>(Explanation { flows: report::flows(flows, config), ..explanation })
         });
         Ok(explained.await??)
     }

@@ -174,7 +174,7 @@ impl Gateway {
             survey.at += number(FLOWS);
             for (id, flow) in flows {
                 let ways = Direction::BOTH.into_iter().filter(|way| flow.packets(*way) > 0);
-                ways.for_each(|way| survey.add(flow.bytes(way), id, way));
+                ways.for_each(|way| survey.add(id, flow, way));
             }
             return true;
         }

@@ -1,10 +1,12 @@
 //! A report in the making: the gateway adds parts of bounded length, and packets pass in between.
 
 use crate::aggregate::Aggregate;
+use crate::flow::Flow;
 use crate::packet::{Direction, FlowId};
+use crate::policy::Filter;
 use crate::qdisc::Backlog;
 use crate::report::{AggregateReport, ClassReport, FlowReport, Report};
-use crate::{Bytes, Tally, ack};
+use crate::{Tally, ack};
 
 /// A report in the making; see [`Gateway::survey`](super::Gateway::survey).
 #[derive(Debug)]
@@ -160,6 +162,8 @@ impl Survey {
 #[derive(Debug)]
 pub struct FlowSurvey {
     most: usize,
+    /// Only flows whose packets it matches are reported.
+    only: Filter,
     /// The place of the flow table that is next.
     pub(super) at: u32,
     /// Those that were found, by bytes once they are sorted.
@@ -173,7 +177,13 @@ impl FlowSurvey {
     /// A survey of up to `most` flows, each in the directions it has packets in.
     #[must_use]
     pub fn of_most(most: usize) -> Self {
-        Self { most, at: 0, found: Vec::new(), reported: 0, reports: Vec::new() }
+        Self::of_those(Filter::default(), most)
+    }
+
+    /// A survey of up to `most` of the flows whose packets `only` matches.
+    #[must_use]
+    pub const fn of_those(only: Filter, most: usize) -> Self {
+        Self { most, only, at: 0, found: Vec::new(), reported: 0, reports: Vec::new() }
     }
 
     /// Keeps the busiest of the flows found so far. Takes time in proportion to all of them.
@@ -193,8 +203,11 @@ impl FlowSurvey {
         self.reports
     }
 
-    pub(super) fn add(&mut self, bytes: Bytes, id: FlowId, way: Direction) {
-        self.found.push((bytes.0, id, way));
+    /// Adds `flow` in direction `way`, if it is one of those that are asked for.
+    pub(super) fn add(&mut self, id: FlowId, flow: &Flow, way: Direction) {
+        if self.only.matches(&flow.packet(way), way) {
+            self.found.push((flow.bytes(way).0, id, way));
+        }
     }
 
     /// The next flow to report.

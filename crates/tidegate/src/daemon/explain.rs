@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, NO_VLAN, Network, Packet, Protocol};
-use tidegate_core::policy::{Filter, Mode, Policy, PolicySet, parse};
+use tidegate_core::policy::{Filter, Mode, Policy, PolicySet, Range, parse};
 
 use super::policy_set;
 use crate::api::{Candidate, Explanation, Question};
@@ -92,6 +92,25 @@ fn differs_in(filter: &Filter, packet: &Packet, direction: Direction) -> Option<
     differs.map(|(name, _)| (*name).to_owned())
 }
 
+/// The packets that are asked about, as far as `question` says what they are like.
+pub(super) fn filter(question: &Question) -> Result<Filter, Failure> {
+    let (packet, direction) = packet(question)?;
+    let (src, dst) = (packet.key.src, packet.key.dst);
+    let address = |given: &Option<String>, of: Endpoint| {
+        given.iter().map(|_| Range { first: of.number(), last: of.number() }).collect()
+    };
+    let port =
+        |given: Option<u16>| given.iter().map(|it| Range { first: *it, last: *it }).collect();
+    Ok(Filter {
+        direction: Some(direction),
+        src: address(&question.src, src),
+        dst: address(&question.dst, dst),
+        src_port: port(question.src_port),
+        dst_port: port(question.dst_port),
+        ..Filter::default()
+    })
+}
+
 /// The packet that is asked about.
 fn packet(question: &Question) -> Result<(Packet, Direction), Failure> {
     let bad = |message: String| Failure::input(Code::BadPacket, message);
@@ -147,5 +166,38 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> Endpoint {
     match address {
         IpAddr::V4(address) => Endpoint::v4(address.octets(), port),
         IpAddr::V6(address) => Endpoint::v6(address.octets(), port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: an address compared as it is written; a port or an address that nobody gave; the other direction.
+    #[test]
+    fn flows_are_those_that_the_question_describes_however_it_writes_addresses() {
+        let question = Question {
+            dst: Some("2001:db8:0:0::1".to_owned()),
+            dst_port: Some(443),
+            protocol: "tcp".to_owned(),
+            dscp: "DF".to_owned(),
+            direction: "up".to_owned(),
+            ..Question::default()
+        };
+        let only = filter(&question).unwrap();
+        let flow = |dst: &str, dst_port| {
+            let asked = Question {
+                src: Some("2001:db8::9".to_owned()),
+                src_port: Some(5_000),
+                dst: Some(dst.to_owned()),
+                dst_port: Some(dst_port),
+                ..question.clone()
+            };
+            packet(&asked).unwrap().0
+        };
+        assert!(only.matches(&flow("2001:db8::1", 443), Direction::Up));
+        assert!(!only.matches(&flow("2001:db8::1", 443), Direction::Down));
+        assert!(!only.matches(&flow("2001:db8::2", 443), Direction::Up));
+        assert!(!only.matches(&flow("2001:db8::1", 80), Direction::Up));
     }
 }

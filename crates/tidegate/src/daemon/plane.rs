@@ -124,9 +124,9 @@ impl Plane {
         Ok(self.survey(Survey::of_classes()).await?.1)
     }
 
-    /// The busiest flows, at most `most`.
-    pub(crate) async fn flows(&self, most: usize) -> Result<Vec<FlowReport>, Failure> {
-        let (mut survey, mut more) = (FlowSurvey::of_most(most), true);
+    /// The flows that `survey` finds. The data plane adds a part at a time, and packets pass in between.
+    pub(crate) async fn flows(&self, mut survey: FlowSurvey) -> Result<Vec<FlowReport>, Failure> {
+        let mut more = true;
         while more {
             let part =
                 self.ask(move |live| (live.machine.survey_flows(live.now, &mut survey), survey));

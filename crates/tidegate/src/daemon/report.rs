@@ -1,6 +1,6 @@
 //! From what the gateway reports to what the API says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tidegate_core::ByReason;
 use tidegate_core::packet::Direction;
@@ -164,9 +164,17 @@ pub(super) fn waiting(it: Backlog) -> api::Count {
     api::Count { packets: u64::from(it.packets), bytes: it.bytes.0 }
 }
 
-/// What `flow` says, and what limits it under `config`.
-pub(super) fn flow(flow: FlowReport, config: &Config) -> api::Flow {
-    let limit = limit(&flow, config);
+/// What `flows` say, and what limits them under `config`. Takes time in proportion to flows and policies.
+pub(super) fn flows(flows: Vec<FlowReport>, config: &Config) -> Vec<api::Flow> {
+    let policies = config.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
+    flows.into_iter().map(|it| flow(it, &policies)).collect()
+}
+
+/// Policies by their names.
+type Policies<'a> = HashMap<&'a str, &'a Policy>;
+
+fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
+    let limit = limit(&flow, policies);
     api::Flow {
         src: flow.src,
         dst: flow.dst,
@@ -187,9 +195,9 @@ pub(super) fn flow(flow: FlowReport, config: &Config) -> api::Flow {
 }
 
 /// The limit of `flow` in words.
-fn limit(flow: &FlowReport, config: &Config) -> String {
+fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
     let name = flow.policy.as_deref();
-    let policy = name.and_then(|name| config.policies.iter().find(|it| it.name == name));
+    let policy = name.and_then(|name| policies.get(name).copied());
     let conditioning = policy.and_then(|it| it.action.conditioning());
     let profile = conditioning.map_or_else(String::new, |it| format!(" ({})", it.profile));
     let policy_with_profile = format!("policy {}{profile}", name.unwrap_or("none"));
@@ -238,20 +246,6 @@ fn passed(policy: &Policy) -> String {
     }
 }
 
-/// Whether packets like that of `question` are of `flow`.
-pub(super) fn is_of(flow: &FlowReport, question: &api::Question) -> bool {
-    let end = |shown: &str, address: &Option<String>, port: Option<u16>| {
-        // An IPv6 address with a port stands in brackets.
-        let (host, shown_port) = shown.rsplit_once(':').unwrap_or((shown, ""));
-        let host = host.trim_matches(['[', ']']);
-        address.as_ref().is_none_or(|address| address == host || address == shown)
-            && port.is_none_or(|port| port.to_string() == shown_port)
-    };
-    end(&flow.src, &question.src, question.src_port)
-        && end(&flow.dst, &question.dst, question.dst_port)
-        && flow.direction == question.direction
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,7 +276,7 @@ mod tests {
                 tracking: "full",
                 idle_ms: 0,
             };
-            flow(report, &config).limit
+            flows(vec![report], &config)[0].limit.clone()
         };
         let bytes = 3_028;
         let name = "paris".to_owned();
