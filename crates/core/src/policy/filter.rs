@@ -96,6 +96,8 @@ impl Filter {
             with(tcp, tcp).chain(with(udp, udp)).collect()
         } else if self.asks_for_ip() {
             with(opaque + 1, u8::MAX).collect()
+        } else if (0..=u8::MAX).all(|it| within(&self.protocol, it)) {
+            Vec::new()
         } else {
             self.protocol.clone()
         }
