@@ -122,11 +122,11 @@ impl Flow {
             self.tally[direction.index()].add(packet.len);
             return Arrival::PLAIN;
         };
-        let mut arrival = self.tracker.on_arrival(segment, direction);
+        let mut arrival = self.tracker.on_arrival(segment, direction, &mut self.halves);
         if arrival.connection {
             self.tally = [Tally::default(); 2];
             arrival.rtt = self.rtt() != Rtt::default();
-            self.halves = Halves::default();
+            self.halves.renew();
         }
         arrival.rtt |= self.halves.on_arrival(direction, now, segment);
         self.tally[direction.index()].add(packet.len);

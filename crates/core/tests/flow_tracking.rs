@@ -228,6 +228,32 @@ fn a_syn_for_the_ports_of_a_connection_is_believed_when_it_is_answered() {
     assert_eq!((connection.mss(Up), connection.tracking()), (Some(536), Tracking::Full));
 }
 
+/// Kills: a SYN that is forgotten with the round trips of the connection before; one kept in the place of the round
+/// trip of its own handshake; one after which no round trip is measured.
+#[test]
+fn a_syn_for_the_ports_of_a_connection_costs_no_round_trip() {
+    let mut wire = Wire::new();
+    wire.opens(0, 100, 900);
+    wire.passes(60, 0, Up, with(TcpFlags::FIN, segment(101, 901, 0)));
+    wire.passes(70, 0, Down, with(TcpFlags::FIN, segment(901, 102, 0)));
+    let asked = wire.passes(100, 0, Up, syn(5_000));
+    assert_eq!((asked.claiming, asked.connection), (Claiming::Asked, true));
+    let granted = wire.passes(130, 0, Down, syn_ack(70, 5_001));
+    assert_eq!((granted.claiming, granted.connection), (Claiming::Granted, false));
+    assert_eq!((wire.flow().rtt().near, wire.flow().rtt().far), (None, ms(30)));
+    wire.passes(135, 0, Up, segment(5_001, 71, 0));
+    assert_eq!(wire.flow().rtt().near, ms(5));
+
+    let mut denied = Wire::new();
+    denied.opens(0, 100, 900);
+    denied.passes(60, 0, Up, syn(5_000));
+    assert_eq!(denied.passes(70, 0, Down, segment(901, 101, 0)).claiming, Claiming::Denied);
+    assert_eq!((denied.flow().rtt().near, denied.flow().rtt().far), (ms(10), ms(40)));
+    denied.passes(80, 0, Down, segment(901, 101, 500));
+    denied.passes(170, 0, Up, segment(101, 1_401, 0));
+    assert_eq!(denied.flow().rtt().near, ms(20), "a sample of 90 ms");
+}
+
 #[test]
 fn a_reset_counts_only_in_sequence() {
     let mut wire = Wire::new();

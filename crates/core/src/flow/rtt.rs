@@ -72,6 +72,39 @@ impl Halves {
         self.halves[at].smoothed / 8 != before
     }
 
+    /// Keeps two numbers about a SYN that goes in `direction`, in place of others. They lie where round trips that
+    /// begin the other way are measured, and meanwhile none is: until the SYN is answered there is none of a new
+    /// connection. So a flow takes no more memory for them.
+    pub(super) fn keep(&mut self, direction: Direction, numbers: [u32; 2]) {
+        self.forget();
+        let at = direction.reverse().index();
+        [self.halves[at].mark, self.halves[at].began] = numbers;
+        self.probes[at] = Probe::Kept;
+    }
+
+    /// The direction and the numbers of [`keep`](Self::keep).
+    pub(super) fn kept(&self) -> Option<(Direction, [u32; 2])> {
+        let is_kept = |way: &Direction| self.probes[way.reverse().index()] == Probe::Kept;
+        let way = Direction::BOTH.into_iter().find(is_kept)?;
+        let half = &self.halves[way.reverse().index()];
+        Some((way, [half.mark, half.began]))
+    }
+
+    /// Keeps nothing any more.
+    pub(super) fn forget(&mut self) {
+        let kept = self.probes.iter_mut().filter(|probe| **probe == Probe::Kept);
+        kept.for_each(|probe| *probe = Probe::None);
+    }
+
+    /// Forgets all round trips, but not what is kept about a SYN.
+    pub(super) fn renew(&mut self) {
+        let kept = self.kept();
+        *self = Self::default();
+        if let Some((direction, numbers)) = kept {
+            self.keep(direction, numbers);
+        }
+    }
+
     pub(super) fn smoothed(&self) -> Rtt {
         self.each(Half::smoothed)
     }
@@ -102,6 +135,8 @@ enum Probe {
     /// round trip to the sender of a download too. What that sender waits for itself is then in
     /// it, so of these only up to twice the smoothed time count.
     Tick,
+    /// Nothing: `mark` and `began` are about a SYN ([`Halves::keep`]).
+    Kept,
 }
 
 impl Half {
@@ -113,6 +148,9 @@ impl Half {
         segment: &TcpSegment,
         seen_before: bool,
     ) {
+        if *probe == Probe::Kept {
+            return;
+        }
         if segment.sequence_len() > 0 {
             self.data_leaves(probe, now, segment, seen_before);
         } else if let Some((value, _)) = segment.timestamps {
@@ -141,7 +179,7 @@ impl Half {
             Probe::NextTick if timestamp != self.mark => {
                 (*probe, self.mark, self.began) = (Probe::Tick, timestamp, micros(now));
             }
-            Probe::NextTick | Probe::Data | Probe::Tick => {}
+            Probe::NextTick | Probe::Data | Probe::Tick | Probe::Kept => {}
         }
     }
 

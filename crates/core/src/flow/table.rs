@@ -277,5 +277,5 @@ impl IndexMut<FlowId> for FlowTable {
     }
 }
 
-// With the head of a list, of which there are at most two, a flow takes 188 to 192 bytes.
-const _: () = assert!(size_of::<Slot>() <= 188);
+// With the head of a list, of which there are at most two, a flow takes 176 to 180 bytes.
+const _: () = assert!(size_of::<Slot>() <= 176);

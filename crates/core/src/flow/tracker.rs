@@ -1,5 +1,6 @@
 //! What the headers of a TCP connection tell somebody between its ends.
 
+use super::rtt::Halves;
 use super::{Arrival, before};
 use crate::packet::{Direction, TcpFlags, TcpSegment};
 
@@ -7,11 +8,9 @@ use crate::packet::{Direction, TcpFlags, TcpSegment};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracker {
     ends: [End; 2],
-    /// A SYN that came although another connection was there, until that is answered.
-    claim: Option<Claim>,
 }
 
-/// A SYN that claims the ports of a connection.
+/// A SYN that claims the ports of a connection, though another was there, until it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     /// The sequence number after its last.
@@ -126,11 +125,16 @@ impl Tracking {
 }
 
 impl Tracker {
-    /// Takes note of a segment on its way in `direction`.
-    pub(super) fn on_arrival(&mut self, segment: &TcpSegment, direction: Direction) -> Arrival {
+    /// Takes note of a segment on its way in `direction`; `halves` keep a claim.
+    pub(super) fn on_arrival(
+        &mut self,
+        segment: &TcpSegment,
+        direction: Direction,
+        halves: &mut Halves,
+    ) -> Arrival {
         let flags = segment.flags;
         let was_there = self.state() != State::Opening;
-        let claiming = self.claim(segment, direction);
+        let claiming = self.claim(segment, direction, halves);
         let begins = flags.any(TcpFlags::SYN)
             && !flags.any(TcpFlags::ACK)
             && self.begins(segment, direction);
@@ -159,11 +163,16 @@ impl Tracker {
 
     /// Takes note of a SYN that claims the ports of a connection, and of the answer. If it is granted, the
     /// connection is the new one, as its SYN offered it.
-    fn claim(&mut self, segment: &TcpSegment, direction: Direction) -> Claiming {
+    fn claim(
+        &mut self,
+        segment: &TcpSegment,
+        direction: Direction,
+        halves: &mut Halves,
+    ) -> Claiming {
         let flags = segment.flags;
-        match (flags.any(TcpFlags::SYN), flags.any(TcpFlags::ACK), self.claim) {
+        match (flags.any(TcpFlags::SYN), flags.any(TcpFlags::ACK), Claim::kept(halves)) {
             (true, false, _) if self.state() != State::Opening => {
-                self.claim = Some(Claim::of(segment, direction));
+                Claim::of(segment, direction).keep(halves);
                 Claiming::Asked
             }
             (true, true, Some(claim)) if claim.is_granted(segment, direction) => {
@@ -171,11 +180,11 @@ impl Tracker {
                     self.ends = Default::default();
                     self.ends[claim.direction.index()] = claim.end();
                 }
-                self.claim = None;
+                halves.forget();
                 Claiming::Granted
             }
             (false, _, Some(_)) if !flags.any(TcpFlags::RST) => {
-                self.claim = None;
+                halves.forget();
                 Claiming::Denied
             }
             _ => Claiming::No,
@@ -342,6 +351,20 @@ impl Claim {
         end.offer(syn);
         let End { mss, scale, marks, .. } = end;
         Self { next: syn.end_seq(), mss, scale, marks, direction }
+    }
+
+    /// Has `halves` keep it, in place of an earlier one.
+    fn keep(self, halves: &mut Halves) {
+        let [high, low] = self.mss.to_be_bytes();
+        let rest = u32::from_be_bytes([high, low, self.scale, self.marks]);
+        halves.keep(self.direction, [self.next, rest]);
+    }
+
+    /// The one that `halves` keep.
+    fn kept(halves: &Halves) -> Option<Self> {
+        let (direction, [next, rest]) = halves.kept()?;
+        let [high, low, scale, marks] = rest.to_be_bytes();
+        Some(Self { next, mss: u16::from_be_bytes([high, low]), scale, marks, direction })
     }
 
     /// The end that sent it.
