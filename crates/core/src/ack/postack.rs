@@ -171,7 +171,7 @@ impl PostAck {
         while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.holds.counts.overdue += 1;
-            self.gone(cx, member, cost);
+            self.called(cx, member, cost);
             // Whether the next is overdue too.
             self.bound.forget(member);
             self.bound.watch(cx.now, member, Duration::ZERO);
@@ -198,9 +198,14 @@ impl PostAck {
         }
     }
 
-    /// An ACK that calls for `cost` bytes of `member` went on, not by the rule.
+    /// An ACK that calls for `cost` bytes of `member` departed, neither by the rule nor at its bound.
     fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
         self.uncalled.asked(member, cost);
+        self.called(cx, member, cost);
+    }
+
+    /// Tells the rule that an ACK departed without it, which calls for `cost` bytes of `member`.
+    fn called(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
         if self.uncalled.refuses(member) {
             return;
         }
@@ -231,7 +236,11 @@ impl AckControl for PostAck {
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet, waiting: Bytes) -> bool {
         self.holds.on_data(now, member, packet);
         self.shares.waits(member, waiting);
-        let may_have = || self.shares.most(member);
+        // The bytes of flows that do not respond are among those that others take: such a flow would have none.
+        let (shares, excluded) = (&self.shares, self.uncalled.refusing());
+        let may_have = |refuses| {
+            if refuses { shares.part_if_active(member, excluded) } else { shares.most(member) }
+        };
         if !self.uncalled.came(now, member, packet.cost, may_have) {
             return false;
         }
@@ -256,8 +265,7 @@ impl AckControl for PostAck {
         let tcp = cx.pool[&back.packet].tcp;
         let refuses = self.uncalled.refuses(member);
         if refuses {
-            let cost = self.holds.withdraw(cx, member, out);
-            self.uncalled.asked(member, cost);
+            self.holds.withdraw(cx, member, out);
         } else if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
             let pressed = self.is_pressed(member);
@@ -279,9 +287,15 @@ impl AckControl for PostAck {
             Rule::Bucket(_) => false,
             Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
+        let before = self.holds.flow(member).delivered();
         let taken = self.holds.take_in(cx, back, open, out);
         self.express(member, known);
         match taken {
+            Taken::Passed(_) if refuses => {
+                // Blocks of SACK may be counted twice by the cost of ACKs, but not by the position.
+                let delivered = self.holds.flow(member).charge_since(before);
+                self.uncalled.asked(member, delivered);
+            }
             Taken::Passed(cost) => self.gone(cx, member, cost),
             Taken::Held => self.wait(cx, member, known.weight, queue),
         }

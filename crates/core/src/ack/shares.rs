@@ -72,7 +72,7 @@ const FLOOR: u64 = 307;
 const SLIGHTLY: u64 = 41;
 
 /// A few round trips of most flows.
-const INTERVAL: Duration = Duration::from_millis(400);
+pub(super) const INTERVAL: Duration = Duration::from_millis(400);
 
 impl Shares {
     /// Of flows of which something comes at least once in `span`.
@@ -187,6 +187,15 @@ impl Shares {
     /// What `member` may have of what leaves, as others leave it: never zero.
     pub(super) fn most(&self, member: Member) -> Rate {
         self.level(self.weight(member))
+    }
+
+    /// The part that `member` would have in the rate if it were active, and all of the `excluded` flows like it:
+    /// never zero.
+    pub(super) fn part_if_active(&self, member: Member, excluded: u32) -> Rate {
+        let weight = self.weight(member);
+        let more = u64::from(weight) * u64::from(excluded.max(1));
+        let all = self.now.weight().max(self.before.weight()) + more;
+        Rate::from_bps(part(self.rate.bps(), weight, all).max(1))
     }
 
     /// The part of `member` in what leaves and others do not take, if all active flows have one, and it itself even if

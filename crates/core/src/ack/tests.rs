@@ -1,5 +1,6 @@
 //! What every way to govern senders by their ACKs must keep to.
 
+mod responds;
 mod whole;
 
 use std::time::Duration;

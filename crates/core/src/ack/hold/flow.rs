@@ -251,6 +251,18 @@ impl Flow {
         payload.saturating_add(headers)
     }
 
+    /// A position that grows with each byte that is acknowledged, selectively or not; `None` before the
+    /// first ACK. No ACK of the flow may be held.
+    pub(in crate::ack) fn delivered(&self) -> Option<u32> {
+        self.is_known().then_some(self.released.wrapping_add(self.sacked))
+    }
+
+    /// Wire bytes of the data acknowledged since [`delivered`](Self::delivered) was `before`.
+    pub(in crate::ack) fn charge_since(&self, before: Option<u32>) -> u32 {
+        let [Some(before), Some(now)] = [before, self.delivered()] else { return 0 };
+        if self::before(before, now) { self.charge(now.wrapping_sub(before)) } else { 0 }
+    }
+
     pub(in crate::ack) const fn mss(&self) -> u32 {
         self.mss
     }

@@ -46,7 +46,7 @@ fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
 #[test]
 fn beyond_the_budget_no_ack_of_the_flow_is_held_until_one_can_be_a_record_or_is_of_all() {
     for (again, flags) in [(special(3_000), 0), (plain(1_500 * MSS), TcpFlags::ACK)] {
-        // A rate at which a window of 3,000 segments is no sign of a sender that does not respond.
+        // At 100 Mbit/s, 3,000 segments are fewer than a sender may send that responds.
         let mut bench = Bench::new(EVERY[0], 100);
         bench.ack(US(0), 0, 0);
         (1..=3_000).for_each(|n| bench.data(US(0), 0, n * MSS));

@@ -1,0 +1,37 @@
+//! Flows that did not respond to their ACKs, and do again.
+
+use crate::ack::testing::{Bench, FRAME, MSS, US};
+use crate::packet::Member;
+use crate::{Bytes, Rate, Time};
+
+/// Kills: a flow without others beside it that is never found to respond again, as its own bytes are taken for
+/// those of others, and its rate for none; one whose ACKs are held meanwhile.
+#[test]
+fn a_flow_that_is_alone_responds_again_once_it_sends_what_it_is_asked_for() {
+    let mut bench = Bench::new("'postack'", 10);
+    let (mut sent, mut at) = (0, US(0));
+    assert_eq!(bench.ack(at, 0, 0).len(), 1);
+    let takes = |kbps| Rate::from_kbps(kbps).time_for(Bytes(FRAME.into()));
+    while at < Time::from_secs(1) {
+        sent += 1;
+        bench.data(at, 0, sent * MSS);
+        at += takes(25_000);
+    }
+    assert!(!bench.signal.responds(Member(0)));
+    let mut acked = 0;
+    let mut go = |until| {
+        while at < Time::from_secs(until) {
+            (sent, acked) = (sent + 1, acked + 1);
+            bench.data(at, 0, sent * MSS);
+            bench.queue.left += Bytes(FRAME.into());
+            assert_eq!(bench.ack(at, 0, acked * MSS).len(), 1);
+            at += takes(10_000);
+            if bench.signal.responds(Member(0)) {
+                break;
+            }
+        }
+        bench.signal.responds(Member(0))
+    };
+    assert!(!go(3));
+    assert!(go(8));
+}
