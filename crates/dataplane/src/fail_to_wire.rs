@@ -1,13 +1,14 @@
-//! Fail to wire: frames come through the gateway while it lives, else go straight across.
+//! Fail to wire: BPF programs bridge the two ports while no gateway is alive.
 //!
-//! A program on each port decides by two signs. A word in shared memory says until when the gateway
-//! counts as alive; it runs out when the gateway hangs. An array that only the gateway's process holds
-//! leads to the program that takes frames; the kernel empties it when the process dies.
+//! A BPF program on each port tests two conditions for every frame. The first is a deadline in shared
+//! memory, which the gateway extends regularly and which expires when the gateway hangs. The second is
+//! a program array that only the gateway's process holds. The kernel empties the array when the process
+//! dies. If either condition fails, the program redirects the frame to the other port.
 //!
-//! The programs belong to the interface, and stay when the gateway ends: there is no bridge beneath,
-//! and traffic must go on. A gateway that starts finds programs of earlier ones by their names,
-//! replaces them, and takes over their counts. Until its first [`beat`](Heartbeat::beat) the new ones
-//! too let frames pass straight across. Only [`detach`] takes them away.
+//! The programs are attached to the interface, not to the process. They stay after the gateway ends,
+//! because the host has no bridge between the ports. A new gateway finds earlier programs by their
+//! names, replaces them and adds their counters to its own. Until its first
+//! [`beat`](Heartbeat::beat), frames bypass it. Only [`detach`] removes the programs.
 
 mod filter;
 mod former;
@@ -42,21 +43,21 @@ use self::survey::{At, Found, Survey};
 use crate::driver::Heartbeat;
 use crate::interface::Interface;
 
-/// How long a gateway may be silent, and how its programs are attached.
+/// Heartbeat timeout of the gateway, and the attachment of its programs.
 #[derive(Clone, Debug)]
 pub struct WireConfig {
-    /// Silence after which frames go straight across.
+    /// Time since the last beat after which frames bypass the gateway.
     pub timeout: Duration,
-    /// What `CLOCK_MONOTONIC` showed at [`Time::ZERO`], in nanoseconds.
+    /// `CLOCK_MONOTONIC` at [`Time::ZERO`], in nanoseconds.
     pub epoch: u64,
-    /// How tc programs are attached.
+    /// Attachment of tc programs.
     pub tc: Tc,
 }
 
-/// How a tc program is attached to an interface.
+/// Attachment of a tc program to an interface.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Tc {
-    /// By TCX, where the kernel has it (Linux 6.6), else as a filter.
+    /// By TCX if the kernel supports it (Linux 6.6), else as a filter.
     #[default]
     Tcx,
     /// As a filter of the `clsact` discipline.
@@ -64,11 +65,11 @@ pub enum Tc {
 }
 
 impl WireConfig {
-    /// Silence after which frames go straight across, unless said otherwise.
+    /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_millis(50);
 }
 
-/// The mode of the XDP program that an earlier run left on `interface`, if it left one.
+/// The mode of the XDP program that an earlier run left on `interface`, if any.
 pub(crate) fn laid(interface: &Interface) -> Option<Mode> {
     let survey = Survey::of(interface).ok()?;
     match survey.xdp().filter(|found| found.is_ours())?.at {
@@ -77,17 +78,17 @@ pub(crate) fn laid(interface: &Interface) -> Option<Mode> {
     }
 }
 
-/// Where in the kernel an XDP program runs.
+/// The mode of an XDP program: the layer of the kernel that runs it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// In the driver, before the kernel makes anything of a frame.
+    /// In the driver, before the kernel allocates a socket buffer.
     Native,
-    /// In the stack, for drivers without XDP.
+    /// In the network stack, for drivers without XDP.
     Generic,
 }
 
 impl Mode {
-    /// Its name in logs and reports.
+    /// The name of the mode in logs and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,26 +98,26 @@ impl Mode {
     }
 }
 
-/// Why the wire cannot be laid.
+/// The reason why the programs cannot be attached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The process may not do that.
+    /// The process lacks a privilege.
     #[error(
         "no privilege to load BPF programs; run as root or grant CAP_BPF, CAP_NET_ADMIN and \
          CAP_SYS_ADMIN, or do without fail-to-wire"
     )]
     NoPrivilege,
-    /// The programs built into this executable are not those it was written for.
+    /// The BPF object in this executable lacks a program or a map.
     #[error("the built-in BPF object lacks a program or a map; build again after `make -C bpf`")]
     Object,
-    /// The kernel lacks something.
+    /// The kernel rejects a program or a map.
     #[error("the kernel refuses the BPF programs: {source}; they need Linux 5.18 or later")]
     Kernel {
-        /// What it said.
+        /// The error of the kernel.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Somebody else was there first.
+    /// A program of another owner is attached to the interface.
     #[error(
         "another program is attached to `{interface}`; \
          `ip link show {interface}` names it, `ip link set {interface} xdp off` may remove it"
@@ -125,7 +126,7 @@ pub enum WireError {
         /// The interface.
         interface: String,
     },
-    /// Another gateway lives there.
+    /// The program of a running gateway is attached to the interface.
     #[error("a gateway that is still alive has {program} on `{interface}`; stop it first")]
     Alive {
         /// The interface.
@@ -133,12 +134,12 @@ pub enum WireError {
         /// The program.
         program: String,
     },
-    /// The interface does not take the program.
+    /// The attachment fails for another reason.
     #[error("cannot attach to `{interface}`: {source}")]
     Attach {
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
@@ -179,7 +180,7 @@ impl From<ProgramError> for WireError {
     }
 }
 
-/// The number of the first error of the system among `error` and its causes.
+/// The error number of the first system error in the chain of causes of `error`.
 fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -191,21 +192,22 @@ fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
     None
 }
 
-/// The wire beneath a gateway: lets frames come to it as long as it [`beat`](Heartbeat::beat)s.
+/// The attached programs of a gateway. They deliver frames to the gateway while it
+/// [`beat`](Heartbeat::beat)s.
 ///
-/// When it is dropped, frames pass straight across.
+/// After it is dropped, frames bypass the gateway; the programs stay attached.
 #[derive(Debug)]
 pub struct FailToWire {
     wires: Vec<Wire>,
-    /// Dropped, the program arrays close.
+    /// Holds the program arrays; dropping it closes them.
     _holder: Holder,
     timeout: Duration,
     epoch: u64,
-    /// Frames have been told to go straight across.
+    /// The gateway has switched its programs to bypass.
     passing: bool,
 }
 
-/// One port's wire.
+/// The programs of one port, with their maps.
 struct Wire {
     mode: Option<Mode>,
     counters: Counters,
@@ -213,12 +215,12 @@ struct Wire {
 }
 
 impl FailToWire {
-    /// Lays the wire beneath packet sockets on `ports`: while the gateway lives, the kernel drops
-    /// the frames of which the sockets get a copy.
+    /// Attaches tc programs for packet sockets on `ports`. While the gateway is alive, the programs
+    /// drop each frame, since the packet socket has a copy of it.
     ///
     /// # Errors
     ///
-    /// Without the privileges, or on a kernel before 5.18.
+    /// If the process lacks a privilege, or the kernel is older than 5.18.
     pub fn beneath_packet_sockets(
         config: &WireConfig,
         ports: [&Interface; 2],
@@ -230,7 +232,7 @@ impl FailToWire {
         laying.finish(config)
     }
 
-    /// Lays the wire beneath AF_XDP sockets: those of each port by their receive queue.
+    /// Attaches XDP programs for AF_XDP sockets. Each port lists its sockets by receive queue.
     pub(crate) fn beneath_xdp_sockets(
         config: &WireConfig,
         ports: [XdpPort<'_>; 2],
@@ -242,19 +244,20 @@ impl FailToWire {
         laying.finish(config)
     }
 
-    /// Where the XDP program of each port runs; `None` beneath packet sockets.
+    /// The mode of the XDP program of each port; `None` with packet sockets.
     #[must_use]
     pub fn modes(&self) -> Vec<Option<Mode>> {
         self.wires.iter().map(|wire| wire.mode).collect()
     }
 
-    /// Frames of each port that went straight across, earlier runs included.
+    /// Frames of each port that bypassed the gateway, earlier runs included.
     #[must_use]
     pub fn bypassed(&self) -> Vec<Bypassed> {
         self.wires.iter().map(|wire| wire.counters.bypassed()).collect()
     }
 
-    /// Watches what is attached to the ports, from any thread of this network namespace.
+    /// A guard that checks the programs attached to the ports, from any thread of this network
+    /// namespace.
     #[must_use]
     pub fn guard(&self) -> Guard {
         Guard::new(self.wires.iter().map(|wire| wire.guarded.clone()).collect())
@@ -266,7 +269,7 @@ impl Heartbeat for FailToWire {
         Some(self.timeout)
     }
 
-    /// Costs a store for each port.
+    /// Extends the deadline of each port; one store per port.
     fn beat(&mut self, now: Time) {
         let until = self.epoch.saturating_add((now + self.timeout).nanos());
         self.wires.iter().for_each(|wire| wire.counters.life.until(until));
@@ -285,7 +288,7 @@ impl Heartbeat for FailToWire {
 }
 
 impl Drop for FailToWire {
-    /// The gateway ends, the wire stays.
+    /// Switches the programs to bypass and leaves them attached.
     fn drop(&mut self) {
         self.set_passing(true);
     }
@@ -297,7 +300,7 @@ impl fmt::Debug for Wire {
     }
 }
 
-/// The counts of a program, over all processors.
+/// The counters of a program, summed over all processors.
 fn count(map: &PerCpuArray<MapData, u64>) -> Bypassed {
     let mut bypassed = Bypassed::default();
     for reason in 0..Bypassed::REASONS {
@@ -308,9 +311,9 @@ fn count(map: &PerCpuArray<MapData, u64>) -> Bypassed {
     bypassed
 }
 
-/// Takes the wire off `interface`, whoever laid it; says whether there was one.
+/// Detaches all Tidegate programs from `interface`. Returns whether one was attached.
 ///
-/// Then nothing connects the ports any more but a gateway that runs on packet sockets.
+/// Afterwards only a gateway on packet sockets forwards frames between the ports.
 ///
 /// # Errors
 ///
@@ -320,22 +323,22 @@ pub fn detach(interface: &Interface) -> io::Result<bool> {
     Ok(former::unpin(interface)? || detached)
 }
 
-/// The programs of others at the ingress of `interface`, in words. In front of ours they take frames
-/// before the gateway; an XDP program of others keeps AF_XDP from the interface.
+/// Describes the foreign programs at the ingress of `interface`. A foreign program that runs before
+/// ours can take frames from the gateway. A foreign XDP program prevents AF_XDP on the interface.
 ///
 /// # Errors
 ///
-/// If the process may not look.
+/// If the process may not list the programs.
 pub fn foreign(interface: &Interface) -> io::Result<Vec<String>> {
     let survey = Survey::of(interface)?;
     Ok(survey.found.iter().filter(|found| !found.is_ours()).map(ToString::to_string).collect())
 }
 
-/// The programs on `interface` when no gateway lives there.
+/// The programs on `interface`, once none of them belongs to a running gateway.
 ///
-/// A process that was killed closes its descriptors late: for a while its programs look alive.
+/// A killed process closes its descriptors late, so its programs may look alive for a moment.
 fn survey(interface: &Interface) -> Result<Survey, WireError> {
-    /// Measured: 10 to 40 ms on an idle machine.
+    /// 1 s in all; a killed process closes its descriptors after 10 to 40 ms on an idle machine.
     const ATTEMPTS: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
     let look = || Survey::of(interface).map_err(|source| WireError::attach(interface, source));
@@ -354,23 +357,23 @@ fn survey(interface: &Interface) -> Result<Survey, WireError> {
     })
 }
 
-/// A port as the XDP program sees it.
+/// A port of the XDP program.
 pub(crate) struct XdpPort<'a> {
     pub(crate) interface: &'a Interface,
-    /// By receive queue.
+    /// AF_XDP sockets, indexed by receive queue.
     pub(crate) sockets: Vec<BorrowedFd<'a>>,
-    /// Where its program may run, the best first.
+    /// Modes to try, the preferred one first.
     pub(crate) modes: &'a [Mode],
-    /// Its driver sends frames that an XDP program redirects to it.
+    /// The driver transmits frames that an XDP program redirects to this port.
     pub(crate) takes_redirected: bool,
 }
 
-/// A wire half laid: programs that are new on a port are detached again unless it is finished.
+/// An attachment in progress. Dropped before [`finish`](Self::finish), it detaches the new programs.
 struct Laying {
     tc: Tc,
     wires: Vec<Wire>,
     arrays: Vec<Array>,
-    /// Ports that had no program of ours, with the numbers of the new ones.
+    /// Ports without an earlier program of ours, with the ids of the new programs.
     new: Vec<(Interface, u32)>,
 }
 
@@ -379,8 +382,8 @@ impl Laying {
         Self { tc, wires: Vec::new(), arrays: Vec::new(), new: Vec::new() }
     }
 
-    /// Attaches the tc program to `port`, and only then detaches programs of earlier runs: an XDP
-    /// program would take the frames before the packet sockets see them.
+    /// Attaches the tc program to `port`, then detaches the programs of earlier runs. An old XDP
+    /// program would take the frames before the packet sockets receive them.
     fn tc(&mut self, port: &Interface, peer: &Interface) -> Result<(), WireError> {
         let there = survey(port)?;
         let mut object = Object::swallow(peer)?;
@@ -391,7 +394,7 @@ impl Laying {
         Ok(())
     }
 
-    /// Puts an XDP program on `port` in the first mode that goes.
+    /// Attaches the XDP program to `port` in the first mode that the interface accepts.
     fn xdp(&mut self, port: &XdpPort<'_>, peer: &XdpPort<'_>) -> Result<(), WireError> {
         for (n, mode) in (1..).zip(port.modes) {
             match self.xdp_in_mode(port, peer, *mode) {
@@ -404,8 +407,8 @@ impl Laying {
         Err(WireError::Object)
     }
 
-    /// Puts the XDP program on `port`, ready to the last socket, and beneath it the tc program where
-    /// the XDP program cannot send frames across itself.
+    /// Attaches the XDP program to `port` with all its sockets. Adds the tc program if the XDP program
+    /// cannot redirect frames to the peer port itself.
     fn xdp_in_mode(
         &mut self,
         port: &XdpPort<'_>,
@@ -417,13 +420,14 @@ impl Laying {
         let gives_way = GivesWay::of(&there, mode)?;
         let mut object = Object::wire()?;
         object.set_sockets(port.sockets.iter().copied())?;
-        // What a generic program redirects, any driver sends. What it passes up, on the other hand,
-        // may have lost its link-layer header for the tc program (seen on Linux 6.18).
+        // Every driver transmits frames that a generic XDP program redirects. A frame that a generic
+        // program passes on may reach the tc program without its link-layer header (Linux 6.18).
         let by_itself = mode == Mode::Generic || peer.takes_redirected;
         if by_itself {
             object.set_peer(peer.interface)?;
         }
-        // It also carries frames across between the detachment of one XDP program and the next.
+        // The tc program also bridges the gap between the detachment of one XDP program and the
+        // attachment of the next.
         let mut beneath = None;
         if !by_itself || matches!(gives_way, GivesWay::Detached(_)) {
             let tc = Object::swallow(peer.interface)?.attach_tc(interface, self.tc)?;
@@ -455,7 +459,7 @@ impl Laying {
         }
     }
 
-    /// Goes on with `object`, which counts from where the programs of earlier runs ended.
+    /// Keeps the maps of `object`, and adds the counts of the earlier programs in `there` to them.
     fn laid(&mut self, there: &Survey, object: Object, mode: Option<Mode>, guarded: Guarded) {
         if let Err(error) = former::unpin(&there.interface) {
             tracing::warn!(%error, "files of an earlier version stay");
@@ -478,14 +482,14 @@ impl Laying {
 impl Drop for Laying {
     fn drop(&mut self) {
         for (interface, program) in &self.new {
-            // A program that stays passes frames straight across.
+            // If the detachment fails, the program only bridges the ports.
             let _ = detach_numbered(interface, *program);
         }
     }
 }
 
-/// Detaches those programs of earlier runs in `there` that `chosen` names. A filter is not detached
-/// if program `new` took its place.
+/// Detaches the programs of `there` that `chosen` selects. Program `new` stays, also where it replaced
+/// an old program in the same filter.
 fn detach_old(there: &Survey, new: u32, chosen: impl Fn(&Found) -> bool) -> Result<(), WireError> {
     let failed = |source| WireError::attach(&there.interface, source);
     let now = Survey::of(&there.interface).map_err(failed)?;
@@ -495,7 +499,7 @@ fn detach_old(there: &Survey, new: u32, chosen: impl Fn(&Found) -> bool) -> Resu
     Ok(())
 }
 
-/// Detaches our program of this number.
+/// Detaches our program with the id `program`; returns whether it was attached.
 fn detach_numbered(interface: &Interface, program: u32) -> io::Result<bool> {
     Survey::of(interface)?.detach(|found| found.program.id == program)
 }

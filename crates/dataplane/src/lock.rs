@@ -1,6 +1,6 @@
-//! A lock on a port: one byte of a file that all gateways of the machine lock.
+//! Locks a port against other gateways: a lock on one byte of a file that all gateways share.
 //!
-//! The kernel drops the lock with the process, so no lock is ever stale and no file has to be removed.
+//! The kernel releases the lock when the process ends, so a lock cannot be stale.
 //!
 //! Source: Linux `fcntl(2)`, "Open file description locks".
 
@@ -12,12 +12,12 @@ use std::path::Path;
 
 use crate::interface::{Interface, check};
 
-/// An exclusive lock on an interface, held until it is dropped.
+/// An exclusive lock on an interface, released when dropped.
 #[derive(Debug)]
 pub struct PortLock(#[expect(dead_code, reason = "held, and not used")] OwnedFd);
 
 impl PortLock {
-    /// Locks `interface` in `file`, which is made if need be; `None` if another process holds the lock.
+    /// Locks `interface` in `file`, which is created if necessary. `None` if the interface is locked.
     ///
     /// # Errors
     ///
@@ -37,11 +37,11 @@ impl PortLock {
     }
 }
 
-/// The offset that stands for an interface: the inode number of its network namespace has 32 bits,
-/// its index 31, and an offset 63.
+/// The file offset of an interface: the 32-bit inode number of its network namespace, then its 31-bit
+/// index. File offsets have 63 bits.
 fn place(namespace: u64, index: u32) -> i64 {
     let place = (namespace & u64::from(u32::MAX)) << 31 | u64::from(index & (u32::MAX >> 1));
-    // The last offset cannot be locked with a length of one; no namespace has that number.
+    // The last offset cannot be locked with a length of one. No namespace has that inode number.
     place.cast_signed().min(i64::MAX - 1)
 }
 
@@ -62,7 +62,7 @@ fn lock_byte(file: &OwnedFd, at: i64) -> i32 {
 mod tests {
     use super::*;
 
-    /// Kills: an offset of the index only; a shift that drops bits of the namespace.
+    /// Kills: an offset without the namespace; a shift that drops bits of the namespace.
     #[test]
     fn every_interface_of_every_namespace_has_an_offset_of_its_own() {
         let all = [(0xf000_0000, 1), (0xf000_0000, 2), (0xf000_0001, 1), (1, 1), (0, i32::MAX)];

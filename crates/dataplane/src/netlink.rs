@@ -1,4 +1,4 @@
-//! Netlink: requests to the kernel, and their answers.
+//! Netlink requests to the kernel, and the kernel's answers.
 //!
 //! Source: Linux `include/uapi/linux/netlink.h`, `Documentation/userspace-api/netlink/intro.rst`.
 
@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::interface::open;
 
-/// A request, with the attributes so far.
+/// A request under construction.
 #[derive(Debug)]
 pub(crate) struct Request(Vec<u8>);
 
 impl Request {
-    /// A request of this `kind`, with `flags` beside `NLM_F_REQUEST`, and the fixed part `body`.
+    /// A request of message type `kind`, with `NLM_F_REQUEST | flags` and the fixed header `body`.
     pub(crate) fn new(kind: u16, flags: i32, body: &[u8]) -> Self {
         let flags = u16::try_from(libc::NLM_F_REQUEST | flags).unwrap_or(0);
         let mut message = vec![0; 4];
@@ -22,17 +22,18 @@ impl Request {
         Self(message)
     }
 
-    /// The same with one more attribute.
+    /// Appends an attribute.
     pub(crate) fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.0.extend(attribute(kind, value));
         self
     }
 
-    /// The kernel's answers, each without its header; none for a request that is just acknowledged.
+    /// Sends the request and returns the answers, each without `struct nlmsghdr`. A mere
+    /// acknowledgement gives no answer.
     ///
     /// # Errors
     ///
-    /// The error that the kernel answers with.
+    /// The error in the kernel's answer, or an error of the socket.
     pub(crate) fn send(mut self, protocol: i32) -> io::Result<Vec<Vec<u8>>> {
         let total = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         self.0[..4].copy_from_slice(&total.to_ne_bytes());
@@ -46,7 +47,7 @@ impl Request {
     }
 }
 
-/// An attribute with its header, padded.
+/// An attribute with its header and padding.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let len = u16::try_from(ATTRIBUTE + value.len()).unwrap_or(u16::MAX);
     let mut bytes = [len.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -55,12 +56,12 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The value of the attribute of this `kind` among `attributes`.
+/// The value of the first attribute of type `kind` in `attributes`.
 pub(crate) fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     let mut rest = attributes;
     loop {
         let (len, found) = (usize::from(half(rest, 0)?), half(rest, 2)?);
-        // The upper bits say that it is nested, or in network byte order.
+        // The two upper bits are flags: nested, network byte order.
         if found & 0x3fff == kind {
             return rest.get(ATTRIBUTE..len);
         }
@@ -68,7 +69,7 @@ pub(crate) fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// The number in `value`, of four bytes.
+/// The 32-bit number in `value`; `None` unless it has four bytes.
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(value.try_into().ok()?))
 }
@@ -86,7 +87,7 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Takes the messages of one datagram; says whether the last one is among them.
+/// Appends the messages of one datagram to `answers`. Returns true after the last message.
 fn read(datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     let mut rest = datagram;
     while let Some(len) = rest.get(..4).and_then(number) {
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_an_attribute_behind_others_and_none_in_a_torn_answer() {
+    fn an_attribute_is_found_behind_others_and_not_in_a_truncated_answer() {
         let answer = [attribute(2, b"netdev\0"), attribute(1, &[5, 0])].concat();
         assert_eq!(find(&answer, 1), Some([5, 0].as_slice()));
         assert_eq!(find(&answer, 2), Some(b"netdev\0".as_slice()));
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_an_error_and_a_torn_datagram_is_no_endless_loop() {
+    fn an_error_answer_is_returned_and_a_truncated_datagram_ends_the_reading() {
         let message = |kind: i32, body: &[u8]| {
             let len = u32::try_from(HEADER + body.len()).unwrap();
             let kind = u16::try_from(kind).unwrap();

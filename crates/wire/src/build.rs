@@ -100,7 +100,7 @@ pub struct Tcp {
     pub ack: u32,
     /// Control bits.
     pub flags: TcpFlags,
-    /// The four bits before them.
+    /// The four header bits before `flags`: three reserved bits and AE.
     pub high_flags: u8,
     /// Window field.
     pub window: u16,

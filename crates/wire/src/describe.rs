@@ -1,4 +1,4 @@
-//! Bytes to descriptor: what a frame carries, who talks to whom, and where its headers are.
+//! Parses a frame into a packet descriptor: protocols, flow key, and offsets of the headers.
 
 mod control;
 mod ip;
@@ -16,17 +16,18 @@ use crate::ethertype;
 
 /// Describes the frame of `len` bytes that begins with `head`.
 ///
-/// `head` is the whole frame, or what of it is contiguous; all headers should be in it. Every field
-/// of `packet` is overwritten: `cost` with `len`, `segments` with one, and what only the caller can
-/// know (`arrived`, `flow`, `member`) with its default; but `member` of control traffic says which
-/// station sent it. What is odd about the frame is returned to be
-/// counted; it is described as far as it could be understood, else as [`Network::Opaque`], and
-/// forwarded in any case.
+/// `head` is the whole frame or its first contiguous part, which should contain all headers. The
+/// function overwrites every field of `packet`. `cost` becomes `len`, and `segments` becomes one.
+/// `arrived`, `flow` and `member` get their defaults, except that `member` of control traffic
+/// identifies the sending station.
 ///
-/// Opaque frames are one flow per ethertype, which is the port on both ends (zero for IEEE 802.3
-/// frames with a length instead). The ICMP identifier is the port on both ends of an echo.
+/// Returns the first oddity of the frame, which the caller counts. An odd frame is described up to the
+/// oddity, or as [`Network::Opaque`], and is forwarded nevertheless.
 ///
-/// Behind an IPv6 authentication header, `tcp` is `None`: rewriting it would break the integrity
+/// Opaque frames of one ethertype are one flow, with the ethertype as both ports. The ports are zero
+/// for IEEE 802.3 frames with a length field. Both ports of an ICMP echo are its identifier.
+///
+/// Behind an IPv6 authentication header, `tcp` is `None`: rewriting TCP would break the integrity
 /// check (RFC 4302, section 3.3.3.1).
 pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
@@ -48,7 +49,7 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     described.err()
 }
 
-/// Notes that it is control traffic, and of which source.
+/// Marks `packet` as control traffic from `source`.
 const fn is_control(packet: &mut Packet, source: u32) {
     packet.kind = Kind::Control;
     packet.member = Member(source);
@@ -60,28 +61,28 @@ const fn opaque(ethertype: u16) -> FlowKey {
     FlowKey { src: end, dst: end, protocol: Protocol::OPAQUE }
 }
 
-/// A place in a frame.
+/// A position in a frame.
 struct Cursor<'a> {
-    /// Its bytes from the first on, as far as they are at hand, and not beyond `end`.
+    /// The available bytes from the beginning of the frame, at most up to `end`.
     head: &'a [u8],
-    /// Where the next header begins.
+    /// Offset of the next header.
     at: usize,
-    /// Where the innermost layer so far ends; padding lies beyond.
+    /// End of the innermost layer parsed so far; padding follows.
     end: usize,
-    /// What the innermost link-layer header says it carries.
+    /// Ethertype or length field of the innermost link-layer header.
     ethertype: u16,
-    /// What PPP says it carries, if there is PPP.
+    /// Protocol field of PPP; zero without PPP.
     ppp: u16,
 }
 
 impl<'a> Cursor<'a> {
-    /// The next `N` bytes, not yet passed.
+    /// The next `N` bytes, without advancing.
     #[inline]
     fn peek<const N: usize>(&self) -> Option<&'a [u8; N]> {
         self.head.get(self.at..)?.first_chunk()
     }
 
-    /// The next `N` bytes, passed.
+    /// The next `N` bytes; advances past them.
     #[inline]
     fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let bytes = self.peek()?;
@@ -89,13 +90,13 @@ impl<'a> Cursor<'a> {
         Some(bytes)
     }
 
-    /// Bytes of the innermost layer not yet passed.
+    /// Remaining bytes of the innermost layer.
     #[inline]
     const fn left(&self) -> usize {
         self.end.saturating_sub(self.at)
     }
 
-    /// Says that only `len` more bytes belong to the innermost layer; `None` if fewer are left.
+    /// Ends the innermost layer after `len` more bytes; `None` if fewer remain.
     #[inline]
     fn limit(&mut self, len: usize) -> Option<()> {
         if len > self.left() {
@@ -106,7 +107,7 @@ impl<'a> Cursor<'a> {
         Some(())
     }
 
-    /// Where it stands, as descriptors say it.
+    /// The current offset, in the type of the descriptor's fields.
     #[inline]
     fn offset(&self) -> u16 {
         // At most 8 link headers of 4 to 14 bytes and 8 extension headers of 8 to 2,048 bytes.

@@ -14,7 +14,7 @@ pub(crate) const MPLS: u16 = 0x8847;
 pub(crate) const MPLS_UPSTREAM: u16 = 0x8848;
 /// IEEE 802.1AB.
 pub(crate) const LLDP: u16 = 0x88cc;
-/// LACP and its like (IEEE 802.3, annex 57A).
+/// Slow protocols such as LACP (IEEE 802.3, annex 57A).
 pub(crate) const SLOW_PROTOCOLS: u16 = 0x8809;
 /// IEEE 802.1X.
 pub(crate) const EAPOL: u16 = 0x888e;

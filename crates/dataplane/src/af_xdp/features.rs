@@ -1,4 +1,4 @@
-//! What an interface's driver can do for XDP, as the kernel says it (Linux 6.3 and later).
+//! XDP features of an interface's driver, as reported by the kernel (Linux 6.3 and later).
 //!
 //! Source: Linux `Documentation/netlink/specs/netdev.yaml`, `dev-get`; generic netlink,
 //! `include/uapi/linux/genetlink.h`.
@@ -6,7 +6,7 @@
 use crate::interface::Interface;
 use crate::netlink::{Request, find};
 
-/// What a driver can do for XDP.
+/// The XDP features of a driver.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Features(u64);
 
@@ -14,7 +14,7 @@ impl Features {
     const BASIC: u64 = 1;
     const NDO_XMIT: u64 = 1 << 2;
 
-    /// What the driver of `interface` can do; `None` if the kernel does not say.
+    /// The features of the driver of `interface`; `None` if the kernel does not report them.
     pub(super) fn of(interface: &Interface) -> Option<Self> {
         let family = ask(CONTROL, GET_FAMILY, FAMILY_NAME, b"netdev\0")?;
         let family = u16::from_ne_bytes(find(&family, FAMILY_ID)?.try_into().ok()?);
@@ -24,13 +24,13 @@ impl Features {
         Some(Self(u64::from_ne_bytes(features)))
     }
 
-    /// It runs XDP programs itself.
+    /// The driver runs XDP programs.
     pub(super) const fn native(self) -> bool {
         self.0 & Self::BASIC != 0
     }
 
-    /// It sends frames that an XDP program redirects to it. A veth does as long as its other end
-    /// has GRO on or an XDP program of its own; else it loses them all without a word.
+    /// The driver transmits frames that an XDP program redirects to it. A veth does so only if its peer
+    /// has GRO enabled or an XDP program attached; otherwise it drops them silently.
     pub(super) const fn takes_redirected(self) -> bool {
         self.0 & Self::NDO_XMIT != 0
     }
@@ -47,7 +47,7 @@ const XDP_FEATURES: u16 = 3;
 /// `struct genlmsghdr`.
 const HEADER: usize = 4;
 
-/// The attributes of the answer to a request with one attribute; `None` if it is an error.
+/// Sends a request with one attribute. Returns the attributes of the answer; `None` after an error.
 fn ask(family: u16, command: u8, attribute: u16, value: &[u8]) -> Option<Vec<u8>> {
     let request = Request::new(family, 0, &[command, 1, 0, 0]).with(attribute, value);
     let answer = request.send(libc::NETLINK_GENERIC).ok()?.pop()?;

@@ -1,6 +1,6 @@
-//! The tc program as a filter, for kernels without TCX (before Linux 6.6).
+//! Attaches the tc program as a `clsact` filter, for kernels without TCX (before Linux 6.6).
 //!
-//! A filter belongs to its interface and outlives the process. Ours is known by its priority and
+//! A filter belongs to its interface and outlives the process. Our filter has a fixed priority and
 //! handle.
 //!
 //! Source: Linux `include/uapi/linux/pkt_cls.h`, `TCA_BPF_*`; `rtnetlink.h`, `struct tcmsg`.
@@ -17,11 +17,11 @@ use super::os_error;
 use crate::interface::Interface;
 use crate::netlink::{Request, find, number};
 
-/// Where our filter stands among those of an interface: nobody else comes upon this pair.
+/// Priority and handle of our filter: "tg" and "tgwa" in ASCII, an unlikely choice for other software.
 const PRIORITY: u16 = 0x7467;
 const HANDLE: u32 = 0x7467_7761;
 
-/// A filter with a program.
+/// A filter with a BPF program, given by its id.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Filter {
     pub(super) priority: u16,
@@ -29,11 +29,11 @@ pub(super) struct Filter {
     pub(super) program: u32,
 }
 
-/// The filters with programs at the ingress of `interface`, in the order in which they run.
+/// The filters with BPF programs at the ingress of `interface`, in execution order.
 pub(super) fn all(interface: &Interface) -> io::Result<Vec<Filter>> {
     let request = Request::new(libc::RTM_GETTFILTER, libc::NLM_F_DUMP, &about(interface, 0, 0));
     let answers = match request.send(libc::NETLINK_ROUTE) {
-        // Without a discipline for filters there are none.
+        // Without a `clsact` qdisc there are no filters.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => {
             return Ok(Vec::new());
         }
@@ -44,7 +44,7 @@ pub(super) fn all(interface: &Interface) -> io::Result<Vec<Filter>> {
     Ok(filters)
 }
 
-/// The filter of one answer, if it has a program.
+/// The filter in one netlink answer, if it has a BPF program.
 fn filter(answer: &[u8]) -> Option<Filter> {
     let word = |at: usize| number(answer.get(at..at + 4)?);
     let options = find(answer.get(ABOUT..)?, TCA_OPTIONS)?;
@@ -53,8 +53,7 @@ fn filter(answer: &[u8]) -> Option<Filter> {
     Some(Filter { priority, handle: word(HANDLE_AT)?, program })
 }
 
-/// Puts `program` in the place of our filter on `interface`, without a packet in between, or there
-/// anew.
+/// Replaces the program of our filter on `interface` atomically, or creates the filter.
 pub(super) fn put(
     program: &mut SchedClassifier,
     interface: &Interface,
@@ -77,7 +76,7 @@ pub(super) fn put(
     Ok(())
 }
 
-/// Takes a filter off `interface`. The discipline that it was in stays: others may use it.
+/// Removes a filter from `interface`. The `clsact` qdisc stays, since other software may use it.
 pub(super) fn remove(interface: &Interface, priority: u16, handle: u32) -> io::Result<()> {
     let info = u32::from(priority) << 16 | u32::from(EVERY_PROTOCOL.to_be());
     let about = about(interface, handle, info);
@@ -85,7 +84,7 @@ pub(super) fn remove(interface: &Interface, priority: u16, handle: u32) -> io::R
     request.send(libc::NETLINK_ROUTE).map(drop)
 }
 
-/// Leaves the filter where it is: dropped, `link` would take it away.
+/// Forgets `link` without dropping it, because its drop would remove the filter.
 fn stay(link: SchedClassifierLink) {
     let _ = ManuallyDrop::new(link);
 }

@@ -1,6 +1,7 @@
-//! Traces of earlier versions, which pinned their links and counters: the files are removed.
+//! Cleans up after earlier versions, which pinned their links and counters in a BPF file system.
 //!
-//! The links themselves are found by their number, since their pins may be in another mount namespace.
+//! This module removes the pins. The links are found by their ids instead, because a pin may be in
+//! another mount namespace.
 
 use std::ffi::CString;
 use std::fs;
@@ -12,23 +13,23 @@ use std::path::Path;
 use super::kernel::Loaded;
 use crate::interface::Interface;
 
-/// The directory of the pins, a BPF file system of its own.
+/// The directory of the pins, the mount point of a BPF file system.
 const DIRECTORY: &str = "/run/tidegate/bpf";
 
-/// The pins of an interface, in file names after its network namespace and index.
+/// Suffixes of the pins of an interface. A file name is `NAMESPACE-INDEX-SUFFIX`.
 const PINS: [&str; 4] = ["native", "generic", "tc", "bypassed"];
 
-/// Names of the programs, which together with the names of their maps make them ours.
+/// A program of an earlier version has one of these names and both of these maps.
 const PROGRAMS: [&str; 2] = ["wire", "swallow"];
 const MAPS: [&str; 2] = ["life", "bypassed"];
 
-/// Whether `program` is one of an earlier version.
+/// True if `program` belongs to an earlier version.
 pub(super) fn is_ours(program: &Loaded) -> bool {
     PROGRAMS.contains(&program.name.as_str()) && MAPS.iter().all(|map| program.map(map).is_some())
 }
 
-/// Removes the pins of `interface` that can be seen from here; with the last of all, their directory.
-/// Says whether there were any.
+/// Removes the pins of `interface` in this mount namespace, and the directory after its last pin.
+/// Returns whether there were pins.
 pub(super) fn unpin(interface: &Interface) -> io::Result<bool> {
     let directory = Path::new(DIRECTORY);
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
@@ -45,13 +46,13 @@ pub(super) fn unpin(interface: &Interface) -> io::Result<bool> {
         let path = CString::new(directory.as_os_str().as_bytes())?;
         // SAFETY: the path ends in a zero and outlives the call.
         unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
-        // A directory that is still a mount point stays, and harms nobody.
+        // If the directory is still a mount point, it stays; it is harmless.
         let _ = fs::remove_dir(directory);
     }
     Ok(any)
 }
 
-/// Whether nothing is in `directory` but what the kernel puts into each BPF file system.
+/// True if `directory` holds only the `*.debug` files that the kernel puts into each BPF file system.
 fn is_unused(directory: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(directory)? {
         if entry?.path().extension().is_none_or(|end| end != "debug") {

@@ -1,15 +1,15 @@
-//! A look at the programs that are attached to the ports now.
+//! Checks that the gateway's programs are still attached to the ports, before all foreign programs.
 
 use std::fmt;
 
 use super::survey::{At, Found, Survey};
 use crate::interface::Interface;
 
-/// Sees whether the programs of a gateway still stand at its ports, and first.
+/// Checks the programs of a gateway on its ports.
 #[derive(Clone, Debug, Default)]
 pub struct Guard(Vec<Guarded>);
 
-/// The programs of a gateway on one port, by number.
+/// The program ids of a gateway on one port.
 #[derive(Clone, Debug)]
 pub(super) struct Guarded {
     interface: Interface,
@@ -17,7 +17,7 @@ pub(super) struct Guarded {
     tc: Option<u32>,
 }
 
-/// A program that is not where it should be.
+/// A missing program of the gateway, or a foreign program before it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Trouble {
     interface: String,
@@ -26,9 +26,9 @@ pub struct Trouble {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Kind {
-    /// A program of somebody else comes first.
+    /// A foreign program runs before the gateway's.
     Foreign(String),
-    /// A program of the gateway is not there any more.
+    /// A program of the gateway has been detached.
     Missing(&'static str),
 }
 
@@ -37,8 +37,7 @@ impl Guard {
         Self(ports)
     }
 
-    /// Looks at all ports. Detaches programs that a dead gateway left there; returns what it cannot
-    /// mend.
+    /// Checks all ports. Detaches programs of dead gateways, and returns the remaining troubles.
     #[must_use]
     pub fn look(&self) -> Vec<Trouble> {
         self.0.iter().flat_map(Guarded::look).collect()
@@ -51,7 +50,7 @@ impl Guarded {
     }
 
     fn look(&self) -> Vec<Trouble> {
-        // An interface that is gone is told of elsewhere.
+        // `Watch` in the daemon reports missing interfaces.
         let Ok(survey) = Survey::of(&self.interface) else { return Vec::new() };
         for orphan in survey.ours().filter(|found| !self.is_mine(found) && !found.is_alive()) {
             match orphan.detach(&self.interface) {
@@ -68,7 +67,7 @@ impl Guarded {
                 troubles.push(self.trouble(Kind::Missing(name)));
             }
         }
-        // Behind the last of ours, frames come along only if we let them.
+        // A program behind our last one sees only the frames that ours pass on.
         let last = found.iter().rposition(|found| self.is_mine(found)).unwrap_or(found.len());
         let before = found.iter().take(last).filter(|found| !self.is_mine(found));
         troubles.extend(before.map(|found| self.trouble(Kind::Foreign(found.to_string()))));

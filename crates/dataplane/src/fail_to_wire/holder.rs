@@ -1,8 +1,9 @@
-//! A thread that lives as long as the process and holds the descriptors by which the kernel knows it.
+//! A thread with a descriptor table of its own, which holds the program arrays of the gateway.
 //!
-//! A process that is killed frees its memory first, and closes its descriptors when its last thread has
-//! ended: 25 to 110 ms on a loaded machine. This thread has a descriptor table of its own with nothing
-//! else in it, and the priority to end first: its descriptors close within a millisecond.
+//! The kernel empties a program array when its last descriptor closes. A killed process closes its
+//! descriptors only after its memory is freed and its last thread has ended. This thread owns nothing
+//! but the arrays and has a higher real-time priority than the data plane, so its descriptors close
+//! within about 1 ms.
 //!
 //! Source: Linux `unshare(2)`, `CLONE_FILES`; `close_range(2)`.
 
@@ -14,15 +15,15 @@ use std::thread::{self, JoinHandle};
 use crate::interface::check;
 use crate::schedule::{Wish, keep_time};
 
-/// Holds descriptors until it is dropped, or the process ends in any way.
+/// Holds descriptors until it is dropped or the process ends, also by SIGKILL.
 #[derive(Debug)]
 pub(super) struct Holder {
-    /// Dropped, it ends the thread.
+    /// Dropping this sender ends the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Ahead of the data plane, which has 10: it runs only to end.
+/// Real-time priority, above that of the data plane (10): the thread runs only at its end.
 const PRIORITY: u8 = 11;
 
 impl Holder {
@@ -30,7 +31,7 @@ impl Holder {
     ///
     /// # Errors
     ///
-    /// If there can be no thread, or no table of its own for it.
+    /// If the thread or its descriptor table cannot be created.
     pub(super) fn new<F: AsFd>(files: Vec<F>) -> io::Result<Self> {
         let mut numbers: Vec<_> = files.iter().map(|file| file.as_fd().as_raw_fd()).collect();
         numbers.sort_unstable();
@@ -40,7 +41,7 @@ impl Holder {
         let thread = thread::Builder::new().name("holder".to_owned()).spawn(hold)?;
         let holder = Self { end: Some(end), thread: Some(thread) };
         made.recv().map_err(|_| io::Error::other("the holder ended"))??;
-        // From here on, the thread's copies are the only ones.
+        // Now only the thread's table refers to the files.
         drop(files);
         Ok(holder)
     }
@@ -49,25 +50,26 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.end.take());
-        // If it panicked, its descriptors are closed as well.
+        // A panic of the thread closes its descriptors as well.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
 fn hold(numbers: &[RawFd], ready: &Sender<io::Result<()>>, end: &Receiver<()>) {
     let kept = keep_only(numbers);
-    // Without the privilege it ends as soon as it is its turn.
+    // Without the privilege the thread keeps the normal priority and ends somewhat later.
     let _ = keep_time(Wish { realtime: Some(PRIORITY), cpu: None, ..Wish::default() });
     if kept.is_ok() & ready.send(kept).is_ok() {
-        // Nothing is ever sent: it ends with the sender.
+        // No message is ever sent; `recv` returns when the sender is dropped.
         let _ = end.recv();
     }
 }
 
-/// Gives the calling thread a descriptor table of its own, with only these descriptors, in order.
+/// Gives the calling thread a descriptor table of its own that contains only `numbers`, which are
+/// sorted.
 fn keep_only(numbers: &[RawFd]) -> io::Result<()> {
-    // SAFETY: takes no pointers. The descriptors of other threads are in their own table, and this
-    // thread uses none but `numbers`, which it never closes.
+    // SAFETY: takes no pointers. Other threads keep their own table, and this thread uses only
+    // `numbers`, which it never closes.
     check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
     let bounds = numbers.iter().map(|number| number.cast_unsigned());
     let mut first = 0;
@@ -94,7 +96,7 @@ mod tests {
         reader.read_to_end(&mut Vec::new()).is_ok()
     }
 
-    /// Kills: a holder that keeps a copy of what others close, or others of what it holds.
+    /// Kills: a thread that inherits foreign descriptors; a process that keeps its copy of a held one.
     #[test]
     fn it_holds_its_descriptors_alone_and_nothing_else() {
         let ((held, writer), (other, also)) = (pipe().unwrap(), pipe().unwrap());
@@ -104,10 +106,10 @@ mod tests {
         let pipe_of =
             |file: &File| std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let held = File::from(std::os::fd::OwnedFd::from(held));
-        assert!(mine().ok() != pipe_of(&held).ok(), "closed in the table of all");
+        assert!(mine().ok() != pipe_of(&held).ok(), "the process still has the descriptor");
         drop(also);
-        assert!(ends(other), "the holder does not hold what it was not given");
+        assert!(ends(other), "the holder keeps a foreign descriptor open");
         drop(holder);
-        assert!(ends(PipeReader::from(std::os::fd::OwnedFd::from(held))), "it is closed with it");
+        assert!(ends(PipeReader::from(std::os::fd::OwnedFd::from(held))), "still open after drop");
     }
 }

@@ -1,4 +1,4 @@
-//! The calls of `bpf(2)` that find, attach and detach programs, and that the loader does not offer.
+//! Commands of `bpf(2)` that the loader library lacks: find, attach and detach programs.
 //!
 //! Source: Linux `include/uapi/linux/bpf.h`: `union bpf_attr`, `bpf_prog_info`, `bpf_link_info`.
 
@@ -10,19 +10,19 @@ use aya::maps::MapData;
 
 use crate::interface::check;
 
-/// A program that is loaded in the kernel. Held, it and its maps stay even when nothing runs it.
+/// A program in the kernel. The descriptor keeps the program and its maps loaded.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) id: u32,
     pub(super) name: String,
-    /// Numbers of its maps. A map is opened only when it is asked for, since a descriptor of the
-    /// program array keeps that filled.
+    /// Ids of its maps. A map is opened only on demand: an open descriptor of the program array would
+    /// keep the array filled.
     maps: Vec<u32>,
     fd: OwnedFd,
 }
 
 impl Loaded {
-    /// The program with this number.
+    /// The program with this id.
     pub(super) fn find(id: u32) -> io::Result<Self> {
         let fd = by_id(PROG_GET_FD_BY_ID, id)?;
         let mut ids = [0_u32; 16];
@@ -34,7 +34,7 @@ impl Loaded {
         Ok(Self { id, name: String::from_utf8(name).unwrap_or_default(), maps, fd })
     }
 
-    /// Its map called `name`.
+    /// The map of the program with this `name`.
     pub(super) fn map(&self, name: &str) -> Option<MapData> {
         let maps = self.maps.iter().filter_map(|id| MapData::from_id(*id).ok());
         maps.into_iter().find(|map| map.info().is_ok_and(|info| info.name() == name.as_bytes()))
@@ -60,14 +60,14 @@ pub(super) fn is_filled(map: &MapData) -> bool {
     unsafe { call(MAP_LOOKUP_ELEM, &mut request) }.is_ok()
 }
 
-/// A program at the ingress of an interface, and the link that holds it there if one does.
+/// The id of a program at the ingress of an interface, and the id of its BPF link, if any.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Place {
     pub(super) program: u32,
     pub(super) link: Option<u32>,
 }
 
-/// The TCX programs at the ingress of interface `index`, in the order in which they run.
+/// The TCX programs at the ingress of interface `index`, in execution order.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ pub(super) fn tcx(index: u32) -> io::Result<Vec<Place>> {
     Ok(programs.iter().zip(&links).take(count).map(place).collect())
 }
 
-/// Attaches `program` to interface `index` as the first TCX program at its ingress.
+/// Attaches `program` as the first TCX program at the ingress of interface `index`.
 pub(super) fn attach_tcx(index: u32, program: BorrowedFd<'_>) -> io::Result<()> {
     tcx_request(PROG_ATTACH, index, program, BEFORE)
 }
@@ -109,7 +109,7 @@ fn tcx_request(command: i64, index: u32, program: BorrowedFd<'_>, flags: u32) ->
     unsafe { call(command, &mut request) }.map(drop)
 }
 
-/// The link that holds XDP program `program`, if one does.
+/// The BPF link that attaches XDP program `program`, if any.
 pub(super) fn xdp_link(program: u32) -> Option<u32> {
     let mut last = ById::default();
     loop {
@@ -117,7 +117,7 @@ pub(super) fn xdp_link(program: u32) -> Option<u32> {
         // SAFETY: the request holds no pointers.
         unsafe { call(LINK_GET_NEXT_ID, &mut next) }.ok()?;
         let mut info = LinkInfo::default();
-        // A link may end in between.
+        // The link may have been destroyed since its id was read.
         let found =
             by_id(LINK_GET_FD_BY_ID, next.next).and_then(|link| describe(link.as_fd(), &mut info));
         if found.is_ok() && info.kind == LINK_XDP && info.program == program {
@@ -127,7 +127,7 @@ pub(super) fn xdp_link(program: u32) -> Option<u32> {
     }
 }
 
-/// Detaches what the link `id` holds, wherever the link is pinned.
+/// Detaches the program of link `id`, also if the link is pinned.
 pub(super) fn detach_link(id: u32) -> io::Result<()> {
     let link = by_id(LINK_GET_FD_BY_ID, id)?;
     let mut request = [descriptor(link.as_fd())];
@@ -135,7 +135,7 @@ pub(super) fn detach_link(id: u32) -> io::Result<()> {
     unsafe { call(LINK_DETACH, &mut request) }.map(drop)
 }
 
-/// Most programs of an interface. Source: Linux `BPF_MPROG_MAX`.
+/// Maximum number of TCX programs on an interface. Source: Linux `BPF_MPROG_MAX`.
 const MOST_PROGRAMS: usize = 64;
 
 const MAP_LOOKUP_ELEM: i64 = 1;
@@ -152,7 +152,7 @@ const LINK_DETACH: i64 = 34;
 const TCX_INGRESS: u32 = 46;
 /// `BPF_LINK_TYPE_XDP`.
 const LINK_XDP: u32 = 6;
-/// `BPF_F_BEFORE`; without another program to name, before all.
+/// `BPF_F_BEFORE`; without a relative program, before all others.
 const BEFORE: u32 = 1 << 3;
 
 #[repr(C)]
@@ -209,7 +209,7 @@ struct Describe {
     info: u64,
 }
 
-/// The beginning of `struct bpf_prog_info`.
+/// The leading fields of `struct bpf_prog_info`.
 #[repr(C)]
 #[derive(Default)]
 struct ProgramInfo {
@@ -225,7 +225,7 @@ struct ProgramInfo {
     name: [u8; 16],
 }
 
-/// The beginning of `struct bpf_link_info`.
+/// The leading fields of `struct bpf_link_info`.
 #[repr(C)]
 #[derive(Default)]
 struct LinkInfo {
@@ -235,16 +235,16 @@ struct LinkInfo {
     padding: u32,
 }
 
-/// A descriptor of the program or link `id`.
+/// Opens a descriptor of the program or link `id`.
 fn by_id(command: i64, id: u32) -> io::Result<OwnedFd> {
     let mut request = ById { id, ..ById::default() };
     // SAFETY: the request holds no pointers.
     let fd = unsafe { call(command, &mut request) }?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Fills in `info`, which is a beginning of what the kernel knows of the object `fd`.
+/// Fills `info` with the leading fields of the kernel's description of the object `fd`.
 fn describe<T>(fd: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     let len = u32::try_from(size_of::<T>()).unwrap_or(0);
     let mut request = Describe { fd: descriptor(fd), len, info: address(ptr::from_mut(info)) };
@@ -252,14 +252,14 @@ fn describe<T>(fd: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     unsafe { call(OBJ_GET_INFO_BY_FD, &mut request) }.map(drop)
 }
 
-/// Makes one request.
+/// Issues one `bpf(2)` command.
 ///
 /// # Safety
 ///
-/// What `request` points to must be as the command has it.
+/// Every pointer in `request` must be valid for the accesses of the command.
 unsafe fn call<T>(command: i64, request: &mut T) -> io::Result<i32> {
     let len = size_of::<T>();
-    // SAFETY: `request` is `len` bytes of a `union bpf_attr`; the caller vouches for its pointers.
+    // SAFETY: `request` is `len` bytes of a `union bpf_attr`; the caller guarantees its pointers.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(request), len) };
     check(i32::try_from(result).unwrap_or(-1))
 }

@@ -1,27 +1,27 @@
-//! The contract between the programs and the gateway: `bpf/wire.h`, in Rust.
+//! Constants shared by the BPF programs and the gateway: `bpf/wire.h`, in Rust.
 
-/// Most receive queues of one interface.
+/// Maximum number of receive queues of an interface.
 pub(crate) const MAX_QUEUES: u32 = 64;
 
-/// The gateway's word of life while it tells frames to go straight across.
+/// The deadline by which the gateway requests bypass.
 pub(super) const TOLD_TO_PASS: u64 = 0;
 
-/// Frames of one port that went straight across since it first had fail-to-wire, by reason.
+/// Frames of one port that bypassed the gateway since the port first had fail-to-wire, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Bypassed {
-    /// The gateway said so, as it does while it starts and ends and with nothing to manage.
+    /// Bypassed at the gateway's request: during its start and end, and without anything to manage.
     pub told: u64,
-    /// There was no sign of life from the gateway in time.
+    /// Bypassed because the heartbeat had timed out.
     pub silent: u64,
-    /// The gateway had died, or has no socket for the receive queue.
+    /// Bypassed because the gateway was dead, or has no socket for the receive queue.
     pub no_socket: u64,
 }
 
 impl Bypassed {
-    /// Reasons there are.
+    /// Number of reasons.
     pub(super) const REASONS: u32 = 3;
 
-    /// The count whose index in the map is `reason`.
+    /// The count at index `reason` of the map.
     pub(super) const fn of(&mut self, reason: u32) -> Option<&mut u64> {
         match reason {
             0 => Some(&mut self.told),
@@ -40,7 +40,7 @@ impl Bypassed {
         }
     }
 
-    /// Frames that went straight across for any reason.
+    /// Frames that bypassed the gateway for any reason.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.told + self.silent + self.no_socket
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_says_the_same() {
+    fn constants_equal_those_of_the_c_header() {
         let header = include_str!("../../../../bpf/wire.h");
         let numbers: Vec<(&str, u64)> = header
             .lines()

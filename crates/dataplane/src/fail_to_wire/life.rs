@@ -1,4 +1,4 @@
-//! The word by which the programs know that the gateway lives, and the counts it has taken over.
+//! The shared memory between the gateway and its programs: the deadline, and counts of earlier runs.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use aya::maps::MapData;
 use super::layout::{Bypassed, TOLD_TO_PASS};
 use crate::mapping::Mapping;
 
-/// `struct life` of `bpf/wire.h`, mapped: a sign of life is one store, without a system call.
+/// `struct life` of `bpf/wire.h` in mapped memory. A beat is one store, without a system call.
 #[derive(Debug)]
 pub(super) struct Life {
     words: NonNull<[AtomicU64; Self::WORDS]>,
@@ -19,10 +19,10 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Words of the structure: until when the gateway counts as alive, and a count for each reason.
+    /// Words of the structure: the deadline of the gateway, and a count for each reason.
     const WORDS: usize = 4;
 
-    /// The one entry of `map`, which is an array with `BPF_F_MMAPABLE`.
+    /// Maps the single entry of `map`, which is an array with `BPF_F_MMAPABLE`.
     pub(super) fn of(map: &MapData) -> io::Result<Self> {
         let mapping = Mapping::of(map.fd().as_fd(), 0, Self::BYTES)?;
         Ok(Self { words: mapping.at(0, 1)?, _mapping: mapping })
@@ -31,17 +31,17 @@ impl Life {
     /// Bytes of the structure.
     pub(super) const BYTES: usize = size_of::<[AtomicU64; Self::WORDS]>();
 
-    /// Frames come to the gateway until `nanos` of `CLOCK_MONOTONIC`.
+    /// Sets the deadline: frames come to the gateway until `CLOCK_MONOTONIC` reaches `nanos`.
     pub(super) fn until(&self, nanos: u64) {
         self.words()[0].store(nanos, Ordering::Release);
     }
 
-    /// Frames go straight across.
+    /// Lets frames bypass the gateway.
     pub(super) fn pass(&self) {
         self.until(TOLD_TO_PASS);
     }
 
-    /// The counts of the programs that stood here before.
+    /// The counts of earlier programs on this port.
     pub(super) fn carried(&self) -> Bypassed {
         let mut carried = Bypassed::default();
         for (reason, word) in (0..).zip(&self.words()[1..]) {
@@ -52,7 +52,7 @@ impl Life {
         carried
     }
 
-    /// Takes over the counts of the programs that stood here before.
+    /// Stores the counts of earlier programs on this port.
     pub(super) fn carry(&self, mut counts: Bypassed) {
         for (reason, word) in (0..).zip(&self.words()[1..]) {
             let count = counts.of(reason).map_or(0, |count| *count);
@@ -61,7 +61,7 @@ impl Life {
     }
 
     fn words(&self) -> &[AtomicU64; Self::WORDS] {
-        // SAFETY: they lie in the mapping, which lives as long as `self`; the programs only read them.
+        // SAFETY: the words lie in the mapping, which lives as long as `self`. The programs only read.
         unsafe { self.words.as_ref() }
     }
 }

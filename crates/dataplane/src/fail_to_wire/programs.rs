@@ -1,4 +1,4 @@
-//! The BPF programs of one port: loading them, and attaching them to the port.
+//! Loads the BPF programs of one port and attaches them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -16,19 +16,19 @@ use crate::interface::Interface;
 static WIRE: &[u8] = include_bytes_aligned!("../../../../bpf/wire.bpf.o");
 static SWALLOW: &[u8] = include_bytes_aligned!("../../../../bpf/swallow.bpf.o");
 
-/// The programs for frames that the gateway handles.
+/// The programs at index 0 of the program array: they take a frame for the gateway.
 const TAKE: &str = "tidegate_take";
 const DROP: &str = "tidegate_drop";
 
-/// A loaded object with the maps both programs have.
+/// A loaded BPF object, with the maps that the XDP and the tc object have in common.
 pub(super) struct Object {
     object: Ebpf,
     counters: Counters,
     array: Array,
 }
 
-/// The array that leads to the program for frames that the gateway handles. When its last descriptor
-/// closes, the kernel empties it, and frames pass straight across.
+/// The program array with the program that takes frames for the gateway. When its last descriptor
+/// closes, the kernel empties the array, and frames bypass the gateway.
 pub(super) struct Array(MapData);
 
 impl AsFd for Array {
@@ -37,14 +37,14 @@ impl AsFd for Array {
     }
 }
 
-/// The maps of a port that the gateway uses as long as it lives.
+/// The maps of a port that the gateway reads and writes while it runs.
 pub(super) struct Counters {
     pub(super) life: Life,
     bypassed: PerCpuArray<MapData, u64>,
 }
 
 impl Counters {
-    /// Frames that went straight across, earlier runs included.
+    /// Frames that bypassed the gateway, earlier runs included.
     pub(super) fn bypassed(&self) -> Bypassed {
         count(&self.bypassed).and(self.life.carried())
     }
@@ -61,7 +61,7 @@ impl Object {
         Self::of(object, &take)
     }
 
-    /// The tc programs that send frames across to `peer`.
+    /// Loads the tc programs, which redirect bypassed frames to `peer`.
     pub(super) fn swallow(peer: &Interface) -> Result<Self, WireError> {
         let index = peer.index();
         let mut loader = EbpfLoader::new();
@@ -73,7 +73,7 @@ impl Object {
         Self::of(object, &drop)
     }
 
-    /// A program that is loaded holds the maps it uses; before that, whoever takes one holds it.
+    /// Takes the maps out of `object`. `handles` is the program for the program array.
     fn of(mut object: Ebpf, handles: &ProgramFd) -> Result<Self, WireError> {
         let Some(Map::Array(life)) = object.take_map("life") else { return Err(WireError::Object) };
         let life = Life::of(&life).map_err(WireError::kernel)?;
@@ -85,12 +85,12 @@ impl Object {
         Ok(Self { object, counters, array: Array(array) })
     }
 
-    /// The maps that are needed from here on; programs that are attached stay.
+    /// The maps that the gateway needs after the attachment. Attached programs stay.
     pub(super) fn into_parts(self) -> (Counters, Array) {
         (self.counters, self.array)
     }
 
-    /// Sends what arrives on receive queue `n` to the `n`-th of `sockets`.
+    /// Assigns the `n`-th of `sockets` to receive queue `n`.
     pub(super) fn set_sockets<'f>(
         &mut self,
         sockets: impl Iterator<Item = BorrowedFd<'f>>,
@@ -102,14 +102,15 @@ impl Object {
         Ok(())
     }
 
-    /// Lets the XDP program itself send frames across to `peer`.
+    /// Lets the XDP program redirect bypassed frames to `peer` itself.
     pub(super) fn set_peer(&mut self, peer: &Interface) -> Result<(), WireError> {
         let mut map = DevMap::try_from(take(&mut self.object, "peer")?)?;
         map.set(0, peer.index(), None, 0)
             .map_err(|source| WireError::Kernel { source: Box::new(source) })
     }
 
-    /// Attaches the XDP program in the place of `replaced`, or where there is none. Returns its number.
+    /// Attaches the XDP program. It replaces `replaced`, or fails if a program is attached and
+    /// `replaced` is `None`. Returns the id of the program.
     pub(super) fn attach_xdp(
         &mut self,
         interface: &Interface,
@@ -123,8 +124,8 @@ impl Object {
         Ok(program.info()?.id())
     }
 
-    /// Attaches the tc program as the first at the ingress of `interface`: by TCX unless that is not
-    /// wanted or not possible, else as a filter. Returns its number.
+    /// Attaches the tc program to the ingress of `interface`, before all other TCX programs. Uses a
+    /// filter if `tc` says so or the kernel lacks TCX. Returns the id of the program.
     pub(super) fn attach_tc(&mut self, interface: &Interface, tc: Tc) -> Result<u32, WireError> {
         let program = program::<SchedClassifier>(&mut self.object, TC)?;
         let id = program.info()?.id();
@@ -144,18 +145,22 @@ impl Object {
     }
 }
 
-/// How the XDP program that is there gives way to one of ours.
+/// The way in which a new XDP program supersedes the attached one.
 pub(super) enum GivesWay<'s> {
-    /// There is none.
+    /// No XDP program is attached.
     None,
-    /// It is replaced in one step.
+    /// Atomic replacement.
     Replaced(&'s Found),
-    /// It has to be detached first: it runs in the other mode, or a link holds it.
+    /// Detachment first: the old program runs in the other mode, or a link attaches it.
     Detached(&'s Found),
 }
 
 impl<'s> GivesWay<'s> {
-    /// How the program in `survey` gives way to one in `mode`; fails if it is not ours.
+    /// The way for a new program in `mode` on the interface of `survey`.
+    ///
+    /// # Errors
+    ///
+    /// If the attached XDP program is foreign.
     pub(super) fn of(survey: &'s Survey, mode: Mode) -> Result<Self, WireError> {
         let Some(found) = survey.xdp() else { return Ok(Self::None) };
         if !found.is_ours() {
@@ -191,17 +196,17 @@ mod tests {
     const TC_SHOT: u32 = 2;
     const TC_REDIRECT: u32 = 7;
 
-    /// Until when the gateway counts as alive.
+    /// Deadlines of the gateway: bypass requested, expired, far in the future.
     const TOLD: u64 = 0;
     const LONG_AGO: u64 = 1;
     const STILL: u64 = u64::MAX;
 
-    /// All of [`frames`] counted for one reason.
+    /// The counters after all of [`frames`] bypassed the gateway for one reason.
     const ALL_TOLD: Bypassed = Bypassed { told: 5, silent: 0, no_socket: 0 };
     const ALL_SILENT: Bypassed = Bypassed { told: 0, silent: 5, no_socket: 0 };
     const ALL_NO_SOCKET: Bypassed = Bypassed { told: 0, silent: 0, no_socket: 5 };
 
-    /// Frames a wire carries, by what is special about them.
+    /// Test frames with their names.
     fn frames() -> Vec<(&'static str, Vec<u8>)> {
         let frame = |kind: &[u8], len: usize| [&[0x02; 12], kind, &vec![7; len][..]].concat();
         vec![
@@ -213,7 +218,7 @@ mod tests {
         ]
     }
 
-    /// The object, or why there can be none here.
+    /// The loaded object; `None` without the privilege to load it.
     fn loaded(object: Result<Object, WireError>) -> Option<Object> {
         match object {
             Err(error @ WireError::NoPrivilege) => {
@@ -228,7 +233,7 @@ mod tests {
         Interface::find("lo").unwrap()
     }
 
-    /// The verdicts on all [`frames`].
+    /// Asserts the verdict `expected` for all [`frames`].
     fn verdicts<P>(program: &P, expected: u32, case: &str)
     where
         P: for<'o> TestRun<Opts<'o> = TestRunOptions<'o>, Result = TestRunResult>,
@@ -238,7 +243,7 @@ mod tests {
         }
     }
 
-    /// What the program says of `frame`, which it must leave as it is.
+    /// The verdict of the program on `frame`. Asserts that the program does not modify the frame.
     fn verdict<P>(program: &P, frame: &[u8]) -> u32
     where
         P: for<'o> TestRun<Opts<'o> = TestRunOptions<'o>, Result = TestRunResult>,
@@ -293,9 +298,9 @@ mod tests {
         }
     }
 
-    /// The last beat counts for centuries: only the end of the descriptor can let frames pass.
+    /// The deadline is centuries away, so only the closed descriptor can cause the bypass.
     ///
-    /// Kills: a program that drops frames as long as the word of life says so.
+    /// Kills: a program that decides by the deadline alone.
     #[test]
     fn frames_pass_as_soon_as_the_last_descriptor_of_the_gateway_closes() {
         let Some(mut object) = loaded(Object::swallow(&lo())) else { return };
@@ -306,7 +311,7 @@ mod tests {
         drop(array);
         let tc = program::<SchedClassifier>(&mut object, TC).unwrap();
         let (_, frame) = frames().swap_remove(0);
-        // The kernel empties the array in a worker of its own.
+        // The kernel empties the array asynchronously, in a worker.
         for _ in 0..1_000 {
             if verdict(tc, &frame) == TC_REDIRECT {
                 return assert_eq!(counters.bypassed().no_socket, 1);

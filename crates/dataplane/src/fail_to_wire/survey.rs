@@ -1,4 +1,4 @@
-//! The programs that are attached at the ingress of an interface, in the order in which they run.
+//! A list of the programs attached to the ingress of an interface, in execution order.
 
 use std::fmt;
 use std::io;
@@ -12,15 +12,15 @@ use super::life::Life;
 use super::{Mode, count, filter, former, xdp};
 use crate::interface::Interface;
 
-/// The names of our programs. By them we know programs that an earlier process left.
+/// Names of our programs. They identify programs of earlier processes.
 pub(super) const XDP: &str = "tidegate_xdp";
 pub(super) const TC: &str = "tidegate_tc";
 
-/// Everything at the ingress of an interface.
+/// All programs at the ingress of an interface.
 #[derive(Debug)]
 pub(super) struct Survey {
     pub(super) interface: Interface,
-    /// In the order in which a frame meets them.
+    /// In execution order.
     pub(super) found: Vec<Found>,
 }
 
@@ -29,30 +29,30 @@ pub(super) struct Survey {
 pub(super) struct Found {
     pub(super) program: Loaded,
     pub(super) at: At,
-    /// The link that holds it there, if one does.
+    /// The id of the BPF link that attaches the program, if any.
     pub(super) link: Option<u32>,
 }
 
-/// Where a program is attached.
+/// The attachment point of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum At {
     Xdp(Mode),
     Tcx,
-    /// By a filter of the `clsact` discipline, with its priority and handle.
+    /// A filter of the `clsact` qdisc: priority and handle.
     Filter(u16, u32),
 }
 
 impl Survey {
-    /// The programs on `interface`.
+    /// Lists the programs on `interface`.
     ///
     /// # Errors
     ///
-    /// If the interface is gone, or the process may not look.
+    /// If the interface does not exist, or the process may not list programs.
     pub(super) fn of(interface: &Interface) -> io::Result<Self> {
         let mut found = Vec::new();
         let mut add = |id, at, link| -> io::Result<()> {
             match Loaded::find(id) {
-                // It was detached in between.
+                // The program was detached after its id was read.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
                 loaded => found.push(Found { program: loaded?, at, link }),
             }
@@ -62,7 +62,7 @@ impl Survey {
             add(id, At::Xdp(mode), kernel::xdp_link(id))?;
         }
         match kernel::tcx(interface.index()) {
-            // A kernel without TCX, or nothing has been attached yet.
+            // The kernel lacks TCX, or no TCX program was ever attached.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {}
             places => {
                 places?.into_iter().try_for_each(|it| add(it.program, At::Tcx, it.link))?;
@@ -79,23 +79,23 @@ impl Survey {
         self.found.iter().filter(|found| found.is_ours())
     }
 
-    /// The program of a gateway that lives.
+    /// The program of a running gateway.
     pub(super) fn alive(&self) -> Option<&Found> {
         self.ours().find(|found| found.is_alive())
     }
 
-    /// The XDP program, whoever's.
+    /// The XDP program, ours or foreign.
     pub(super) fn xdp(&self) -> Option<&Found> {
         self.found.iter().find(|found| matches!(found.at, At::Xdp(_)))
     }
 
-    /// Counts of frames that went straight across by our programs. Beneath an XDP program the tc
-    /// program sees the same frames once more, so the first program counts.
+    /// Bypass counts of our first program. A tc program behind an XDP program would count the same
+    /// frames again.
     pub(super) fn bypassed(&self) -> Bypassed {
         self.ours().next().map_or_else(Bypassed::default, |found| found.bypassed())
     }
 
-    /// Detaches those of our programs that `chosen` names.
+    /// Detaches our programs that `chosen` selects; returns whether there were any.
     pub(super) fn detach(&self, chosen: impl Fn(&Found) -> bool) -> io::Result<bool> {
         let mut any = false;
         for found in self.ours().filter(|found| chosen(found)) {
@@ -111,8 +111,8 @@ impl Found {
         [XDP, TC].contains(&self.program.name.as_str()) || former::is_ours(&self.program)
     }
 
-    /// Whether it is the program of a gateway that lives; of one of an earlier version that is not
-    /// known.
+    /// True if the gateway of this program is running. Always false for programs of earlier versions,
+    /// which have no program array.
     pub(super) fn is_alive(&self) -> bool {
         let array = self.program.map("gateway");
         array.is_some_and(|map| kernel::is_filled(&map))
@@ -132,7 +132,8 @@ impl Found {
         counts.and(carried.unwrap_or_default())
     }
 
-    /// Takes it off `interface`. A link is detached, wherever it is pinned.
+    /// Detaches the program from `interface`, through its link if it has one. A pinned link is detached
+    /// as well.
     pub(super) fn detach(&self, interface: &Interface) -> io::Result<()> {
         let done = match (self.link, self.at) {
             (Some(link), _) => kernel::detach_link(link),
@@ -141,7 +142,7 @@ impl Found {
             (None, At::Filter(priority, handle)) => filter::remove(interface, priority, handle),
         };
         match done {
-            // Somebody else took it off in between.
+            // Another process has already detached the program.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             done => done,
         }

@@ -1,4 +1,5 @@
-//! XDP programs that belong to their interface: attached over netlink, they outlive the process.
+//! Attaches XDP programs over netlink. Such a program belongs to its interface and outlives the
+//! process.
 //!
 //! Source: Linux `include/uapi/linux/if_link.h`, `IFLA_XDP_*` and `XDP_FLAGS_*`.
 
@@ -9,7 +10,7 @@ use super::Mode;
 use crate::interface::Interface;
 use crate::netlink::{self, Request, find, number};
 
-/// The numbers of the XDP programs on `interface`, and where each runs.
+/// The ids of the XDP programs on `interface`, each with its mode.
 pub(super) fn attached(interface: &Interface) -> io::Result<Vec<(Mode, u32)>> {
     let request = Request::new(libc::RTM_GETLINK, 0, &about(interface));
     let answer = request.send(libc::NETLINK_ROUTE)?.pop().unwrap_or_default();
@@ -17,7 +18,7 @@ pub(super) fn attached(interface: &Interface) -> io::Result<Vec<(Mode, u32)>> {
     let xdp = find(attributes, IFLA_XDP).unwrap_or(&[]);
     let program = |kind| find(xdp, kind).and_then(number).filter(|id| *id != 0);
     let modes = [
-        // A program in the hardware runs before the driver's; nobody has both.
+        // A program in the hardware counts as native; no interface has both kinds.
         (Mode::Native, IFLA_XDP_HW_PROG_ID),
         (Mode::Native, IFLA_XDP_DRV_PROG_ID),
         (Mode::Generic, IFLA_XDP_SKB_PROG_ID),
@@ -25,12 +26,12 @@ pub(super) fn attached(interface: &Interface) -> io::Result<Vec<(Mode, u32)>> {
     Ok(modes.into_iter().filter_map(|(mode, kind)| Some((mode, program(kind)?))).collect())
 }
 
-/// Attaches `program`, in the place of `replaced` and without a frame in between, or where nothing
-/// is.
+/// Attaches `program`. Replaces `replaced` atomically; without it, the interface must have no program
+/// in this mode.
 ///
 /// # Errors
 ///
-/// `EBUSY` or `EEXIST` if another program is there, or `replaced` is held by a link.
+/// `EBUSY` or `EEXIST` if another program is attached, or a link attaches `replaced`.
 pub(super) fn attach(
     interface: &Interface,
     mode: Mode,
@@ -75,7 +76,7 @@ fn about(interface: &Interface) -> [u8; ABOUT] {
 
 const ABOUT: usize = 16;
 
-/// The descriptor that stands for none.
+/// The descriptor value that means no program.
 const NO_PROGRAM: i32 = -1;
 
 const NESTED: u16 = 1 << 15;

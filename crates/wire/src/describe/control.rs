@@ -1,11 +1,11 @@
-//! Which frames are control traffic: what keeps a network alive, so that a queue must not starve it.
+//! Recognises control traffic: the protocols without which links, addresses or routes fail.
 //!
-//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports); the standard of each protocol
-//! stands beside its constants.
+//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports). Each constant names the
+//! standard of its protocol.
 //!
-//! Differs: a routing protocol over IP counts only where a forged packet would be of little use. Its hop
-//! limit is 1 or 255, so that its sender is a neighbour (RFC 5082), or its codepoint is CS6 (RFC 4594,
-//! section 3.2). DHCP counts only between its own ports.
+//! Differs: a routing protocol over IP must be hard to forge or be marked. Its hop limit is 1 or 255,
+//! as sent by a neighbour (RFC 5082), or its codepoint is CS6 (RFC 4594, section 3.2).
+//! Differs: DHCP must use its own ports at both ends.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, Network, Protocol};
@@ -13,7 +13,7 @@ use tidegate_core::packet::{Endpoint, Network, Protocol};
 use super::Cursor;
 use crate::ethertype;
 
-/// Whether a frame that carries no IP is control traffic; `frame` stands behind its link headers.
+/// True if a frame without IP is control traffic; `frame` is positioned after the link headers.
 pub(super) fn is_of_link(frame: &Cursor<'_>) -> bool {
     let Some(destination) = frame.head.first_chunk::<6>() else { return false };
     match frame.ethertype {
@@ -25,7 +25,7 @@ pub(super) fn is_of_link(frame: &Cursor<'_>) -> bool {
     }
 }
 
-/// The protocols with a header of IEEE 802.2 in place of an ethertype.
+/// Recognises control protocols with an IEEE 802.2 header instead of an ethertype.
 fn is_llc(destination: &[u8; 6], frame: &Cursor<'_>) -> bool {
     match frame.head.get(frame.at..) {
         Some([0x42, 0x42, UNNUMBERED, ..]) => is_for_bridges(destination),
@@ -35,12 +35,12 @@ fn is_llc(destination: &[u8; 6], frame: &Cursor<'_>) -> bool {
     }
 }
 
-/// Whether no bridge forwards frames to this address.
+/// True for the group addresses that bridges do not forward (IEEE 802.1D, table 7-10).
 const fn is_for_bridges(destination: &[u8; 6]) -> bool {
     matches!(destination, [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00..=0x0f])
 }
 
-/// Whether an IP packet of this hop limit is control traffic; `packet` is described.
+/// True if an IP packet with this hop limit is control traffic; `packet` is its finished description.
 pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bool {
     let is_routing = matches!(hop_limit, NEXT_HOP | GTSM) || packet.dscp == CS6;
     let ports = (packet.key.src.port, packet.key.dst.port);
@@ -67,13 +67,13 @@ pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bo
     }
 }
 
-/// A client and a server, or a relay and a server, which both use the port of the server.
+/// True for the ports of a client and a server, or of a relay and a server (both the server port).
 const fn is_dhcp(ports: (u16, u16), server: u16, client: u16) -> bool {
     let (src, dst) = ports;
     (src == server && (dst == client || dst == server)) || (src == client && dst == server)
 }
 
-/// An echo has passed one router when it comes back.
+/// A returning echo has passed one router, so its hop limit is 254.
 const fn is_bfd(port: u16, hop_limit: u8, is_routing: bool) -> bool {
     match port {
         BFD | BFD_MULTIHOP | BFD_LAG => is_routing,
@@ -82,8 +82,8 @@ const fn is_bfd(port: u16, hop_limit: u8, is_routing: bool) -> bool {
     }
 }
 
-/// What tells the station that sent a frame from others: its MAC address, and for IP packets that a
-/// router may have passed on, the address of their sender.
+/// A hash of the sending station: of its MAC address, and of the IP address `sender` if a router may
+/// have forwarded the packet.
 pub(super) fn source(frame: &[u8], sender: Option<Endpoint>) -> u32 {
     let mac = match frame.get(6..12) {
         Some(&[a, b, c, d, e, f]) => {
@@ -96,15 +96,16 @@ pub(super) fn source(frame: &[u8], sender: Option<Endpoint>) -> u32 {
     mac ^ a ^ b.rotate_left(8) ^ c.rotate_left(16) ^ d.rotate_left(24)
 }
 
-/// The lowest 32 bits.
+/// The low 32 bits of `number`.
 fn word(number: u128) -> u32 {
     let [.., a, b, c, d] = number.to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// IGMP, MLD and OSPF reach no further (RFC 3376, section 4; RFC 3810, section 5; RFC 2328, A.1).
+/// Hop limit of IGMP, MLD and OSPF (RFC 3376, section 4; RFC 3810, section 5; RFC 2328, A.1).
 const NEXT_HOP: u8 = 1;
-/// No router has passed it on (RFC 5082; RFC 4861, section 6.1; RFC 5881, section 5; RFC 9568, 5.1.1.3).
+/// Hop limit of a packet that no router has forwarded (RFC 5082; RFC 4861, section 6.1; RFC 5881,
+/// section 5; RFC 9568, section 5.1.1.3).
 pub(super) const GTSM: u8 = 255;
 /// Internetwork control (RFC 2474, section 4.2.2.2).
 const CS6: u8 = 48;
@@ -128,13 +129,13 @@ const BFD_MULTIHOP: u16 = 4784;
 /// RFC 7130, section 2.2.
 const BFD_LAG: u16 = 6784;
 
-/// Set in the numbers of PPP's network and link control protocols (RFC 1661, section 2).
+/// Bit in the protocol numbers of PPP's network and link control protocols (RFC 1661, section 2).
 const PPP_CONTROL: u16 = 0x8000;
-/// The control field of an unnumbered information frame (IEEE 802.2).
+/// Control field of an unnumbered information frame (IEEE 802.2).
 const UNNUMBERED: u8 = 0x03;
-/// Intermediate systems (ISO/IEC TR 9577), after the service access points of ISO 10589.
+/// Protocol number of IS-IS (ISO/IEC TR 9577), behind the service access points of ISO 10589.
 const ISIS: u8 = 0x83;
-/// In the first byte of a MAC address.
+/// The group bit in the first byte of a MAC address.
 const GROUP: u8 = 0x01;
-/// The spanning trees of one VLAN each, of Cisco bridges.
+/// Destination of Cisco's per-VLAN spanning tree (PVST+).
 const PVST: [u8; 6] = [0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd];

@@ -31,7 +31,7 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     described
 }
 
-/// Notes whether a packet of this hop limit is control traffic.
+/// Marks the packet if it is control traffic.
 #[inline]
 fn note_control(frame: &Cursor<'_>, packet: &mut Packet, hop_limit: u8) {
     if control::is_of_ip(frame, packet, hop_limit) {

@@ -8,7 +8,7 @@ use crate::option::{
     self, AUTHENTICATION, MD5, MPTCP, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE,
 };
 
-/// Describes what `packet.key.protocol` says is next; ports stay zero where there are none.
+/// Describes the header of `packet.key.protocol`. Ports stay zero for protocols without ports.
 #[inline]
 pub(super) fn describe(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     match packet.key.protocol {
@@ -73,12 +73,12 @@ fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     Ok(())
 }
 
-/// Reads options into `segment`; `None` if one contradicts its length, which ends the reading.
+/// Reads options into `segment`. Stops with `None` at an option whose length is wrong.
 ///
 /// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps), RFC 2385 and
 /// RFC 5925 (digests), RFC 8684 (MPTCP).
 fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
-    // What all but the first segments of a connection look like (RFC 7323, appendix A).
+    // The usual layout of all segments but the first of a connection (RFC 7323, appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, times @ ..] = options
         && let Ok(times) = times.try_into()
     {
