@@ -171,8 +171,8 @@ impl Findings {
         self.list.iter().map(|found| self.locate(&lines, &places, found)).collect()
     }
 
-    /// For each finding, the field it stands in, such as `link[2].rate`, counted from 0; empty for the
-    /// file as a whole.
+    /// The path of the field of each finding, such as `link[2].rate`, with indices from 0. Empty for a
+    /// finding on the whole file.
     #[must_use]
     pub fn fields(&self) -> Vec<String> {
         let places = Places::of(&self.text);
@@ -200,7 +200,7 @@ impl Findings {
         Lines { text: &self.text, starts: std::iter::once(0).chain(starts).collect() }
     }
 
-    /// One finding for people, with as much of the text as it marks.
+    /// Renders one finding for people, with the lines that it marks.
     fn show(&self, renderer: &Renderer, lines: &Lines<'_>, found: &Diagnostic) -> String {
         let place = self.whole(&found.place);
         let other = found.other.as_ref().map(|(span, text)| (self.whole(span), text.as_str()));
@@ -266,25 +266,25 @@ impl Findings {
     }
 }
 
-/// Two places this many bytes apart are shown in one piece, with what stands between them left out; places
-/// further apart in two, so that a finding takes the same time in a file of any length.
+/// Maximum distance in bytes of two places shown in one snippet. Places further apart get a snippet each,
+/// which bounds the rendering time in long files.
 const TOGETHER: usize = 64 << 10;
 
-/// Where the lines of a text begin.
+/// The lines of a text, by the offsets of their first bytes.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
 impl Lines<'_> {
-    /// The line and the column of the character at `at`, from 1.
+    /// Line and column of the character at byte `at`, both from 1.
     fn at(&self, at: usize) -> (usize, usize) {
         let line = self.starts.partition_point(|start| *start <= at);
         let before = &self.text[self.starts[line - 1]..at];
         (line, before.chars().count() + 1)
     }
 
-    /// The whole lines that `span` touches, and the number of the first.
+    /// The number of the first line that overlaps `span`, and the byte range of all such lines.
     fn around(&self, span: Span) -> (usize, Span) {
         let first = self.starts.partition_point(|start| *start <= span.start);
         let after = self.starts.partition_point(|start| *start <= span.end);

@@ -1,4 +1,4 @@
-//! Where in a file's structure a place in its text lies.
+//! Maps byte ranges of a TOML file to field paths, and field paths to byte ranges.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -6,22 +6,22 @@ use toml::de::{DeTable, DeValue};
 use crate::diagnostic::Span;
 use crate::read::Node;
 
-/// Where every field of a file stands.
+/// The byte ranges of all fields of a file.
 pub(crate) struct Places {
-    /// By where they begin, a field before what stands in it.
+    /// Sorted by first byte; an outer field comes before its inner fields.
     nodes: Vec<Place>,
 }
 
-/// Where one field stands.
+/// The byte range of one field.
 struct Place {
     span: Span,
     path: String,
-    /// The place of the narrowest field that it stands in.
+    /// Index of the narrowest enclosing field in `nodes`.
     within: Option<usize>,
 }
 
 impl Places {
-    /// The fields of `text`; none where that is not TOML.
+    /// The fields of `text`; none if `text` is not valid TOML.
     pub(crate) fn of(text: &str) -> Self {
         let (document, errors) = DeTable::parse_recoverable(text);
         let mut places = Self { nodes: Vec::new() };
@@ -32,10 +32,10 @@ impl Places {
         places
     }
 
-    /// The path of the field that `span` lies in, such as `link[2].rate`, counted from 0; empty for the
-    /// file as a whole.
+    /// The path of the narrowest field that contains `span`, such as `link[2].rate`, with indices from 0.
+    /// Empty if no field contains it.
     ///
-    /// A table that is written in parts spans its header alone, so that a field need not stand in its table.
+    /// The range of a `[table]` covers its header only, so its fields lie outside that range.
     pub(crate) fn path(&self, span: &Span) -> String {
         if span.is_empty() {
             return String::new();
@@ -77,9 +77,9 @@ impl Places {
         self.nodes.push(Place { span, path: path.to_owned(), within: None });
     }
 
-    /// Puts the places in order and finds which stands in which.
+    /// Sorts the places and links each to its enclosing field.
     fn nest(&mut self) {
-        // Stable: of places that span the same, the inner one comes last, as it was found.
+        // The sort is stable: of equal ranges, the inner field stays behind the outer one.
         self.nodes.sort_by_key(|node| (node.span.start, std::cmp::Reverse(node.span.end)));
         let mut around: Vec<usize> = Vec::new();
         for at in 0..self.nodes.len() {
@@ -93,13 +93,13 @@ impl Places {
     }
 }
 
-/// Where the field at `path`, such as `link[2].rate`, stands; where it is not written, what it would
-/// stand in.
+/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks the field, the range
+/// of the innermost table or list of the path that it has.
 pub(crate) fn place(document: &DeTable<'_>, path: &str) -> Span {
     node(document, path).map_or(0..0, Spanned::span)
 }
 
-/// Where `name` stands in the list at `path`; where it does not, the field itself.
+/// The byte range of item `name` in the list at `path`, or of the whole list if it lacks the item.
 pub(crate) fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
     let Some(list) = node(document, path) else { return 0..0 };
     let mut items = list.get_ref().as_array().into_iter().flat_map(|it| it.iter());
@@ -107,13 +107,13 @@ pub(crate) fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
     item.unwrap_or(list).span()
 }
 
-/// The table at `path`, and where it stands.
+/// The table at `path`, with its byte range.
 pub(crate) fn table<'a>(document: &'a DeTable<'a>, path: &str) -> Option<(Span, &'a DeTable<'a>)> {
     let node = exact(document, path)?;
     Some((node.span(), node.get_ref().as_table()?))
 }
 
-/// The node at `path`, if it is written.
+/// The node at `path`, if the file has it.
 fn exact<'a>(document: &'a DeTable<'a>, path: &str) -> Option<&'a Node<'a>> {
     let mut steps = steps(path);
     let first = document.get(steps.next()?)?;
@@ -132,7 +132,7 @@ fn inner<'a>(node: &'a Node<'a>, step: &str) -> Option<&'a Node<'a>> {
     }
 }
 
-/// The node at `path`, or what it would stand in.
+/// The node at `path`, or the innermost existing node on the way to it.
 fn node<'a>(document: &'a DeTable<'a>, path: &str) -> Option<&'a Node<'a>> {
     let mut steps = steps(path);
     let mut node = document.get(steps.next()?)?;
@@ -159,13 +159,13 @@ to = ["p", "q"]
 kind = "red"
 "#;
 
-    /// The path of the first place that says `marked`.
+    /// The path of the first occurrence of `marked`.
     fn of(marked: &str) -> String {
         let start = FILE.find(marked).unwrap();
         Places::of(FILE).path(&(start..start + marked.len()))
     }
 
-    /// Kills the mutants that take the first node that holds the place, and that stop at lists.
+    /// Kills: the path of the outermost field; a search that stops at lists.
     #[test]
     fn the_deepest_field_that_holds_the_place_is_named() {
         assert_eq!(of("\"1 s\""), "run.duration");
@@ -179,9 +179,9 @@ kind = "red"
         assert_eq!(Places::of("[").path(&(0..1)), "");
     }
 
-    /// Kills the mutants that do not climb to the outer field, and that take a sibling for one.
+    /// Kills: a search that does not go on to the enclosing field; a sibling taken for it.
     #[test]
-    fn every_span_is_in_the_shortest_field_that_holds_it() {
+    fn every_span_has_the_path_of_the_shortest_enclosing_field() {
         let places = Places::of(FILE);
         for start in 0..FILE.len() {
             for end in start + 1..=FILE.len() {

@@ -94,7 +94,7 @@ pub struct LinkDirection {
     pub received: Count,
     /// What went out.
     pub transmitted: Count,
-    /// What waits for the access link.
+    /// Packets and bytes that wait for the access link.
     pub waiting: Count,
     /// Control traffic, such as ARP and routing; absent until there is some on a link with a rate.
     #[serde(default)]
@@ -110,24 +110,24 @@ pub struct LinkDirection {
 pub struct Control {
     /// The rate that the link reserves for it.
     pub allowance_bps: u64,
-    /// Packets and bytes it has sent, as charged for on the link.
+    /// Transmitted packets, and their bytes as charged on the link.
     pub sent: Count,
-    /// Bytes of them beyond the allowance.
+    /// Transmitted bytes beyond the allowance.
     pub borrowed_bytes: u64,
-    /// Packets and bytes that wait.
+    /// Packets and bytes in the queue.
     pub waiting: Count,
     /// Packets dropped.
     pub dropped_packets: u64,
 }
 
-/// Frames of one port that went straight across since it first had fail-to-wire.
+/// Frames of one port that bypassed the gateway since the port first had fail-to-wire.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Bypassed {
     /// The gateway started or ended, or had nothing to manage.
     pub told: u64,
-    /// There was no sign of life from the gateway in time.
+    /// Bypassed because the heartbeat had timed out.
     pub silent: u64,
-    /// The gateway had died, or has no socket for the receive queue.
+    /// Bypassed because the gateway was dead, or has no socket for the receive queue.
     pub no_socket: u64,
 }
 
@@ -195,7 +195,7 @@ pub struct Signal {
     pub kind: String,
     /// Microseconds for which those that went on had been held, on average.
     pub mean_hold_us: u64,
-    /// Flows whose senders send more than their ACKs ask for.
+    /// Flows whose senders send more data than their ACKs request.
     #[serde(default)]
     pub unresponsive: u32,
     /// What it holds and has done, its fields beside these.
@@ -220,9 +220,9 @@ pub struct Flow {
     pub weight: u32,
     /// What came in.
     pub offered: Count,
-    /// Bytes of it that wait now, as frames: at its policy, a trunk, a class, or the link.
+    /// Backlog in bytes of frames: at its policy, a trunk, a class, or the link.
     pub waiting_bytes: u64,
-    /// ACKs of its data that are held now.
+    /// Held ACKs of the flow's data.
     #[serde(default)]
     pub held_acks: u32,
     /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.

@@ -1,4 +1,4 @@
-//! Talking to the running gateway over its control socket.
+//! The client of the control socket of a running gateway.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -47,10 +47,11 @@ pub(crate) fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::
     call(socket, Method::DELETE, path, Vec::new())
 }
 
-/// Longest silence of a gateway that runs: it answers `status` within milliseconds.
+/// Maximum wait for an answer. A running gateway answers `status` within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What `asked` is answered. A large policy file may take its time, as long as the gateway answers others.
+/// Waits for the answer of `asked`. A large policy file may take longer than `PATIENCE`, as long as the
+/// gateway answers `status` requests meanwhile.
 async fn wait(
     socket: &Path,
     asked: impl Future<Output = anyhow::Result<Bytes>>,
@@ -152,7 +153,7 @@ fn silent(socket: &Path) -> Failure {
 mod tests {
     use super::*;
 
-    /// Kills: a request that is sent although the gateway refuses it.
+    /// Kills: a request above the limit that is sent nevertheless.
     #[test]
     fn a_request_beyond_64_mib_is_refused_in_plain_words_before_it_is_sent() {
         let body = vec![b' '; files::MOST + 1];

@@ -1,4 +1,4 @@
-//! The daemon: a gateway in a thread of its own, and the control socket.
+//! The daemon runs the gateway in a thread of its own and serves the control socket.
 
 mod classes;
 mod explain;
@@ -43,20 +43,20 @@ use crate::host;
 use crate::log::Losses;
 use crate::output::Failure;
 
-/// What runs, and the ways to change it.
+/// The running gateway, and the operations of the control socket.
 pub(crate) struct Daemon {
     plane: Plane,
     started: Instant,
-    /// Whether files must fit this host; not where there are no real ports.
+    /// Files are checked against the interfaces of this host; false in tests without real ports.
     fits_host: bool,
-    /// Held for moments only, so that everybody can look at any time.
+    /// Locked briefly only, so that status requests never wait long.
     state: Mutex<State>,
-    /// Serialises changes: held from the comparison with the running policies until the change is done.
+    /// Serialises changes, from the comparison with the running policies to the end of the change.
     changing: Mutex<()>,
-    /// Long requests that wait or are being worked on, one at a time.
+    /// Seats for long requests, waiting or in progress; `working` admits one at a time.
     long: Semaphore,
     working: Mutex<()>,
-    /// The right to make the next report of the state, and of classes or flows. Either may be large.
+    /// Each serialises one kind of large report: `looking` the status, `listing` classes and flows.
     looking: Mutex<()>,
     listing: Mutex<()>,
     watch: std::sync::Mutex<Watch>,
@@ -64,13 +64,13 @@ pub(crate) struct Daemon {
     losses: Losses,
 }
 
-/// What was last put in force.
+/// The configuration in force, and the change to be confirmed.
 struct State {
     installed: Arc<Installed>,
-    /// Counts what has been in force.
+    /// Number of the configuration in force, counted from 1.
     generation: u64,
     pending: Option<Pending>,
-    /// Why the last attempt to re-read the file, or a rollback, needs attention.
+    /// The alarm of the last failed reload, or of a rollback.
     alarm: Option<String>,
 }
 
@@ -79,9 +79,9 @@ struct State {
 pub(crate) struct Installed {
     file: PathBuf,
     config: Config,
-    /// Its trunks, with what was in their key files when it was read.
+    /// Its trunks, with the keys as read together with the file.
     ends: Vec<TrunkEnd>,
-    /// The classes that are not as `config` says: what was changed while it ran, `None` where one was removed.
+    /// Classes changed while the gateway ran, which override `config`; `None` for a removed class.
     live: BTreeMap<String, Option<Class>>,
 }
 
@@ -91,9 +91,9 @@ struct Pending {
     deadline: Instant,
 }
 
-/// Why a change was refused.
+/// The reason why a change was refused.
 pub(crate) enum Refusal {
-    /// The file is wrong.
+    /// Findings in the file.
     Findings(Findings),
     /// Another reason.
     Failure(Failure),
@@ -105,14 +105,14 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Long requests that may wait for each other; an operator has one, and programs need no more.
+/// Maximum number of long requests, waiting or in progress. An operator needs one, programs a few.
 const LONG: usize = 8;
 
-/// Most live flows an explanation lists.
+/// Maximum number of live flows in an explanation.
 const LIVE: usize = 20;
 
 impl Daemon {
-    /// A daemon for what `plane` runs.
+    /// A daemon for the running `plane`.
     pub(crate) fn new(
         plane: Plane,
         installed: Installed,
@@ -143,7 +143,7 @@ impl Daemon {
         })
     }
 
-    /// How `proposal` differs from what runs.
+    /// The differences between `proposal` and the running configuration.
     pub(crate) async fn plan(&self, proposal: Proposal) -> Result<Plan, Refusal> {
         let _turn = self.turn().await?;
         let next = self.read(proposal).await?;
@@ -151,7 +151,7 @@ impl Daemon {
         Ok(aside(move || installed.plan(&next)).await?)
     }
 
-    /// Puts `proposal` in force; rolls back by itself if that is asked for and nobody confirms.
+    /// Puts `proposal` in force. With `confirm_ms`, rolls it back unless it is confirmed in time.
     pub(crate) async fn apply(self: &Arc<Self>, proposal: Proposal) -> Result<Applied, Refusal> {
         let _turn = self.turn().await?;
         self.must_be_confirmed().await?;
@@ -161,7 +161,7 @@ impl Daemon {
         whole(async move { daemon.replace(next, confirm_ms).await }).await
     }
 
-    /// Puts `next` in force in place of what runs.
+    /// Replaces the running configuration by `next`.
     async fn replace(
         self: &Arc<Self>,
         next: Arc<Installed>,
@@ -178,7 +178,7 @@ impl Daemon {
             tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
         }
         let mut state = self.state.lock().await;
-        // Whatever needed attention was about what ran before.
+        // An older alarm concerned the previous configuration.
         state.alarm = None;
         if let Some(confirm) = confirm_ms.map(Duration::from_millis) {
             state.pending = Some(Pending { before, deadline: Instant::now() + confirm });
@@ -188,7 +188,7 @@ impl Daemon {
         Ok(Applied { generation, changes, undone, confirm_ms })
     }
 
-    /// Waits until no other long request is worked on; refuses where many wait already.
+    /// Waits until no other long request is in progress. Fails if [`LONG`] requests wait already.
     async fn turn(&self) -> Result<Turn<'_>, Failure> {
         let busy = |_| Failure::new(Code::Busy, format!("{LONG} long requests wait already"));
         let place = self.long.try_acquire().map_err(busy)?;
@@ -200,7 +200,7 @@ impl Daemon {
         self.state.lock().await.installed.clone()
     }
 
-    /// Refuses another change while one waits to be confirmed.
+    /// Fails while a change is unconfirmed.
     async fn must_be_confirmed(&self) -> Result<(), Failure> {
         match self.state.lock().await.pending {
             None => Ok(()),
@@ -211,7 +211,7 @@ impl Daemon {
         }
     }
 
-    /// Keeps the change that waits to be confirmed.
+    /// Confirms the pending change.
     pub(crate) async fn confirm(&self) -> Result<Applied, Refusal> {
         let _changing = self.changing.lock().await;
         let mut state = self.state.lock().await;
@@ -224,7 +224,7 @@ impl Daemon {
         Ok(Applied { generation, changes: Vec::new(), undone: Vec::new(), confirm_ms: None })
     }
 
-    /// Reads the file again; a broken one leaves what runs, and raises an alarm.
+    /// Reads the file again and applies it. An invalid file changes nothing and raises an alarm.
     pub(crate) async fn reload(self: &Arc<Self>) {
         let file = self.installed().await.file.clone();
         let path = file.clone();
@@ -244,7 +244,7 @@ impl Daemon {
         self.state.lock().await.alarm = alarm;
     }
 
-    /// What runs, as it is now.
+    /// The status of the gateway.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
         let seen = self.plane.look().await?;
         let state = self.state.lock().await;
@@ -255,7 +255,7 @@ impl Daemon {
             file: state.installed.file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
-            // Of the file that is shown, also while the next one is being put in force.
+            // The generation of `file`, also while the next configuration is being installed.
             generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
             alarms: self.alarms(&state).into_iter().chain(unresponsive).collect(),
@@ -263,7 +263,7 @@ impl Daemon {
         })
     }
 
-    /// Everything that needs attention now.
+    /// All alarms in force.
     fn alarms(&self, state: &State) -> Vec<String> {
         let ports = self.look_at_ports().alarms();
         state.alarm.iter().cloned().chain(ports).chain(self.losses.alarm()).collect()
@@ -287,15 +287,15 @@ impl Daemon {
         Ok(Trunks { trunks: trunk_report::trunks(&trunks, &peers, &config, &rates) })
     }
 
-    /// Sees how fast trunks are; to be called about once a second.
+    /// Samples the rates of trunks; to be called about once a second.
     pub(crate) async fn look_at_trunks(&self) {
-        // Whoever has stopped has none.
+        // A stopped data plane has no trunks.
         if let Ok(trunks) = self.plane.ask(|live| live.machine.trunks()).await {
             self.rates.lock().await.look(Instant::now(), &trunks);
         }
     }
 
-    /// Which policy the packet of `question` belongs to, and the flows it may be of.
+    /// Explains the classification of the packet in `question`, and lists live flows that match it.
     pub(crate) async fn explain(&self, question: Question) -> Result<Explanation, Refusal> {
         let _turn = self.turn().await?;
         let only = explain::filter(&question)?;
@@ -309,22 +309,22 @@ impl Daemon {
         Ok(explained.await??)
     }
 
-    /// Releases what is held, and ends; the link is left passing.
+    /// Releases all held packets and ends the data plane; frames then bypass the gateway.
     pub(crate) fn stop(&self) {
         self.plane.stop();
     }
 
-    /// Lets frames go straight across while there is nothing to manage; to be called now and then.
+    /// Lets frames bypass the gateway while it has nothing to manage; to be called periodically.
     pub(crate) fn settle(&self) {
         self.plane.settle();
     }
 
-    /// Whether the data plane has ended without being told to.
+    /// True if the data plane has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.plane.has_ended()
     }
 
-    /// Whether a port has been replaced by another, so that only a new start helps.
+    /// True if a port was replaced by another interface; only a restart of the gateway helps.
     pub(crate) fn is_over(&self) -> bool {
         self.look_at_ports().is_over()
     }
@@ -335,7 +335,7 @@ impl Daemon {
         watch
     }
 
-    /// What `proposal` says, and its key files.
+    /// Parses `proposal` and reads its key files.
     async fn read(&self, proposal: Proposal) -> Result<Installed, Refusal> {
         let fits_host = self.fits_host;
         let read = move || {
@@ -372,7 +372,7 @@ impl Daemon {
         });
     }
 
-    /// Puts what was before `generation` in force again, if that still waits to be confirmed.
+    /// Restores the configuration before `generation`, if `generation` is still unconfirmed.
     async fn roll_back(&self, generation: u64) {
         let _changing = self.changing.lock().await;
         let (before, lost) = {
@@ -399,16 +399,16 @@ impl Daemon {
     }
 }
 
-/// The right to work on a long request, given up when dropped.
+/// The permission to process a long request, released when dropped.
 struct Turn<'a> {
     _working: MutexGuard<'a, ()>,
     _place: SemaphorePermit<'a>,
 }
 
 impl Installed {
-    /// `config`, as a gateway begins with it, which was read from `file`.
+    /// A configuration without live changes: `config`, read from `file`.
     ///
-    /// The files of its keys are read here and never again, so that a rollback to it is one whatever became of them.
+    /// Reads the key files once, so that a rollback does not depend on their later content.
     pub(crate) fn read(file: PathBuf, config: Config) -> Result<Self, Failure> {
         let ends = trunks::ends_at_wan(&config)?;
         Ok(Self { file, config, ends, live: BTreeMap::new() })
@@ -421,7 +421,7 @@ impl Installed {
         Plan { changes, undone }
     }
 
-    /// How `next` differs from what runs.
+    /// The differences between the running configuration and `next`.
     fn changes_to(&self, next: &Self) -> Vec<Change> {
         let mut changes = describe::changes(&self.running(), &next.config);
         changes.extend(trunks::other_keys(self, next));
@@ -430,7 +430,7 @@ impl Installed {
 }
 
 impl Refusal {
-    /// What is wrong, in words.
+    /// The refusal as a sentence, with its code and help.
     pub(crate) fn text(&self) -> String {
         let failure = match self {
             Self::Findings(found) => &Failure::from(found),
@@ -440,19 +440,19 @@ impl Refusal {
     }
 }
 
-/// The policies of `config` in their order.
+/// The policy set of `config`.
 pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
     config.policy_set().map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
 }
 
-/// Runs `work` in a thread of its own, because other requests should not wait for it.
+/// Runs `work` in another thread, so that other requests do not wait for it.
 async fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Failure> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| Failure::new(Code::System, format!("a request failed: {error}")))
 }
 
-/// Does `change` to its end, although the client may leave meanwhile. Of half a change, the gateway would run what
-/// the daemon does not know of, and would not roll back.
+/// Completes `change` even if the client disconnects. After half a change the gateway would run policies
+/// unknown to the daemon, which could not roll them back.
 async fn whole<R: Send + 'static>(
     change: impl Future<Output = Result<R, Refusal>> + Send + 'static,
 ) -> Result<R, Refusal> {

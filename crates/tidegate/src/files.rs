@@ -1,4 +1,4 @@
-//! Reading the files that an operator names: bounded in size and, for the gateway, in time.
+//! Reads files named by the operator, with a limit on their size and, for the gateway, on the time.
 
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
@@ -14,32 +14,31 @@ use nix::fcntl::OFlag;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Most bytes of a policy file, and of a request that carries one: 64 MiB, a million policies.
+/// Maximum size of a policy file, and of an API request with one: 64 MiB, about a million policies.
 pub(crate) const MOST: usize = 64 << 20;
 
-/// Longest wait for a file system that does not answer. Local disks take milliseconds; a hung NFS
-/// server takes for ever.
+/// Maximum wait for a file system. Local disks answer within milliseconds, a hung NFS server never.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A file that was read.
+/// The content and mode of a file.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// What it holds.
+    /// The content of the file.
     pub(crate) text: String,
-    /// Its permission bits.
+    /// File type and permission bits.
     pub(crate) mode: u32,
 }
 
-/// Why a file was not read.
+/// The reason why a file was not read.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The system refused, or it is not UTF-8.
+    /// A system error, or a file that is not UTF-8.
     Io(io::Error),
-    /// It is something else, such as a FIFO, a directory or a device.
+    /// The file is a FIFO, a directory, a socket or a device.
     NotRegular(&'static str),
-    /// It has more bytes than these.
+    /// The file exceeds this number of bytes.
     TooLarge(usize),
-    /// The file system did not answer for so long.
+    /// The file system did not answer within this time.
     Silent(Duration),
 }
 
@@ -61,7 +60,7 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// The failure to read `file`, with the code that fits.
+    /// The failure to read `file`, with its error code.
     pub(crate) fn of(&self, file: &Path) -> Failure {
         let code = match self {
             Self::TooLarge(_) => Code::TooLarge,
@@ -73,11 +72,11 @@ impl Error {
 
 /// Reads the regular file at `path`, of at most `most` bytes, within 5 s.
 ///
-/// Nothing that is not a regular file is opened: opening a FIFO would wait for a writer.
+/// Other kinds of files are not opened, because opening a FIFO waits for a writer.
 pub(crate) fn read_regular(path: &Path, most: usize) -> Result<Text, Error> {
     let (sender, done) = mpsc::sync_channel(1);
     let path = path.to_owned();
-    // The thread of a file system that hangs stays until it answers; nobody waits for it.
+    // If the file system hangs, the detached thread stays until the system call returns.
     let read = move || drop(sender.send(regular(&path, most)));
     thread::Builder::new().name("read".to_owned()).spawn(read)?;
     done.recv_timeout(PATIENCE).unwrap_or(Err(Error::Silent(PATIENCE)))
@@ -85,7 +84,7 @@ pub(crate) fn read_regular(path: &Path, most: usize) -> Result<Text, Error> {
 
 fn regular(path: &Path, most: usize) -> Result<Text, Error> {
     refuse_irregular(fs::metadata(path)?.file_type())?;
-    // Should it be replaced by a FIFO meanwhile, it is at least not waited for.
+    // Another process may have put a FIFO there since the check; with this flag, open() does not block.
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let opened = file.metadata()?;
     refuse_irregular(opened.file_type())?;
@@ -93,14 +92,15 @@ fn regular(path: &Path, most: usize) -> Result<Text, Error> {
     Ok(Text { text, mode: opened.permissions().mode() })
 }
 
-/// Reads the file at `path`, of at most `most` bytes. It may be a pipe, as a shell makes of `<(COMMAND)`.
+/// Reads the file at `path`, of at most `most` bytes. The file may be a pipe, such as `<(COMMAND)` in a
+/// shell.
 pub(crate) fn read_any(path: &Path, most: usize) -> Result<String, Error> {
     limited(File::open(path)?, most)
 }
 
 fn limited(file: File, most: usize) -> Result<String, Error> {
     let mut text = String::new();
-    // One byte more shows that there are more. No `usize` is too large for a `u64` here.
+    // Reads one byte beyond the limit to detect larger files. A `usize` always fits into a `u64` here.
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     file.take(limit).read_to_string(&mut text)?;
     if text.len() > most { Err(Error::TooLarge(most)) } else { Ok(text) }
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: a limit that is off by one; a FIFO that is opened; a device without an end.
+    /// Kills: a limit that is off by one; an opened FIFO; an endless read from a device.
     #[test]
     fn only_a_regular_file_of_bounded_size_is_read() {
         let folder = env::temp_dir().join(format!("tidegate-files-{}", std::process::id()));

@@ -1,7 +1,7 @@
 //! The program: its commands, the daemon and the lab.
 
 #![forbid(unsafe_code)]
-// These macros panic where stdout or stderr takes no more: `output` has functions that do not.
+// The print macros panic if stdout or stderr is closed; the functions of `output` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod api;

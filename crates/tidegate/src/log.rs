@@ -1,7 +1,7 @@
-//! The log of the gateway. A line that cannot be written is counted and given up.
+//! The log of the gateway: a thread writes the lines to stderr and counts failed writes.
 //!
-//! A thread of its own writes the lines to stderr. A full disk, a closed pipe, or a pipe that nobody
-//! reads neither ends the gateway nor holds it up.
+//! The gateway never waits for the thread. A full disk, a closed pipe or a blocked pipe costs log
+//! lines, but neither ends nor delays the gateway.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -12,38 +12,38 @@ use std::time::Duration;
 
 use tracing::Level;
 
-/// Where the lines of the log go. Clones share one thread.
+/// A handle to the log. Clones share one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     lines: SyncSender<Job>,
     losses: Losses,
 }
 
-/// Lines of the log that could not be written.
+/// Counts the log lines that could not be written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
     lines: AtomicU64,
-    /// Whether the newest line is among them.
+    /// The newest line was lost.
     newest: AtomicBool,
 }
 
 enum Job {
     Write(Vec<u8>),
-    /// Answers once all lines before it are written or lost.
+    /// A request to answer, after all earlier lines are written or lost.
     Answer(SyncSender<()>),
 }
 
-/// Lines that may wait for the thread; 1,024 of 200 B are 200 kB.
+/// Capacity of the queue to the thread, in lines; 1,024 lines of 200 B are 200 kB.
 const WAITING: usize = 1_024;
 
-/// Longest wait at the end of the program for lines that are not written yet.
+/// Maximum wait for the log thread at the end of the program.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Log {
-    /// Logs to stderr from now on, all levels down to "info", or to "debug" if `verbose`.
+    /// Starts logging to stderr, at level "info", or "debug" if `verbose`.
     pub(crate) fn start(verbose: bool) -> Self {
         let log = Self::to(io::stderr());
         let writer = log.clone();
@@ -53,30 +53,30 @@ impl Log {
             .with_max_level(level)
             .with_target(false)
             .with_ansi(io::stderr().is_terminal())
-            // These would go to stderr by a macro that panics where stderr takes no more.
+            // The subscriber prints its own errors by a macro that panics if stderr is closed.
             .log_internal_errors(false);
-        // A second subscriber in one process, as in a test, changes nothing.
+        // In tests a subscriber may be installed already; it stays.
         let _ = logs.try_init();
         log
     }
 
-    /// A log whose lines go to `out`.
+    /// A log that writes to `out`.
     fn to(out: impl Write + Send + 'static) -> Self {
         let (lines, jobs) = mpsc::sync_channel(WAITING);
         let losses = Losses::default();
         let counts = losses.clone();
-        // Without the thread nobody receives: then every line is counted as lost.
+        // If the thread cannot start, the queue has no receiver, and every line counts as lost.
         let write = move || write(&jobs, out, &counts);
         let _ = thread::Builder::new().name("log".to_owned()).spawn(write);
         Self { lines, losses }
     }
 
-    /// The lines that could not be written.
+    /// The counter of lost lines.
     pub(crate) const fn losses(&self) -> &Losses {
         &self.losses
     }
 
-    /// Waits until all lines are written or lost, but no longer than a second.
+    /// Waits until all lines are written or lost, for at most a second.
     pub(crate) fn finish(&self) {
         let (sender, done) = mpsc::sync_channel(1);
         if self.lines.try_send(Job::Answer(sender)).is_ok() {
@@ -86,7 +86,7 @@ impl Log {
 }
 
 impl Write for Log {
-    /// Takes one line, which is how the subscriber calls it. Never fails and never waits.
+    /// Queues one line; the subscriber passes a whole line per call. Never fails and never blocks.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.lines.try_send(Job::Write(line.to_owned())).is_err() {
             self.losses.add();
@@ -100,11 +100,11 @@ impl Write for Log {
 }
 
 impl Losses {
-    /// What an operator is told while lines get lost.
+    /// The alarm for the operator, if the newest line was lost.
     pub(crate) fn alarm(&self) -> Option<String> {
         let lines = self.0.lines.load(Ordering::Relaxed);
         self.0.newest.load(Ordering::Relaxed).then(|| {
-            format!("the log cannot be written, {lines} lines are lost: see to where stderr goes")
+            format!("the log cannot be written, {lines} lines are lost: check where stderr goes")
         })
     }
 
@@ -118,7 +118,8 @@ impl Losses {
     }
 }
 
-/// Writes lines to `out` until no [`Log`] is left; after a loss, the next line says how many were lost.
+/// Writes lines to `out` until the last [`Log`] is dropped. Reports the number of lost lines before the
+/// first line after a loss.
 fn write(jobs: &Receiver<Job>, mut out: impl Write, losses: &Losses) {
     let mut reported = 0;
     for job in jobs {
@@ -150,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Somewhere to write to that is full while `full` is set.
+    /// A disk that is full while `full` is set.
     #[derive(Clone, Default)]
     struct Disk {
         full: Arc<AtomicBool>,
@@ -170,9 +171,9 @@ mod tests {
         }
     }
 
-    /// Kills: a loss that is not counted; an alarm that stays; a report that repeats old losses.
+    /// Kills: an uncounted loss; an alarm that never ends; a report that repeats old losses.
     #[test]
-    fn lines_that_a_full_disk_refuses_are_counted_and_reported_when_it_has_room_again() {
+    fn lines_lost_to_a_full_disk_are_counted_and_reported_when_it_has_room_again() {
         let disk = Disk::default();
         let mut log = Log::to(disk.clone());
         let mut say = |line: &str, full: bool| {
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(text, "one\n2 lines of the log before this one were lost\nfour\nfive\n");
     }
 
-    /// A pipe that nobody reads: its first write never returns.
+    /// A pipe without a reader: its first write never returns.
     struct Stuck(Receiver<()>);
 
     impl Write for Stuck {
@@ -203,12 +204,12 @@ mod tests {
         }
     }
 
-    /// Kills: a log that waits for room.
+    /// Kills: a log that blocks while its queue is full.
     #[test]
-    fn a_pipe_that_nobody_reads_holds_nobody_up() {
+    fn a_blocked_pipe_does_not_block_the_caller() {
         let (keep, pipe) = mpsc::channel();
         let mut log = Log::to(Stuck(pipe));
-        // One may be in the thread's hands.
+        // The thread may have taken one line out of the queue.
         let (lines, taken) = (3 * WAITING, WAITING + 1);
         for _ in 0..lines {
             log.write_all(b"line\n").unwrap();

@@ -106,12 +106,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Writes a line to stderr for whoever watches. A stderr that takes no more changes nothing.
+/// Writes a line to stderr for the user. Ignores write errors.
 pub(crate) fn progress(line: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Writes a question to stderr, without a line break. A stderr that takes no more changes nothing.
+/// Writes a question to stderr, without a line break. Ignores write errors.
 pub(crate) fn prompt(text: impl fmt::Display) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());

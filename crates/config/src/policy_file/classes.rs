@@ -1,4 +1,4 @@
-//! The classes of a policy file: from what is written to a tree, or to what keeps them from being one.
+//! Compiles the classes of a policy file into a tree, or into findings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -49,7 +49,7 @@ pub(super) fn compile(
     None
 }
 
-/// Warns of guarantees that leave control traffic less than its allowance.
+/// Warns if the guarantees in a direction leave control traffic less than its allowance.
 fn beside_control(set: &ClassSet, gateway: &GatewayConfig, link: &Span, found: &mut Findings) {
     for way in Direction::BOTH {
         let Some(rate) = gateway.rate[way.index()] else { continue };
@@ -59,7 +59,7 @@ fn beside_control(set: &ClassSet, gateway: &GatewayConfig, link: &Span, found: &
     }
 }
 
-/// Warns, at `link`, if `promised` and the allowance of control traffic are more than its `rate`.
+/// Warns, at `link`, if `promised` and the allowance of control traffic exceed `rate`.
 pub(super) fn leave_allowance(
     what: &str,
     promised: impl Iterator<Item = Rate>,

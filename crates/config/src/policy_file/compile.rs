@@ -126,7 +126,7 @@ fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     host.and_then(|host| host.longest_frame(&names)).unwrap_or(super::USUAL_FRAME)
 }
 
-/// The settings of a gateway. `controlled` says whether a policy has an ACK control, or there are trunks.
+/// The settings of a gateway. `controlled` selects the default queue of the link.
 fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Option<GatewayConfig> {
     let rate = raw.rate.as_ref().map(|rates| rates.get_ref());
     let rate = [
@@ -151,10 +151,10 @@ fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Optio
     })
 }
 
-/// The queue as written, or the default one.
+/// The queue in the file, or the default queue.
 ///
-/// The default keeps delays short by drops and marks. An ACK control or a trunk (`controlled`) decides itself
-/// how much is in flight. There the queue drops nothing before it is full.
+/// The usual default bounds the delay by early drops and marks. An ACK control or a trunk (`controlled`)
+/// limits the data in flight itself, so its default queue drops packets only when it is full.
 fn queue(written: Option<&Spanned<QdiscSpec>>, controlled: bool) -> QdiscSpec {
     match (written, controlled) {
         (Some(queue), _) => queue.get_ref().clone(),
@@ -163,14 +163,14 @@ fn queue(written: Option<&Spanned<QdiscSpec>>, controlled: bool) -> QdiscSpec {
     }
 }
 
-/// Whether packets at the link are of an ACK-controlled policy or of a trunk.
+/// True if the file has an ACK-controlled policy or a trunk.
 fn is_controlled(file: &raw::File) -> bool {
     let policies = file.policies.as_ref().map_or(&[][..], |policies| &policies.get_ref().0);
     let trunks = file.trunks.as_ref().is_some_and(|trunks| !trunks.get_ref().0.is_empty());
     trunks || policies.iter().any(|policy| policy_is_controlled(policy.get_ref()))
 }
 
-/// Whether a policy has an ACK control, or its packets go through a trunk.
+/// True if `policy` has an ACK control or sends its packets through a trunk.
 fn policy_is_controlled(policy: &raw::Policy) -> bool {
     let signal = policy.signal.as_ref().is_some_and(|signal| signal.get_ref().0.is_some());
     signal || policy.trunk.is_some()
@@ -231,7 +231,7 @@ fn names_differ(policies: &[Spanned<raw::Policy>], found: &mut Findings) {
     }
 }
 
-/// Warns of policies that others leave nothing to.
+/// Warns of policies that can never match, because earlier policies match all their packets.
 fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut Findings) {
     // Policies of one name have been complained of.
     let Ok(set) = PolicySet::new(policies.to_vec()) else { return };

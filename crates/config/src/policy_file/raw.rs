@@ -47,8 +47,8 @@ tables! {
         /// What the access link adds to each IP packet: the name of a kind of link, or
         /// { per_packet, min }. Default: "raw", the frame as it is seen here.
         "overhead" => overhead: Option<Spanned<overhead::Entry>>,
-        /// Where packets wait for the access link: a queue discipline. "per-flow" if a policy has a `signal`, or
-        /// there are trunks. Default: "fq-codel".
+        /// Queue discipline at the access link. "per-flow" if a policy has a `signal`, or there are
+        /// trunks. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// How often the shaping timer looks; "0 s" for exactly when the next packet conforms.
         /// Default: "0 s".
@@ -148,8 +148,8 @@ tables! {
         /// The class of assured forwarding, from 1 to 4: user packets are marked AFx1, management packets
         /// AFx3. Default: 1.
         "assured" => assured: Option<Spanned<Number>>,
-        /// TCP settings of its management connections. Default: profile "rfc", a receive window that holds
-        /// nothing back, and one packet to begin with.
+        /// TCP settings of its management connections. Default: profile "rfc", a receive window that never
+        /// limits, and an initial window of one packet.
         "tcp" => tcp: Option<Spanned<OfTrunk>>,
         /// What becomes of user packets while nothing is heard of the other gateway, for three RTO: "hold"
         /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".
@@ -187,8 +187,8 @@ tables! {
         "profile" => profile: Option<Spanned<Profile>>,
         /// Which flow goes next. Default: "logical-partitions".
         "allocation" => allocation: Option<Spanned<AllocationSpec>>,
-        /// Where packets wait, with action "shape": a queue discipline. "per-flow" with a `signal` or a
-        /// `trunk`. Default: "fq-codel".
+        /// Queue discipline of the policy, with action "shape". "per-flow" with a `signal` or a `trunk`.
+        /// Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// How senders of TCP are told by their ACKs, with action "shape": "postack" holds ACKs in place
         /// of data, "tcr" paces them and makes windows smaller, "none". Default: "none".

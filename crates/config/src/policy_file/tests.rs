@@ -202,10 +202,10 @@ proptest! {
     }
 }
 
-/// Kills: a default that drops early where an ACK control or a trunk is in charge; one that stays after
-/// `signal = "none"`; a queue that is not used although it is written.
+/// Kills: "fq-codel" beside an ACK control or a trunk; "per-flow" beside `signal = "none"`; a default in
+/// place of the queue in the file.
 #[test]
-fn the_default_queue_drops_early_only_where_nothing_else_is_in_charge() {
+fn the_default_queue_drops_early_only_without_ack_control_and_trunks() {
     const TRUNK: &str = "[[trunk]]\nname = \"site\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";
     let queues = |gateway: &str, policy: &str, more: &str| {
         let shape = "action = \"shape\"\nprofile = { mean = \"8 Mbit/s\" }";

@@ -221,7 +221,7 @@ const MOST_CONNECTIONS: u16 = 64;
 /// The last port from which on there is room for all of them.
 const LAST_PORT: u16 = u16::MAX - 2 * MOST_CONNECTIONS + 1;
 
-/// TCP of management connections without a table `tcp`. The receive window never limits them.
+/// TCP settings of management connections without a `tcp` table. Their receive window never limits.
 fn usual_tcp() -> tcp::Config {
     let usual = tcp::Config::default();
     let details = trunk::begin(usual.details);

@@ -40,9 +40,9 @@ impl Read for Tcp {
     }
 }
 
-/// The TCP settings of a trunk's management connections: a table that adds to no other.
+/// The TCP settings of a trunk's management connections.
 ///
-/// Fields that decide how a connection begins are a trunk's unless the table writes them.
+/// `initial_window` and `initial_threshold` have the defaults of a trunk.
 #[derive(Clone, Debug)]
 pub(crate) struct OfTrunk(pub(crate) Config);
 

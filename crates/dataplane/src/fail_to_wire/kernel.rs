@@ -47,7 +47,7 @@ impl AsFd for Loaded {
     }
 }
 
-/// Whether the program array `map` has a program at index 0.
+/// True if the program array `map` has a program at index 0.
 pub(super) fn is_filled(map: &MapData) -> bool {
     let (key, mut program) = (0_u32, 0_u32);
     let mut request = Element {

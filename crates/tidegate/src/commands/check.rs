@@ -54,7 +54,7 @@ fn summary(file: &Path, config: &Config, found: &Findings) -> String {
     format!("{}: {policies} between {} and {}, {warnings}", file.display(), config.lan, config.wan)
 }
 
-/// The text of a policy file; a pipe will do.
+/// Reads a policy file, which may be a pipe.
 pub(crate) fn read(file: &Path) -> Result<String, Failure> {
     files::read_any(file, files::MOST).map_err(|error| error.of(file))
 }
@@ -73,7 +73,7 @@ pub(crate) fn load(
     take(file, read(file)?, host, context)
 }
 
-/// The same for what a file says.
+/// The same for a file that has been read: `text` is its content.
 pub(crate) fn take(
     file: &Path,
     text: String,
@@ -88,7 +88,7 @@ pub(crate) fn take(
     Ok(config.map(|config| (text, config)).ok_or(Exit::WrongInput))
 }
 
-/// Shows what was found to whoever is watching.
+/// Shows the findings on stderr.
 pub(crate) fn complain(found: &Findings) {
     if found.iter().next().is_some() {
         progress(format_args!("{}\n", found.render(std::io::stderr().is_terminal())));

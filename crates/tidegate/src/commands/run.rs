@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
 }
 
 fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
-    // It is read again at a hang-up, so it has to be a regular file from the beginning.
+    // SIGHUP reads the file again, so it has to be a regular file from the beginning.
     let text = files::read_regular(&args.file, files::MOST);
     let text = text.map_err(|error| error.of(&args.file))?.text;
     let config = match check::take(&args.file, text, Some(&host::look()), context)? {
@@ -59,7 +59,7 @@ fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
     let file = std::path::absolute(&args.file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(control(args, context, file, config, log.losses()));
-    // A long request that nobody waits for any more ends with the process.
+    // An unfinished long request ends with the process.
     runtime.shutdown_background();
     ended
 }
@@ -106,7 +106,7 @@ fn announce(plane: &Plane, policies: usize) {
     tracing::info!("fail-to-wire: {}", ports.fail_to_wire.words());
 }
 
-/// The signals that mean something.
+/// The handled signals.
 struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -123,10 +123,10 @@ impl Signals {
     }
 }
 
-/// How often to see whether the data plane still runs.
+/// Interval between two checks of the data plane.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Looks after the data plane; returns when it has ended by itself, or can go on in a new process only.
+/// Monitors the data plane. Returns when the data plane has ended, or a port has been replaced.
 async fn watch(daemon: &Daemon) {
     let mut watch = tokio::time::interval(WATCH);
     loop {
@@ -143,7 +143,7 @@ async fn watch(daemon: &Daemon) {
     }
 }
 
-/// Reads the file again at each hang-up; those that come meanwhile are one more.
+/// Reads the file again at each SIGHUP. Signals during a reload cause one more reload.
 async fn reload(daemon: &Arc<Daemon>, hangup: &mut Signal) {
     while hangup.recv().await.is_some() {
         daemon.reload().await;

@@ -77,7 +77,7 @@ impl Daemon {
         Ok(said(last))
     }
 
-    /// Notes that the class called `name` is so now, whatever the file says; `None` if it was removed.
+    /// Records the live state of class `name`, which overrides the file; `None` if it was removed.
     async fn remember(&self, name: &str, class: Option<Class>) {
         let mut state = self.state.lock().await;
         Arc::make_mut(&mut state.installed).live.insert(name.to_owned(), class);

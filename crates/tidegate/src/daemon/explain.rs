@@ -1,4 +1,4 @@
-//! Which policy a packet belongs to, and why.
+//! Explains the classification of a packet: the matching policies, and the one that applies.
 
 use std::net::IpAddr;
 
@@ -92,7 +92,7 @@ fn differs_in(filter: &Filter, packet: &Packet, direction: Direction) -> Option<
     differs.map(|(name, _)| (*name).to_owned())
 }
 
-/// The packets that are asked about, as far as `question` says what they are like.
+/// The filter for the fields that `question` gives.
 pub(super) fn filter(question: &Question) -> Result<Filter, Failure> {
     let (packet, direction) = packet(question)?;
     let (src, dst) = (packet.key.src, packet.key.dst);
@@ -173,7 +173,7 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> Endpoint {
 mod tests {
     use super::*;
 
-    /// Kills: an address compared as it is written; a port or an address that nobody gave; the other direction.
+    /// Kills: an address compared as text; a filter by a field not given; the other direction.
     #[test]
     fn flows_are_those_that_the_question_describes_however_it_writes_addresses() {
         let question = Question {

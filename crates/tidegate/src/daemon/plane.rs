@@ -58,10 +58,10 @@ pub(crate) struct Opened {
     pub(crate) held: Vec<PortLock>,
 }
 
-/// How long to wait before it is asked again whether a swap goes on.
+/// Poll interval for the end of a policy swap.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What passes frames straight across while the gateway is away, if anything does.
+/// The fail-to-wire programs, if enabled.
 pub(crate) type Wire = Option<FailToWire>;
 
 impl Plane {
@@ -89,7 +89,7 @@ impl Plane {
         &self.ports
     }
 
-    /// Watches the programs at the ports; without fail-to-wire there are none.
+    /// The guard of the attached programs; it has none without fail-to-wire.
     pub(crate) const fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -105,7 +105,7 @@ impl Plane {
         answer.await.map_err(|_| stopped(Stopped))
     }
 
-    /// Everything there is to see, without classes.
+    /// Collects the report, the port counters and the bypass counts; without classes.
     pub(crate) async fn look(&self) -> Result<Seen, Failure> {
         let (report, _) = self.survey(Survey::of_policies()).await?;
         let report = report.unwrap_or_default();
@@ -119,12 +119,13 @@ impl Plane {
         .await
     }
 
-    /// The classes that share the link, those up first, each by name.
+    /// The classes that share the link, sorted by name within each direction, upstream first.
     pub(crate) async fn classes(&self) -> Result<Vec<ClassReport>, Failure> {
         Ok(self.survey(Survey::of_classes()).await?.1)
     }
 
-    /// The flows that `survey` finds. The data plane adds a part at a time, and packets pass in between.
+    /// The flows that `survey` selects. The data plane reports them in bounded parts and forwards packets
+    /// in between.
     pub(crate) async fn flows(&self, mut survey: FlowSurvey) -> Result<Vec<FlowReport>, Failure> {
         let mut more = true;
         while more {
@@ -140,7 +141,8 @@ impl Plane {
         Ok(survey.report())
     }
 
-    /// What `survey` finds. The data plane adds a part at a time, and packets pass in between.
+    /// The report and classes that `survey` selects. The data plane reports them in bounded parts and
+    /// forwards packets in between.
     async fn survey(
         &self,
         mut survey: Survey,
@@ -153,11 +155,10 @@ impl Plane {
         aside(move || survey.report()).await
     }
 
-    /// Puts `policies` in force, beside which `config` and the trunks of `ends` are; says which generation
-    /// runs then.
+    /// Puts `policies`, `config` and the trunks of `ends` in force. Returns the new generation.
     ///
-    /// The data plane does a part of bounded length at a time, and packets pass in between. What takes time in
-    /// proportion to all policies is done in other threads.
+    /// The data plane works in parts of bounded length and forwards packets in between. Other threads do
+    /// the work that takes time in proportion to the number of policies.
     pub(crate) async fn install(
         &self,
         config: GatewayConfig,
@@ -168,7 +169,7 @@ impl Plane {
         let (generation, config) =
             aside(move || (Generation::new(policies, running, &config), config)).await?;
         let begin = self.ask(move |live| {
-            // Frames must come here before there is something to do with them.
+            // Frames must reach the gateway before the new policies are in force.
             live.set_passing(false);
             live.machine.reconfigure(live.now, &config);
             for ((end, _), number) in ends.iter_mut().zip(live.machine.trunk_numbers()) {
@@ -189,9 +190,9 @@ impl Plane {
         Ok(generation)
     }
 
-    /// Lets frames go straight across while there is nothing to manage, and nothing held.
+    /// Lets frames bypass the gateway while it has nothing to manage and holds no packets.
     pub(crate) fn settle(&self) {
-        // Once the loop has ended, frames go straight across anyway.
+        // After the end of the loop, frames bypass the gateway anyway.
         let _ = self.remote.post(|live| {
             if live.heartbeat.passing() != live.machine.is_transparent() {
                 live.set_passing(live.machine.is_transparent());

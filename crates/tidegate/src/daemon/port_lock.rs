@@ -1,4 +1,4 @@
-//! Which gateway a port belongs to: a lock in a directory that only root, or the gateway's user, writes.
+//! Ensures that only one gateway uses a port, by a lock in a directory that no other user can write to.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -12,13 +12,13 @@ use tidegate_dataplane::{Interface, PortLock as FileLock};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// The run directory. Nobody but root, or a user for whom systemd made it, can make it or write there.
+/// The run directory. Only root can create it, or systemd for the user of the service.
 const DIRECTORY: &str = "/run/tidegate";
 
-/// The file in it that gateways lock.
+/// The lock file in the run directory.
 const FILE: &str = "ports";
 
-/// A port that belongs to this process, whatever its control socket.
+/// An exclusive lock on a port, independent of the control socket.
 #[derive(Debug)]
 pub(crate) struct PortLock(#[expect(dead_code, reason = "held, and not used")] Held);
 
@@ -26,15 +26,15 @@ pub(crate) struct PortLock(#[expect(dead_code, reason = "held, and not used")] H
 #[expect(dead_code, reason = "held, and not used")]
 enum Held {
     File(FileLock),
-    /// A name in a network namespace that no other user can enter.
+    /// An abstract socket name in a network namespace that no other user can enter.
     Name(UnixDatagram),
 }
 
 impl PortLock {
-    /// Locks `interface`, unless another gateway has.
+    /// Locks `interface`; fails if another gateway holds the lock.
     ///
-    /// Without root, in a user namespace that may not write to `/run`, the lock is an abstract socket
-    /// name: the network namespace belongs to this user there.
+    /// In a user namespace without write access to `/run`, the lock is an abstract socket name. Other
+    /// users cannot enter the network namespace there.
     pub(crate) fn take(interface: &Interface) -> Result<Self, Failure> {
         let held = match in_directory(Path::new(DIRECTORY), interface) {
             Err(error) if in_user_namespace() && is_denied(&error) => by_name(interface),
@@ -58,12 +58,12 @@ impl PortLock {
     }
 }
 
-/// Locks `interface` in `directory`, which is made if need be; `None` if another process has it.
+/// Locks `interface` in `directory`, which is created if necessary. `None` if the interface is locked.
 fn in_directory(directory: &Path, interface: &Interface) -> io::Result<Option<Held>> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let about = fs::symlink_metadata(directory)?;
     let mine = fs::metadata("/proc/thread-self")?.uid();
-    // In a directory that others write to, they could put another file in the place of ours.
+    // Another user with write access to the directory could replace the lock file.
     if !about.is_dir() || about.uid() != mine || about.mode() & 0o022 != 0 {
         let why = format!("{} is not a directory that only we write to", directory.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -83,7 +83,7 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Whether this process is not in the first user namespace, whose map is the identity.
+/// True unless this process is in the initial user namespace, whose user id map is the identity.
 ///
 /// Source: Linux `user_namespaces(7)`.
 fn in_user_namespace() -> bool {
@@ -114,9 +114,10 @@ mod tests {
     }
 
     /// Any local user can bind an abstract name first.
-    /// Kills: a lock that is such a name.
+    ///
+    /// Kills: a lock by abstract socket name.
     #[test]
-    fn a_name_that_somebody_took_keeps_no_gateway_from_its_port() {
+    fn a_bound_abstract_name_does_not_prevent_the_lock() {
         let lo = Interface::find("lo").unwrap();
         let name = SocketAddr::from_abstract_name(format!("tidegate/port/{}", lo.index())).unwrap();
         let _squatter = UnixDatagram::bind_addr(&name);
@@ -127,9 +128,9 @@ mod tests {
         assert!(held.is_ok(), "{}", held.unwrap_err().message);
     }
 
-    /// Kills: a lock that trusts any directory.
+    /// Kills: a lock in a directory of any owner and mode.
     #[test]
-    fn a_directory_that_others_write_to_is_refused() {
+    fn a_directory_writable_by_other_users_is_refused() {
         let (folder, lo) = (folder("open"), Interface::find("lo").unwrap());
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();

@@ -106,7 +106,7 @@ fn af_packet(
     let ports = vec![port(pair[0])?, trunks.attach(port(pair[1])?, &memory)];
     let wire = match FailToWire::beneath_packet_sockets(wire, pair) {
         Ok(wire) => Some(wire),
-        // Both would forward each frame.
+        // Otherwise both gateways would forward each frame.
         Err(error @ WireError::Alive { .. }) => {
             return Err(Failure::new(Code::AlreadyRuns, error.to_string()));
         }

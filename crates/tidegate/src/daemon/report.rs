@@ -1,4 +1,4 @@
-//! From what the gateway reports to what the API says.
+//! Converts the reports of the gateway into the types of the API.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use super::plane::Seen;
 use crate::api;
 use crate::config::Config;
 
-/// What `seen` says; the fields that only the daemon knows are empty.
+/// Converts `seen`; fields that only the daemon knows stay empty.
 pub(super) fn status(seen: &Seen) -> api::Status {
     let report = &seen.report;
     api::Status {
@@ -112,7 +112,7 @@ fn signal(kind: &str, it: &AggregateReport) -> api::Signal {
     api::Signal { kind: kind.to_owned(), mean_hold_us, unresponsive, counts }
 }
 
-/// What `it` says.
+/// Converts the report of a class.
 pub(super) fn class(it: ClassReport) -> api::Class {
     api::Class {
         name: it.name,
@@ -164,7 +164,7 @@ pub(super) fn waiting(it: Backlog) -> api::Count {
     api::Count { packets: u64::from(it.packets), bytes: it.bytes.0 }
 }
 
-/// What `flows` say, and what limits them under `config`. Takes time in proportion to flows and policies.
+/// Converts `flows`, each with its limit in words. Takes time in proportion to flows and policies.
 pub(super) fn flows(flows: Vec<FlowReport>, config: &Config) -> Vec<api::Flow> {
     let policies = config.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
     flows.into_iter().map(|it| flow(it, &policies)).collect()
@@ -233,7 +233,7 @@ fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
     }
 }
 
-/// What `policy` does with a flow of which nothing waits.
+/// Describes the treatment by `policy` of a flow without backlog.
 fn passed(policy: &Policy) -> String {
     let name = &policy.name;
     match &policy.action {
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
     use crate::config;
 
-    /// Kills: two answers that cannot be told apart; ACKs that are held and not said; a policy without its profile.
+    /// Kills: the same text for two limits; held ACKs left out; a policy without its profile.
     #[test]
     fn each_limit_has_an_answer_of_its_own() {
         let text = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n\

@@ -1,9 +1,9 @@
-//! The connections of one listener: bounded in number, in memory, and in the time that each may waste.
+//! Bounds the connections of one listener: their number, their memory and their idle time.
 //!
-//! A connection is *waiting* while it owes the next bytes of a request, or has not taken its answer.
-//! One that waits for [`Limits::idle`] is closed. Where a newer connection needs its descriptor or its
-//! memory, the one that has waited longest is closed earlier, after [`Limits::grace`].
-//! So idle connections never keep a client out for longer than the grace.
+//! A connection is *waiting* while its client has not sent the next bytes of a request, or has not
+//! read the answer. It is closed after waiting for [`Limits::idle`]. If a new connection needs its
+//! descriptor or memory, the connection that has waited longest is closed after [`Limits::grace`].
+//! Idle connections therefore delay a new client by at most the grace.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use nix::sys::resource::{Resource, getrlimit};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// What the connections of one listener may use.
+/// Limits for the connections of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Connections at a time.
+    /// Maximum number of open connections.
     pub(crate) connections: usize,
-    /// Bytes of requests and answers that they may hold together.
+    /// Maximum bytes of requests and answers in memory, over all connections.
     pub(crate) bytes: usize,
-    /// How long a connection may wait before a newer one can take its place.
+    /// Waiting time after which a connection may be closed in favour of a new one.
     pub(crate) grace: Duration,
-    /// How long a connection may wait although nobody needs its place.
+    /// Waiting time after which a connection is closed in any case.
     pub(crate) idle: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Limits {
             bytes: 2 * crate::files::MOST,
             // 128 connections in 20 ms are 6,400/s: the longest backlog, 4,096, takes 0.64 s.
             grace: Duration::from_millis(20),
-            // A client on this host that is stopped for longer is no loss.
+            // A client on this host that pauses for longer has stopped.
             idle: Duration::from_secs(10),
         }
     }
@@ -45,7 +45,7 @@ impl Limits {
         Self { connections: (descriptors / 16).clamp(1, 64), ..Self::control(descriptors) }
     }
 
-    /// How many descriptors this process may open.
+    /// Maximum number of descriptors of this process (`RLIMIT_NOFILE`).
     pub(crate) fn descriptors() -> usize {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft);
         usize::try_from(limit).unwrap_or(usize::MAX)
@@ -57,7 +57,7 @@ impl Limits {
 pub(crate) struct Seats {
     limits: Limits,
     taken: Mutex<Taken>,
-    /// A connection has ended, or has begun to wait.
+    /// Notified when a connection ends, begins to wait, or releases memory.
     changed: Notify,
 }
 
@@ -70,15 +70,15 @@ struct Taken {
 
 #[derive(Debug)]
 struct Seat {
-    /// Since when it waits; `None` while the gateway works on its request.
+    /// Beginning of the wait; `None` while the gateway processes its request.
     waiting: Option<Instant>,
     bytes: usize,
-    /// Told when the connection has to end.
+    /// Notified when the connection has to end.
     end: Arc<Notify>,
     ending: bool,
 }
 
-/// The place of one connection, given back when dropped.
+/// One open connection; dropping it frees its seat and its memory.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Seats>,
@@ -86,7 +86,7 @@ pub(crate) struct Connection {
     end: Arc<Notify>,
 }
 
-/// There is no memory for more of a request.
+/// The error of a request for which no memory can be freed.
 #[derive(Debug)]
 pub(crate) struct Full;
 
@@ -96,7 +96,7 @@ impl Seats {
         Arc::new(Self { limits, taken: Mutex::default(), changed: Notify::new() })
     }
 
-    /// A place for a new connection, as soon as there is one.
+    /// Waits for a free seat and takes it.
     pub(crate) async fn take(self: &Arc<Self>) -> Connection {
         loop {
             let changed = self.changed.notified();
@@ -124,7 +124,7 @@ impl Seats {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connections, and the bytes they hold.
+    /// Number of connections and bytes in use.
     #[cfg(test)]
     pub(crate) fn used(&self) -> (usize, usize) {
         let taken = self.lock();
@@ -132,14 +132,14 @@ impl Seats {
     }
 }
 
-/// When there is room for something else.
+/// The event that can free a seat or memory.
 #[derive(Clone, Copy, Debug)]
 enum Room {
-    /// When a connection ends that has been told to, or begins to wait.
+    /// The end of a connection that has been notified.
     Changed,
-    /// Then a connection may be told to end.
+    /// The end of a connection's grace, at this time.
     At(Instant),
-    /// Not before the gateway has done some of its work.
+    /// The end of a request in progress: no connection is waiting.
     Busy,
 }
 
@@ -153,7 +153,8 @@ impl Room {
 }
 
 impl Taken {
-    /// Of the connections that `which` accepts, ends the one that has waited longest, once its grace is over.
+    /// Ends the connection that has waited longest among those accepted by `which`, once its grace is
+    /// over. Ends no second connection before the first has ended.
     fn make_room(
         &mut self,
         now: Instant,
@@ -185,22 +186,22 @@ impl Taken {
 }
 
 impl Connection {
-    /// The gateway works on its request, which is complete, or has begun.
+    /// Marks the connection as not waiting: a request has begun, or is complete.
     pub(crate) fn works(&self) {
         self.seat(|seat| seat.waiting = None);
     }
 
-    /// The next bytes of its request are awaited.
+    /// Marks the connection as waiting for its client.
     pub(crate) fn waits(&self) {
         self.seat(|seat| seat.waiting = Some(Instant::now()));
         self.of.changed.notify_waiters();
     }
 
-    /// Counts `more` bytes of a request. Waits while another connection makes room for them.
+    /// Reserves `more` bytes for a request. Waits until other connections have released enough memory.
     ///
     /// # Errors
     ///
-    /// If the gateway works on all requests that hold the memory.
+    /// If all requests that hold memory are in progress.
     pub(crate) async fn hold(&self, more: usize) -> Result<(), Full> {
         loop {
             let changed = self.of.changed.notified();
@@ -219,11 +220,11 @@ impl Connection {
         }
     }
 
-    /// The request is done. The client has to take an answer of `bytes` now.
+    /// Releases the memory of the request, and waits for the client to read an answer of `bytes`.
     pub(crate) fn answers(&self, bytes: usize) {
         self.let_go();
         let mut taken = self.of.lock();
-        // The answer exists and is sent; an older one that nobody takes makes room for it.
+        // The answer is in memory already. If it exceeds the limit, another waiting connection ends.
         taken.add(self.id, bytes);
         if taken.bytes > self.of.limits.bytes {
             self.make_room(&mut taken);
@@ -232,13 +233,13 @@ impl Connection {
         self.waits();
     }
 
-    /// Tells another connection that holds memory to end.
+    /// Ends another connection that holds memory.
     fn make_room(&self, taken: &mut Taken) -> Room {
         let other = |id, seat: &Seat| id != self.id && seat.bytes > 0;
         taken.make_room(Instant::now(), self.of.limits.grace, other)
     }
 
-    /// Returns when the connection has to end: it has waited too long, or another needs its place.
+    /// Returns when the connection has to end: it has idled too long, or a newer one needs its resources.
     pub(crate) async fn ended(&self) {
         let idle = self.of.limits.idle;
         loop {
@@ -253,7 +254,7 @@ impl Connection {
         }
     }
 
-    /// It holds nothing any more.
+    /// Releases the memory of the connection.
     fn let_go(&self) {
         let mut taken = self.of.lock();
         let held = taken.seats.get_mut(&self.id).map_or(0, |seat| std::mem::take(&mut seat.bytes));

@@ -1,4 +1,4 @@
-//! The HTTP API on the control socket, and the metrics on loopback if asked for.
+//! The HTTP API on the control socket, and the optional metrics port on loopback.
 
 use std::convert::Infallible;
 use std::fs::{self, File, Permissions, TryLockError};
@@ -37,18 +37,18 @@ use crate::code::Code;
 use crate::files;
 use crate::output::{Failure, versioned};
 
-/// The control socket, held by this process alone.
+/// The control socket, with its exclusive lock.
 pub(crate) struct Socket {
     listener: UnixListener,
     file: RemoveOnDrop,
-    /// Held as long as the process lives: who holds it runs the gateway.
+    /// The lock of the running gateway, held until the process ends.
     _lock: File,
 }
 
 impl Socket {
-    /// Opens the socket at `path`; one that a dead process left there is replaced, but nothing else.
+    /// Opens the socket at `path`. Replaces the socket of a dead process, but no file of another kind.
     ///
-    /// Must run within the runtime.
+    /// Must be called within the runtime.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             let message = format!("cannot open the control socket {}: {error}", path.display());
@@ -68,7 +68,7 @@ impl Socket {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         let file = RemoveOnDrop(path.to_owned());
-        // Who may write to it may change the policies: nobody but the user it runs as.
+        // Write access allows policy changes, so only the gateway's user has it.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
         Ok(Self { listener, file, _lock: lock })
     }
@@ -80,17 +80,17 @@ fn lock_path(socket: &Path) -> PathBuf {
     path.into()
 }
 
-/// The control socket and, if given, the metrics port, each with its connections.
+/// The servers on the control socket and the optional metrics port.
 pub(crate) struct Server {
     daemon: Arc<Daemon>,
     socket: Socket,
     metrics: Option<TcpListener>,
-    /// Those of the control socket, and of the metrics port.
+    /// Connections of the control socket, then of the metrics port.
     pub(super) seats: [Arc<Seats>; 2],
 }
 
 impl Server {
-    /// A server that holds no more than `limits`: of the control socket, and of the metrics port.
+    /// A server with `limits` for the control socket, then for the metrics port.
     pub(crate) fn new(
         daemon: Arc<Daemon>,
         socket: Socket,
@@ -100,7 +100,7 @@ impl Server {
         Self { daemon, socket, metrics, seats: limits.map(Seats::new) }
     }
 
-    /// Answers until dropped.
+    /// Serves requests until dropped.
     pub(crate) async fn serve(self) {
         let Self { daemon, socket, metrics, seats: [control, scrapers] } = self;
         let Socket { listener, file: _file, _lock } = socket;
@@ -116,10 +116,10 @@ impl Server {
     }
 }
 
-/// Serves every connection of `listener` as soon as it has a seat.
+/// Serves each connection of `listener` as soon as it has a seat.
 async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router) {
     loop {
-        // One connection waits here for a seat, all others in the kernel without a descriptor of ours.
+        // One accepted connection waits here for a seat; the others wait in the kernel's backlog.
         let (stream, _) = listener.accept().await;
         let connection = Arc::new(seats.take().await);
         let routes = routes.clone();
@@ -132,7 +132,7 @@ async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router)
     }
 }
 
-/// Answers the requests of one connection, one after the other.
+/// Answers the requests of one connection in sequence.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     connection: &Arc<Connection>,
@@ -151,20 +151,20 @@ async fn converse(
             Ok::<_, Infallible>(answer)
         }
     });
-    // A connection that breaks off has nobody to tell.
+    // The client of a broken connection cannot receive an error.
     let http =
         http1::Builder::new().max_buf_size(BUFFER).serve_connection(TokioIo::new(stream), service);
     let _ = http.await;
 }
 
-/// Bytes that a connection may hold unread: the head of a request, or a piece of its body.
+/// Read buffer of a connection: the head of a request, or a piece of its body.
 const BUFFER: usize = 64 << 10;
 
-/// Marks an answer whose bytes several connections share. No connection is charged for them.
+/// Marks an answer that several connections share; its bytes are charged to no connection.
 #[derive(Clone, Copy)]
 struct Shared;
 
-/// A listener for metrics.
+/// Opens the listener for metrics.
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let failed = |error| {
         let help = "choose another address with --metrics".to_owned();
@@ -198,7 +198,7 @@ fn routes(daemon: Arc<Daemon>) -> Router {
         .with_state(daemon)
 }
 
-/// What is at no path, or not with that method.
+/// Answers requests with an unknown path or method.
 async fn unknown(method: Method, uri: Uri) -> Response {
     bad_request(StatusCode::NOT_FOUND, format!("there is no {method} {}", uri.path()))
 }
@@ -208,7 +208,7 @@ fn bad_request(status: StatusCode, message: String) -> Response {
     (status, Json(versioned(&json!({ "error": error })))).into_response()
 }
 
-/// A body in JSON, of at most [`files::MOST`] bytes. Its errors have the form of all others.
+/// A JSON body of at most [`files::MOST`] bytes. Rejections have the form of all API errors.
 struct Body<T>(T);
 
 impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
@@ -229,7 +229,7 @@ impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
     }
 }
 
-/// The whole body of `request`.
+/// Reads the whole body of `request`.
 async fn collect(request: Request) -> Result<Vec<u8>, Response> {
     let (parts, mut body) = request.into_parts();
     let connection = parts.extensions.get::<Arc<Connection>>();
@@ -257,7 +257,7 @@ async fn collect(request: Request) -> Result<Vec<u8>, Response> {
     Ok(bytes)
 }
 
-/// Says that a request is larger than the gateway takes.
+/// The refusal of a request above the size limit.
 fn too_large() -> Response {
     let message = format!("the request is larger than {} bytes", files::MOST);
     refuse(&Failure::input(Code::TooLarge, message).into())
@@ -274,7 +274,7 @@ async fn status(State(daemon): Control) -> Response {
     report(&daemon.looking, daemon.status()).await
 }
 
-/// Flows listed unless `?most=N` says otherwise.
+/// Number of flows in a list without `?most=N`.
 const FLOWS: usize = 100;
 
 async fn flows(State(daemon): Control, RawQuery(query): RawQuery) -> Response {
@@ -323,7 +323,7 @@ async fn explain(State(daemon): Control, Body(question): Body<Question>) -> Resp
     answer(daemon.explain(question).await)
 }
 
-/// The metrics as they are now.
+/// Makes a page of current metrics.
 async fn page(daemon: &Daemon) -> Result<String, Failure> {
     let (status, classes) = (daemon.status().await?, daemon.classes().await?.classes);
     let trunks = daemon.trunks().await?.trunks;
@@ -333,7 +333,7 @@ async fn page(daemon: &Daemon) -> Result<String, Failure> {
 const PAGE: [(HeaderName, &str); 1] =
     [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
 
-/// The page that all scrapers share: whoever they are, the gateway makes one a second.
+/// The metrics page, shared by all scrapers and made at most once a second.
 struct Pages {
     daemon: Arc<Daemon>,
     newest: Mutex<Option<Made>>,
@@ -342,16 +342,16 @@ struct Pages {
 struct Made {
     at: Instant,
     page: Arc<String>,
-    /// The page before it, while it is still being sent.
+    /// The previous page, while it is still being sent.
     before: Weak<String>,
 }
 
-/// The shortest time between two pages. Prometheus scrapes every 15 s or so.
+/// Minimum time between two pages. Prometheus scrapes about every 15 s.
 const PAGE_AGE: Duration = Duration::from_secs(1);
 
 impl Pages {
-    /// A page that is at most a second old. While the page before it is still being sent, the newest page:
-    /// no more than two are in memory.
+    /// The newest page if it is less than a second old, else a new one. Keeps the newest page while the
+    /// previous one is still being sent, so that at most two pages are in memory.
     async fn page(&self) -> Result<Arc<String>, Failure> {
         let mut newest = self.newest.lock().await;
         let mut before = Weak::new();
@@ -383,8 +383,8 @@ async fn scrape(State(pages): State<Arc<Pages>>) -> Response {
     }
 }
 
-/// A report that may take hundreds of megabytes while it is made: one at a time in `turn`, and written in a
-/// thread of its own. So many clients at once take no more memory than one, and hold nobody up.
+/// Answers with a report that may need hundreds of megabytes. The lock `turn` admits one report at a
+/// time, which bounds the memory. A separate thread writes the JSON, so other requests do not wait.
 async fn report<T: Serialize + Send + 'static>(
     turn: &Mutex<()>,
     made: impl Future<Output = Result<T, Failure>>,

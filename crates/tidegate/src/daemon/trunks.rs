@@ -129,7 +129,7 @@ fn mtu(trunk: &trunk::Config, written: Option<u32>, sends: u32) -> Result<u32, F
     Ok(mtu)
 }
 
-/// Most bytes of a key file: 64 digits, and room for spaces around them.
+/// Maximum size of a key file: 64 digits, with room for white space.
 const MOST_KEY: usize = 4 << 10;
 
 /// The key in the file at `path`.

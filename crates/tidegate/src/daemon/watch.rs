@@ -1,5 +1,7 @@
-//! The ports from outside: whether they are still there, up, and as they were, and whether the
-//! programs of the gateway still stand at them, and first.
+//! Monitors the ports and their programs.
+//!
+//! A port must exist, be up and keep its MTU. The gateway's programs must stay attached to it, before
+//! all foreign programs.
 
 use std::fmt;
 
@@ -33,7 +35,7 @@ enum Trouble {
 }
 
 impl Watch {
-    /// Watches the interfaces of those names, except those that are not there, and their programs.
+    /// Watches the interfaces of these names that exist, and their programs.
     pub(crate) fn new(names: [&str; 2], guard: Guard) -> Self {
         let watched = |name| {
             let interface = Interface::find(name).ok()?;

@@ -244,7 +244,7 @@ fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
     assert_eq!(said.matches("TG0032").count(), 1, "{said}");
 }
 
-/// Kills: a warning that does not count the allowance of control traffic.
+/// Kills: a sum without the allowance of control traffic.
 #[test]
 fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
     let found = |guarantee: &str| {
