@@ -1,4 +1,4 @@
-//! The link outlives the gateway, and the next gateway takes it over, in whatever mounts they run.
+//! Frames bypass a dead gateway, and the next gateway takes over, in any mount namespaces.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,13 +14,13 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Within this a transfer must have gone on. The gateway's last sign of life counts ten times as long.
+/// A transfer must go on within this time. The heartbeat timeout is ten times as long.
 const GOES_ON: Duration = Duration::from_secs(1);
 
 /// Payload that shows it: more than can have come unnoticed before.
 const PROGRESS: u64 = 500_000;
 
-/// What a policy file says beside its backend: no time-out ends during a test.
+/// The policy file without its backend: the heartbeat does not time out during a test.
 const SHAPED: &str = r#"
 lan = "lan"
 wan = "wan"
@@ -33,7 +33,7 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 action = "shape"
 "#;
 
-/// How a gateway comes into its network namespace, and so which mounts it sees.
+/// The way a gateway enters its network namespace, which determines its mount namespace.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// With a mount namespace of its own, which ends with it.
@@ -77,7 +77,7 @@ impl<'a> Gateway<'a> {
         self.status().expect("it answers")["alarms"].to_string()
     }
 
-    /// Frames that went straight across on the way down, for one reason.
+    /// Downstream frames that bypassed the gateway for one reason.
     fn bypassed(&self, reason: &str) -> Option<u64> {
         self.status().expect("it answers")["down"]["bypassed"][reason].as_u64()
     }
@@ -91,8 +91,8 @@ fn fetch(bed: &Testbed, server: &Server, bytes: &str) -> Fetch {
     server.fetch(bed.wan.v4, &bed.lan, &["--bytes", bytes])
 }
 
-/// Kills: programs that end with a mount namespace; a gateway that does not find those of the one
-/// before, so that frames pass it by; frames that are dropped until the last sign of life runs out.
+/// Kills: programs that end with a mount namespace; a gateway that does not replace the programs of its
+/// predecessor; frames dropped until the heartbeat times out.
 fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backend: &str) {
     let server = Server::start(&bed.wan, 7000, "reno");
     let mut passed = 0;
@@ -117,7 +117,7 @@ fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backe
     }
 }
 
-/// Kills: a gateway that only looks when it starts; one that does not look at its own programs.
+/// Kills: a check at the start only; a check that ignores the gateway's own programs.
 fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str) {
     let gateway = Gateway::start(bed, backend, By::Nsenter);
     assert_eq!(gateway.alarms(), "[]");
@@ -136,9 +136,9 @@ fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str)
     assert!(alarms.contains(alarm), "{alarms}");
 }
 
-/// It cannot see the lock of the first, and finds its programs.
+/// The second gateway cannot see the lock of the first, but finds its programs.
 ///
-/// Kills: a gateway that takes any program of ours for an orphan.
+/// Kills: a gateway that detaches the programs of a running gateway.
 fn a_second_gateway_with_another_run_directory_is_refused(bed: &Testbed, backend: &str) {
     let gateway = Gateway::start(bed, backend, By::Nsenter);
     for second in ["auto", "af-packet"] {

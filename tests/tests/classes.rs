@@ -84,8 +84,8 @@ fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: im
     assert!(spans.iter().any(|span| kept(&span)), "{spans:?} Mbit/s, {}", gateway.status());
 }
 
-/// Two addresses saturate both directions in a class of priority. Two others ping within a guarantee, but
-/// ARP and neighbour discovery are of no class.
+/// Two addresses saturate both directions in a priority class, and two others ping within a guarantee.
+/// ARP and neighbour discovery belong to no class.
 const FLOODED: &str = r#"
 rate = { up = "6 Mbit/s", down = "4 Mbit/s" }
 queue = "drop-tail"

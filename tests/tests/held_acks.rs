@@ -26,7 +26,7 @@ signal = "postack"
 const MSS: u32 = 1_000;
 const SEGMENTS: u32 = 30;
 
-/// Two ends of which no kernel knows anything, so that none answers.
+/// Two addresses unknown to any kernel, so that no kernel answers.
 struct Script<'a> {
     bed: &'a Testbed,
     v6: bool,
@@ -98,10 +98,10 @@ impl<'a> Script<'a> {
     }
 }
 
-/// ACKs of AccECN, of MPTCP and with an option that nobody knows arrive as they were sent, and in their order; steps of
-/// an ACK of much data echo its timestamp.
+/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. The steps of a stretch ACK
+/// echo its timestamp.
 ///
-/// Kills: on a live port, flags or options of another ACK's frame; a timestamp of another's in a step.
+/// Kills: on a live port, flags or options of another ACK; a step with the timestamp of another ACK.
 fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let ecn = TcpFlags::ECE | TcpFlags::CWR;

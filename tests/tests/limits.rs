@@ -1,4 +1,4 @@
-//! What limits a flow, as `flows` tells an operator: one live flow for each answer.
+//! The limit of a flow in the output of `flows`: one live flow for each kind of limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -54,7 +54,7 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 /// The link alone.
 const LINK: &str = "rate = { down = \"4 Mbit/s\" }\n";
 
-/// Kills: a flow whose packets are looked for at its policy only; held ACKs that count for nothing.
+/// Kills: a backlog counted at the policy only; held ACKs that are not counted.
 fn flows_tell_what_limits_each_of_them(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHARED);
     let servers = [7000, 7001, 7002, 7003].map(|port| Server::start(&bed.wan, port, "cubic"));
@@ -87,7 +87,7 @@ fn flows_tell_what_limits_each_of_them(bed: &Testbed, backend: &str) {
     drop(fetches);
 }
 
-/// Waits until the flow in `direction` whose far port is `port` is said to be limited by what has all of `words`.
+/// Waits until the limit of the flow in `direction` with far port `port` contains all of `words`.
 fn says(gateway: &Gateway<'_>, direction: &str, port: &str, words: &[&str]) {
     let far = if direction == "down" { "src" } else { "dst" };
     until(&format!("{words:?} of {port}, {direction}"), LIMIT, || {

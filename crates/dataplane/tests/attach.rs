@@ -1,4 +1,4 @@
-//! Programs at the ports that are not the gateway's: somebody else's, and those of earlier gateways.
+//! Foreign programs at the ports, and programs of earlier gateways.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
@@ -21,14 +21,14 @@ use tidegate_dataplane::fail_to_wire::{self, Mode, Tc};
 /// In both directions.
 const ONCE: [usize; 2] = [1, 1];
 
-/// What a gateway of commit ae462d3 left on both ports.
+/// The programs that a gateway of commit ae462d3 left on both ports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Left {
-    /// Of AF_XDP, where the program sends frames across by itself.
+    /// AF_XDP; the XDP program redirects frames itself.
     Xdp(Mode),
-    /// Of AF_XDP, where the driver cannot send redirected frames: a tc program beneath.
+    /// AF_XDP with a tc program, for drivers that cannot transmit redirected frames.
     XdpAndTc,
-    /// Of AF_PACKET.
+    /// AF_PACKET.
     Tc,
 }
 
@@ -73,9 +73,9 @@ fn has_xdp(bench: &Bench) -> bool {
     bench.network.gateway.ip("-d link show p0").contains("prog/xdp")
 }
 
-/// Links of the earlier version are held where this process cannot see a pin, and come first.
+/// The links of the earlier version have no visible pin, and their programs run first.
 ///
-/// Kills: a gateway that knows its programs by pins; one that starts counting at nothing.
+/// Kills: a search for earlier programs by pins; bypass counters that start from zero.
 #[test]
 fn programs_of_commit_ae462d3_are_replaced_wherever_they_are_pinned() {
     for left in Left::ALL {
@@ -101,7 +101,7 @@ fn programs_of_commit_ae462d3_are_replaced_wherever_they_are_pinned() {
     }
 }
 
-/// Without a gateway between, too, the programs of an earlier version are detached.
+/// `detach` also removes programs of an earlier version while no gateway runs.
 #[test]
 fn programs_of_commit_ae462d3_are_detached_on_demand() {
     for left in Left::ALL {
@@ -116,9 +116,9 @@ fn programs_of_commit_ae462d3_are_detached_on_demand() {
     }
 }
 
-/// As a late start of an earlier version would leave it.
+/// A gateway of an earlier version that starts late leaves such a program.
 ///
-/// Kills: a look that only reports; one that takes our own programs off.
+/// Kills: a guard that only reports; a guard that detaches the gateway's own programs.
 #[test]
 fn an_orphan_that_turns_up_later_is_detached() {
     let left = Left::Xdp(Mode::Native);
@@ -132,9 +132,9 @@ fn an_orphan_that_turns_up_later_is_detached() {
     drop(former);
 }
 
-/// As at the end of a lab, whose namespaces take their interfaces along.
+/// The end of a lab deletes its namespaces with their interfaces.
 ///
-/// Kills: a program that something else than its interface holds, such as a pin.
+/// Kills: a program kept loaded by anything but its interface, such as a pin.
 #[test]
 fn programs_end_with_their_interface() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
@@ -155,7 +155,7 @@ fn programs_end_with_their_interface() {
     }
 }
 
-/// The kernel runs TCX programs before filters, as sch_handle_ingress() of Linux 6.6 has it.
+/// The kernel runs TCX programs before filters (`sch_handle_ingress()`, Linux 6.6).
 #[test]
 fn tcx_programs_run_before_filters() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
@@ -166,9 +166,9 @@ fn tcx_programs_run_before_filters() {
     assert_eq!(troubles(&gate), [""; 0], "a filter comes after");
 }
 
-/// Kills: a look that only knows our own programs; one that takes what comes after for before.
+/// Kills: a guard that sees only our own programs; a guard that confuses before and behind.
 #[test]
-fn a_program_of_somebody_else_in_front_is_named() {
+fn a_foreign_program_before_the_gateway_is_reported() {
     type Attach = fn(&mut Foreign, &tidegate_dataplane::Interface);
     let cases: [(Option<Tc>, Attach, &str); 5] = [
         (Some(Tc::Tcx), Foreign::attach_xdp, "the XDP program `pass_all`"),
@@ -192,9 +192,9 @@ fn a_program_of_somebody_else_in_front_is_named() {
     }
 }
 
-/// An AF_XDP program that sends frames across by itself has nothing before it.
+/// No program runs before the XDP program of AF_XDP.
 #[test]
-fn a_program_of_somebody_else_behind_is_none_of_our_business() {
+fn a_foreign_program_behind_the_gateway_is_not_reported() {
     let Some(bench) = Bench::new(1_500, Across::Xdp) else { return };
     let gate = open(None);
     let mut foreign = Foreign::load();
@@ -204,7 +204,7 @@ fn a_program_of_somebody_else_behind_is_none_of_our_business() {
 }
 
 #[test]
-fn a_program_that_somebody_took_off_is_missed() {
+fn a_detached_program_is_reported_as_missing() {
     for packet_sockets in [None, Some(Tc::Tcx), Some(Tc::Filter)] {
         let Some(_bench) = Bench::new(1_500, Across::Tc) else { return };
         let gate = open(packet_sockets);
@@ -215,7 +215,7 @@ fn a_program_that_somebody_took_off_is_missed() {
     }
 }
 
-/// Two gateways on one port, as in two containers with a run directory each.
+/// Two gateways on one port, such as in two containers with separate run directories.
 #[test]
 fn programs_of_a_gateway_that_lives_are_left_alone() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };

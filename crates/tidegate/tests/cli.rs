@@ -288,7 +288,7 @@ fn a_wrong_command_line_ends_with_2() {
     assert_eq!(tidegate(&["apply", "x.toml", "--confirm", "60"]).status.code(), Some(2));
 }
 
-/// Kills: a message by `eprintln!`, which panics; a log line whose failure is reported on stderr.
+/// Kills: a message by `eprintln!`, which panics; a log failure reported on stderr by a macro.
 #[test]
 fn a_full_disk_behind_stdout_and_stderr_makes_no_command_panic() {
     let folder = Folder::new("full");
@@ -454,10 +454,10 @@ fn what_is_simulated_can_be_built_unless_it_has_links() {
     assert!(stderr(&output).contains("TG0043"), "{output:?}");
 }
 
-/// Kills: a default queue that lets 256 KiB of a flow wait at any rate.
+/// Kills: a default queue with a flow limit of 256 KiB at any rate.
 #[test]
 fn every_example_of_a_scenario_runs_and_its_packets_hardly_wait() {
-    // The delay of the longest way of each group without a queue, in milliseconds.
+    // Each group's longest path delay without queues, in milliseconds.
     let examples: [(&str, &[(&str, f64)]); 5] = [
         ("classes", &[("office", 20.0), ("guests", 20.0), ("calls", 20.0)]),
         ("dumbbell", &[("downloads", 31.0), ("voice", 12.0)]),

@@ -1,4 +1,4 @@
-//! Each protocol that keeps a network alive is recognised, and its near misses are not.
+//! Each control protocol is recognised, and its near misses are not.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,17 +23,17 @@ const ALL_L1: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x14];
 const PVST: [u8; 6] = [0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd];
 const STATION: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// A frame, and the hop limit that it is to have if it carries IP.
+/// A frame, and its hop limit if it carries IP.
 type Sample = (Frame, Option<u8>);
 
-/// A frame without IP to an address, of an ethertype or length, and the bytes that follow.
+/// A frame without IP: destination, ethertype or length field, and payload.
 fn link(to: [u8; 6], ethertype: u16, payload: &[u8]) -> Sample {
     let mut payload = payload.to_vec();
     payload.resize(payload.len().max(46), 0);
     (Frame { destination: to, ..Frame::opaque(ethertype, payload) }, None)
 }
 
-/// The header of PPPoE in front of a protocol of PPP.
+/// A PPPoE header with a PPP protocol number.
 fn pppoe(protocol: u16) -> Vec<u8> {
     [&[0x11, 0, 0, 7, 0, 10][..], &protocol.to_be_bytes(), &[1; 8]].concat()
 }
@@ -64,7 +64,7 @@ fn of_codepoint((mut frame, hop_limit): Sample, dscp: u8) -> Sample {
     (frame, hop_limit)
 }
 
-/// Behind a hop-by-hop header with a router alert, as MLD is sent.
+/// Adds a hop-by-hop header with a router alert, as in MLD.
 fn alerting((mut frame, hop_limit): Sample) -> Sample {
     frame.ip_mut().unwrap().extensions = vec![(0, vec![0, 0, 5, 2, 0, 0, 1, 0])];
     (frame, hop_limit)
@@ -75,7 +75,7 @@ fn fragment((mut frame, hop_limit): Sample) -> Sample {
     (frame, hop_limit)
 }
 
-/// Every protocol, and what is nearly one.
+/// Every control protocol, and its near misses.
 fn table() -> Vec<(&'static str, Sample, bool)> {
     let (client, server) = ((NOBODY, 68), ("255.255.255.255", 67));
     let (client_v6, server_v6) = ((HOST_V6, 546), ("ff02::1:2", 547));
@@ -169,7 +169,7 @@ fn describe_of(frame: &Frame, hop_limit: Option<u8>) -> Packet {
     packet
 }
 
-/// Kills: each of the conditions left out, one at a time.
+/// Kills: any one condition left out.
 #[test]
 fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     let tag = |tpid| Link::Vlan(VlanTag { tpid, tci: 7 });
@@ -188,10 +188,9 @@ fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     }
 }
 
-/// Kills: the address of the sender in place of the station; the station alone where a router passes
-/// on what others send.
+/// Kills: the IP address in place of the station; the station alone for forwarded packets.
 #[test]
-fn a_source_is_a_station_or_what_is_behind_a_router() {
+fn a_source_is_a_station_or_a_host_behind_a_router() {
     let source = |(frame, hop_limit): Sample, station: u8| {
         let frame = Frame { source: [2, 0, 0, 0, 0, station], ..frame };
         describe_of(&frame, hop_limit).member

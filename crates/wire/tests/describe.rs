@@ -84,7 +84,7 @@ fn expected_tcp(tcp: &etherparse::TcpSlice<'_>) -> TcpSegment {
                 segment.timestamps = Some((value, echo));
             }
             Ok(TcpOptionElement::Noop) => {}
-            // What only a SYN may offer.
+            // Options allowed in a SYN only.
             _ => segment.options = Options::Unknown,
         }
     }
@@ -324,7 +324,7 @@ fn unknown_options_are_passed_and_too_large_a_shift_counts_as_fourteen() {
     assert_eq!((packet.tcp.unwrap().window_scale, oddity), (Some(14), None));
 }
 
-/// Kills: an option that is not interpreted taken for none; MPTCP hidden by another option beside it.
+/// Kills: an unknown option taken for none; MPTCP hidden by another option in the same segment.
 #[test]
 fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
     let timestamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
@@ -346,7 +346,7 @@ fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
     }
 }
 
-/// Kills: control bits beyond the lower eight not read.
+/// Kills: a parser that reads only the lower eight control bits.
 #[test]
 fn ae_and_reserved_bits_are_read_and_a_segment_with_them_is_not_bare() {
     for high_flags in 0..16 {

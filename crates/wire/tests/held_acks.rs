@@ -1,7 +1,7 @@
-//! What each ACK states reaches the sender of the data with the number it was stated for.
+//! Flags, window and options of each held ACK arrive with their own acknowledgement number.
 //!
 //! Scripted end points exchange data through a gateway that holds their ACKs, as frames and in virtual
-//! time. What the receiver of an ACK hears is compared with what its sender said.
+//! time. The tests compare the ACKs that arrive with the ACKs that were sent.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -27,8 +27,8 @@ fn script() -> Script {
     Script { timestamps: true, stretch: 2, ..Script::default() }
 }
 
-/// Runs the script with each ACK control over IPv4 and IPv6, and compares with `check` what each end heard
-/// of the other. Of each run, ACKs were held.
+/// Runs the script with each ACK control over IPv4 and IPv6. `check` compares the sent with the received
+/// segments, per direction. Asserts that each run held ACKs.
 fn everywhere(script: Script, check: impl Fn(&[Said], &[Said]) -> Result<(), String>) {
     for control in CONTROLS {
         for v6 in [false, true] {
@@ -36,7 +36,7 @@ fn everywhere(script: Script, check: impl Fn(&[Said], &[Said]) -> Result<(), Str
             let (mut ends, report) = run(control, script);
             for [from, to] in [[1, 0], [0, 1]] {
                 if control.contains("tcr") {
-                    // TCR states windows of its own.
+                    // TCR rewrites windows.
                     let narrow = |said: &mut Said| said.window = 0;
                     ends[from].said.iter_mut().chain(&mut ends[to].heard).for_each(narrow);
                 }
@@ -54,7 +54,7 @@ fn run(control: &str, script: Script) -> ([End; 2], Report) {
     (ends, report)
 }
 
-/// Every segment arrived as it was sent, and in its order.
+/// Every segment arrived unchanged and in order.
 fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
     let different = said.iter().zip(heard).position(|(said, heard)| said != heard);
     if let Some(at) = different {
@@ -63,8 +63,8 @@ fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
     if said.len() == heard.len() { Ok(()) } else { Err("a segment was lost or made".to_owned()) }
 }
 
-/// What an ACK states belongs to its number: flags, window and options of each that arrived were said with
-/// this number, or with that of which it is a step. ACKs with flags or options of their own all arrived.
+/// Flags, window and options of each ACK belong to its number, or to the stretch ACK of which it is a
+/// step. All ACKs with flags or options of their own arrived.
 fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
     let mut by_ack: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
     let mut by_seq: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
@@ -81,7 +81,7 @@ fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
         if same.is_some_and(|same| same.iter().any(|it| agrees(it, heard))) {
             last = heard;
         } else if heard.payload > 0 {
-            // Data whose ACK is held has the number that departed last, and the echo of that.
+            // Data whose ACK is held carries the number and echo of the ACK that departed last.
             let own = |it: &Said| it.flags & !u16::from(TcpFlags::ECE);
             let as_sent = by_seq[&heard.seq].iter().any(|it| own(it) == own(heard));
             let echo = heard.has(TcpFlags::ECE) == last.has(TcpFlags::ECE);
@@ -112,7 +112,7 @@ fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
     }
 }
 
-/// Whether `heard` is what was `said`, perhaps cut from data, and perhaps with a later timestamp value.
+/// True if `heard` equals `said`, except that it may be cut from data or have a later timestamp value.
 fn agrees(said: &Said, heard: &Said) -> bool {
     let cut = if said.payload > heard.payload { TcpFlags::PSH | TcpFlags::CWR } else { 0 };
     said.ack == heard.ack
@@ -122,13 +122,13 @@ fn agrees(said: &Said, heard: &Said) -> bool {
         && said.value <= heard.value
 }
 
-/// It states nothing beyond numbers, window and timestamps.
+/// True for a segment with nothing but numbers, window and timestamps.
 fn is_bare(said: &Said) -> bool {
     let options = if said.options.starts_with(&[1, 1, 8, 10]) { 12 } else { 0 };
     said.flags == u16::from(TcpFlags::ACK) && said.options.len() == options
 }
 
-/// Kills: ACKs of AccECN kept as records; counters of another ACK; ACKs in which the counter is zero merged.
+/// Kills: AccECN ACKs kept as records; counters of another ACK; merged ACKs with a counter of zero.
 #[test]
 fn counters_of_accecn_arrive_with_the_ack_that_states_them() {
     everywhere(Script { ecn: EcnScript::Accurate, ..script() }, as_it_was);
@@ -147,7 +147,7 @@ fn counters_of_accecn_arrive_with_data_both_ways() {
     everywhere(Script { ecn, both_ways: true, loss: 97, sack: true, ..script() }, as_it_was);
 }
 
-/// Kills: a flow met in mid-connection of which ACKs with AE, or with CWR, become records.
+/// Kills: ACKs with AE or CWR kept as records in a flow without an observed SYN.
 #[test]
 fn counters_arrive_where_no_syn_spoke_of_accecn() {
     let ecn = EcnScript::Unsaid;
@@ -155,7 +155,7 @@ fn counters_arrive_where_no_syn_spoke_of_accecn() {
     everywhere(Script { ecn, loss: 97, sack: true, ..script() }, with_its_number);
 }
 
-/// Kills: an echo lost with an ACK that becomes a record, or told with another number.
+/// Kills: an ECN echo lost with an ACK kept as a record; an echo moved to another number.
 #[test]
 fn echoes_of_classic_ecn_arrive_with_their_number_one_way_and_both() {
     let ecn = EcnScript::Classic;
@@ -170,7 +170,7 @@ fn options_of_mptcp_arrive_with_the_ack_that_states_them() {
     everywhere(Script { mptcp: true, both_ways: true, loss: 97, ..script() }, as_it_was);
 }
 
-/// Kills: an option that nobody knows moved to another ACK, or lost.
+/// Kills: an unknown option moved to another ACK; an unknown option lost.
 #[test]
 fn unknown_options_arrive_with_the_ack_that_states_them() {
     for kind in [172, 174, 254] {
@@ -192,7 +192,7 @@ fn each_ack_echoes_its_own_timestamp_in_steps_and_duplicates_too() {
     everywhere(Script { loss: 53, timestamps: false, ..script() }, with_its_number);
 }
 
-/// Kills: SACK blocks on data that says less than they do; blocks of another ACK.
+/// Kills: SACK blocks on data with a lower acknowledgement number; blocks of another ACK.
 #[test]
 fn selective_acks_arrive_with_their_number() {
     everywhere(Script { sack: true, loss: 53, ..script() }, with_its_number);

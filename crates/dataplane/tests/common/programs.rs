@@ -1,4 +1,4 @@
-//! Programs that do not belong to the gateway under test: somebody else's, and those of commit ae462d3.
+//! Foreign programs, and programs of commit ae462d3, beside the gateway under test.
 
 use aya::maps::{Array, DevMap, Map, MapData};
 use aya::programs::links::FdLink;
@@ -9,11 +9,11 @@ use tidegate_dataplane::Interface;
 use tidegate_dataplane::fail_to_wire::Mode;
 
 static FOREIGN: &[u8] = include_bytes_aligned!("../../../../bpf/foreign.bpf.o");
-/// The objects that commit ae462d3 had built in.
+/// The built-in objects of commit ae462d3.
 static WIRE: &[u8] = include_bytes_aligned!("../objects/ae462d3/wire.bpf.o");
 static SWALLOW: &[u8] = include_bytes_aligned!("../objects/ae462d3/swallow.bpf.o");
 
-/// Programs of somebody else; what they are attached to lets them go with this.
+/// Foreign programs, detached when dropped.
 pub(crate) struct Foreign(Ebpf);
 
 impl Foreign {
@@ -41,7 +41,7 @@ impl Foreign {
 
     /// Drops every frame, before all other filters.
     pub(crate) fn attach_filter(&mut self, interface: &Interface) {
-        // The gateway may have made the discipline already.
+        // The gateway may have created the qdisc already.
         let _ = qdisc_add_clsact(interface.name());
         let first = NlOptions { priority: 1, handle: TcHandle::from(1), classid: None };
         self.attach_tc(interface, TcAttachOptions::Netlink(first));
@@ -54,8 +54,8 @@ impl Foreign {
     }
 }
 
-/// A program as commit ae462d3 attached it: by a link, which was pinned then. The link is held here
-/// instead: for everybody else it is as if it were pinned in another mount namespace.
+/// A program attached by a link, as in commit ae462d3. This value holds the link instead of a pin, which
+/// looks to other processes like a pin in another mount namespace.
 pub(crate) struct Former {
     life: Array<MapData, u64>,
     _link: FdLink,
@@ -63,7 +63,7 @@ pub(crate) struct Former {
 }
 
 impl Former {
-    /// Its XDP program on `port`, which sends frames to `peer`, or else up to the tc program beneath.
+    /// The XDP program on `port`, which redirects frames to `peer`, or passes them to the tc program.
     pub(crate) fn wire(port: &Interface, mode: Mode, peer: Option<&Interface>) -> Self {
         let mut object = EbpfLoader::new().load(WIRE).unwrap();
         if let Some(peer) = peer {
@@ -81,7 +81,7 @@ impl Former {
         Self::of(object, link)
     }
 
-    /// Its tc program on `port`, which sends frames to `peer`.
+    /// The tc program on `port`, which redirects frames to `peer`.
     pub(crate) fn swallow(port: &Interface, peer: &Interface) -> Self {
         let index = peer.index();
         let mut loader = EbpfLoader::new();
@@ -101,7 +101,7 @@ impl Former {
         Self { life: Array::try_from(map).unwrap(), _link: link, _object: object }
     }
 
-    /// Its gateway was killed: the word of life is in the past.
+    /// Sets the deadline to the past, as after the death of the gateway.
     pub(crate) fn killed(&mut self) {
         self.life.set(0, 1_u64, 0).unwrap();
     }

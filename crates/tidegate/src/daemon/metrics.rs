@@ -205,7 +205,7 @@ fn signals(all: &[Aggregate], page: &mut Page) {
         };
         page.metric(name, kind, help, all.iter().filter_map(sample));
     };
-    let help = "Flows whose senders send more than their ACKs ask for.";
+    let help = "Flows whose senders send more data than their ACKs request.";
     let unresponsive = |it: &Signal| f64::from(it.unresponsive);
     metric("tidegate_policy_unresponsive_flows", "gauge", help, &unresponsive);
     let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Counts) -> f64| {
@@ -227,7 +227,7 @@ fn signals(all: &[Aggregate], page: &mut Page) {
     metric("tidegate_policy_reduced_windows_total", "counter", help, |it| float(it.windows));
     let help = "ACKs of data that was never sent, or of less than was acknowledged before.";
     metric("tidegate_policy_odd_acks_total", "counter", help, |it| float(it.unsent + it.stale));
-    let help = "Data packets queued as without a signal: under a digest, seen one way only, or of a sender that does not respond.";
+    let help = "Data packets queued as without a signal: under a digest, seen one way only, or of an unresponsive sender.";
     metric("tidegate_policy_ungoverned_segments_total", "counter", help, |it| float(it.ungoverned));
 }
 

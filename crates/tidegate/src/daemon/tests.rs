@@ -244,13 +244,13 @@ async fn a_reload_takes_a_good_file_and_leaves_a_broken_one_alone() {
     assert!(status.alarms.is_empty());
 }
 
-/// Kills: a file that is opened whatever it is.
+/// Kills: a reload that opens a FIFO or reads without a size limit.
 #[tokio::test]
 async fn a_policy_file_that_has_become_a_fifo_or_too_large_is_refused_at_a_reload() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
     fs::remove_file(fixture.file()).unwrap();
     mkfifo(&fixture.file(), Mode::S_IRWXU).unwrap();
-    // A reader that waits for a writer gets one. Then the test fails instead of waiting for ever.
+    // This writer unblocks a reader of the FIFO, so that the test fails instead of hanging.
     let fifo = fixture.file();
     let writer = tokio::task::spawn_blocking(move || {
         thread::park_timeout(Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! An end point by script: it sends data by a fixed window and acknowledges as its script says.
+//! A scripted end point: it sends data with a fixed window and acknowledges according to its script.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What `frame` says, which `tcp` describes.
+    /// The segment in `frame`, which `tcp` describes.
     pub(crate) fn of(frame: &[u8], tcp: &TcpSegment) -> Self {
         let at = if frame[12..14] == [0x86, 0xdd] { 54 } else { 34 };
         let header = &frame[at..at + usize::from(frame[at + 12] >> 4) * 4];
@@ -113,7 +113,7 @@ const fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) > u32::MAX / 2
 }
 
-/// Segments in flight: more than the way takes, so that ACKs are held.
+/// Segments in flight: more than the bandwidth-delay product, so that ACKs are held.
 const WINDOW: u32 = 40;
 
 impl End {
@@ -177,7 +177,7 @@ impl End {
         frame
     }
 
-    /// Takes in a segment; says what it sends because of that.
+    /// Processes a segment; returns the frames sent in response.
     pub(crate) fn receive(&mut self, now: Time, said: Said, ce: bool) -> Vec<Vec<u8>> {
         self.heard.push(said.clone());
         if said.has(TcpFlags::SYN) {
@@ -255,7 +255,7 @@ impl End {
         out
     }
 
-    /// What it sends again if nothing was acknowledged for long.
+    /// The retransmissions after a timeout.
     pub(crate) fn time_out(&mut self, now: Time) -> Vec<Vec<u8>> {
         if self.una == self.next || now.since(self.progress) < Duration::from_millis(2_500) {
             return Vec::new();

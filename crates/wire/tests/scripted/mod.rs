@@ -1,4 +1,4 @@
-//! Scripted end points around a gateway, in virtual time, and what each of them heard.
+//! Scripted end points on both sides of a gateway, in virtual time.
 
 mod end;
 mod gateway;
@@ -54,7 +54,7 @@ impl Run {
         }
     }
 
-    /// Runs until both ends have all they sent acknowledged, and says how that was.
+    /// Runs until all data of both ends is acknowledged; returns the ends and the report.
     pub(crate) fn finish(mut self) -> ([End; 2], Report) {
         let syn = self.ends[0].syn(self.now, false);
         self.sends(0, vec![syn]);
@@ -73,7 +73,7 @@ impl Run {
         (self.ends, report)
     }
 
-    /// Goes to whatever happens next.
+    /// Advances to the next event.
     fn step(&mut self) {
         let first = self.on_the_way.keys().next().map(|(at, _)| *at);
         let tick = self.now + Duration::from_millis(500);

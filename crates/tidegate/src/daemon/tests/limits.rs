@@ -1,10 +1,10 @@
-//! Connections that keep nobody out: idle ones, half-sent requests, and long ones.
+//! Idle connections, half-sent requests and long requests never lock out other clients.
 
 use std::net::TcpStream;
 
 use super::*;
 
-/// Limits without any time that ends by itself: what makes room is that somebody needs it.
+/// Limits without timeouts: only the demand of another client frees a seat or memory.
 fn limits(connections: usize, bytes: usize) -> Limits {
     let grace = Duration::from_millis(1);
     Limits { connections, bytes, grace, idle: Duration::from_secs(3_600) }
@@ -20,13 +20,13 @@ fn head(length: usize) -> String {
 
 /// Connections that have each sent `start` of a request and then nothing.
 ///
-/// Each is opened by a thread that may wait, for the server runs in this one.
+/// A blocking thread opens each connection, because the server runs in this thread.
 async fn silent(fixture: &Fixture, count: usize, start: Vec<u8>) -> Vec<UnixStream> {
     let socket = fixture.socket();
     let open = move || {
         let open = |_| {
             let mut stream = UnixStream::connect(&socket).unwrap();
-            // It may have been closed by now.
+            // The server may have closed the connection already.
             let _ = stream.write_all(&start);
             stream
         };
@@ -35,9 +35,9 @@ async fn silent(fixture: &Fixture, count: usize, start: Vec<u8>) -> Vec<UnixStre
     tokio::task::spawn_blocking(open).await.unwrap()
 }
 
-/// Kills: a listener without a cap; one that waits until a connection ends by itself; a seat that is not given back.
+/// Kills: a listener without a cap; a cap that waits for the idle timeout; a seat that is never freed.
 #[tokio::test]
-async fn idle_connections_take_no_more_than_their_number_and_keep_nobody_out() {
+async fn idle_connections_are_capped_and_lock_out_no_client() {
     let fixture = Fixture::limited(&web("5 Mbit/s"), limits(8, 1 << 20));
     for start in ["", "GET /v1/status HTTP/1.1\r\n", "POST /v1/apply HT"] {
         let open = silent(&fixture, 100, start.as_bytes().to_vec()).await;
@@ -52,9 +52,9 @@ async fn idle_connections_take_no_more_than_their_number_and_keep_nobody_out() {
     }
 }
 
-/// Kills: bodies that nobody counts; a body that is not given up for another; a refusal where there would be room.
+/// Kills: uncounted bodies; a half-sent body that keeps its memory; a refusal although memory can be freed.
 #[tokio::test]
-async fn half_sent_bodies_hold_no_more_memory_than_is_allowed_and_keep_nobody_out() {
+async fn half_sent_bodies_stay_within_the_memory_limit_and_lock_out_no_client() {
     let most = 1 << 20;
     let fixture = Fixture::limited(&web("5 Mbit/s"), limits(64, most));
     let start = head(2 << 20) + &"x".repeat(100_000);
@@ -65,7 +65,7 @@ async fn half_sent_bodies_hold_no_more_memory_than_is_allowed_and_keep_nobody_ou
     drop(open);
 }
 
-/// Kills: a connection whose silence has no end, in the head and in the body of a request, and after an answer.
+/// Kills: no idle timeout in the head of a request, in its body, or after an answer.
 #[tokio::test]
 async fn a_connection_that_stays_silent_is_closed() {
     let idle = Duration::from_millis(50);
@@ -78,11 +78,11 @@ async fn a_connection_that_stays_silent_is_closed() {
     }
 }
 
-/// Kills: the limit of 2 MB; a body that is parsed where others are answered.
+/// Kills: the default body limit of 2 MB; a body parsed in the thread that serves requests.
 #[tokio::test]
-async fn a_request_of_60_mb_is_taken_while_others_are_answered() {
+async fn a_request_of_60_mb_is_accepted_while_others_are_answered() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
-    // A field that nobody reads: a policy file as large takes its parser 20 s without optimisation.
+    // An ignored field: an unoptimised parser would take 20 s for a policy file of this size.
     let text = serde_json::to_string(&web("6 Mbit/s")).unwrap();
     let end = "\"}";
     let start = format!(r#"{{"file": "new.toml", "text": {text}, "more": ""#);
@@ -105,7 +105,7 @@ async fn a_request_of_60_mb_is_taken_while_others_are_answered() {
     assert_eq!(apply.await.unwrap(), *b"HTTP/1.1 200");
 }
 
-/// Kills: a lock that `status` waits for; a roll-back that waits for a long request; an unbounded number of these.
+/// Kills: a `status` that waits for a long request; a rollback that does; an unbounded queue of long requests.
 #[tokio::test]
 async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     let fixture = Fixture::new(NOTHING).await;
@@ -135,9 +135,9 @@ async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     assert_eq!(fixture.plan(NOTHING).await, [""; 0]);
 }
 
-/// Kills: a page for each scraper; a page that is never made again.
+/// Kills: a page for each scraper; a page that is never renewed.
 #[tokio::test]
-async fn scrapers_of_the_metrics_port_share_a_page_and_idle_ones_keep_nobody_out() {
+async fn scrapers_share_a_page_and_idle_scrapers_lock_out_no_client() {
     let folder = folder();
     let fixture = Fixture::with(NOTHING, folder.clone(), Opened::default);
     let port = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
@@ -167,7 +167,7 @@ async fn scrapers_of_the_metrics_port_share_a_page_and_idle_ones_keep_nobody_out
     server.abort();
 }
 
-/// Kills: a report for each of many clients at once, each of which takes hundreds of megabytes.
+/// Kills: simultaneous reports, each of hundreds of megabytes.
 #[tokio::test]
 async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is_answered() {
     let fixture = Fixture::new(NOTHING).await;
@@ -188,10 +188,10 @@ async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is
     }
 }
 
-/// Kills: an `apply` that ends where its client leaves. The gateway would run policies that the daemon does not
-/// know of, and would never roll them back.
+/// Kills: an `apply` that ends when its client disconnects, after which the daemon would not know the
+/// running policies and never roll them back.
 #[tokio::test]
-async fn an_apply_whose_client_leaves_is_brought_to_its_end() {
+async fn an_apply_completes_although_its_client_disconnects() {
     let fixture = Fixture::new(NOTHING).await;
     let policies = (0..1_000).map(|number| {
         let host = format!("10.0.{}.{}", number / 256, number % 256);
@@ -205,21 +205,21 @@ async fn an_apply_whose_client_leaves_is_brought_to_its_end() {
     let mut client = UnixStream::connect(fixture.socket()).unwrap();
     client.write_all((head(body.len()) + &body).as_bytes()).unwrap();
     let plane = || fixture.daemon.plane.ask(|live| live.machine.generation());
-    // The daemon notes the generation in a later turn of its thread, which this one is.
+    // The daemon records the generation in a later poll of its task, which runs in this thread.
     let mut turns = 0;
     while plane().await.unwrap() == 1 {
         turns += 1;
         assert!(turns < 100_000, "the policies do not come into force");
         tokio::task::yield_now().await;
     }
-    assert_eq!(fixture.daemon.state.lock().await.generation, 1, "the client leaves too late");
+    assert_eq!(fixture.daemon.state.lock().await.generation, 1, "the client disconnects too late");
     drop(client);
     let status = fixture.until(|status| status.generation == 3).await;
     assert!(status.alarms[0].contains("generation 2 was not confirmed"), "{:?}", status.alarms);
     assert_eq!(plane().await.unwrap(), 3);
 }
 
-/// Kills: seats by the thousand, or all descriptors, where a process may open few.
+/// Kills: a fixed number of seats, or one that takes all descriptors of the process.
 #[test]
 fn connections_leave_most_descriptors_to_the_gateway() {
     for descriptors in [64, 256, 1_024, 524_288] {
