@@ -171,7 +171,7 @@ impl Findings {
         self.list.iter().map(|found| self.locate(&lines, &places, found)).collect()
     }
 
-    /// The path of the field of each finding, such as `link[2].rate`, with indices from 0. Empty for a
+    /// For each finding, the path of its field, such as `link[2].rate`, with indices from 0. Empty for a
     /// finding on the whole file.
     #[must_use]
     pub fn fields(&self) -> Vec<String> {

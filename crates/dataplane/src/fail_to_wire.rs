@@ -232,7 +232,7 @@ impl FailToWire {
         laying.finish(config)
     }
 
-    /// Attaches XDP programs for AF_XDP sockets. Each port lists its sockets by receive queue.
+    /// Attaches XDP programs for AF_XDP sockets. A port lists sockets by receive queue.
     pub(crate) fn beneath_xdp_sockets(
         config: &WireConfig,
         ports: [XdpPort<'_>; 2],

@@ -19,7 +19,7 @@ const DIRECTORY: &str = "/run/tidegate/bpf";
 /// Suffixes of the pins of an interface. A file name is `NAMESPACE-INDEX-SUFFIX`.
 const PINS: [&str; 4] = ["native", "generic", "tc", "bypassed"];
 
-/// A program of an earlier version has one of these names and both of these maps.
+/// Names of the programs and maps of earlier versions. A program needs both maps to be recognised.
 const PROGRAMS: [&str; 2] = ["wire", "swallow"];
 const MAPS: [&str; 2] = ["life", "bypassed"];
 

@@ -45,7 +45,7 @@ impl Limits {
         Self { connections: (descriptors / 16).clamp(1, 64), ..Self::control(descriptors) }
     }
 
-    /// Maximum number of descriptors of this process (`RLIMIT_NOFILE`).
+    /// The descriptor limit of the process (`RLIMIT_NOFILE`).
     pub(crate) fn descriptors() -> usize {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft);
         usize::try_from(limit).unwrap_or(usize::MAX)
@@ -78,7 +78,7 @@ struct Seat {
     ending: bool,
 }
 
-/// One open connection; dropping it frees its seat and its memory.
+/// An open connection. Dropping the value frees the seat and its memory.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Seats>,

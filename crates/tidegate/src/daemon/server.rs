@@ -116,7 +116,7 @@ impl Server {
     }
 }
 
-/// Serves each connection of `listener` as soon as it has a seat.
+/// Accepts connections and serves each after it has got a seat.
 async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router) {
     loop {
         // One accepted connection waits here for a seat; the others wait in the kernel's backlog.

@@ -1,7 +1,7 @@
 //! Recognises control traffic: the protocols without which links, addresses or routes fail.
 //!
-//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports). Each constant names the
-//! standard of its protocol.
+//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports). Constants name the
+//! standard of their protocol.
 //!
 //! Differs: a routing protocol over IP must be hard to forge or be marked. Its hop limit is 1 or 255,
 //! as sent by a neighbour (RFC 5082), or its codepoint is CS6 (RFC 4594, section 3.2).
