@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The gateway's signs of life, and the count of frames that went straight across. */
+/* The tests whether the gateway is alive, and the counters of bypassed frames. */
 
 #ifndef TIDEGATE_COMMON_BPF_H
 #define TIDEGATE_COMMON_BPF_H
@@ -24,10 +24,10 @@ struct {
 	__type(value, __u64);
 } bypassed SEC(".maps");
 
-/* The program for frames that the gateway handles, at index 0.
+/* Index 0 holds the program that takes frames for the gateway.
  *
- * Only the gateway holds a descriptor of this array, and the kernel empties a program array when its
- * last descriptor closes. So the array is empty as soon as the gateway has died, however it died.
+ * Only the gateway holds a descriptor of this array. The kernel empties a program array when its last
+ * descriptor closes, so the array is empty after every kind of death of the gateway.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -38,7 +38,7 @@ struct {
 
 enum { GATEWAY_ALIVE = -1 };
 
-/* GATEWAY_ALIVE, or the reason why frames go straight across. */
+/* GATEWAY_ALIVE, or the reason for a bypass. */
 static __always_inline int bypass_reason(void)
 {
 	const __u32 only = 0;

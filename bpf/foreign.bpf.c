@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Programs of somebody else, for tests: none of their names is one of ours. */
+/* Foreign programs for tests: their names differ from all Tidegate program names. */
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Fail to wire for AF_PACKET: packet sockets only copy, so the original is dropped here while the
- * gateway lives, else sent straight across.
+/* Fail to wire for AF_PACKET. A packet socket copies a frame, so this program drops the original while
+ * the gateway is alive. Otherwise it redirects the frame to the peer port.
  *
- * An object of its own: it needs no AF_XDP in the kernel. Runs at tc ingress, after the packet
- * sockets have seen the frame. VLAN tags and segmentation left to do survive the redirect.
+ * A separate object, since it needs no AF_XDP in the kernel. Runs at tc ingress, after the packet
+ * sockets. VLAN tags and pending segmentation survive the redirect.
  */
 
 #include "common.bpf.h"
@@ -26,7 +26,7 @@ int tidegate_tc(struct __sk_buff *frame)
 	return bpf_redirect(peer, 0);
 }
 
-/* In the array `gateway`: drops the original of a frame that the gateway has a copy of. */
+/* In the array `gateway`: drops the original of a frame whose copy the gateway has. */
 SEC("classifier")
 int tidegate_drop(struct __sk_buff *frame __attribute__((unused)))
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Fail to wire for AF_XDP: frames go to the gateway's sockets while it lives, else straight across.
+/* Fail to wire for AF_XDP: frames go to the gateway's sockets while it is alive, else to the peer port.
  *
- * Loaded once per port, with maps of its own. "Straight across" is a redirect to the interface in
- * `peer`. That map stays empty if the peer's driver cannot take redirected frames; the frame then
- * passes to the program of swallow.bpf.c on this port, which redirects it.
+ * Loaded once per port, with separate maps. A bypassed frame is redirected to the interface in `peer`.
+ * That map stays empty if the peer's driver cannot transmit redirected frames. The frame then passes
+ * to the program of swallow.bpf.c on this port, which redirects it.
  */
 
 #include "common.bpf.h"
@@ -42,7 +42,7 @@ int tidegate_xdp(struct xdp_md *frame)
 	return across(BYPASS_NO_SOCKET);
 }
 
-/* In the array `gateway`: hands the frame to a socket. */
+/* In the array `gateway`: redirects the frame to a socket. */
 SEC("xdp.frags")
 int tidegate_take(struct xdp_md *frame)
 {
