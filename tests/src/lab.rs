@@ -93,7 +93,7 @@ impl Lab {
         folder.join(format!("{gateway}.{ending}"))
     }
 
-    /// Ends a gateway as abruptly as a crash. Frames pass it from then on.
+    /// Kills a gateway. Frames then bypass it.
     pub fn crash(&self, gateway: &str) {
         let gateways = self.programs(gateway);
         for pid in &gateways {
@@ -104,11 +104,11 @@ impl Lab {
         });
     }
 
-    /// Ends a gateway as abruptly as a crash, and takes away the programs that would let frames pass.
+    /// Kills a gateway and detaches its programs, so that no frame passes.
     ///
     /// # Panics
     ///
-    /// If the gateway does not say which ports it has.
+    /// If the status of the gateway lacks the ports.
     pub fn cut(&self, gateway: &str) {
         let ports = &self.status(gateway)["ports"];
         let ports = ["lan", "wan"].map(|side| ports[side].as_str().expect("its name").to_owned());

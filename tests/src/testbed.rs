@@ -164,8 +164,8 @@ impl Host {
         }
     }
 
-    /// Starts what stays on this host to the end, after the commands `first` of the shell; with
-    /// any, in mounts of its own, which go with it.
+    /// Starts the process that keeps the namespaces of this host, after the shell commands `first`. With
+    /// commands, the process has a mount namespace of its own.
     fn keep(&mut self, first: &str) -> Process {
         let mut command = self.command("unshare");
         command.args((!first.is_empty()).then_some("--mount"));
@@ -197,8 +197,8 @@ impl Host {
         command
     }
 
-    /// A command that runs `program` on this host as `ip netns exec` does it: in mounts that go with
-    /// the program, and otherwise are those of the machine. It is the process itself, not its parent.
+    /// A command that runs `program` on this host by `ip netns exec`: in a mount namespace that ends with
+    /// the program and copies that of the machine. The command becomes the program; it does not fork.
     #[must_use]
     pub fn netns_exec(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("ip");

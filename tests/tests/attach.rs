@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A transfer must go on within this time. The heartbeat timeout is ten times as long.
 const GOES_ON: Duration = Duration::from_secs(1);
 
-/// Payload that shows it: more than can have come unnoticed before.
+/// Payload that proves progress: more than can have arrived unnoticed before the last check.
 const PROGRESS: u64 = 500_000;
 
 /// The policy file without its backend: the heartbeat does not time out during a test.
@@ -42,7 +42,7 @@ enum By {
     Nsenter,
 }
 
-/// A gateway that was started by one way.
+/// A gateway, started in one of these ways.
 struct Gateway<'a> {
     bed: &'a Testbed,
     process: Process,
@@ -69,7 +69,7 @@ impl<'a> Gateway<'a> {
         let mut command = self.bed.tidegate(&["--socket"]);
         command.arg(socket(self.bed)).args(["status", "--json"]);
         let answer = Process::start(&mut command).finish(LIMIT).output;
-        // Before it listens, the answer is an error.
+        // The request fails until the gateway listens.
         serde_json::from_str(&answer).ok().filter(|status: &Value| status["ports"].is_object())
     }
 
@@ -112,7 +112,7 @@ fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backe
         let outcome = under_way.finish(LIMIT);
         assert!(outcome.complete && outcome.intact, "{by:?}: {outcome:?}");
         println!("{backend}, {by:?}: the longest pause is {:?}", outcome.longest_pause);
-        // Of the 40 MB, most packets of 1,448 bytes went straight across.
+        // Most of the 40 MB, in packets of 1,448 bytes, bypassed the gateway.
         passed += 15_000;
     }
 }

@@ -52,7 +52,7 @@ impl<'a> Script<'a> {
         let mut frame = Frame::tcp(ends[from], ends[1 - from]);
         (frame.source, frame.destination) = (hosts[from].mac, hosts[1 - from].mac);
         if let Some(tcp) = frame.tcp_mut() {
-            // 12,800 bytes: less than what is in flight, so that ACK control makes it no smaller.
+            // 12,800 bytes, less than the data in flight: ACK control does not reduce it.
             (tcp.seq, tcp.ack, tcp.window) = (seq, ack, 100);
             (tcp.high_flags, tcp.flags) = (flags[0], TcpFlags(flags[1]));
             tcp.options.extend([1, 1, 8, 10]);
@@ -63,7 +63,7 @@ impl<'a> Script<'a> {
         frame
     }
 
-    /// The first end shakes hands with these flags and options in its SYN and the answer, and sends data.
+    /// Opens a connection with these flags and options in both SYNs; then the first end sends data.
     fn opens(&self, flags: [[u8; 2]; 2], more: &[u8]) {
         let scale = [&[2, 4, 3, 232, 1, 3, 3, 7][..], more].concat();
         let ack = TcpFlags::ACK;
@@ -154,7 +154,7 @@ fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
     assert!(held(&status, "delayed") > 6 * 10 && held(&status, "split") > 0, "{status}");
 }
 
-/// A count of the ACK control, of all policies.
+/// A counter of the ACK control, summed over all policies.
 fn held(status: &serde_json::Value, name: &str) -> u64 {
     let aggregates = status["aggregates"].as_array().into_iter().flatten();
     aggregates.filter_map(|it| it["signal"][name].as_u64()).sum()

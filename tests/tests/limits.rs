@@ -11,7 +11,7 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A class, a policy, a policy that holds ACKs, and one with room for a receiver that stops reading.
+/// A class, a policy, a policy that holds ACKs, and a policy fast enough for a stalled receiver.
 const SHARED: &str = r#"
 rate = { down = "40 Mbit/s" }
 

@@ -60,7 +60,7 @@ fn past_a_gateway_that_was_killed_packets_go_directly_and_ten_seconds_without_a_
     });
 }
 
-/// Frames cannot pass the gateway that is gone: for ten seconds everything is lost.
+/// No frame passes the killed gateway: for ten seconds everything is lost.
 ///
 /// Kills: a third timeout before the other end is held for gone; hellos that hasten nothing.
 fn outlives_gateways(bed: &Testbed, key: &str) {

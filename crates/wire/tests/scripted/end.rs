@@ -9,7 +9,7 @@ use tidegate_wire::build::Frame;
 
 pub(crate) const MSS: u32 = 1_400;
 
-/// The features of TCP that an ACK of a script uses.
+/// The TCP features of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Script {
     pub(crate) v6: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Script {
     pub(crate) option: Option<u8>,
     /// Segments for each ACK.
     pub(crate) stretch: u32,
-    /// One segment in so many is lost behind the gateway; none if zero.
+    /// One segment in this number is lost behind the gateway; zero for no loss.
     pub(crate) loss: u32,
 }
 
@@ -33,11 +33,11 @@ pub(crate) enum EcnScript {
     None,
     Classic,
     Accurate,
-    /// Accurate, but no SYN said so.
+    /// AccECN without an observed negotiation in the SYNs.
     Unsaid,
 }
 
-/// One segment, as far as its ACK is concerned.
+/// The parts of a segment that belong to its ACK.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Said {
     pub(crate) seq: u32,
@@ -99,7 +99,7 @@ pub(crate) struct End {
     beyond: Vec<(u32, u32)>,
     pending: u32,
     recent: u32,
-    /// Packets with CE, and whether an echo is due (RFC 3168), and whether a reduction is to be told.
+    /// Packets with CE; an echo is due (RFC 3168); CWR is due.
     pub(crate) marked: u32,
     echo: bool,
     reduced: bool,
@@ -152,7 +152,7 @@ impl End {
         self.una == self.end
     }
 
-    /// Its SYN; the other's has come if `answers`.
+    /// The SYN of this end; it acknowledges the other SYN if `answers`.
     pub(crate) fn syn(&mut self, now: Time, answers: bool) -> Vec<u8> {
         let mut flags = TcpFlags::SYN | if answers { TcpFlags::ACK } else { 0 };
         let mut high = 0;
@@ -330,7 +330,7 @@ impl End {
         let tcp = frame.tcp_mut().unwrap();
         (tcp.seq, tcp.flags, tcp.high_flags) = (seq, TcpFlags(flags), high_flags);
         tcp.ack = if flags & TcpFlags::ACK != 0 { self.received_up_to } else { 0 };
-        // 64,000 bytes: less than ACK control ever takes away at this rate.
+        // 64,000 bytes: ACK control never reduces windows of this size at this rate.
         tcp.window = 500;
         let value = u32::try_from(now.nanos() / 100_000).unwrap() + 1;
         if self.script.timestamps {

@@ -1,4 +1,4 @@
-//! A gateway with the bytes of its frames, driven in virtual time.
+//! A gateway with whole frames, driven in virtual time.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// A gateway with so many buffers whose one policy has this ACK control.
+    /// A gateway with `packets` buffers and one policy with ACK control `control`.
     pub(crate) fn new(control: &str, packets: u32) -> Self {
         let signal: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
         let signal: AckSpec = signal["it"].clone().try_into().unwrap();

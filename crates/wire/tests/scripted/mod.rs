@@ -117,7 +117,7 @@ impl Run {
 
     fn sends(&mut self, from: usize, frames: Vec<Vec<u8>>) {
         let at = self.now + WAYS[from];
-        // The far end's packets arrive in bunches, so that ACKs wait for their time by every rule.
+        // The far end's packets arrive in bursts, so that every release rule delays ACKs.
         let at = if from == 1 { at.round_up_to(BUNCH) } else { at };
         for frame in frames {
             self.put(at, Hop::ToGateway(from), frame);
