@@ -128,6 +128,13 @@ impl Bench {
         self.taken(out)
     }
 
+    /// The connection of `member` still exists: what departs then.
+    pub(super) fn resume(&mut self, now: Time, member: u32) -> Vec<TcpSegment> {
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
+        self.signal.resume(&mut cx, Member(member));
+        self.serve(now)
+    }
+
     /// Serves whenever something is due, until nothing is.
     pub(super) fn run_until(&mut self, end: Time) -> Vec<(Time, TcpSegment)> {
         let mut all = Vec::new();

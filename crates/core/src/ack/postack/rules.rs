@@ -178,7 +178,7 @@ impl VirtualQueue {
             }
             if holds.releasable(member) > 0 {
                 self.arm(cx, member, holds);
-            } else {
+            } else if holds.held(member) == 0 {
                 self.flow(member).times.clear();
             }
         }

@@ -123,16 +123,24 @@ async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     assert_eq!(status.generation, 1);
     let classes: Classes = fixture.get("/v1/classes").await;
     assert!(classes.classes.is_empty());
+    // SIGHUP has no client that could try again later.
+    fs::write(fixture.file(), web("4 Mbit/s")).unwrap();
+    let daemon = fixture.daemon.clone();
+    let reload = tokio::spawn(async move { daemon.reload().await });
+    tokio::task::yield_now().await;
     drop(turn);
     for plan in waiting {
         assert!(plan.await.unwrap());
     }
+    reload.await.unwrap();
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!((status.generation, status.alarms.len()), (2, 0), "{:?}", status.alarms);
 
     fixture.apply(&web("5 Mbit/s"), Some(100)).await.unwrap();
     let turn = fixture.daemon.turn().await.unwrap();
     fixture.until(|status| status.unconfirmed_ms.is_none()).await;
     drop(turn);
-    assert_eq!(fixture.plan(NOTHING).await, [""; 0]);
+    assert_eq!(fixture.plan(&web("4 Mbit/s")).await, [""; 0]);
 }
 
 /// Kills: a page for each scraper; a page that is never renewed.
