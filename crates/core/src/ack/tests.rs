@@ -1,6 +1,7 @@
 //! What every way to govern senders by their ACKs must keep to.
 
 mod responds;
+mod stops;
 mod whole;
 
 use std::time::Duration;
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 use super::Counts;
 use super::testing::{Bench, FRAME, MSS, US, plain};
 use crate::flow::before;
-use crate::packet::{Member, TcpFlags, TcpSegment};
+use crate::packet::{TcpFlags, TcpSegment};
 use crate::{Bytes, Rate, Time};
 
 const EVERY: [&str; 4] = [
@@ -44,25 +45,6 @@ fn a_closed_gate_holds_acks_and_an_open_one_lets_them_go_in_order() {
     let acks: Vec<_> = rest.iter().map(|(_, tcp)| tcp.ack).collect();
     assert_eq!(acks, (3..=20).map(|n| 2 * n * MSS).collect::<Vec<_>>());
     assert_eq!(bench.signal.counts().held, 0);
-}
-
-/// A SYN may stop the ACKs of a flow while the time of the first of them comes.
-///
-/// Kills: departure times that are forgotten while ACKs are stopped, so that all depart at once.
-#[test]
-fn stopped_acks_keep_their_departure_times() {
-    for spec in &EVERY[1..3] {
-        let mut bench = sent(spec, 60);
-        bench.fill(US(0), true);
-        let held = (1..=60).filter(|n| bench.ack(US(1_000), 0, n * MSS).is_empty()).count();
-        bench.signal.stop(US(2_000), Member(0));
-        assert!(bench.run_until(US(20_000)).is_empty(), "{spec}");
-        let at_once = bench.resume(US(20_000), 0).len();
-        // 10 Mbit/s carry 17 segments in 20 ms.
-        assert!(held > 30 && at_once < 20, "{spec}: {at_once} of {held}");
-        bench.run_until(Time::from_secs(2));
-        assert_eq!(bench.signal.counts().held, 0, "{spec}");
-    }
 }
 
 #[test]

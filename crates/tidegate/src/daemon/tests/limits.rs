@@ -102,7 +102,7 @@ async fn a_slow_client_gets_its_whole_answer_and_gives_its_memory_back() {
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
         let mut left = length.parse::<usize>().unwrap() - body.len();
-        let (begin, mut pieces) = (tokio::time::Instant::now(), 0);
+        let (begin, mut pieces) = (Instant::now(), 0);
         while left > 0 {
             thread::park_timeout(Duration::from_millis(200));
             let most = left.min(piece.len());
