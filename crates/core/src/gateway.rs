@@ -62,6 +62,8 @@ pub struct Gateway {
     signals: bool,
     /// How many policy sets have been installed; what [`Handle`]s were made in.
     generation: u32,
+    /// Counts changes of which policies, classes and links there are, but not the steps of a swap.
+    arrangement: u32,
     flows: FlowTable,
     aggregates: Aggregates,
     timers: Timers,
@@ -115,6 +117,7 @@ impl Gateway {
             retired: Retired::default(),
             signals,
             generation: 1,
+            arrangement: 0,
             flows: FlowTable::new(config.flows, config.seed),
             timers: Timers::new(config.shaping_interval, now),
             links,

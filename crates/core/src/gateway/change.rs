@@ -62,6 +62,7 @@ impl Gateway {
         for (way, classes) in self.sharing() {
             classes.check_new(class, self.config.rate[way.index()])?;
         }
+        self.arrangement = self.arrangement.wrapping_add(1);
         self.each_sharing(|classes| classes.insert(now, class));
         Ok(())
     }
@@ -81,6 +82,7 @@ impl Gateway {
         if let Some(policy) = self.policy_of(name) {
             return Err(ClassChangeError::Holds(Holds::Policy(policy)));
         }
+        self.arrangement = self.arrangement.wrapping_add(1);
         self.each_sharing(|classes| classes.take_out(name));
         Ok(())
     }
@@ -94,6 +96,7 @@ impl Gateway {
         let frame = self.policies.classes().frame();
         let set = ClassSet::of_frames(vec![class.clone()], self.config.rate, frame);
         let set = set.map_err(|faults| ClassChangeError::from(faults[0].kind))?;
+        self.arrangement = self.arrangement.wrapping_add(1);
         Arc::make_mut(&mut self.policies).share(set);
         self.share_links(now);
         self.look_again(now);

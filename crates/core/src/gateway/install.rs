@@ -110,6 +110,7 @@ impl Gateway {
     /// look at when to come back does a part. A swap that still goes on is completed before.
     pub fn begin_install(&mut self, now: Time, generation: Generation) {
         while self.go_on_installing(now) {}
+        self.arrangement = self.arrangement.wrapping_add(1);
         let set = generation.policies.classes();
         for way in Direction::BOTH {
             let mut displaced = Fifo::new();
@@ -360,6 +361,7 @@ impl Gateway {
     /// [`GatewayConfig::needs_restart`]. Another queue at the link takes over the packets of the old one.
     pub fn reconfigure(&mut self, now: Time, config: &GatewayConfig) {
         while self.go_on_installing(now) {}
+        self.arrangement = self.arrangement.wrapping_add(1);
         let kept = GatewayConfig {
             packets: self.config.packets,
             flows: self.config.flows,

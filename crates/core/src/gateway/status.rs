@@ -29,7 +29,7 @@ impl Gateway {
     #[must_use]
     pub fn report(&self) -> Report {
         let mut survey = Survey::of_policies();
-        while self.survey(&mut survey) {}
+        self.survey_whole(&mut survey);
         survey.report().0.unwrap_or_default()
     }
 
@@ -43,16 +43,25 @@ impl Gateway {
     #[must_use]
     pub fn classes(&self) -> Vec<ClassReport> {
         let mut survey = Survey::of_classes();
-        while self.survey(&mut survey) {}
+        self.survey_whole(&mut survey);
         survey.report().1
     }
 
-    /// Adds the next part of bounded length to `survey`; says whether more is missing.
+    /// Adds the next part of bounded length to `survey`. Returns whether more is missing.
     ///
-    /// Packets may pass between two parts. A part is as of when it was added, and what the gateway counts in all
-    /// as of when the survey was completed.
+    /// Packets may pass between two parts. A part is as of when it was added, and the gateway's own counts are
+    /// as of when the survey was completed. Every aggregate and class is there once: a survey waits while a swap
+    /// goes on, and starts over if policies, classes or the links' rates changed since its first part. After
+    /// some such attempts all of it is added in one call.
     #[must_use]
     pub fn survey(&self, survey: &mut Survey) -> bool {
+        if !survey.align(self.arrangement) {
+            self.survey_whole(survey);
+            return false;
+        }
+        if self.is_installing() {
+            return true;
+        }
         for _ in 0..SLICE {
             if !self.survey_one(survey) {
                 self.complete(survey);
@@ -60,6 +69,12 @@ impl Gateway {
             }
         }
         true
+    }
+
+    /// Adds all that is missing.
+    fn survey_whole(&self, survey: &mut Survey) {
+        while self.survey_one(survey) {}
+        self.complete(survey);
     }
 
     /// Adds an aggregate or a class; says whether there was another.

@@ -1,5 +1,7 @@
 //! A report in the making: the gateway adds parts of bounded length, and packets pass in between.
 
+use std::collections::BTreeSet;
+
 use crate::aggregate::Aggregate;
 use crate::flow::Flow;
 use crate::packet::{Direction, FlowId};
@@ -26,7 +28,19 @@ pub struct Survey {
     tally: Tally,
     acks: ack::Counts,
     classes_of: [Parts<ClassLine>; 2],
+    /// The first stage.
+    from: Stage,
+    /// The arrangement of the gateway at the first part.
+    arrangement: Option<u32>,
+    attempts: u32,
+    /// Attempts that were given up. They take long to drop.
+    given_up: Option<Box<Self>>,
 }
+
+/// So many attempts are made part by part. After them the survey is made in one call.
+///
+/// Chosen: a survey meets another swap only if swaps follow each other without a pause of its own length.
+const ATTEMPTS: u32 = 4;
 
 /// A list that grows part by part, so that no part has to move those before.
 #[derive(Debug)]
@@ -99,19 +113,41 @@ impl Survey {
             tally: Tally::default(),
             acks: ack::Counts::default(),
             classes_of: Default::default(),
+            from: Stage::Aggregates,
+            arrangement: None,
+            attempts: 0,
+            given_up: None,
         }
     }
 
     /// A survey of the classes.
     #[must_use]
     pub fn of_classes() -> Self {
-        Self { stage: Stage::Classes, ..Self::of_all() }
+        Self { stage: Stage::Classes, from: Stage::Classes, ..Self::of_all() }
     }
 
     /// A survey of the gateway, its aggregates and the classes.
     #[must_use]
     pub fn of_all() -> Self {
         Self { classes: true, ..Self::of_policies() }
+    }
+
+    /// Starts over if the first part was of another `arrangement` of the gateway. Returns whether the survey is still
+    /// to be made part by part.
+    pub(super) fn align(&mut self, arrangement: u32) -> bool {
+        if self.arrangement != Some(arrangement) {
+            let new = Self {
+                stage: self.from,
+                classes: self.classes,
+                from: self.from,
+                arrangement: Some(arrangement),
+                attempts: self.attempts + 1,
+                ..Self::of_policies()
+            };
+            let before = std::mem::replace(self, new);
+            self.given_up = before.arrangement.is_some().then(|| Box::new(before));
+        }
+        self.attempts <= ATTEMPTS
     }
 
     pub(super) const fn go_to(&mut self, stage: Stage) {
@@ -197,9 +233,12 @@ impl FlowSurvey {
         }
     }
 
-    /// The flows, those with most bytes first.
+    /// The flows, those with most bytes first. A flow that began again while the survey went on is reported once.
     #[must_use]
-    pub fn report(self) -> Vec<FlowReport> {
+    pub fn report(mut self) -> Vec<FlowReport> {
+        let mut seen = BTreeSet::new();
+        self.reports
+            .retain(|it| seen.insert((it.src.clone(), it.dst.clone(), it.protocol, it.direction)));
         self.reports
     }
 

@@ -141,16 +141,23 @@ impl Plane {
         Ok(survey.report())
     }
 
-    /// The report and classes that `survey` selects. The data plane reports them in bounded parts and
-    /// forwards packets in between.
+    /// The report and classes that `survey` selects. The data plane adds one bounded part at a time and forwards
+    /// packets in between. While a swap goes on, it adds none.
     async fn survey(
         &self,
         mut survey: Survey,
     ) -> Result<(Option<Report>, Vec<ClassReport>), Failure> {
         let mut more = true;
         while more {
-            let part = self.ask(move |live| (live.machine.survey(&mut survey), survey));
-            (more, survey) = part.await?;
+            let part = self.ask(move |live| {
+                let more = live.machine.survey(&mut survey);
+                (more, more && live.machine.is_installing(), survey)
+            });
+            let waits;
+            (more, waits, survey) = part.await?;
+            if waits {
+                tokio::time::sleep(LOOK).await;
+            }
         }
         aside(move || survey.report()).await
     }

@@ -1,0 +1,148 @@
+//! Reports that are made part by part, while policies and classes change between the parts.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(dead_code, reason = "not every test file needs all of the run")]
+
+mod gateway_run;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tidegate_core::gateway::{FlowSurvey, GatewayConfig, Generation, Survey};
+use tidegate_core::policy::{Class, ClassSet, Conditioning, PolicySet, Profile};
+use tidegate_core::report::Report;
+use tidegate_core::{Bytes, Rate, Time};
+
+use gateway_run::{BURST, MEAN, Run, conditioning, config, from, policy, queue, shape_by};
+
+/// More than a part of a survey.
+const HOSTS: u8 = 200;
+
+/// A policy for each host. With each turn, the order is reversed, and every second policy gets another name and
+/// another burst.
+fn policies(turn: u32) -> PolicySet {
+    let mut hosts: Vec<u8> = (1..=HOSTS).collect();
+    if turn % 2 == 1 {
+        hosts.reverse();
+    }
+    let of = |host: u8| {
+        let turn = if host % 2 == 1 { turn } else { 0 };
+        let burst = Bytes(BURST.0 + u64::from(turn));
+        let profile = Profile::new(MEAN, None, burst, Bytes(1_514)).unwrap();
+        let action = shape_by(Conditioning { profile, ..conditioning() }, "drop-tail");
+        policy(&format!("p{host}-{turn}"), from(host), action)
+    };
+    PolicySet::new(hosts.into_iter().map(of).collect()).unwrap()
+}
+
+/// A gateway of which each policy has seen packets, some of which wait and some of which were dropped.
+fn run() -> Run {
+    let mut run = Run::new(&GatewayConfig { flows: 256, packets: 1_024, ..config() }, Vec::new());
+    run.gateway.install(run.now, policies(0));
+    offer(&mut run, 0);
+    run
+}
+
+fn offer(run: &mut Run, turn: u32) {
+    for host in 1..=HOSTS {
+        (0..8).for_each(|number| run.offer(host, 8 * turn + number, 1_514));
+    }
+}
+
+fn begin(run: &mut Run, set: PolicySet) {
+    let generation = Generation::new(set, run.gateway.shared_policies(), run.gateway.config());
+    run.gateway.begin_install(run.now, generation);
+}
+
+/// Asserts that a report has each aggregate once, and all packets.
+fn check(run: &Run, report: &Report) {
+    let names: BTreeSet<_> =
+        report.aggregates.iter().map(|it| (&it.policy, it.direction.name())).collect();
+    assert_eq!(names.len(), report.aggregates.len(), "each policy is there once in each direction");
+    let out = u64::try_from(run.left.len()).unwrap();
+    assert!(report.drops.total() > 0 && report.held > 0, "packets were dropped, and some wait");
+    assert_eq!(run.offered, out + report.drops.total() + u64::from(report.held));
+    let now = run.gateway.report();
+    let seen = |it: &Report| it.aggregates.iter().map(|it| it.offered.packets).sum::<u64>();
+    assert_eq!((seen(report), report.aggregates.len()), (seen(&now), now.aggregates.len()));
+    assert_eq!(report.generation, now.generation);
+}
+
+/// Kills: a survey that goes on after a swap has begun; a swap that goes on while parts are added.
+#[test]
+fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
+    // The swap begins after so many parts, and does so many slices between two parts.
+    for (parts, slices) in [(0, 1), (1, 1), (1, 3), (1, 100)] {
+        let mut run = run();
+        let mut survey = Survey::of_all();
+        for _ in 0..parts {
+            assert!(run.gateway.survey(&mut survey));
+        }
+        begin(&mut run, policies(1));
+        while run.gateway.survey(&mut survey) {
+            for _ in 0..slices {
+                run.gateway.go_on_installing(run.now);
+            }
+        }
+        check(&run, &survey.report().0.unwrap());
+    }
+}
+
+/// Kills: attempts without a bound.
+#[test]
+fn a_survey_ends_although_the_policies_never_stop_changing() {
+    let mut run = run();
+    let mut survey = Survey::of_all();
+    let mut turn = 0;
+    while run.gateway.survey(&mut survey) {
+        turn += 1;
+        assert!(turn < 10, "the survey never ends");
+        run.gateway.install(run.now, policies(turn));
+    }
+    check(&run, &survey.report().0.unwrap());
+}
+
+/// Kills: a survey that goes on after a class came back under another number.
+#[test]
+fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
+    let class = |n: u32| Class::new(&format!("c{n}"), queue("drop-tail"));
+    let rate = [Some(Rate::from_mbps(8)), None];
+    let mut run = Run::new(&GatewayConfig { rate, ..config() }, Vec::new());
+    let set = ClassSet::new((0..200).map(class).collect(), rate).unwrap();
+    run.gateway.install(Time::ZERO, PolicySet::default().with_classes(set));
+    let mut survey = Survey::of_classes();
+    assert!(run.gateway.survey(&mut survey));
+    // The number that is free last is used first.
+    run.gateway.remove_class("c5").unwrap();
+    run.gateway.remove_class("c190").unwrap();
+    run.gateway.add_class(run.now, &class(5)).unwrap();
+    while run.gateway.survey(&mut survey) {}
+    let found: Vec<_> = survey.report().1.into_iter().map(|it| it.name).collect();
+    let names: Vec<_> = run.gateway.classes().into_iter().map(|it| it.name).collect();
+    assert_eq!(found, names);
+    assert_eq!(found.len(), 200);
+}
+
+/// Kills: a flow reported again under the index of another.
+#[test]
+fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
+    let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
+    (1..=HOSTS).for_each(|host| run.offer(host, 0, 1_514));
+    let mut survey = FlowSurvey::of_most(256);
+    // The flows are found, and a part of them is reported.
+    for _ in 0..2 {
+        assert!(run.gateway.survey_flows(run.now, &mut survey));
+        survey.sort();
+    }
+    for _ in 0..HOSTS {
+        run.now += Duration::from_secs(86_400);
+        run.drain();
+    }
+    assert_eq!(run.gateway.report().flows, 0, "all flows have expired");
+    (1..=HOSTS).rev().for_each(|host| run.offer(host, 1, 1_514));
+    while run.gateway.survey_flows(run.now, &mut survey) {}
+    let found: Vec<_> = survey.report().into_iter().map(|it| it.src).collect();
+    let names: BTreeSet<_> = found.iter().collect();
+    assert!(found.len() >= 128, "{} are listed", found.len());
+    assert_eq!(found.len(), names.len(), "each is listed once");
+}
