@@ -127,11 +127,13 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
 
 /// Work on many policies, errors or classes at once. Each has the most instructions that one of many may take,
 /// and how much more it may take than one of a tenth as many. The last says whether a gateway is called for it.
-const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 6] = [
+const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 7] = [
     ("check/policies", Some(60_000.0), Some(1.2), false),
     ("check/errors", None, Some(1.2), false),
     ("swap/policies", None, Some(1.2), true),
     ("swap/classes", None, Some(1.5), true),
+    // From a class for each policy to none, and back.
+    ("swap/classes-or-none", None, Some(1.5), true),
     ("scrape/policies", None, None, true),
     ("scrape/classes", None, None, true),
 ];

@@ -271,3 +271,48 @@ fn a_swap_of_many_slices_loses_and_reorders_nothing() {
     assert_eq!(left.len(), usize::try_from(number).unwrap());
     assert_in_order(&left);
 }
+
+/// No call adds or removes more classes than a slice has steps, whether the set before or after has none.
+///
+/// Kills: all classes removed in one call where the set has none (`clear_all` in `close_links`).
+#[test]
+fn all_classes_are_added_and_removed_in_slices() {
+    const SLICE: usize = 64;
+    let rate = [Some(Rate::from_mbps(8)), None];
+    let names = || (0..1_000).map(|n| format!("c{n}"));
+    let classes = names().map(|name| Class::new(&name, queue("per-flow"))).collect();
+    let classes = ClassSet::new(classes, rate).unwrap();
+    let host = |n: u8, classed: bool| Policy {
+        class: classed.then(|| format!("c{n}")),
+        ..policy(&format!("p{n}"), from(n), Action::Pass)
+    };
+    let set = |classed| PolicySet::new((1..100).map(|n| host(n, classed)).collect()).unwrap();
+    let mut run = Run::new(&GatewayConfig { rate, flows: 64, ..config() }, Vec::new());
+    let mut number = 0;
+    for classed in [true, false, true, false] {
+        let next = if classed { set(true).with_classes(classes.clone()) } else { set(false) };
+        let generation = Generation::new(next, run.gateway.shared_policies(), run.gateway.config());
+        run.gateway.begin_install(run.now, generation);
+        let mut there = run.gateway.classes().len();
+        loop {
+            let more = run.gateway.go_on_installing(run.now);
+            let now = run.gateway.classes().len();
+            assert!(now.abs_diff(there) <= SLICE, "{there} classes, and {now} after a slice");
+            there = now;
+            for host in 1..100 {
+                run.offer(host, number, 200);
+            }
+            number += 1;
+            wait(&mut run, 2_000);
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(there, if classed { 1_001 } else { 0 });
+    }
+    assert!(run.gateway.report().held > 100, "packets wait");
+    run.until(run.now + Duration::from_secs(20));
+    let (left, report) = run.end();
+    assert_eq!(report.held, 0);
+    assert_in_order(&left);
+}

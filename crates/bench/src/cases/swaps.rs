@@ -40,11 +40,12 @@ impl Calls {
         let set = |turn| match of {
             "policies" => policies(size, turn),
             "classes" => classes(size, turn),
+            "classes-or-none" => classes_or_none(size, turn),
             _ => anyhow::bail!("nobody swaps or scrapes {of}"),
         };
         let config = gateway::config(Some(LINK), size.max(64), 1);
         let mut gateway = Gateway::new(&config, set(0)?, Time::ZERO);
-        if of == "policies" {
+        if of != "classes" {
             fill(&mut gateway, size);
         }
         let what = match what {
@@ -116,6 +117,19 @@ fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
         })
     };
     Ok(PolicySet::new((0..size).map(policy).collect::<anyhow::Result<_>>()?)?)
+}
+
+/// A policy for each of so many hosts. In turns, each has a class of its own, and none has.
+fn classes_or_none(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
+    let set = policies(size, 0)?;
+    if turn > 0 {
+        return Ok(set);
+    }
+    let classes = classes(size, 0)?.classes().clone();
+    let named = set.policies().iter().zip(classes.classes());
+    let classed =
+        named.map(|(policy, class)| Policy { class: Some(class.name.clone()), ..policy.clone() });
+    Ok(PolicySet::new(classed.collect())?.with_classes(classes))
 }
 
 /// So many classes. In turns, every second one has another name.

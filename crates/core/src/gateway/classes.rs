@@ -279,6 +279,12 @@ impl Classes {
         }
     }
 
+    /// Takes out all that waits at classes that have a name, without a look at the numbers of removed ones.
+    pub(super) fn clear_named(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        let named: Vec<_> = self.by_name.values().copied().collect();
+        named.into_iter().for_each(|id| self.clear(cx, id, out));
+    }
+
     /// The class of that name.
     pub(super) fn find(&self, name: &str) -> Option<ClassId> {
         self.by_name.get(name).copied()

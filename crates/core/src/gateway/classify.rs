@@ -258,9 +258,11 @@ impl Gateway {
     pub(super) fn exit_of(&self, policy: &Policy, direction: Direction) -> Exit {
         let trunks = self.trunks.as_ref().filter(|_| direction == Direction::Up);
         let link = &self.links[direction.index()];
+        // While a swap goes on, classes may be there that the set in force does not have.
+        let class = policy.class.as_ref().filter(|_| !self.policies.classes().is_empty());
         Exit {
             trunk: trunks.and_then(|trunks| trunks.find(policy.trunk.as_ref()?)),
-            class: policy.class.as_ref().and_then(|name| link.class(name)),
+            class: class.and_then(|name| link.class(name)),
             drops_control: policy.drops_by_name(),
         }
     }

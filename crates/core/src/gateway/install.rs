@@ -3,7 +3,8 @@
 //! A swap goes on in slices of bounded length, so that packets pass in between whatever the number of policies
 //! and classes. First classes are added and changed. Then the new policies are in force at once. An aggregate is
 //! taken over when its first packet comes, or in its slice; what a vanished one holds is offered to the policies
-//! in force. Last, the classes go that the new set does not name.
+//! in force. Then the classes that the new set does not name are removed. If it names none, only the class `default`
+//! remains by then, and its packets go back into the queue of the link.
 //!
 //! Source: `aggregates`, section 6, R000-3. Differs: the AIX original scans all sockets and has
 //! a "short window" of best-effort service; here no instant is without a policy.
@@ -38,11 +39,10 @@ impl Generation {
     #[must_use]
     pub fn new(policies: PolicySet, running: Arc<PolicySet>, config: &GatewayConfig) -> Self {
         let says = policies.classes().names_default();
-        let shared = !policies.classes().is_empty();
         Self {
             succession: Succession::new(&running, &policies),
             slots: vec![[None; 2]; policies.policies().len()],
-            default: (shared && !says).then(|| Class::new(Class::DEFAULT, config.queue.clone())),
+            default: (!says).then(|| Class::new(Class::DEFAULT, config.queue.clone())),
             policies: Arc::new(policies),
             running,
         }
@@ -75,12 +75,12 @@ enum Stage {
     Aggregates,
     /// Packets of flows without a place in the flow table change their aggregate.
     Untracked,
-    /// Aggregates with ACKs say what they have called for.
-    Calls,
-    /// Classes that the set does not name go.
+    /// Classes that the set does not name are removed.
     Removal,
     /// Classes that have no parts any more get the packets of flows without a place in the flow table.
     LinesAgain,
+    /// Aggregates with held ACKs note the data that they have called for, where it waits now.
+    Calls,
 }
 
 /// Steps in a slice. A step takes up to some 25,000 instructions, which is what it takes to add a class.
@@ -191,15 +191,15 @@ impl Gateway {
             Stage::Untracked => {
                 self.aggregates.end_swap();
                 self.signals = self.policies.has_signals();
-                self.places = Default::default();
-                Stage::Calls
+                Stage::Removal
             }
-            Stage::Calls => Stage::Removal,
             Stage::Removal => Stage::LinesAgain,
             Stage::LinesAgain => {
                 self.close_links(now);
-                return false;
+                self.places = Default::default();
+                Stage::Calls
             }
+            Stage::Calls => return false,
         };
         true
     }
@@ -310,12 +310,17 @@ impl Gateway {
         }
     }
 
-    /// Where no classes share the links any more, what waits goes back into one queue.
+    /// If the set in force has no classes, the packets of the class `default` go back into the queue of the link.
     fn close_links(&mut self, now: Time) {
-        if self.policies.classes().is_empty() && self.links.iter().any(|it| it.classes().is_some())
-        {
-            self.share_links(now);
-            self.look_again(now);
+        if !self.policies.classes().is_empty() {
+            return;
+        }
+        for way in Direction::BOTH {
+            let mut displaced = Fifo::new();
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+            let gone = self.links[way.index()].close(&mut cx, &mut displaced);
+            self.retired.keep(gone);
+            self.send_on(now, way, None, displaced);
         }
     }
 
@@ -336,9 +341,6 @@ impl Gateway {
     /// Removes the `nth` class of the link, if the set in force does not name it; says whether there is such a
     /// class.
     fn remove_class_at(&mut self, now: Time, way: Direction, nth: u32) -> bool {
-        if self.policies.classes().is_empty() {
-            return false;
-        }
         let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
         let Some(classes) = link.classes_mut() else { return false };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };

@@ -80,7 +80,8 @@ impl Link {
     }
 
     /// The classes of `set` are to share the link, and are added or changed one by one from now on. Where there
-    /// were none, all packets are of the class of packets without one meanwhile.
+    /// were none, all packets wait at the class `default` meanwhile. If the set has none, `default` alone will remain,
+    /// until the link is [closed](Self::close).
     pub(super) fn begin_change(
         &mut self,
         cx: &mut Cx<'_>,
@@ -88,7 +89,8 @@ impl Link {
         config: &GatewayConfig,
         displaced: &mut Fifo,
     ) {
-        let rate = self.bucket.as_ref().map(TokenBucket::rate).filter(|_| !set.is_empty());
+        let shared = !set.is_empty() || self.classes.is_some();
+        let rate = self.bucket.as_ref().map(TokenBucket::rate).filter(|_| shared);
         let Some(rate) = rate else {
             return;
         };
@@ -105,6 +107,14 @@ impl Link {
         if let Some(classes) = &mut self.classes {
             classes.begin_change(set, (rate, &config.queue));
         }
+    }
+
+    /// Ends the sharing of the link. Packets that wait at the classes that remain are appended to `displaced`. Takes
+    /// time in proportion to these packets and classes.
+    pub(super) fn close(&mut self, cx: &mut Cx<'_>, displaced: &mut Fifo) -> Option<Box<Classes>> {
+        let mut gone = self.classes.take()?;
+        gone.clear_named(cx, displaced);
+        Some(gone)
     }
 
     /// The class of that name, if there is one.
