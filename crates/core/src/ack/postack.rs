@@ -193,8 +193,8 @@ impl PostAck {
     /// ACKs of `member` that were stopped may depart again.
     fn go_on(&mut self, cx: &Cx<'_>, member: Member) {
         if self.holds.held(member) > 0 {
-            let weight = self.shares.weight(member);
-            self.wait(cx, member, weight, self.queue);
+            self.rule.go_on(cx.now, member);
+            self.wait(cx, member, self.shares.weight(member), self.queue);
         }
     }
 
@@ -332,7 +332,7 @@ impl AckControl for PostAck {
             Rule::VirtualQueue(queue) => queue.ready_at(),
         };
         let bound = self.bound.next().filter(|_| self.holds.counts.held > 0);
-        Time::earliest(Time::earliest(rule, bound), self.holds.next_unanswered())
+        [rule, bound, self.holds.next_unanswered()].into_iter().flatten().min()
     }
 
     fn held(&self, member: Member) -> u32 {

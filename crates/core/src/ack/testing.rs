@@ -128,11 +128,10 @@ impl Bench {
         self.taken(out)
     }
 
-    /// The connection of `member` still exists: what departs then.
-    pub(super) fn resume(&mut self, now: Time, member: u32) -> Vec<TcpSegment> {
+    /// ACKs of `member` that were stopped may depart again.
+    pub(super) fn resume(&mut self, now: Time, member: u32) {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
         self.signal.resume(&mut cx, Member(member));
-        self.serve(now)
     }
 
     /// Serves whenever something is due, until nothing is.

@@ -20,6 +20,15 @@ pub(super) enum Rule {
     VirtualQueue(VirtualQueue),
 }
 
+impl Rule {
+    /// ACKs of `member` that were stopped may depart again.
+    pub(super) fn go_on(&mut self, now: Time, member: Member) {
+        if let Self::VirtualQueue(queue) = self {
+            queue.go_on(now, member);
+        }
+    }
+}
+
 /// P1: an ACK goes on when its flow's rate has carried the data it calls for.
 ///
 /// Source: `postack`, R001-9: `t(k) = max(arrival(k), t(k-1)) + cost(k) / r`.
@@ -165,6 +174,16 @@ impl VirtualQueue {
         self.pace.set(member, at.max(cx.now));
     }
 
+    /// ACKs of `member` that were stopped may depart again. If the first one is late by now, all depart later by
+    /// as much, with the same gaps.
+    fn go_on(&mut self, now: Time, member: Member) {
+        let times = &mut self.flow(member).times;
+        let late = times.front().map_or(Duration::ZERO, |(_, at)| now.since(*at));
+        if late > Duration::ZERO {
+            times.iter_mut().for_each(|(_, at)| *at += late);
+        }
+    }
+
     pub(super) fn serve(
         &mut self,
         cx: &mut Cx<'_>,
@@ -196,5 +215,33 @@ impl VirtualQueue {
     fn flow(&mut self, member: Member) -> &mut Virtual {
         crate::packet::make_room(&mut self.flows, member.index(), Virtual::default());
         &mut self.flows[member.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ack::testing::{Bench, MSS, US};
+
+    /// Kills: times that are forgotten, or pass, while the ACKs are stopped.
+    #[test]
+    fn acks_that_were_stopped_depart_with_the_same_gaps() {
+        let gaps = |stop: bool| {
+            let mut bench = Bench::new("{ kind = 'postack', release = 'virtual-queue' }", 10);
+            (0..=100).for_each(|n| bench.data(US(0), 0, n * MSS));
+            bench.ack(US(0), 0, 0);
+            (1..=100).for_each(|n| assert!(bench.ack(US(1), 0, n * MSS).is_empty()));
+            if stop {
+                bench.signal.stop(US(2), Member(0));
+                assert!(bench.run_until(US(50_000)).is_empty());
+                bench.resume(US(50_000), 0);
+            }
+            let departed = bench.run_until(US(400_000));
+            assert_eq!(departed.len(), 100);
+            departed.windows(2).map(|it| it[1].0.since(it[0].0)).collect::<Vec<_>>()
+        };
+        let plain = gaps(false);
+        assert!(plain.iter().all(|gap| gap.as_micros() == 1_211), "{plain:?}");
+        assert_eq!(gaps(true), plain);
     }
 }
