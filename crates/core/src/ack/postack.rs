@@ -303,24 +303,18 @@ impl AckControl for PostAck {
 
     fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Call {
         self.queue = queue;
+        self.uncalled.expire(cx.now);
         while let Some(member) = self.holds.unanswered(cx.now) {
             self.go_on(cx, member);
         }
         if self.holds.counts.held > 0 {
             self.overdue(cx, out);
         }
-        let (holds, shares) = (&mut self.holds, &self.shares);
+        let (holds, shares, called) = (&mut self.holds, &self.shares, &mut self.uncalled);
         match &mut self.rule {
-            Rule::Gate(gate) => {
-                let called = &mut self.uncalled;
-                return gate.serve(cx, shares, queue, holds, called, out);
-            }
-            Rule::Bucket(bucket) => {
-                bucket.serve(cx, queue, holds, shares, &mut self.uncalled, out);
-            }
-            Rule::VirtualQueue(virtual_queue) => {
-                virtual_queue.serve(cx, holds, &mut self.uncalled, out);
-            }
+            Rule::Gate(gate) => return gate.serve(cx, shares, queue, holds, called, out),
+            Rule::Bucket(bucket) => bucket.serve(cx, queue, holds, shares, called, out),
+            Rule::VirtualQueue(it) => it.serve(cx, holds, called, out),
         }
         Call::default()
     }
@@ -332,7 +326,8 @@ impl AckControl for PostAck {
             Rule::VirtualQueue(queue) => queue.ready_at(),
         };
         let bound = self.bound.next().filter(|_| self.holds.counts.held > 0);
-        [rule, bound, self.holds.next_unanswered()].into_iter().flatten().min()
+        let others = [bound, self.holds.next_unanswered(), self.uncalled.expires_at()];
+        others.into_iter().fold(rule, Time::earliest)
     }
 
     fn held(&self, member: Member) -> u32 {

@@ -8,7 +8,7 @@
 //! `rate` is the flow's max-min fair share, and `asked` counts the ACKs that departed by the release rule. An ACK
 //! that departs at its bound does not count: an unresponsive flow closes the gate, and all its ACKs depart so.
 //! A flow is unresponsive once `uncalled` exceeds one second of its rate, or 128 KiB. It is responsive again
-//! once `uncalled` has fallen to a half of that. Its data is queued like UDP, outside the queue by which the
+//! once `uncalled` has fallen to a half of that, or once no data has come for three seconds. Its data is queued like UDP, outside the queue by which the
 //! ACKs of other flows are held.
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows); constants: `postack/aggressors`.
@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::shares::INTERVAL;
 use crate::packet::{Member, make_room};
+use crate::wheel::TimerWheel;
 use crate::{Rate, Time};
 
 /// The uncalled bytes of each member.
@@ -24,6 +25,8 @@ use crate::{Rate, Time};
 pub(super) struct Uncalled {
     flows: Vec<Flow>,
     refusing: u32,
+    /// For each unresponsive flow, when to look whether its data still comes.
+    looks: TimerWheel,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -40,6 +43,12 @@ struct Flow {
 /// A window that is made smaller holds a round trip and half a second of the flow's rate, and it grows over
 /// several round trips.
 const SPAN: Duration = Duration::from_secs(1);
+
+/// An unresponsive flow without data for so long counts as responsive. Its uncalled bytes are kept, so that a pause
+/// forgives no more than the flow's rate carries in it.
+///
+/// Chosen: longer than the first two timeouts of a sender that only retransmits, 1 and 2 s (RFC 6298, 2.1 and 5.5).
+const SILENT: Duration = SPAN.saturating_mul(3);
 
 /// Two windows without scaling: every flow may begin with one, whatever its rate (RFC 7323, section 2.2).
 const LEAST: u32 = 2 << 16;
@@ -73,10 +82,32 @@ impl Uncalled {
         let refuses = count >= limit || (flow.refuses && count > limit / 2);
         self.refusing = self.refusing - u32::from(flow.refuses) + u32::from(refuses);
         flow.refuses = refuses;
+        if refuses && self.looks.deadline(member.0).is_none() {
+            self.looks.set(member.0, now + INTERVAL + SILENT);
+        }
         if span >= INTERVAL {
             *flow = Flow { bytes: count, refuses, since: now, ..Flow::default() };
         }
         !refuses
+    }
+
+    /// Unresponsive flows of which no data has come for [`SILENT`], or up to [`INTERVAL`] longer, count as
+    /// responsive.
+    pub(super) fn expire(&mut self, now: Time) {
+        while let Some(number) = self.looks.pop(now) {
+            let flow = &mut self.flows[Member(number).index()];
+            let until = flow.since + INTERVAL + SILENT;
+            if flow.refuses && until > now {
+                self.looks.set(number, until);
+            } else {
+                self.refusing -= u32::from(std::mem::take(&mut flow.refuses));
+            }
+        }
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    pub(super) fn expires_at(&self) -> Option<Time> {
+        self.looks.next_deadline()
     }
 
     /// An ACK of `member` departed that calls for `bytes`.
@@ -98,6 +129,7 @@ impl Uncalled {
 
     /// Forgets `member`, whose index another flow may get next.
     pub(super) fn leave(&mut self, member: Member) {
+        self.looks.cancel(member.0);
         if let Some(flow) = self.flows.get_mut(member.index()) {
             self.refusing -= u32::from(std::mem::take(flow).refuses);
         }
@@ -169,6 +201,33 @@ mod tests {
         uncalled.leave(MEMBER);
         assert!(!uncalled.refuses(MEMBER) && uncalled.refusing() == 0);
         assert!(uncalled.came(Time::from_secs(7), MEMBER, FRAME, RATE));
+    }
+
+    /// Kills: a sender that counts as unresponsive for as long as it is silent; one that does although its data
+    /// comes; one that is forgiven what it has sent; a deadline of a flow that left.
+    #[test]
+    fn a_sender_that_falls_silent_no_longer_counts_and_is_found_again_when_it_goes_on() {
+        let mut uncalled = Uncalled::default();
+        let slow = |_| Rate::from_kbps(8);
+        let send =
+            |uncalled: &mut Uncalled, ms| uncalled.came(Time::from_millis(ms), MEMBER, FRAME, slow);
+        assert!(!(0..100).all(|ms| send(&mut uncalled, ms)));
+        assert!((100..110).all(|ms| !send(&mut uncalled, ms)));
+        // A packet each two seconds keeps it unresponsive.
+        for ms in (1_000..20_000).step_by(2_000) {
+            uncalled.expire(Time::from_millis(ms));
+            assert!(!send(&mut uncalled, ms));
+        }
+        while let Some(at) = uncalled.expires_at() {
+            assert!(uncalled.refuses(MEMBER));
+            uncalled.expire(at);
+            assert!(at <= Time::from_millis(19_000 + 3_400), "{at:?}");
+        }
+        assert!(!uncalled.refuses(MEMBER) && uncalled.refusing() == 0);
+        assert!(!(24_000..24_010).all(|ms| send(&mut uncalled, ms)));
+        assert!(uncalled.refuses(MEMBER) && uncalled.refusing() == 1);
+        uncalled.leave(MEMBER);
+        assert_eq!((uncalled.expires_at(), uncalled.refusing()), (None, 0));
     }
 
     /// Kills: time that goes backwards spared twice, or an underflow.

@@ -35,3 +35,17 @@ fn a_flow_that_is_alone_responds_again_once_it_sends_what_it_is_asked_for() {
     assert!(!go(3));
     assert!(go(8));
 }
+
+/// Kills: an alarm that lasts until the connection ends; an aggregate that is not woken to end it.
+#[test]
+fn a_flow_whose_sender_stopped_is_no_longer_counted_as_unresponsive() {
+    let mut bench = Bench::new("'postack'", 10);
+    assert_eq!(bench.ack(US(0), 0, 0).len(), 1);
+    (1..=2_000).for_each(|n| bench.data(US(u64::from(n) * 500), 0, n * MSS));
+    assert_eq!(bench.signal.unresponsive(), 1);
+    bench.run_until(Time::from_secs(2));
+    assert!(!bench.signal.responds(Member(0)), "a second is no pause");
+    bench.run_until(Time::from_secs(10));
+    assert_eq!(bench.signal.unresponsive(), 0);
+    assert!(bench.signal.responds(Member(0)));
+}
