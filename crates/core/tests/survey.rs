@@ -51,7 +51,7 @@ fn offer(run: &mut Run, turn: u32) {
 
 fn begin(run: &mut Run, set: PolicySet) {
     let generation = Generation::new(set, run.gateway.shared_policies(), run.gateway.config());
-    run.gateway.begin_install(run.now, generation);
+    run.gateway.begin_install(run.now, generation).unwrap();
 }
 
 /// Asserts that a report has each aggregate once, and all packets.

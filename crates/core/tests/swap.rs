@@ -159,7 +159,8 @@ proptest! {
                     made += u64::from(!matches!(swap, Swap::Renamed));
                     let set = PolicySet::new(shape.policies(scheme, discipline)).unwrap();
                     let generation = Generation::new(set, run.gateway.shared_policies(), run.gateway.config());
-                    run.gateway.begin_install(run.now, generation);
+                    while run.gateway.go_on_installing(run.now) {}
+run.gateway.begin_install(run.now, generation).unwrap();
                     while !sliced && run.gateway.go_on_installing(run.now) {}
                 }
             }
@@ -248,7 +249,7 @@ fn a_swap_of_many_slices_loses_and_reorders_nothing() {
     for turn in 0..6 {
         let generation =
             Generation::new(set(turn), run.gateway.shared_policies(), run.gateway.config());
-        run.gateway.begin_install(run.now, generation);
+        run.gateway.begin_install(run.now, generation).unwrap();
         loop {
             slices += 1;
             for host in 1..20 {
@@ -292,7 +293,7 @@ fn all_classes_are_added_and_removed_in_slices() {
     for classed in [true, false, true, false] {
         let next = if classed { set(true).with_classes(classes.clone()) } else { set(false) };
         let generation = Generation::new(next, run.gateway.shared_policies(), run.gateway.config());
-        run.gateway.begin_install(run.now, generation);
+        run.gateway.begin_install(run.now, generation).unwrap();
         let mut there = run.gateway.classes().len();
         loop {
             let more = run.gateway.go_on_installing(run.now);
@@ -315,4 +316,21 @@ fn all_classes_are_added_and_removed_in_slices() {
     let (left, report) = run.end();
     assert_eq!(report.held, 0);
     assert_in_order(&left);
+}
+
+/// Kills: a swap that is completed in one call because another is to begin.
+#[test]
+fn no_swap_begins_while_another_goes_on() {
+    let mut run = Run::new(&config(), Vec::new());
+    let set = |name: &str| PolicySet::new(vec![policy(name, from(1), Action::Pass)]).unwrap();
+    let running = run.gateway.shared_policies();
+    let generation = |name| Generation::new(set(name), running.clone(), &config());
+    run.gateway.begin_install(run.now, generation("first")).unwrap();
+    let refused = run.gateway.begin_install(run.now, generation("second")).unwrap_err();
+    assert!(run.gateway.is_installing(), "the first swap goes on");
+    while run.gateway.go_on_installing(run.now) {}
+    assert_eq!(run.gateway.policies().policies()[0].name, "first");
+    run.gateway.begin_install(run.now, *refused.0).unwrap();
+    while run.gateway.go_on_installing(run.now) {}
+    assert_eq!(run.gateway.policies().policies()[0].name, "second");
 }

@@ -262,7 +262,8 @@ impl Mixed {
                 let gateway = &mut self.run.gateway;
                 let running = gateway.shared_policies();
                 let generation = Generation::new(set.policies(), running, gateway.config());
-                gateway.begin_install(now, generation);
+                while gateway.go_on_installing(now) {}
+                gateway.begin_install(now, generation).unwrap();
                 (self.set, self.altered) = (Some(set), false);
             }
             Step::Slice => {

@@ -68,7 +68,9 @@ impl Case for Calls {
                     *turn = 1 - *turn;
                     let generation =
                         Generation::new(set, gateway.shared_policies(), gateway.config());
-                    counted(|| gateway.begin_install(*now, generation));
+                    if counted(|| gateway.begin_install(*now, generation)).is_err() {
+                        return 0;
+                    }
                     while counted(|| gateway.go_on_installing(*now)) {}
                     drop(gateway.take_retired());
                     sum += gateway.generation();

@@ -55,6 +55,11 @@ impl Generation {
     }
 }
 
+/// A set cannot be put in force while another swap goes on: hands the set back.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("another policy set is still being put in force")]
+pub struct StillInstalling(pub Box<Generation>);
+
 /// A swap that goes on.
 pub(super) struct Swap {
     generation: Generation,
@@ -95,7 +100,8 @@ impl Gateway {
     /// is offered to the policies in force. Flows find their new aggregates with their next packet.
     pub fn install(&mut self, now: Time, policies: PolicySet) {
         let generation = Generation::new(policies, self.shared_policies(), &self.config);
-        self.begin_install(now, generation);
+        while self.go_on_installing(now) {}
+        self.begin(now, generation);
         while self.go_on_installing(now) {}
         drop(self.take_retired());
     }
@@ -107,9 +113,24 @@ impl Gateway {
     }
 
     /// Begins to put `generation` in force; [`go_on_installing`](Self::go_on_installing) does the rest, and each
-    /// look at when to come back does a part. A swap that still goes on is completed before.
-    pub fn begin_install(&mut self, now: Time, generation: Generation) {
-        while self.go_on_installing(now) {}
+    /// look at when to come back does a part.
+    ///
+    /// # Errors
+    ///
+    /// If another swap still goes on.
+    pub fn begin_install(
+        &mut self,
+        now: Time,
+        generation: Generation,
+    ) -> Result<(), StillInstalling> {
+        if self.is_installing() {
+            return Err(StillInstalling(Box::new(generation)));
+        }
+        self.begin(now, generation);
+        Ok(())
+    }
+
+    fn begin(&mut self, now: Time, generation: Generation) {
         self.arrangement = self.arrangement.wrapping_add(1);
         let set = generation.policies.classes();
         for way in Direction::BOTH {

@@ -63,7 +63,8 @@ fn no_swap_forgives_what_has_passed_before_there_were_tokens() {
                     let policies = run.gateway.shared_policies();
                     let config = run.gateway.config();
                     let next = Generation::new(passing(change, n), policies, config);
-                    run.gateway.begin_install(run.now, next);
+                    while run.gateway.go_on_installing(run.now) {}
+                    run.gateway.begin_install(run.now, next).unwrap();
                     run.data(sent, 1);
                     sent += 1;
                     while run.gateway.go_on_installing(run.now) {}
@@ -117,7 +118,8 @@ fn acks_stay_held_when_another_policy_takes_over_the_flow() {
         for n in 1..=20 {
             let policies = run.gateway.shared_policies();
             let next = Generation::new(named(n), policies, run.gateway.config());
-            run.gateway.begin_install(run.now, next);
+            while run.gateway.go_on_installing(run.now) {}
+            run.gateway.begin_install(run.now, next).unwrap();
             if sliced && n == 1 {
                 run.data(60, 1);
             }

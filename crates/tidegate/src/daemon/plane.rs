@@ -185,9 +185,9 @@ impl Plane {
             if let Some(wan) = live.ports.last_mut() {
                 wan.end_trunks(ends);
             }
-            live.machine.begin_install(live.now, generation);
+            live.machine.begin_install(live.now, generation)
         });
-        begin.await?;
+        begin.await?.map_err(|error| Failure::new(Code::Busy, error.to_string()))?;
         while self.ask(|live| live.machine.is_installing()).await? {
             tokio::time::sleep(LOOK).await;
         }
