@@ -154,11 +154,6 @@ impl Daemon {
     /// Puts `proposal` in force. With `confirm_ms`, rolls it back unless it is confirmed in time.
     pub(crate) async fn apply(self: &Arc<Self>, proposal: Proposal) -> Result<Applied, Refusal> {
         let _turn = self.turn().await?;
-        self.take(proposal).await
-    }
-
-    /// Puts `proposal` in force in this turn.
-    async fn take(self: &Arc<Self>, proposal: Proposal) -> Result<Applied, Refusal> {
         self.must_be_confirmed().await?;
         let confirm_ms = proposal.confirm_ms;
         let next = Arc::new(self.read(proposal).await?);
@@ -237,9 +232,7 @@ impl Daemon {
         let refused = match read.and_then(|read| read.map_err(|error| error.of(&file))) {
             Ok(files::Text { text, .. }) => {
                 let file = file.display().to_string();
-                // Nobody can be told to try again later.
-                let _turn = self.working.lock().await;
-                self.take(Proposal { file, text, confirm_ms: None }).await.err()
+                self.apply(Proposal { file, text, confirm_ms: None }).await.err()
             }
             Err(failure) => Some(failure.into()),
         };

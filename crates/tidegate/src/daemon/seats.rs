@@ -1,11 +1,9 @@
 //! Bounds the connections of one listener: their number, their memory and their idle time.
 //!
 //! A connection is *waiting* while its client has not sent the next bytes of a request, or has not
-//! read the next bytes of the answer. It is closed after waiting for [`Limits::idle`]. If a new connection needs its
+//! read the answer. It is closed after waiting for [`Limits::idle`]. If a new connection needs its
 //! descriptor or memory, the connection that has waited longest is closed after [`Limits::grace`].
 //! Idle connections therefore delay a new client by at most the grace.
-
-mod stream;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +12,6 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-
-pub(crate) use stream::Watched;
 
 /// Limits for the connections of one listener.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +73,6 @@ struct Seat {
     /// Beginning of the wait; `None` while the gateway processes its request.
     waiting: Option<Instant>,
     bytes: usize,
-    /// Bytes of the answer that the client has not taken yet.
-    unsent: usize,
     /// Notified when the connection has to end.
     end: Arc<Notify>,
     ending: bool,
@@ -121,8 +115,7 @@ impl Seats {
         }
         let (id, end) = (taken.next, Arc::new(Notify::new()));
         taken.next += 1;
-        let seat =
-            Seat { waiting: Some(now), bytes: 0, unsent: 0, end: end.clone(), ending: false };
+        let seat = Seat { waiting: Some(now), bytes: 0, end: end.clone(), ending: false };
         taken.seats.insert(id, seat);
         Ok(Connection { of: self.clone(), id, end })
     }
@@ -220,8 +213,6 @@ impl Connection {
                 }
                 self.make_room(&mut taken)
             };
-            // The client is not the cause of this wait.
-            self.works();
             match room {
                 Room::Busy => return Err(Full),
                 _ => room.wait(changed).await,
@@ -235,27 +226,11 @@ impl Connection {
         let mut taken = self.of.lock();
         // The answer is in memory already. If it exceeds the limit, another waiting connection ends.
         taken.add(self.id, bytes);
-        if let Some(seat) = taken.seats.get_mut(&self.id) {
-            seat.unsent = bytes;
-        }
         if taken.bytes > self.of.limits.bytes {
             self.make_room(&mut taken);
         }
         drop(taken);
         self.waits();
-    }
-
-    /// The client has taken `bytes` of the answer. Releases the memory of a complete answer.
-    fn sent(&self, bytes: usize) {
-        let complete = self.seat(|seat| {
-            seat.waiting = seat.waiting.map(|_| Instant::now());
-            let answering = seat.unsent > 0;
-            seat.unsent = seat.unsent.saturating_sub(bytes);
-            answering && seat.unsent == 0
-        });
-        if complete {
-            self.let_go();
-        }
     }
 
     /// Ends another connection that holds memory.
@@ -280,7 +255,7 @@ impl Connection {
     }
 
     /// Releases the memory of the connection.
-    pub(crate) fn let_go(&self) {
+    fn let_go(&self) {
         let mut taken = self.of.lock();
         let held = taken.seats.get_mut(&self.id).map_or(0, |seat| std::mem::take(&mut seat.bytes));
         taken.bytes -= held;

@@ -30,7 +30,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::seats::{Connection, Limits, Seats, Watched};
+use super::seats::{Connection, Limits, Seats};
 use super::{Daemon, Refusal, aside, metrics, whole};
 use crate::api::{ClassChange, NewClass, Proposal, Question};
 use crate::code::Code;
@@ -152,8 +152,8 @@ async fn converse(
         }
     });
     // The client of a broken connection cannot receive an error.
-    let stream = TokioIo::new(Watched::new(stream, connection.clone()));
-    let http = http1::Builder::new().max_buf_size(BUFFER).serve_connection(stream, service);
+    let http =
+        http1::Builder::new().max_buf_size(BUFFER).serve_connection(TokioIo::new(stream), service);
     let _ = http.await;
 }
 
@@ -236,7 +236,7 @@ async fn collect(request: Request) -> Result<Vec<u8>, Response> {
     if usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX) > files::MOST {
         return Err(too_large());
     }
-    let (mut bytes, mut refused) = (Vec::new(), false);
+    let mut bytes = Vec::new();
     loop {
         connection.inspect(|it| it.waits());
         let Some(frame) = body.frame().await else { break };
@@ -246,22 +246,14 @@ async fn collect(request: Request) -> Result<Vec<u8>, Response> {
             return Err(too_large());
         }
         if let Some(connection) = connection
-            && !refused
             && connection.hold(data.len()).await.is_err()
         {
-            connection.let_go();
-            (bytes, refused) = (Vec::new(), true);
+            let message = "requests that are being worked on hold the memory for this one";
+            return Err(refuse(&Failure::new(Code::Busy, message).into()));
         }
-        // A client that still sends would lose the refusal, so the rest of the body is read and dropped.
-        if !refused {
-            bytes.extend_from_slice(&data);
-        }
+        bytes.extend_from_slice(&data);
     }
     connection.inspect(|it| it.works());
-    if refused {
-        let message = "requests that are being worked on hold the memory for this one";
-        return Err(refuse(&Failure::new(Code::Busy, message).into()));
-    }
     Ok(bytes)
 }
 
