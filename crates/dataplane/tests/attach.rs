@@ -65,7 +65,7 @@ fn open(packet_sockets: Option<Tc>) -> Gate {
 
 /// The alarms of `gate`.
 fn troubles(gate: &Gate) -> Vec<String> {
-    gate.wire.as_ref().unwrap().guard().look().iter().map(ToString::to_string).collect()
+    gate.wire.as_ref().unwrap().guard().look(&[]).iter().map(ToString::to_string).collect()
 }
 
 /// Whether `ip` sees an XDP program on the port towards the client.

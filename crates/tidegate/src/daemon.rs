@@ -2,6 +2,7 @@
 
 mod classes;
 mod explain;
+mod metered;
 mod metrics;
 mod plane;
 mod port_lock;
@@ -153,7 +154,16 @@ impl Daemon {
 
     /// Puts `proposal` in force. With `confirm_ms`, rolls it back unless it is confirmed in time.
     pub(crate) async fn apply(self: &Arc<Self>, proposal: Proposal) -> Result<Applied, Refusal> {
-        let _turn = self.turn().await?;
+        let turn = self.turn().await?;
+        self.apply_in(turn, proposal).await
+    }
+
+    /// The same in a `turn` of the caller.
+    async fn apply_in(
+        self: &Arc<Self>,
+        _turn: Turn<'_>,
+        proposal: Proposal,
+    ) -> Result<Applied, Refusal> {
         self.must_be_confirmed().await?;
         let confirm_ms = proposal.confirm_ms;
         let next = Arc::new(self.read(proposal).await?);
@@ -192,7 +202,18 @@ impl Daemon {
     async fn turn(&self) -> Result<Turn<'_>, Failure> {
         let busy = |_| Failure::new(Code::Busy, format!("{LONG} long requests wait already"));
         let place = self.long.try_acquire().map_err(busy)?;
-        Ok(Turn { _working: self.working.lock().await, _place: place })
+        Ok(self.turn_at(place).await)
+    }
+
+    /// The same for a request that nobody repeats: it waits for a place too.
+    async fn patient_turn(&self) -> Result<Turn<'_>, Failure> {
+        let closed = |error| Failure::new(Code::System, format!("no place: {error}"));
+        let place = self.long.acquire().await.map_err(closed)?;
+        Ok(self.turn_at(place).await)
+    }
+
+    async fn turn_at<'a>(&'a self, place: SemaphorePermit<'a>) -> Turn<'a> {
+        Turn { _working: self.working.lock().await, _place: place }
     }
 
     /// The configuration in force.
@@ -224,18 +245,10 @@ impl Daemon {
         Ok(Applied { generation, changes: Vec::new(), undone: Vec::new(), confirm_ms: None })
     }
 
-    /// Reads the file again and applies it. An invalid file changes nothing and raises an alarm.
+    /// Reads the file again, however many long requests wait. A broken one leaves what runs, and raises an
+    /// alarm.
     pub(crate) async fn reload(self: &Arc<Self>) {
-        let file = self.installed().await.file.clone();
-        let path = file.clone();
-        let read = aside(move || files::read_regular(&path, files::MOST)).await;
-        let refused = match read.and_then(|read| read.map_err(|error| error.of(&file))) {
-            Ok(files::Text { text, .. }) => {
-                let file = file.display().to_string();
-                self.apply(Proposal { file, text, confirm_ms: None }).await.err()
-            }
-            Err(failure) => Some(failure.into()),
-        };
+        let refused = self.try_reload().await.err();
         let alarm =
             refused.map(|refusal| format!("the file was not taken over: {}", refusal.text()));
         if let Some(alarm) = &alarm {
@@ -244,7 +257,17 @@ impl Daemon {
         self.state.lock().await.alarm = alarm;
     }
 
-    /// The status of the gateway.
+    async fn try_reload(self: &Arc<Self>) -> Result<Applied, Refusal> {
+        let file = self.installed().await.file.clone();
+        let path = file.clone();
+        let read = aside(move || files::read_regular(&path, files::MOST)).await?;
+        let files::Text { text, .. } = read.map_err(|error| error.of(&file))?;
+        let turn = self.patient_turn().await?;
+        let file = file.display().to_string();
+        self.apply_in(turn, Proposal { file, text, confirm_ms: None }).await
+    }
+
+    /// What runs, as it is now.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
         let seen = self.plane.look().await?;
         let state = self.state.lock().await;

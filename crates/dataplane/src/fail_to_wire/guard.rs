@@ -1,6 +1,7 @@
 //! Checks that the gateway's programs are still attached to the ports, before all foreign programs.
 
 use std::fmt;
+use std::io;
 
 use super::survey::{At, Found, Survey};
 use crate::interface::Interface;
@@ -30,6 +31,8 @@ enum Kind {
     Foreign(String),
     /// A program of the gateway has been detached.
     Missing(&'static str),
+    /// The kernel does not say which programs are there.
+    Unseen(String),
 }
 
 impl Guard {
@@ -37,10 +40,12 @@ impl Guard {
         Self(ports)
     }
 
-    /// Checks all ports. Detaches programs of dead gateways, and returns the remaining troubles.
+    /// Looks at all ports. Detaches programs that a dead gateway left there; returns what it cannot
+    /// mend. Of a port that it cannot look at, the troubles of `before`, the last look, stay.
     #[must_use]
-    pub fn look(&self) -> Vec<Trouble> {
-        self.0.iter().flat_map(Guarded::look).collect()
+    pub fn look(&self, before: &[Trouble]) -> Vec<Trouble> {
+        let look = |port: &Guarded| port.look(Survey::of(&port.interface), before);
+        self.0.iter().flat_map(look).collect()
     }
 }
 
@@ -49,9 +54,15 @@ impl Guarded {
         Self { interface: interface.clone(), xdp, tc }
     }
 
-    fn look(&self) -> Vec<Trouble> {
-        // `Watch` in the daemon reports missing interfaces.
-        let Ok(survey) = Survey::of(&self.interface) else { return Vec::new() };
+    fn look(&self, survey: io::Result<Survey>, before: &[Trouble]) -> Vec<Trouble> {
+        let survey = match survey {
+            Ok(survey) => survey,
+            // `Watch` reports an interface that is gone.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
+                return Vec::new();
+            }
+            Err(error) => return self.unseen(&error, before),
+        };
         for orphan in survey.ours().filter(|found| !self.is_mine(found) && !found.is_alive()) {
             match orphan.detach(&self.interface) {
                 Ok(()) => tracing::info!("{orphan} of an earlier gateway is detached"),
@@ -71,6 +82,16 @@ impl Guarded {
         let last = found.iter().rposition(|found| self.is_mine(found)).unwrap_or(found.len());
         let before = found.iter().take(last).filter(|found| !self.is_mine(found));
         troubles.extend(before.map(|found| self.trouble(Kind::Foreign(found.to_string()))));
+        troubles
+    }
+
+    /// The troubles that were seen `before`, and that nothing can be seen now.
+    fn unseen(&self, error: &io::Error, before: &[Trouble]) -> Vec<Trouble> {
+        let seen = |it: &&Trouble| {
+            it.interface == self.interface.name() && !matches!(it.kind, Kind::Unseen(_))
+        };
+        let mut troubles: Vec<_> = before.iter().filter(seen).cloned().collect();
+        troubles.push(self.trouble(Kind::Unseen(error.to_string())));
         troubles
     }
 
@@ -98,6 +119,33 @@ impl fmt::Display for Trouble {
                 "the {kind} program of the gateway is not on `{name}` any more: start the gateway \
                  again"
             ),
+            Kind::Unseen(error) => write!(f, "cannot look at the programs of `{name}`: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a look that fails and so ends an alarm; one that is silent about it; an alarm twice.
+    #[test]
+    fn a_look_that_fails_keeps_the_troubles_of_its_port_and_is_one_itself() {
+        let port = Guarded::new(&Interface::find("lo").unwrap(), Some(1), None);
+        let failed = |number| Err(io::Error::from_raw_os_error(number));
+        let before = [port.trouble(Kind::Missing("XDP"))];
+        for number in [libc::EPERM, libc::EMFILE, libc::ENOBUFS] {
+            let mut now = port.look(failed(number), &before);
+            assert_eq!(now.len(), 2, "{now:?}");
+            assert_eq!(now[0], before[0]);
+            assert!(now[1].to_string().starts_with("cannot look at the programs of `lo`: "));
+            assert_eq!(port.look(failed(number), &now), now);
+            let other = Trouble { interface: "other".to_owned(), ..now[0].clone() };
+            now[0] = other;
+            assert_eq!(port.look(failed(number), &now).len(), 1, "a trouble of another port");
+        }
+        assert_eq!(port.look(failed(libc::ENODEV), &before), []);
+        let nothing = Survey { interface: Interface::find("lo").unwrap(), found: Vec::new() };
+        assert_eq!(port.look(Ok(nothing), &port.look(failed(libc::EPERM), &before)), before);
     }
 }

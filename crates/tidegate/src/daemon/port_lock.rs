@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 
+use nix::unistd::geteuid;
 use tidegate_dataplane::{Interface, PortLock as FileLock};
 
 use crate::code::Code;
@@ -62,8 +63,8 @@ impl PortLock {
 fn in_directory(directory: &Path, interface: &Interface) -> io::Result<Option<Held>> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let about = fs::symlink_metadata(directory)?;
-    let mine = fs::metadata("/proc/thread-self")?.uid();
-    // Another user with write access to the directory could replace the lock file.
+    let mine = geteuid().as_raw();
+    // In a directory that others write to, they could put another file in the place of ours.
     if !about.is_dir() || about.uid() != mine || about.mode() & 0o022 != 0 {
         let why = format!("{} is not a directory that only we write to", directory.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));

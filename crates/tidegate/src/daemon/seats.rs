@@ -1,9 +1,12 @@
 //! Bounds the connections of one listener: their number, their memory and their idle time.
 //!
-//! A connection is *waiting* while its client has not sent the next bytes of a request, or has not
-//! read the answer. It is closed after waiting for [`Limits::idle`]. If a new connection needs its
-//! descriptor or memory, the connection that has waited longest is closed after [`Limits::grace`].
-//! Idle connections therefore delay a new client by at most the grace.
+//! A connection is *waiting* while it owes the next bytes of a request, or has not taken its answer.
+//! One that moves no byte for [`Limits::idle`] meanwhile is closed.
+//!
+//! A newer connection may need the descriptor of another, or its memory. After [`Limits::grace`], the
+//! waiting connection that moved its last byte longest ago is closed. The grace of a descriptor counts from
+//! the begin of the wait: a client that sends a byte now and then keeps nobody out. The grace of memory
+//! counts from the last byte: a request or an answer on its way is brought to its end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +25,7 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
     /// Waiting time after which a connection may be closed in favour of a new one.
     pub(crate) grace: Duration,
-    /// Waiting time after which a connection is closed in any case.
+    /// How long a waiting connection may move no byte although nobody needs its place.
     pub(crate) idle: Duration,
 }
 
@@ -70,15 +73,37 @@ struct Taken {
 
 #[derive(Debug)]
 struct Seat {
-    /// Beginning of the wait; `None` while the gateway processes its request.
-    waiting: Option<Instant>,
-    bytes: usize,
-    /// Notified when the connection has to end.
+    /// `None` while the gateway works on its request, or makes room for it.
+    waiting: Option<Waiting>,
+    /// Since when its request waits for memory.
+    holding: Option<Instant>,
+    /// Its request gets no memory: a newer one needs what it holds.
+    refused: bool,
+    /// Bytes of its request.
+    request: usize,
+    /// Bytes of its answers that are not sent yet.
+    answers: usize,
+    /// Told when the connection has to end.
     end: Arc<Notify>,
     ending: bool,
 }
 
-/// An open connection. Dropping the value frees the seat and its memory.
+/// The wait of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Instant,
+    /// When it moved its last byte; `since` if it has moved none.
+    moved: Instant,
+}
+
+impl Waiting {
+    fn begins() -> Self {
+        let now = Instant::now();
+        Self { since: now, moved: now }
+    }
+}
+
+/// The place of one connection, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Seats>,
@@ -86,7 +111,14 @@ pub(crate) struct Connection {
     end: Arc<Notify>,
 }
 
-/// The error of a request for which no memory can be freed.
+/// The memory of an answer, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    of: Arc<Connection>,
+    bytes: usize,
+}
+
+/// There is no memory for more of a request.
 #[derive(Debug)]
 pub(crate) struct Full;
 
@@ -111,11 +143,20 @@ impl Seats {
     fn try_take(self: &Arc<Self>, now: Instant) -> Result<Connection, Room> {
         let mut taken = self.lock();
         if taken.seats.len() >= self.limits.connections {
-            return Err(taken.make_room(now, self.limits.grace, |_, _| true));
+            return Err(taken.make_room(now, self.limits.grace, |it| it.since, |_, _| true));
         }
         let (id, end) = (taken.next, Arc::new(Notify::new()));
         taken.next += 1;
-        let seat = Seat { waiting: Some(now), bytes: 0, end: end.clone(), ending: false };
+        let waiting = Some(Waiting::begins());
+        let seat = Seat {
+            waiting,
+            holding: None,
+            refused: false,
+            request: 0,
+            answers: 0,
+            end: end.clone(),
+            ending: false,
+        };
         taken.seats.insert(id, seat);
         Ok(Connection { of: self.clone(), id, end })
     }
@@ -135,7 +176,7 @@ impl Seats {
 /// The event that can free a seat or memory.
 #[derive(Clone, Copy, Debug)]
 enum Room {
-    /// The end of a connection that has been notified.
+    /// When a connection ends or gives memory back that has been told to, or begins to wait.
     Changed,
     /// The end of a connection's grace, at this time.
     At(Instant),
@@ -153,35 +194,33 @@ impl Room {
 }
 
 impl Taken {
-    /// Ends the connection that has waited longest among those accepted by `which`, once its grace is
-    /// over. Ends no second connection before the first has ended.
+    /// Of the connections that `which` accepts, ends the one that moved its last byte longest ago, among
+    /// those whose grace is over. The grace counts `from` a moment of the wait.
     fn make_room(
         &mut self,
         now: Instant,
         grace: Duration,
+        from: impl Fn(&Waiting) -> Instant,
         which: impl Fn(u64, &Seat) -> bool,
     ) -> Room {
-        if self.seats.values().any(|seat| seat.ending) {
+        if self.seats.values().any(|seat| seat.ending || seat.refused) {
             return Room::Changed;
         }
         let asked = self.seats.iter_mut().filter(|(id, seat)| which(**id, seat));
         let waiting = asked.filter_map(|(_, seat)| Some((seat.waiting?, seat)));
-        let Some((since, seat)) = waiting.min_by_key(|(since, _)| *since) else {
-            return Room::Busy;
+        // First those whose grace is over, and among them the one without a byte for longest.
+        let order = |(wait, _): &(Waiting, &mut Seat)| {
+            let over = from(wait) + grace;
+            if over > now { (true, over) } else { (false, wait.moved) }
         };
-        if since + grace > now {
-            return Room::At(since + grace);
+        let Some((wait, seat)) = waiting.min_by_key(order) else { return Room::Busy };
+        let over = from(&wait) + grace;
+        if over > now {
+            return Room::At(over);
         }
         seat.ending = true;
         seat.end.notify_one();
         Room::Changed
-    }
-
-    fn add(&mut self, id: u64, bytes: usize) {
-        self.bytes += bytes;
-        if let Some(seat) = self.seats.get_mut(&id) {
-            seat.bytes += bytes;
-        }
     }
 }
 
@@ -193,72 +232,118 @@ impl Connection {
 
     /// Marks the connection as waiting for its client.
     pub(crate) fn waits(&self) {
-        self.seat(|seat| seat.waiting = Some(Instant::now()));
+        self.seat(|seat| seat.waiting = Some(Waiting::begins()));
         self.of.changed.notify_waiters();
     }
 
-    /// Reserves `more` bytes for a request. Waits until other connections have released enough memory.
+    /// Bytes have come, or have been taken.
+    pub(crate) fn moves(&self) {
+        self.seat(|seat| seat.waiting.iter_mut().for_each(|it| it.moved = Instant::now()));
+    }
+
+    /// Counts `more` bytes of a request. Waits while another connection makes room for them. No other
+    /// connection can end it meanwhile, for its client is not the one who keeps it waiting.
     ///
     /// # Errors
     ///
-    /// If all requests that hold memory are in progress.
+    /// If the gateway works on all requests that hold the memory. If they all wait for memory, the one that
+    /// waits longest is refused.
     pub(crate) async fn hold(&self, more: usize) -> Result<(), Full> {
         loop {
             let changed = self.of.changed.notified();
-            let room = {
-                let mut taken = self.of.lock();
-                if taken.bytes + more <= self.of.limits.bytes {
-                    taken.add(self.id, more);
-                    return Ok(());
+            let held = match self.try_hold(more, Instant::now()) {
+                Ok(()) => Ok(()),
+                Err(Room::Busy) => Err(Full),
+                Err(room) => {
+                    room.wait(changed).await;
+                    continue;
                 }
-                self.make_room(&mut taken)
             };
-            match room {
-                Room::Busy => return Err(Full),
-                _ => room.wait(changed).await,
+            let waited = |seat: &mut Seat| {
+                seat.refused = false;
+                seat.holding.take().is_some()
+            };
+            if self.seat(waited) {
+                self.waits();
             }
+            return held;
         }
     }
 
-    /// Releases the memory of the request, and waits for the client to read an answer of `bytes`.
-    pub(crate) fn answers(&self, bytes: usize) {
+    fn try_hold(&self, more: usize, now: Instant) -> Result<(), Room> {
+        let mut taken = self.of.lock();
+        let fits = taken.bytes + more <= self.of.limits.bytes;
+        let Some(seat) = taken.seats.get_mut(&self.id) else { return Err(Room::Busy) };
+        if seat.refused {
+            return Err(Room::Busy);
+        }
+        if fits {
+            seat.request += more;
+            taken.bytes += more;
+            return Ok(());
+        }
+        seat.waiting = None;
+        seat.holding.get_or_insert(now);
+        match self.make_room(&mut taken) {
+            Room::Busy => Err(self.refuse(&mut taken)),
+            room => Err(room),
+        }
+    }
+
+    /// Refuses the request that waits longest for memory, of the others that hold some.
+    fn refuse(&self, taken: &mut Taken) -> Room {
+        let others =
+            taken.seats.iter_mut().filter(|(id, seat)| **id != self.id && seat.request > 0);
+        let holding = others.filter_map(|(_, seat)| Some((seat.holding?, seat)));
+        let Some((_, seat)) = holding.min_by_key(|(since, _)| *since) else { return Room::Busy };
+        seat.refused = true;
+        self.of.changed.notify_waiters();
+        Room::Changed
+    }
+
+    /// The request is done. The client has to take an answer of `bytes` now, which are counted until the
+    /// charge is dropped.
+    pub(crate) fn answers(self: &Arc<Self>, bytes: usize) -> Charge {
         self.let_go();
         let mut taken = self.of.lock();
-        // The answer is in memory already. If it exceeds the limit, another waiting connection ends.
-        taken.add(self.id, bytes);
+        // The answer exists and is sent; an older one that nobody takes makes room for it.
+        taken.bytes += bytes;
+        taken.seats.entry(self.id).and_modify(|seat| seat.answers += bytes);
         if taken.bytes > self.of.limits.bytes {
             self.make_room(&mut taken);
         }
         drop(taken);
         self.waits();
+        Charge { of: self.clone(), bytes }
     }
 
     /// Ends another connection that holds memory.
     fn make_room(&self, taken: &mut Taken) -> Room {
-        let other = |id, seat: &Seat| id != self.id && seat.bytes > 0;
-        taken.make_room(Instant::now(), self.of.limits.grace, other)
+        let other = |id, seat: &Seat| id != self.id && seat.request + seat.answers > 0;
+        taken.make_room(Instant::now(), self.of.limits.grace, |it| it.moved, other)
     }
 
-    /// Returns when the connection has to end: it has idled too long, or a newer one needs its resources.
+    /// Returns when the connection has to end: it is idle for too long, or another needs its place.
     pub(crate) async fn ended(&self) {
         let idle = self.of.limits.idle;
         loop {
-            let at = self.seat(|seat| seat.waiting).unwrap_or_else(Instant::now) + idle;
+            let moved = || self.seat(|seat| seat.waiting).map(|it| it.moved);
+            let at = moved().unwrap_or_else(Instant::now) + idle;
             tokio::select! {
                 () = self.end.notified() => return,
                 () = sleep_until(at) => {}
             }
-            if self.seat(|seat| seat.waiting).is_some_and(|since| since + idle <= Instant::now()) {
+            if moved().is_some_and(|moved| moved + idle <= Instant::now()) {
                 return;
             }
         }
     }
 
-    /// Releases the memory of the connection.
+    /// It holds nothing of a request any more.
     fn let_go(&self) {
         let mut taken = self.of.lock();
-        let held = taken.seats.get_mut(&self.id).map_or(0, |seat| std::mem::take(&mut seat.bytes));
-        taken.bytes -= held;
+        let seat = taken.seats.get_mut(&self.id);
+        taken.bytes -= seat.map_or(0, |seat| std::mem::take(&mut seat.request));
         self.of.changed.notify_waiters();
     }
 
@@ -272,5 +357,14 @@ impl Drop for Connection {
         self.let_go();
         self.of.lock().seats.remove(&self.id);
         self.of.changed.notify_waiters();
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut taken = self.of.of.lock();
+        taken.bytes -= self.bytes;
+        taken.seats.entry(self.of.id).and_modify(|seat| seat.answers -= self.bytes);
+        self.of.of.changed.notify_waiters();
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use axum::body::{Bytes, HttpBody};
+use axum::body::{self, Bytes, HttpBody};
 use axum::extract::{FromRequest, Path as InPath, RawQuery, Request, State};
 use axum::http::{HeaderName, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -30,7 +30,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::seats::{Connection, Limits, Seats};
+use super::metered::Metered;
+use super::seats::{Charge, Connection, Limits, Seats};
 use super::{Daemon, Refusal, aside, metrics, whole};
 use crate::api::{ClassChange, NewClass, Proposal, Question};
 use crate::code::Code;
@@ -116,14 +117,15 @@ impl Server {
     }
 }
 
-/// Accepts connections and serves each after it has got a seat.
-async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router) {
+/// Serves every connection of `listener` as soon as it has a seat.
+pub(super) async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router) {
     loop {
         // One accepted connection waits here for a seat; the others wait in the kernel's backlog.
         let (stream, _) = listener.accept().await;
         let connection = Arc::new(seats.take().await);
         let routes = routes.clone();
         tokio::spawn(async move {
+            let stream = Metered::new(stream, connection.clone());
             tokio::select! {
                 () = converse(stream, &connection, routes) => {}
                 () = connection.ended() => {}
@@ -147,8 +149,11 @@ async fn converse(
             let answer = answer.await?;
             let shared = answer.extensions().get::<Shared>().is_some();
             let bytes = if shared { 0 } else { answer.body().size_hint().lower() };
-            connection.answers(usize::try_from(bytes).unwrap_or(usize::MAX));
-            Ok::<_, Infallible>(answer)
+            let charge = connection.answers(usize::try_from(bytes).unwrap_or(usize::MAX));
+            let charge = Arc::new(charge);
+            let charged = move |bytes| Bytes::from_owner(Charged(bytes, charge.clone()));
+            let body = |body: body::Body| body.map_frame(move |frame| frame.map_data(&charged));
+            Ok::<_, Infallible>(answer.map(body))
         }
     });
     // The client of a broken connection cannot receive an error.
@@ -164,7 +169,16 @@ const BUFFER: usize = 64 << 10;
 #[derive(Clone, Copy)]
 struct Shared;
 
-/// Opens the listener for metrics.
+/// Bytes of an answer, which hold its memory until they are sent.
+struct Charged(Bytes, #[expect(dead_code, reason = "held, and not used")] Arc<Charge>);
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A listener for metrics.
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let failed = |error| {
         let help = "choose another address with --metrics".to_owned();
@@ -208,8 +222,8 @@ fn bad_request(status: StatusCode, message: String) -> Response {
     (status, Json(versioned(&json!({ "error": error })))).into_response()
 }
 
-/// A JSON body of at most [`files::MOST`] bytes. Rejections have the form of all API errors.
-struct Body<T>(T);
+/// A body in JSON, of at most [`files::MOST`] bytes. Its errors have the form of all others.
+pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
     type Rejection = Response;
@@ -237,8 +251,8 @@ async fn collect(request: Request) -> Result<Vec<u8>, Response> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
+    connection.inspect(|it| it.waits());
     loop {
-        connection.inspect(|it| it.waits());
         let Some(frame) = body.frame().await else { break };
         let broke_off = |error| bad_request(StatusCode::BAD_REQUEST, format!("{error}"));
         let Ok(data) = frame.map_err(broke_off)?.into_data() else { continue };

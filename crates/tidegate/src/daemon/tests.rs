@@ -25,6 +25,7 @@ use crate::api::Classes;
 use crate::client;
 
 mod limits;
+mod slow;
 mod trunks;
 
 const NOTHING: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";

@@ -47,7 +47,7 @@ impl Watch {
 
     /// Looks at the ports, and logs what has changed since the last time.
     pub(crate) fn look(&mut self) {
-        let now = self.guard.look();
+        let now = self.guard.look(&self.intrusions);
         for intrusion in now.iter().filter(|it| !self.intrusions.contains(it)) {
             tracing::warn!("{intrusion}");
         }

@@ -135,7 +135,40 @@ async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     assert_eq!(fixture.plan(NOTHING).await, [""; 0]);
 }
 
-/// Kills: a page for each scraper; a page that is never renewed.
+/// Kills: a reload that is refused because programs ask much.
+#[tokio::test]
+async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
+    let fixture = Fixture::new(NOTHING).await;
+    let turn = fixture.daemon.turn().await.unwrap();
+    let daemon = &fixture.daemon;
+    let waiting = (1..LONG).map(|_| {
+        let (daemon, text) = (daemon.clone(), NOTHING.to_owned());
+        let proposal = Proposal { file: "new.toml".to_owned(), text, confirm_ms: None };
+        tokio::spawn(async move { daemon.plan(proposal).await.is_ok() })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    tokio::task::yield_now().await;
+    assert!(daemon.long.available_permits() == 0, "there is a place");
+    fs::write(fixture.file(), web("5 Mbit/s")).unwrap();
+    let reload = tokio::spawn({
+        let daemon = daemon.clone();
+        async move { daemon.reload().await }
+    });
+    // A reload that does not wait ends as soon as it has read the file.
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(!reload.is_finished(), "{:?}", daemon.state.lock().await.alarm);
+    }
+    drop(turn);
+    for plan in waiting {
+        assert!(plan.await.unwrap());
+    }
+    reload.await.unwrap();
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!((status.generation, status.alarms), (2, Vec::new()));
+}
+
+/// Kills: a page for each scraper; a page that is never made again.
 #[tokio::test]
 async fn scrapers_share_a_page_and_idle_scrapers_lock_out_no_client() {
     let folder = folder();
