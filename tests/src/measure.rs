@@ -26,6 +26,18 @@ pub fn float(n: u64) -> f64 {
     n as f64
 }
 
+/// The median of `values`: of an even number the upper one of the two in the middle.
+///
+/// # Panics
+///
+/// If there are no values.
+#[must_use]
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 /// Jain's index: (sum x)^2 / (n sum x^2): 1 if all are equal.
 #[must_use]
 pub fn jain(each: &[f64]) -> f64 {

@@ -199,23 +199,35 @@ flows = {flows}
     }
 }
 
-/// A turn that is `good`, of a few: where the machine keeps everybody waiting, what stands beside each
-/// other cannot be compared.
+/// Runs `turn` until as many turns as `N` count, and returns those.
+///
+/// A turn counts if no gateway hung in it. `hangs` reads the gateways' counter and no other result of the turn.
 ///
 /// # Panics
 ///
-/// If there is none.
-pub fn undisturbed<T: Debug>(turn: impl Fn() -> T, good: impl Fn(&T) -> bool) -> T {
-    const TURNS: usize = 4;
-    let mut others = Vec::new();
-    while others.len() < TURNS {
-        let it = turn();
-        if good(&it) {
-            return it;
+/// If a gateway hung in four turns.
+pub fn turns<T: Debug, const N: usize>(turn: impl Fn() -> T, hangs: impl Fn(&T) -> u64) -> [T; N] {
+    const DISTURBED: usize = 4;
+    let mut disturbed = Vec::new();
+    [(); N].map(|()| {
+        loop {
+            let it = turn();
+            if hangs(&it) == 0 {
+                return it;
+            }
+            disturbed.push(it);
+            assert!(
+                disturbed.len() < DISTURBED,
+                "a gateway hung in {DISTURBED} turns: {disturbed:#?}"
+            );
         }
-        others.push(it);
-    }
-    panic!("{others:#?}");
+    })
+}
+
+/// How often the gateways of `them` hung.
+#[must_use]
+pub fn hangs(them: &[Findings]) -> u64 {
+    them.iter().map(|it| it.hangs).sum()
 }
 
 /// Each of `all` at the same time.

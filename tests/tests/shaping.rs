@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tidegate_e2e::measure::{float, frames_and_bytes, jain};
+use tidegate_e2e::measure::{float, frames_and_bytes, jain, median};
 use tidegate_e2e::{Fetch, Outcome, Server, Testbed, now, on_each_backend, pause};
 
 on_each_backend! {
@@ -110,12 +110,11 @@ action = "shape"
         let (after, seconds) = (bytes(), start.elapsed().as_secs_f64());
         [after.0 - before.0, after.1 - before.1].map(|gained| float(gained) * 8.0 / seconds)
     };
-    // Where this machine keeps the gateway waiting for longer than the burst lasts, 32 ms, less is
-    // sent: one time of three must be undisturbed.
+    // Less is sent where this machine keeps the gateway waiting for longer than the burst lasts, 32 ms.
     let spans: Vec<[f64; 2]> = (0..3).map(|_| rates()).collect();
-    let kept = |span: &[f64; 2]| span.iter().all(|rate| (rate / 8e6 - 1.0).abs() < 0.02);
-    assert!(spans.iter().any(kept), "{spans:?} bit/s, {}", gateway.status());
     for way in [0, 1] {
+        let rate = median(spans.iter().map(|span| span[way]));
+        assert!((rate / 8e6 - 1.0).abs() < 0.02, "{spans:?} bit/s, {}", gateway.status());
         let mean = spans.iter().map(|span| span[way]).sum::<f64>() / 3.0;
         assert!(mean < 1.02 * 8e6, "{spans:?} bit/s, {}", gateway.status());
     }
@@ -160,9 +159,8 @@ action = "shape"
     all_intact(flows.into_iter().map(|(fetch, ..)| fetch).collect());
 }
 
-/// A link lets nothing follow that it was too late for by more than 2 ms, so a second in which this
-/// machine keeps the gateway waiting carries less: one of them must be undisturbed, and none may
-/// carry more.
+/// A link that is late by more than 2 ms does not make up for it, so a second in which this machine keeps the gateway
+/// waiting carries less: the median of five decides, and none may carry more.
 fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, "rate = { down = \"12 Mbit/s\" }\n");
     let server = Server::start(&bed.wan, 7000, "reno");
@@ -171,8 +169,9 @@ fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {
     pause(WARM_UP);
     let second = |_| frames_and_bytes(Duration::from_secs(1), bed, &fetches);
     let (rates, each): (Vec<f64>, Vec<Vec<f64>>) = (0..5).map(second).unzip();
-    let most = rates.iter().copied().fold(0.0, f64::max);
-    assert!((most / 12e6 - 1.0).abs() < 0.02, "{rates:?} bit/s, {}", gateway.status());
+    let rate = median(rates.iter().copied());
+    assert!((rate / 12e6 - 1.0).abs() < 0.02, "{rates:?} bit/s, {}", gateway.status());
+    assert!(rates.iter().all(|it| *it < 1.02 * 12e6), "{rates:?} bit/s, {}", gateway.status());
     let each = [0, 1].map(|fetch| each.iter().map(|second| second[fetch]).sum());
     assert!(jain(&each) >= 0.95, "{each:?}, {}", gateway.status());
     all_intact(fetches);

@@ -7,26 +7,32 @@ use tidegate_e2e::{Lab, Testbed, now, pause, witnessed};
 
 use crate::sites::{ROUTER, key, lost, meeting, mix, sent};
 
-/// Two sites with their guarantees and VMSS, and the kilobytes per second that each gets in the paper.
+/// Two sites with their guarantees and VMSS, and those guarantees in kilobytes per second.
 type Case = ([(&'static str, u32); 2], [f64; 2]);
 
+/// Kilobytes per second that the path carries in the paper.
+const PATH: f64 = 1_200.0;
+
 const CASES: [Case; 2] = [
-    ([("3.2 Mbit/s", 3_000), ("1.6 Mbit/s", 1_500)], [800.0, 400.0]),
-    ([("1.6 Mbit/s", 3_000), ("3.2 Mbit/s", 1_500)], [600.0, 600.0]),
+    ([("3.2 Mbit/s", 3_000), ("1.6 Mbit/s", 1_500)], [400.0, 200.0]),
+    ([("1.6 Mbit/s", 3_000), ("3.2 Mbit/s", 1_500)], [200.0, 400.0]),
 ];
 
-/// The paper's first experiment (`trunking`, section 7.1) in a short form: two sites send as fast as they
-/// can to a third, and what guarantees leave of the path goes as their VMSS say.
+/// The paper's first experiment (`trunking`, section 7.1) in a short form: two sites send as fast as they can to a
+/// third. Each gets its guarantee, the first site more of the rest, and the path is full. The experiment
+/// `trunking/live` judges the rates.
+///
+/// Kills: shares of the rest that ignore VMSS.
 #[test]
 fn two_sites_share_a_path_as_their_guarantees_and_vmss_say() {
     witnessed(|bed| {
         let key = key(bed);
         let found = side_by_side(CASES, |(sites, _)| shares(bed, &key, sites));
-        for (rates, (_, expected)) in found.iter().zip(CASES) {
-            println!("{rates:?} KB/s, in the paper {expected:?}");
-            for (rate, expected) in rates.iter().zip(expected) {
-                assert!((rate / expected - 1.0).abs() < 0.08, "{rates:?}, not {expected}");
-            }
+        for (rates, (_, guarantees)) in found.iter().zip(CASES) {
+            println!("{rates:?} KB/s with {guarantees:?} guaranteed");
+            let rest = [0, 1].map(|site| rates[site] - guarantees[site]);
+            assert!(rest[1] > 0.0 && rest[0] > 1.3 * rest[1], "{rates:?}, {guarantees:?}");
+            assert!(rates.iter().sum::<f64>() > 0.9 * PATH, "{rates:?}, {guarantees:?}");
         }
     });
 }
