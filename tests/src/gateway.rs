@@ -1,7 +1,7 @@
 //! The gateway in the middle of a test bed: started, told, hurt, and asked.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -44,8 +44,24 @@ impl Testbed {
     /// If it does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway(&self, backend: &str, policies: &str) -> Gateway<'_> {
+        self.gateway_with(backend, policies, &[], Stdio::piped())
+    }
+
+    /// The same with more options, and with another standard error.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer within `START_LIMIT`.
+    #[must_use]
+    pub fn gateway_with(
+        &self,
+        backend: &str,
+        policies: &str,
+        options: &[&str],
+        errors: Stdio,
+    ) -> Gateway<'_> {
         let file = self.file(FILE, &file(backend, policies));
-        let process = start(self, &file);
+        let process = start(self, self.tidegate(&["run"]).args(options).arg(&file), errors);
         Gateway { bed: self, file, process }
     }
 
@@ -63,8 +79,8 @@ fn file(backend: &str, policies: &str) -> String {
     format!("[gateway]\nlan = \"lan\"\nwan = \"wan\"\nbackend = \"{backend}\"\n\n{policies}")
 }
 
-fn start(bed: &Testbed, file: &PathBuf) -> Process {
-    let mut process = Process::start(bed.tidegate(&["run"]).arg(file));
+fn start(bed: &Testbed, command: &mut Command, errors: Stdio) -> Process {
+    let mut process = Process::start_with(command, errors);
     until("the gateway to answer", START_LIMIT, || {
         assert!(process.runs(), "{}", process.said());
         let answer = Process::start(&mut bed.tidegate(&["status", "--json"])).finish(ANSWER_LIMIT);
@@ -162,7 +178,8 @@ impl Gateway<'_> {
 
     /// Starts it again with the same file, in place of one that has ended.
     pub fn start_again(&mut self) {
-        self.process = start(self.bed, &self.file);
+        let command = &mut self.bed.tidegate(&["run"]);
+        self.process = start(self.bed, command.arg(&self.file), Stdio::piped());
     }
 
     /// What it has said, for messages.

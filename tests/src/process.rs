@@ -40,8 +40,18 @@ impl Process {
     /// If it cannot be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
+        Self::start_with(command, Stdio::piped())
+    }
+
+    /// The same with another standard error, of which only a pipe is collected.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start_with(command: &mut Command, errors: Stdio) -> Self {
         let name = format!("{command:?}").replace('"', "");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
         let (output, errors) = (Lines::default(), Lines::default());

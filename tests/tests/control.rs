@@ -1,0 +1,79 @@
+//! The control socket of a running gateway: what others do to the process keeps no operator out.
+
+use std::fs::File;
+use std::io::pipe;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tidegate_e2e::{Process, Testbed, now, on_each_backend, until};
+
+on_each_backend! {
+    a_gateway_whose_log_cannot_be_written_goes_on
+    idle_connections_to_the_metrics_port_keep_no_operator_out
+}
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn web(mean: &str) -> String {
+    format!(
+        "[[policy]]\nname = \"web\"\naction = \"shape\"\n\
+         profile = {{ mean = \"{mean}\", burst = \"64 KiB\" }}\n"
+    )
+}
+
+/// Kills: a log line by `eprintln!`, which panics; a subscriber that reports its failures on stderr.
+fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
+    let (reader, closed) = pipe().expect("a pipe");
+    drop(reader);
+    let full = File::options().write(true).open("/dev/full").expect("/dev/full");
+    for errors in [Stdio::from(closed), Stdio::from(full)] {
+        let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &[], errors);
+        // Both a good file and a broken one have lines in the log.
+        gateway.reload(backend, &web("6 Mbit/s"));
+        let _ = bed.file("policies.toml", "broken");
+        gateway.signal("HUP");
+        let alarms = until("two alarms", LIMIT, || {
+            let status = gateway.status();
+            let alarms = status["alarms"].as_array()?.clone();
+            (alarms.len() == 2).then_some(alarms)
+        });
+        let says =
+            |words: &str| alarms.iter().any(|it| it.as_str().is_some_and(|it| it.contains(words)));
+        assert!(says("was not taken over") && says("the log cannot be written"), "{alarms:?}");
+        gateway.reload(backend, &web("7 Mbit/s"));
+        assert!(gateway.runs(), "{}", gateway.said());
+        gateway.stop();
+    }
+}
+
+/// As many as the attacker of an unprivileged user has had.
+const IDLE: usize = 1_100;
+
+/// Kills: connections without a bound, which use up all descriptors.
+fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, backend: &str) {
+    let metrics = ["--metrics", "127.0.0.1:9123"];
+    let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &metrics, Stdio::piped());
+    // The usual number of descriptors of a process.
+    let usual = format!("prlimit --pid {} --nofile=1024:1024", gateway.id());
+    bed.middle.run(&usual);
+    let open = format!(
+        "ulimit -n 4096; for i in $(seq {IDLE}); do exec {{fd}}<>/dev/tcp/127.0.0.1/9123; done; \
+         echo open; read wait"
+    );
+    let attack = Process::start(bed.middle.command("bash").args(["-c", &open]));
+    until("idle connections", LIMIT, || {
+        assert!(attack.said().lines().count() < 100, "{}", attack.said());
+        attack.lines().contains(&"open".to_owned()).then_some(())
+    });
+    let ask = |_| {
+        let start = now();
+        let _ = gateway.status();
+        start.elapsed()
+    };
+    let fastest = (0..5).map(ask).min();
+    assert!(fastest < Some(Duration::from_secs(1)), "{fastest:?}, {}", gateway.said());
+    gateway.reload(backend, &web("6 Mbit/s"));
+    gateway.apply(backend, &web("7 Mbit/s"));
+    drop(attack);
+    gateway.stop();
+}
