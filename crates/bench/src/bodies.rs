@@ -1,4 +1,5 @@
-//! Large requests on the control socket of a live gateway: the largest one, and what an `apply` of 60 MB costs.
+//! Large requests on the control socket of a live gateway: the largest body, and the cost of an `apply` of 60
+//! MB.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,28 +19,29 @@ use crate::report::{Line, Report};
 /// The largest body that the API promises to accept.
 const LARGEST: usize = 64 << 20;
 
-/// What is applied: a file of so many bytes with so many policies, of which comments are the rest.
+/// Size in bytes and number of policies of the applied file. Comments fill the file up to that size.
 const APPLIED: usize = 60_000_000;
 const POLICIES: u32 = 50_000;
 
 const BACKEND: &str = "af-packet";
 
-/// How much longer an `apply` may take than a `check` of the same file.
+/// Largest permitted time of an `apply`, relative to a `check` of the same file.
 const TIME: f64 = 3.0;
 
-/// How much memory the gateway may take for the `apply` beyond what it had, to the size of the body. Measured: 7.7
-/// times.
+/// Largest permitted growth of the gateway's memory during the `apply`, relative to the size of the body.
+/// Measured: 7.7.
 const MEMORY: f64 = 10.0;
 
-/// How long a `status` may take meanwhile, to the `apply`. It would be 1 if one waited for the other.
+/// Largest permitted time of a `status` during the `apply`, relative to the `apply`. If one waited for the
+/// other, it would be 1.
 const STATUS: f64 = 0.1;
 
-/// Between two questions.
+/// Pause between two `status` requests.
 const SPACING: Duration = Duration::from_millis(5);
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Adds what large requests cost to `report`.
+/// Adds the cost of large requests to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Large requests on the control socket");
     let Some(bed) = Testbed::new() else {
@@ -52,7 +54,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     apply(&bed, &gateway, &socket, report)
 }
 
-/// Adds how many of two requests get a wrong answer: the largest one, and one of a byte more.
+/// Adds the number of wrong answers to two requests: the largest body, and a body that is one byte longer.
 fn largest(socket: &Socket, report: &mut Report) -> anyhow::Result<()> {
     let mut wrong = 0;
     let mut said = Vec::new();
@@ -67,7 +69,7 @@ fn largest(socket: &Socket, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds what an `apply` takes, and how the gateway answers others meanwhile.
+/// Adds the time and memory of an `apply`, and the time of `status` requests during it.
 fn apply(
     bed: &Testbed,
     gateway: &Gateway<'_>,
@@ -82,7 +84,7 @@ fn apply(
 
     let body = body(&text, 0)?;
     let before = (gateway.status(), memory(gateway, "VmRSS")?);
-    // From now on the peak of its memory counts anew.
+    // Resets the gateway's peak memory (`VmHWM`).
     fs::write(format!("/proc/{}/clear_refs", gateway.id()), "5")?;
     let done = AtomicBool::new(false);
     let (applied, asked) = thread::scope(|scope| {
@@ -122,13 +124,13 @@ fn apply(
     Ok(())
 }
 
-/// The questions that were answered, and the longest time that one took.
+/// Number of answered requests, and the longest time of an answer.
 struct Asked {
     longest: Duration,
     count: u64,
 }
 
-/// Asks for the status again and again until `done`, and at least once.
+/// Requests the status repeatedly until `done`, and at least once.
 fn ask_until(done: &AtomicBool, socket: &Socket) -> anyhow::Result<Asked> {
     let mut asked = Asked { longest: Duration::ZERO, count: 0 };
     loop {
@@ -144,7 +146,7 @@ fn ask_until(done: &AtomicBool, socket: &Socket) -> anyhow::Result<Asked> {
     }
 }
 
-/// Bytes of memory that `gateway` has, as `VmRSS`, or had at its peak, as `VmHWM`.
+/// Memory of `gateway` in bytes: now (`VmRSS`), or at its peak (`VmHWM`).
 fn memory(gateway: &Gateway<'_>, name: &str) -> anyhow::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{}/status", gateway.id()))?;
     let line = text.lines().find(|line| line.starts_with(name));
@@ -152,7 +154,7 @@ fn memory(gateway: &Gateway<'_>, name: &str) -> anyhow::Result<u64> {
     Ok(kilobytes.with_context(|| format!("no {name} in\n{text}"))? << 10)
 }
 
-/// A policy file with so many policies, each for a host of its own, and a comment that makes it `len` bytes long.
+/// A policy file of `len` bytes: `policies` policies, each for its own host, and a comment as padding.
 fn file(policies: u32, len: usize) -> String {
     let mut text = format!("[gateway]\nlan = \"lan\"\nwan = \"wan\"\nbackend = \"{BACKEND}\"\n");
     for number in 0..policies {
@@ -168,10 +170,10 @@ fn file(policies: u32, len: usize) -> String {
     text
 }
 
-/// The body of a request that proposes the file `text`, of `len` bytes if it is not longer anyway.
+/// Body of a request that proposes the file `text`, padded to `len` bytes if it is shorter.
 fn body(text: &str, len: usize) -> anyhow::Result<Vec<u8>> {
     let mut body = serde_json::to_vec(&json!({ "file": "large.toml", "text": text }))?;
-    // White space after JSON means nothing.
+    // JSON permits trailing white space.
     body.resize(len.max(body.len()), b' ');
     Ok(body)
 }
@@ -180,7 +182,8 @@ fn body(text: &str, len: usize) -> anyhow::Result<Vec<u8>> {
 struct Socket(PathBuf);
 
 impl Socket {
-    /// Found through the mounts of the gateway, for its `/run` is its own.
+    /// The socket of `gateway`. The path leads through the gateway's mount namespace, which has its own
+    /// `/run`.
     fn of(gateway: &Gateway<'_>) -> Self {
         Self(format!("/proc/{}/root/run/tidegate.sock", gateway.id()).into())
     }
@@ -189,7 +192,7 @@ impl Socket {
         self.request("POST", path, body)
     }
 
-    /// Sends a request on a connection of its own; the status of its answer, and the text.
+    /// Sends a request on a new connection. Returns the status and the text of the answer.
     fn request(&self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<(u16, String)> {
         let mut stream = UnixStream::connect(&self.0)?;
         stream.set_read_timeout(Some(LIMIT))?;
@@ -199,7 +202,7 @@ impl Socket {
             body.len()
         );
         stream.write_all(head.as_bytes())?;
-        // Whoever refuses a body by its length does not read it.
+        // A server that refuses a body because of its length does not read the body.
         let written = stream.write_all(body);
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

@@ -33,8 +33,8 @@ const CACHE: [&str; 4] =
 /// All that is counted of a live case: what the end that is measured does.
 const LIVE: &str = "*cases::live::counted*";
 
-/// A call into a gateway that is counted by itself. Callgrind takes one option for one pattern, so that the same
-/// function has two.
+/// Pattern of the counted calls into a gateway. Callgrind accepts a pattern for one option only, so the
+/// second option names the same function by another pattern.
 const CALL: &str = "*cases::swaps::counted*";
 const CALL_ENDS: &str = "*swaps::counted*";
 
@@ -61,7 +61,7 @@ pub(crate) fn cost(run: Run<'_>, with_cache: bool) -> anyhow::Result<Cost> {
     Ok(Cost { instructions, misses })
 }
 
-/// Instructions of the longest single call that `run` makes into a gateway.
+/// Instructions of the longest single call into a gateway that `run` makes.
 pub(crate) fn longest_call(run: Run<'_>) -> anyhow::Result<f64> {
     let each = [
         format!("--toggle-collect={CALL}"),
@@ -115,10 +115,10 @@ impl<'a> Counting<'a> {
     fn finish(self) -> anyhow::Result<Vec<(String, u64)>> {
         let run = self.run;
         let text = self.text()?;
-        totals(&text).with_context(|| format!("no totals in what callgrind wrote about {run:?}"))
+        totals(&text).with_context(|| format!("callgrind wrote no totals for {run:?}"))
     }
 
-    /// What callgrind wrote when it had ended.
+    /// The output of callgrind after its end.
     fn text(self) -> anyhow::Result<String> {
         let Self { run, file, process } = self;
         let output = process.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! What is measured: each case does one operation again and again among many of its kind.
+//! Benchmark cases: each repeats one operation among many flows, policies or classes.
 
 mod classes;
 mod files;

@@ -1,4 +1,4 @@
-//! What the gateway is compared to: the same loop and ports without a gateway, and the wire alone.
+//! References for the gateway: the same loop and ports without a gateway, and the wire alone.
 
 use std::time::Duration;
 

@@ -138,10 +138,10 @@ const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 7] = [
     ("scrape/classes", None, None, true),
 ];
 
-/// Instructions that a single call into a gateway may take for a swap or a scrape: about a millisecond.
+/// Most instructions of one call into a gateway during a swap or a scrape: about a millisecond.
 const LONGEST_CALL: f64 = 3_000_000.0;
 
-/// Adds what reading a file, a swap and a scrape take, for each policy, error or class, and in the longest call.
+/// Adds the instructions of checks, swaps and scrapes: per policy, error or class, and of the longest call.
 fn files_and_swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let size = match depth {
         Depth::Full => 50_000,
@@ -169,7 +169,7 @@ fn files_and_swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds what is done to files, policies and classes at once, and nothing else, to `report`.
+/// Adds only the instructions of checks, swaps and scrapes to `report`.
 pub(crate) fn swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if begin(report) { files_and_swaps(depth, report) } else { Ok(()) }
 }

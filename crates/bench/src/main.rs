@@ -1,4 +1,4 @@
-//! What a packet costs: instructions, memory, processor time, precision; each against its limit.
+//! Costs of a packet: instructions, memory, processor time and precision, each against its limit.
 
 #![forbid(unsafe_code)]
 
@@ -62,7 +62,7 @@ enum Part {
     Memory,
     /// Instructions, memory and time of 100,000 classes.
     Classes,
-    /// Instructions of reading files, of swaps and of scrapes.
+    /// Instructions for file checks, swaps and scrapes.
     Swaps {
         /// Fewer policies and classes.
         #[arg(long)]
@@ -80,7 +80,7 @@ enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
-    /// What large requests on the control socket take; as root.
+    /// Cost of large requests on the control socket; as root.
     Bodies,
     /// Speed and memory of the simulator, beside ns-2 and ns-3.
     Simulator,

@@ -1,7 +1,7 @@
-//! How senders are told by their ACKs: held until their data may come, or with a smaller window.
+//! ACK control: mechanisms that slow down senders by holding their ACKs or reducing their windows.
 //!
-//! To add a mechanism: write `ack/<name>.rs` with a `Config` and its `build`, then add its `mod`
-//! line and its line in `registry!` below. Policies know it from then on by its name.
+//! To add a mechanism, write `ack/<name>.rs` with a `Config` and its `build`. Then add its `mod` line, and
+//! its line in `registry!` below. Policies select it by its name.
 
 mod calendar;
 mod gate;
@@ -50,8 +50,8 @@ pub trait AckControl: Send {
     /// Changes the profile of the aggregate.
     fn set_profile(&mut self, now: Time, profile: &Profile);
 
-    /// A data packet of `member` has arrived, of which so many bytes are `waiting` already. Says whether
-    /// its sender responds to ACKs: a packet of one that does not is treated like one of UDP.
+    /// Notes a data packet of `member` and returns whether its sender responds to ACKs. `waiting` bytes of
+    /// the member are already queued. Packets of an unresponsive sender are treated like UDP.
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet, waiting: Bytes) -> bool;
 
     /// Takes in a packet that goes back; what goes on at once is appended to `out`, in order.
@@ -66,16 +66,16 @@ pub trait AckControl: Send {
     /// ACKs of `member` that are held.
     fn held(&self, member: Member) -> u32;
 
-    /// Bytes that the sender of `member` may still send in a window that was made smaller; `None` where it
-    /// knows its receiver's window.
+    /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
+    /// sender has its receiver's own window.
     fn left(&self, member: Member) -> Option<Bytes>;
 
-    /// Whether the sender of `member` responds to ACKs.
+    /// Returns `true` if the sender of `member` responds to ACKs.
     fn responds(&self, _member: Member) -> bool {
         true
     }
 
-    /// How many senders do not respond.
+    /// Number of senders that do not respond.
     fn unresponsive(&self) -> u32 {
         0
     }
@@ -83,19 +83,19 @@ pub trait AckControl: Send {
     /// Appends all that is held of `member` to `out`, in order.
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo);
 
-    /// A SYN claims the ports of `member`: its held ACKs do not depart for a second at most.
+    /// A SYN claims the ports of `member`: stops its held ACKs for at most one second.
     fn stop(&mut self, now: Time, member: Member);
 
     /// The connection of `member` still exists: its held ACKs may depart again.
     fn resume(&mut self, cx: &mut Cx<'_>, member: Member);
 
-    /// The connection of `member` is gone: drops its held ACKs.
+    /// The connection of `member` has ended: drops its held ACKs.
     fn discard(&mut self, cx: &mut Cx<'_>, member: Member);
 
-    /// The numbers of `member`, if they are known, for the ACK control that takes over its flow.
+    /// Sequence state of `member` for the ACK control that takes over its flow, if it is known.
     fn numbers(&self, member: Member) -> Option<Numbers>;
 
-    /// `member` is new here, and has these numbers from the ACK control that it had before.
+    /// Sets the sequence state of the new member `member`, as its previous ACK control knew it.
     fn set_numbers(&mut self, member: Member, numbers: Numbers);
 
     /// A member that is no more; nothing of it is held.
@@ -105,7 +105,7 @@ pub trait AckControl: Send {
     fn counts(&self) -> Counts;
 }
 
-/// What an ACK control knows of the numbers of a flow: which ACK departed last, and what it showed.
+/// Sequence state of a flow: the last departed ACK, and the window and SACK blocks that it showed.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers(hold::Flow);
 
@@ -145,7 +145,7 @@ pub struct Known {
     pub near: Option<Duration>,
     /// Shortest round trip to the receiver and back.
     pub far: Option<Duration>,
-    /// It negotiated AccECN or MPTCP: each of its ACKs means what it means only with its own number.
+    /// AccECN or MPTCP was negotiated: each ACK is valid only with its own number.
     pub extended: bool,
     /// Its part relative to the other members.
     pub weight: u32,
@@ -158,7 +158,7 @@ pub struct Queue {
     pub own: Bytes,
     /// Packets of others wait in it as well.
     pub others: bool,
-    /// Each flow has tokens of its own: what one does not use is lent to nobody.
+    /// Each flow has its own tokens, and unused tokens are not lent to other flows.
     pub apart: bool,
     /// Charged bytes of others that have left it so far.
     pub left: Bytes,

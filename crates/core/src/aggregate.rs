@@ -1,7 +1,7 @@
 //! An aggregate: the flows of one policy in one direction, held to its profile together.
 //!
-//! Its conditioner is a shaper, a policer or nothing (RFC 2475, section 2.3.3). Whatever may have
-//! made a waiting packet conform is a [`Trigger`]; each looks at the aggregate in constant time.
+//! Its conditioner is a shaper, a policer or nothing (RFC 2475, section 2.3.3). A [`Trigger`] is an event
+//! that may have made a waiting packet conform. Each one checks the aggregate in constant time.
 
 mod conditioner;
 mod hosts;
@@ -53,14 +53,15 @@ pub enum TriggerSet {
     Timer,
 }
 
-/// The tokens of an aggregate that is made.
+/// Initial tokens of an aggregate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Tokens {
-    /// Those of its whole burst.
+    /// Tokens of its whole burst.
     Burst,
-    /// Those of one full-size frame since then, so that many swaps of policies let no bursts through.
+    /// Tokens that its rate has earned since `since`, beginning with one full-size frame. So many swaps of
+    /// policies let no bursts through.
     OneFrame {
-        /// When its policy was put in force.
+        /// Time at which its policy was put in force.
         since: Time,
     },
 }
@@ -92,8 +93,8 @@ struct Counts {
 }
 
 impl Aggregate {
-    /// The aggregate of `policy` in `direction`, without members, which begins with `tokens`; `timer` says when
-    /// it looks whether packets may leave, and chance begins with `seed`.
+    /// The aggregate of `policy` in `direction`, without members and with initial `tokens`. `timer` selects
+    /// the times at which it checks for departures. `seed` is the seed of its random numbers.
     #[must_use]
     pub fn new(
         policy: &Policy,
@@ -126,7 +127,7 @@ impl Aggregate {
         &self.policy
     }
 
-    /// Its policy has another name.
+    /// Renames its policy.
     pub fn rename(&mut self, policy: &str) {
         if self.policy != policy {
             policy.clone_into(&mut self.policy);
@@ -201,7 +202,7 @@ impl Aggregate {
         }
     }
 
-    /// Lets packets of one member become those of another.
+    /// Hands packets of one member over to another.
     pub fn hand_over(&mut self, now: Time, pool: &mut PacketPool, what: &mut Handover<'_>) {
         self.conditioner.hand_over(now, pool, what);
     }
@@ -244,7 +245,7 @@ impl Aggregate {
         }
     }
 
-    /// Counts a packet of one of its members that its policy does not condition.
+    /// Counts a packet of a member that bypasses the conditioner.
     pub fn pass_by(&mut self, now: Time, packet: &Packet) {
         self.counts.offered.add(packet.len);
         self.counts.progress.conforms(packet, now);
@@ -323,7 +324,7 @@ impl Aggregate {
         Some(packet)
     }
 
-    /// Takes out the packet that would leave next, conforming or not: it goes to another aggregate.
+    /// Removes the next packet, conforming or not, for another aggregate.
     pub fn take_any(&mut self, now: Time, pool: &mut PacketPool) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         let packet = self.conditioner.take_any(&mut cx)?;
@@ -331,18 +332,18 @@ impl Aggregate {
         Some(packet)
     }
 
-    /// Takes away the debt of `member`: packets of it that passed before there were tokens for them. They are
-    /// to be paid for in another aggregate.
+    /// Removes and returns the debt of `member`: packets that passed before tokens for them were there.
+    /// Another aggregate has to charge for them.
     pub(crate) fn take_debt(&mut self, member: Member) -> Option<Debt> {
         self.conditioner.take_debt(member)
     }
 
-    /// Takes away the debt of some member.
+    /// Removes and returns the debt of some member.
     pub(crate) fn take_any_debt(&mut self) -> Option<Debt> {
         self.conditioner.take_any_debt().map(|(_, debt)| debt)
     }
 
-    /// Adds a debt that `member` has made in another aggregate to its own.
+    /// Adds a debt of `member` from another aggregate to its debt here.
     pub(crate) fn owe(&mut self, now: Time, member: Member, debt: Debt) {
         self.conditioner.owe(now, member, debt);
     }

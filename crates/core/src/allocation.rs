@@ -1,7 +1,7 @@
-//! Which flow of an aggregate goes next: how its tokens are shared.
+//! Allocations: schemes that share the tokens of an aggregate between its flows.
 //!
-//! To add a scheme: write `allocation/<name>.rs` with a `Config` and its `build`, then add its
-//! `mod` line and its line in `registry!` below. Policies know it from then on by its name.
+//! To add a scheme, write `allocation/<name>.rs` with a `Config` and its `build`. Then add its `mod` line,
+//! and its line in `registry!` below. Policies select it by its name.
 
 mod bits;
 mod common;
@@ -47,7 +47,7 @@ pub trait Allocation: Send {
     /// `member` has packets waiting. Saying so again changes nothing.
     fn wait(&mut self, now: Time, member: Member);
 
-    /// Whether one flow may have the tokens that others do not use.
+    /// Returns `true` if a flow may use tokens that other flows leave unused.
     fn lends(&self) -> bool {
         true
     }

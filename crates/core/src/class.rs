@@ -1,24 +1,22 @@
-//! Link sharing: which class of a tree sends next.
+//! Link sharing: selects the class of a tree that sends next.
 //!
-//! The root is a link. A class is promised a rate, its guarantee, and may be held to another, its
-//! ceiling; the guarantees of the children of one class add up to no more than its own. What
-//! guarantees leave of a link or class, its excess, goes to the children that have more to send:
-//! to the highest priority first, and within a priority by weight, max-min fairly. A class that has
-//! nothing to send lends all it has to its siblings; there is nothing to pay back.
+//! The root is a link. A class has a guaranteed rate, and may have a ceiling. The guarantees of a class's
+//! children add up to no more than its own. The excess is the rate of a link or class beyond these
+//! guarantees. It goes to backlogged children: to the highest priority first, and within a priority by
+//! weight, max-min fairly. An idle class lends its whole rate to its siblings, and is not paid back.
 //!
-//! A leaf may have a delay bound. What its guarantee lets it send then goes before all else, wherever in
-//! the tree it is, those of tighter bounds first; which bounds can be met is worked out in [`delay`].
+//! A leaf may have a delay bound. Its guaranteed traffic precedes all other traffic in the tree, tighter
+//! bounds first. [`delay`] computes which bounds can be met.
 //!
-//! The tree knows no packets. Its caller says that packets [wait](ClassTree::wait) at a leaf, asks
-//! which leaf is [next](ClassTree::next), and says what it has [sent](ClassTree::sent). Each step
-//! goes once along the way between a leaf and the root, in time that does not grow with the number
-//! of classes.
+//! The tree knows no packets. Its caller reports that packets [wait](ClassTree::wait) at a leaf, asks for the
+//! [next](ClassTree::next) leaf, and reports the bytes [sent](ClassTree::sent). Each call follows one path
+//! between a leaf and the root. Its time does not grow with the number of classes.
 //!
-//! Source: `postack`, section 3 (link sharing); the tree of classes with a guarantee and a ceiling
-//! is that of Linux, net/sched/sch_htb.c. Differs: the excess is shared not by deficit round robin,
-//! whose quanta must be matched to weights and packet lengths, but by start-time fair queueing
-//! (SIGCOMM 1996), sorted as in `excess`; the guarantee of a class that waits is not forgotten
-//! when its turn is late; a class in the middle of the tree has the same rights as a leaf.
+//! Source: `postack`, section 3 (link sharing); the tree of classes with a guarantee and a ceiling is that of
+//! Linux, net/sched/sch_htb.c.
+//! Differs: start-time fair queueing (SIGCOMM 1996), sorted as in `excess`, shares the excess. Deficit round
+//! robin would need quanta that match weights and packet lengths. A backlogged class keeps its guarantee
+//! while its round is late. An inner class has the same rights as a leaf.
 
 pub mod control;
 pub mod delay;

@@ -1,4 +1,4 @@
-//! Flows: what is known of each conversation that crosses the gateway, both directions in one place.
+//! Flows: the state of each conversation that crosses the gateway, both directions in one place.
 
 mod rtt;
 mod table;
@@ -81,7 +81,7 @@ pub struct Arrival {
     /// It opens a connection; what was known of an earlier one under this key is forgotten, handles
     /// excepted.
     pub connection: bool,
-    /// Whether its ports are claimed by a SYN, and what became of that.
+    /// State of a SYN that claims the flow's ports.
     pub claiming: Claiming,
     /// Some of it was seen before: sent again, or overtaken on its way here.
     pub seen_before: bool,
@@ -150,7 +150,7 @@ impl Flow {
         }
     }
 
-    /// A packet of it in `direction`, as policies see one.
+    /// A packet of the flow in `direction`, as filters see it.
     #[must_use]
     pub fn packet(&self, direction: Direction) -> Packet {
         let (key, dscp) = (self.key(direction), self.dscp(direction));

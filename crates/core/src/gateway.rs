@@ -1,10 +1,15 @@
-//! The gateway: packets in, packets out, and when to be called next.
+//! The gateway: packets in, packets out, and the time of its next call.
 //!
-//! A packet's way is one stage after the other, each in its own file: `classify` finds its flow
-//! and aggregate, `track` learns from its headers, `signal` holds it if it is an ACK whose data has
-//! to wait, its aggregate conditions it, and its `link` sends it. Where the link has a rate, `control`
-//! takes control traffic past the policies. `install` swaps the policies under
-//! live traffic.
+//! A packet passes these stages, each in its own file:
+//!
+//! - `control` sends control traffic past the policies, if the link has a rate.
+//! - `classify` finds the packet's flow and aggregate.
+//! - `track` updates the flow from the packet's headers.
+//! - `signal` holds an ACK if the data that it calls for would have to wait.
+//! - The aggregate conditions the packet.
+//! - `link` sends it.
+//!
+//! `install` swaps the policies under live traffic.
 
 mod aggregates;
 mod change;
@@ -52,13 +57,13 @@ pub struct Gateway {
     pool: PacketPool,
     config: GatewayConfig,
     policies: Arc<PolicySet>,
-    /// For each policy, since when its tokens count, if it came with a swap.
+    /// Time since which the tokens of each policy count, if a swap brought the policy.
     began: Vec<Option<Time>>,
-    /// A swap of policies that goes on.
+    /// The swap in progress.
     swap: Option<Box<Swap>>,
-    /// What swaps have replaced.
+    /// State that swaps have replaced.
     retired: Retired,
-    /// Whether senders may be told by their ACKs anywhere.
+    /// An aggregate may control senders by their ACKs.
     signals: bool,
     /// How many policy sets have been installed; what [`Handle`]s were made in.
     generation: u32,
@@ -155,7 +160,7 @@ impl Gateway {
         &self.config
     }
 
-    /// The stages after the first: `id` is of `flow` and of the aggregate in `slot`.
+    /// The stages after classification. `id` belongs to `flow` and to the aggregate in `slot`.
     #[inline]
     fn handle_classified(
         &mut self,

@@ -81,21 +81,22 @@ pub struct Packet {
     pub controlled: bool,
     /// Some header field here is no longer what the frame says: the driver writes it back.
     pub rewritten: bool,
-    /// The kind of its traffic.
+    /// Kind of its traffic.
     pub kind: Kind,
 }
 
-/// The kind of traffic that a packet belongs to.
+/// Kind of a packet's traffic.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A host of the network sent it.
+    /// A host of the network sent the packet.
     #[default]
     User,
-    /// A host or router sent it to keep the network alive: ARP, DHCP, routing and the like. Until the
-    /// machine takes it in, `member` tells its station from others.
+    /// A host or router sent the packet to keep the network alive: ARP, DHCP, routing and the like. Until the
+    /// machine takes the packet in, `member` identifies its station.
     Control,
-    /// The machine made it, and not of another packet: a driver that has frames writes one when it departs.
+    /// The machine made the packet, and not from another packet. A driver with frames writes the frame when
+    /// the packet departs.
     Made,
 }
 
@@ -181,9 +182,9 @@ pub struct TcpSegment {
     pub has_sack: bool,
     /// A digest covers the header (RFC 2385, RFC 5925): nothing in it may be rewritten.
     pub authenticated: bool,
-    /// Options beside those that have a field here.
+    /// TCP options without a field of their own.
     pub options: Options,
-    /// The four bits before [`flags`](Self::flags): [`AE`](Self::AE), and three that are reserved.
+    /// The four bits before [`flags`](Self::flags): [`AE`](Self::AE), and three reserved bits.
     pub high_flags: u8,
 }
 
@@ -232,18 +233,18 @@ impl TcpSegment {
     /// Accurate ECN, in [`high_flags`](Self::high_flags) (RFC 9768, section 3.1).
     pub const AE: u8 = 0x01;
 
-    /// Whether the header states nothing beyond numbers, window and timestamps: ACK is the only flag, and
-    /// the only option is timestamps.
+    /// Returns `true` if the header states nothing beyond numbers, window and timestamps. ACK is the only
+    /// flag, and timestamps are the only option.
     #[must_use]
     pub const fn is_bare(&self) -> bool {
         let flags = self.flags.0 == TcpFlags::ACK && self.high_flags == 0;
         flags && !self.has_sack && !self.authenticated && matches!(self.options, Options::None)
     }
 
-    /// Whether a SYN offers, or a SYN with ACK accepts, AccECN or MPTCP.
+    /// Returns `true` if a SYN offers AccECN or MPTCP, or a SYN with ACK accepts one of them.
     ///
-    /// Source: RFC 9768, section 3.1 (AE, CWR and ECE set in the SYN; four combinations accept);
-    /// RFC 8684, section 3.1.
+    /// Source: RFC 9768, section 3.1 (AE, CWR and ECE set in the SYN; four combinations accept); RFC 8684,
+    /// section 3.1.
     #[must_use]
     pub const fn offers_extension(&self) -> bool {
         let ae = self.high_flags & Self::AE != 0;
@@ -360,7 +361,8 @@ mod tests {
         assert!(!packet.mark_congestion() && !packet.rewritten);
     }
 
-    /// Kills: a server without ECN, with classic ECN, with nonces, or one that echoes the SYN, taken for AccECN.
+    /// Kills: AccECN assumed of a server without ECN, with classic ECN, with nonces, or with an echo of the
+    /// SYN.
     #[test]
     fn accecn_is_offered_by_one_and_accepted_by_four_combinations_of_flags() {
         let offers = |flags: u8, high_flags| {

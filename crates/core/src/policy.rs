@@ -1,4 +1,4 @@
-//! Policies: which traffic, how much of it, and what happens beyond that.
+//! Policies: a filter of traffic, its rate, and the treatment of packets beyond that rate.
 
 mod classes;
 mod filter;
@@ -38,7 +38,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether it drops packets of a protocol or port that its filter names.
+    /// Returns `true` if the policy drops packets of a protocol or port that its filter names.
     #[must_use]
     pub fn drops_by_name(&self) -> bool {
         let drops = matches!(self.action, Action::Police { exceed: Exceed::Drop, .. });

@@ -42,7 +42,7 @@ fn room<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
     Ok(room)
 }
 
-/// Reads how much may wait, where nothing written has a meaning of its own.
+/// Deserializes a limit in bytes as `Some`. An absent field keeps its default.
 fn some_room<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
     room(from).map(Some)
 }

@@ -1,4 +1,4 @@
-//! What a gateway tells about itself: always what runs, never what was meant to run.
+//! Reports of a gateway about itself: the running state, never the intended one.
 
 use std::ops::AddAssign;
 
@@ -22,7 +22,7 @@ pub struct Report {
     pub held: u32,
     /// Packets that wait for the access link, by direction.
     pub link: [Backlog; 2],
-    /// Control traffic of the access link, by direction; `None` where there was none.
+    /// Control traffic of the access link, by direction. `None` if no packet came yet.
     pub control: [Option<ControlReport>; 2],
     /// Packets dropped, by reason.
     pub drops: ByReason,
@@ -37,7 +37,7 @@ pub struct Report {
     pub flows: u32,
     /// Flows that found the table full.
     pub untracked: u64,
-    /// Flows that do not respond to their ACKs now; the first few are named.
+    /// The first few flows that do not respond to their ACKs now.
     pub unresponsive: Vec<UnresponsiveFlow>,
     /// One for each policy and direction that has seen a packet, in the order of precedence.
     pub aggregates: Vec<AggregateReport>,
@@ -67,16 +67,16 @@ impl AddAssign for Count {
     }
 }
 
-/// A flow whose sender sends more than its ACKs ask for.
+/// A flow whose sender sends more than its ACKs call for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnresponsiveFlow {
-    /// Sender, as address and port.
+    /// Address and port of the sender.
     pub src: String,
-    /// Receiver, as address and port.
+    /// Address and port of the receiver.
     pub dst: String,
-    /// The way its data goes.
+    /// Direction of its data.
     pub direction: Direction,
-    /// The policy it belongs to.
+    /// Policy of the flow.
     pub policy: String,
 }
 
@@ -113,26 +113,26 @@ pub struct AggregateReport {
     pub signal: Option<&'static str>,
     /// ACKs that go back to its senders: what is held of them, and what was done.
     pub acks: crate::ack::Counts,
-    /// Flows whose senders do not respond to their ACKs now.
+    /// Number of flows whose senders do not respond to their ACKs now.
     pub unresponsive: u32,
     /// Mean rate of its profile, if it has one.
     pub mean: Option<Rate>,
 }
 
-/// The state of the control traffic of a link in one direction.
+/// State of the control traffic of a link in one direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ControlReport {
-    /// The way its packets go.
+    /// Direction of its packets.
     pub direction: Direction,
     /// The rate that the link reserves for it.
     pub allowance: Rate,
-    /// Packets that arrived.
+    /// Number of packets that arrived.
     pub arrived: u64,
-    /// Packets and charged bytes that it has sent, and the bytes of them beyond the allowance.
+    /// Packets and charged bytes that departed, and their bytes beyond the allowance.
     pub sent: Sent,
-    /// Packets and bytes that wait.
+    /// Waiting packets and bytes.
     pub backlog: Backlog,
-    /// Packets dropped.
+    /// Number of packets dropped.
     pub drops: u64,
 }
 
@@ -221,16 +221,16 @@ pub struct FlowReport {
     pub idle_ms: u64,
 }
 
-/// The limit of a flow in one direction. The variants stand in the order in which they are tested.
+/// The limit of a flow in one direction, in the order of the checks.
 ///
-/// The first four mean: packets of the flow wait, and most bytes do at this place.
+/// The first four mean that packets of the flow wait, and that this queue holds most of its bytes.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub enum Limit {
-    /// The queue of its policy.
+    /// Queue of its policy.
     Policy {
         /// Frame bytes of the flow in this queue, or of all flows that are `shared`.
         bytes: u64,
-        /// Whether the flow shares one line of the queue with other flows, such as those of its host.
+        /// The queue has one line for the flow and further flows, such as flows of its host.
         shared: bool,
     },
     /// The queue of a trunk, for credit.
@@ -247,7 +247,7 @@ pub enum Limit {
         /// Frame bytes of the flow in this queue.
         bytes: u64,
     },
-    /// The queue of a link without classes.
+    /// Queue of a link without classes.
     Link {
         /// Frame bytes of the flow in this queue.
         bytes: u64,
@@ -266,10 +266,10 @@ pub enum Limit {
     },
     /// The receiver's window has less room than a segment.
     Receiver,
-    /// The policy has made the window smaller, and this window has less room than a segment.
+    /// The policy has reduced the window, and the reduced window has less room than a segment.
     Window,
     /// The sender has sent no packet for a second.
     Silent,
-    /// The sender, or a queue elsewhere: gateway and receiver have room for more.
+    /// The sender, or a queue elsewhere: the gateway and the receiver have room for more.
     Sender,
 }

@@ -1,15 +1,15 @@
 //! TCP trunks: a path between two gateways whose share is found by congestion control.
 //!
 //! Source: `trunking`, sections 2, 4 and 6. A trunk has a few *management connections*: real TCP, whose
-//! packets have a header and no payload, though their sequence numbers count one. Each that is sent
-//! gives *credit* for so many bytes of user packets (VMSS), which wait in the *tunnel queue* and leave
-//! unchanged, in order, as soon as there is credit. A *guaranteed minimum bandwidth* (GMB) leaves beside
-//! that, whatever congestion control says. So what the path loses are management packets, and user
+//! packets have a header and no payload, though their sequence numbers count one. Each sent management packet
+//! gives *credit* for a number of bytes of user packets (VMSS). User packets wait in the *tunnel queue* and
+//! depart unchanged, in order, as soon as there is credit. A *guaranteed minimum bandwidth* (GMB) departs
+//! beside that, whatever the congestion control permits. So the path loses management packets, and user
 //! packets are sent once.
 //!
 //! Differs: user packets get the DS codepoint AFx1 and management packets AFx3, so that routers drop
-//! management packets first; the paper's routers told them apart by a mark of their own. Of what is
-//! acknowledged nothing is said of user packets: who wants them again asks for them end to end.
+//! management packets first. The paper's routers distinguish them by a mark of their own. Acknowledgements of
+//! a trunk do not cover user packets: their ends request retransmissions.
 
 mod buffer;
 mod ceiling;

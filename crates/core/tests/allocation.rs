@@ -123,11 +123,10 @@ proptest! {
         }
     }
 
-    /// Asking more often than told to gets nothing sooner: `Turn::At` is never late, and looking is
-    /// free.
+    /// Early calls get no tokens sooner: `Turn::At` is never late, and a look changes nothing.
     ///
-    /// Mutants it kills: `allows_at` without the members that become full, or without the bucket
-    /// that spares tokens; `carry` lost when time passes; savings not limited to their part.
+    /// Kills: `allows_at` without the members that become full, or without the spare part of the bucket;
+    /// `carry` lost when time passes; savings beyond a member's part.
     #[test]
     fn asking_more_often_changes_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES {
@@ -186,10 +185,10 @@ proptest! {
         }
     }
 
-    /// A flow that always has packets waiting loses nothing others leave: the aggregate keeps its
+    /// A flow that always has packets waiting may use all tokens that others leave: the aggregate keeps its
     /// rate.
     ///
-    /// Mutant it kills: `allow` without the bucket that spares tokens.
+    /// Kills: `allow` without the spare part of the bucket.
     #[test]
     fn one_greedy_flow_is_enough_to_use_the_rate(scene in scenes()) {
         let mut scene = scene;
@@ -286,8 +285,8 @@ fn nothing_is_kept_for_members_that_left_or_fell_silent() {
     assert_eq!(shaping.departures.len(), burst.len());
 }
 
-/// Questions for a head per packet while members take turns to send two packets of 100 bytes each,
-/// at `mbps` together. The mean rate is 300 Mbit/s.
+/// Calls for a head per packet while members take turns to send two packets of 100 bytes each, at `mbps`
+/// together. The mean rate is 300 Mbit/s.
 fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
     (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
@@ -303,9 +302,9 @@ fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     shaping.queues.asked.get() as f64 / arrivals.len() as f64
 }
 
-/// A tenth of the rate is offered, and half as much again as the rate.
+/// The load is a tenth of the rate, and one and a half times the rate.
 ///
-/// Kills: a quantum of logical partitions that is an eighth of a packet.
+/// Kills: a quantum of logical partitions of an eighth of a packet.
 #[test]
 fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
     for (name, mbps) in AllocationSpec::NAMES.iter().flat_map(|name| [(name, 31), (name, 450)]) {
@@ -315,8 +314,8 @@ fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
     }
 }
 
-/// 99 flows save while one takes the upper half of the bucket and all of the excess. When all of them
-/// send more than their shares, it has its share at once, although the 99 have savings.
+/// 99 flows save while one flow takes the upper half of the bucket and all of the excess. Then all send more
+/// than their shares. The one flow has its share at once, although the 99 have savings.
 ///
 /// Kills: parts that divide the whole burst.
 #[test]

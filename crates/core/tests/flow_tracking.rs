@@ -207,10 +207,10 @@ fn a_port_used_again_begins_a_new_life() {
     assert_eq!(wire.flow().handle(Down), handle);
 }
 
-/// Kills: a SYN that ends a connection at work (RFC 5961, section 4); an answer to something else that does; one
-/// after which the old numbers, or offers, are believed.
+/// Kills: a SYN that ends an existing connection (RFC 5961, section 4); an answer to another segment that
+/// ends it; the numbers or options of the old connection kept for the new one.
 #[test]
-fn a_syn_for_the_ports_of_a_connection_is_believed_when_it_is_answered() {
+fn a_syn_for_the_ports_of_a_connection_counts_once_it_is_acknowledged() {
     let mut wire = Wire::new();
     wire.opens(0, 100, 900);
     let syn = TcpSegment { mss: 536, ..syn(5_000) };
@@ -228,8 +228,8 @@ fn a_syn_for_the_ports_of_a_connection_is_believed_when_it_is_answered() {
     assert_eq!((connection.mss(Up), connection.tracking()), (Some(536), Tracking::Full));
 }
 
-/// Kills: a SYN that is forgotten with the round trips of the connection before; one kept in the place of the round
-/// trip of its own handshake; one after which no round trip is measured.
+/// Kills: a SYN forgotten with the round trips of the old connection; a SYN stored in place of its own
+/// handshake's round trip; a SYN after which no round trip is measured.
 #[test]
 fn a_syn_for_the_ports_of_a_connection_costs_no_round_trip() {
     let mut wire = Wire::new();
@@ -413,7 +413,7 @@ proptest! {
     }
 }
 
-/// Kills: AccECN or MPTCP that one end offers and the other declines taken for negotiated.
+/// Kills: AccECN or MPTCP taken for negotiated although one end declines it.
 #[test]
 fn accecn_and_mptcp_are_negotiated_by_both_syns() {
     let ecn = TcpFlags::ECE | TcpFlags::CWR;

@@ -437,8 +437,8 @@ fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link(
     }
 }
 
-/// Kills: a queue at the link that stays as it was made; one that loses packets, or lets later ones
-/// overtake; a class without a queue of its own that keeps the old one.
+/// Kills: a link whose queue never changes; a new queue that loses or reorders packets; a class without its
+/// own queue that keeps the old one.
 #[test]
 fn the_queue_at_the_link_changes_while_packets_wait() {
     let rate = [Some(Rate::from_mbps(8)); 2];
@@ -538,7 +538,7 @@ proptest! {
     }
 }
 
-/// Kills: flows that nobody asked for among those reported; the busiest chosen among all.
+/// Kills: a report of flows that the filter does not match; a choice of the busiest among all flows.
 #[test]
 fn a_survey_of_some_flows_finds_the_busiest_of_these() {
     let mut run = Run::new(&config(), Vec::new());

@@ -1,7 +1,8 @@
-//! Control traffic is never starved, starves nobody, and waits for no policy but one that drops it by name.
+//! Control traffic is never starved and starves no other traffic. Policies do not condition it,
+//! unless they drop it by name.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(dead_code, reason = "the helpers serve other tests too")]
+#![expect(dead_code, reason = "other test files use these helpers")]
 
 mod gateway_run;
 
@@ -19,10 +20,10 @@ use tidegate_core::{Bytes, Packet, PortId, Rate, Time};
 
 const LINK: Rate = Rate::from_mbps(10);
 const FRAME: u32 = 1_514;
-/// A request for an address, and its answer.
+/// Bytes of an ARP request, and of its answer.
 const ARP: u32 = 60;
 
-/// The ports, and where what enters them leaves.
+/// Pairs of the port that a packet enters and the port that it departs from.
 const WAYS: [(PortId, PortId); 2] = [(Gateway::LAN, Gateway::WAN), (Gateway::WAN, Gateway::LAN)];
 
 fn user(host: u8, len: u32) -> Packet {
@@ -31,7 +32,7 @@ fn user(host: u8, len: u32) -> Packet {
     Packet { len, key, network: Network::Ipv4, segments: 1, ..Packet::default() }
 }
 
-/// A packet of control traffic that the station `host` has sent.
+/// A packet of control traffic from station `host`.
 fn control(host: u8, len: u32) -> Packet {
     Packet { kind: Kind::Control, member: Member(host.into()), ..user(host, len) }
 }
@@ -40,7 +41,7 @@ fn linked(name: &str, rate: Option<Rate>) -> GatewayConfig {
     GatewayConfig { rate: [rate; 2], queue: queue(name), packets: 16_384, ..config() }
 }
 
-/// A gateway whose link classes share.
+/// A gateway whose link has `classes`.
 fn run(config: &GatewayConfig, policies: Vec<Policy>, classes: Vec<Class>) -> Run {
     let classes = ClassSet::new(classes, config.rate).unwrap();
     let policies = PolicySet::new(policies).unwrap().with_classes(classes);
@@ -53,13 +54,13 @@ fn class(name: &str, priority: u8, mbps: u64) -> Class {
     Class { priority, guarantee, ..Class::new(name, queue("drop-tail")) }
 }
 
-/// The host is of the class called `to`.
+/// A policy that puts `host` into the class `to`.
 fn of_class(host: u8, to: &str) -> Policy {
     let filter = gateway_run::from(host);
     Policy { class: Some(to.to_owned()), ..policy(&format!("host {host}"), filter, Action::Pass) }
 }
 
-/// Keeps more than the link carries coming from `hosts`, in both directions, for so long.
+/// Offers more than the rate of the link from `hosts`, in both directions, for `span`.
 fn saturate(run: &mut Run, hosts: &[u8], span: Duration, mut also: impl FnMut(&mut Run, u64)) {
     let begin = run.now;
     for millis in 0..u64::try_from(span.as_millis()).unwrap() {
@@ -71,7 +72,7 @@ fn saturate(run: &mut Run, hosts: &[u8], span: Duration, mut also: impl FnMut(&m
     }
 }
 
-/// The time from `since` until the next packet of `host` departs by `port`.
+/// Time from `since` to the departure of the next packet of `host` by `port`.
 fn departs(run: &mut Run, host: u8, port: PortId, since: Time) -> Option<Duration> {
     let of = |run: &Run| {
         let mut all = run.left.iter();
@@ -80,8 +81,8 @@ fn departs(run: &mut Run, host: u8, port: PortId, since: Time) -> Option<Duratio
     of(run).map(|at| at.since(since))
 }
 
-/// Exchanges as of ARP, neighbour discovery (two packets) and DHCP (four), one after the other: the next
-/// packet is sent when the one before has arrived. The longest time a packet took; panics if one is lost.
+/// Exchanges like ARP, neighbour discovery (two packets) and DHCP (four), one after the other. Each packet is
+/// sent at the arrival of the previous one. Returns the longest time of a packet. Panics if a packet is lost.
 fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
     let mut longest = Duration::ZERO;
     for (lens, client) in [(&[ARP, ARP][..], 101), (&[86, 86], 102), (&[342, 342, 342, 342], 103)] {
@@ -91,7 +92,7 @@ fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
             run.offer_packet(enters, control(client, *len));
             let mut waited = 0;
             while departs(run, client, leaves, since).is_none() {
-                assert!(waited < 200, "{client}: packet {n} waits for 200 ms");
+                assert!(waited < 200, "{client}: packet {n} does not depart within 200 ms");
                 saturate(run, hosts, Duration::from_millis(1), |_, _| {});
                 run.until(run.now + Duration::from_millis(1));
                 waited += 1;
@@ -104,8 +105,7 @@ fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
     longest
 }
 
-/// Kills: control traffic as packets of the class `default`, or behind the queue of the link; one
-/// direction only.
+/// Kills: control traffic in the class `default`, or in the queue of the link; one direction only.
 #[test]
 fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_complete() {
     let full = || {
@@ -123,21 +123,22 @@ fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_comp
         saturate(&mut run, &[1, 2, 3], Duration::from_millis(300), |_, _| {});
         run.left.clear();
         let longest = exchanges(&mut run, &[1, 2, 3]);
-        // A frame that is being sent, the one that is to be sent next, and the packet before, paid off.
+        // The frame in transmission, the frame that departs next, and the time to pay off the previous
+        // control packet.
         let most = 2 * LINK.time_for(Bytes(1_538)) + allowance(LINK).time_for(Bytes(342));
         assert!(longest <= most, "{name}: {longest:?} of {most:?}");
         assert_eq!(run.gateway.control().iter().flatten().map(|it| it.drops).sum::<u64>(), 0);
     }
 }
 
-/// Kills: one line for all sources; a turn of a full-size frame for short packets.
+/// Kills: one queue for all sources; a quantum of a full-size frame for short packets.
 #[test]
 fn a_flood_of_one_station_does_not_delay_another() {
     let classes = vec![class("urgent", 7, 0)];
     let mut run = run(&linked("drop-tail", Some(LINK)), vec![of_class(1, "urgent")], classes);
     let mut asked = Vec::new();
     saturate(&mut run, &[1, 2], Duration::from_secs(2), |run, millis| {
-        // 10 Mbit/s of requests from one station, and one a tenth of a second from another.
+        // 10 Mbit/s of requests from one station, and ten requests per second from another.
         (0..20).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
         if millis % 100 == 99 {
             asked.push(run.now);
@@ -148,7 +149,7 @@ fn a_flood_of_one_station_does_not_delay_another() {
     let answered: Vec<_> = run.left.iter().filter(|it| it.host == 101).map(|it| it.at).collect();
     assert_eq!(answered.len(), asked.len());
     for (asked, answered) in asked.into_iter().zip(answered) {
-        // Two frames, the packet of the other that is paid off, and its own.
+        // Two frames, the time to pay off the other station's packet, and the packet itself.
         let most = 2 * LINK.time_for(Bytes(1_538)) + allowance(LINK).time_for(Bytes(2 * 60));
         assert!(answered.since(asked) <= most, "{:?} of {most:?}", answered.since(asked));
     }
@@ -156,7 +157,7 @@ fn a_flood_of_one_station_does_not_delay_another() {
     assert!(report.drops > 0 && report.backlog.packets <= 2_048, "{report:?}");
 }
 
-/// The packets of `host` that departed within `span`, the most of any such time.
+/// Largest number of packets of `host` that departed within any time of length `span`.
 fn most_in(run: &Run, host: u8, span: Duration) -> u64 {
     let times: Vec<_> = run.left.iter().filter(|it| it.host == host).map(|it| it.at).collect();
     let mut begins = 0;
@@ -169,7 +170,7 @@ fn most_in(run: &Run, host: u8, span: Duration) -> u64 {
     u64::try_from(most.max().unwrap_or(0)).unwrap()
 }
 
-/// Kills: an allowance that is not charged, or that fills up while nothing is sent.
+/// Kills: an allowance that is not charged, or grows without bound during an idle time.
 #[test]
 fn control_traffic_takes_its_allowance_from_a_class_of_priority_and_no_more() {
     for link in [Rate::from_mbps(1), LINK, Rate::from_mbps(100)] {
@@ -187,8 +188,11 @@ fn control_traffic_takes_its_allowance_from_a_class_of_priority_and_no_more() {
             let most = most_in(&run, 100, span) * u64::from(ARP);
             let (own, packet) = (allowance(link).bytes_in(span), 2 * u64::from(ARP));
             let allowed = own.0 + burst(link).0 + packet;
-            assert!(most <= allowed, "{link}: {most} of {allowed} in {span:?}");
-            assert!(most + packet >= own.0, "{link}: {most}, and {own} allowed in {span:?}");
+            assert!(most <= allowed, "{link}: {most} of at most {allowed} bytes in {span:?}");
+            assert!(
+                most + packet >= own.0,
+                "{link}: {most} bytes of an allowance of {own} in {span:?}"
+            );
         }
         let report = run.gateway.control()[0].unwrap();
         assert_eq!((report.sent.borrowed, report.allowance), (0, allowance(link)));
@@ -205,16 +209,16 @@ fn tightest(voice: Class) -> (Class, Duration) {
     (Class { delay_bound: [Some(bound); 2], ..too_tight }, bound)
 }
 
-/// Kills: bounds worked out without the allowance, its burst or the packet beyond.
+/// Kills: bounds without the allowance, without its burst, or without the packet beyond it.
 #[test]
-fn delay_bounds_hold_beside_control_traffic_and_are_near_what_happens() {
+fn delay_bounds_hold_beside_control_traffic_and_are_tight() {
     const VOICE: u32 = 400;
     let voice = Class { burst: Some(Bytes(VOICE.into())), ..class("voice", 0, 1) };
     let (voice, bound) = tightest(voice);
     let mut run = run(&linked("drop-tail", Some(LINK)), vec![of_class(1, "voice")], vec![voice]);
     let (mut worst, mut begin) = (Duration::ZERO, Time::ZERO);
     for round in 0..100u64 {
-        // A frame of another class is about to be sent, and the allowance is there again.
+        // A frame of another class departs next, and the allowance has recovered.
         run.until(begin + Duration::from_millis(68) + Duration::from_micros(17 * round));
         (0..3).for_each(|_| run.offer_packet(Gateway::LAN, user(2, FRAME)));
         let came = run.now;
@@ -228,7 +232,7 @@ fn delay_bounds_hold_beside_control_traffic_and_are_near_what_happens() {
     assert!(worst <= bound && 10 * worst >= 9 * bound, "{worst:?} of {bound:?}");
 }
 
-/// Kills: more borrowed than `default` has, or nothing; guarantees that lend.
+/// Kills: more or less borrowed than the share of `default`; guarantees that lend.
 #[test]
 fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
     let weighty = Class { weight: 3, ..class("default", 0, 0) };
@@ -244,7 +248,7 @@ fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
             let of = |it: &&gateway_run::Left| it.host == host && it.port == Gateway::WAN;
             8 * u64::try_from(run.left.iter().filter(of).count()).unwrap() * u64::from(len) / 3_000
         };
-        // 5.8 Mbit/s for office and home, of one part each, and default and control, of `weight` each.
+        // Office and home share 5.8 Mbit/s with one part each, default and control with `weight` parts each.
         let part = 5_800 / (2 + 2 * weight);
         let expected = [4_000 + part, part, weight * part, 200 + weight * part];
         let got = [sent(1, FRAME), sent(2, FRAME), sent(3, FRAME), sent(100, ARP)];
@@ -265,7 +269,7 @@ fn beside_one_queue_a_flood_of_control_traffic_has_no_more_than_half() {
         let kbps = 8 * u64::try_from(of(100)).unwrap() * u64::from(ARP) / 2_000;
         assert!(kbps.abs_diff(200 + 4_900) <= 60, "{name}: {kbps} kbit/s");
         assert!(of(1) + of(2) > 1_500, "{name}");
-        // The other way nobody floods.
+        // No station floods the other direction.
         assert!(run.gateway.control()[1].is_none());
     }
 }
@@ -281,8 +285,8 @@ fn police(kbps: u64) -> Action {
     Action::Police { conditioning, exceed: Exceed::Drop }
 }
 
-/// Kills: a policy that holds control traffic back, drops it without naming it, or no longer drops it
-/// although it does; packets that a policy does not count.
+/// Kills: a policy that delays control traffic, or drops it without naming it; a policy that drops it by name
+/// without effect; packets missing in the counts of their policy.
 #[test]
 fn only_a_policy_that_drops_a_protocol_by_name_conditions_control_traffic() {
     let named = Filter { protocol: vec![Range { first: 17, last: 17 }], ..Filter::default() };
@@ -301,7 +305,7 @@ fn only_a_policy_that_drops_a_protocol_by_name_conditions_control_traffic() {
     ];
     for (name, policy, goes_on) in cases {
         let mut run = run(&linked("per-flow", Some(LINK)), vec![policy], vec![]);
-        // All that the policy lets go at once, and more.
+        // More packets than the policy passes at once.
         (0..20).for_each(|_| run.offer_packet(Gateway::LAN, user(100, FRAME)));
         run.left.clear();
         (0..10).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
@@ -321,8 +325,8 @@ fn a_link_without_a_rate_has_no_control_traffic_of_its_own() {
     assert_eq!((run.left.len(), run.gateway.control()), (1, [None; 2]));
 }
 
-/// Kills: control traffic behind what a swap has let go; a queue that a rate or a set of classes leaves
-/// behind when it goes.
+/// Kills: control traffic queued behind the packets that a swap released; a queue lost with the rate or the
+/// classes of its link.
 #[test]
 fn control_traffic_outlives_swaps_and_rates() {
     let shaped = policy("all", Filter::default(), shape());

@@ -1,4 +1,4 @@
-//! One flow for each thing that can keep it from sending more, and the answer a gateway gives.
+//! Each cause that limits a flow, and the limit that the gateway reports.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,10 +19,10 @@ use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time, tcp, trunk};
 
 const LINK: Rate = Rate::from_mbps(10);
 const MSS: u32 = 1_448;
-/// A full segment as a frame.
+/// Frame bytes of a full segment.
 const FRAME: u64 = 66 + 1_448;
 
-/// Where data waits, if anywhere.
+/// Setup of the queue in which data waits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Setup {
     /// The rate of the link.
@@ -31,15 +31,15 @@ struct Setup {
     mean: Option<Rate>,
     class: bool,
     trunk: bool,
-    /// "postack" or "tcr".
+    /// ACK control: "postack" or "tcr".
     signal: Option<&'static str>,
 }
 
-/// A gateway, its clock, and a flow whose data goes up.
+/// A gateway, its clock, and a flow whose data travels up.
 struct Run {
     gateway: Gateway,
     now: Time,
-    /// What the receiver shows, in units of 128 bytes.
+    /// Window of the receiver, in units of 128 bytes.
     window: u16,
 }
 
@@ -67,19 +67,19 @@ impl Run {
         run
     }
 
-    /// Full segments of data, from the `first` on.
+    /// Sends full segments of data, beginning with segment `first`.
     fn data(&mut self, first: u32, segments: u32) {
         for n in first..first + segments {
             self.segment(Gateway::LAN, TcpFlags::ACK, [1 + n * MSS, 1, MSS]);
         }
     }
 
-    /// An ACK of so many segments.
+    /// Sends an ACK of the first `segments` segments.
     fn ack(&mut self, segments: u32) {
         self.segment(Gateway::WAN, TcpFlags::ACK, [1, 1 + segments * MSS, 0]);
     }
 
-    /// A segment with those `flags`, sequence number, acknowledgement, and bytes of payload.
+    /// Sends a segment with `flags`, sequence number, acknowledgement number, and bytes of payload.
     fn segment(&mut self, port: PortId, flags: u8, [seq, ack, payload]: [u32; 3]) {
         let syn = flags & TcpFlags::SYN != 0;
         let tcp = TcpSegment {
@@ -118,7 +118,7 @@ impl Run {
         }
     }
 
-    /// Lets so much time pass.
+    /// Advances the time by `span`.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
@@ -129,7 +129,7 @@ impl Run {
         self.drain();
     }
 
-    /// What is said of the flow's data, and of its ACKs.
+    /// The report of the flow's data, or of its ACKs.
     fn flow(&self, direction: Direction) -> FlowReport {
         let flows = self.gateway.flows(self.now, 9);
         flows.into_iter().find(|flow| flow.direction == direction.name()).unwrap()
@@ -161,7 +161,7 @@ fn policies(setup: Setup) -> PolicySet {
 }
 
 fn shape(mean: Rate, signal: Option<&str>) -> Action {
-    // A policy of more than the link has room for what comes at once.
+    // If the policy is faster than the link, its burst passes all data at once.
     let burst = if mean > LINK { Bytes(64_000) } else { Bytes(3_028) };
     let profile = Profile::new(mean, None, burst, Bytes(1_514)).unwrap();
     let conditioning = Conditioning {
@@ -200,16 +200,16 @@ fn queue() -> QdiscSpec {
     QdiscSpec::PerFlow(Default::default())
 }
 
-/// Kills: a flow whose packets are looked for at its policy only; a packet left out that leaves next.
+/// Kills: packets searched for at the policy only; the packet that departs next left out.
 #[test]
-fn a_flow_is_limited_by_the_place_where_most_of_it_waits() {
+fn a_flow_is_limited_by_the_queue_that_holds_most_of_its_bytes() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(1)));
     let wide = Some(Rate::from_mbps(100));
     let none = Setup::default();
     for (setup, segments, waiting) in [
         (Setup { mean, ..none }, 10, 8),
         (Setup { link, ..none }, 10, 8),
-        // Only the packet that leaves next waits.
+        // Only the packet that departs next waits.
         (Setup { link, ..none }, 3, 1),
         (Setup { link, mean, ..none }, 10, 8),
         (Setup { link, mean: wide, class: true, ..none }, 20, 0),
@@ -232,9 +232,9 @@ fn a_flow_is_limited_by_the_place_where_most_of_it_waits() {
     }
 }
 
-/// Kills: held ACKs that count for nothing; those of one direction counted as of the other.
+/// Kills: held ACKs that are not reported; held ACKs reported for the other direction.
 #[test]
-fn a_flow_whose_acks_are_held_is_limited_by_its_policy_also_while_nothing_waits() {
+fn a_flow_with_held_acks_and_without_backlog_is_limited_by_its_policy() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(100)));
     let mut run = Run::new(Setup { link, mean, signal: Some("postack"), ..Setup::default() });
     run.data(0, 20);
@@ -254,9 +254,9 @@ fn a_flow_whose_acks_are_held_is_limited_by_its_policy_also_while_nothing_waits(
     assert_eq!(run.limit(), Limit::HeldAcks { acks: 1 });
 }
 
-/// Kills: a window made smaller that is taken for the receiver's, or for the sender's choice.
+/// Kills: a reduced window reported as the receiver's, or as the choice of the sender.
 #[test]
-fn a_flow_that_fills_the_window_its_policy_left_it_is_limited_by_that() {
+fn a_flow_that_fills_a_reduced_window_is_limited_by_the_window() {
     let mean = Some(Rate::from_mbps(2));
     let mut run = Run::new(Setup { mean, signal: Some("tcr"), ..Setup::default() });
     run.data(0, 2);
@@ -264,18 +264,18 @@ fn a_flow_that_fills_the_window_its_policy_left_it_is_limited_by_that() {
     run.ack(2);
     run.pass(Duration::from_millis(500));
     assert_eq!(run.limit(), Limit::Sender, "the window is open");
-    // Two Mbit/s for 51 ms of round trip, and a segment: ten segments.
+    // 2 Mbit/s for a round trip of 51 ms, and a segment: ten segments.
     run.data(2, 10);
     run.pass(Duration::from_millis(500));
     assert_eq!(run.limit(), Limit::Window);
 }
 
-/// Kills: a window without its scale, or of the wrong end; a sender that is blamed for its receiver.
+/// Kills: a window without its scale, or of the wrong end; a limit of the receiver reported for the sender.
 #[test]
-fn a_flow_for_which_there_is_room_here_is_limited_by_its_receiver_or_by_its_sender() {
+fn a_flow_without_backlog_is_limited_by_its_receiver_or_by_its_sender() {
     let mut run = Run::new(Setup::default());
     run.data(0, 1);
-    // Room for ten segments, of which two are on their way then.
+    // The window holds ten segments. Two of them are in flight at that time.
     run.window = u16::try_from(10 * MSS / 128).unwrap();
     run.ack(1);
     run.data(1, 2);
@@ -283,7 +283,7 @@ fn a_flow_for_which_there_is_room_here_is_limited_by_its_receiver_or_by_its_send
     run.data(3, 8);
     assert_eq!(run.limit(), Limit::Receiver);
     run.pass(Duration::from_secs(10));
-    assert_eq!(run.limit(), Limit::Receiver, "however long it waits for that");
+    assert_eq!(run.limit(), Limit::Receiver, "a silent flow is still limited by its receiver");
     run.window = 500;
     run.ack(11);
     assert_eq!(run.limit(), Limit::Sender);

@@ -308,18 +308,18 @@ fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
     }
 }
 
-/// A swap that renames a policy lets no held ACK go on, and none is lost whatever takes its place.
+/// A swap that renames a policy releases no held ACK. No swap loses held ACKs.
 ///
-/// Kills: a renamed policy that is new; held ACKs lost with a vanished aggregate.
+/// Kills: a renamed policy that is treated as new; held ACKs lost with a vanished aggregate.
 #[test]
-fn a_swap_holds_on_to_acks_as_long_as_the_policy_does() {
+fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     let renamed = |name: &str| Policy { name: name.to_owned(), ..policy(None) };
     let mut run = Run::new(None);
     run.data(0, 20);
-    assert_eq!((run.ack(2), run.ack(4)), (0, 0), "they are held");
+    assert_eq!((run.ack(2), run.ack(4)), (0, 0), "both ACKs are held");
     for name in ["b", "c"] {
         run.gateway.install(run.now, PolicySet::new(vec![renamed(name)]).unwrap());
-        assert_eq!(run.out(Gateway::LAN), 0, "they are held still");
+        assert_eq!(run.out(Gateway::LAN), 0, "the ACKs stay held");
         let report = run.gateway.report();
         assert_eq!(report.aggregates.len(), 1);
         let only = &report.aggregates[0];
@@ -327,8 +327,8 @@ fn a_swap_holds_on_to_acks_as_long_as_the_policy_does() {
     }
     let other = Policy { priority: 1, ..renamed("d") };
     run.gateway.install(run.now, PolicySet::new(vec![other]).unwrap());
-    assert_eq!(run.out(Gateway::LAN), 0, "the ACK control of another policy holds them too");
-    assert!(run.leave() > 0, "they depart when it is their turn");
+    assert_eq!(run.out(Gateway::LAN), 0, "the ACK control of the new policy holds the ACKs");
+    assert!(run.leave() > 0, "the release rule releases the ACKs");
     run.leave();
     assert_eq!(run.gateway.pool().in_use(), 0);
 
@@ -336,7 +336,7 @@ fn a_swap_holds_on_to_acks_as_long_as_the_policy_does() {
     run.data(0, 20);
     assert_eq!(run.ack(2), 0);
     run.gateway.install(run.now, PolicySet::default());
-    assert_eq!(run.out(Gateway::LAN), 1, "nobody holds it any more");
+    assert_eq!(run.out(Gateway::LAN), 1, "without a policy, the ACK departs");
     run.leave();
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
@@ -423,17 +423,17 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     assert_eq!((of_users, run.gateway.pool().in_use() - before), (0, 1));
 }
 
-/// Kills: a flow that is named although it responds, or is not although it does not; one that is named for ever;
+/// Kills: a responsive flow that is named; an unresponsive flow that is not; a flow that is named for ever;
 /// its packets counted among those that hold back ACKs.
 #[test]
-fn a_flow_whose_sender_does_not_respond_is_named_as_long_as_it_does_not() {
+fn an_unresponsive_flow_is_named_until_it_responds() {
     let mut policy = policy(None);
     let Action::Shape { conditioning, .. } = &mut policy.action else { unreachable!() };
     let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
     conditioning.profile = profile.unwrap();
     let mut run = Run::of(1_024, vec![policy], None);
     let named = |run: &Run| run.gateway.report().unresponsive;
-    // 1 Mbit/s carry 82 frames in a second, but 128 KiB may come: 86.
+    // 1 Mbit/s carries 82 frames in a second, but 128 KiB may come: 86 frames.
     run.data(0, 86);
     assert_eq!((named(&run), run.gateway.report().aggregates[0].unresponsive), (vec![], 0));
     run.data(86, 20);
@@ -441,9 +441,9 @@ fn a_flow_whose_sender_does_not_respond_is_named_as_long_as_it_does_not() {
     assert_eq!((flows.len(), report.aggregates[0].unresponsive), (1, 1));
     assert_eq!((&*flows[0].policy, flows[0].direction), ("all", Direction::Up));
     assert!(flows[0].src.contains(':') && flows[0].dst.contains(':'), "{flows:?}");
-    // The first look takes nine eighths of what the rate carried in 50 ms off the count.
+    // The first look subtracts nine eighths of the bytes that the rate carried in 50 ms.
     assert_eq!(report.aggregates[0].acks.ungoverned, 15);
-    // It sends nothing for some seconds, and goes on as one that responds.
+    // The flow is silent for some seconds, and then responds.
     run.leave();
     run.now += Duration::from_secs(3);
     run.data(106, 1);
@@ -456,8 +456,8 @@ fn a_flow_whose_sender_does_not_respond_is_named_as_long_as_it_does_not() {
 /// 64 KiB of that.
 #[test]
 fn data_that_is_sent_again_passes_what_waits_if_so_asked_and_is_charged() {
-    // 44 frames are the first that are more than 64 KiB. At 2 Mbit/s, 160 frames that no ACK asked for
-    // are fewer than a sender may send that responds.
+    // More than 64 KiB begin with 44 frames. At 2 Mbit/s, 160 uncalled frames do not make a sender
+    // unresponsive.
     let rate = Rate::from_mbps(2);
     for (precedence, placement, sent, again, waiting) in [
         ("in-turn", "auto", 30, 30, 60),

@@ -18,19 +18,20 @@ use tidegate_core::{Bytes, Machine, Packet, Rate, Time};
 
 const MEAN: Rate = Rate::from_mbps(300);
 
-/// Every 100 us a flow begins: 10,000 per second.
+/// Microseconds between the beginnings of flows: 10,000 flows per second.
 const BETWEEN_FLOWS: u64 = 100;
 
-/// Lengths of the packets of a flow: all flows together offer 31 Mbit/s, a tenth of the rate.
+/// Lengths of the packets of a flow. All flows together offer 31 Mbit/s, a tenth of the rate.
 const LENGTHS: [u32; 5] = [74, 66, 115, 66, 66];
 
-/// Microseconds between the packets of a flow. The last of one flow meet the first of later ones.
+/// Microseconds between the packets of a flow. Its last packets arrive together with the first packets of
+/// later flows.
 const BETWEEN_PACKETS: u64 = 250;
 
-/// More than a second, so that some of the members are idle by then.
+/// Number of flows: they begin during more than a second, so some members become idle.
 const FLOWS: u64 = 12_000;
 
-/// When packets arrive, and of which flow and length they are.
+/// Arrival times of packets, with their flows and lengths.
 fn arrivals() -> BTreeMap<Time, Vec<(u64, u32)>> {
     let mut arrivals = BTreeMap::<_, Vec<_>>::new();
     for flow in 0..FLOWS {
@@ -49,7 +50,7 @@ fn packet(flow: u64, len: u32) -> Packet {
     Packet { len, key, network: Network::Ipv4, segments: 1, ..Packet::default() }
 }
 
-/// 300 Mbit/s, and the usual burst: what the rate carries in 100 ms.
+/// 300 Mbit/s, and the default burst: the bytes that the rate carries in 100 ms.
 fn conditioning(allocation: &str) -> Conditioning {
     let burst = MEAN.bytes_in(Duration::from_millis(100));
     let table = toml::from_str::<toml::Table>(&format!("it = {allocation:?}")).unwrap();
@@ -74,7 +75,7 @@ fn policies(action: Action) -> PolicySet {
     PolicySet::new(vec![policy]).unwrap()
 }
 
-/// The most packets that ever waited, and the report in the end.
+/// Returns the largest number of waiting packets, and the last report.
 fn run(action: Action, interval: Duration, triggers: TriggerSet) -> (u32, Report) {
     let config = GatewayConfig {
         rate: [None; 2],
@@ -113,8 +114,8 @@ fn common() -> impl Iterator<Item = &'static str> {
     AllocationSpec::NAMES.iter().copied().filter(|name| *name != "partitioned")
 }
 
-/// Kills: `logical-partitions` that spares nothing but a full bucket, or in which a member that took
-/// tokens on arrival goes on waiting.
+/// Kills: `logical-partitions` whose spare part is the full bucket only; a member of `logical-partitions`
+/// that still waits after it took tokens on arrival.
 #[test]
 fn no_packet_of_many_short_flows_waits_while_the_bucket_is_nearly_full() {
     for name in common() {

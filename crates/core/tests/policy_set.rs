@@ -251,11 +251,11 @@ proptest! {
         }
     }
 
-    /// The index finds the first earlier policy that covers another, as a look at each of them does.
+    /// The index finds the same first covering policy as a linear search.
     ///
     /// Kills: the last cover for the first (`if filters[bit] >= best` left out); a policy that hides itself
-    /// (`best = nth + 1`); only the sets of lowest values, with `accepted` always true; ranges without values
-    /// looked up as zero.
+    /// (`best = nth + 1`); only the sets of lowest values, with `accepted` always true; empty ranges looked
+    /// up as zero.
     #[test]
     fn the_index_finds_the_first_policy_that_hides_another(
         some in prop::collection::vec((filters(), 0i32..3), 1..40),

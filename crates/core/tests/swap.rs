@@ -1,4 +1,4 @@
-//! Policies that are swapped under traffic: what may pass, what stays held, and what is lost, which is nothing.
+//! Swaps of policies under traffic: the profile holds, ACKs stay held, and no packet is lost.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -23,16 +23,16 @@ use gateway_run::{
 
 const FRAME: u64 = 1_514;
 
-/// How the policies of a set differ from those before.
+/// Difference between the policies of successive sets.
 #[derive(Clone, Copy, Debug)]
 enum Swap {
-    /// By their names only.
+    /// Only names differ.
     Renamed,
-    /// By their names and their bursts: none is the same.
+    /// Names and bursts differ: no policy is the same.
     Others,
-    /// By their names, and one policy is for all hosts, or each host has its own.
+    /// Names differ, and one policy is for all hosts or each host has its own.
     Joined,
-    /// By between whom they are shared.
+    /// The units that share the tokens differ: hosts or flows.
     Shared,
 }
 
@@ -58,7 +58,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// What the policies of a set are like.
+/// Shape of the policies of a set.
 #[derive(Clone, Copy, Default)]
 struct Shape {
     name: u32,
@@ -100,7 +100,7 @@ impl Shape {
     }
 }
 
-/// Lets time pass. A swap that goes on does so only when it is told to.
+/// Advances the time. A swap proceeds only on request.
 fn wait(run: &mut Run, micros: u64) {
     let end = run.now + Duration::from_micros(micros);
     if run.gateway.is_installing() {
@@ -110,7 +110,7 @@ fn wait(run: &mut Run, micros: u64) {
     run.until(end);
 }
 
-/// Whether some window has more bytes in it than `burst` and what `MEAN` carries.
+/// The first time span in which more bytes depart than `burst` and the bytes that `MEAN` carries.
 fn exceeds(left: &[Left], lens: &[u64], burst: u64) -> Option<(Time, Time, u64)> {
     for (from, first) in left.iter().enumerate() {
         let mut sum = 0;
@@ -128,15 +128,16 @@ fn exceeds(left: &[Left], lens: &[u64], burst: u64) -> Option<(Time, Time, u64)>
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// In any window no more passes than the burst, what the rate carries, and a frame for each aggregate that a
-    /// swap made; no packet is lost without a count, and no flow is reordered.
+    /// In any time span, departures are bounded by the burst, the bytes of the rate, and a frame per
+    /// aggregate that a swap created. No packet is lost without a count, and no flow is reordered.
     ///
-    /// Kills: a full bucket for an aggregate that a swap makes (`Tokens::Burst` in `slot_of`) or for a conditioner that
-    /// it replaces; a renamed policy that is new; packets of a vanished aggregate sent to the link
-    /// (`send_on` in `dissolve`); the packet that is offered first dropped by `renew`; a frame for each swap,
-    /// and not for each new aggregate.
+    /// Kills: a full bucket for an aggregate that a swap creates (`Tokens::Burst` in `slot_of`), or for a
+    /// conditioner that it replaces; a renamed policy that is treated as new.
+    ///
+    /// Kills: packets of a vanished aggregate sent to the link (`send_on` in `dissolve`); the first
+    /// offered packet dropped by `renew`; a frame per swap in place of a frame per new aggregate.
     #[test]
-    fn no_swap_lets_more_pass_than_the_profile_and_a_frame(
+    fn no_swap_exceeds_the_profile_by_more_than_a_frame(
         steps in steps(),
         scheme in 0..AllocationSpec::NAMES.len(),
         discipline in 0..QdiscSpec::NAMES.len(),
@@ -180,9 +181,9 @@ run.gateway.begin_install(run.now, generation).unwrap();
     }
 }
 
-/// 1,000 renames in 0.8 s let 277 MB through a policy of 20 Mbit/s, each a burst and all that waited.
+/// If each rename released a burst and the backlog, 1,000 renames in 0.8 s would pass 277 MB at 20 Mbit/s.
 #[test]
-fn a_thousand_renames_let_no_more_through_than_one_policy() {
+fn a_thousand_renames_pass_no_more_than_one_policy() {
     let profile = Profile::new(Rate::from_mbps(20), None, Bytes(250_000), Bytes(FRAME)).unwrap();
     let named = |n: u32| {
         let action = shape_by(Conditioning { profile, ..conditioning() }, "per-flow");
@@ -200,12 +201,12 @@ fn a_thousand_renames_let_no_more_through_than_one_policy() {
     assert!(passed <= 250_000 + 2_000_000, "{passed} bytes in 0.8 s");
     assert_eq!(report.aggregates.len(), 1);
     assert_eq!(report.aggregates[0].policy, "all-1000");
-    assert!(report.aggregates[0].backlog.packets > 100, "what waited still waits");
+    assert!(report.aggregates[0].backlog.packets > 100, "the backlog still waits");
 }
 
-/// A policy that a swap brings earns its burst from then on, as one that was there from the start.
+/// A policy that a swap brings earns its burst from the swap on, like a policy from the start.
 ///
-/// Kills: an aggregate that begins with a frame whenever its first packet comes.
+/// Kills: an aggregate that begins with one frame at its first packet.
 #[test]
 fn a_policy_of_a_swap_has_its_burst_once_it_has_earned_it() {
     let mut run = Run::new(&config(), Vec::new());
@@ -217,10 +218,10 @@ fn a_policy_of_a_swap_has_its_burst_once_it_has_earned_it() {
     assert_eq!(run.left.len(), 3);
 }
 
-/// Classes that come and go by the hundred while packets pass: a swap of many slices.
+/// Classes appear and vanish by the hundred while packets pass: a swap of many slices.
 ///
-/// Kills: a class that becomes a parent while packets still go there; a class removed before its policies;
-/// packets of a class that goes dropped.
+/// Kills: a class that becomes a parent while packets still arrive for it; a class removed before its
+/// policies; packets of a removed class dropped.
 #[test]
 fn a_swap_of_many_slices_loses_and_reorders_nothing() {
     let rate = [Some(Rate::from_mbps(8)), None];
@@ -229,7 +230,7 @@ fn a_swap_of_many_slices_loses_and_reorders_nothing() {
         ..Class::new(&name, queue("per-flow"))
     };
     let set = |turn: u32| {
-        // In turns, hosts have classes of their own, or parts of such.
+        // In turns, hosts have classes of their own, or parts of these classes.
         let deep = turn % 2 == 1;
         let classes = (0..200).flat_map(|n| {
             let own = class(format!("c{n}"), None);

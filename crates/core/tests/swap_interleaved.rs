@@ -1,4 +1,5 @@
-//! Swaps in slices, between which packets pass, control traffic waits, and the link changes its rate and its queue.
+//! Swaps in slices. Between them packets pass, control traffic waits, and the link changes its rate and its
+//! queue.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -19,15 +20,15 @@ use gateway_run::{
     Run, assert_in_order, conditioning, config, from, packet, policy, queue, shape_by,
 };
 
-/// Hosts that policies know, up and down: host `n` of the first, `n + DOWN` of the second.
+/// Hosts that policies match. Host `n` of `HOSTS` sends up, and host `n + DOWN` sends down.
 const HOSTS: u8 = 5;
 const DOWN: u8 = 20;
-/// Stations that send control traffic, up and down.
+/// Base of the host numbers of stations that send control traffic.
 const STATION: u8 = 200;
 
 const MTU: u32 = 1_514;
 
-/// Rates that a link may have; the slowest is that for which the classes are made.
+/// Rates of the link. The classes fit into the slowest rate.
 const RATES: [Option<u64>; 4] = [None, Some(1), Some(5), Some(50)];
 const QUEUES: [&str; 3] = ["per-flow", "fq-codel", "drop-tail"];
 
@@ -38,7 +39,7 @@ enum Step {
         down: bool,
         len: u32,
     },
-    /// So many packets of one station.
+    /// This many packets of one station.
     Control {
         station: u8,
         down: bool,
@@ -63,12 +64,12 @@ enum Step {
 struct Set {
     /// Part of the policies' names.
     name: u8,
-    /// What is done with packets: see [`action`].
+    /// Action of the policies: see [`action`].
     action: u8,
     /// One policy for all hosts.
     joined: bool,
     tree: Tree,
-    /// Classes that no packet is of, so that a swap takes many slices.
+    /// Classes without packets, so that a swap takes many slices.
     fillers: u8,
 }
 
@@ -77,11 +78,11 @@ struct Set {
 enum Tree {
     None,
     Flat,
-    /// Each class is a part of another.
+    /// Each class is a part of another class.
     Deep,
-    /// The class `default` is named, and before all others.
+    /// The class `default` is named, and precedes all others.
     Named,
-    /// The class `default` is a part of another.
+    /// The class `default` is a part of another class.
     Moved,
 }
 
@@ -196,7 +197,7 @@ impl Set {
         ClassSet::new(classes, [Some(mbps(1)); 2]).unwrap()
     }
 
-    /// The names of its classes, sorted, with `default`.
+    /// The sorted names of its classes, with `default`.
     fn names(self) -> Vec<String> {
         let set = self.classes();
         let mut names: Vec<_> = set.classes().iter().map(|class| class.name.clone()).collect();
@@ -209,13 +210,13 @@ impl Set {
     }
 }
 
-/// A gateway, and what the test knows of it.
+/// A gateway, and the state that the test expects.
 struct Mixed {
     run: Run,
     set: Option<Set>,
     number: u32,
     survey: Option<Survey>,
-    /// Whether a class was added or removed after the set came.
+    /// A class was added or removed after the last set.
     altered: bool,
 }
 
@@ -229,7 +230,7 @@ impl Mixed {
         self.number += 1;
     }
 
-    /// Lets time pass, in which a swap does not go on.
+    /// Advances the time without a step of the swap.
     fn wait(&mut self, micros: u64) {
         let end = self.run.now + Duration::from_micros(micros);
         while self.run.now < end {
@@ -283,7 +284,7 @@ impl Mixed {
                     self.survey = Some(survey);
                 } else {
                     let (report, _) = survey.report();
-                    assert!(report.is_some(), "a survey that was completed has a report");
+                    assert!(report.is_some(), "a complete survey has a report");
                 }
             }
             Step::Class(op) => {
@@ -303,7 +304,7 @@ impl Mixed {
         }
     }
 
-    /// Each direction with a rate has the classes of the set in force, and no others.
+    /// Each direction with a rate has exactly the classes of the set in force.
     fn has_its_classes(&self) {
         let Some(set) = self.set.filter(|_| !self.altered) else { return };
         let classes = self.run.gateway.classes();
@@ -314,7 +315,7 @@ impl Mixed {
         }
     }
 
-    /// All packets that went in are somewhere, and the pool knows of no others.
+    /// Every packet that entered is accounted for, and the pool holds no others.
     fn check(&mut self) {
         let report = self.run.gateway.report();
         let out = u64::try_from(self.run.left.len()).unwrap();
@@ -323,7 +324,10 @@ impl Mixed {
         assert_eq!(self.run.gateway.pool().in_use(), report.held);
         for (way, control) in self.run.gateway.control().into_iter().enumerate() {
             let waits = control.map_or(0, |it| it.backlog.packets);
-            assert!(report.link[way].packets >= waits, "control traffic is a part of the link's");
+            assert!(
+                report.link[way].packets >= waits,
+                "control traffic is a part of the link's backlog"
+            );
         }
     }
 }
@@ -331,13 +335,15 @@ impl Mixed {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No packet is lost or duplicated, and all that wait depart although only the gateway's own timer wakes it.
-    /// No packet of a flow or station is overtaken; where the flow table is full, that holds for a swap in one piece.
+    /// No packet is lost or duplicated, and all waiting packets depart although only the gateway's own timer
+    /// wakes it. No packet of a flow or station is overtaken. With a full flow table, this holds for a swap
+    /// in one piece.
     ///
-    /// Kills: packets without a place in the flow table enqueued at a class that still has parts (they stop the
-    /// link for ever); `LinesAgain` left out; a tree that is new while control traffic waits and is not told of it
-    /// (`control_waits` in `share` and `begin_change`);packets of a class that goes, or
-    /// control traffic of a link that loses its rate, dropped.
+    /// Kills: untracked packets enqueued at a class that still has parts (they stop the link for ever);
+    /// `LinesAgain` left out; packets of a removed class dropped.
+    ///
+    /// Kills: a new tree that does not learn of waiting control traffic (`control_waits` in `share` and
+    /// `begin_change`); control traffic dropped with the rate of a link.
     #[test]
     fn packets_survive_every_interleaving_of_swaps_and_changes(
         steps in steps(),
@@ -368,10 +374,10 @@ proptest! {
     }
 }
 
-/// A class that loses its parts gets packets of flows without a place in the flow table while the parts are still
-/// there: they stopped the link for ever.
+/// A class loses its parts and gets untracked packets while the parts still exist.
 ///
-/// Kills: a class found by its name only (`find` instead of `leaf` in `move_untracked`); `LinesAgain` left out.
+/// Kills: a class found by its name only (`find` instead of `leaf` in `move_untracked`), which stops the link
+/// for ever; `LinesAgain` left out.
 #[test]
 fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
     let set = |tree| Set { name: 0, action: 0, joined: false, tree, fillers: 0 };
@@ -386,7 +392,7 @@ fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
     run.gateway.install(run.now, set(Tree::Flat).policies());
     let classes = run.gateway.classes();
     let waits = |name: &str| classes.iter().find(|it| it.name == name).unwrap().backlog.packets;
-    // The flow in the table, of host 2, follows with its next packet.
+    // The tracked flow, of host 2, moves with its next packet.
     assert!(waits("class-1") > 0, "packets wait at the class of their policy");
     run.until(Time::from_secs(5));
     let (left, report) = run.end();
@@ -394,7 +400,7 @@ fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
     assert_in_order(&left);
 }
 
-/// Kills: the queues of classes at the rate that the link had before (`set_link_rate` in `set_rate`).
+/// Kills: queues of classes that keep the old rate of the link (`set_link_rate` in `set_rate` left out).
 #[test]
 fn the_queues_of_classes_follow_the_rate_of_the_link() {
     let set = Set { name: 0, action: 0, joined: false, tree: Tree::Flat, fillers: 0 };
@@ -404,9 +410,9 @@ fn the_queues_of_classes_follow_the_rate_of_the_link() {
     let slower = GatewayConfig { rate: [Some(mbps(1)); 2], ..run.gateway.config().clone() };
     run.gateway.reconfigure(run.now, &slower);
     (1..160).for_each(|number| run.offer(10, number, MTU));
-    // A flow that no policy matches has room for a second of the rate, as the default is.
+    // A flow that no policy matches has room for a second of the rate, by default.
     let most = mbps(1).bytes_in(Duration::from_secs(1));
     let waits = run.gateway.report().link[0].bytes;
-    assert!(waits <= most + Bytes(4 * u64::from(MTU)), "{waits:?} wait");
-    assert!(waits >= most - Bytes(4 * u64::from(MTU)), "{waits:?} wait");
+    assert!(waits <= most + Bytes(4 * u64::from(MTU)), "the backlog is {waits:?}");
+    assert!(waits >= most - Bytes(4 * u64::from(MTU)), "the backlog is {waits:?}");
 }

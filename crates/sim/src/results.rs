@@ -1,4 +1,4 @@
-//! What came of a run.
+//! Results of a run.
 
 use std::time::Duration;
 

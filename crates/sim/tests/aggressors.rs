@@ -1,4 +1,4 @@
-//! Senders and receivers that ignore congestion, beside honest flows under ACK control.
+//! Senders and receivers that ignore congestion, next to honest flows under ACK control.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,7 +18,7 @@ use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
 };
 
-/// What does not respond, in which cell.
+/// A cell: the aggressors, and their network.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     aggressor: Aggressor,
@@ -28,19 +28,19 @@ struct Case {
     way: Direction,
     allocation: &'static str,
     release: &'static str,
-    /// The rate of the aggregate, and of each aggressor.
+    /// Rates of the aggregate and of each aggressor.
     rate: Rate,
     sends: Rate,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Aggressor {
-    /// TCP that sends at its rate whatever the window is.
+    /// TCP that sends at its rate and ignores the window.
     Blind,
     Udp,
-    /// A receiver that divides ACKs, of a sender that counts them.
+    /// A receiver that divides ACKs, with a sender that counts ACKs.
     Division,
-    /// A receiver that acknowledges what has not arrived.
+    /// A receiver that acknowledges data before its arrival.
     Optimistic,
 }
 
@@ -162,13 +162,13 @@ fn attack(case: &Case, pairs: Vec<Pair>) -> Traffic {
     }
 }
 
-/// What came of it after the warm-up.
+/// Results of a run after the warm-up.
 #[derive(Debug)]
 struct Outcome {
-    /// What arrived of the honest flows together and of the aggressors, in Mbit/s.
+    /// Throughput of all honest flows and of all aggressors, in Mbit/s.
     honest: f64,
     attack: f64,
-    /// Segments of senders that were found not to respond.
+    /// Segments of unresponsive senders.
     ungoverned: u64,
 }
 
@@ -194,9 +194,9 @@ const BASE: Case = Case {
     sends: Rate::from_mbps(25),
 };
 
-/// Before its cause was removed, the four honest flows were left 6.7 of 16 Mbit/s here.
+/// Without the detection of unresponsive flows, the four honest flows have 6.7 of 16 Mbit/s here.
 ///
-/// Kills: data that was not asked for, counted in the queue by which ACKs of others are held.
+/// Kills: uncalled data counted in the queue by which ACKs of other flows are held.
 #[test]
 fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
     for way in [Direction::Up, Direction::Down] {
@@ -207,10 +207,11 @@ fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
     }
 }
 
-/// The bottleneck carries all that such a sender sends, as the others are held: with ACKs that departed at their
-/// bound counted as calls, the honest flows were left 0.79 of their part.
+/// The bottleneck carries all data of such a sender, as the other flows are held. If ACKs that depart at
+/// their bound counted as calls, the honest flows would have 0.79 of their share.
 ///
-/// Kills: an ACK that departs at its bound counted as a call; a flow that is forgiven for SACK blocks counted twice.
+/// Kills: an ACK that departs at its bound counted as a call; a flow forgiven because SACK blocks count
+/// twice.
 #[test]
 fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate() {
     for way in [Direction::Up, Direction::Down] {
@@ -222,7 +223,7 @@ fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate()
     }
 }
 
-/// Kills: a flow whose window grows, or which sends something again, taken for one that does not respond.
+/// Kills: a flow with a growing window, or with retransmissions, found unresponsive.
 #[test]
 fn without_aggressors_every_sender_responds() {
     for (way, rtt) in [(Direction::Up, 1), (Direction::Down, 100)] {
@@ -232,8 +233,8 @@ fn without_aggressors_every_sender_responds() {
     assert!(outcome(&BASE, true).ungoverned > 1_000);
 }
 
-/// Cells in which any two of: an aggressor, how many, a round trip, a direction, an allocation and a
-/// release rule, come together at least once.
+/// Cells that cover all pairs of: aggressor, number of aggressors, round trip, direction, allocation, release
+/// rule.
 fn pairwise() -> Vec<Case> {
     let mut open: HashSet<[(usize, usize); 2]> = HashSet::new();
     let pairs = |cell: [usize; 6]| {
@@ -247,12 +248,12 @@ fn pairwise() -> Vec<Case> {
     open.extend(all.iter().flat_map(|cell| pairs(*cell)));
     let mut drawn = Vec::new();
     for n in 0..24 {
-        // Where several are as good, one from somewhere else each time.
+        // Among equally good cells, the choice varies with each round.
         let new = |(at, cell): &(usize, &[usize; 6])| {
             let count = pairs(**cell).iter().filter(|it| open.contains(*it)).count();
             (count, (at + n * 101) * 37 % 1_440)
         };
-        // First all aggressors with all allocations, then what is left.
+        // First all aggressors with all allocations, then the remaining pairs.
         let fits = all.iter().filter(|cell| n >= 20 || (cell[0] == n % 4 && cell[1] == n / 4));
         let best = *fits.enumerate().max_by_key(new).unwrap().1;
         open.retain(|pair| !pairs(best).contains(pair));
@@ -289,7 +290,7 @@ impl Case {
 }
 
 #[test]
-fn honest_flows_keep_what_they_have_without_ack_control_beside_any_aggressor() {
+fn honest_flows_keep_their_throughput_beside_any_aggressor() {
     let mut short = Vec::new();
     for case in pairwise() {
         let [none, it] = [false, true].map(|controlled| outcome(&case, controlled));

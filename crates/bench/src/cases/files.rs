@@ -1,4 +1,4 @@
-//! Policy files: one is checked, or everything that is wrong with one is told.
+//! Policy files: the cost of checking a file, and of reporting all its errors.
 
 use std::fmt::Write;
 
@@ -6,20 +6,20 @@ use tidegate_config::{Findings, policy_file};
 
 use super::Case;
 
-/// A file is read, or what is wrong with it is told.
+/// Parses a file. Optionally also renders all findings.
 pub(super) struct Check {
     text: String,
-    /// Whether all findings are rendered too.
+    /// Render all findings, too.
     tells: bool,
 }
 
 impl Check {
-    /// A file of so many policies, each for a host of its own.
+    /// A file of `size` policies, each for its own host.
     pub(super) fn policies(size: u32) -> Self {
         Self { text: file(size, "20 Mbit/s"), tells: false }
     }
 
-    /// A file of so many policies, each with an error.
+    /// A file of `size` policies, each with an error.
     pub(super) fn errors(size: u32) -> Self {
         Self { text: file(size, "20 Mbps"), tells: true }
     }
@@ -39,7 +39,7 @@ impl Case for Check {
     }
 }
 
-/// What a terminal and a program are told.
+/// Length of the findings as text for a terminal and as data for a program.
 fn told(found: &Findings) -> u64 {
     let summary = found.summary().map_or(0, |(_, lines, _)| lines.len());
     count(found.render(false).len() + found.data().len() + summary)
@@ -49,7 +49,7 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// A file of so many policies of a mean rate.
+/// A file of `size` policies with the rate `mean`.
 pub(super) fn file(size: u32, mean: &str) -> String {
     let mut text = String::from("[gateway]\nlan = \"lan\"\nwan = \"wan\"\n");
     for number in 0..size {

@@ -1,4 +1,4 @@
-//! A gateway of many aggregates, or classes, whose policies are swapped, or that is asked what there is.
+//! Swaps and reports of a gateway with many aggregates or classes.
 
 use std::hint::black_box;
 
@@ -12,30 +12,30 @@ use tidegate_core::{Bytes, Machine, Rate, Time};
 
 use super::{Case, flows, gateway, index, sharing};
 
-/// A gateway, and what it is asked to do again and again.
+/// A gateway, and the operation that the case repeats on it.
 pub(super) struct Calls {
     gateway: Gateway,
     what: What,
     now: Time,
-    /// Whose turn it is of two sets.
+    /// Index of the set that the next swap installs.
     turn: usize,
 }
 
-/// What a gateway is asked to do.
+/// Operation of the case.
 enum What {
-    /// To put the other of two sets in force.
+    /// Install the other of two sets.
     Swap(Box<[PolicySet; 2]>),
-    /// To say what there is.
+    /// Report the state.
     Scrape,
 }
 
-/// Hosts whose packets wait.
+/// Number of hosts with waiting packets.
 const WAIT: u32 = 1_000;
 
 const LINK: Rate = Rate::from_mbps(10_000);
 
 impl Calls {
-    /// So many `of` them, which are swapped or scraped.
+    /// A gateway with `size` policies or classes (`of`), for swaps or scrapes (`what`).
     pub(super) fn new(what: &str, of: &str, size: u32) -> anyhow::Result<Self> {
         let set = |turn| match of {
             "policies" => policies(size, turn),
@@ -88,14 +88,14 @@ impl Case for Calls {
     }
 }
 
-/// One call into the gateway. Its instructions are told apart from those of others by the name of this function.
+/// One call into the gateway. Callgrind counts this function by name.
 #[inline(never)]
 fn counted<R>(call: impl FnOnce() -> R) -> R {
     black_box(call())
 }
 
-/// A policy for each of so many hosts. In turns, every second one has another profile and another name, and every
-/// fourth one another name alone.
+/// A policy for each of `size` hosts. Between two sets, every second policy changes name and profile, and
+/// every fourth only its name.
 fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     let policy = |number: u32| {
         let [_, a, b, c] = number.to_be_bytes();
@@ -147,7 +147,7 @@ fn classes(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     Ok(PolicySet::default().with_classes(set))
 }
 
-/// A packet of each host leaves; of some hosts, others wait.
+/// Sends a packet of each host through the gateway. Some hosts have further packets waiting.
 fn fill(gateway: &mut Gateway, size: u32) {
     for number in 0..size {
         let now = Time::from_micros(2 * u64::from(number));

@@ -1,18 +1,18 @@
-//! The gate of a class: ACKs go on while its queue wants more.
+//! The gate of a class: it releases ACKs while the queue of the class is below its target.
 //!
-//! Source: `postack`, R001-9 P3, and R001-10 for downloads. Differs: leave that was given runs out
-//! after one and a half round trips, within a second and not 200 ms, which is less than a round trip
-//! by satellite, and on a LAN after 2 ms and not 4: a sender that recovers uses half of its leave
-//! only, and the queue ran empty until the rest had run out (1 % loss: 4 % of the goodput). Data uses
-//! the leave of a round trip before, not the oldest: else what was for nothing is kept from running
-//! out by what is younger, and less than the rate is asked for for good (downloads: up to a third of
-//! it). How long leave is outstanding is measured (Little's law: what there is of it on average, over
-//! what comes) and not taken for the shortest round trip: where ways to senders vary by 1 ms, the gate
-//! asked for nine tenths of what 300 Mbit/s carry. While packets of others wait too, the queue is to
-//! hold a segment of every flow that has ACKs here, so that each has its turn among them.
-//! Leave that will not be used is not waited for: that of who has sent its last, and, as far as the rate
-//! carries it, of who answers requests. Where half of what came was such, a link was idle for up to a tenth of
-//! the time while ACKs of others waited.
+//! Source: `postack`, R001-9 P3, and R001-10 for downloads.
+//!
+//! Differs:
+//! - Credit expires after one and a half round trips, after 2 ms at least (not 4) and a second at most: 200
+//!   ms are less than a round trip by satellite. A recovering sender uses half of its credit only, and the
+//!   queue would run empty until the rest expires.
+//! - Data uses credit of one round trip before, not the oldest credit. Otherwise newer credit would keep
+//!   unused credit from expiring, and the gate would request less than the rate for ever.
+//! - The time that credit is outstanding is measured (Little's law), not assumed to be the shortest round
+//!   trip. With round trips that vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
+//! - While packets of other flows wait too, the target is a segment of every flow with held ACKs.
+//! - Flows that have sent FIN get no credit, as no data would use it. Application-limited flows get no credit
+//!   while the rate carries their calls within 20 ms.
 
 use std::time::Duration;
 

@@ -1,15 +1,18 @@
 //! Held ACKs: how much data each one calls for, in order for each flow, with as few buffers as possible.
 //!
-//! An ACK is stored as a record of 20 bytes if it states nothing beyond number, window and timestamps.
-//! On release the driver clones the flow's newest such ACK, which keeps its buffer, and patches the three.
+//! An ACK is stored as a record of 20 bytes if it states nothing beyond number, window and timestamps. On
+//! release the driver clones the flow's newest such ACK, which keeps its buffer, and patches these fields.
 //! Every other ACK is kept whole: it departs in its order, with its own number, flags and options.
 //!
-//! Source: `postack`, R001-8 (what an ACK is worth), R001-11 to R001-17. Differs:
-//! - An ACK with flags or options of its own is kept whole: these belong to its number. A flow that
-//!   negotiated AccECN (RFC 9768) or MPTCP (RFC 8684) has none made, merged or cut from data.
-//! - Only the window of an ACK that is kept whole may be made smaller, as that of any other.
-//! - A pure ACK departs with the highest sequence number that went its way: with that of before the
-//!   data which has passed it, it would be refused (RFC 9293, section 3.10.7.4).
+//! Source: `postack`, R001-8 (data that an ACK calls for), R001-11 to R001-17.
+//!
+//! Differs:
+//! - An ACK with flags or options of its own is kept whole, as these belong to its number.
+//! - ACKs of a flow that negotiated AccECN (RFC 9768) or MPTCP (RFC 8684) are neither made, merged nor cut
+//!   from data.
+//! - The window of a whole ACK may be reduced, like the window of any other ACK.
+//! - A pure ACK departs with the highest sequence number of its direction. The sequence number from before
+//!   the data that overtook it would be refused (RFC 9293, section 3.10.7.4).
 
 mod counts;
 mod flow;
@@ -34,14 +37,14 @@ pub(super) struct Holds {
     /// Whether ACKs are held in place of the data they call for: then one that acknowledges much goes on in
     /// steps, and one with which the window does not move calls for nothing.
     for_data: bool,
-    /// When flows whose ACKs are stopped go on.
+    /// Times at which stopped flows resume.
     stops: TimerWheel,
 }
 
 /// Most records of a flow; of more, the oldest goes on.
 const MOST_OF_FLOW: u32 = 4_096;
 
-/// Most ACKs of a flow that are kept whole; with more, none of the flow is held.
+/// Most whole ACKs of a flow. With more, no ACK of the flow is held.
 const WHOLE_OF_FLOW: u16 = 4_096;
 
 /// With more records than this, a plain ACK takes the place of the one before it.
@@ -96,13 +99,13 @@ impl Holds {
         self.stops.cancel(member.0);
     }
 
-    /// The numbers of `member`, if they are known.
+    /// Sequence state of `member`, if it is known.
     pub(super) fn numbers(&self, member: Member) -> Option<Numbers> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.is_known())?;
         Some(Numbers(flow.as_departed()))
     }
 
-    /// Gives `member` the numbers that another ACK control knew, unless it has numbers of its own.
+    /// Sets the sequence state of `member` to that of another ACK control, unless it is known already.
     pub(super) fn set_numbers(&mut self, member: Member, Numbers(flow): Numbers) {
         let own = self.flow(member);
         if !own.is_known() {
@@ -110,17 +113,18 @@ impl Holds {
         }
     }
 
-    /// ACKs of `member` that are held.
+    /// Number of held ACKs of `member`.
     pub(super) fn held(&self, member: Member) -> u32 {
         self.flows.get(member.index()).map_or(0, |flow| flow.count)
     }
 
-    /// ACKs of `member` that are held and may depart.
+    /// Number of held ACKs of `member` that may depart.
     pub(super) fn releasable(&self, member: Member) -> u32 {
         self.flows.get(member.index()).map_or(0, Flow::releasable)
     }
 
-    /// Bytes that the sender of `member` may still send in a window that was made smaller, if it was.
+    /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
+    /// window was not reduced.
     pub(super) fn left(&self, member: Member) -> Option<Bytes> {
         self.flows.get(member.index())?.left_of_smaller()
     }
@@ -206,7 +210,7 @@ impl Holds {
         self.hold(cx, back)
     }
 
-    /// Whether all that a pure ACK states fits into a record, and a copy of the flow's newest such ACK has
+    /// Returns `true` if a record can store all that a pure ACK states, and the flow's newest such ACK has
     /// the same options.
     fn can_be_record(&self, pool: &PacketPool, back: &Back<'_>, tcp: &TcpSegment) -> bool {
         let flow = &self.flows[back.member.index()];
@@ -272,8 +276,8 @@ impl Holds {
         Taken::Passed(0)
     }
 
-    /// Data with an ACK departs with the number that was released last; the ACK is held apart from it.
-    /// If the ACK belongs to its number by flags or options, all that is held departs with the data.
+    /// Sends data with the number of the last released ACK, and holds the ACK that it carries apart from it.
+    /// If flags or options tie the ACK to its number, all held ACKs of the flow depart before the data.
     ///
     /// Source: `postack`, R001-12.
     fn piggybacked(&mut self, cx: &mut Cx<'_>, back: Back<'_>, open: bool) -> Taken {
@@ -316,7 +320,7 @@ impl Holds {
     /// Files it behind what is held of its flow.
     fn hold(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
         let (member, tcp) = (back.member, back.tcp);
-        // `postack`, R001-17, of congestion echoes.
+        // `postack`, R001-17: congestion echoes are kept whole.
         let own = !self.can_be_record(cx.pool, &back, &tcp);
         if own && !self.has_room_for_whole(cx.pool, member) {
             self.counts.overdue += 1;
@@ -359,7 +363,8 @@ impl Holds {
         Taken::Held
     }
 
-    /// Whether one more ACK of `member` may be kept whole; if so, it is counted.
+    /// Counts one more whole ACK of `member`. Returns `false` if the budget of the flow or of the pool is
+    /// exhausted.
     fn has_room_for_whole(&self, pool: &mut PacketPool, member: Member) -> bool {
         self.flows[member.index()].whole < WHOLE_OF_FLOW && pool.keep_whole_ack()
     }

@@ -1,18 +1,17 @@
-//! PostACK: an ACK waits in place of the data it calls for, so that data need not.
+//! PostACK: an ACK waits in place of the data it calls for, so that the data need not wait.
 //!
-//! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2
-//! have the drain factor that the ledger found P1 needs. PreAck (R001-21) is left out, but for relays in
-//! the simulator, as an ACK of what no receiver has breaks what TCP promises (RFC 3135, section 4.1).
+//! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2 have
+//! the drain factor that P1 needs. PreAck (R001-21) exists only for relays in the simulator: an ACK of data
+//! that no receiver has breaks a promise of TCP (RFC 3135, section 4.1).
 //!
-//! A sender that nothing else limits would have its ACKs held ever longer, up to the bound, and then its
-//! data would wait after all; so its window is that with which they are held for half of the bound, if
-//! it is known how it is scaled: for as much as its flow may have of what the others leave, and four
-//! segments at least, of which a loss leaves three duplicates (RFC 5681, section 3.2). It begins with what
-//! an equal part carries in a round trip, or with 64 KiB if that is more, and grows by an eighth of what is
-//! acknowledged: only so much is sent without being called for, and it shows meanwhile what the others take. A window, once shown, is not taken back: until ACKs have caught up with one that is to
-//! be smaller its sender stops, and they call for nothing. So what a trunk may send, which falls with each loss
-//! of its management connections, is followed over the bound: while half of it is left, windows shrink
-//! more slowly than ACKs go on. Else some 4 % of it is not used.
+//! A sender without another limit would have its ACKs held up to the bound, and then its data would wait. So
+//! its window is reduced, if its scale is known, until ACKs are held for half of the bound. The window holds
+//! the flow's fair share, and at least four segments, as a loss then leaves three duplicates (RFC 5681,
+//! section 3.2). It begins with an equal share of a round trip, or with 64 KiB if this is more. It grows by
+//! an eighth of the acknowledged bytes, so little data is uncalled. An advertised window is never taken back:
+//! a smaller one stops the sender until ACKs have caught up. The rate of a trunk falls with each loss of its
+//! management connections, so windows follow it over the bound. Otherwise they would shrink faster than ACKs
+//! depart, and some 4 % of the rate would be unused.
 
 mod rules;
 
@@ -178,7 +177,7 @@ impl PostAck {
         }
     }
 
-    /// ACKs of `member` are held: they depart by the rule, or at their bound.
+    /// Schedules the held ACKs of `member`: by the release rule, and at their bound.
     fn wait(&mut self, cx: &Cx<'_>, member: Member, weight: u32, queue: Queue) {
         let longest = self.holds.flow(member).longest(self.config.max_hold);
         self.bound.watch(cx.now, member, longest);
@@ -190,7 +189,7 @@ impl PostAck {
         }
     }
 
-    /// ACKs of `member` that were stopped may depart again.
+    /// Schedules the held ACKs of `member` again after a stop.
     fn go_on(&mut self, cx: &Cx<'_>, member: Member) {
         if self.holds.held(member) > 0 {
             self.rule.go_on(cx.now, member);
@@ -198,13 +197,13 @@ impl PostAck {
         }
     }
 
-    /// An ACK that calls for `cost` bytes of `member` departed, neither by the rule nor at its bound.
+    /// Counts an ACK for `cost` bytes of `member` that departed neither by the rule nor at its bound.
     fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
         self.uncalled.asked(member, cost);
         self.called(cx, member, cost);
     }
 
-    /// Tells the rule that an ACK departed without it, which calls for `cost` bytes of `member`.
+    /// Charges the release rule for an ACK for `cost` bytes of `member` that departed without it.
     fn called(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
         if self.uncalled.refuses(member) {
             return;
@@ -236,7 +235,7 @@ impl AckControl for PostAck {
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet, waiting: Bytes) -> bool {
         self.holds.on_data(now, member, packet);
         self.shares.waits(member, waiting);
-        // The bytes of flows that do not respond are among those that others take: such a flow would have none.
+        // `most` treats bytes of unresponsive flows as taken, and would leave such a flow nothing.
         let (shares, excluded) = (&self.shares, self.uncalled.refusing());
         let may_have = |refuses| {
             if refuses { shares.part_if_active(member, excluded) } else { shares.most(member) }
@@ -292,7 +291,7 @@ impl AckControl for PostAck {
         self.express(member, known);
         match taken {
             Taken::Passed(_) if refuses => {
-                // Blocks of SACK may be counted twice by the cost of ACKs, but not by the position.
+                // The cost of ACKs may count SACK blocks twice, but the position does not.
                 let delivered = self.holds.flow(member).charge_since(before);
                 self.uncalled.asked(member, delivered);
             }

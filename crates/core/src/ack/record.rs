@@ -16,11 +16,11 @@ pub(super) struct Records {
 /// An ACK that is held.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Record {
-    /// Its acknowledgement number. If its packet is kept, the number of the packet.
+    /// Acknowledgement number. If the packet is kept, the number of the packet.
     pub(super) number: u32,
-    /// Its timestamp echo (TSecr), if its packet is not kept.
+    /// Timestamp echo (TSecr), if the packet is not kept.
     pub(super) echo: u32,
-    /// Bytes that it newly reports as received beyond its number: by SACK blocks or as a duplicate.
+    /// Newly reported bytes beyond the acknowledgement number, by SACK blocks or as a duplicate.
     pub(super) news: u32,
     pub(super) window: u16,
     /// When it arrived, in [`ticks`].
@@ -41,7 +41,7 @@ impl Kind {
     pub(super) const DUPLICATE: u32 = 1 << 28;
     /// Its packet is kept.
     pub(super) const PACKET: u32 = 2 << 28;
-    /// Its packet is kept and departs as it came: it states more than a record can hold.
+    /// The packet is kept whole: it states more than a record can hold.
     pub(super) const WHOLE: u32 = 4 << 28;
 
     pub(super) const fn any(self, bits: u32) -> bool {

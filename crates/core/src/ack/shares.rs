@@ -1,4 +1,4 @@
-//! What part of the rate of its aggregate a flow has.
+//! Shares of the flows of an aggregate in its rate.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ struct Seen {
     weight: u32,
     /// Charged bytes that came in that interval.
     came: u32,
-    /// Bytes of it that waited when its newest data came.
+    /// Backlog of the flow at the arrival of its newest data, in bytes.
     waits: u32,
     /// It would have sent more in that interval, or that was much.
     greedy: bool,
@@ -62,13 +62,14 @@ struct Others {
 /// The longest over which anything is followed, in nanoseconds.
 const LONGEST: u64 = 1 << 40;
 
-/// What is in the queue beyond this, in full frames, is drained; and by that at least the rate stays
-/// what it is, in 1024ths.
+/// Backlog that is never drained: three full frames. `FLOOR` is the least part of its share that a drained
+/// flow keeps, in 1024ths.
 const KEPT: u64 = 3 * 1_514;
 const FLOOR: u64 = 307;
 
-/// Data of a flow comes when the flow's own queue is short, so its backlog explains no small drain. In
-/// 1024ths: with 2 %, P1 leaves 8 % more data waiting in the cell of four flows of `sim/tests/postack.rs`.
+/// Reduction of the share that needs no backlog of the flow itself, in 1024ths: 4 %. A flow's data often
+/// arrives while its own queue is short. With 2 %, P1 leaves 8 % more data waiting in the cell of four flows
+/// of `sim/tests/postack.rs`.
 const SLIGHTLY: u64 = 41;
 
 /// A few round trips of most flows.
@@ -142,16 +143,16 @@ impl Shares {
         self.seen[slot(member.0)] = new;
     }
 
-    /// So many bytes of `member` wait.
+    /// Notes the backlog of `member`.
     pub(super) fn waits(&mut self, member: Member, bytes: Bytes) {
         make_room(&mut self.seen, member.index(), Seen::default());
         self.seen[slot(member.0)].waits = u32::try_from(bytes.0).unwrap_or(u32::MAX);
     }
 
-    /// The part of `member` in the rate, reduced so that a long queue of all is drained `within` that time.
+    /// The share of `member`, reduced so that a long common queue is drained in the time `within`.
     ///
-    /// A flow is slowed by more than 4 % only if its own backlog explains it: else a flow that does not
-    /// respond would slow down all.
+    /// A reduction of more than 4 % needs a backlog of the flow itself: else one unresponsive flow would slow
+    /// down all flows.
     ///
     /// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
     pub(super) fn drained(&self, member: Member, queue: Bytes, within: Duration) -> Rate {
@@ -189,8 +190,7 @@ impl Shares {
         self.level(self.weight(member))
     }
 
-    /// The part that `member` would have in the rate if it were active, and all of the `excluded` flows like it:
-    /// never zero.
+    /// The share of `member` if it and all `excluded` flows were active with its weight: never zero.
     pub(super) fn part_if_active(&self, member: Member, excluded: u32) -> Rate {
         let weight = self.weight(member);
         let more = u64::from(weight) * u64::from(excluded.max(1));

@@ -78,7 +78,7 @@ impl Tcr {
         self.shares.of(member)
     }
 
-    /// ACKs of `member` are held until its rate has carried what was called for.
+    /// Holds ACKs of `member` until its rate has carried the data called for before.
     fn wait(&mut self, now: Time, member: Member) {
         if !self.pace.is_set(member) && self.holds.held(member) > 0 {
             let at = *self.pace.free(member);

@@ -1,4 +1,4 @@
-//! A signal, its packets, and what came out of it, for tests.
+//! Test bench: an ACK control, its packets, and its output.
 
 use std::time::Duration;
 

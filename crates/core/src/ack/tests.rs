@@ -1,4 +1,4 @@
-//! What every way to govern senders by their ACKs must keep to.
+//! Requirements on every ACK control.
 
 mod responds;
 mod stops;
@@ -331,9 +331,9 @@ fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
     }
 }
 
-/// Kills: a flow that is slowed by a backlog of others.
+/// Kills: a flow that is slowed by the backlog of other flows.
 #[test]
-fn a_bucket_lets_a_flow_of_which_nothing_waits_go_on_at_its_rate_however_much_of_others_waits() {
+fn a_bucket_paces_a_flow_without_backlog_at_its_rate_whatever_the_common_backlog() {
     let mut bench = sent(EVERY[1], 10);
     bench.queue.own = Bytes(1 << 30);
     bench.serve(US(0));

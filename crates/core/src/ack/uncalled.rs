@@ -1,6 +1,6 @@
 //! Unresponsive flows: their senders send more than their ACKs call for.
 //!
-//! A sender that responds sends the data that its ACKs call for. Beyond that it sends only the growth of its
+//! A responsive sender sends the data that its ACKs call for. Beyond that it sends only the growth of its
 //! window, and retransmissions. The gateway counts the excess of each flow:
 //!
 //! `uncalled = max(0, uncalled + came - 9/8 * max(asked, rate * time))`
@@ -33,15 +33,15 @@ pub(super) struct Uncalled {
 struct Flow {
     /// Uncalled bytes up to `since`.
     bytes: u32,
-    /// Charged bytes that came, and that its ACKs called for, from `since` on.
+    /// Charged bytes since `since`: of arrived data, and of data that ACKs called for.
     came: u32,
     asked: u32,
     refuses: bool,
     since: Time,
 }
 
-/// A window that is made smaller holds a round trip and half a second of the flow's rate, and it grows over
-/// several round trips.
+/// Time whose data may be uncalled. A reduced window holds a round trip and half a second of the flow's rate,
+/// and it grows over several round trips.
 const SPAN: Duration = Duration::from_secs(1);
 
 /// An unresponsive flow without data for so long counts as responsive. Its uncalled bytes are kept, so that a pause
@@ -53,8 +53,8 @@ const SILENT: Duration = SPAN.saturating_mul(3);
 /// Two windows without scaling: every flow may begin with one, whatever its rate (RFC 7323, section 2.2).
 const LEAST: u32 = 2 << 16;
 
-/// A flow with losses sends some data twice. An eighth covers 11 % of losses. An unresponsive sender that
-/// stays undetected gains no more than that (`postack/aggressors`, `slow`).
+/// Tolerated excess: an eighth. Retransmissions cause some excess, and an eighth covers 11 % of losses. An
+/// undetected unresponsive sender gains no more than that (`postack/aggressors`, `slow`).
 const SPARED: u64 = 8;
 
 impl Uncalled {
@@ -117,7 +117,7 @@ impl Uncalled {
         }
     }
 
-    /// Whether the sender of `member` does not respond.
+    /// Returns `true` if the sender of `member` does not respond.
     pub(super) fn refuses(&self, member: Member) -> bool {
         self.flows.get(member.index()).is_some_and(|flow| flow.refuses)
     }
@@ -144,8 +144,8 @@ mod tests {
     const MEMBER: Member = Member(3);
     const RATE: fn(bool) -> Rate = |_| Rate::from_mbps(4);
 
-    /// For so many milliseconds frames come at `kbps`; of each so much is asked for, in 1024ths. Says
-    /// when the sender was first found not to respond, in milliseconds.
+    /// Sends frames at `kbps` for `ms` milliseconds. ACKs call for `asked` 1024ths of each frame. Returns the
+    /// first time in milliseconds at which the sender is unresponsive.
     fn play(uncalled: &mut Uncalled, from: u64, ms: u64, kbps: u64, asked: u32) -> Option<u64> {
         let gap = Rate::from_kbps(kbps).time_for(crate::Bytes(FRAME.into()));
         let (mut now, mut found) = (Time::from_millis(from), None);
@@ -159,25 +159,26 @@ mod tests {
         found
     }
 
-    /// Kills: a limit by time or by packets; a count without the calls; a part that is not spared; a flow that is
-    /// found although it sends no more than its rate, such as one whose ACKs all depart at their bound.
+    /// Kills: a limit by time or by packets; a count without the calls of ACKs; a count without tolerance.
+    ///
+    /// Kills: a flow found at its rate, although all its ACKs depart at their bound.
     #[test]
-    fn a_sender_responds_if_it_sends_what_it_is_asked_for_or_its_rate_and_others_are_found() {
-        // 4 Mbit/s carry 500 kB in a second; 20.5 of 25 Mbit/s are uncalled and not spared.
+    fn a_sender_is_unresponsive_only_beyond_its_rate_and_the_calls_of_its_acks() {
+        // 4 Mbit/s carry 500 kB in a second. Of 25 Mbit/s, 20.5 are uncalled beyond the tolerance.
         let found = play(&mut Uncalled::default(), 0, 10_000, 25_000, 0).unwrap();
         assert!((170..230).contains(&found), "{found} ms");
         let found = play(&mut Uncalled::default(), 0, 10_000, 5_000, 0).unwrap();
         assert!((7_500..8_500).contains(&found), "{found} ms");
         assert!(play(&mut Uncalled::default(), 0, 10_000, 25_000, 819).is_some());
-        // 1,024 of 915 are 11 % of losses.
+        // 1,024 / 915 corresponds to 11 % of losses.
         for (kbps, asked) in [(25_000, 1_024), (25_000, 915), (4_450, 0), (1_000, 0)] {
             assert_eq!(play(&mut Uncalled::default(), 0, 20_000, kbps, asked), None, "{kbps}");
         }
     }
 
-    /// Kills: a window that is no larger than 64 KiB of payload, which with headers is more than 64 KiB.
+    /// Kills: a window of 64 KiB of payload whose headers exceed the limit.
     #[test]
-    fn two_windows_that_are_not_scaled_may_come_at_once_whatever_the_rate() {
+    fn two_windows_without_scaling_may_arrive_at_once_at_any_rate() {
         let mut uncalled = Uncalled::default();
         let slow = |_| Rate::from_kbps(8);
         let frames = LEAST / FRAME;
@@ -185,14 +186,15 @@ mod tests {
         assert!(!uncalled.came(Time::ZERO, MEMBER, FRAME, slow));
     }
 
-    /// Kills: a sender that is never forgiven; one that is at once; a count of flows that goes wrong; who comes next
-    /// under the number of one that did not respond.
+    /// Kills: a sender that stays unresponsive for ever, or responds again at once; a wrong count of flows.
+    ///
+    /// Kills: the state of a flow inherited by the next flow of the same index.
     #[test]
-    fn a_sender_that_responds_again_is_governed_after_some_seconds() {
+    fn a_sender_that_slows_down_is_responsive_again_after_some_seconds() {
         let mut uncalled = Uncalled::default();
         play(&mut uncalled, 0, 1_000, 25_000, 0);
         assert!(uncalled.refuses(MEMBER) && uncalled.refusing() == 1);
-        // An eighth of 4 Mbit/s takes 4 s for half of the limit.
+        // At 4 Mbit/s, the tolerated eighth takes 4 s for half of the limit.
         play(&mut uncalled, 1_000, 3_000, 4_000, 1_024);
         assert!(uncalled.refuses(MEMBER));
         play(&mut uncalled, 4_000, 2_000, 4_000, 1_024);
@@ -232,7 +234,7 @@ mod tests {
 
     /// Kills: time that goes backwards spared twice, or an underflow.
     #[test]
-    fn a_clock_that_steps_back_spares_nothing() {
+    fn a_clock_that_steps_back_grants_no_tolerance() {
         let mut uncalled = Uncalled::default();
         play(&mut uncalled, 5_000, 1_000, 25_000, 0);
         for ms in [5_000, 6_000, 5_000, 6_000, 5_500] {

@@ -1,4 +1,4 @@
-//! Where packets wait behind aggregates: one queue, and what of it is of governed flows.
+//! The queue downstream of aggregates, and the backlog of ACK-controlled flows in it.
 
 use super::Ahead;
 use crate::packet::{FlowId, Governed, Handover, Member};

@@ -1,4 +1,4 @@
-//! What an aggregate does with its packets: nothing, police, or shape.
+//! The conditioner of an aggregate: it shapes packets, polices them, or passes them.
 
 use super::policer::Policer;
 use super::progress::Progress;
@@ -43,10 +43,10 @@ impl Trigger {
     }
 }
 
-/// The tokens of a full-size frame of Ethernet.
+/// Size of a full-size Ethernet frame.
 const FRAME: Bytes = Bytes(1_514);
 
-/// The allocation of `conditioning`, which begins with `tokens`.
+/// The allocation of `conditioning` with initial `tokens`.
 pub(super) fn allocation(
     conditioning: &Conditioning,
     tokens: Tokens,
@@ -140,17 +140,17 @@ impl Conditioner {
         }
     }
 
-    /// Takes away the debt of `member`: the bytes that passed and are not paid for yet.
+    /// Removes and returns the debt of `member`: bytes that passed and are not yet paid for.
     pub(super) fn take_debt(&mut self, member: Member) -> Option<Debt> {
         self.shaper_mut()?.take_debt(member)
     }
 
-    /// Takes away the debt of some member.
+    /// Removes and returns the debt of some member.
     pub(super) fn take_any_debt(&mut self) -> Option<(Member, Debt)> {
         self.shaper_mut()?.take_any_debt()
     }
 
-    /// Adds `debt` to the debt of `member`; only a shaper can be paid.
+    /// Adds `debt` to the debt of `member`. Only a shaper collects debts.
     pub(super) fn owe(&mut self, now: Time, member: Member, debt: Debt) {
         if let Self::Shape(shaper) = self {
             shaper.owe(now, member, debt);
@@ -162,12 +162,12 @@ impl Conditioner {
         self.shaper().map_or(Bytes::ZERO, Shaper::owed)
     }
 
-    /// Bytes of `member` that wait, as frames, or that passed and have not been paid for yet.
+    /// Backlog of `member`: frame bytes in the queue, or bytes that passed and are not yet paid for.
     pub(super) fn backlog_of(&self, member: Member) -> Bytes {
         self.shaper().map_or(Bytes::ZERO, |it| it.waiting(member) + it.owed_by(member))
     }
 
-    /// Whether one flow may have the tokens that others do not use.
+    /// Returns `true` if a flow may use tokens that other flows leave unused.
     pub(super) fn lends(&self) -> bool {
         self.shaper().is_none_or(Shaper::lends)
     }
@@ -188,7 +188,7 @@ impl Conditioner {
         }
     }
 
-    /// Takes out the packet that would leave next.
+    /// Removes the next packet.
     pub(super) fn take_any(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.shaper_mut()?.take_any(cx)
     }

@@ -64,7 +64,7 @@ impl Members {
             .map(|(member, _)| (member, self.share(member)))
     }
 
-    /// All members have numbers below this.
+    /// Upper bound of the indices of all members.
     pub(super) fn numbers(&self) -> u32 {
         number(self.known.len())
     }

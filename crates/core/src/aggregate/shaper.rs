@@ -21,9 +21,9 @@ pub(super) struct Shaper {
     timer: ShapingTimer,
     queue: Box<dyn Qdisc>,
     ready_at: Option<Time>,
-    /// By member.
+    /// Debts by member index.
     debts: Vec<Debt>,
-    /// Their sum.
+    /// Sum of all debts.
     owed: u64,
     allocation_spec: AllocationSpec,
     queue_spec: QdiscSpec,
@@ -34,12 +34,12 @@ pub(super) struct Shaper {
 /// Source: `aggregates`, section 6 (ledger A000-16).
 const LATE: Duration = Duration::from_millis(2);
 
-/// Packets that passed before there were tokens for them.
+/// Packets that passed before tokens for them were there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Debt {
-    /// Their bytes, as charged, that are not paid for yet.
+    /// Charged bytes that are not yet paid for.
     bytes: u64,
-    /// The flow of the last of them.
+    /// Flow of the last of these packets.
     pub(crate) flow: FlowId,
 }
 
@@ -175,12 +175,12 @@ impl Shaper {
         Bytes(self.owed)
     }
 
-    /// The same of `member` alone.
+    /// Debt of `member` in bytes.
     pub(super) fn owed_by(&self, member: Member) -> Bytes {
         Bytes(self.debts.get(member.index()).map_or(0, |debt| debt.bytes))
     }
 
-    /// Takes away the debt of `member`: it owes nothing more here.
+    /// Removes and returns the debt of `member`.
     pub(super) fn take_debt(&mut self, member: Member) -> Option<Debt> {
         let debt = self.debts.get_mut(member.index()).filter(|debt| debt.bytes > 0)?;
         let debt = std::mem::replace(debt, Debt::NONE);
@@ -188,7 +188,7 @@ impl Shaper {
         Some(debt)
     }
 
-    /// Takes away the debt of some member.
+    /// Removes and returns the debt of some member.
     pub(super) fn take_any_debt(&mut self) -> Option<(Member, Debt)> {
         while self.owed > 0
             && let Some(debt) = self.debts.pop()
@@ -272,7 +272,7 @@ impl Shaper {
         progress
     }
 
-    /// Takes out the packet that the queue would let go next.
+    /// Removes the next packet of the queue, conforming or not.
     pub(super) fn take_any(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.queue.dequeue(cx)
     }

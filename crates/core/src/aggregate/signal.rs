@@ -1,4 +1,4 @@
-//! What goes back to the senders of an aggregate, and what that is told of its data.
+//! The ACK control of an aggregate: its input is the data and the ACKs of the aggregate's flows.
 
 use super::Aggregate;
 use crate::ack::{
@@ -21,7 +21,7 @@ pub(super) struct Signal {
     pub(super) entered: Governed,
     /// What signals that are no more have done.
     past: Counts,
-    /// Members before this one hold no ACKs: their aggregate is being dissolved.
+    /// Members with lower indices hold no ACKs any more: the aggregate is being dissolved.
     taken: u32,
 }
 
@@ -72,8 +72,8 @@ impl Aggregate {
         self.signal.control.is_some()
     }
 
-    /// Takes note of a data packet that is about to be offered. Says whether its sender is governed by
-    /// its ACKs: one that does not respond to them is not.
+    /// Notes a data packet before it is offered. Returns `true` if its sender is controlled by its ACKs. This
+    /// is not so for a sender that does not respond to them.
     pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
         let Some(control) = &mut self.signal.control else { return false };
         let packet = &pool[packet];
@@ -81,13 +81,13 @@ impl Aggregate {
         control.on_data(now, packet.member, packet, waiting)
     }
 
-    /// Whether the sender of `member` responds to its ACKs, as far as it is governed by them.
+    /// Returns `false` if ACKs control the sender of `member` and it does not respond to them.
     #[must_use]
     pub fn responds(&self, member: Member) -> bool {
         self.signal.control.as_ref().is_none_or(|control| control.responds(member))
     }
 
-    /// How many senders do not respond to their ACKs.
+    /// Number of senders that do not respond to their ACKs.
     #[must_use]
     pub fn unresponsive(&self) -> u32 {
         self.signal.control.as_ref().map_or(0, |control| control.unresponsive())
@@ -146,7 +146,8 @@ impl Aggregate {
         self.signal.control.as_ref().map_or(0, |control| control.held(member))
     }
 
-    /// Bytes that the sender of `member` may still send in a window that was made smaller, if it was.
+    /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
+    /// window was not reduced.
     #[must_use]
     pub fn window_left(&self, member: Member) -> Option<Bytes> {
         self.signal.control.as_ref()?.left(member)
@@ -166,21 +167,21 @@ impl Aggregate {
         }
     }
 
-    /// The numbers of `member`, if they are known, for the ACK control of another aggregate.
+    /// Sequence state of `member` for the ACK control of another aggregate, if it is known.
     #[must_use]
     pub fn ack_numbers(&self, member: Member) -> Option<Numbers> {
         self.signal.control.as_ref()?.numbers(member)
     }
 
-    /// `member` is new here, and has these numbers from the ACK control of another aggregate.
+    /// Sets the sequence state of the new member `member`, as another ACK control knew it.
     pub fn set_ack_numbers(&mut self, member: Member, numbers: Numbers) {
         if let Some(control) = &mut self.signal.control {
             control.set_numbers(member, numbers);
         }
     }
 
-    /// Appends the ACKs of the next member that has some held to `acks`, in order; says whether there is one, and
-    /// its numbers before these ACKs. The aggregate must take in no more packets.
+    /// Appends the ACKs of the next member with held ACKs to `acks`, in order. Returns `false` if no member
+    /// holds any, and the sequence state before these ACKs. The aggregate must take in no further packets.
     pub fn take_any_acks(
         &mut self,
         now: Time,
@@ -193,7 +194,7 @@ impl Aggregate {
             if self.held_acks(member) > 0 {
                 let numbers = self.ack_numbers(member);
                 self.withdraw_acks(now, pool, member, acks);
-                // It knows of ACKs now that have not departed.
+                // The released ACKs have not departed, so the state that includes them is dropped.
                 self.signal.leave(member);
                 return (true, numbers);
             }
@@ -201,7 +202,7 @@ impl Aggregate {
         (false, None)
     }
 
-    /// A SYN claims the ports of `member`: its held ACKs do not depart for a second at most.
+    /// A SYN claims the ports of `member`: stops its held ACKs for at most one second.
     pub fn stop_acks(&mut self, now: Time, member: Member) {
         if let Some(control) = &mut self.signal.control {
             control.stop(now, member);
@@ -216,7 +217,7 @@ impl Aggregate {
         }
     }
 
-    /// The connection of `member` is gone: drops its held ACKs, and forgets the numbers of the connection.
+    /// The connection of `member` has ended: drops its held ACKs and its sequence state.
     pub fn discard_acks(&mut self, now: Time, pool: &mut PacketPool, member: Member) {
         if let Some(control) = &mut self.signal.control {
             let mut cx = Cx { now, pool, tally: &mut self.tally };

@@ -22,7 +22,7 @@ impl Bits {
         }
     }
 
-    /// Removes `number`; returns whether it was inside.
+    /// Removes `number`. Returns `true` if the set contained it.
     pub(super) fn remove(&mut self, number: usize) -> bool {
         let inside = self.contains(number);
         let mut at = number;

@@ -415,7 +415,7 @@ impl Savings {
         shares.content() - self.sum
     }
 
-    /// Whether a member may take `len` tokens that it did not save: out of the excess, or out of the
+    /// Returns `true` if a member may take `len` tokens beyond its savings: out of the excess, or out of the
     /// upper half of the bucket.
     fn allow(&self, shares: &Shares, len: Nanobits) -> bool {
         self.excess(shares) >= i128::from(len) || shares.spares(len)
@@ -590,7 +590,7 @@ mod tests {
                 let timer = all.full.deadline(u32::try_from(number).unwrap());
                 assert_eq!(timer, None, "member {number} after {now:?}");
             }
-            // A member that joined early learns at the next look that its part is smaller by now.
+            // A member that joined early learns of its smaller part at its next look.
             let settled = now > Time::from_secs(2);
             let excess = all.savings.excess(&all.shares);
             assert!(excess >= 0 || !settled, "{excess} after {now:?}");

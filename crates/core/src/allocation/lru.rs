@@ -134,10 +134,10 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: not moving the place when served without waiting; renumbering without the waiting;
-        /// leaving a member that is served out of turn among the fresh ones.
+        /// Kills: the place of a member kept when it is served without waiting; waiting members left out of a
+        /// renumbering; a member that is served out of turn left among the fresh ones.
         #[test]
-        fn whoever_was_served_longest_ago_is_first(
+        fn the_member_that_was_served_longest_ago_is_first(
             steps in prop::collection::vec((0u32..3, 0u32..6), 1..600),
         ) {
             let mut lru = Lru::default();

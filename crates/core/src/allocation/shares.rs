@@ -1,4 +1,4 @@
-//! What the members of an aggregate earn, and how much of it each may keep.
+//! Tokens that the members of an aggregate earn, and the part of the bucket that each may save.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -135,17 +135,17 @@ impl Shares {
         i128::from(self.bucket.content()) - i128::from(self.carry)
     }
 
-    /// Whether half of the bucket remains without `len` tokens, or the bucket is full.
+    /// Returns `true` if half of the bucket remains after `len` tokens are taken, or the bucket is full.
     pub(super) fn spares(&self, len: Nanobits) -> bool {
         self.bucket.content() >= self.spare_level(len)
     }
 
-    /// When the bucket [`spares`](Self::spares) `len` tokens, if no member takes any before.
+    /// Time at which the bucket [`spares`](Self::spares) `len` tokens, if no member takes tokens before.
     pub(super) fn spares_at(&self, len: Nanobits) -> Time {
         self.bucket.reaches(self.spare_level(len))
     }
 
-    /// The content from which on the bucket spares `len`.
+    /// Least content at which the bucket spares `len` tokens.
     fn spare_level(&self, len: Nanobits) -> Nanobits {
         let depth = self.bucket.depth();
         depth.min(len.saturating_add(depth / 2))

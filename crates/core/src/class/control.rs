@@ -1,12 +1,12 @@
 //! The allowance of control traffic: the bytes that it may send before all classes of a link.
 //!
-//! Control traffic keeps a network alive: address resolution, configuration, routing. A link
-//! reserves `max(rate / 50, 64 kbit/s)` for it, but never more than half of its rate.
+//! Control traffic keeps a network alive: address resolution, configuration, routing. A link reserves
+//! `max(rate / 50, 64 kbit/s)` for it, but never more than half of its rate.
 //!
-//! In any interval `t`, control traffic takes at most `burst + packet + allowance * t` before others.
+//! In any interval `t`, control traffic takes at most `burst + packet + allowance * t` before other traffic.
 //!
-//! Source: RFC 4594, section 3.2 (network control traffic has a minimum rate of its own);
-//! IEEE 802.1Q, annex I (network control comes first).
+//! Source: RFC 4594, section 3.2 (network control traffic has a minimum rate of its own); IEEE 802.1Q, annex
+//! I (network control comes first).
 
 use std::time::Duration;
 
@@ -20,28 +20,28 @@ pub fn allowance(link: Rate) -> Rate {
     part.min(Rate::from_bps(link.bps() / 2))
 }
 
-/// The bytes that control traffic may send at once, one packet beyond them not counted.
+/// Bytes that control traffic may send at once, beside one packet.
 ///
-/// These are what the allowance earns while a packet of others occupies the link and the loop of a
-/// driver is late. Without them an allowance would not be reached on a busy link.
+/// The allowance earns these bytes while another packet occupies the link and the driver's loop is late. With
+/// a smaller burst, control traffic could not reach its allowance on a busy link.
 #[must_use]
 pub fn burst(link: Rate) -> Bytes {
     allowance(link).bytes_in(link.time_for(FULL_SIZE).saturating_add(CATCH_UP))
 }
 
-/// The part of a link that control traffic has: 2 %.
+/// Control traffic has `1 / PART` of a link: 2 %.
 const PART: u64 = 50;
 
-/// The least allowance: about 100 ARP requests in a second.
+/// Least allowance: about 100 ARP requests per second.
 const LEAST: Rate = Rate::from_kbps(64);
 
-/// A full-size frame of Ethernet and the gap between two.
+/// Bytes on the wire of a full-size Ethernet frame with the gap between two frames.
 const FULL_SIZE: Bytes = Bytes(1_538);
 
-/// The time by which a loop may sensibly be late; the bursts of classes use the same.
+/// Tolerated lateness of the driver's loop. The bursts of classes tolerate the same.
 const CATCH_UP: Duration = Duration::from_millis(2);
 
-/// The allowance of one link, as far as it is not used.
+/// Unused allowance of one link.
 #[derive(Clone, Debug)]
 pub struct Allowance(TokenBucket);
 
@@ -52,18 +52,19 @@ impl Allowance {
         Self(TokenBucket::new(allowance(link), burst(link), now))
     }
 
-    /// The link has rate `link` from `now` on.
+    /// Sets the rate of the link from `now` on.
     pub fn set(&mut self, now: Time, link: Rate) {
         self.0.set(now, allowance(link), burst(link));
     }
 
-    /// Whether a packet of control traffic may go before all classes at `now`.
+    /// Returns `true` if a packet of control traffic may precede all classes at `now`.
     pub fn permits(&mut self, now: Time) -> bool {
         self.0.refill(now);
         self.0.content() >= 0
     }
 
-    /// A packet of `len`, which was permitted, goes: it may exceed the allowance, and is paid off.
+    /// Charges a permitted packet of `len`. It may exceed the allowance, which then stays overdrawn until it
+    /// has earned the excess.
     pub fn charge(&mut self, len: Bytes) {
         self.0.charge(nanobits(len));
     }
@@ -80,9 +81,9 @@ mod tests {
         assert_eq!([of(128), of(64), of(0)], [64, 32, 0]);
     }
 
-    /// Kills: tokens taken only as far as there are some; a burst that grows while nothing is sent.
+    /// Kills: a charge limited to the available tokens; a burst that grows during an idle time.
     #[test]
-    fn packets_that_always_wait_get_the_allowance_whatever_others_occupy_the_link() {
+    fn backlogged_control_traffic_gets_its_allowance_on_a_busy_link() {
         let link = Rate::from_mbps(1);
         let (mut allowance, mut now, mut sent) = (Allowance::new(link, Time::ZERO), Time::ZERO, 0);
         allowance.permits(Time::from_secs(5));

@@ -1,22 +1,29 @@
-//! How long a packet may wait at a leaf: which delay bounds a tree of classes can promise.
+//! Delay bounds: the longest time that a packet may wait in a leaf of a class tree.
 //!
-//! Promised is the time until the last byte of a packet has left the link, from its arrival at its leaf, as
-//! long as what arrives there keeps to the guarantee and burst of the leaf as a token bucket does (RFC 2215,
-//! section 4.2), whatever all others send, as long as no packet is longer than `frame` and none of its class
-//! is dropped.
+//! The delay of a packet runs from its arrival at its leaf class to the departure of its last byte from the
+//! link. A bound holds for any traffic of other classes, under three conditions:
 //!
-//! What a guarantee lets leaves with delay bounds send goes before all else, so the link, less what leaves of
-//! bounds as tight or tighter may have, is a server of a rate and a latency (RFC 2212, section 4) for it.
-//! Control traffic goes before them all and takes its [allowance](super::control), its burst and a packet. From
-//! the link down to the leaf each step takes something away: a packet that is being sent, `frame`, once; at each
-//! class the bursts and guarantees of what joins there; at a ceiling its rate, and a packet that is still to be
-//! paid off. Others may exceed their burst by a packet, and, where a ceiling may have held them back, catch up
-//! with what they were promised meanwhile. A ceiling makes up for what it could not send while others went
-//! first only as far as its burst goes, so that must hold as much.
+//! - Arrivals at the leaf conform to a token bucket of its guarantee and burst (RFC 2215, section 4.2).
+//! - No packet is longer than `frame`.
+//! - No packet of the class is dropped.
 //!
-//! Source: doi 10.1007/3-540-45318-0 (Network Calculus): strict priorities (section
-//! 1.3), concatenation (1.4), blind multiplexing (6.2). Differs: where a queue may let later packets of its class go
-//! first, what comes after a packet counts too: the bound is the longest time for which something waits there.
+//! Guaranteed traffic of leaves with delay bounds precedes all other classes. A leaf has a server of a rate and a
+//! latency (RFC 2212, section 4): the link without the guarantees of leaves with equal or tighter bounds. From
+//! the link down to the leaf, each of these worsens the server:
+//!
+//! - Control traffic precedes all classes. It takes its [allowance](super::control), its burst and a packet.
+//! - A packet in transmission takes `frame`, once.
+//! - At each class, joining leaves take their bursts and guarantees.
+//! - A ceiling takes its rate, and the time of a packet that is still to be paid off.
+//!
+//! Joining leaves may exceed their burst by a packet. After a ceiling has held them back, they may also catch
+//! up with their guarantees. A ceiling catches up only by its burst. So the burst must cover the bytes that
+//! the ceiling could not send while other leaves went first.
+//!
+//! Source: doi 10.1007/3-540-45318-0 (Network Calculus): strict priorities (section 1.3), concatenation
+//! (1.4), blind multiplexing (6.2).
+//! Differs: a queue may let later packets of its class go first. Then later arrivals count too, and the bound
+//! is the longest time for which the leaf has a backlog.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -309,7 +316,8 @@ impl Load {
 }
 
 impl Server {
-    /// What control traffic leaves of a link of rate `link`, whose packets are no longer than `frame`.
+    /// The server that control traffic leaves to other classes, on a link of rate `link` with packets of at
+    /// most `frame`.
     fn left_by_control(self, link: Rate, frame: Bytes) -> Option<Self> {
         let burst = nanobits(control::burst(link)) + nanobits(frame);
         self.left_by(burst, control::allowance(link).bps().into())
@@ -358,12 +366,13 @@ mod tests {
     /// Worked out by hand: RFC 2212's D = C / R + sum of what is ahead.
     #[test]
     fn what_is_ahead_is_a_packet_and_the_bursts_of_those_as_urgent() {
-        // A packet of 1,500 B takes 1.2 ms at 10 Mbit/s. Control traffic leaves 9.8 Mbit/s. At that rate go
-        // its burst of 80 B, a packet of it, its allowance of 1.2 ms, and 1,000 B of the leaf.
+        // A packet of 1,500 B takes 1.2 ms at 10 Mbit/s. Control traffic leaves 9.8 Mbit/s. This rate
+        // carries 80 B (the burst of control traffic), one control packet, the allowance of 1.2 ms, and
+        // 1,000 B of the leaf.
         let voice = leaf(None, 1_000, 1_000, 10);
         let alone = (Some(3_330), Part::Control, 0);
         assert_eq!(found(&[voice, leaf(None, 5_000, 9_000, 0)]), [alone]);
-        // Of another 4,500 B and a packet are ahead, and 2 of 9.8 Mbit/s are its own.
+        // The other leaf adds 4,500 B and a packet, and takes 2 of 9.8 Mbit/s.
         let video = leaf(None, 2_000, 4_500, 12);
         let both = found(&[voice, video]);
         assert_eq!(both[0], (Some(10_338), Part::Burst, 1));
@@ -379,7 +388,7 @@ mod tests {
     #[test]
     fn later_packets_that_may_go_first_count() {
         let voice = Sharer { in_order: false, ..leaf(None, 2_000, 1_000, 10) };
-        // 4,080 B, of these 1,580 B of control traffic, at 9.8 Mbit/s less the rate at which more may come.
+        // 4,080 B, of which 1,580 B are control traffic, at 9.8 Mbit/s less the rate of further arrivals.
         assert_eq!(found(&[voice])[0].0, Some(4_184));
         let all = Sharer { in_order: false, ..leaf(None, 10_000, 1_000, 10) };
         assert_eq!(found(&[all])[0], (None, Part::Order, 0));
@@ -390,7 +399,8 @@ mod tests {
         let mut office = leaf(None, 2_000, 9_000, 0);
         office.terms.ceiling = Some(Rate::from_mbps(2));
         let voice = leaf(Some(0), 1_000, 1_000, 20);
-        // 2.5 ms for the packet on the link and control traffic, 6 ms for that before the ceiling, 4 ms at its rate.
+        // 2.5 ms for the packet on the link and control traffic, 6 ms for the packet before the ceiling, 4 ms
+        // at its rate.
         assert_eq!(found(&[office, voice])[0], (Some(12_514), Part::Ceiling, 0));
         office.terms.burst = Bytes(628);
         assert_eq!(found(&[office, voice])[0], (None, Part::ShortBurst, 0));

@@ -72,9 +72,10 @@ impl Halves {
         self.halves[at].smoothed / 8 != before
     }
 
-    /// Keeps two numbers about a SYN that goes in `direction`, in place of others. They lie where round trips that
-    /// begin the other way are measured, and meanwhile none is: until the SYN is answered there is none of a new
-    /// connection. So a flow takes no more memory for them.
+    /// Stores two numbers about a SYN that travels in `direction`, in place of earlier ones.
+    ///
+    /// They occupy the fields for round trips that begin in the other direction, so a flow needs no more
+    /// memory. The new connection has no such round trip before the SYN is answered.
     pub(super) fn keep(&mut self, direction: Direction, numbers: [u32; 2]) {
         self.forget();
         let at = direction.reverse().index();
@@ -82,7 +83,7 @@ impl Halves {
         self.probes[at] = Probe::Kept;
     }
 
-    /// The direction and the numbers of [`keep`](Self::keep).
+    /// The direction and the numbers that [`keep`](Self::keep) stored.
     pub(super) fn kept(&self) -> Option<(Direction, [u32; 2])> {
         let is_kept = |way: &Direction| self.probes[way.reverse().index()] == Probe::Kept;
         let way = Direction::BOTH.into_iter().find(is_kept)?;
@@ -90,13 +91,13 @@ impl Halves {
         Some((way, [half.mark, half.began]))
     }
 
-    /// Keeps nothing any more.
+    /// Forgets the stored numbers.
     pub(super) fn forget(&mut self) {
         let kept = self.probes.iter_mut().filter(|probe| **probe == Probe::Kept);
         kept.for_each(|probe| *probe = Probe::None);
     }
 
-    /// Forgets all round trips, but not what is kept about a SYN.
+    /// Forgets all round trips, but not the numbers about a SYN.
     pub(super) fn renew(&mut self) {
         let kept = self.kept();
         *self = Self::default();
@@ -135,7 +136,7 @@ enum Probe {
     /// round trip to the sender of a download too. What that sender waits for itself is then in
     /// it, so of these only up to twice the smoothed time count.
     Tick,
-    /// Nothing: `mark` and `began` are about a SYN ([`Halves::keep`]).
+    /// No round trip: `mark` and `began` describe a SYN ([`Halves::keep`]).
     Kept,
 }
 

@@ -142,7 +142,8 @@ impl FlowTable {
         (0..).map(FlowId).zip(&self.slots).filter_map(|(id, place)| Some((id, place.flow()?)))
     }
 
-    /// Every flow among `most` places from the one of that number on; `None` if there are no such places.
+    /// The flows in up to `most` places of the table, beginning with place `from`. `None` if `from` is beyond
+    /// the table.
     pub(crate) fn some(
         &self,
         from: u32,

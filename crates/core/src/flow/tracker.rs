@@ -1,4 +1,4 @@
-//! What the headers of a TCP connection tell somebody between its ends.
+//! TCP connection state, tracked from the headers that pass the gateway.
 
 use super::rtt::Halves;
 use super::{Arrival, before};
@@ -10,10 +10,10 @@ pub struct Tracker {
     ends: [End; 2],
 }
 
-/// A SYN that claims the ports of a connection, though another was there, until it is answered.
+/// An unanswered SYN that claims the ports of an earlier connection.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
-    /// The sequence number after its last.
+    /// The sequence number after the SYN and its data.
     next: u32,
     mss: u16,
     scale: u8,
@@ -21,18 +21,18 @@ struct Claim {
     direction: Direction,
 }
 
-/// A SYN for the ports of a connection that is, or was, there.
+/// State of a SYN that claims the ports of an earlier connection.
 ///
-/// Source: RFC 5961, section 4: a SYN proves nothing, as anybody can send one.
+/// Source: RFC 5961, section 4: a SYN proves nothing, as any host can send one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Claiming {
-    /// No SYN claims the ports, or nothing new is known of one.
+    /// No SYN claims the ports, or its state did not change.
     No,
-    /// Such a SYN came.
+    /// A SYN claims the ports.
     Asked,
-    /// A SYN with ACK acknowledges it: the old connection is gone.
+    /// A SYN with ACK acknowledges the SYN: the old connection has ended.
     Granted,
-    /// Another segment came: the old connection is still there.
+    /// Another segment arrived: the old connection still exists.
     Denied,
 }
 
@@ -73,7 +73,7 @@ const SENT: u8 = 1;
 const ACKED: u8 = 2;
 /// Its SYN was seen.
 const SYN: u8 = 4;
-/// It sends no more: its FIN was seen, or an RST that counts from either end.
+/// The end sends no more: its FIN was seen, or a valid RST from either end.
 const FIN: u8 = 8;
 /// It permits SACK.
 const SACK: u8 = 16;
@@ -161,8 +161,8 @@ impl Tracker {
         Arrival { ack, connection, claiming, seen_before, rtt: false }
     }
 
-    /// Takes note of a SYN that claims the ports of a connection, and of the answer. If it is granted, the
-    /// connection is the new one, as its SYN offered it.
+    /// Tracks a SYN that claims the ports of a connection, and the answer to it. If the SYN is acknowledged,
+    /// the tracker changes to the new connection with the options of its SYN.
     fn claim(
         &mut self,
         segment: &TcpSegment,
@@ -353,27 +353,28 @@ impl Claim {
         Self { next: syn.end_seq(), mss, scale, marks, direction }
     }
 
-    /// Has `halves` keep it, in place of an earlier one.
+    /// Stores the claim in `halves`, in place of an earlier one.
     fn keep(self, halves: &mut Halves) {
         let [high, low] = self.mss.to_be_bytes();
         let rest = u32::from_be_bytes([high, low, self.scale, self.marks]);
         halves.keep(self.direction, [self.next, rest]);
     }
 
-    /// The one that `halves` keep.
+    /// The claim that `halves` store.
     fn kept(halves: &Halves) -> Option<Self> {
         let (direction, [next, rest]) = halves.kept()?;
         let [high, low, scale, marks] = rest.to_be_bytes();
         Some(Self { next, mss: u16::from_be_bytes([high, low]), scale, marks, direction })
     }
 
-    /// The end that sent it.
+    /// The end that sent the SYN.
     fn end(self) -> End {
         let Self { next, mss, scale, marks, .. } = self;
         End { next, mss, scale, marks: marks | SENT, ..End::default() }
     }
 
-    /// Whether `syn`, which has ACK, acknowledges it: the SYN at least, and its data at most (RFC 7413).
+    /// Returns `true` if `syn`, a SYN with ACK, acknowledges the claiming SYN, with or without its data (RFC
+    /// 7413).
     fn is_granted(&self, syn: &TcpSegment, direction: Direction) -> bool {
         let missing = self.next.wrapping_sub(syn.ack);
         direction != self.direction && missing < MAX_SYN

@@ -14,16 +14,16 @@ pub(super) struct Aggregates {
     slots: Vec<Slot>,
     free: Vec<u32>,
     of_policy: Slots,
-    /// The policies before, while a swap goes on.
+    /// The previous policy set, during a swap.
     before: Option<Before>,
-    /// Counts the swaps.
+    /// Number of swaps.
     swap: u32,
 }
 
-/// For each policy, as far as they have seen packets, and each direction, its slot.
+/// The slot of each policy and direction that has seen packets.
 type Slots = Vec<[Option<u32>; 2]>;
 
-/// The aggregates of the policy set before, and the policies that take over from its policies.
+/// The aggregates of the previous policy set, and the policies that take over from its policies.
 struct Before {
     of_policy: Slots,
     succession: Succession,
@@ -35,19 +35,19 @@ struct Slot {
     since: u32,
     aggregate: Option<Aggregate>,
     exit: Exit,
-    /// Its policy, in the set of this swap.
+    /// Its policy, in the set that swap number `swap` installed.
     policy: PolicyIndex,
     swap: u32,
 }
 
-/// What becomes of an aggregate at a swap.
+/// State of an aggregate during a swap.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fate {
-    /// It belongs to the policies in force.
+    /// The aggregate belongs to a policy in force.
     Settled,
-    /// This policy takes it over.
+    /// The aggregate belongs to the previous set, and this policy takes it over.
     TakenOver(PolicyIndex),
-    /// Its policy has vanished.
+    /// The policy of the aggregate has vanished.
     Vanished,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Exit {
     pub(super) trunk: Option<TrunkId>,
     /// The class of the link that they are of.
     pub(super) class: Option<ClassId>,
-    /// Whether its policy conditions control traffic: it drops a protocol by name.
+    /// The policy drops a protocol by name, so it conditions control traffic.
     pub(super) drops_control: bool,
 }
 
@@ -152,34 +152,34 @@ impl Aggregates {
         }
     }
 
-    /// A new set is in force, for whose policies there is room in `slots`: its aggregates are those that are
-    /// taken over one by one.
+    /// Puts a new set in force, with an empty entry in `slots` for each policy. All aggregates belong to the
+    /// previous set until they are taken over.
     pub(super) fn begin_swap(&mut self, succession: Succession, slots: Slots) {
         let of_policy = std::mem::replace(&mut self.of_policy, slots);
         self.before = Some(Before { of_policy, succession });
-        // Any of them may be removed.
+        // The swap may remove any of the aggregates.
         self.free.reserve(self.slots.len());
         self.swap += 1;
     }
 
-    /// Every aggregate of the set before has been taken over, or is no more.
+    /// Ends the swap: no aggregate belongs to the previous set any more.
     pub(super) fn end_swap(&mut self) {
         self.before = None;
     }
 
-    /// Whether aggregates of the set before are still to be taken over, or hold something.
+    /// Returns `true` while the previous set still has aggregates.
     pub(super) const fn is_swapping(&self) -> bool {
         self.before.is_some()
     }
 
-    /// The slot of an aggregate that `policy` is still to take over.
+    /// The slot of the aggregate that `policy` has not taken over yet.
     pub(super) fn inherited(&self, policy: PolicyIndex, direction: Direction) -> Option<u32> {
         let before = self.before.as_ref()?;
         let origin = before.succession.origin(policy)?;
         before.of_policy.get(origin.index())?[direction.index()]
     }
 
-    /// What becomes of the aggregate in `slot`; `None` if there is none.
+    /// State of the aggregate in `slot` during a swap. `None` if the slot is free.
     pub(super) fn fate(&self, slot: u32) -> Option<Fate> {
         let slot = self.slots.get(index(slot)).filter(|slot| slot.aggregate.is_some())?;
         if slot.swap == self.swap {
@@ -189,13 +189,13 @@ impl Aggregates {
         Some(heir.map_or(Fate::Vanished, Fate::TakenOver))
     }
 
-    /// The policy that the aggregate in `slot` belongs to, of those in force.
+    /// The policy in force that the aggregate in `slot` belongs to.
     pub(super) fn policy(&self, slot: u32) -> Option<PolicyIndex> {
         let slot = self.slots.get(index(slot)).filter(|slot| slot.swap == self.swap)?;
         Some(slot.policy)
     }
 
-    /// The aggregate in `slot` belongs to `policy`, of those in force.
+    /// Assigns the aggregate in `slot` to `policy`, which is in force.
     pub(super) fn assign(&mut self, slot: u32, policy: PolicyIndex, direction: Direction) {
         make_room(&mut self.of_policy, policy.index(), [None; 2]);
         self.of_policy[policy.index()][direction.index()] = Some(slot);
@@ -210,7 +210,7 @@ impl Aggregates {
         Some(aggregate)
     }
 
-    /// How many slots there are, in use or not.
+    /// Number of slots, free ones included.
     pub(super) fn slots(&self) -> u32 {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }

@@ -1,4 +1,4 @@
-//! Classes that are added, changed and removed under live traffic; what waits stays where it is.
+//! Addition, change and removal of classes under live traffic. Waiting packets stay in their queues.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ pub(super) struct Classes {
     /// Those with delay bounds, and the longest packet, as it is charged, for which these are to hold.
     bounded: BTreeSet<u32>,
     frame: Bytes,
-    /// While classes are changed one by one: whether the set names each.
+    /// Classes that the new set names, by index, while classes are changed one by one.
     named: Vec<bool>,
 }
 
@@ -46,7 +46,7 @@ struct Line {
     spec: QdiscSpec,
     /// Made when the first packet comes.
     queue: Option<Box<Waiting>>,
-    /// The rate that the queue was given.
+    /// Rate that was last set for the queue.
     rate: Rate,
     /// Packets that came.
     arrived: u64,
@@ -69,11 +69,11 @@ impl Line {
     }
 }
 
-/// What a tree has beside the classes of a set: its root, the class `default` and control traffic.
+/// Classes of a tree that no set contains: the root, the class `default` and control traffic.
 const BESIDE_A_SET: usize = 3;
 
 impl Classes {
-    /// No classes yet, under a link of `rate`, where packets wait as `spec` says.
+    /// A link of `rate` without classes. `spec` is the queue of new classes without one of their own.
     pub(super) fn new(direction: Direction, seed: u64, rate: Rate, spec: &QdiscSpec) -> Self {
         Self {
             direction,
@@ -90,9 +90,9 @@ impl Classes {
         }
     }
 
-    /// Puts `set` in force under a link of `rate`, where packets wait as `spec` says. Classes that keep
-    /// their name keep their packets and tokens. Packets of other classes, and of classes that are no
-    /// leaves any more, are appended to `displaced`.
+    /// Puts `set` in force under a link of `rate` with the default queue `spec`. Classes that keep their name
+    /// keep their packets and tokens. Packets of removed classes, and of classes that are no leaves any more,
+    /// are appended to `displaced`.
     pub(super) fn install(
         &mut self,
         cx: &mut Cx<'_>,
@@ -129,14 +129,14 @@ impl Classes {
         }
     }
 
-    /// Sets the rate of the link. Queues of leaf classes without a guarantee and a ceiling follow it with their
-    /// next packet.
+    /// Sets the rate of the link. Queues of leaf classes without a guarantee and a ceiling follow it with
+    /// their next packet.
     pub(super) const fn set_link_rate(&mut self, rate: Rate) {
         self.rate = rate;
     }
 
-    /// The rate at which packets depart from a class: its guarantee, or else its ceiling, or else the rate
-    /// of the link.
+    /// The rate at which packets depart from a class: its guarantee, or else its ceiling, or else the rate of
+    /// the link.
     fn departs_at(&self, id: ClassId) -> Rate {
         let terms = self.tree.terms(id);
         let guarantee = Some(terms.guarantee).filter(|rate| rate.bps() > 0);
@@ -189,8 +189,8 @@ impl Classes {
         }
     }
 
-    /// Gives borrowing control traffic the weight and priority of the class `default`. If `default` is a
-    /// part of another class, they are those of a `default` that no file mentions.
+    /// Gives borrowing control traffic the weight and priority of the class `default`. If `default` is a part
+    /// of another class, they are those of a `default` that no file mentions.
     fn set_control(&mut self, now: Time) {
         let Terms { weight, priority, .. } = match self.tree.parent(self.default) {
             ClassId::ROOT => self.tree.terms(self.default),
@@ -214,12 +214,12 @@ impl Classes {
         }
     }
 
-    /// Control traffic waits.
+    /// Marks control traffic as backlogged.
     pub(super) fn control_waits(&mut self, now: Time) {
         self.tree.wait(now, self.control);
     }
 
-    /// No control traffic waits any more.
+    /// Marks control traffic as idle.
     pub(super) fn control_idle(&mut self) {
         self.tree.idle(self.control);
     }
@@ -290,7 +290,7 @@ impl Classes {
         self.by_name.get(name).copied()
     }
 
-    /// Where packets of `class` wait, or those of none; a class that has parts holds no packets.
+    /// The leaf for packets of `class`, or of no class. A class that has parts holds no packets.
     pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
         class.filter(|class| self.tree.is_leaf(*class)).unwrap_or(self.default)
     }
@@ -350,7 +350,7 @@ impl Classes {
         }
     }
 
-    /// The packet that goes next; `control` is control traffic that waits and borrows.
+    /// Removes the next packet of the link. `control` is the control traffic that waits and borrows.
     pub(super) fn pop(
         &mut self,
         cx: &mut Cx<'_>,
@@ -387,8 +387,8 @@ impl Classes {
         }
     }
 
-    /// Moves packets of flows without a place in the flow table from the class of that number to the leaf that
-    /// `leaf_of` returns, in their order; `free` is the number of no flow. Says whether there is such a class.
+    /// Moves packets of untracked flows from class `nth` to the leaf that `leaf_of` returns, in their order.
+    /// `free` is a flow index that no flow has. Returns `false` if class `nth` does not exist.
     pub(super) fn move_untracked(
         &mut self,
         cx: &mut Cx<'_>,
@@ -438,13 +438,14 @@ impl Classes {
         self.tree.terms(id)
     }
 
-    /// Packets and bytes that wait at `most` of them from a number on; `None` if there are none.
+    /// Backlog of up to `most` classes, beginning with class `from`. `None` if `from` is beyond the last
+    /// class.
     pub(super) fn waiting(&self, from: usize, most: usize) -> Option<Backlog> {
         let lines = self.lines.get(from..).filter(|lines| !lines.is_empty())?;
         Some(lines.iter().take(most).map(Line::backlog).fold(Backlog::default(), plus))
     }
 
-    /// Adds the class of that number to `found`, if there is one; says whether there may be one of a higher number.
+    /// Adds class `number` to `found`, if it exists. Returns `false` if `number` is beyond the last class.
     pub(super) fn survey(&self, number: u32, found: &mut Parts<ClassLine>) -> bool {
         let id = ClassId(number);
         let Some(line) = self.lines.get(id.index()) else { return false };
@@ -489,7 +490,7 @@ impl Classes {
         }
     }
 
-    /// The name of a class.
+    /// Name of a class.
     pub(super) fn name(&self, id: ClassId) -> String {
         self.lines[id.index()].name.to_string()
     }

@@ -72,8 +72,8 @@ impl Gateway {
         Some(slot)
     }
 
-    /// Matches again the packets in the aggregate in `slot` that are of flows without a place in the flow
-    /// table: the policies have changed. Packets that still belong where they wait stay there.
+    /// Reclassifies packets of untracked flows in the aggregate in `slot` after a change of policies. Packets
+    /// that still match the aggregate's policy keep their place.
     pub(super) fn renew_untracked(&mut self, now: Time, slot: u32) {
         let Some((direction, mut waiting)) = self.withdraw_strangers(now, slot) else { return };
         while let Some(id) = waiting.pop(&self.pool) {
@@ -81,7 +81,7 @@ impl Gateway {
         }
     }
 
-    /// Hands a packet of a flow without a place in the flow table to the aggregate it belongs to now.
+    /// Reclassifies a packet of an untracked flow and moves it to its new aggregate.
     pub(super) fn offer_untracked(&mut self, now: Time, direction: Direction, id: PacketId) {
         let aggregate = self.classify_untracked(now, direction, &id);
         let to = Handle {
@@ -112,8 +112,8 @@ impl Gateway {
         Some((direction, waiting))
     }
 
-    /// The handle of the flow of `packet` in the generation in force. What `old` had waiting moves with it,
-    /// behind `first`, which was taken from there.
+    /// The handle of the flow of `packet` under the policies in force. Moves the backlog of `old` to the new
+    /// aggregate, behind `first`, which was taken from `old`.
     pub(super) fn renew(
         &mut self,
         now: Time,
@@ -161,7 +161,7 @@ impl Gateway {
                     &mut waiting,
                 );
             }
-            // Else what waits of a member that other flows are too stays: it may be theirs.
+            // Otherwise the backlog of a shared member stays: it may belong to other flows.
             aggregate.leave(now, old.member);
         }
         let handle = match slot.and_then(|slot| Some((slot, self.aggregates.get_mut(slot)?))) {
@@ -233,7 +233,8 @@ impl Gateway {
         self.leave(now, direction, to.aggregate, out);
     }
 
-    /// The slot of a policy's aggregate, which is taken over or made if this is its first packet.
+    /// The slot of a policy's aggregate. With its first packet, the aggregate is taken over from the previous
+    /// set or created.
     fn slot_of(&mut self, now: Time, policy: PolicyIndex, direction: Direction) -> Option<u32> {
         if let Some(slot) = self.aggregates.slot(policy, direction) {
             return Some(slot);
@@ -243,7 +244,7 @@ impl Gateway {
             return Some(slot);
         }
         let written = self.policies.get(policy)?;
-        // A policy that came with a swap does not begin with a burst.
+        // A policy that a swap brought does not begin with a burst.
         let tokens = match self.began.get(policy.index()).copied().flatten() {
             Some(since) => Tokens::OneFrame { since },
             None => Tokens::Burst,
@@ -301,7 +302,7 @@ fn has_waiting(
         || trunks.is_some_and(|trunks| trunk().is_some_and(|it| at_trunk(trunks, it)))
 }
 
-/// Takes out what waits of `flow` at a member that other flows are too.
+/// Removes the backlog of `flow` from a member that other flows share.
 fn withdraw_flow(
     aggregate: &mut Aggregate,
     now: Time,

@@ -1,4 +1,4 @@
-//! What a gateway is told once, beside its policies.
+//! Gateway settings beside the policies.
 
 use std::time::Duration;
 

@@ -1,13 +1,14 @@
-//! Control traffic at a link whose rate is kept: a queue of its own, so that no other traffic starves it.
+//! The queue of control traffic at a link with a rate. No other traffic can starve it.
 //!
-//! Control traffic goes before all classes as long as its [allowance](crate::class::control) lasts.
-//! Beyond that it borrows: beside classes as one more class with the weight and priority of
-//! `default`, else in equal parts with the queue of the link. Sources take turns, a source that was
-//! silent first.
+//! Control traffic precedes all classes as long as its [allowance](crate::class::control) lasts. Beyond that
+//! it borrows. Among classes it borrows as one more class with the weight and priority of `default`. Without
+//! classes it has the same share as the queue of the link. Sources take turns, and a source that was silent
+//! comes first.
 //!
-//! Source: RFC 8290, section 4.2 (turns, and queues by hash). Differs: the hash is that of the
-//! station that sent a packet, not of the flow; the controlled delay is that of requests which are
-//! repeated after a second.
+//! Source: RFC 8290, section 4.2 (rounds, and queues by hash).
+//! Differs:
+//! - The hash is that of the station that sent a packet, not of the flow.
+//! - CoDel's target fits requests that are repeated after a second.
 
 use std::hash::BuildHasher;
 use std::time::Duration;
@@ -30,13 +31,13 @@ pub(super) struct Control {
     queue: Box<dyn Qdisc>,
     allowance: Allowance,
     seed: FixedState,
-    /// Bytes borrowed beyond what the queue of the link sent meanwhile, where no classes share it.
+    /// Bytes borrowed beyond the bytes that the queue of the link sent meanwhile. Unused with classes.
     lead: i64,
     report: ControlReport,
 }
 
 impl Control {
-    /// No control traffic yet, on a link of rate `link`.
+    /// A queue without packets, on a link of rate `link`.
     pub(super) fn new(direction: Direction, seed: u64, link: Rate, now: Time) -> Self {
         Self {
             queue: queue().build(None, Random::named(seed, &["control", direction.name()])),
@@ -47,15 +48,15 @@ impl Control {
         }
     }
 
-    /// The link has rate `link` from `now` on.
+    /// Sets the rate of the link from `now` on.
     pub(super) fn set_rate(&mut self, now: Time, link: Rate) {
         self.allowance.set(now, link);
         self.report.allowance = control::allowance(link);
     }
 
-    /// Takes in a packet that `source` has sent.
+    /// Enqueues a packet that `source` has sent.
     ///
-    /// When buffers are scarce, a packet that would wait behind others of its source is dropped.
+    /// The packet is dropped if buffers are scarce and other packets of its source wait.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
         let line = self.seed.hash_one(source) % LINES;
         let line = Member(u32::try_from(line).unwrap_or(0));
@@ -64,21 +65,21 @@ impl Control {
             return cx.drop(packet, Reason::NoBuffer);
         }
         if !self.waits() {
-            // An idle time earns nothing.
+            // Idle time earns nothing.
             self.lead = self.lead.max(0);
         }
         let waiting = &mut cx.pool[&packet];
-        // Lines belong to sources here; flows are not told apart.
+        // Queues here belong to sources, not to flows.
         (waiting.member, waiting.flow) = (line, FlowId::NONE);
         self.queue.enqueue(cx, packet);
     }
 
-    /// Whether packets wait.
+    /// Returns `true` if packets wait.
     pub(super) fn waits(&self) -> bool {
         self.queue.backlog().packets > 0
     }
 
-    /// A packet that goes before all others, if one waits and the allowance permits it.
+    /// Removes the next packet if the allowance permits it to precede all other traffic.
     pub(super) fn pop_allowed(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         if !self.waits() || !self.allowance.permits(cx.now) {
             return None;
@@ -88,15 +89,15 @@ impl Control {
         Some(packet)
     }
 
-    /// A packet that goes although the allowance is used up.
+    /// Removes the next packet beyond the allowance.
     pub(super) fn pop_borrowed(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.pop(cx)?;
         self.report.sent.borrowed += cx.pool[&packet].charged().0;
         Some(packet)
     }
 
-    /// A packet that borrows from a queue, which has packets or not; `None` if it is the turn of the
-    /// queue.
+    /// Removes the next packet beyond the allowance, in rounds with another queue. `queue_waits` is true if
+    /// the other queue has packets. Returns `None` if it is the round of the other queue.
     pub(super) fn pop_beside(&mut self, cx: &mut Cx<'_>, queue_waits: bool) -> Option<PacketId> {
         if queue_waits && self.lead > 0 {
             return None;
@@ -106,14 +107,14 @@ impl Control {
         Some(packet)
     }
 
-    /// The queue beside it has sent `len`.
+    /// Counts `len` bytes that the other queue has sent.
     pub(super) fn yielded(&mut self, len: Bytes) {
         if self.waits() {
             self.lead -= signed(len);
         }
     }
 
-    /// The next packet, whether it is permitted or not.
+    /// Removes the next packet, whether the allowance permits it or not.
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.queue.dequeue(cx)?;
         self.report.sent.packets += 1;
@@ -125,7 +126,7 @@ impl Control {
         self.queue.backlog()
     }
 
-    /// Its state now.
+    /// Current state of the queue.
     pub(super) fn report(&self) -> ControlReport {
         let backlog = self.backlog();
         let gone = self.report.sent.packets + u64::from(backlog.packets);
@@ -135,10 +136,10 @@ impl Control {
 }
 
 impl Gateway {
-    /// Takes in a packet of control traffic for a link whose rate is kept.
+    /// Forwards a packet of control traffic to a link with a rate.
     ///
-    /// It waits for no policy. Only a policy that drops its protocol by name conditions it, and a
-    /// policy that has a trunk carries it through the trunk like other traffic.
+    /// The packet waits at no policy. A policy conditions the packet only if it drops the protocol by name. A policy
+    /// with a trunk carries it through the trunk like other traffic.
     pub(super) fn handle_control(&mut self, now: Time, direction: Direction, id: PacketId) {
         let source = self.pool[&id].member;
         let (flow, slot) = self.classify(now, direction, &id);
@@ -154,7 +155,7 @@ impl Gateway {
         let mut out = Fifo::new();
         match self.aggregates.get_mut(slot) {
             Some(aggregate) if drops_control => {
-                // A policer holds nothing: the packet is in `out`, or dropped.
+                // A policer holds no packets: the packet is in `out`, or dropped.
                 aggregate.offer(now, &mut self.pool, id, &mut out);
             }
             aggregate => {
@@ -171,7 +172,7 @@ impl Gateway {
         }
     }
 
-    /// The control traffic up and down; `None` where there was none, or the link has no rate.
+    /// The control traffic up and down. `None` if no packet came yet, or the link has no rate.
     #[must_use]
     pub fn control(&self) -> [Option<ControlReport>; 2] {
         let of = |way: Direction| Some(self.links[way.index()].control()?.report());
@@ -181,9 +182,8 @@ impl Gateway {
 
 /// The queue of control traffic.
 ///
-/// Its controlled delay drops requests that waited for a second: their senders have repeated them
-/// (RFC 4861, section 10: 1 s; Linux, `arp(7)`: 1 s). The quantum is the least, as most packets are
-/// short.
+/// CoDel drops requests that waited for a second, as their senders have repeated them (RFC 4861, section 10:
+/// 1 s; Linux, `arp(7)`: 1 s). The quantum is small, as most packets are short.
 fn queue() -> QdiscSpec {
     let mut queue = QdiscSpec::FqCodel(Default::default());
     if let QdiscSpec::FqCodel(config) = &mut queue {
@@ -201,14 +201,14 @@ fn signed(len: Bytes) -> i64 {
     i64::try_from(len.0).unwrap_or(i64::MAX)
 }
 
-/// The time after which a request that was not answered is sent again.
+/// Time after which a host repeats an unanswered request.
 const REPEATED: Duration = Duration::from_secs(1);
 
-/// Room for four packets of the greatest length, those of a routing protocol that are sent at once.
+/// Room for four packets of the greatest length, as a routing protocol may send them at once.
 const LIMIT: Bytes = Bytes(256 << 10);
 
-/// An eighth of the buffers that a gateway has if nothing else is said: the reserve of the pool.
+/// An eighth of a gateway's default number of buffers: the reserve of the pool.
 const PACKETS: u32 = 2_048;
 
-/// Lines that sources are hashed into (RFC 8290, section 5.2.5).
+/// Queues that sources are hashed into (RFC 8290, section 5.2.5).
 const LINES: u64 = 1_024;

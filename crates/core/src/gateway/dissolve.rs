@@ -1,4 +1,5 @@
-//! What an aggregate of a vanished policy holds is offered to the policies in force, a part at a time.
+//! Dissolves the aggregates of vanished policies: their packets, held ACKs and debts move to the policies in
+//! force.
 
 use super::Gateway;
 use crate::ack::Returning;
@@ -8,10 +9,11 @@ use crate::packet::{Direction, Fifo, FlowId, Packet};
 use crate::{PacketId, Time};
 
 impl Gateway {
-    /// Offers the next packet, or the held ACKs or the debt of the next flow, of the aggregate in `slot`, which is
-    /// removed when it has nothing more. Says whether it is still there.
+    /// Moves a packet, or the held ACKs or the debt of one flow, from the aggregate in `slot` to the policies
+    /// in force. Removes the aggregate once it is empty. Returns `false` if the aggregate does not exist any
+    /// more.
     ///
-    /// The other packets of the packet's flow move with it, in order.
+    /// Other packets of the packet's flow move with it, in order.
     pub(super) fn dissolve(&mut self, now: Time, slot: u32) -> bool {
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return false };
         let direction = aggregate.direction();
@@ -43,8 +45,8 @@ impl Gateway {
         false
     }
 
-    /// Charges a debt made in the vanished aggregate in `slot` where its flow belongs now. A flow that has
-    /// moved since has taken its debt along.
+    /// Charges a debt from the vanished aggregate in `slot` to the flow's new aggregate. A flow that has
+    /// moved before has taken its debt along.
     fn charge_again(&mut self, now: Time, direction: Direction, slot: u32, debt: Debt) {
         let Some(flow) = self.flows.get(debt.flow) else { return };
         let (old, dscp) = (flow.handle(direction), flow.dscp(direction));
@@ -60,7 +62,7 @@ impl Gateway {
         }
     }
 
-    /// Offers a packet that waited in a vanished aggregate.
+    /// Moves a packet of a vanished aggregate to the aggregate of its flow.
     fn offer_again(&mut self, now: Time, direction: Direction, id: PacketId) {
         let packet = self.pool[&id];
         let Some(flow) = self.flows.of_packet(&packet, direction) else {
@@ -77,7 +79,7 @@ impl Gateway {
         self.flows[packet.flow].set_handle(direction, new, packet.dscp);
     }
 
-    /// The handle, in the generation in force, of the data that goes in `direction` and that `ack` acknowledges.
+    /// The handle, under the policies in force, of the data in `direction` that `ack` acknowledges.
     fn renewed(&mut self, now: Time, direction: Direction, ack: &Packet) -> Handle {
         let flow = &self.flows[ack.flow];
         let (old, dscp) = (flow.handle(direction), flow.dscp(direction));
@@ -90,8 +92,8 @@ impl Gateway {
         new
     }
 
-    /// Offers ACKs that another aggregate held, of data that goes in `direction`, to the aggregate of `data`,
-    /// which knows the ACK that departed before them.
+    /// Offers ACKs that another aggregate held to the aggregate of `data`, which travels in `direction`. That
+    /// aggregate must know the last ACK that departed before them.
     pub(super) fn offer_acks_again(
         &mut self,
         now: Time,

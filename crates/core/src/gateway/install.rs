@@ -1,4 +1,4 @@
-//! Swapping the policies under live traffic: no packet without a policy, nothing lost, none overtaken.
+//! Swapping the policies under live traffic: no packet is lost, overtaken, or without a policy.
 //!
 //! A swap goes on in slices of bounded length, so that packets pass in between whatever the number of policies
 //! and classes. First classes are added and changed. Then the new policies are in force at once. An aggregate is
@@ -6,8 +6,15 @@
 //! in force. Then the classes that the new set does not name are removed. If it names none, only the class `default`
 //! remains by then, and its packets go back into the queue of the link.
 //!
-//! Source: `aggregates`, section 6, R000-3. Differs: the AIX original scans all sockets and has
-//! a "short window" of best-effort service; here no instant is without a policy.
+//! - Classes are added and changed.
+//! - All new policies come into force at once.
+//! - Each aggregate is taken over with its first packet, or in its slice.
+//! - Packets and ACKs in an aggregate of a vanished policy are offered to the policies in force.
+//! - Classes that the new set does not name are removed.
+//!
+//! Source: `aggregates`, section 6, R000-3.
+//! Differs: the AIX original scans all sockets and has a "short window" of best-effort service. Here every
+//! packet has a policy at any time.
 
 use std::sync::Arc;
 
@@ -21,21 +28,23 @@ use crate::{Cx, Packet, Time};
 
 /// A policy set that is ready to be put in force.
 ///
-/// Making one takes time in proportion to its policies, so it is made where nobody waits for packets.
+/// Its construction takes time in proportion to its policies, so it belongs in a thread that forwards no
+/// packets.
 #[derive(Clone, Debug)]
 pub struct Generation {
     policies: Arc<PolicySet>,
-    /// The set that it is to take over from.
+    /// The policy set that was in force at the construction.
     running: Arc<PolicySet>,
     succession: Succession,
-    /// Room for the slots of its aggregates.
+    /// An empty slot for each aggregate.
     slots: Vec<[Option<u32>; 2]>,
-    /// The class of packets without one, if the set does not name it.
+    /// The class `default`, if the links have classes and the set does not name it.
     default: Option<Class>,
 }
 
 impl Generation {
-    /// `policies`, to be put in force by a gateway that runs `running`, in which packets wait as `config` says.
+    /// Prepares `policies` for a gateway that runs `running`. The queue in `config` is that of the class
+    /// `default`, unless the set names the class.
     #[must_use]
     pub fn new(policies: PolicySet, running: Arc<PolicySet>, config: &GatewayConfig) -> Self {
         let says = policies.classes().names_default();
@@ -48,7 +57,7 @@ impl Generation {
         }
     }
 
-    /// The class at `place`, parents before their children.
+    /// The class at index `place`. Parents precede their children.
     fn class(&self, place: u32) -> Option<&Class> {
         let written = self.policies.classes().classes();
         written.iter().chain(&self.default).nth(crate::packet::slot(place))
@@ -64,40 +73,42 @@ pub struct StillInstalling(pub Box<Generation>);
 pub(super) struct Swap {
     generation: Generation,
     stage: Stage,
-    /// The way of the link, and the place there, or the slot, that is next.
+    /// The direction of the link, and the next class or slot.
     way: Direction,
     at: u32,
 }
 
-/// What a swap does, in this order.
+/// Stages of a swap, in this order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stage {
-    /// Classes are added and changed.
+    /// Adds and changes classes.
     Classes,
-    /// Packets at the link of flows without a place in the flow table change their class.
+    /// Moves packets of untracked flows at the link to their new classes.
     Lines,
-    /// Aggregates are taken over, or what they hold is offered again.
+    /// Takes aggregates over, or dissolves them.
     Aggregates,
-    /// Packets of flows without a place in the flow table change their aggregate.
+    /// Moves packets of untracked flows to their new aggregates.
     Untracked,
     /// Classes that the set does not name are removed.
     Removal,
-    /// Classes that have no parts any more get the packets of flows without a place in the flow table.
+    /// Moves packets of untracked flows again, to classes that have lost their parts.
     LinesAgain,
     /// Aggregates with held ACKs note the data that they have called for, where it waits now.
     Calls,
 }
 
-/// Steps in a slice. A step takes up to some 25,000 instructions, which is what it takes to add a class.
+/// Steps in a slice. A step takes up to some 25,000 instructions, the cost of adding a class.
 const SLICE: u32 = 64;
 
 impl Gateway {
-    /// Puts `policies` in force, all of it at once.
+    /// Puts all of `policies` in force at once.
     ///
-    /// An aggregate whose policy keeps its name, or changes nothing but its name, keeps its members, counters and
-    /// waiting packets, and its tokens as well unless they are now shared in another way, or wait in another
-    /// queue. An aggregate of a new policy begins with the tokens for one frame. What waits in one that vanishes
-    /// is offered to the policies in force. Flows find their new aggregates with their next packet.
+    /// - An aggregate whose policy keeps its name, or changes only its name, keeps its members, counters and
+    ///   packets. It also keeps its tokens, unless members share them in another way or another queue holds
+    ///   its packets.
+    /// - An aggregate of a new policy begins with the tokens of one frame.
+    /// - Packets in an aggregate of a vanished policy are offered to the policies in force.
+    /// - A flow moves to its new aggregate with its next packet.
     pub fn install(&mut self, now: Time, policies: PolicySet) {
         let generation = Generation::new(policies, self.shared_policies(), &self.config);
         while self.go_on_installing(now) {}
@@ -106,7 +117,7 @@ impl Gateway {
         drop(self.take_retired());
     }
 
-    /// The policies in force, to make a [`Generation`] in another thread.
+    /// The policies in force, for a [`Generation`] that another thread makes.
     #[must_use]
     pub fn shared_policies(&self) -> Arc<PolicySet> {
         self.policies.clone()
@@ -144,7 +155,7 @@ impl Gateway {
         self.swap = Some(Box::new(Swap { generation, stage, way, at: 0 }));
     }
 
-    /// Does the next part of a swap, of bounded length; says whether more is to be done.
+    /// Does one slice of a swap, of bounded length. Returns `true` if more slices are necessary.
     pub fn go_on_installing(&mut self, now: Time) -> bool {
         let Some(mut swap) = self.swap.take() else { return false };
         for _ in 0..SLICE {
@@ -156,18 +167,18 @@ impl Gateway {
         true
     }
 
-    /// Whether a swap goes on.
+    /// Returns `true` while a swap is in progress.
     #[must_use]
     pub const fn is_installing(&self) -> bool {
         self.swap.is_some()
     }
 
-    /// What swaps have replaced, and takes long to drop.
+    /// Returns the state that swaps have replaced. Dropping it takes long.
     pub fn take_retired(&mut self) -> Retired {
         std::mem::take(&mut self.retired)
     }
 
-    /// One step of a swap; says whether there is another.
+    /// Does one step of a swap. Returns `false` after the last step.
     fn step(&mut self, now: Time, swap: &mut Swap) -> bool {
         let at = swap.at;
         swap.at += 1;
@@ -193,7 +204,8 @@ impl Gateway {
         more || self.next_stage(now, swap)
     }
 
-    /// Turns to the other way of the link, or to the next stage.
+    /// Continues with the other direction of the link, or with the next stage. Returns `false` after the last
+    /// stage.
     fn next_stage(&mut self, now: Time, swap: &mut Swap) -> bool {
         swap.at = 0;
         let once = matches!(swap.stage, Stage::Aggregates | Stage::Untracked | Stage::Calls);
@@ -225,7 +237,7 @@ impl Gateway {
         true
     }
 
-    /// Adds or changes a class; says whether there was one at that place.
+    /// Adds or changes the class at `at`. Returns `false` if there is none.
     fn put_class(&mut self, now: Time, way: Direction, of: &Generation, at: u32) -> bool {
         let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
         let Some(classes) = link.classes_mut() else { return false };
@@ -239,10 +251,10 @@ impl Gateway {
         true
     }
 
-    /// From now on the policies of `generation` are in force.
+    /// Puts the policies of `generation` in force.
     fn enforce(&mut self, now: Time, generation: &mut Generation) {
         if !Arc::ptr_eq(&generation.running, &self.policies) {
-            // Made for another set than the one that runs.
+            // The generation was made for another policy set than the one in force.
             generation.succession = Succession::new(&self.policies, &generation.policies);
         }
         self.generation += 1;
@@ -260,12 +272,12 @@ impl Gateway {
         let places = self.policies.iter().map(|(at, _)| at);
         self.began = places.map(began).collect();
         self.aggregates.begin_swap(succession, std::mem::take(&mut generation.slots));
-        // Aggregates may send elsewhere from now on, and say anew what they call for there.
+        // Aggregates may have other egresses now, so they repeat their calls there.
         self.places = Default::default();
     }
 
-    /// Lets the aggregate in `slot` be taken over, or offers a part of what it holds to the policies in force;
-    /// says whether it holds more.
+    /// Takes over the aggregate in `slot`, or dissolves a part of it. Returns `true` if a vanished aggregate
+    /// still holds something.
     fn settle_one(&mut self, now: Time, slot: u32) -> bool {
         match self.aggregates.fate(slot) {
             None | Some(Fate::Settled) => false,
@@ -277,7 +289,7 @@ impl Gateway {
         }
     }
 
-    /// Lets `policy` take over the aggregate in `slot`.
+    /// Takes over the aggregate in `slot` for `policy`.
     pub(super) fn take_over(&mut self, now: Time, slot: u32, policy: PolicyIndex) {
         let (mut out, mut acks) = (Fifo::new(), Fifo::new());
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
@@ -312,7 +324,7 @@ impl Gateway {
 
     /// Lets the classes of the policies in force share the links.
     pub(super) fn share_links(&mut self, now: Time) {
-        // Aggregates may send elsewhere from now on, and say anew what they call for there.
+        // Aggregates may have other egresses now, so they repeat their calls there.
         self.places = Default::default();
         for way in Direction::BOTH {
             let mut displaced = Fifo::new();
@@ -345,8 +357,8 @@ impl Gateway {
         }
     }
 
-    /// Packets at the `nth` class of the link, of flows without a place in the flow table, change class with
-    /// their policy, so that later packets do not overtake them. Says whether there is such a class.
+    /// Moves packets of untracked flows at class `nth` of the link to the class of their policy, so later
+    /// packets do not overtake them. Returns `false` if class `nth` does not exist.
     fn move_untracked(&mut self, now: Time, way: Direction, nth: u32) -> bool {
         let policies = &self.policies;
         let Some(classes) = self.links[way.index()].classes_mut() else { return false };
@@ -355,12 +367,12 @@ impl Gateway {
             classes.leaf(policy.and_then(|policy| classes.find(policy.class.as_deref()?)))
         };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        // The table numbers its flows from zero.
+        // Flow indices are less than the size of the table.
         classes.move_untracked(&mut cx, nth, FlowId(self.config.flows), leaf_of)
     }
 
-    /// Removes the `nth` class of the link, if the set in force does not name it; says whether there is such a
-    /// class.
+    /// Removes class `nth` of the link, if the set in force does not name it. Returns `false` if `nth` is
+    /// beyond the last class.
     fn remove_class_at(&mut self, now: Time, way: Direction, nth: u32) -> bool {
         let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
         let Some(classes) = link.classes_mut() else { return false };
@@ -378,10 +390,10 @@ impl Gateway {
         }
     }
 
-    /// Changes what it was told beside the policies.
+    /// Changes all settings other than policies.
     ///
-    /// The number of packets and flows it was made for and the seed stay as they were; see
-    /// [`GatewayConfig::needs_restart`]. Another queue at the link takes over the packets of the old one.
+    /// The numbers of packets and flows and the seed keep their values; see [`GatewayConfig::needs_restart`].
+    /// A new queue at the link takes over the packets of the old one.
     pub fn reconfigure(&mut self, now: Time, config: &GatewayConfig) {
         while self.go_on_installing(now) {}
         self.arrangement = self.arrangement.wrapping_add(1);
@@ -422,7 +434,7 @@ impl Gateway {
         }
     }
 
-    /// Aggregates whose policies name a trunk find it among those that are there now.
+    /// Finds the trunks of all aggregates whose policies name one.
     fn find_trunks(&mut self) {
         for slot in 0..self.aggregates.slots() {
             let Some(aggregate) = self.aggregates.get(slot) else { continue };

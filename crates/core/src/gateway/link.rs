@@ -23,12 +23,12 @@ pub(super) struct Link {
     queue: Waiting,
     /// Who shares the link; only where it has a rate.
     classes: Option<Box<Classes>>,
-    /// Packets that a swap of policies left over: they go before the queue.
+    /// Packets that a swap of policies left over. They precede the queue.
     rest: Fifo,
-    /// Control traffic, once there is some; only with a rate.
+    /// Control traffic, from its first packet on. Only with a rate.
     control: Option<Box<Control>>,
     seed: u64,
-    /// The packets that leave next: with a rate one, else all there are.
+    /// Packets that depart next: at most one with a rate, otherwise all packets.
     next: Fifo,
 }
 
@@ -49,9 +49,8 @@ impl Link {
         }
     }
 
-    /// Lets the classes of `set` share the link from now on. What waits stays; what waited where
-    /// nothing can wait any more is appended to `displaced`, to be pushed again. Returns the classes of
-    /// a link that none share any more.
+    /// Puts the classes of `set` in force at the link. Packets that no longer have a queue are appended to
+    /// `displaced`, for the caller to enqueue again. Returns the old classes if the link has none any more.
     pub(super) fn share(
         &mut self,
         cx: &mut Cx<'_>,
@@ -157,13 +156,13 @@ impl Link {
         }
     }
 
-    /// Whether the link's rate is kept.
+    /// Returns `true` if the link has a rate.
     #[inline]
     pub(super) const fn keeps_rate(&self) -> bool {
         self.bucket.is_some()
     }
 
-    /// Takes in a packet of control traffic that `source` has sent.
+    /// Enqueues a packet of control traffic that `source` has sent.
     pub(super) fn push_control(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
         let Some(bucket) = &self.bucket else { return self.next.push(cx.pool, packet) };
         let make = || Box::new(Control::new(self.direction, self.seed, bucket.rate(), cx.now));
@@ -174,7 +173,7 @@ impl Link {
         }
     }
 
-    /// The control traffic, if there was any.
+    /// The control traffic, if a packet came before.
     pub(super) fn control(&self) -> Option<&Control> {
         self.control.as_deref()
     }
@@ -203,7 +202,7 @@ impl Link {
         }
     }
 
-    /// Frame bytes of `flow` in the queue of its class `leaf`, without the packet that leaves next.
+    /// Frame bytes of `flow` in the queue of its class `leaf`, without the packet that departs next.
     pub(super) fn bytes_of(&self, leaf: ClassId, flow: FlowId) -> Bytes {
         match &self.classes {
             Some(classes) => classes.bytes_of(leaf, flow),
@@ -211,7 +210,7 @@ impl Link {
         }
     }
 
-    /// Frame bytes of the packet that leaves next, if it is of `flow`.
+    /// Frame bytes of the packet that departs next, if it belongs to `flow`.
     pub(super) fn next_of(&self, pool: &PacketPool, flow: FlowId) -> Bytes {
         let next = self.next.peek(pool).filter(|packet| packet.flow == flow);
         next.map_or(Bytes::ZERO, |packet| Bytes(packet.len.into()))
@@ -289,7 +288,7 @@ impl Link {
         }
     }
 
-    /// Queues packets as `config` says from now on. Packets that wait keep their order within a flow; the new
+    /// Replaces the queue by the one in `config`. Waiting packets keep their order within a flow. The new
     /// queue may have no room for all of them.
     pub(super) fn set_queue(&mut self, cx: &mut Cx<'_>, config: &GatewayConfig) {
         let mut waiting = Fifo::new();
@@ -301,8 +300,8 @@ impl Link {
         }
     }
 
-    /// Lets all that waits leave at once, in the order in which the queues would let it go, and all
-    /// that comes.
+    /// Removes the rate. All waiting packets depart at once, in the order of the queues, and later packets
+    /// never wait.
     pub(super) fn open(&mut self, cx: &mut Cx<'_>) {
         self.bucket = None;
         if let Some(mut control) = self.control.take() {
@@ -325,13 +324,13 @@ impl Link {
         }
     }
 
-    /// What waits, at classes too; takes time in proportion to these.
+    /// Backlog of the link, classes included. Takes time in proportion to the number of classes.
     pub(super) fn backlog(&self) -> Backlog {
         let classes = self.classes.as_ref().and_then(|it| it.waiting(0, usize::MAX));
         plus(self.beside_classes(), classes.unwrap_or_default())
     }
 
-    /// The backlog of the link without its classes: its queue, control traffic, and packets in line.
+    /// Backlog of the link without its classes: the queue, control traffic, and packets that depart next.
     pub(super) fn beside_classes(&self) -> Backlog {
         let control = self.control.as_ref().map_or_else(Backlog::default, |it| it.backlog());
         let line = |it: &Fifo| Backlog { packets: it.packets(), bytes: it.bytes() };
@@ -357,8 +356,8 @@ impl Link {
         }
     }
 
-    /// The next packet while control traffic waits: control traffic goes first as far as its allowance
-    /// permits, and borrows beyond.
+    /// Removes the next packet while control traffic waits. Control traffic comes first within its allowance,
+    /// and borrows beyond it.
     fn choose(&mut self, cx: &mut Cx<'_>, control: &mut Control) -> Option<PacketId> {
         let allowed = control.pop_allowed(cx);
         let chosen = if allowed.is_some() {
@@ -374,7 +373,7 @@ impl Link {
         chosen
     }
 
-    /// The next packet of control traffic or of the others, which have equal parts.
+    /// Removes the next packet of control traffic or of the queue, in rounds of equal shares.
     fn take_turns(&mut self, cx: &mut Cx<'_>, control: &mut Control) -> Option<PacketId> {
         let others_wait = self.rest.packets() + self.queue.backlog().packets > 0;
         let borrowed = control.pop_beside(cx, others_wait);
@@ -386,7 +385,7 @@ impl Link {
         Some(packet)
     }
 
-    /// The next packet of all but control traffic, which may borrow where classes share the link.
+    /// Removes the next packet of other traffic. With classes, `control` may borrow here.
     fn others(&mut self, cx: &mut Cx<'_>, control: Option<&mut Control>) -> Option<PacketId> {
         if let Some(packet) = self.rest.pop(cx.pool) {
             return Some(packet);
@@ -398,14 +397,14 @@ impl Link {
     }
 }
 
-/// Appends all of `from` to `to`.
+/// Appends all packets of `from` to `to`.
 fn append(cx: &mut Cx<'_>, from: &mut Fifo, to: &mut Fifo) {
     while let Some(packet) = from.pop(cx.pool) {
         to.push(cx.pool, packet);
     }
 }
 
-/// An empty queue at a link of `rate`.
+/// An empty queue for a link of `rate`.
 fn queue(config: &GatewayConfig, direction: Direction, rate: Option<Rate>) -> Waiting {
     let random = Random::named(config.seed, &["link", direction.name()]);
     Waiting::new(config.queue.build(rate, random))

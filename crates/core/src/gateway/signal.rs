@@ -1,8 +1,8 @@
-//! The third stage: how senders are told by what goes back to them.
+//! The third stage: control of senders by their ACKs.
 //!
-//! Source: `postack`, R001-7 (ACKs are held, data is not), R001-19 (a flow of which only one direction
-//! is seen is queued like any other). Differs: an ACK that goes on passes the aggregate of its own
-//! direction at once, and is charged there.
+//! Source: `postack`, R001-7 (ACKs are held, data is not), R001-19 (a flow with one visible direction is
+//! queued like any other). Differs: a departing ACK passes the aggregate of its own direction at once, and is
+//! charged there.
 
 use super::Gateway;
 use super::link::Link;
@@ -62,10 +62,10 @@ impl Gateway {
         None
     }
 
-    /// A connection begins under the key of the flow of `handles`, or a SYN claims its ports.
+    /// A connection begins on the ports of the flow of `handles`, or a SYN claims these ports.
     ///
-    /// A SYN stops the held ACKs of the old connection. The SYN with ACK that acknowledges it discards them;
-    /// another segment lets them depart. The numbers of the old connection are forgotten with it.
+    /// The SYN stops the held ACKs of the old connection. A SYN with ACK that acknowledges it drops these
+    /// ACKs and the sequence state of the old connection. Any other segment lets them depart.
     pub(super) fn begin_again(&mut self, now: Time, handles: [Handle; 2], arrival: Arrival) {
         for handle in handles {
             let Some(aggregate) = self.aggregates.meant(handle).filter(|it| it.has_signal()) else {
@@ -88,7 +88,7 @@ impl Gateway {
         }
     }
 
-    /// The flows that do not respond now, as far as they are remembered.
+    /// The remembered flows that do not respond now.
     pub(super) fn unresponsive(&self) -> Vec<UnresponsiveFlow> {
         let named = self.unresponsive.0.iter().filter_map(|(id, direction)| {
             let flow = self.flows.get(*id)?;
@@ -163,12 +163,12 @@ impl Gateway {
         }
     }
 
-    /// What is known of a flow, whose data goes in direction `way`.
+    /// Facts about a flow whose data travels in direction `way`.
     pub(super) fn known(&self, flow: FlowId, way: Direction) -> Known {
         known(&self.flows[flow], way)
     }
 
-    /// What stands behind the aggregate in `slot`, which has not waited for a turn.
+    /// State of the egress of the aggregate in `slot`, for an aggregate that did not wait for its round.
     pub(super) fn ahead_of(&self, way: Direction, slot: u32) -> Ahead {
         self.ahead(way, self.stop(way, slot))
     }
@@ -221,11 +221,11 @@ impl Gateway {
     }
 }
 
-/// Flows whose senders did not respond to their ACKs when their newest data came, at most [`NAMED`].
+/// At most [`NAMED`] flows whose senders did not respond to their ACKs at the arrival of their newest data.
 #[derive(Default)]
 pub(super) struct Unresponsive(Vec<(FlowId, Direction)>);
 
-/// So many flows are named: an operator looks for the first, and then for who else there is.
+/// Number of named flows. An operator stops the first flow and then looks for further ones.
 const NAMED: usize = 8;
 
 impl Unresponsive {

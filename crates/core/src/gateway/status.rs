@@ -1,4 +1,4 @@
-//! What the gateway tells about itself: always what runs, never what was meant to run.
+//! Reports of a gateway about itself: the running state, never the intended one.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::{Bytes, Time};
 /// Aggregates or classes in a part of a survey. One takes up to some 7,000 instructions.
 const SLICE: u32 = 128;
 
-/// Places of the flow table that are looked at for a part of a survey of flows.
+/// Places of the flow table in a part of a survey of flows.
 const FLOWS: usize = 8_192;
 
-/// Classes whose waiting packets are added up in one step.
+/// Classes whose backlogs are added up in one step.
 const LINES: usize = 64;
 
 impl Gateway {
@@ -33,13 +33,13 @@ impl Gateway {
         survey.report().0.unwrap_or_default()
     }
 
-    /// Which policy set runs: counts the sets installed.
+    /// Number of policy sets installed so far.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation.into()
     }
 
-    /// The classes that share the link, those up first, each by name.
+    /// The classes of the link, sorted by direction (up first) and name.
     #[must_use]
     pub fn classes(&self) -> Vec<ClassReport> {
         let mut survey = Survey::of_classes();
@@ -93,7 +93,7 @@ impl Gateway {
                 }
             }
             Stage::Remaining => {
-                // Those that a swap has still to take over.
+                // Aggregates that a swap has not taken over yet.
                 let at = survey.at;
                 let left = self.aggregates.policy(at).is_none();
                 let aggregate = self.aggregates.get(at).filter(|_| left);
@@ -128,7 +128,7 @@ impl Gateway {
         true
     }
 
-    /// Adds what the gateway counts in all.
+    /// Adds the gateway's own counters.
     fn complete(&self, survey: &mut Survey) {
         let trunks = self.trunks();
         let counts = trunks.iter().fold(self.counts.trunks, |all, it| all + it.counts);
@@ -181,8 +181,8 @@ impl Gateway {
         survey.report()
     }
 
-    /// Adds the next part of bounded length to `survey`; says whether more is missing. Packets may pass between
-    /// two parts, in which the caller lets the survey [`sort`](FlowSurvey::sort) itself.
+    /// Adds the next part to `survey`, of bounded length. Returns `true` if more parts are missing. Packets
+    /// may pass between two parts, and the caller has to [`sort`](FlowSurvey::sort) the survey.
     #[must_use]
     pub fn survey_flows(&self, now: Time, survey: &mut FlowSurvey) -> bool {
         if let Some(flows) = self.flows.some(survey.at, FLOWS) {
@@ -236,7 +236,8 @@ impl Gateway {
         }
     }
 
-    /// Every queue that packets of `flow` can wait in: its frame bytes there, and the limit that they mean.
+    /// Every queue in which packets of `flow` can wait: the flow's frame bytes there, and the corresponding
+    /// limit.
     fn places_of(&self, id: FlowId, flow: &Flow, direction: Direction) -> [(u64, Limit); 3] {
         let handle = flow.handle(direction);
         let aggregate = self.aggregates.now(handle);
@@ -244,7 +245,7 @@ impl Gateway {
         let shared = aggregate.is_some_and(|it| it.is_shared(handle.member));
         let policy = (bytes, Limit::Policy { bytes, shared });
 
-        // Trunks take what goes up.
+        // Trunks carry the upward direction only.
         let exit = self.aggregates.exit(handle.aggregate).trunk;
         let trunk = exit.filter(|_| aggregate.is_some() && direction == Direction::Up);
         let at = trunk.zip(self.trunks.as_deref());
@@ -261,7 +262,7 @@ impl Gateway {
         [policy, trunk, (bytes, limit)]
     }
 
-    /// The limit of `flow`, whose packets wait at `places`.
+    /// The limit of `flow`. Its packets wait at `places`.
     fn limit(
         &self,
         now: Time,
@@ -269,7 +270,7 @@ impl Gateway {
         direction: Direction,
         places: [(u64, Limit); 3],
     ) -> Limit {
-        // Of two places with as many bytes, the first is meant.
+        // Among queues with equal bytes, the first one counts.
         let most = places.into_iter().rev().max_by_key(|(bytes, _)| *bytes);
         if let Some((1.., limit)) = most {
             return limit;
@@ -297,13 +298,13 @@ impl Gateway {
     }
 }
 
-/// After so long without a packet a flow sends nothing: a second, as for the sharing of tokens.
+/// A flow without a packet for this time is silent. The sharing of tokens uses the same second.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// RFC 9293, section 3.7.1: the segment size of a receiver that says none.
+/// RFC 9293, section 3.7.1: the segment size if a receiver does not state one.
 const DEFAULT_MSS: u32 = 536;
 
-/// Bytes that the receiver's window has room for beyond what was sent, if that is known.
+/// Free bytes in the receiver's window beyond the data that was sent, if they are known.
 fn room(flow: &Flow, direction: Direction) -> Option<u32> {
     let (seen, back) = (flow.connection(), direction.reverse());
     let edge = seen.ack(back)?.wrapping_add(seen.window(back)?);

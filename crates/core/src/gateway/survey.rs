@@ -1,4 +1,4 @@
-//! A report in the making: the gateway adds parts of bounded length, and packets pass in between.
+//! A survey: a report that the gateway makes in parts of bounded length. Packets pass between the parts.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,19 @@ use crate::qdisc::Backlog;
 use crate::report::{AggregateReport, ClassReport, FlowReport, Report};
 use crate::{Tally, ack};
 
-/// A report in the making; see [`Gateway::survey`](super::Gateway::survey).
+/// A report in progress; see [`Gateway::survey`](super::Gateway::survey).
 #[derive(Debug)]
 pub struct Survey {
     pub(super) stage: Stage,
-    /// Whether classes are surveyed.
+    /// Survey the classes, too.
     pub(super) classes: bool,
-    /// The way of the link whose classes are next.
+    /// Direction of the next class.
     pub(super) way: Direction,
-    /// The policy, slot or class that is next.
+    /// Index of the next policy, slot or class.
     pub(super) at: u32,
-    /// The state of the gateway itself.
+    /// State of the gateway itself.
     pub(super) whole: Option<Report>,
-    /// What waits at classes, by direction.
+    /// Backlog of all classes, by direction.
     pub(super) waiting: [Backlog; 2],
     aggregates: Parts<AggregateReport>,
     tally: Tally,
@@ -53,7 +53,7 @@ impl<T> Default for Parts<T> {
 }
 
 impl<T> Parts<T> {
-    /// As much as is added at a time, about.
+    /// Elements in a part: about as many as a survey adds at a time.
     const PART: usize = 256;
 
     pub(super) fn push(&mut self, it: T) {
@@ -74,25 +74,25 @@ impl<T> Parts<T> {
     }
 }
 
-/// What is surveyed, in this order.
+/// Stages of a survey, in this order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
     /// Aggregates of the policies in force.
     Aggregates,
-    /// Aggregates of the policies before.
+    /// Aggregates of the previous policies.
     Remaining,
-    /// How much waits at classes of the link, in all.
+    /// Total backlog of the link's classes.
     Waiting,
     /// Classes of the link.
     Classes,
-    /// Nothing more.
+    /// The survey is complete.
     Done,
 }
 
-/// A class by its number: what waits at it and was dropped there, without its parts.
+/// A class with its own backlog and drops, without those of its parts.
 #[derive(Clone, Debug)]
 pub(super) struct ClassLine {
-    /// Its number, and that of the class it is a part of, if that is not the link.
+    /// Index of the class, and index of its parent unless this is the link.
     pub(super) number: u32,
     pub(super) parent: Option<u32>,
     pub(super) report: ClassReport,
@@ -154,7 +154,7 @@ impl Survey {
         (self.stage, self.at) = (stage, 0);
     }
 
-    /// Goes on with the other way of the link, or with stage `next` after both.
+    /// Continues with the other direction of the link, or with stage `next` after both.
     pub(super) const fn next_way(&mut self, same: Stage, next: Stage) {
         match self.way {
             Direction::Up => self.go_to(same),
@@ -169,14 +169,14 @@ impl Survey {
         self.aggregates.push(aggregate.report());
     }
 
-    /// The classes found so far.
+    /// The classes found so far in direction `way`.
     pub(super) const fn found(&mut self, way: Direction) -> &mut Parts<ClassLine> {
         &mut self.classes_of[way.index()]
     }
 
-    /// What was found: the state of the gateway, whose aggregates come in the order of precedence, and the classes
-    /// that share the link, those up first, each by name. Takes time in proportion to all of it.
-    /// There is no state of a gateway that was not surveyed to the end.
+    /// The state of the gateway with its aggregates in the order of precedence, and the classes of the link.
+    /// Classes are sorted by direction (up first) and name. Takes time in proportion to both. Without a
+    /// complete survey, the state is `None`.
     #[must_use]
     pub fn report(self) -> (Option<Report>, Vec<ClassReport>) {
         let aggregates = self.aggregates.all();
@@ -194,17 +194,17 @@ impl Survey {
     }
 }
 
-/// A report of the busiest flows in the making; see [`Gateway::survey_flows`](super::Gateway::survey_flows).
+/// A report of the busiest flows in progress; see [`Gateway::survey_flows`](super::Gateway::survey_flows).
 #[derive(Debug)]
 pub struct FlowSurvey {
     most: usize,
-    /// Only flows whose packets it matches are reported.
+    /// Filter of the reported flows.
     only: Filter,
-    /// The place of the flow table that is next.
+    /// Next place of the flow table.
     pub(super) at: u32,
-    /// Those that were found, by bytes once they are sorted.
+    /// Flows found so far, with their bytes. [`sort`](Self::sort) sorts them by bytes.
     found: Vec<(u64, FlowId, Direction)>,
-    /// Of these, how many have been reported.
+    /// Number of flows already reported.
     reported: usize,
     pub(super) reports: Vec<FlowReport>,
 }
@@ -222,7 +222,7 @@ impl FlowSurvey {
         Self { most, only, at: 0, found: Vec::new(), reported: 0, reports: Vec::new() }
     }
 
-    /// Keeps the busiest of the flows found so far. Takes time in proportion to all of them.
+    /// Keeps the busiest flows found so far. Takes time in proportion to all of them.
     pub fn sort(&mut self) {
         if self.reported == 0 {
             let key = |(bytes, id, way): &(u64, FlowId, Direction)| {
@@ -242,7 +242,7 @@ impl FlowSurvey {
         self.reports
     }
 
-    /// Adds `flow` in direction `way`, if it is one of those that are asked for.
+    /// Adds `flow` in direction `way`, if the filter matches.
     pub(super) fn add(&mut self, id: FlowId, flow: &Flow, way: Direction) {
         if self.only.matches(&flow.packet(way), way) {
             self.found.push((flow.bytes(way).0, id, way));

@@ -1,4 +1,4 @@
-//! Trunks of the gateway: what policies send through them, and what their other ends say.
+//! Trunks of the gateway: packets that policies send through them, and feedback of the other ends.
 
 mod change;
 
@@ -88,7 +88,7 @@ impl Trunks {
         self.places[id.index()].trunk.bytes_of(flow)
     }
 
-    /// The name of a trunk.
+    /// Name of a trunk.
     pub(super) fn name(&self, id: TrunkId) -> &str {
         &self.places[id.index()].trunk.config().name
     }

@@ -60,7 +60,7 @@ impl Profile {
         self.burst
     }
 
-    /// The same with a burst of at most `most`.
+    /// The same profile with a burst of at most `most`.
     pub(crate) fn with_burst_of(self, most: Bytes) -> Self {
         Self { burst: self.burst.min(most), ..self }
     }

@@ -1,4 +1,4 @@
-//! All packet descriptors of a run, and who holds them.
+//! All packet descriptors of a run, and their owners.
 
 use std::ops::{Index, IndexMut};
 
@@ -24,7 +24,7 @@ pub struct PacketPool {
     makes_copies: bool,
     free: u32,
     in_use: u32,
-    /// Buffers that held ACKs occupy because each is kept whole.
+    /// Buffers of held ACKs that are kept whole.
     whole_acks: u32,
 }
 
@@ -96,7 +96,7 @@ const fn wide(slot: u32) -> u64 {
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Held ACKs that are kept whole occupy one of so many buffers at most: data has the others.
+/// Whole ACKs occupy at most `1 / WHOLE_ACKS` of the buffers. Data has the others.
 const WHOLE_ACKS: usize = 4;
 
 impl PacketId {
@@ -256,14 +256,14 @@ impl PacketPool {
         (slot(number) < self.slots.len()).then_some(PacketId(number))
     }
 
-    /// Counts one more held ACK that is kept whole; `false` if such ACKs occupy their part of the buffers.
+    /// Counts one more whole ACK. Returns `false` if whole ACKs already occupy their part of the buffers.
     pub(crate) fn keep_whole_ack(&mut self) -> bool {
         let has_room = slot(self.whole_acks) < self.slots.len() / WHOLE_ACKS;
         self.whole_acks += u32::from(has_room);
         has_room
     }
 
-    /// One that was counted is held no longer.
+    /// Counts one whole ACK less.
     pub(crate) const fn release_whole_ack(&mut self) {
         self.whole_acks -= 1;
     }

@@ -52,7 +52,7 @@ impl Ring {
         self.rotate_in(0);
     }
 
-    /// Removes `member`; returns whether it was inside.
+    /// Removes `member`. Returns `true` if the ring contained it.
     pub(crate) fn remove(&mut self, member: Member) -> bool {
         self.links.remove(&mut self.first[0], member)
     }
@@ -69,7 +69,7 @@ impl<const N: usize> Rings<N> {
         self.first[ring].member()
     }
 
-    /// Whether no member but `member` is in a ring.
+    /// Returns `true` if `ring` contains no member but `member`.
     pub(crate) fn is_empty_but(&self, ring: usize, member: Member) -> bool {
         self.links.is_empty_but(self.first[ring], member)
     }
@@ -79,7 +79,7 @@ impl<const N: usize> Rings<N> {
         self.links.rotate(&mut self.first[ring]);
     }
 
-    /// Removes `member` from `ring`, if it is inside. It must be in no other ring.
+    /// Removes `member` from `ring`, if the ring contains it. No other ring may contain it.
     pub(crate) fn remove_from(&mut self, ring: usize, member: Member) {
         self.links.remove(&mut self.first[ring], member);
     }
@@ -114,7 +114,7 @@ impl Links {
         true
     }
 
-    /// Whether no member but `member` is in the ring of `first`.
+    /// Returns `true` if the ring of `first` contains no member but `member`.
     fn is_empty_but(&self, first: First, member: Member) -> bool {
         first.0 == NIL || (first.0 == member.0 && self.0[slot(first.0)].next == member.0)
     }
@@ -126,8 +126,8 @@ impl Links {
         }
     }
 
-    /// Removes `member` from the ring of `first`; returns whether it was inside. It must be in no
-    /// other ring.
+    /// Removes `member` from the ring of `first`. Returns `true` if the ring contained it. No other ring may
+    /// contain it.
     pub(crate) fn remove(&mut self, first: &mut First, member: Member) -> bool {
         let inside = self.0.get_mut(member.index()).filter(|link| link.next != NIL);
         let Some(link) = inside else { return false };

@@ -1,4 +1,4 @@
-//! The classes of a gateway's link, as they are named in files, and what keeps them from being a tree.
+//! The classes of a gateway's link, as files name them, and the faults of sets that form no tree.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -319,7 +319,8 @@ impl ClassSet {
         Self::of_frames(classes, rate, self.frame)
     }
 
-    /// Whether one of them is `default`: else that has no rights, and the queue of the link.
+    /// Returns `true` if the set names `default`. Otherwise `default` has no rights, and the queue of the
+    /// link.
     pub(crate) fn names_default(&self) -> bool {
         self.classes.iter().any(|class| class.name == Class::DEFAULT)
     }

@@ -65,23 +65,24 @@ impl Filter {
             && (has_ports || !self.asks_for_ports())
     }
 
-    /// Whether it asks for a field that only IP packets have.
+    /// Returns `true` if the filter has a condition that only IP packets can meet.
     const fn asks_for_ip(&self) -> bool {
         !(self.src.is_empty() && self.dst.is_empty() && self.dscp.is_empty())
     }
 
-    /// Whether it asks for a port.
+    /// Returns `true` if the filter has a condition on a port.
     const fn asks_for_ports(&self) -> bool {
         !(self.src_port.is_empty() && self.dst_port.is_empty())
     }
 
-    /// Whether it names protocols, or ports.
+    /// Returns `true` if the filter names protocols or ports.
     #[must_use]
     pub(super) fn names_protocol(&self) -> bool {
         !(self.protocol.is_empty() && self.src_port.is_empty() && self.dst_port.is_empty())
     }
 
-    /// The protocols it accepts, as ranges; empty for any. A range that ends before it begins has no values.
+    /// The accepted protocols as ranges. Empty if any protocol is accepted. A range may be empty: its end
+    /// precedes its beginning.
     pub(super) fn protocols(&self) -> Vec<Range<u8>> {
         let any = [Range { first: 0, last: u8::MAX }];
         let asked = if self.protocol.is_empty() { &any[..] } else { &self.protocol };

@@ -126,8 +126,9 @@ impl Index {
         (best != NOBODY).then_some(best)
     }
 
-    /// The first filter before the `nth`, which is `narrow`, that `accepted` says yes to. Only those are
-    /// asked that accept the lowest and the highest value of each field of `narrow`.
+    /// The first filter before filter `nth` for which `accepted` returns `true`. `narrow` is filter `nth`.
+    /// `accepted` is called only for filters that match the lowest and the highest value of each field of
+    /// `narrow`.
     pub(super) fn first_around(
         &self,
         nth: u32,
@@ -222,8 +223,8 @@ impl<T: Copy + Ord> Axis<T> {
 }
 
 impl<T: Copy + Ord + Into<u128> + TryFrom<u128>> Axis<T> {
-    /// The sets of the lowest and the highest value in `ranges`, or of the field, if there are no ranges.
-    /// Ranges without values have no sets.
+    /// The sets of the lowest and the highest value in `ranges`. Without ranges, these are the ends of the
+    /// field. Empty ranges have no sets.
     fn sets_of_ends(&self, ranges: &[Range<T>]) -> Vec<u32> {
         if ranges.is_empty() {
             return self.sets.first().into_iter().chain(self.sets.last()).copied().collect();
@@ -246,7 +247,7 @@ impl Sets {
         &self.members[slot(set) * self.width..][..self.width]
     }
 
-    /// The bits of the `nth` block that are in all of `sets`.
+    /// The bits of block `nth` that are in all of `sets`.
     fn common(&self, sets: &[u32], nth: usize) -> Block {
         let mut all = self.blocks[slot(self.row(sets[0])[nth])];
         for set in &sets[1..] {
@@ -300,16 +301,16 @@ struct Builder<'a> {
     layout: &'a [u32],
     sets: Sets,
     known_blocks: HashMap<Block, u32, FixedState>,
-    /// Numbers of sets, found by the hash of their blocks.
+    /// Indices of sets, found by the hash of their blocks.
     known_sets: HashTable<u32>,
 }
 
-/// A set in the making: its bits, the numbers of its blocks, and which blocks are not empty.
+/// A set in progress: its bits, the indices of its blocks, and a summary of the blocks that are not empty.
 struct Draft {
     bits: Vec<Block>,
     row: Vec<u32>,
     summary: Vec<u64>,
-    /// How many bits are set.
+    /// Number of bits that are set.
     count: usize,
 }
 
@@ -324,10 +325,10 @@ impl<'a> Builder<'a> {
         builder
     }
 
-    /// The intervals of a field of which the `nth` filter accepts `field(nth)`; `None` if every
-    /// filter accepts all of it.
+    /// The intervals of a field, in which filter `nth` accepts the ranges `field(nth)`. `None` if every
+    /// filter accepts all values.
     ///
-    /// From one interval to the next only the blocks are looked at in which a filter begins or ends.
+    /// From one interval to the next, only blocks with changed filters are updated.
     fn axis<'f, T: Copy + Ord + Into<u128> + TryFrom<u128> + 'f>(
         &mut self,
         field: impl Fn(usize) -> &'f [Range<T>],
@@ -390,7 +391,7 @@ impl<'a> Builder<'a> {
         draft
     }
 
-    /// Sets a bit of `draft`, or clears it; its block is to be numbered again.
+    /// Sets or clears a bit of `draft`. The caller has to [`renumber`](Self::renumber) its block.
     fn toggle(&self, draft: &mut Draft, bit: usize) {
         debug_assert!(bit < self.layout.len(), "every bit has a filter");
         let block = &mut draft.bits[bit / BLOCK_BITS];
@@ -402,7 +403,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Numbers a block of `draft` after its bits have changed.
+    /// Finds the index of a block of `draft` after a change of its bits.
     fn renumber(&mut self, draft: &mut Draft, block: usize) {
         let Self { sets, known_blocks, .. } = self;
         let bits = draft.bits[block];
@@ -418,7 +419,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The number of the set that `draft` describes.
+    /// The index of the set in `draft`.
     fn set(&mut self, draft: &Draft) -> u32 {
         let Self { sets, known_sets, .. } = self;
         let hash = |row: &[u32]| FixedState::default().hash_one(row);

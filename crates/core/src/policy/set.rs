@@ -20,7 +20,7 @@ pub struct PolicyIndex(pub u32);
 #[derive(Clone, Debug)]
 pub struct PolicySet {
     policies: Vec<Policy>,
-    /// The places of the policies, in the order of their names.
+    /// Places of the policies, sorted by name.
     by_name: Vec<u32>,
     classes: ClassSet,
     index: Index,
@@ -143,8 +143,8 @@ impl PolicySet {
         found.ok().map(|found| PolicyIndex(self.by_name[found]))
     }
 
-    /// The first policy that takes precedence over the one at `index` and covers it, so that no packet is
-    /// left to that one; see [`Filter::covers`].
+    /// The first policy that precedes the policy at `index` and covers it, so no packet can match the latter.
+    /// See [`Filter::covers`].
     #[must_use]
     pub fn hidden_by(&self, index: PolicyIndex) -> Option<PolicyIndex> {
         let hidden = &self.get(index)?.filter;

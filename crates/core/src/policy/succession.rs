@@ -1,4 +1,4 @@
-//! Which policy of a new set goes on as which policy of the set before.
+//! Succession: the policies of a new set that take over from policies of the previous set.
 
 use std::hash::BuildHasher;
 
@@ -7,20 +7,21 @@ use hashbrown::HashMap;
 
 use super::{Filter, Policy, PolicyIndex, PolicySet};
 
-/// Which policy of a new set takes over from which policy of the set before.
+/// Pairs of policies of the previous and the new set.
 ///
-/// A policy takes over from the one of its name, if both are shared between the same: flows, or hosts. A policy
-/// of a new name takes over from one whose name has vanished, if they differ by their names only.
+/// A policy takes over from the previous policy of its name, if both share their tokens between the same
+/// units: flows, or hosts. A policy of a new name takes over from a policy whose name has vanished, if they
+/// differ by their names only.
 #[derive(Clone, Debug, Default)]
 pub struct Succession {
-    /// For each policy of the set before, the policy that takes over from it.
+    /// For each policy of the previous set, the policy that takes over from it.
     heirs: Vec<Option<PolicyIndex>>,
     /// For each policy of the new set, the policy that it takes over from.
     origins: Vec<Option<PolicyIndex>>,
 }
 
 impl Succession {
-    /// How `after` goes on from `before`. Takes time in proportion to both.
+    /// The succession from `before` to `after`. Takes time in proportion to the policies of both.
     #[must_use]
     pub fn new(before: &PolicySet, after: &PolicySet) -> Self {
         let mut it = Self {
@@ -37,12 +38,12 @@ impl Succession {
         it
     }
 
-    /// The policy that takes over from `old`, of the set before.
+    /// The policy that takes over from `old`, of the previous set.
     pub(crate) fn heir(&self, old: PolicyIndex) -> Option<PolicyIndex> {
         *self.heirs.get(old.index())?
     }
 
-    /// The policy of the set before from which `new` takes over.
+    /// The policy of the previous set from which `new` takes over.
     pub(crate) fn origin(&self, new: PolicyIndex) -> Option<PolicyIndex> {
         *self.origins.get(new.index())?
     }
@@ -52,10 +53,10 @@ impl Succession {
         self.origins[new.index()] = Some(old);
     }
 
-    /// Pairs policies that differ by their names only, those of equal filters in their order.
+    /// Pairs policies that differ by their names only. Policies with equal filters are paired in their order.
     fn pair_renamed(&mut self, before: &PolicySet, after: &PolicySet) {
         let mut vanished: HashMap<u64, Vec<PolicyIndex>, FixedState> = HashMap::default();
-        // From the last to the first, so that the first is taken first.
+        // In reverse order, so that the first policy is popped first.
         for (at, policy) in before.iter().rev() {
             if after.find(&policy.name).is_none() {
                 vanished.entry(hash(&policy.filter)).or_default().push(at);
@@ -75,12 +76,12 @@ impl Succession {
     }
 }
 
-/// Whether the tokens of both are shared between the same.
+/// Returns `true` if both policies share their tokens between the same units.
 fn are_shared_alike(old: &Policy, new: &Policy) -> bool {
     old.action.fair_between() == new.action.fair_between()
 }
 
-/// Whether the policies differ by their names only.
+/// Returns `true` if the policies differ by their names only.
 fn renames(old: &Policy, new: &Policy) -> bool {
     let Policy { name: _, priority, filter, action, mode, class, trunk } = old;
     (*priority, *mode) == (new.priority, new.mode)

@@ -19,10 +19,11 @@ pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// How long a packet may wait while the link is busy; at low rates at least the time of two packets.
+    /// Tolerated sojourn time on a busy link. At low rates it is at least the time of two packets.
     #[serde(with = "units::duration")]
     pub target: Duration,
-    /// For how long packets may wait longer: the longest usual round-trip time. It grows with the target.
+    /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
+    /// target.
     #[serde(with = "units::duration")]
     pub interval: Duration,
     /// Size of a full packet: as much may wait for however long.
@@ -70,14 +71,14 @@ pub(super) fn check(target: Duration, interval: Duration) -> Result<(), &'static
 /// Controlled delay.
 pub(super) struct Codel {
     limit: Bytes,
-    /// As configured, and at the present rate.
+    /// Parameters as configured, and at the present rate.
     usual: Standing,
     standing: Standing,
     law: Law,
     line: FlowFifo,
 }
 
-/// All packets, or those of one member.
+/// The packets under the law: all packets, or those of one member.
 struct Waiting<'a> {
     line: &'a mut FlowFifo,
     of: Option<Member>,

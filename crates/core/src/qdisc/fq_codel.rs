@@ -1,9 +1,9 @@
 //! FQ-CoDel: a line for each flow, served byte for byte in turn, new flows first, CoDel in each.
 //!
-//! Source: RFC 8290; what is dropped when all is full as in Linux, `net/sched/sch_fq_codel.c`.
-//! Differs: a line is that of a [`Packet::member`]: before a link that is a hash of the flow's key into
-//! 1,024 lines, as in the RFC, in the gateway the flow itself, so that flows never collide. The longest
-//! line is found to within a factor of two, in the same time for any number of lines.
+//! Source: RFC 8290; drops from a full queue as in Linux, `net/sched/sch_fq_codel.c`.
+//! Differs: a line belongs to a [`Packet::member`]. Before a link, the member is a hash of the flow's key
+//! into 1,024 lines, as in the RFC. In the gateway, it is the flow itself, so flows never collide. The
+//! longest line is found within a factor of two, in constant time.
 
 use std::time::Duration;
 
@@ -28,10 +28,11 @@ pub struct Config {
     pub packets: u32,
     /// Bytes a flow may send in one turn.
     pub quantum: Bytes,
-    /// How long a packet may wait while its flow is busy; at low rates at least the time of two packets.
+    /// Tolerated sojourn time of a busy flow. At low rates it is at least the time of two packets.
     #[serde(with = "units::duration")]
     pub target: Duration,
-    /// For how long packets may wait longer: the longest usual round-trip time. It grows with the target.
+    /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
+    /// target.
     #[serde(with = "units::duration")]
     pub interval: Duration,
     /// ECN-capable packets are marked in place of being dropped.
@@ -87,7 +88,7 @@ pub(super) struct FqCodel {
     limit: Bytes,
     packets: u32,
     quantum: i64,
-    /// As configured, and at the present rate.
+    /// Parameters as configured, and at the present rate.
     usual: Standing,
     standing: Standing,
     lines: Lines,
@@ -355,10 +356,10 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), bench.tally.drops.of(Reason::Aqm));
     }
 
-    /// Linux, `include/net/codel_impl.h`, `codel_should_drop`: the backlog of the whole queue is compared
-    /// with one MTU. Each of 20 flows has one packet in a queue of 240 ms.
+    /// Linux, `include/net/codel_impl.h`, `codel_should_drop`, compares the backlog of the whole queue with
+    /// one MTU. Here 20 flows have one packet each in a queue of 240 ms.
     ///
-    /// Kills: comparing the backlog of a flow, or the quantum.
+    /// Kills: a comparison of the backlog of a flow, or with the quantum.
     #[test]
     fn flows_with_one_packet_each_are_hit_while_the_whole_queue_is_long() {
         let config = Config { ecn: false, quantum: Bytes(65_536), ..Config::default() };
@@ -378,9 +379,9 @@ mod tests {
         }
     }
 
-    /// The promised packet departs, and the one behind it is dropped although it is the flow's last.
+    /// The promised packet departs, and the next packet is dropped although it is the flow's last.
     ///
-    /// Kills: comparing the backlog of a flow where an allocation serves it.
+    /// Kills: a comparison of the backlog of a flow that an allocation serves.
     #[test]
     fn the_last_packet_of_a_flow_behind_the_promised_one_is_hit() {
         let config = Config { ecn: false, ..Config::default() };
@@ -397,7 +398,7 @@ mod tests {
 
     /// Each packet waits for 36 ms, and two packets take 37 ms at 650 kbit/s.
     ///
-    /// Kills: a target of 5 ms whatever the rate; a rate that is not taken over when it changes.
+    /// Kills: a target of 5 ms at every rate; a target that ignores a change of the rate.
     #[test]
     fn a_packet_may_wait_for_the_time_of_two_at_a_low_rate() {
         let hits = |build: Option<Rate>, change: Option<Rate>| {

@@ -31,10 +31,11 @@ impl Standing {
     /// The parameters for packets that depart at `rate`. The target is at least the time of two full packets,
     /// and the interval grows by as much as the target.
     ///
-    /// With less, CoDel drops packets of flows that have no more than they need at low rates.
+    /// With a shorter target, CoDel drops packets of flows with the least possible backlog at low rates.
     ///
-    /// Source: RFC 8290, 5.2.2 (at least one packet); Linux, `net/sched/sch_cake.c`, `cake_set_rate` (one
-    /// and a half, and the interval). Differs: two packets, one in the queue and one in transmission.
+    /// Source: RFC 8290, 5.2.2 (at least one packet); Linux, `net/sched/sch_cake.c`, `cake_set_rate` (one and
+    /// a half, and the interval).
+    /// Differs: two packets, one in the queue and one in transmission.
     pub(super) fn at(self, rate: Option<Rate>) -> Self {
         let two_packets = Bytes(2 * self.packet.0);
         let least = rate.filter(|rate| rate.bps() > 0).map(|rate| rate.time_for(two_packets));
@@ -44,7 +45,7 @@ impl Standing {
     }
 }
 
-/// The packets that one law governs, and the queue that they are part of.
+/// Packets under one control law, in a queue with other packets.
 pub(super) trait Line {
     /// Takes the oldest packet.
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
@@ -53,7 +54,7 @@ pub(super) trait Line {
     fn backlog(&self) -> Bytes;
 }
 
-/// Which packet departs.
+/// Selects the packet that departs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Leaves {
     /// The oldest that is not dropped.
@@ -74,7 +75,8 @@ enum Hit {
 /// State of a line under the law.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Law {
-    /// When sojourn times will have been above the target for an interval; `None` if they are below.
+    /// Time at which sojourn times will have exceeded the target for an interval. `None` if they are below
+    /// it.
     first_above: Option<Time>,
     /// Packets are being hit, the next one at `next`.
     dropping: bool,
@@ -86,15 +88,15 @@ pub(super) struct Law {
 }
 
 impl Law {
-    /// Dequeues the packet that departs now, and makes the drops that are due.
+    /// Dequeues the next packet to depart, and makes all drops that are due.
     ///
     /// The cost does not depend on the time since the last call. A round of the loop drops a packet, or is
-    /// the last one. So a call takes at most one round more than it drops packets, and each packet pays
-    /// for its own drop. A pause of any length ends with at most the backlog dropped (RFC 8289, 5.5).
+    /// the last one. So a call has at most one round more than drops, and each packet pays for its own drop.
+    /// A pause of any length drops at most the backlog (RFC 8289, 5.5).
     ///
     /// [`Hit::NoPacket`] ends the loop with one drop due at the next call. Earlier overdue drops are
-    /// forgiven: otherwise flows with one packet each would accumulate drops, and the first flow with
-    /// more packets would suffer all of them. `count` counts hits only, not attempts.
+    /// forgiven. Otherwise flows with one packet each would accumulate drops, and the first flow with more
+    /// packets would suffer them all. `count` counts hits only, not attempts.
     pub(super) fn dequeue(
         &mut self,
         standing: &Standing,
@@ -136,8 +138,8 @@ impl Law {
         packet
     }
 
-    /// Whether the sojourn time has been above the target for an interval. `packet` was just taken from
-    /// `line`.
+    /// Returns `true` if the sojourn time has exceeded the target for an interval. `packet` was just taken
+    /// from `line`.
     fn waited_too_long(
         &mut self,
         standing: &Standing,
@@ -154,7 +156,7 @@ impl Law {
         cx.now >= *self.first_above.get_or_insert(cx.now + standing.interval)
     }
 
-    /// Marks `packet`, or drops one packet. Returns the packet that departs, and what was done.
+    /// Marks `packet`, or drops one packet. Returns the packet that departs, and the outcome.
     fn hit(
         &self,
         standing: &Standing,
@@ -181,8 +183,8 @@ impl Law {
         }
     }
 
-    /// Enters the dropping state after a hit. If the last one ended less than 16 intervals ago, it
-    /// resumes at the drop rate that was reached then.
+    /// Enters the dropping state after a hit. If the last dropping state ended less than 16 intervals ago, it
+    /// resumes at the drop rate of that time.
     fn begin(&mut self, standing: &Standing, now: Time) {
         let worked = self.count - self.began_with;
         let lately = now.since(self.next) < standing.interval * 16;
@@ -242,8 +244,7 @@ mod tests {
         assert_eq!(begins(Law::default(), soon), (1, 1, 100_000));
     }
 
-    /// Kills: a target that grows where rates are high; an interval that does not grow, so that it is less
-    /// than the target.
+    /// Kills: a target that grows at high rates; an interval that does not grow and falls below the target.
     #[test]
     fn target_and_interval_grow_with_the_time_of_two_packets() {
         let at = |rate: Option<Rate>| {
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!(at(Some(Rate::from_kbps(64))), (378_500, 473_500));
     }
 
-    /// A line in a queue where other packets wait too. It counts how often the law asks for a packet.
+    /// A line in a queue with other packets. It counts how often the law takes a packet.
     struct Counted {
         packets: Fifo,
         others: Bytes,
@@ -309,11 +310,11 @@ mod tests {
         })
     }
 
-    /// RFC 8289, section 5.5: the number of overdue drops grows with the square of a pause, the backlog
+    /// RFC 8289, section 5.5: the number of overdue drops grows with the square of a pause, but the backlog
     /// does not.
     ///
-    /// Kills: counting on without a packet to drop; marking one packet for every hit that is overdue;
-    /// a drop in vain that is not due at the next call.
+    /// Kills: a count that grows without a dropped packet; a mark for every overdue hit; a vain drop that is
+    /// not due at the next call.
     #[test]
     fn rounds_do_not_grow_with_a_pause() {
         for (pause, interval) in [(1, 2), (1, 100), (60, 2), (3_600, 2), (3_600, 100)] {
@@ -336,9 +337,9 @@ mod tests {
         }
     }
 
-    /// Kills: a debt of drops that flows with one packet each leave to a flow with more.
+    /// Kills: overdue drops of flows with one packet each, charged to a flow with more packets.
     #[test]
-    fn drops_for_which_a_flow_has_no_packet_do_not_add_up() {
+    fn overdue_drops_of_flows_with_one_packet_do_not_accumulate() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(128), Tally::default());
         let mut law = Law::default();
         let mut dequeue = |packets: u32, now: Time| {

@@ -22,8 +22,8 @@ pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// Most bytes of one flow that may wait, as frames; a single packet always may. `None`: what the rate
-    /// carries in 1 s, at most 256 KiB.
+    /// Largest backlog of one flow in frame bytes. A single packet always fits. `None`: the bytes that the
+    /// rate carries in 1 s, at most 256 KiB.
     #[serde(deserialize_with = "super::some_room")]
     pub flow_limit: Option<Bytes>,
 }
@@ -48,7 +48,7 @@ impl Config {
     }
 }
 
-/// Most bytes of one flow that wait where nothing is configured.
+/// Largest backlog of one flow without a configured limit.
 fn usual_flow_limit(rate: Option<Rate>) -> Bytes {
     rate.map_or(MOST_OF_FLOW, |rate| rate.bytes_in(LONGEST_WAIT).min(MOST_OF_FLOW))
 }
@@ -56,7 +56,8 @@ fn usual_flow_limit(rate: Option<Rate>) -> Bytes {
 /// Four windows of 64 KiB, the largest without window scaling (RFC 7323, 2.2).
 const MOST_OF_FLOW: Bytes = Bytes(256 << 10);
 
-/// The initial retransmission timeout (RFC 6298, 2.1): a longer wait makes senders repeat what still waits.
+/// The initial retransmission timeout (RFC 6298, 2.1). After a longer wait, senders retransmit packets that
+/// still wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Inside, a flow is its line, which it has as long as it has packets.
@@ -198,8 +199,8 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), 5);
     }
 
-    /// Kills: the same limit at any rate; a limit that stays when the rate changes; one that follows the
-    /// rate although it is configured.
+    /// Kills: one limit for all rates; a limit that ignores a change of the rate; a configured limit that
+    /// follows the rate.
     #[test]
     fn a_flow_has_a_second_of_the_rate_unless_its_limit_is_configured() {
         let waits = |flow_limit, build: Option<Rate>, change: Option<Rate>| {
@@ -215,11 +216,11 @@ mod tests {
         assert_eq!(waits(Some(Bytes(50_000)), fast, slow), 50);
     }
 
-    /// A frame that the kernel put together from many may be longer than a second of the rate.
+    /// A frame that the kernel merged from many may exceed a second of the rate.
     ///
-    /// Kills: a limit that no packet of a flow fits into.
+    /// Kills: a limit that fits no packet of a flow.
     #[test]
-    fn a_single_packet_may_wait_however_long_it_is() {
+    fn a_single_packet_of_any_length_may_wait() {
         let config = Config { flow_limit: Some(Bytes(5_000)), ..Config::default() };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..2).for_each(|_| bench.enqueue(0, 65_226));

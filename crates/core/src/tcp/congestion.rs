@@ -1,13 +1,13 @@
-//! Congestion controls: how much may be in flight.
+//! Congestion controls: how much data may be in flight.
 //!
-//! The sender finds out what happened (what was acknowledged, lost, marked) and how to send again;
-//! a congestion control only sets the window. To add one: write `congestion/<name>.rs` with a
-//! `Config` and its `build`, then add its `mod` line and its line in `registry!` below.
+//! The sender detects acknowledged, lost and marked data, and selects retransmissions. A congestion control
+//! only sets the window. To add one, write `congestion/<name>.rs` with a `Config` and its `build`. Then add
+//! its `mod` line, and its line in `registry!` below.
 //!
-//! What is a matter of the stack stays with the sender and its profile: the initial window, floors of
-//! the window, whether an ACK with ECN-Echo may let it grow, what a reduction starts from, pacing
-//! where the congestion control asks for none; and what is counted ([`Counting`]), which a control is
-//! built with. What is a matter of the control is in its `Config`.
+//! The sender and its profile own the properties of the stack: the initial window, floors of the window,
+//! growth on an ACK with ECN-Echo, and the base of a reduction. They also pace if the congestion control does
+//! not, and select the unit that is counted ([`Counting`]). `Config` holds the properties of the congestion
+//! control.
 
 mod aggregate_fair;
 mod bbr;
@@ -199,7 +199,7 @@ registry! {
     Bbr => bbr, "bbr";
     /// So few packets in the queue, found by the delay they add (Copa).
     Copa => copa, "copa";
-    /// A constant rate, whatever is lost: a sender that ignores congestion.
+    /// A constant rate despite losses: a sender that ignores congestion.
     Constant => constant, "constant";
 }
 

@@ -285,7 +285,7 @@ impl Connection {
         self.sender.busy().map_or(0, |sender| sender.counters.timeouts)
     }
 
-    /// Bytes by which its ACKs may be ahead of what arrived: none unless it misbehaves.
+    /// Bytes by which ACKs may exceed the data received: zero unless the receiver misbehaves.
     #[must_use]
     pub fn acks_ahead(&self) -> u64 {
         u64::from(self.config.details.acks_ahead) * u64::from(self.config.mss)

@@ -181,8 +181,8 @@ details! {
     /// Segments that may be sent before the first ACK of data; one if a SYN was lost (RFC 5681,
     /// section 3.1).
     initial_window: u32,
-    /// Segments at which the first slow start ends; without it the threshold is arbitrarily high (RFC
-    /// 5681, section 3.1).
+    /// Segments at which the first slow start ends. `None`: the threshold is arbitrarily high (RFC 5681,
+    /// section 3.1).
     initial_threshold: Option<u32>,
     /// A lost SYN also sets the threshold, to two segments (ns-2).
     syn_loss_sets_threshold: bool,
@@ -269,11 +269,11 @@ details! {
     time_wait: Duration as "units::optional_duration",
     /// Misbehaviour: the sender sends beyond the window of its peer.
     ignores_window: bool,
-    /// Misbehaviour: an ACK acknowledges at most so many bytes more than the one before, so that each
-    /// segment brings several (ACK division); 0 for no limit.
+    /// Misbehaviour: an ACK advances by at most this many bytes, so each segment brings several ACKs (ACK
+    /// division). 0: no limit.
     ack_step: u32,
-    /// Misbehaviour: ACKs are so many segments ahead of what arrived, and hide what was lost
-    /// (optimistic ACKs); 0 for none.
+    /// Misbehaviour: ACKs exceed the data received by this many segments, and hide losses (optimistic ACKs).
+    /// 0: none.
     acks_ahead: u8,
 }
 

@@ -1,8 +1,8 @@
-//! The half of an end point that sends.
+//! The sending half of an end point.
 //!
-//! Places in the stream count from the first byte of data; a FIN takes the place after the last. What
-//! an ACK says is in `ack`, how losses are repaired in `recovery`, what leaves when in `transmit`,
-//! and what time does in `timers`.
+//! Positions in the stream count from the first byte of data. A FIN takes the position after the last byte.
+//! `ack` evaluates ACKs, `recovery` repairs losses, `transmit` selects departures, and `timers` handles
+//! timeouts.
 
 mod ack;
 mod recovery;

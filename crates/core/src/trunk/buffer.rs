@@ -1,8 +1,7 @@
-//! How much room a router needs so that it drops management packets only.
+//! The buffer that a router needs to drop management packets only.
 //!
-//! Source: `trunking`, section 5, equations 1 and 2; for connections that differ in VMSS, the sum over
-//! them. The paper adds that a few percent more are needed: a management packet that is dropped leaves
-//! the user packets it stood for.
+//! Source: `trunking`, section 5, equations 1 and 2; for connections that differ in VMSS, the sum over them.
+//! The paper adds a few percent for user packets that a dropped management packet leaves in the queue.
 
 use crate::tcp::Details;
 use crate::{Bytes, Chance};
@@ -12,11 +11,12 @@ use crate::{Bytes, Chance};
 /// Source: `trunking`, section 5: a window of eight survives a single loss without a timeout.
 pub const ALPHA: u32 = 8;
 
-/// How a management connection begins: with one packet, in slow start up to [`ALPHA`] packets.
+/// `details` with the initial state of a management connection: one packet, and slow start up to [`ALPHA`]
+/// packets.
 ///
-/// Beyond [`ALPHA`] a window grows by one packet in a round trip. That one packet per connection is
-/// the `+ 1` of equation 2. Slow start beyond it would double the packets in flight while the news of
-/// the first drop travels, and each dropped management packet leaves VMSS user bytes in the queue.
+/// Beyond [`ALPHA`], a window grows by one packet per round trip: the `+ 1` of equation 2 for each
+/// connection. Slow start beyond [`ALPHA`] would double the packets in flight before the first drop is
+/// noticed. Each dropped management packet leaves VMSS user bytes in the queue.
 pub const fn begin(details: Details) -> Details {
     Details { initial_window: 1, initial_threshold: Some(ALPHA), ..details }
 }

@@ -1,7 +1,7 @@
-//! What a management packet looks like on the wire.
+//! Wire format of a management packet.
 //!
-//! Source: `trunking`, section 4.1: a TCP/IP header, and no payload. Its length field of the IP header
-//! says so; its sequence numbers count a segment of the virtual stream.
+//! Source: `trunking`, section 4.1: a TCP/IP header without payload. The length field of the IP header covers
+//! the header only. The sequence numbers count a segment of the virtual stream.
 
 use super::wire::datagram_len;
 use crate::packet::{FlowKey, Kind, NO_VLAN, Packet};

@@ -1,4 +1,4 @@
-//! What a trunk promises, with both ends and a path between them.
+//! Promises of a trunk, with both ends and a path between them.
 
 mod changes;
 
@@ -42,7 +42,7 @@ fn a_trunk_fills_the_path_and_only_management_packets_are_lost() {
     assert_eq!(drops.of(crate::Reason::QueueFull), 0);
 }
 
-/// The most bytes that wait at the router within 6 s of the start, in percent of equation 2.
+/// Largest backlog at the router within 6 s of the start, in percent of equation 2.
 fn fullest(begin: fn(tcp::Details) -> tcp::Details, delay: u64, early: bool) -> u64 {
     let room = required_buffer(ALPHA, Bytes(52), [Bytes(1_500); 4], Chance::NEVER).unwrap();
     let queue =
@@ -62,7 +62,7 @@ fn fullest(begin: fn(tcp::Details) -> tcp::Details, delay: u64, early: bool) -> 
 
 /// The paper adds "a few percent" to equation 2, for user packets of dropped management packets.
 ///
-/// Kills: a first window of ten packets; slow start beyond [`ALPHA`].
+/// Kills: an initial window of ten packets; slow start beyond [`ALPHA`].
 #[test]
 fn a_trunk_that_begins_needs_no_more_than_a_few_percent_beyond_equation_2() {
     let slow_start_only = |details| tcp::Details { initial_threshold: None, ..begin(details) };

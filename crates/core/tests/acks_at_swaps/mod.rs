@@ -12,18 +12,18 @@ use super::{Gateway, Generation, Run, policy};
 const RATE: Rate = Rate::from_mbps(2);
 const FRAME: u64 = 1_514;
 
-/// How each policy set differs from the one before.
+/// Difference between successive policy sets.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// Its queue is another.
+    /// The policy has another queue.
     Queue,
-    /// Its policy is another, and the flow sends before the swap goes on.
+    /// The flow has another policy, and it sends before the swap is completed.
     Policy,
-    /// The same, and the swap is completed before the flow sends.
+    /// The flow has another policy, and the swap is completed before the flow sends.
     AtOnce,
 }
 
-/// The `n`th policy: data passes at once, and is charged.
+/// Policy `n`: data passes at once, and is charged.
 fn passing(change: Change, n: u32) -> PolicySet {
     let mut policy = policy(None);
     let Action::Shape { conditioning, queue, signal } = &mut policy.action else { unreachable!() };
@@ -41,13 +41,14 @@ fn passing(change: Change, n: u32) -> PolicySet {
     PolicySet::new(vec![policy]).unwrap()
 }
 
-/// Data that passes before there are tokens for it is paid for whatever policies come: at 2 Mbit/s, 200 swaps in
-/// 0.8 s let through no more than the rate, the second of it that may be owed, and a frame for each swap.
+/// Data that passes before its tokens are there is paid for under any later policies. At 2 Mbit/s, 200 swaps
+/// in 0.8 s let through three amounts at most: the bytes of the rate, the second of it that may be owed, and
+/// a frame per swap.
 ///
-/// Kills: a debt forgiven with the conditioner that is replaced, with the aggregate that a flow leaves, or with a
-/// vanished aggregate of which nothing waits.
+/// Kills: a debt forgiven with a replaced conditioner, with the aggregate that a flow leaves, or with a
+/// vanished aggregate without a backlog.
 #[test]
-fn no_swap_forgives_what_has_passed_before_there_were_tokens() {
+fn no_swap_forgives_a_debt() {
     for change in [Change::Queue, Change::Policy, Change::AtOnce] {
         let mut run = Run::with(4_096, passing(change, 0), Vec::new());
         let open = GatewayConfig { rate: [None; 2], ..run.gateway.config().clone() };
@@ -70,7 +71,7 @@ fn no_swap_forgives_what_has_passed_before_there_were_tokens() {
                     while run.gateway.go_on_installing(run.now) {}
                 }
             }
-            // Responds to its ACKs: it sends a part of what it may.
+            // The sender responds to its ACKs: it sends a part of its permitted data.
             run.data(sent, 10);
             sent += 10;
             passed += run.out(Gateway::WAN);
@@ -80,19 +81,20 @@ fn no_swap_forgives_what_has_passed_before_there_were_tokens() {
         let time = run.now.since(begun) + Duration::from_secs(1);
         let most = RATE.bytes_in(time).0 + (200 + 20) * FRAME;
         let passed = u64::try_from(passed).unwrap() * FRAME;
-        assert!(passed <= most, "{change:?}: {passed} bytes, and no more than {most} are paid for");
+        assert!(passed <= most, "{change:?}: {passed} bytes passed, but only {most} are paid for");
         assert!(passed >= RATE.bytes_in(time).0 / 2, "{change:?}: {passed} bytes");
         run.leave();
     }
 }
 
-/// A `postack` that takes over a flow knows which of its ACKs departed last: it holds the others, whether the swap
-/// or the flow's next packet comes first, and releases what they call for step by step.
+/// A `postack` that takes over a flow knows the last ACK that departed. So it holds the others, whether the
+/// slice of the swap or the flow's next packet comes first, and releases them step by step.
 ///
-/// Kills: the numbers of a flow forgotten in `renew` or in `dissolve`; those after the held ACKs were taken out.
+/// Kills: the sequence state of a flow forgotten in `renew` or in `dissolve`; the state after the removal of
+/// the held ACKs.
 #[test]
 fn acks_stay_held_when_another_policy_takes_over_the_flow() {
-    // At 100 Mbit/s the data waits at the link, and the aggregate has nothing but the ACKs.
+    // At 100 Mbit/s the data waits at the link, and the aggregate holds only ACKs.
     let fast = (Rate::from_mbps(100), 100 * FRAME);
     let slow = (RATE, FRAME);
     for ((rate, burst), sliced) in [(slow, false), (slow, true), (fast, false), (fast, true)] {
@@ -113,7 +115,7 @@ fn acks_stay_held_when_another_policy_takes_over_the_flow() {
         (1..20).for_each(|n| _ = run.ack(2 * n));
         let held = |run: &Run| run.gateway.report().aggregates[0].acks.held;
         let before = held(&run);
-        assert!(before > 5, "{before} are held");
+        assert!(before > 5, "{before} ACKs are held");
         let mut passed = 0;
         for n in 1..=20 {
             let policies = run.gateway.shared_policies();
@@ -126,7 +128,10 @@ fn acks_stay_held_when_another_policy_takes_over_the_flow() {
             while run.gateway.go_on_installing(run.now) {}
             passed += run.out(Gateway::LAN);
         }
-        assert!(passed <= 2, "{rate}, {sliced}: {passed} departed at 20 swaps at one time");
+        assert!(
+            passed <= 2,
+            "{rate}, {sliced}: {passed} ACKs departed at 20 swaps without a pause"
+        );
         assert!(held(&run) + 2 >= before, "{rate}, {sliced}: {} of {before}", held(&run));
         run.leave();
         run.now += Duration::from_secs(2);

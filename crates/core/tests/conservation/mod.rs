@@ -11,12 +11,12 @@ use super::membership::{Dense, tokens};
 use super::shaping::{Arrival, Departure};
 use super::{Scene, scenes};
 
-/// How many tokens a packet may have to leave for other members.
+/// Tokens that a packet has to leave for other members.
 #[derive(Clone, Copy, Debug)]
 enum Reserve {
     /// None: the bucket is common.
     Nothing,
-    /// Half of the bucket: savings of members bind no more.
+    /// Half of the bucket: beyond it, savings of members do not count.
     Half,
     /// The parts of all other members.
     Parts,
@@ -32,15 +32,15 @@ impl Reserve {
     }
 }
 
-/// Nanoseconds by which the rounding of parts of the rate may delay a packet, at most.
+/// Largest delay of a packet by rounded shares of the rate, in nanoseconds.
 const ROUNDING: u64 = 10;
 
-/// What an observer knows who sees only arrivals and departures.
+/// An observer that sees only arrivals and departures.
 struct Observer {
     reserve: Reserve,
     /// The bucket of the profile.
     bucket: Dense,
-    /// The bucket of each member, as if tokens were `weights` times as small.
+    /// The bucket of each member, in units of `1 / weights` of a token.
     parts: Vec<Dense>,
     weights: u64,
     queues: Vec<VecDeque<u64>>,
@@ -62,8 +62,7 @@ impl Observer {
 
     /// The first member that waits at `now` although its tokens are there.
     ///
-    /// The bucket has to hold enough for each of the packets that wait: the allocation says which of
-    /// them is next.
+    /// The bucket has to hold enough tokens for each waiting packet, as the allocation chooses the next one.
     fn waits_in_vain(&mut self, now: Time) -> Option<Member> {
         let longest = self.queues.iter().filter_map(VecDeque::front).max()?;
         let reserved = match self.reserve {
@@ -92,8 +91,8 @@ impl Observer {
     }
 }
 
-/// When and whose packet waited although its tokens were there. Between two departures the bucket
-/// only fills, so the moment before each departure decides.
+/// Time and member of a packet that waited although its tokens were there. The bucket only fills between
+/// departures, so a check just before each departure suffices.
 fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time, Member)> {
     let mut observer = Observer::new(scene, Reserve::of(name));
     let arrivals = scene.arrivals();
@@ -121,11 +120,11 @@ fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time,
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No packet waits while the bucket has tokens that it may use: all of them where the bucket is
-    /// common, the upper half where members save, and those of its own part where parts are apart.
+    /// No packet waits while the bucket has tokens that it may use. These are all tokens of a common bucket,
+    /// the upper half if members save, or the tokens of its own part.
     ///
-    /// Kills: `logical-partitions` that spares nothing but a full bucket; `partitioned` that waits
-    /// for a whole packet where a part is smaller; a common bucket that tells a later time.
+    /// Kills: `logical-partitions` whose spare part is the full bucket only; `partitioned` that waits for a
+    /// whole packet in a smaller part; a common bucket that returns a later time.
     #[test]
     fn no_packet_waits_while_the_bucket_has_tokens_that_it_may_use(scene in scenes()) {
         for name in AllocationSpec::NAMES {

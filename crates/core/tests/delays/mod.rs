@@ -77,7 +77,7 @@ fn nanobits(len: u32) -> u128 {
 /// A link at work.
 pub(crate) struct Network {
     rate: Rate,
-    /// Control traffic goes first whenever this permits it, in some phases.
+    /// Control traffic precedes all classes whenever the allowance permits it, in some phases.
     allowance: Allowance,
     control_sends: bool,
     tree: ClassTree,
@@ -212,7 +212,7 @@ impl Network {
         leaf.worst = leaf.worst.max(self.now.since(came));
     }
 
-    /// The link is occupied until it has carried `len` more.
+    /// Occupies the link for `len` more bytes.
     fn carry(&mut self, len: u32) {
         self.busy.1 += u64::from(len);
         self.now = self.busy.0 + self.rate.time_for(Bytes(self.busy.1));

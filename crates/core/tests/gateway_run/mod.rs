@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) offered: u64,
 }
 
-/// A gateway may wake so often in a row without effect: it drops packets meanwhile.
+/// Most wakes of a gateway in a row without a departure. It drops packets meanwhile.
 const MOST_IDLE: u32 = 10_000;
 
 impl Run {
@@ -75,7 +75,7 @@ impl Run {
             self.drain();
             let moved = self.now > before || self.left.len() > left;
             idle = if moved { 0 } else { idle + 1 };
-            assert!(idle < MOST_IDLE, "it asks to be woken at {at:?}, and does nothing");
+            assert!(idle < MOST_IDLE, "the gateway asks for a wake at {at:?}, and sends nothing");
         }
         self.now = end;
         self.drain();

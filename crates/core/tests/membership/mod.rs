@@ -85,7 +85,7 @@ impl Unrest {
         shaping
     }
 
-    /// Everything that leaves, and the bytes of members that left before.
+    /// All departures, and the bytes that were dropped with leaving members.
     fn run(&self, name: &str, looks: Option<Duration>, end: Time) -> (Vec<Departure>, u64) {
         let mut shaping = self.aggregate(name);
         shaping.run(&self.scene.arrivals(), looks, end);
@@ -138,12 +138,12 @@ impl Unrest {
     }
 }
 
-/// A bucket that is computed in numbers that cannot overflow.
+/// A token bucket whose integers cannot overflow.
 pub(super) struct Dense {
     /// In bit/s.
     rate: u64,
     pub(super) depth: i128,
-    /// Negative after a packet that is longer than the bucket is deep.
+    /// Negative after a packet that exceeds the depth of the bucket.
     pub(super) content: i128,
     at: Time,
 }
@@ -170,7 +170,7 @@ impl Dense {
         self.content = self.content.min(self.depth);
     }
 
-    /// Takes tokens for `bytes`; returns whether they were there.
+    /// Takes tokens for `bytes`. Returns `true` if they were there.
     pub(super) fn take(&mut self, now: Time, bytes: u64) -> bool {
         self.pass(now);
         self.content -= tokens(bytes);
@@ -217,15 +217,15 @@ proptest! {
         }
     }
 
-    /// Under both trigger modes every grant ends within a bound, keeps to the profile, and sends the
-    /// head of its member. In the end every packet has left, or was dropped with its member.
+    /// Under both trigger modes every grant ends within a bound, conforms to the profile, and sends the head
+    /// of its member. Finally every packet has departed, or was dropped with its member.
     ///
-    /// The harness holds the bound: a grant asks for at most three heads per member.
+    /// The harness checks the bound: a grant asks for at most three heads per member.
     ///
-    /// Kills: `lru` that leaves a member among the fresh ones when the member takes tokens on
-    /// arrival; `common` without `done` for a member that has no packet.
+    /// Kills: `lru` that leaves a member among the fresh ones when it takes tokens on arrival; `common`
+    /// without `done` for a member without packets.
     #[test]
-    fn every_grant_ends_and_every_packet_leaves_or_goes_with_its_member(
+    fn every_grant_ends_and_every_packet_departs_or_is_dropped_with_its_member(
         unrest in unrest(),
         interval in prop_oneof![Just(0u64), 1u64..20],
     ) {

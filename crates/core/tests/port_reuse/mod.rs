@@ -1,4 +1,4 @@
-//! Held ACKs of a connection that ended, and a new connection on the same ports.
+//! Held ACKs of an ended connection, and a new connection on the same ports.
 //!
 //! Source: RFC 5961, section 4: a SYN proves nothing about the connection on its ports.
 
@@ -10,10 +10,10 @@ use tidegate_core::policy::{Action, PolicySet};
 
 use super::{Gateway, MSS, Run, policy};
 
-/// Kills: ACKs of a connection compared with those of one before it that had the same ports; ACKs of that one
-/// released to the next.
+/// Kills: ACKs compared with those of an earlier connection on the same ports; ACKs of the earlier connection
+/// released to the new one.
 #[test]
-fn acks_of_a_port_that_is_used_again_are_held_as_of_one_that_was_not() {
+fn acks_of_a_reused_port_are_held_like_acks_of_a_new_port() {
     let mut run = Run::new(None);
     run.data(0, 20);
     assert_eq!(run.ack(2), 0, "it is held");
@@ -24,9 +24,13 @@ fn acks_of_a_port_that_is_used_again_are_held_as_of_one_that_was_not() {
     });
     run.isn = 3_000_000_000;
     run.up(TcpSegment { seq: run.isn, flags: TcpFlags(TcpFlags::SYN), ..TcpSegment::default() });
-    assert_eq!(run.leave(), 0, "what was held stops");
+    assert_eq!(run.leave(), 0, "the SYN stops the held ACKs");
     run.shake_hands();
-    assert_eq!(run.gateway.report().aggregates[0].acks.held, 0, "and is discarded");
+    assert_eq!(
+        run.gateway.report().aggregates[0].acks.held,
+        0,
+        "the SYN with ACK drops the held ACKs"
+    );
     run.data(0, 20);
     assert_eq!(run.ack(2), 0, "it is held");
     assert_eq!(run.leave(), 1, "it goes on");
@@ -41,7 +45,7 @@ const CONTROLS: [&str; 4] = [
     "\"tcr\"",
 ];
 
-/// A run with this ACK control, of which some ACKs are held when a SYN claims the ports of the connection.
+/// A run with the ACK control `control` that holds ACKs when a SYN claims the ports of the connection.
 fn claimed(control: &str, now: Duration) -> Run {
     let table: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
     let mut policy = policy(None);
@@ -64,7 +68,7 @@ fn held(run: &Run) -> u32 {
     run.gateway.report().aggregates[0].acks.held
 }
 
-/// How many packets go on to the sender within `span`.
+/// Number of packets that depart to the sender within `span`.
 fn within(run: &mut Run, span: Duration) -> usize {
     let (end, mut acks) = (run.now + span, 0);
     while run.now < end {
@@ -76,10 +80,10 @@ fn within(run: &mut Run, span: Duration) -> usize {
     acks
 }
 
-/// A host that lost its connection without a word opens one on the same ports.
+/// A host that silently lost its connection opens a new one on the same ports.
 ///
-/// Kills: held ACKs of a connection released before the SYN with ACK of the next, or after it; ones released by
-/// another rule than the gate's; numbers of the old connection kept for the new one.
+/// Kills: held ACKs of the old connection released before or after the SYN with ACK of the new one, or by a
+/// release rule other than the gate; sequence state of the old connection kept for the new one.
 #[test]
 fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
     for (control, ms) in CONTROLS.into_iter().flat_map(|it| (0..50).map(move |ms| (it, ms * 7))) {
@@ -101,10 +105,10 @@ fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
     }
 }
 
-/// A SYN that anybody sent ends no connection.
+/// A SYN of any host ends no connection.
 ///
-/// Kills: ACKs discarded by a SYN; ones that stay stopped although the connection is at work, or although nobody
-/// answers; a SYN with ACK of something else taken for an answer.
+/// Kills: ACKs dropped by a SYN; ACKs that stay stopped although the connection still exists or the SYN has
+/// no answer; a SYN with ACK of another SYN taken for an answer.
 #[test]
 fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
     let ack = TcpFlags(TcpFlags::ACK);
@@ -126,12 +130,12 @@ fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
         assert_eq!(within(&mut run, Duration::from_millis(990)), 0, "{control}");
         assert!(within(&mut run, Duration::from_millis(1_500)) > 5, "{control}: unanswered");
         let went = run.ack(200) + within(&mut run, Duration::from_secs(1));
-        assert!(went > 0, "{control}: it is at work");
+        assert!(went > 0, "{control}: the connection still exists");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
 
-/// Kills: a SYN that stops ACKs of a policy, or of a member, that went meanwhile.
+/// Kills: a SYN that stops ACKs of a policy or member that was removed meanwhile.
 #[test]
 fn acks_that_a_syn_stopped_go_on_when_their_policy_goes() {
     for control in CONTROLS {

@@ -37,14 +37,14 @@ pub(crate) enum Change {
     Profile(Profile),
 }
 
-/// What makes the aggregate look whether packets may leave.
+/// Events at which the aggregate checks for departures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Triggers {
-    /// Every arrival, and the time that the allocation named.
+    /// Every arrival, and the time that the allocation returned.
     #[default]
     All,
-    /// A timer with this interval, zero for the exact time. An arriving packet takes its tokens
-    /// from the bucket before all packets that wait.
+    /// A timer with this interval, zero for the exact time. An arriving packet takes tokens before all
+    /// waiting packets.
     Timer(Duration),
 }
 
@@ -66,11 +66,11 @@ pub(crate) struct Shaping {
 #[derive(Default)]
 pub(crate) struct Queues {
     waiting: Vec<VecDeque<u64>>,
-    /// Packets that wait, of all members.
+    /// Waiting packets of all members.
     packets: usize,
-    /// Questions for a head since the last grant.
+    /// Calls for a head since the last grant.
     questions: Cell<usize>,
-    /// Questions for a head in the whole run.
+    /// Calls for a head in the whole run.
     pub(crate) asked: Cell<u64>,
 }
 
@@ -97,15 +97,15 @@ impl Queues {
         Some(bytes)
     }
 
-    /// Empties the queue of a member; returns its bytes.
+    /// Empties the queue of a member. Returns its bytes.
     fn clear(&mut self, member: Member) -> u64 {
         std::iter::from_fn(|| self.pop(member)).sum()
     }
 }
 
 impl Heads for Queues {
-    /// One grant may ask three times for each member at most: when its savings are looked at, when
-    /// its turn begins, and when its turn ends.
+    /// A grant may call this three times per member: for the look at its savings, at the beginning of its
+    /// round, and at the end of its round.
     fn head(&self, member: Member) -> Option<Bytes> {
         self.questions.set(self.questions.get() + 1);
         self.asked.set(self.asked.get() + 1);

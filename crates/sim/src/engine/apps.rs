@@ -1,4 +1,4 @@
-//! What applications do over TCP: when they open connections, and what they hand over.
+//! Applications over TCP: the times at which they open connections, and the data that they write.
 
 use std::time::Duration;
 
@@ -254,13 +254,13 @@ impl<A: Agenda> Engine<'_, A> {
     }
 }
 
-/// Bytes handed over are those acknowledged and those on their way; those read, or still to be read,
-/// were handed over. A receiver whose ACKs run ahead may have acknowledged somewhat more
-/// than arrived.
+/// Checks the byte counts of a stream. Bytes written are those acknowledged and those in flight. Bytes read,
+/// or still to be read, were written before. A receiver with optimistic ACKs may have acknowledged somewhat
+/// more than arrived.
 ///
 /// # Panics
 ///
-/// If not: then an end point is wrong.
+/// Panics if the counts are inconsistent: then an end point is wrong.
 pub(super) fn check_bytes(stream: &Stream) {
     for side in [0, 1] {
         let (from, to) = (&stream.ends[side], &stream.ends[1 - side]);

@@ -1,4 +1,4 @@
-//! What a signal counts of itself.
+//! Counters of an ACK control.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,8 @@ pub struct Counts {
     pub delayed: u64,
     /// For how long, all together, in nanoseconds.
     pub held_ns: u64,
-    /// Packets consumed: stored as records, superseded by a newer ACK, or of a connection that is gone.
+    /// Packets consumed: ACKs stored as records, ACKs superseded by a newer one, and ACKs of an ended
+    /// connection.
     pub absorbed: u64,
     /// Packets made of others.
     pub made: u64,
@@ -29,8 +30,8 @@ pub struct Counts {
     pub unsent: u64,
     /// ACKs of less than was acknowledged before.
     pub stale: u64,
-    /// Segments with payload that were queued as without a signal: a digest covers them, their sender
-    /// does not respond, or what goes back passes elsewhere.
+    /// Segments with payload that were queued without ACK control: a digest covers them, their sender does
+    /// not respond, or their ACKs take another path.
     pub ungoverned: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a flow of which ACKs are held.
+//! State of a flow whose ACKs are held.
 
 mod awaited;
 mod window;
@@ -78,14 +78,14 @@ const ENDED: u16 = 128;
 /// It has sent no more than an answer since a pause.
 const PAUSED: u16 = 256;
 
-/// It negotiated AccECN or MPTCP: all its ACKs are kept whole.
+/// AccECN or MPTCP was negotiated: all ACKs are kept whole.
 const EXTENDED: u16 = 512;
-/// Its ACKs are not held: too many had to be kept whole.
+/// ACKs are not held: too many had to be kept whole.
 const UNHELD: u16 = 1_024;
 /// The newest ACK that departed echoes congestion (ECE).
 const ECHOES: u16 = 2_048;
 
-/// A SYN claims its ports: nothing that is held departs.
+/// A SYN claims the flow's ports: held ACKs do not depart.
 const STOPPED: u16 = 4_096;
 
 /// Source: `postack`, section 2.
@@ -130,8 +130,8 @@ const USUAL_HEADER: u32 = 66;
 /// Payload of less is no full segment, and says nothing about those.
 const LEAST_MSS: u32 = 88;
 
-/// Segments beyond a round trip that a flow may have in flight whose ACKs are all kept whole: an eighth of
-/// the budget of a flow.
+/// Segments in flight beyond a round trip that a flow may have if all its ACKs are kept whole. It is an
+/// eighth of the ACK budget of a flow.
 const HOLDABLE: u64 = 512;
 
 /// What is smoothed has this many parts of its past, one of its present.
@@ -149,7 +149,7 @@ impl Flow {
         self.marks & KNOWN != 0
     }
 
-    /// The flow as its departed ACKs show it: nothing is held, and what was held has not arrived.
+    /// The flow's state after its departed ACKs only, as if the held ACKs had not arrived.
     pub(super) fn as_departed(&self) -> Self {
         Self {
             first: NONE,
@@ -175,33 +175,33 @@ impl Flow {
         self.marks = self.marks & !EXTENDED | if known.extended { EXTENDED } else { 0 };
     }
 
-    /// Whether all its ACKs are kept whole, and none is made, merged or cut from data.
+    /// Returns `true` if all ACKs are kept whole, and none is made, merged or cut from data.
     pub(in crate::ack) const fn is_extended(&self) -> bool {
         self.marks & EXTENDED != 0
     }
 
-    /// The most data that a flow whose ACKs are all kept whole may have beyond its round trip, so that
-    /// its held ACKs stay well within their budget.
+    /// Most data beyond its round trip that a flow may have if all its ACKs are kept whole. This keeps its
+    /// held ACKs well within their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
         Bytes(u64::from(self.mss) * HOLDABLE)
     }
 
-    /// ACKs of it that are held and may depart.
+    /// Number of held ACKs that may depart.
     pub(super) const fn releasable(&self) -> u32 {
         if self.marks & STOPPED == 0 { self.count } else { 0 }
     }
 
-    /// Stops its held ACKs, or lets them depart again.
+    /// Stops the held ACKs, or permits their departure again.
     pub(super) const fn set_stopped(&mut self, stopped: bool) {
         self.marks = self.marks & !STOPPED | if stopped { STOPPED } else { 0 };
     }
 
-    /// Its ACKs are not held any more, until one can be a record or acknowledges all its data.
+    /// Holds no ACKs of the flow until one can be a record or acknowledges all data.
     pub(super) const fn stop_holding(&mut self) {
         self.marks |= UNHELD;
     }
 
-    /// Whether its ACKs are not held, now that `tcp` has come, which can be a record or not.
+    /// Returns `true` if the arriving ACK `tcp` is not held. `record` is true if it can be a record.
     pub(super) fn is_unheld(&mut self, tcp: &TcpSegment, record: bool) -> bool {
         if self.marks & UNHELD != 0 && (record || !before(tcp.ack, self.sent)) {
             self.marks &= !UNHELD;
@@ -209,8 +209,8 @@ impl Flow {
         self.marks & UNHELD != 0
     }
 
-    /// The flags of data that has `flags`, if it departs with the number of the ACK that departed last:
-    /// ECE is that of this ACK, as each echo belongs to a number (RFC 3168, section 6.1.3).
+    /// Flags of a data segment that departs with the number of the last departed ACK. ECE is taken from that
+    /// ACK, as each echo belongs to a number (RFC 3168, section 6.1.3).
     pub(super) const fn flags_of_last(&self, flags: TcpFlags) -> TcpFlags {
         let echo = if self.marks & ECHOES != 0 { TcpFlags::ECE } else { 0 };
         TcpFlags(flags.0 & !TcpFlags::ECE | echo)
@@ -251,13 +251,13 @@ impl Flow {
         payload.saturating_add(headers)
     }
 
-    /// A position that grows with each byte that is acknowledged, selectively or not; `None` before the
-    /// first ACK. No ACK of the flow may be held.
+    /// A position that grows with each acknowledged byte, cumulative or selective. `None` before the first
+    /// ACK. The flow must have no held ACK.
     pub(in crate::ack) fn delivered(&self) -> Option<u32> {
         self.is_known().then_some(self.released.wrapping_add(self.sacked))
     }
 
-    /// Wire bytes of the data acknowledged since [`delivered`](Self::delivered) was `before`.
+    /// Wire bytes of the data acknowledged since [`delivered`](Self::delivered) returned `before`.
     pub(in crate::ack) fn charge_since(&self, before: Option<u32>) -> u32 {
         let [Some(before), Some(now)] = [before, self.delivered()] else { return 0 };
         if self::before(before, now) { self.charge(now.wrapping_sub(before)) } else { 0 }
@@ -379,8 +379,8 @@ impl Flow {
         if before(self.released, ack) { ack.wrapping_sub(self.released) } else { 0 }
     }
 
-    /// Notes that `tcp` departs. Its timestamp and sequence number are raised to those of data that has passed
-    /// it; if all ACKs are kept whole, none does.
+    /// Notes that `tcp` departs. Raises its timestamp and sequence number to those of data that overtook it,
+    /// unless all ACKs are kept whole.
     pub(super) fn goes(&mut self, tcp: &mut TcpSegment, pure: bool) {
         let whole = self.is_extended();
         if let Some((value, _)) = &mut tcp.timestamps {

@@ -1,4 +1,4 @@
-//! How held ACKs go on: in order, in steps if they acknowledge much, made again if need be.
+//! Release of held ACKs: in order, in steps if an ACK acknowledges much, and rebuilt from records.
 
 use super::super::record::{Kind, NONE, Record};
 use super::Holds;
@@ -173,8 +173,8 @@ impl Holds {
         cost
     }
 
-    /// Makes a packet with the number and window of `head` and this timestamp echo from the newest pure
-    /// ACK; says whether there was a buffer.
+    /// Clones the newest pure ACK with the number and window of `head` and this timestamp echo. Returns
+    /// `false` if there is nothing to clone or no buffer.
     fn make(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,7 +1,9 @@
-//! Held ACKs of a connection whose ports a SYN claims for a new one.
+//! Held ACKs of a connection while a SYN claims its ports for a new connection.
 //!
-//! Source: RFC 5961, section 4: a SYN proves nothing, as anybody can send one. So it only stops the ACKs;
-//! the answer decides what becomes of them.
+//! A SYN proves nothing, as any host can send one. So the SYN only stops the ACKs, and its answer decides
+//! whether they depart or are dropped.
+//!
+//! Source: RFC 5961, section 4.
 
 use std::time::Duration;
 
@@ -10,13 +12,14 @@ use super::Holds;
 use crate::packet::Member;
 use crate::{Cx, Time};
 
-/// If nobody answers the SYN, the old connection goes on after this.
+/// Time after an unanswered SYN at which the old connection resumes.
 ///
-/// Source: RFC 6298, section 2: the SYN is sent again after a second, and stops the ACKs again.
+/// Source: RFC 6298, section 2: the sender repeats the SYN after a second, and the repetition stops the ACKs
+/// again.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
 impl Holds {
-    /// A SYN claims the ports of `member`: its held ACKs do not depart for [`UNANSWERED`].
+    /// A SYN claims the ports of `member`: stops its held ACKs for [`UNANSWERED`].
     pub(in crate::ack) fn stop(&mut self, now: Time, member: Member) {
         if self.releasable(member) > 0 {
             self.flow(member).set_stopped(true);
@@ -31,19 +34,19 @@ impl Holds {
         }
     }
 
-    /// A member whose SYN nobody answered in time: its held ACKs may depart again.
+    /// Returns a member whose SYN remained unanswered for [`UNANSWERED`]. Its held ACKs may depart again.
     pub(in crate::ack) fn unanswered(&mut self, now: Time) -> Option<Member> {
         let member = Member(self.stops.pop(now)?);
         self.flow(member).set_stopped(false);
         Some(member)
     }
 
-    /// The time at which [`unanswered`](Self::unanswered) has one.
+    /// Time at which [`unanswered`](Self::unanswered) next returns a member.
     pub(in crate::ack) fn next_unanswered(&self) -> Option<Time> {
         self.stops.next_deadline()
     }
 
-    /// The old connection of `member` is gone: drops its held ACKs.
+    /// The old connection of `member` has ended: drops its held ACKs.
     pub(in crate::ack) fn discard(&mut self, cx: &mut Cx<'_>, member: Member) {
         while self.held(member) > 0 {
             let first = self.flow(member).first;

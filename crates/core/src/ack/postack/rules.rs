@@ -37,13 +37,13 @@ pub(super) struct Bucket {
     pace: Paced,
 }
 
-/// What is in the queue beyond three full frames is drained within this time.
+/// Time in which a queue of more than three full frames is drained to these.
 ///
 /// Source: `postack`, R001-9.
 const WITHIN: Duration = Duration::from_millis(200);
 
-/// The same of P2 while packets of others wait too, which makes the rate of a flow unknown: what P2
-/// decides shows only after the hold, and with less the queue and the rate swing.
+/// The same time for P2 while packets of others wait too, and the rate of a flow is unknown. A decision of P2
+/// takes effect only after the hold. With a shorter time the queue and the rate oscillate.
 const WITHIN_OTHERS: Duration = Duration::from_millis(500);
 
 impl Bucket {

@@ -1,13 +1,13 @@
-//! Flows that did not respond to their ACKs, and do again.
+//! Flows that become responsive again.
 
 use crate::ack::testing::{Bench, FRAME, MSS, US};
 use crate::packet::Member;
 use crate::{Bytes, Rate, Time};
 
-/// Kills: a flow without others beside it that is never found to respond again, as its own bytes are taken for
-/// those of others, and its rate for none; one whose ACKs are held meanwhile.
+/// Kills: a lone flow that never becomes responsive again, because its own bytes count as those of other
+/// flows and its rate as zero; ACKs held while the flow is unresponsive.
 #[test]
-fn a_flow_that_is_alone_responds_again_once_it_sends_what_it_is_asked_for() {
+fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_call_for() {
     let mut bench = Bench::new("'postack'", 10);
     let (mut sent, mut at) = (0, US(0));
     assert_eq!(bench.ack(at, 0, 0).len(), 1);

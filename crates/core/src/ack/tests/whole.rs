@@ -1,4 +1,4 @@
-//! ACKs that are kept whole, and their budget.
+//! Whole ACKs, and their budget.
 
 use super::{EVERY, MSS, sent};
 use crate::ack::testing::{Bench, US, plain};
@@ -12,13 +12,13 @@ fn special(n: u32) -> TcpSegment {
     TcpSegment { options: Options::Unknown, ..plain(n * MSS) }
 }
 
-/// Kills: a flow that negotiated AccECN or MPTCP of which ACKs become records, steps, or one with the next; an old
-/// ACK of it that is dropped; data of it that passes what is held.
+/// Kills: records, steps or merged ACKs of a flow with AccECN or MPTCP; a dropped old ACK; data that
+/// overtakes held ACKs.
 #[test]
 fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
     for spec in EVERY {
         let mut bench = sent(spec, 60);
-        // Windows are not TCR's to state where their scale is not known.
+        // TCR rewrites windows only if their scale is known.
         (bench.known.extended, bench.known.scale) = (true, None);
         bench.known.sent = Some(60 * MSS);
         bench.fill(US(0), true);
@@ -41,12 +41,12 @@ fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
     }
 }
 
-/// Kills: no bound on ACKs that are kept whole; one after which some are held and others are not; a flow whose
-/// ACKs are never held again.
+/// Kills: an unbounded number of whole ACKs; a flow beyond the bound of which some ACKs are held; a flow
+/// whose ACKs are never held again.
 #[test]
-fn beyond_the_budget_no_ack_of_the_flow_is_held_until_one_can_be_a_record_or_is_of_all() {
+fn beyond_the_budget_no_ack_is_held_until_one_can_be_a_record_or_acknowledges_all_data() {
     for (again, flags) in [(special(3_000), 0), (plain(1_500 * MSS), TcpFlags::ACK)] {
-        // At 100 Mbit/s, 3,000 segments are fewer than a sender may send that responds.
+        // At 100 Mbit/s, 3,000 segments do not make a sender unresponsive.
         let mut bench = Bench::new(EVERY[0], 100);
         bench.ack(US(0), 0, 0);
         (1..=3_000).for_each(|n| bench.data(US(0), 0, n * MSS));
@@ -63,13 +63,13 @@ fn beyond_the_budget_no_ack_of_the_flow_is_held_until_one_can_be_a_record_or_is_
         assert_eq!(bench.signal.counts().held, 0);
         bench.data(US(4), 0, 3_001 * MSS);
         bench.known.sent = Some(3_000 * MSS);
-        assert!(bench.back(US(4), 0, again, &[]).is_empty(), "it is held: {flags}");
+        assert!(bench.back(US(4), 0, again, &[]).is_empty(), "the ACK is held: {flags}");
         bench.known.sent = Some(3_001 * MSS);
-        assert!(bench.back(US(5), 0, special(3_001), &[]).is_empty(), "so is the next");
+        assert!(bench.back(US(5), 0, special(3_001), &[]).is_empty(), "the next ACK is held");
     }
 }
 
-/// Kills: a budget for each flow but none for all of them; one that is not given back.
+/// Kills: a budget for each flow without a common budget; a budget that is not given back.
 #[test]
 fn all_flows_together_keep_a_quarter_of_the_buffers_whole_and_give_it_back() {
     let mut bench = sent(EVERY[0], 0);
@@ -93,7 +93,7 @@ fn all_flows_together_keep_a_quarter_of_the_buffers_whole_and_give_it_back() {
     assert!(bench.pool.keep_whole_ack());
 }
 
-/// Kills: a window by which more ACKs are held than are kept whole.
+/// Kills: a window that permits more held ACKs than the budget of whole ACKs.
 #[test]
 fn the_window_of_a_flow_whose_acks_are_kept_whole_leaves_few_to_be_held() {
     let window = |extended, mbps| {
@@ -110,9 +110,9 @@ fn the_window_of_a_flow_whose_acks_are_kept_whole_leaves_few_to_be_held() {
         }
         (u32::from(last.window) << 14) / MSS
     };
-    // 50.2 ms are 433 full segments of 100 Mbit/s, and 550.2 ms are 4,750.
+    // At 100 Mbit/s, 50.2 ms carry 433 full segments, and 550.2 ms carry 4,750.
     assert!((4_740..4_760).contains(&window(false, 100)), "{}", window(false, 100));
     assert!((940..960).contains(&window(true, 100)), "{}", window(true, 100));
-    // 5 Mbit/s have no more in 550.2 ms.
+    // At 5 Mbit/s, 550.2 ms carry fewer segments than the bound.
     assert_eq!(window(true, 5), window(false, 5));
 }

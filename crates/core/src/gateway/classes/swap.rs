@@ -1,4 +1,4 @@
-//! Classes that a set adds, changes and removes one by one, while packets pass.
+//! Changes of the classes during a swap, one class at a time, while packets pass.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::policy::PolicySet;
 use crate::qdisc::QdiscSpec;
 use crate::{Cx, Rate, Time};
 
-/// What swaps have replaced: policy sets, aggregates of vanished policies, and classes that share no link any
-/// more. It takes long to drop.
+/// State that swaps have replaced: policy sets, aggregates of vanished policies, and classes of links without
+/// classes. Dropping it takes long.
 #[derive(Default)]
 pub struct Retired {
     classes: Vec<Classes>,
     policies: Vec<Arc<PolicySet>>,
-    /// In parts, so that none has to move when another is added.
+    /// Stored in parts, so that no aggregate moves when another is added.
     aggregates: Vec<Vec<Aggregate>>,
 }
 
@@ -58,8 +58,8 @@ impl Retired {
 }
 
 impl Classes {
-    /// Begins to put the classes of `set` in force, one by one, under a link of `rate`, where packets wait as
-    /// `spec` says.
+    /// Begins to put the classes of `set` in force, under a link of `rate` with the default queue `spec`.
+    /// [`put_next`](Self::put_next) adds the classes one by one.
     pub(in crate::gateway) fn begin_change(
         &mut self,
         set: &ClassSet,
@@ -75,8 +75,8 @@ impl Classes {
         self.tree.reserve(more);
     }
 
-    /// Adds or changes the next class, after its parent. Packets that waited at what is now a parent are
-    /// appended to `displaced`.
+    /// Adds or changes one class. Its parent must be there. If the parent had packets, they are appended to
+    /// `displaced`.
     pub(in crate::gateway) fn put_next(
         &mut self,
         cx: &mut Cx<'_>,
@@ -95,21 +95,21 @@ impl Classes {
         }
     }
 
-    /// Packets of the class `default`, which the set does not name, wait as `spec` says from now on.
+    /// Sets the queue of the class `default`, which the set does not name, to `spec`.
     pub(in crate::gateway) fn set_queue_of_default(&mut self, cx: &mut Cx<'_>, spec: &QdiscSpec) {
         self.lines[ClassId::ROOT.index()].spec = spec.clone();
         self.put(cx, &Class::new(Class::DEFAULT, spec.clone()));
     }
 
-    /// All classes of the set are there.
+    /// Ends the change: all classes of the set are there.
     pub(in crate::gateway) fn end_change(&mut self, now: Time) {
         self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
         self.set_control(now);
     }
 
-    /// Removes the class of that number, if the set does not name it and it has no parts, and then the classes
-    /// that it was the last part of. What waited there is appended to `displaced`. Says whether there is such a
-    /// number.
+    /// Removes class `nth` if the set does not name it and it has no parts. Then removes parents that lost
+    /// their last part, unless the set names them. Waiting packets are appended to `displaced`. Returns
+    /// `false` if `nth` is beyond the last class.
     pub(in crate::gateway) fn remove_unnamed(
         &mut self,
         cx: &mut Cx<'_>,
@@ -129,7 +129,7 @@ impl Classes {
         true
     }
 
-    /// Whether a class is there that the set does not name.
+    /// Returns `true` if the class exists and the set does not name it.
     fn is_unnamed(&self, id: ClassId) -> bool {
         let there = self.find(&self.lines[id.index()].name) == Some(id);
         there && self.named.get(id.index()) == Some(&false)

@@ -1,7 +1,8 @@
-//! A constant rate, whatever is lost, marked or acknowledged: a sender that ignores congestion.
+//! A constant rate that ignores losses, marks and ACKs, for senders that ignore congestion.
 //!
-//! The window never limits the sender; pacing at `rate` does. With the profile detail `ignores_window`
-//! the peer's window does not limit it either. Such a sender tests whether a gateway protects others.
+//! The window never limits the sender, but pacing at `rate` does. With the profile detail `ignores_window`,
+//! the peer's window does not limit it either. Such a sender tests the protection that a gateway gives to
+//! other flows.
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows).
 
@@ -10,11 +11,11 @@ use serde::Deserialize;
 use super::{Ack, CongestionControl, Counting, Signal, Window};
 use crate::{Rate, Time};
 
-/// How fast it sends.
+/// Parameters of a constant rate.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The rate, of payload.
+    /// Rate of payload.
     pub rate: Rate,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Constant {
     rate: Rate,
 }
 
-/// More than any flow has in flight, and far from an overflow.
+/// More bytes than any flow has in flight, without the risk of an overflow.
 const BOUNDLESS: u64 = 1 << 40;
 
 impl CongestionControl for Constant {

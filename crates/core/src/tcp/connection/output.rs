@@ -106,12 +106,13 @@ impl Connection {
         Outgoing { segment, offset: self.sender.next(), retransmission: false }
     }
 
-    /// Changes the number of an ACK as a receiver does that wants its sender to be faster than it
-    /// should be; `last` is the number before it.
+    /// Changes the number of an ACK as a misbehaving receiver does to speed up its sender. `last` is the
+    /// number of the previous ACK.
     ///
     /// Source: Savage, Cardwell, Wetherall and Anderson, "TCP congestion control with a misbehaving
-    /// receiver", sections 2.2 and 2.3, doi 10.1145/505696.505704. Differs: an optimistic ACK is ahead
-    /// only while data arrives in order, so that a sender which has nothing in flight is not stuck.
+    /// receiver", sections 2.2 and 2.3, doi 10.1145/505696.505704.
+    /// Differs: ACKs are optimistic only while data arrives in order. Otherwise a sender with no data in
+    /// flight would be stuck.
     fn misbehave(&mut self, segment: &mut Segment, last: u32) {
         let Details { ack_step, acks_ahead, .. } = self.config.details;
         let ack = &mut segment.header.ack;

@@ -1,4 +1,4 @@
-//! The details of each profile.
+//! The details of each TCP profile.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Source: ns-2.35, `ns-default.tcl` as `Agent/TCP/Newreno info vars` prints it, and `tcp.cc`.
-/// Differs: the least timeout is the 1 s of the papers' years (it came down to 0.2 s later).
+/// Differs: the least timeout is 1 s, as in the years of the papers; ns-2 later changed it to 0.2 s.
 pub(super) const NS2: Details = Details {
     initial_window: 2,
     initial_threshold: None,
@@ -56,9 +56,9 @@ pub(super) const NS2: Details = Details {
     acks_ahead: 0,
 };
 
-/// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts),
-/// RFC 6675, RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522, RFC 7661.
-/// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
+/// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts), RFC 6675,
+/// RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522, RFC 7661.
+/// Differs: TIME-WAIT lasts a second, as no connection here reuses a port.
 pub(super) const RFC: Details = Details {
     initial_window: 10,
     initial_threshold: None,
@@ -107,7 +107,7 @@ pub(super) const RFC: Details = Details {
 };
 
 /// Source: Linux 6.12, `net/ipv4/tcp*.c` and `include/net/tcp.h`, with default settings.
-/// Differs: TIME-WAIT lasts a second, for nothing here reuses a port.
+/// Differs: TIME-WAIT lasts a second, as no connection here reuses a port.
 pub(super) const LINUX: Details = Details {
     initial_window: 10,
     initial_threshold: None,

@@ -1,4 +1,4 @@
-//! What leaves, and when.
+//! Transmission: the next segment, and its time.
 
 use std::time::Duration;
 

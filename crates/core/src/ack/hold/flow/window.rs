@@ -74,7 +74,8 @@ impl Flow {
             || (self.marks & CAPPED != 0 && (before(self.right, self.sent) || left < self.cap / 2))
     }
 
-    /// What the last window leaves beyond the data that was sent, if it was smaller than the receiver's.
+    /// Bytes that the sender may still send in the last advertised window. `None` if the gateway did not
+    /// reduce it.
     pub(in crate::ack::hold) fn left_of_smaller(&self) -> Option<Bytes> {
         let left =
             if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
