@@ -7,11 +7,13 @@ are the same on a busy machine.
 
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
 
+@cache
 def instructions(case: str, operations: int, size: int) -> float:
     """Of one operation among ``size`` timers, flows or policies, by ``tidegate-bench count``."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))

@@ -1,47 +1,67 @@
 """Partitions of one bucket are fair between equal links.
 
 Source: aggregates, section 4.2.1, figure 4.
-Differs: see `_server.py`.
+Differs: see `_server.py`. The paper has depths by round trip a little fairer than equal ones, 0.996
+over 0.99. With windows of 20 packets our queue never empties, each partition always has a packet
+that waits, and a depth that only saves unused tokens cannot matter. Depths matter in a bucket of
+8 kB, a quarter of the mean round-trip time's worth, and there they do the opposite, in ns-2 as
+well (0.9976): the part of the 50 ms connection is less than its rate brings in the 15 ms between
+two looks of the timer, so that tokens are lost.
 """
 
 from tidegate.experiment import Experiment
 
-from ._server import draw, measured, server
+from ._server import BURST, draw, measured, server
 
 fig4 = Experiment(__file__)
 
 DEPTHS = ["equal", "rtt"]
+SHALLOW = 8
+"""Depth of a bucket that empties, kB."""
 
 
-def partitioned(depth):
-    return server({"kind": "partitioned", "depth": depth})
+def partitioned(depth, burst=BURST):
+    return server({"kind": "partitioned", "depth": depth}, burst=burst)
 
 
-@fig4.run(depth=DEPTHS)
-def measure(seed, depth):
-    return measured(partitioned(depth).run(seed))
+@fig4.run(depth=DEPTHS, burst=[BURST, SHALLOW])
+def measure(seed, depth, burst):
+    return measured(partitioned(depth, burst).run(seed))
+
+
+def jain(runs, depth, burst=BURST):
+    return runs.where(depth=depth, burst=burst)["jain"]
 
 
 @fig4.claim("A000-2", "equal depths: Jain index", paper=0.99, at_least=0.98)
 def jain_equal(runs):
-    return runs.where(depth="equal")["jain"]
+    return jain(runs, "equal")
 
 
 @fig4.claim("A000-2", "equal depths: use of the rate", paper=0.995, at_least=0.98, at_most=1.002)
 def utilisation(runs):
-    return runs.where(depth="equal")["utilisation"]
+    return runs.where(depth="equal", burst=BURST)["utilisation"]
 
 
-@fig4.claim("A000-3", "depths by round trip: Jain index", paper=0.996, at_least=0.99)
+@fig4.claim("A000-3", "depths by round trip: Jain index", kind="context")
 def jain_rtt(runs):
-    return runs.where(depth="rtt")["jain"]
+    return jain(runs, "rtt")
+
+
+@fig4.claim("A000-3", "Jain index, depths by round trip less equal ones", kind="context")
+def gain(runs):
+    return jain(runs, "rtt") - jain(runs, "equal")
 
 
 @fig4.claim(
-    "A000-3", "depths by round trip are as fair as equal ones", paper=0.006, at_least=-0.0005
+    "A000-3",
+    "bucket of 8 kB: Jain index, depths by round trip less equal ones",
+    kind="shown otherwise",
+    paper=0.006,
+    at_most=-0.001,
 )
-def gain(runs):
-    return runs.where(depth="rtt")["jain"] - runs.where(depth="equal")["jain"]
+def gain_shallow(runs):
+    return jain(runs, "rtt", SHALLOW) - jain(runs, "equal", SHALLOW)
 
 
 @fig4.figure

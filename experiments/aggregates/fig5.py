@@ -26,9 +26,7 @@ def utilisation(runs):
     return runs["utilisation"]
 
 
-@fig5.claim(
-    "A000-4", "use of the rate beyond what partitions can", paper=0, at_least=-0.02, at_most=0.02
-)
+@fig5.claim("A000-4", "use of the rate beyond what partitions can", at_least=-0.02, at_most=0.02)
 def beyond_prediction(runs):
     return runs["utilisation"] - PREDICTED
 

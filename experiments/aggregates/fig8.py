@@ -2,8 +2,8 @@
 
 Source: aggregates, section 4.2.2, figure 8, against figure 6.
 Differs: see `_server.py`, `_compare.py` and figure 6. Alone, the four fill the access link either
-way (93 % of it), and the gain in all is too small to be seen in a figure; where others compete for
-the link, more packets in profile gain more.
+way (93 % of it), and there is no gain in all. Where others compete for the link, more packets in
+profile gain more.
 """
 
 from tidegate.experiment import Experiment

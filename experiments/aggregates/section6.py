@@ -34,7 +34,7 @@ def measure(seed, triggers, scale):
     }
 
 
-@section6.claim("A000-16", "15 ms timer with triggers: error of the rate", paper=0, at_most=0.01)
+@section6.claim("A000-16", "15 ms timer with triggers: error of the rate", at_most=0.01)
 def rate(runs):
     return runs.where(triggers="all", scale=1)["error"]
 
@@ -42,7 +42,6 @@ def rate(runs):
 @section6.claim(
     "A000-16",
     "15 ms timer with triggers: packets over 2 ms late",
-    paper="few",
     at_most=0.05,
     why="a packet waits for the next look, and with 100 packets and as many ACKs a second those "
     "are 10 ms apart: each ACK brings the next packet, so that both are one look. For 95 % to be "
@@ -53,7 +52,7 @@ def late(runs):
     return runs.where(triggers="all", scale=1)["late"]
 
 
-@section6.claim("A000-16", "ACKs per second, at least 50", paper=50, at_least=50)
+@section6.claim("A000-16", "ACKs per second, at least 50", kind="context")
 def enough_acks(runs):
     return runs.where(triggers="all", scale=1)["acks_per_second"]
 
@@ -61,7 +60,6 @@ def enough_acks(runs):
 @section6.claim(
     "A000-16, 20 times as many connections",
     "15 ms timer with triggers: packets over 2 ms late",
-    paper="few",
     at_most=0.05,
     margin=0.02,
 )
@@ -69,12 +67,7 @@ def late_many(runs):
     return runs.where(triggers="all", scale=20)["late"]
 
 
-@section6.claim(
-    "A000-16, shown otherwise",
-    "1 ms timer without triggers: packets over 2 ms late",
-    paper="few",
-    at_most=0.05,
-)
+@section6.claim("A000-16", "1 ms timer without triggers: packets over 2 ms late", at_most=0.05)
 def late_fine(runs):
     return runs.where(triggers="timer of 1 ms", scale=1)["late"]
 
@@ -82,7 +75,6 @@ def late_fine(runs):
 @section6.claim(
     "A000-16, 20 times as many connections",
     "15 ms timer with triggers: error of the rate",
-    paper=0,
     at_most=0.01,
 )
 def rate_many(runs):

@@ -147,48 +147,39 @@ for each in FILL:
 
 
 @beside_tcp.claim(
-    "beyond", "after others that filled the queue: its mean delay from 5 s on, ms", paper="low",
-    at_most=10,
-)  # fmt: skip
+    "beyond", "after others that filled the queue: its mean delay from 5 s on, ms", at_most=10
+)
 def returns(runs):
     cases = [case for room in FULL for case in fill(room)]
     return np.max([with_epochs(runs, case, "delay_after") for case in cases], axis=0)
 
 
-@beside_tcp.claim(
-    "beyond", "the same: rate of the bundle, of the path's", paper="all of it", at_least=0.9
-)
+@beside_tcp.claim("beyond", "the same: rate of the bundle, of the path's", at_least=0.9)
 def returns_rate(runs):
     cases = [case for room in FULL for case in fill(room)]
     return np.min([with_epochs(runs, case, "site_after") for case in cases], axis=0)
 
 
-@beside_tcp.claim(
-    "beyond", "beside short requests: mean delay of the queue, ms", paper="low", at_most=15
-)
+@beside_tcp.claim("beyond", "beside short requests: mean delay of the queue, ms", at_most=15)
 def web_delay(runs):
     return with_epochs(runs, "web, full", "delay")
 
 
 @beside_tcp.claim(
-    "beyond", "beside short requests: rate of the bundle, of that without a trunk",
-    paper="not said", at_least=0.7,
-)  # fmt: skip
+    "beyond", "beside short requests: rate of the bundle, of that without a trunk", at_least=0.7
+)
 def web_rate(runs):
     return share(runs, ["web, full"])
 
 
-@beside_tcp.claim(
-    "beyond", "beside UDP at half the rate: mean delay of the queue, ms", paper="low", at_most=10
-)
+@beside_tcp.claim("beyond", "beside UDP at half the rate: mean delay of the queue, ms", at_most=10)
 def udp_delay(runs):
     return with_epochs(runs, "udp, full", "delay")
 
 
 @beside_tcp.claim(
-    "beyond", "beside UDP at half the rate: both together, of the path's", paper="not said",
-    at_least=0.9,
-)  # fmt: skip
+    "beyond", "beside UDP at half the rate: both together, of the path's", at_least=0.9
+)
 def udp_rate(runs):
     return with_epochs(runs, "udp, full", "both")
 

@@ -29,9 +29,9 @@ def formula(percent):
 
 
 @cache
-def reno(percent, even=False, fluid=False, at_once=False, copies=False, rounds=100_000):
-    """The same of Reno in whole packets."""
-    chance = Random(1)
+def reno(percent, seed=1, even=False, fluid=False, at_once=False, copies=False, rounds=20_000):
+    """The same of Reno in whole packets, in so many round trips."""
+    chance = Random(seed)
     most = WINDOW if fluid else SHOWN
     window, arrived, due, recovers = float(most), 0.0, 0.0, False
     for _ in range(rounds):

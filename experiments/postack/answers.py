@@ -46,14 +46,14 @@ def over_queue(runs, column):
     return np.array(ratios)
 
 
-@answers.claim("A001-4", "least of all cells: rate of all, of a queue for each flow's",
-               paper=1, at_least=0.99)  # fmt: skip
+@answers.claim(
+    "A001-4", "least of all cells: rate of all, of a queue for each flow's", at_least=0.99
+)
 def rate(runs):
     return over_queue(runs, "rate").min(axis=0)
 
 
-@answers.claim("A001-1", "least of all: Jain index of the long transfers", paper="fair",
-               at_least=0.98)  # fmt: skip
+@answers.claim("A001-1", "least of all: Jain index of the long transfers", at_least=0.98)
 def jain(runs):
     return np.min([runs.where(signal="gate", cell=cell)["jain"] for cell in CELLS], axis=0)
 
@@ -63,19 +63,17 @@ def data(runs):
     return over_queue(runs, "data").max(axis=0)
 
 
-@answers.claim("R001-9", "most of all: how long an answer takes, mean", paper="not said",
-               at_most=1.1)  # fmt: skip
+@answers.claim("R001-9", "most of all: how long an answer takes, mean", at_most=1.1)
 def took(runs):
     return over_queue(runs, "took").max(axis=0)
 
 
-@answers.claim("R001-9", "most of all: 99th percentile of it", paper="not said",
-               at_most=1.1)  # fmt: skip
+@answers.claim("R001-9", "most of all: 99th percentile of it", at_most=1.1)
 def took_p99(runs):
     return over_queue(runs, "took_p99").max(axis=0)
 
 
-@answers.claim("A001-7", "all together: timeouts, and segments sent again", paper=0, at_most=0)
+@answers.claim("A001-7", "all together: timeouts, and segments sent again", at_most=0)
 def again(runs):
     return sum(runs.where(signal="gate", cell=cell)["again"] for cell in CELLS)
 

@@ -95,41 +95,38 @@ def ratio(runs, column):
     return cell[0] / cell[1]
 
 
-@borrow.claim("A001-6", "alone: rate of that of a queue for each flow", paper=1, within=0.01)
+@borrow.claim("A001-6", "alone: rate of that of a queue for each flow", at_least=0.99, at_most=1.01)
 def alone(runs):
     return ratio(runs, "alone")
 
 
-@borrow.claim("A001-6", "beside its sibling: the same", paper=1, within=0.02)
+@borrow.claim("A001-6", "beside its sibling: the same", at_least=0.98, at_most=1.02)
 def shared(runs):
     return ratio(runs, "shared")
 
 
-@borrow.claim("A001-6", "alone again: the same", paper=1, within=0.01)
+@borrow.claim("A001-6", "alone again: the same", at_least=0.99, at_most=1.01)
 def again(runs):
     return ratio(runs, "again")
 
 
-@borrow.claim("A001-6", "how long after its sibling began it gives back, s", paper="not said",
-              at_most=LAG)  # fmt: skip
+@borrow.claim("A001-6", "how long after its sibling began it gives back, s", at_most=LAG)
 def gives(runs):
     return runs.where(signal="gate")["gives"]
 
 
-@borrow.claim("A001-6", "how long after its sibling ended it borrows, s", paper="not said",
-              at_most=LAG)  # fmt: skip
+@borrow.claim("A001-6", "how long after its sibling ended it borrows, s", at_most=LAG)
 def takes(runs):
     return runs.where(signal="gate")["takes"]
 
 
-@borrow.claim("A001-2", "mean delay of data, of what a queue for each flow adds", paper=0.04,
-              at_most=0.06)  # fmt: skip
+@borrow.claim("A001-2", "mean delay of data, of what a queue for each flow adds", at_most=0.06)
 def delay(runs):
     added = [runs.where(signal=signal)["delay"] - 0.0261 for signal in ("gate", "none")]
     return added[0] / added[1]
 
 
-@borrow.claim("A001-6", "timeouts", paper=0, at_most=0)
+@borrow.claim("A001-6", "timeouts", at_most=0)
 def timeouts(runs):
     return runs.where(signal="gate")["timeouts"]
 

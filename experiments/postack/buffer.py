@@ -86,18 +86,17 @@ def peak_data_grown(runs):
     return peak(runs, "grown", "cubic")
 
 
-@buffer.claim("A001-2", "64 KiB, CUBIC, P1: data that waits", paper="not said", at_most=0.06)
+@buffer.claim("A001-2", "64 KiB, CUBIC, P1: data that waits", at_most=0.06)
 def data_bucket(runs):
     return ratio(runs, "data", "64 KiB", "bucket")
 
 
-@buffer.claim("A001-2", "64 KiB, CUBIC, P2: data that waits", paper="not said", at_most=0.06)
+@buffer.claim("A001-2", "64 KiB, CUBIC, P2: data that waits", at_most=0.06)
 def data_virtual(runs):
     return ratio(runs, "data", "64 KiB", "virtual-queue")
 
 
-@buffer.claim("A001-2", "the baseline loses nothing, nor does the gate: packets dropped", paper=0,
-              at_most=0)  # fmt: skip
+@buffer.claim("A001-2", "the baseline loses nothing, nor does the gate: packets dropped", at_most=0)
 def dropped(runs):
     signals = [runs.where(signal=signal)["dropped"] for signal in ("none", "gate")]
     return signals[0] + signals[1]

@@ -78,23 +78,22 @@ def gate(runs, column, cells):
     return [runs.where(signal="gate", cell=cell)[column] for cell in cells]
 
 
-@crowd.claim("A001-4", "no loss, least of all: goodput of a queue for each flow's", paper=1,
-             at_least=0.97)  # fmt: skip
+@crowd.claim("A001-4", "no loss, least of all: goodput of a queue for each flow's", at_least=0.97)
 def goodput(runs):
     return worst([over_queue(runs, "goodput", cell) for cell in LOSSLESS], np.min)
 
 
-@crowd.claim("A001-4", "100 flows, 1 %: goodput", paper=1, at_least=0.97)
+@crowd.claim("A001-4", "100 flows, 1 %: goodput", at_least=0.97)
 def goodput_lossy(runs):
     return over_queue(runs, "goodput", "100, 1 %")
 
 
-@crowd.claim("A001-1", "no loss, least of all: Jain index", paper="fair", at_least=0.98)
+@crowd.claim("A001-1", "no loss, least of all: Jain index", at_least=0.98)
 def jain(runs):
     return worst(gate(runs, "jain", LOSSLESS), np.min)
 
 
-@crowd.claim("A001-1", "100 flows, 1 %: Jain index", paper="fair", at_least=0.97)
+@crowd.claim("A001-1", "100 flows, 1 %: Jain index", at_least=0.97)
 def jain_lossy(runs):
     return runs.where(signal="gate", cell="100, 1 %")["jain"]
 
@@ -118,22 +117,22 @@ def data_slowest(runs):
     return over_queue(runs, "data", SLOWEST, "data")
 
 
-@crowd.claim("A001-7", "no loss, all together: timeouts", paper=0, at_most=0)
+@crowd.claim("A001-7", "no loss, all together: timeouts", at_most=0)
 def timeouts(runs):
     return sum(gate(runs, "timeouts", LOSSLESS))
 
 
-@crowd.claim("A001-7", "no loss, all together: segments sent again", paper=0, at_most=0)
+@crowd.claim("A001-7", "no loss, all together: segments sent again", at_most=0)
 def again(runs):
     return sum(gate(runs, "retransmitted", LOSSLESS))
 
 
-@crowd.claim("A001-4", "two flows beside fifty that take little: goodput", paper=1, at_least=0.97)
+@crowd.claim("A001-4", "two flows beside fifty that take little: goodput", at_least=0.97)
 def among_few(runs):
     return over_queue(runs, "goodput", "few")
 
 
-@crowd.claim("A001-4", "the same, 200 ms: goodput", paper=1, at_least=0.97)
+@crowd.claim("A001-4", "the same, 200 ms: goodput", at_least=0.97)
 def among_few_far(runs):
     return over_queue(runs, "goodput", "few, far")
 

@@ -57,47 +57,46 @@ TIMERS = (
 )
 
 
-@express.claim("R001-14", "0.1 %, Reno: goodput with loss express over without", paper="not said",
-               at_least=1, why=TIMERS)  # fmt: skip
+@express.claim(
+    "R001-14", "0.1 %, Reno: goodput with loss express over without", at_least=1, why=TIMERS
+)
 def tenth_reno(runs):
     return ratio(runs, "reno", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, CUBIC: goodput", paper="not said", at_least=1, why=TIMERS)
+@express.claim("R001-14", "0.1 %, CUBIC: goodput", at_least=1, why=TIMERS)
 def tenth_cubic(runs):
     return ratio(runs, "cubic", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, Reno: more timeouts in a run than without", paper="not said",
-               at_most=0, why=TIMERS)  # fmt: skip
+@express.claim("R001-14", "0.1 %, Reno: more timeouts in a run than without", at_most=0, why=TIMERS)
 def timeouts_reno(runs):
     return more(runs, "timeouts", "reno", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, CUBIC: more timeouts", paper="not said", at_most=0,
-               why=TIMERS)  # fmt: skip
+@express.claim("R001-14", "0.1 %, CUBIC: more timeouts", at_most=0, why=TIMERS)
 def timeouts_cubic(runs):
     return more(runs, "timeouts", "cubic", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, Reno: more segments sent again than without", paper="not said",
-               at_least=1)  # fmt: skip
+@express.claim("R001-14", "0.1 %, Reno: more segments sent again than without", at_least=1)
 def again_reno(runs):
     return more(runs, "retransmitted", "reno", 0.1)
 
 
-@express.claim("R001-14", "0.1 %, CUBIC: more segments sent again", paper="not said", at_least=1)
+@express.claim("R001-14", "0.1 %, CUBIC: more segments sent again", at_least=1)
 def again_cubic(runs):
     return more(runs, "retransmitted", "cubic", 0.1)
 
 
-@express.claim("R001-14", "1 %, Reno: goodput with loss express over without", paper="not said",
-               at_least=0.98, at_most=1.02)  # fmt: skip
+@express.claim(
+    "R001-14", "1 %, Reno: goodput with loss express over without", at_least=0.98, at_most=1.02
+)
 def one_reno(runs):
     return ratio(runs, "reno", 1.0)
 
 
-@express.claim("R001-14", "1 %, CUBIC: goodput", paper="not said", at_least=0.98, at_most=1.02)
+@express.claim("R001-14", "1 %, CUBIC: goodput", at_least=0.98, at_most=1.02)
 def one_cubic(runs):
     return ratio(runs, "cubic", 1.0)
 
@@ -109,59 +108,63 @@ OVERTAKEN = (
 )
 
 
-@express.claim("R001-14", "0.1 %, Reno: goodput with what is sent again first, over without",
-               paper="not said", at_least=0.99)  # fmt: skip
+@express.claim(
+    "R001-14", "0.1 %, Reno: goodput with what is sent again first, over without", at_least=0.99
+)
 def first_tenth_reno(runs):
     return ratio(runs, "reno", 0.1, "first")
 
 
-@express.claim("R001-14", "0.1 %, CUBIC: the same", paper="not said", at_least=0.99)
+@express.claim("R001-14", "0.1 %, CUBIC: the same", at_least=0.99)
 def first_tenth_cubic(runs):
     return ratio(runs, "cubic", 0.1, "first")
 
 
-@express.claim("R001-14", "1 %, Reno: the same", paper="not said", at_least=0.995,
-               at_most=1.005, why=OVERTAKEN)  # fmt: skip
+@express.claim("R001-14", "1 %, Reno: the same", at_least=0.995, at_most=1.005, why=OVERTAKEN)
 def first_one_reno(runs):
     return ratio(runs, "reno", 1.0, "first")
 
 
-@express.claim("R001-14", "1 %, CUBIC: the same", paper="not said", at_least=0.995,
-               at_most=1.005, why=OVERTAKEN)  # fmt: skip
+@express.claim("R001-14", "1 %, CUBIC: the same", at_least=0.995, at_most=1.005, why=OVERTAKEN)
 def first_one_cubic(runs):
     return ratio(runs, "cubic", 1.0, "first")
 
 
-@express.claim("R001-14", "1 %, Reno: more segments arrive twice with what is sent again first",
-               paper="not said", at_least=1)  # fmt: skip
+@express.claim(
+    "R001-14", "1 %, Reno: more segments arrive twice with what is sent again first", at_least=1
+)
 def twice_reno(runs):
     return more(runs, "twice", "reno", 1.0, "first")
 
 
-@express.claim("R001-14", "1 %, CUBIC: the same", paper="not said", at_least=1)
+@express.claim("R001-14", "1 %, CUBIC: the same", at_least=1)
 def twice_cubic(runs):
     return more(runs, "twice", "cubic", 1.0, "first")
 
 
-@express.claim("R001-14", "1 %, Reno: goodput with what is sent again and its flow first",
-               paper="not said", at_least=0.995, at_most=1.005)  # fmt: skip
+@express.claim(
+    "R001-14",
+    "1 %, Reno: goodput with what is sent again and its flow first",
+    at_least=0.995,
+    at_most=1.005,
+)
 def with_flow_one_reno(runs):
     return ratio(runs, "reno", 1.0, "flow-first")
 
 
-@express.claim("R001-14", "1 %, CUBIC: the same", paper="not said", at_least=0.995,
-               at_most=1.005)  # fmt: skip
+@express.claim("R001-14", "1 %, CUBIC: the same", at_least=0.995, at_most=1.005)
 def with_flow_one_cubic(runs):
     return ratio(runs, "cubic", 1.0, "flow-first")
 
 
-@express.claim("R001-14", "1 %, Reno: more segments arrive twice with it and its flow first",
-               paper="not said", at_most=10)  # fmt: skip
+@express.claim(
+    "R001-14", "1 %, Reno: more segments arrive twice with it and its flow first", at_most=10
+)
 def twice_flow_reno(runs):
     return more(runs, "twice", "reno", 1.0, "flow-first")
 
 
-@express.claim("R001-14", "1 %, CUBIC: the same", paper="not said", at_most=10)
+@express.claim("R001-14", "1 %, CUBIC: the same", at_most=10)
 def twice_flow_cubic(runs):
     return more(runs, "twice", "cubic", 1.0, "flow-first")
 

@@ -83,45 +83,46 @@ def of(runs, column, case="postack"):
     return runs.where(case=case)[column]
 
 
-@inbound.claim("R001-10", "throughput, of the profile", paper="not said", at_least=0.95)
+@inbound.claim("R001-10", "throughput, of the profile", at_least=0.95)
 def throughput(runs):
     return of(runs, "throughput") / PROFILE
 
 
-@inbound.claim("R001-10", "throughput, of that with packets dropped above the profile",
-               paper="not said", at_least=1)  # fmt: skip
+@inbound.claim("R001-10", "throughput, of that with packets dropped above the profile", at_least=1)
 def over_policed(runs):
     return of(runs, "throughput") / of(runs, "throughput", "policed")
 
 
-@inbound.claim("R001-10", "Jain index of the downloads", paper="not said", at_least=0.95)
+@inbound.claim("R001-10", "Jain index of the downloads", at_least=0.95)
 def jain(runs):
     return of(runs, "jain")
 
 
-@inbound.claim("A001-5", "what the ping takes longer than its way, of that without a gateway",
-               paper="not said", at_most=0.25)  # fmt: skip
+@inbound.claim(
+    "A001-5", "what the ping takes longer than its way, of that without a gateway", at_most=0.25
+)
 def ping(runs):
     return of(runs, "ping") / of(runs, "ping", "unmanaged")
 
 
-@inbound.claim("A001-5", "99th percentile of it", paper="not said", at_most=0.25)
+@inbound.claim("A001-5", "99th percentile of it", at_most=0.25)
 def ping_p99(runs):
     return of(runs, "ping_p99") / of(runs, "ping_p99", "unmanaged")
 
 
-@inbound.claim("R001-10", "packets that we dropped", paper=0, at_most=0)
+@inbound.claim("R001-10", "packets that we dropped", at_most=0)
 def ours(runs):
     return of(runs, "ours")
 
 
-@inbound.claim("R001-10", "packets lost anywhere after the first 10 s", paper=0, at_most=0)
+@inbound.claim("R001-10", "packets lost anywhere after the first 10 s", at_most=0)
 def later(runs):
     return of(runs, "later")
 
 
-@inbound.claim("R001-10", "packets the provider dropped, the beginning too, of without a gateway",
-               paper="not said", at_most=0.5)  # fmt: skip
+@inbound.claim(
+    "R001-10", "packets the provider dropped, the beginning too, of without a gateway", at_most=0.5
+)
 def theirs(runs):
     return of(runs, "theirs") / of(runs, "theirs", "unmanaged")
 

@@ -46,27 +46,28 @@ def least(runs, mbps):
     return [min(turn) for turn in zip(*each, strict=True)]
 
 
-@jitter.claim("A001-4", "50 Mbit/s, up to 1 ms: goodput of a queue for each flow's",
-              paper="not said", at_least=0.99)  # fmt: skip
+@jitter.claim("A001-4", "50 Mbit/s, up to 1 ms: goodput of a queue for each flow's", at_least=0.99)
 def slow(runs):
     return least(runs, 50)
 
 
-@jitter.claim("A001-4", "300 Mbit/s, up to 1 ms: goodput", paper="not said", at_least=0.99)
+@jitter.claim("A001-4", "300 Mbit/s, up to 1 ms: goodput", at_least=0.99)
 def fast(runs):
     return least(runs, 300)
 
 
-@jitter.claim("A001-4", "300 Mbit/s, up to 3 ms: goodput", paper="not said", at_least=0.99,
-              why="leave for what does not come within 2 ms has run out, and 3 ms of data that "
-                  "comes or does not would take a queue as long")  # fmt: skip
+@jitter.claim(
+    "A001-4",
+    "300 Mbit/s, up to 3 ms: goodput",
+    at_least=0.99,
+    why="leave for what does not come within 2 ms has run out, and 3 ms of data that "
+    "comes or does not would take a queue as long",
+)
 def beyond(runs):
     return ratio(runs, "goodput", 300, 3_000)
 
 
-@jitter.claim(
-    "A001-1", "up to 1 ms: data waiting, of a queue for each flow's", paper=0.04, at_most=0.03
-)
+@jitter.claim("A001-1", "up to 1 ms: data waiting, of a queue for each flow's", at_most=0.03)
 def data(runs):
     each = [ratio(runs, "data", mbps, varies) for mbps in RATES for varies in JITTER[:3]]
     return [max(turn) for turn in zip(*each, strict=True)]

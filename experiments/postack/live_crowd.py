@@ -36,19 +36,17 @@ def over_queue(runs, way, column, of):
     return turn[f"gate {column}"] / turn[f"none {of}"]
 
 
-@live_crowd.claim("A001-4", "live: 100 flows up: goodput of a queue for each flow's", paper=1,
-                  at_least=0.97)  # fmt: skip
+@live_crowd.claim("A001-4", "live: 100 flows up: goodput of a queue for each flow's", at_least=0.97)
 def up(runs):
     return over_queue(runs, "up", "goodput", "goodput")
 
 
-@live_crowd.claim("A001-4", "live: 100 flows down: goodput", paper=1, at_least=0.97)
+@live_crowd.claim("A001-4", "live: 100 flows down: goodput", at_least=0.97)
 def down(runs):
     return over_queue(runs, "down", "goodput", "goodput")
 
 
-@live_crowd.claim("A001-1", "live: 100 flows, least of both ways: Jain index", paper="fair",
-                  at_least=0.97)  # fmt: skip
+@live_crowd.claim("A001-1", "live: 100 flows, least of both ways: Jain index", at_least=0.97)
 def jain(runs):
     return least(runs, "gate jain")
 
@@ -64,8 +62,9 @@ def memory(runs):
     return over_queue(runs, "up", "memory", "data")
 
 
-@live_crowd.claim("A001-7", "live: 100 flows up: timeouts, gate less a queue for each flow",
-                  paper=0, at_most=0)  # fmt: skip
+@live_crowd.claim(
+    "A001-7", "live: 100 flows up: timeouts, gate less a queue for each flow", at_most=0
+)
 def timeouts(runs):
     turn = runs.where(way="up")
     return turn["gate timeouts"] - turn["none timeouts"]
@@ -74,7 +73,6 @@ def timeouts(runs):
 @live_crowd.claim(
     "A001-7",
     "live: 100 flows down: timeouts, gate less a queue for each flow",
-    paper=0,
     at_most=0,
     why="all come in the first two seconds: a hundred first windows are more than passes before it "
     "is paid for, and what comes next waits for a second at once, not a little longer each round "

@@ -45,13 +45,13 @@ def measure(seed):
     return side_by_side(run, list(CASES))
 
 
-@live_ping.claim("A001-5", "live: mean round trip, gate less a queue for each flow, s",
-                 paper="not said", at_most=0.010)  # fmt: skip
+@live_ping.claim(
+    "A001-5", "live: mean round trip, gate less a queue for each flow, s", at_most=0.010
+)
 def beyond(runs):
     return runs["gate mean"] - runs["per flow mean"]
 
 
-@live_ping.claim("A001-5", "live: delay that queues add, of what they add with FIFO",
-                 paper="not said", at_most=0.25)  # fmt: skip
+@live_ping.claim("A001-5", "live: delay that queues add, of what they add with FIFO", at_most=0.25)
 def of_fifo(runs):
     return (runs["gate mean"] - WAY) / (runs["fifo mean"] - WAY)

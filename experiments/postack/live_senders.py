@@ -100,14 +100,14 @@ def more(runs, *names):
     )
 
 
-@live_senders.claim("A001-7", "live, worst of all kinds: goodput of a queue for each flow's",
-                    paper=1, at_least=0.97)  # fmt: skip
+@live_senders.claim(
+    "A001-7", "live, worst of all kinds: goodput of a queue for each flow's", at_least=0.97
+)
 def goodput(runs):
     return worst(runs)
 
 
-@live_senders.claim("A001-7", "live, all kinds: timeouts, less a queue for each flow's", paper=0,
-                    at_most=0)  # fmt: skip
+@live_senders.claim("A001-7", "live, all kinds: timeouts, less a queue for each flow's", at_most=0)
 def timeouts(runs):
     return more(runs, "timeouts", "spurious")
 
@@ -115,7 +115,6 @@ def timeouts(runs):
 @live_senders.claim(
     "A001-7",
     "live, all kinds: segments that arrived twice, less a queue's",
-    paper=0,
     at_most=0,
     margin=2,
     why="one segment, in one of 192 runs with ACKs held; why it was sent again is not known",
@@ -124,7 +123,7 @@ def twice(runs):
     return more(runs, "twice")
 
 
-@live_senders.claim("A001-7", "live, all kinds: segments taken for old (PAWS)", paper=0, at_most=0)
+@live_senders.claim("A001-7", "live, all kinds: segments taken for old (PAWS)", at_most=0)
 def old(runs):
     cells = [runs.where(kind=kind) for kind in KINDS]
     return sum(cell[f"gate {it} old"] for cell in cells for it in ("wire", "default"))

@@ -36,19 +36,19 @@ def of(runs, case, column="mean", window="64 KiB"):
     return runs.where(case=case, window=window)[column]
 
 
-@ping.claim("A001-5", "64 KiB: mean one-way delay, gate less a queue for each flow, s",
-            paper="not said", at_most=0.010)  # fmt: skip
+@ping.claim(
+    "A001-5", "64 KiB: mean one-way delay, gate less a queue for each flow, s", at_most=0.010
+)
 def beyond(runs):
     return of(runs, "gate") - of(runs, "per flow")
 
 
-@ping.claim("A001-5", "grown windows: the same", paper="not said", at_most=0.010)
+@ping.claim("A001-5", "grown windows: the same", at_most=0.010)
 def beyond_grown(runs):
     return of(runs, "gate", window="grown") - of(runs, "per flow", window="grown")
 
 
-@ping.claim("A001-5", "64 KiB: 99th percentile, gate less a queue for each flow, s",
-            paper="not said", at_most=0.010)  # fmt: skip
+@ping.claim("A001-5", "64 KiB: 99th percentile, gate less a queue for each flow, s", at_most=0.010)
 def late(runs):
     return of(runs, "gate", "p99") - of(runs, "per flow", "p99")
 
@@ -57,13 +57,12 @@ WAY = 0.0261
 """What the way takes that no queue adds to, s."""
 
 
-@ping.claim("A001-5", "64 KiB: delay that the queue adds, of what it adds with FIFO",
-            paper="not said", at_most=0.25)  # fmt: skip
+@ping.claim("A001-5", "64 KiB: delay that the queue adds, of what it adds with FIFO", at_most=0.25)
 def of_fifo(runs):
     return (of(runs, "gate") - WAY) / (of(runs, "fifo") - WAY)
 
 
-@ping.claim("A001-5", "grown windows: the same", paper="not said", at_most=0.25)
+@ping.claim("A001-5", "grown windows: the same", at_most=0.25)
 def of_fifo_grown(runs):
     added = [of(runs, case, window="grown") - WAY for case in ("gate", "fifo")]
     return added[0] / added[1]

@@ -81,14 +81,12 @@ def nowhere(runs, senders, percent=1):
     return runs.where(senders=senders, loss=percent)["nowhere"]
 
 
-@preack.claim("R001-21", "no loss: goodput, relay with Reno over TCR alone", paper="not said",
-              at_least=0.99)  # fmt: skip
+@preack.claim("R001-21", "no loss: goodput, relay with Reno over TCR alone", at_least=0.99)
 def none_reno(runs):
     return gain(runs, "relay, reno", 0)
 
 
-@preack.claim("R001-21", "no loss: goodput, relay with BBR over TCR alone", paper="not said",
-              at_least=0.99)  # fmt: skip
+@preack.claim("R001-21", "no loss: goodput, relay with BBR over TCR alone", at_least=0.99)
 def none_bbr(runs):
     return gain(runs, "relay, bbr", 0)
 
@@ -129,35 +127,36 @@ def five_bbr(runs):
     return gain(runs, "relay, bbr", 5)
 
 
-@preack.claim("R001-21, PostACK", "1 %: goodput, relay with BBR over the gate", paper="not said",
-              at_least=1)  # fmt: skip
+@preack.claim("R001-21, PostACK", "1 %: goodput, relay with BBR over the gate", at_least=1)
 def one_gate(runs):
     return gain(runs, "relay, bbr", 1, over="gate")
 
 
-@preack.claim("R001-21, PostACK", "5 %: goodput, relay with BBR over the gate", paper="not said",
-              at_least=1.3)  # fmt: skip
+@preack.claim("R001-21, PostACK", "5 %: goodput, relay with BBR over the gate", at_least=1.3)
 def five_gate(runs):
     return gain(runs, "relay, bbr", 5, over="gate")
 
 
-@preack.claim("R001-21, end to end", "1 %, relay with Reno: bytes of a flow acknowledged and "
-              "nowhere at the end", paper="> 0", at_least=1)  # fmt: skip
+@preack.claim(
+    "R001-21, end to end",
+    "1 %, relay with Reno: bytes of a flow acknowledged and nowhere at the end",
+    at_least=1,
+)
 def nowhere_reno(runs):
     return nowhere(runs, "relay, reno")
 
 
-@preack.claim("R001-21, end to end", "1 %, relay with BBR: the same", paper="> 0", at_least=1)
+@preack.claim("R001-21, end to end", "1 %, relay with BBR: the same", at_least=1)
 def nowhere_bbr(runs):
     return nowhere(runs, "relay, bbr")
 
 
-@preack.claim("R001-21, end to end", "1 %, TCR alone: the same", paper=0, at_most=0)
+@preack.claim("R001-21, end to end", "1 %, TCR alone: the same", at_most=0)
 def nowhere_tcr(runs):
     return nowhere(runs, "tcr")
 
 
-@preack.claim("R001-21, end to end", "1 %, gate: the same", paper=0, at_most=0)
+@preack.claim("R001-21, end to end", "1 %, gate: the same", at_most=0)
 def nowhere_gate(runs):
     return nowhere(runs, "gate")
 

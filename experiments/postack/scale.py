@@ -22,8 +22,7 @@ def measure(seed, flows):
     return {"instructions": instructions("gateway/postack", 20_000, flows)}
 
 
-@scale.claim("A001-9", "a segment and its ACK: 10,000 flows over 10", paper="scalable",
-             at_most=1.3)  # fmt: skip
+@scale.claim("A001-9", "a segment and its ACK: 10,000 flows over 10", at_most=1.3)
 def growth(runs):
     of = [runs.where(flows=flows)["instructions"] for flows in (FLOWS[-1], FLOWS[0])]
     return of[0] / of[1]

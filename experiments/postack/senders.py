@@ -58,35 +58,35 @@ def every(runs, column, signal="gate"):
     return [runs.where(signal=signal, sender=kind)[column] for kind in KINDS]
 
 
-@senders.claim("A001-7", "worst of all kinds: goodput of a queue for each flow's", paper=1,
-               at_least=0.97)  # fmt: skip
+@senders.claim("A001-7", "worst of all kinds: goodput of a queue for each flow's", at_least=0.97)
 def goodput(runs):
     pairs = zip(every(runs, "goodput"), every(runs, "goodput", "none"), strict=True)
     return [min(ratios) for ratios in zip(*(gate / fair for gate, fair in pairs), strict=True)]
 
 
-@senders.claim("A001-7", "worst of all kinds: Jain index", paper="fair", at_least=0.98)
+@senders.claim("A001-7", "worst of all kinds: Jain index", at_least=0.98)
 def jain(runs):
     return [min(kinds) for kinds in zip(*every(runs, "jain"), strict=True)]
 
 
-@senders.claim("A001-7", "all kinds: timeouts", paper=0, at_most=0)
+@senders.claim("A001-7", "all kinds: timeouts", at_most=0)
 def timeouts(runs):
     return sum(every(runs, "timeouts"))
 
 
-@senders.claim("A001-7", "all kinds: segments sent again", paper=0, at_most=0)
+@senders.claim("A001-7", "all kinds: segments sent again", at_most=0)
 def retransmitted(runs):
     return sum(every(runs, "retransmitted"))
 
 
-@senders.claim("A001-10", "20 kbit/s, ten flows: Jain index", paper="fair", at_least=0.9)
+@senders.claim("A001-10", "20 kbit/s, ten flows: Jain index", at_least=0.9)
 def slow_jain(runs):
     return runs.where(signal="gate", sender=SLOW)["jain"]
 
 
-@senders.claim("A001-10", "20 kbit/s, ten flows: least that one gets in 5 min, bytes", paper="all",
-               at_least=37_500)  # fmt: skip
+@senders.claim(
+    "A001-10", "20 kbit/s, ten flows: least that one gets in 5 min, bytes", at_least=37_500
+)
 def slow_least(runs):
     return runs.where(signal="gate", sender=SLOW)["least"]
 

@@ -37,36 +37,36 @@ def ratio(runs, offered, column):
     return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
 
 
-@udp.claim("gate not closed", "UDP offers half: TCP's goodput of a queue for each flow's", paper=1,
-           at_least=0.97)  # fmt: skip
+@udp.claim(
+    "gate not closed", "UDP offers half: TCP's goodput of a queue for each flow's", at_least=0.97
+)
 def tcp_half(runs):
     return ratio(runs, "half", "goodput")
 
 
-@udp.claim("gate not closed", "UDP offers all: TCP's goodput of a queue for each flow's", paper=1,
-           at_least=0.97)  # fmt: skip
+@udp.claim(
+    "gate not closed", "UDP offers all: TCP's goodput of a queue for each flow's", at_least=0.97
+)
 def tcp_all(runs):
     return ratio(runs, "all", "goodput")
 
 
-@udp.claim("UDP not starved", "UDP offers half: what arrives of it, of the rate", paper=0.5,
-           at_least=0.49)  # fmt: skip
+@udp.claim("UDP not starved", "UDP offers half: what arrives of it, of the rate", at_least=0.49)
 def udp_half(runs):
     return runs.where(signal="gate", offered="half")["udp"] / RATE
 
 
-@udp.claim("UDP not starved", "UDP offers all: what arrives of it, of the rate", paper=0.5,
-           at_least=0.49)  # fmt: skip
+@udp.claim("UDP not starved", "UDP offers all: what arrives of it, of the rate", at_least=0.49)
 def udp_all(runs):
     return runs.where(signal="gate", offered="all")["udp"] / RATE
 
 
-@udp.claim("UDP not starved", "UDP offers all: Jain index of UDP", paper="fair", at_least=0.98)
+@udp.claim("UDP not starved", "UDP offers all: Jain index of UDP", at_least=0.98)
 def udp_jain(runs):
     return runs.where(signal="gate", offered="all")["udp_jain"]
 
 
-@udp.claim("gate not closed", "UDP offers all: Jain index of TCP", paper="fair", at_least=0.98)
+@udp.claim("gate not closed", "UDP offers all: Jain index of TCP", at_least=0.98)
 def tcp_jain(runs):
     return runs.where(signal="gate", offered="all")["jain"]
 

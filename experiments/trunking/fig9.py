@@ -9,14 +9,17 @@ the paper does not say what does. It is also tried with as much room as the rout
 has four and a half times the room of equation 2, for here trunks begin one by one into an empty
 line, which slow start overruns
 (docs/understand/trunking.md). Shares are of what all level-2 trunks got: two levels of management
-packets take 6.5 % of the link here, and less there. The paper shows rates over time; means here are
-from 5 s after an event to the next.
+packets take 6.5 % of the link here, and less there. The paper shows rates over time. Means over
+all seeds are from 5 s after an event to the next. What one run shows is judged by means of 10 s, of
+which each is to be within 20 % of its part; both numbers are ours. A quarter of them is farther off
+than 10 %.
 """
 
 import numpy as np
 
 from tidegate import Scenario, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import SHARE
 
 from ._network import ALPHA, BOTTLENECK_RATE, KB, RATE, required_buffer, reverse, trunk
 
@@ -28,6 +31,9 @@ SECONDS = 122
 
 SPANS = [slice(start + 5, end) for start, end in zip(EVENTS, (*EVENTS[1:], SECONDS), strict=True)]
 """What counts after each."""
+
+TEN, NEAR = 10, 0.2
+"""Seconds of a short mean, and how far from its part it may be."""
 
 SHARES = ((1, 0, 0, 0), (0.5, 0.5, 0, 0), (0.25, 0.25, 0.5, 0), (0.25, 0.25, 0.25, 0.25))
 """Of the bottleneck, for each level-2 trunk, after each event."""
@@ -110,9 +116,21 @@ def parts(got, link):
         row |= {f"share_{event}_{n}": share for n, share in enumerate(shares)}
     before, after = (got[:2, span].sum(axis=0).mean() for span in SPANS[2:])
     return row | {
+        "near": near(got),
         "level_1": after / before,
         "link": got[:, SPANS[0]].sum(axis=0).mean() * KB / link,
     }
+
+
+def near(got):
+    """The part of all means of ten seconds that are near enough to what they should be."""
+    close = []
+    for span, shares in list(zip(SPANS, SHARES, strict=True))[1:]:
+        for start in range(span.start, span.stop - TEN + 1, TEN):
+            rates = got[:, start : start + TEN].mean(axis=1)
+            pairs = zip(rates / rates.sum(), shares, strict=True)
+            close += [abs(part / share - 1) <= NEAR for part, share in pairs if share]
+    return np.mean(close)
 
 
 def claim_parts(experiment, case=""):
@@ -137,6 +155,28 @@ def claim_part(experiment, case, event, n):
 
 claim_parts(fig9)
 
+UNEVEN = (
+    "rates of trunks go up and down with the windows of four management connections each. The mean "
+    "that was farthest off, by 35 %, came 15 s after an event. Nearly all are near their part "
+    "(`#ten-seconds-most`)"
+)
+
+
+@fig9.claim(
+    "A003-5",
+    "every mean of 10 s of every level-2 trunk within 20 % of its part: share of seeds",
+    at_least=0.8,
+    statistic=SHARE,
+    why=UNEVEN,
+)
+def ten_seconds(runs):
+    return runs["near"] == 1
+
+
+@fig9.claim("A003-5", "means of 10 s within 20 % of their part, of all in a run", at_least=0.9)
+def ten_seconds_most(runs):
+    return runs["near"]
+
 
 @fig9.claim(
     "A003-5", "what level-1 trunk 1 gets after the last event, of that before it", paper=1,
@@ -146,7 +186,7 @@ def level_1(runs):
     return runs["level_1"]
 
 
-@fig9.claim("A003-5", "a trunk alone within another, of the link", paper=1, at_least=0.9)
+@fig9.claim("A003-5", "a trunk alone within another, of the link", kind="context")
 def alone(runs):
     return runs["link"]
 
@@ -159,7 +199,6 @@ def lost(runs):
 @fig9.claim(
     "A003-5",
     "user packets lost before level-1 trunks",
-    paper="not said",
     at_most=0,
     why="a level-2 trunk that begins finds its rate by slow start, which overruns 100 packets; "
     "with the router's room none is lost (`#before-roomy`)",
@@ -168,8 +207,7 @@ def before(runs):
     return runs["before"]
 
 
-@fig9.claim("A003-5", "the same, with as much room there as the router has", paper="not said",
-            at_most=0)  # fmt: skip
+@fig9.claim("A003-5", "the same, with as much room there as the router has", at_most=0)
 def before_roomy(runs):
     return runs["before_roomy"]
 

@@ -81,14 +81,13 @@ def lost(runs):
     return runs["c lost"]
 
 
-@live.claim(
-    "A003-3", "live, (a) and (b): user packets lost on the path", paper="not said", at_most=0
-)
+@live.claim("A003-3", "live, (a) and (b): user packets lost on the path", at_most=0)
 def lost_of_shares(runs):
     return runs["a lost"] + runs["b lost"]
 
 
-@live.claim("A003-3", "live, with half of that room: user packets lost", paper="not said",
-            at_least=1)  # fmt: skip
+@live.claim(
+    "A003-3", "live, with half of that room: user packets lost", at_least=1, kind="shown otherwise"
+)
 def half(runs):
     return runs["half lost"]

@@ -127,14 +127,18 @@ def level_1(runs):
     return runs["live level_1"]
 
 
-@live_nested.claim("A003-5", "live: a trunk alone within another, of that simulated", paper=1,
-                   within=0.05)  # fmt: skip
+@live_nested.claim(
+    "A003-5", "live: a trunk alone within another, of that simulated", at_least=0.95, at_most=1.05
+)
 def alone(runs):
     return runs["live link"] / runs["simulated link"]
 
 
 @live_nested.claim(
-    "A003-5", "live: part of level-1 trunk 1 from 58 s on, of that simulated", paper=1, within=0.1
+    "A003-5",
+    "live: part of level-1 trunk 1 from 58 s on, of that simulated",
+    at_least=0.9,
+    at_most=1.1,
 )
 def agree(runs):
     both = [runs[f"{case} share_2_0"] + runs[f"{case} share_2_1"] for case in CASES]

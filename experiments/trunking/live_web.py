@@ -9,8 +9,8 @@ then counts with the time it has taken so far, which flatters the case without t
 the router has four and a half times the room of equation 2, as in `fig9.py`: they begin into an
 empty line here, and user packets lost count from the beginning on (with the room itself, two turns
 lost 35). Without, it is tried with that and with the room itself, as lines that drop fill all the
-room there is: claims compare with the better of both. A turn is made again where the blast was not
-as fast as it should be.
+room there is: claims compare with the better of both. A blast that the machine sends too slowly
+makes the case without trunks better, and so counts against the claims.
 """
 
 import json
@@ -66,10 +66,7 @@ def measure(seed):
             "hangs": hangs,
         }
 
-    def quiet(found):
-        return all(found[f"{case} blast"] > 0.98 for case in CASES if case != "a")
-
-    return side_by_side(run, list(CASES), quiet)
+    return side_by_side(run, list(CASES))
 
 
 def blasted(lab):

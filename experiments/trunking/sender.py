@@ -73,43 +73,39 @@ def over(runs, column, queue):
     return runs.where(queue=queue)[column] / runs.where(queue="fifo")[column]
 
 
-@sender.claim("G4", "FIFO: user packets lost in 100 s", paper="not said", at_least=1)
+@sender.claim("G4", "FIFO: user packets lost in 100 s", at_least=1, kind="shown otherwise")
 def fifo_lost(runs):
     return runs.where(queue="fifo")["lost"]
 
 
-@sender.claim(
-    "G4", "PostACK: user packets lost, at gateways and the router", paper="beyond", at_most=0
-)
+@sender.claim("G4", "PostACK: user packets lost, at gateways and the router", at_most=0)
 def postack_lost(runs):
     return runs.where(queue="postack")["lost"]
 
 
-@sender.claim("beyond", "PostACK: mean delay of data, of the FIFO's", paper="beyond", at_most=0.4)
+@sender.claim("beyond", "PostACK: mean delay of data, of the FIFO's", at_most=0.4)
 def postack_delay(runs):
     return over(runs, "delay", "postack")
 
 
-@sender.claim("beyond", "PostACK: 99th percentile of it", paper="beyond", at_most=0.5)
+@sender.claim("beyond", "PostACK: 99th percentile of it", at_most=0.5)
 def postack_late(runs):
     return over(runs, "late", "postack")
 
 
-@sender.claim("beyond", "PostACK: use of the link, of the FIFO's", paper="beyond", at_least=0.98)
+@sender.claim("beyond", "PostACK: use of the link, of the FIFO's", at_least=0.98)
 def postack_use(runs):
     return over(runs, "use", "postack")
 
 
-@sender.claim("beyond", "PostACK: least fairness (Jain) of a site's senders", paper="beyond",
-              at_least=0.98)  # fmt: skip
+@sender.claim("beyond", "PostACK: least fairness (Jain) of a site's senders", at_least=0.98)
 def postack_fair(runs):
     return runs.where(queue="postack")["jain"]
 
 
 @sender.claim(
-    "beyond", "PostACK: mean delay of data, of that with a queue for each flow alone",
-    paper="beyond", at_most=0.1,
-)  # fmt: skip
+    "beyond", "PostACK: mean delay of data, of that with a queue for each flow alone", at_most=0.1
+)
 def postack_alone(runs):
     return runs.where(queue="postack")["delay"] / runs.where(queue="per-flow")["delay"]
 
@@ -125,7 +121,7 @@ def sparing_timeouts(runs):
     return runs.where(queue="sparing")["timeouts"]
 
 
-@sender.claim("R003-7", "sparing: use of the link, of the FIFO's", paper="not said", at_least=0.98)
+@sender.claim("R003-7", "sparing: use of the link, of the FIFO's", at_least=0.98)
 def sparing_use(runs):
     return over(runs, "use", "sparing")
 

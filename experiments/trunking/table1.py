@@ -14,6 +14,7 @@ trunks would not fit by equation 2.
 
 from tidegate import Scenario, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import MEDIAN_RATIO
 
 from ._network import BOTTLENECK_RATE, reverse, trunk
 from ._web import BSD, measured, ratio, steps, transfers
@@ -110,12 +111,24 @@ def deviation(runs):
     return ratio(runs, "deviation", "c", "a")
 
 
-@table1.claim("A003-7", "(c) longest delay, of that alone", paper=1.44, at_most=2)
+@table1.claim(
+    "A003-7",
+    "(c) longest delay, of that alone",
+    paper=1.44,
+    at_most=2,
+    statistic=MEDIAN_RATIO,
+)
 def most(runs):
     return ratio(runs, "most", "c", "a")
 
 
-@table1.claim("A003-7", "(d) longest delay, of that alone", paper=1.42, at_most=2)
+@table1.claim(
+    "A003-7",
+    "(d) longest delay, of that alone",
+    paper=1.42,
+    at_most=2,
+    statistic=MEDIAN_RATIO,
+)
 def most_others(runs):
     return ratio(runs, "most", "d", "a")
 
@@ -125,20 +138,24 @@ def mean(runs):
     return ratio(runs, "mean", "c", "b")
 
 
-@table1.claim("A003-7, a queue for each flow", "(c) throughput with trunks, of that alone",
-              paper="beyond", at_least=0.6)  # fmt: skip
+@table1.claim(
+    "A003-7, a queue for each flow", "(c) throughput with trunks, of that alone", at_least=0.6
+)
 def trunks_flows(runs):
     return ratio(runs, "rate", "c-flows", "a")
 
 
-@table1.claim("A003-7, a queue for each flow", "(c) deviation of delay, of that alone",
-              paper="beyond", at_most=1.3)  # fmt: skip
+@table1.claim("A003-7, a queue for each flow", "(c) deviation of delay, of that alone", at_most=1.3)
 def deviation_flows(runs):
     return ratio(runs, "deviation", "c-flows", "a")
 
 
-@table1.claim("A003-7, a queue for each flow", "(c) longest delay, of that alone",
-              paper="beyond", at_most=2)  # fmt: skip
+@table1.claim(
+    "A003-7, a queue for each flow",
+    "(c) longest delay, of that alone",
+    at_most=2,
+    statistic=MEDIAN_RATIO,
+)
 def most_flows(runs):
     return ratio(runs, "most", "c-flows", "a")
 

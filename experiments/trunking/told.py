@@ -80,29 +80,29 @@ def turns(columns, choose):
     return [choose(turn) for turn in zip(*columns, strict=True)]
 
 
-@told.claim("G4", "20 ms: least throughput, of that without a signal", paper="beyond",
-            at_least=0.97)  # fmt: skip
+@told.claim("G4", "20 ms: least throughput, of that without a signal", at_least=0.97)
 def full(runs):
     return turns(ratios(runs, "throughput", TRUNKS.keys() - DELAYS), min)
 
 
-@told.claim("G4", "200 ms: least throughput", paper="beyond", at_least=0.95)
+@told.claim("G4", "200 ms: least throughput", at_least=0.95)
 def far(runs):
     return turns(ratios(runs, "throughput", DELAYS), min)
 
 
-@told.claim("G4", "how long data waits on average, of that without a signal: the longest",
-            paper="beyond", at_most=0.5)  # fmt: skip
+@told.claim(
+    "G4", "how long data waits on average, of that without a signal: the longest", at_most=0.5
+)
 def waits(runs):
     return turns(ratios(runs, "waits"), max)
 
 
-@told.claim("G4", "99th percentile of it", paper="beyond", at_most=0.5)
+@told.claim("G4", "99th percentile of it", at_most=0.5)
 def waits_p99(runs):
     return turns(ratios(runs, "waits_p99"), max)
 
 
-@told.claim("G4", "user packets lost, at gateways and on the way", paper="beyond", at_most=0)
+@told.claim("G4", "user packets lost, at gateways and on the way", at_most=0)
 def lost(runs):
     each = [runs.where(signal="postack", trunk=trunk, flows=it)["lost"]
             for trunk in TRUNKS for it in FLOWS]  # fmt: skip
