@@ -20,6 +20,6 @@ def instructions(case: str, operations: int, size: int) -> float:
     program = target / "release" / "tidegate-bench"
     if not program.exists():
         raise FileNotFoundError(f"{program} is not there: `make build` makes it")
-    command = [program, "count", case, str(operations), str(size)]
+    command: list[str | Path] = [program, "count", case, str(operations), str(size)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(answer.stdout.split()[0])

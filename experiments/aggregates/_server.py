@@ -94,7 +94,10 @@ def server(
     access(net, ERED if action == "police-mark" else line, cross, scale)
     for client, rate, rtt in zip(CLIENTS, LINKS[links], ROUND_TRIPS, strict=True):
         net.host(client)
-        link = {"rate": f"{rate * scale} bit/s", "delay": f"{rtt * 500 - 10:.0f} ms"}
+        link: dict[str, Any] = {
+            "rate": f"{rate * scale} bit/s",
+            "delay": f"{rtt * 500 - 10:.0f} ms",
+        }
         link |= {"jitter": jitter} if jitter else {}
         net.link("n1", client, queue=line, **link)
     if not order:
@@ -110,7 +113,7 @@ def server(
 
 def access(net: Scenario, queue: Mapping[str, Any], cross: int, scale: int) -> None:
     """The access link, which downloads from ``nb`` may share."""
-    link = {"rate": f"{1500 * scale} kbit/s", "delay": "10 ms", "queue": queue}
+    link: dict[str, Any] = {"rate": f"{1500 * scale} kbit/s", "delay": "10 ms", "queue": queue}
     if not cross:
         net.link("qosmgr.wan", "n1", **link)
         return

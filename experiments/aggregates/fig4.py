@@ -9,7 +9,13 @@ well (0.9976): the part of the 50 ms connection is less than its rate brings in 
 two looks of the timer, so that tokens are lost.
 """
 
+from typing import Any
+
+import numpy as np
+
+from tidegate import Scenario, Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._server import BURST, draw, measured, server
 
@@ -20,36 +26,36 @@ SHALLOW = 8
 """Depth of a bucket that empties, kB."""
 
 
-def partitioned(depth, burst=BURST):
+def partitioned(depth: str, burst: int = BURST) -> Scenario:
     return server({"kind": "partitioned", "depth": depth}, burst=burst)
 
 
 @fig4.run(depth=DEPTHS, burst=[BURST, SHALLOW])
-def measure(seed, depth, burst):
+def measure(seed: int, depth: str, burst: int) -> dict[str, float]:
     return measured(partitioned(depth, burst).run(seed))
 
 
-def jain(runs, depth, burst=BURST):
+def jain(runs: Table, depth: str, burst: int = BURST) -> np.ndarray:
     return runs.where(depth=depth, burst=burst)["jain"]
 
 
 @fig4.claim("A000-2", "equal depths: Jain index", paper=0.99, at_least=0.98)
-def jain_equal(runs):
+def jain_equal(runs: Table) -> Numbers:
     return jain(runs, "equal")
 
 
 @fig4.claim("A000-2", "equal depths: use of the rate", paper=0.995, at_least=0.98, at_most=1.002)
-def utilisation(runs):
+def utilisation(runs: Table) -> Numbers:
     return runs.where(depth="equal", burst=BURST)["utilisation"]
 
 
 @fig4.claim("A000-3", "depths by round trip: Jain index", kind="context")
-def jain_rtt(runs):
+def jain_rtt(runs: Table) -> Numbers:
     return jain(runs, "rtt")
 
 
 @fig4.claim("A000-3", "Jain index, depths by round trip less equal ones", kind="context")
-def gain(runs):
+def gain(runs: Table) -> Numbers:
     return jain(runs, "rtt") - jain(runs, "equal")
 
 
@@ -60,11 +66,11 @@ def gain(runs):
     paper=0.006,
     at_most=-0.001,
 )
-def gain_shallow(runs):
+def gain_shallow(runs: Table) -> Numbers:
     return jain(runs, "rtt", SHALLOW) - jain(runs, "equal", SHALLOW)
 
 
 @fig4.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     titles = ["equal depths", "depths by round-trip time"]
     return draw(titles, [partitioned(depth).run(1) for depth in DEPTHS])

@@ -7,8 +7,13 @@ live flows with their next packet is tested in `crates/core/tests/gateway.rs` an
 `tests/tests/swap.rs`. Seeds make no difference to instructions: there is one.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._cost import instructions
 
@@ -24,12 +29,12 @@ MOST = {
 
 
 @handle.run(case=list(MOST))
-def measure(seed, case):
+def measure(seed: int, case: str) -> dict[str, float]:
     one, most = (instructions(case, 20_000, size) for size in (1, MOST[case]))
     return {"one": one, "most": most}
 
 
-def growth(runs, case):
+def growth(runs: Table, case: str) -> np.ndarray:
     these = runs.where(case=case)
     return these["most"] / these["one"]
 
@@ -40,14 +45,14 @@ def growth(runs, case):
     paper="one look-up",
     at_most=1.05,
 )
-def policies(runs):
+def policies(runs: Table) -> Numbers:
     return growth(runs, "known-flow/fields")
 
 
 @handle.claim(
     "A000-17", "a packet of a known flow: 100,000 flows over one", paper="one look-up", at_most=1.05
 )
-def flows(runs):
+def flows(runs: Table) -> Numbers:
     return growth(runs, "gateway/unmanaged")
 
 
@@ -62,7 +67,7 @@ def flows(runs):
     "50,000 and 100,000). Among flows that wait already the allocation takes no more: see "
     "`#shaped-backlog`",
 )
-def shaped(runs):
+def shaped(runs: Table) -> Numbers:
     return growth(runs, "gateway/shaped")
 
 
@@ -71,12 +76,12 @@ def shaped(runs):
     "the allocation's part of a shaped packet: 100,000 flows over one",
     at_most=1.05,
 )
-def shaped_backlog(runs):
+def shaped_backlog(runs: Table) -> Numbers:
     return growth(runs, "logical-partitions/backlog")
 
 
 @handle.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, (axes,) = plots.panels(["a packet among one, and among many"])
     for case in MOST:
         these = runs.where(case=case)

@@ -7,10 +7,13 @@ often the one shaping timer looks must not grow with the flows. Flat is at most 
 `handle`. Flows begin by chance; instructions are the same with every seed.
 """
 
+from typing import Any
+
 import numpy as np
 
-from tidegate import Scenario, plots
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._cost import instructions
 from ._server import QUEUE
@@ -41,7 +44,7 @@ def flood(flows: int) -> Scenario:
 
 
 @table2.run(size=SIZES)
-def measure(seed, size):
+def measure(seed: int, size: int) -> dict[str, float]:
     aggregate = flood(size).run(seed).aggregates
     return {
         "set_cancel": instructions("timer/set-cancel", 20_000, size),
@@ -50,14 +53,14 @@ def measure(seed, size):
     }
 
 
-def growth(runs, column, under=SIZES[0]):
+def growth(runs: Table, column: str, under: int = SIZES[0]) -> np.ndarray:
     """The most of any larger number, over that of ``under``."""
     larger = [runs.where(size=it)[column] for it in SIZES if it > under]
     return np.max(larger, axis=0) / runs.where(size=under)[column]
 
 
 @table2.claim("T2", "set and cancel: most of 1,000 to 100,000 timers over one", at_most=1.05)
-def set_cancel(runs):
+def set_cancel(runs: Table) -> Numbers:
     return growth(runs, "set_cancel")
 
 
@@ -69,22 +72,22 @@ def set_cancel(runs):
     "into finer slots first, at most once for each level of the wheel. From 1,000 timers on it "
     "costs no more (`#set-handle-many`)",
 )
-def set_handle(runs):
+def set_handle(runs: Table) -> Numbers:
     return growth(runs, "set_handle")
 
 
 @table2.claim("T2", "set and handle: most of 10,000 and 100,000 timers over 1,000", at_most=1.05)
-def set_handle_many(runs):
+def set_handle_many(runs: Table) -> Numbers:
     return growth(runs, "set_handle", under=1_000)
 
 
 @table2.claim("A000-16", "looks per MB: most of 1,000 to 100,000 flows over one", at_most=1.05)
-def looks(runs):
+def looks(runs: Table) -> Numbers:
     return growth(runs, "looks_per_MB")
 
 
 @table2.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, axes = plots.panels(["set and cancel", "set and handle"])
     for each, column in zip(axes, ["set_cancel", "set_handle"], strict=True):
         means = [runs.where(size=it)[column].mean() for it in SIZES]

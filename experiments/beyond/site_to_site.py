@@ -7,11 +7,13 @@ where nobody else sends; those that have not ended count nothing. User packets l
 the path, and there and at the gateways.
 """
 
+from typing import Any
+
 import numpy as np
 
-from tidegate import plots
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
-from tidegate.statistics import MEDIAN_RATIO
+from tidegate.statistics import MEDIAN_RATIO, Numbers
 
 from ._site import CONTROLS, network, requests, slowdowns
 
@@ -26,7 +28,7 @@ SIZES = {"small": (0, 1e4), "medium": (1e4, 1e6), "large": (1e6, np.inf)}
 
 
 @site_to_site.run(control=list(CONTROLS))
-def measure(seed, control):
+def measure(seed: int, control: str) -> dict[str, float]:
     net = network(control, duration=DURATION, warmup=WARMUP)
     requests(net)
     run = net.run(seed)
@@ -44,7 +46,7 @@ def measure(seed, control):
     return row
 
 
-def ratio(runs, control, over, column):
+def ratio(runs: Table, control: str, over: str, column: str) -> np.ndarray:
     return runs.where(control=control)[column] / runs.where(control=over)[column]
 
 
@@ -55,7 +57,7 @@ def ratio(runs, control, over, column):
     at_most=0.72,
     statistic=MEDIAN_RATIO,
 )
-def published(runs):
+def published(runs: Table) -> Numbers:
     return ratio(runs, "epochs", "none", "median")
 
 
@@ -66,7 +68,7 @@ def published(runs):
     at_most=1,
     statistic=MEDIAN_RATIO,
 )
-def published_tail(runs):
+def published_tail(runs: Table) -> Numbers:
     return ratio(runs, "epochs", "none", "p99")
 
 
@@ -90,7 +92,7 @@ NEARLY = "its management packets are the trunk's, which leave a queue at the rou
     why=SLOWER,
     statistic=MEDIAN_RATIO,
 )
-def trunk_tail(runs):
+def trunk_tail(runs: Table) -> Numbers:
     return ratio(runs, "trunk", "epochs", "p99")
 
 
@@ -101,7 +103,7 @@ def trunk_tail(runs):
     why=NEARLY,
     statistic=MEDIAN_RATIO,
 )
-def postack_tail(runs):
+def postack_tail(runs: Table) -> Numbers:
     return ratio(runs, "postack", "epochs", "p99")
 
 
@@ -113,7 +115,7 @@ def postack_tail(runs):
     why=SAME,
     statistic=MEDIAN_RATIO,
 )
-def copa_tail(runs):
+def copa_tail(runs: Table) -> Numbers:
     return ratio(runs, "copa", "epochs", "p99")
 
 
@@ -124,7 +126,7 @@ def copa_tail(runs):
     margin=MATTERS,
     statistic=MEDIAN_RATIO,
 )
-def copa_postack_tail(runs):
+def copa_postack_tail(runs: Table) -> Numbers:
     return ratio(runs, "copa-postack", "epochs", "p99")
 
 
@@ -134,7 +136,7 @@ def copa_postack_tail(runs):
     at_most=1,
     statistic=MEDIAN_RATIO,
 )
-def first_tail(runs):
+def first_tail(runs: Table) -> Numbers:
     return ratio(runs, "copa-first", "epochs", "p99")
 
 
@@ -146,42 +148,42 @@ def first_tail(runs):
     why=SAME,
     statistic=MEDIAN_RATIO,
 )
-def alike_tail(runs):
+def alike_tail(runs: Table) -> Numbers:
     return ratio(runs, "copa-first", "epochs-first", "p99")
 
 
 @site_to_site.claim("beyond", "trunk: user packets lost", at_most=0)
-def trunk_loss(runs):
+def trunk_loss(runs: Table) -> Numbers:
     return runs.where(control="trunk")["lost"]
 
 
 @site_to_site.claim("beyond", "trunk and PostACK: user packets lost", at_most=0)
-def postack_loss(runs):
+def postack_loss(runs: Table) -> Numbers:
     return runs.where(control="postack")["lost"]
 
 
 @site_to_site.claim("beyond", "Copa: user packets lost", at_most=0)
-def copa_loss(runs):
+def copa_loss(runs: Table) -> Numbers:
     return runs.where(control="copa")["lost"]
 
 
 @site_to_site.claim("beyond", "Copa and PostACK: user packets lost", at_most=0)
-def copa_postack_loss(runs):
+def copa_postack_loss(runs: Table) -> Numbers:
     return runs.where(control="copa-postack")["lost"]
 
 
 @site_to_site.claim("beyond", "Copa, new flows first: user packets lost", at_most=0)
-def first_loss(runs):
+def first_loss(runs: Table) -> Numbers:
     return runs.where(control="copa-first")["lost"]
 
 
 @site_to_site.claim("beyond", "epochs: user packets lost on the path", at_most=0)
-def epochs_loss(runs):
+def epochs_loss(runs: Table) -> Numbers:
     return runs.where(control="epochs")["lost_path"]
 
 
 @site_to_site.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["median", "99th percentile"])
     for axes, column in zip(panels, ("median", "p99"), strict=True):
         for n, control in enumerate(CONTROLS):

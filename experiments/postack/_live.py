@@ -160,7 +160,7 @@ class Lab:
         """Serves transfers on a host."""
         words = ["traffic", "serve", "--congestion", congestion]
         server = self.start(host, program(), *words)
-        assert server.stdout is not None and server.stdout.readline(), "the server does not start"
+        assert line_of(server), "the server does not start"
 
     def fetch(self, host: str, address: str, *words: str) -> subprocess.Popen[str]:
         """A transfer to a host from the server at an address."""
@@ -222,6 +222,12 @@ def _run(*words: str | Path) -> str:
     if said.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, words))}: {said.stderr}")
     return said.stdout
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line that a process on a host prints; empty if it ended."""
+    assert process.stdout is not None, "processes of labs are started with a pipe"
+    return process.stdout.readline()
 
 
 def side_by_side(

@@ -6,14 +6,19 @@ are lost, so that ACKs are held for longer than a round trip when one is; at 1 %
 to hurry. 120 seeds, because some differences are small.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import bulk, measured, network
 
 express = Experiment(__file__, seeds=120)
 
-SIGNALS = {
+SIGNALS: dict[str, dict[str, Any]] = {
     "gate": {"kind": "postack"},
     "express": {"kind": "postack", "loss_express": True},
     "first": {"kind": "postack", "retransmissions": "first"},
@@ -25,7 +30,7 @@ MSS = 1_448
 
 
 @express.run(signal=list(SIGNALS), congestion=CONTROLS, loss=LOSSES)
-def measure(seed, signal, congestion, loss):
+def measure(seed: int, signal: str, congestion: str, loss: float) -> dict[str, float]:
     tcp = {"congestion": congestion}
     net = network(SIGNALS[signal], window=None, loss=f"{loss} %", tcp=tcp)
     bulk(net)
@@ -35,18 +40,22 @@ def measure(seed, signal, congestion, loss):
     return {**measured(run), "twice": float(received)}
 
 
-def compare(runs, column, congestion, loss, signal):
+def compare(
+    runs: Table, column: str, congestion: str, loss: float, signal: str
+) -> list[np.ndarray]:
     """With an option, and without."""
     cell = runs.where(congestion=congestion, loss=loss)
     return [cell.where(signal=it)[column] for it in (signal, "gate")]
 
 
-def ratio(runs, congestion, loss, signal="express"):
+def ratio(runs: Table, congestion: str, loss: float, signal: str = "express") -> np.ndarray:
     hurried, usual = compare(runs, "goodput", congestion, loss, signal)
     return hurried / usual
 
 
-def more(runs, column, congestion, loss, signal="express"):
+def more(
+    runs: Table, column: str, congestion: str, loss: float, signal: str = "express"
+) -> np.ndarray:
     hurried, usual = compare(runs, column, congestion, loss, signal)
     return hurried - usual
 
@@ -60,44 +69,44 @@ TIMERS = (
 @express.claim(
     "R001-14", "0.1 %, Reno: goodput with loss express over without", at_least=1, why=TIMERS
 )
-def tenth_reno(runs):
+def tenth_reno(runs: Table) -> Numbers:
     return ratio(runs, "reno", 0.1)
 
 
 @express.claim("R001-14", "0.1 %, CUBIC: goodput", at_least=1, why=TIMERS)
-def tenth_cubic(runs):
+def tenth_cubic(runs: Table) -> Numbers:
     return ratio(runs, "cubic", 0.1)
 
 
 @express.claim("R001-14", "0.1 %, Reno: more timeouts in a run than without", at_most=0, why=TIMERS)
-def timeouts_reno(runs):
+def timeouts_reno(runs: Table) -> Numbers:
     return more(runs, "timeouts", "reno", 0.1)
 
 
 @express.claim("R001-14", "0.1 %, CUBIC: more timeouts", at_most=0, why=TIMERS)
-def timeouts_cubic(runs):
+def timeouts_cubic(runs: Table) -> Numbers:
     return more(runs, "timeouts", "cubic", 0.1)
 
 
 @express.claim("R001-14", "0.1 %, Reno: more segments sent again than without", at_least=1)
-def again_reno(runs):
+def again_reno(runs: Table) -> Numbers:
     return more(runs, "retransmitted", "reno", 0.1)
 
 
 @express.claim("R001-14", "0.1 %, CUBIC: more segments sent again", at_least=1)
-def again_cubic(runs):
+def again_cubic(runs: Table) -> Numbers:
     return more(runs, "retransmitted", "cubic", 0.1)
 
 
 @express.claim(
     "R001-14", "1 %, Reno: goodput with loss express over without", at_least=0.98, at_most=1.02
 )
-def one_reno(runs):
+def one_reno(runs: Table) -> Numbers:
     return ratio(runs, "reno", 1.0)
 
 
 @express.claim("R001-14", "1 %, CUBIC: goodput", at_least=0.98, at_most=1.02)
-def one_cubic(runs):
+def one_cubic(runs: Table) -> Numbers:
     return ratio(runs, "cubic", 1.0)
 
 
@@ -111,34 +120,34 @@ OVERTAKEN = (
 @express.claim(
     "R001-14", "0.1 %, Reno: goodput with what is sent again first, over without", at_least=0.99
 )
-def first_tenth_reno(runs):
+def first_tenth_reno(runs: Table) -> Numbers:
     return ratio(runs, "reno", 0.1, "first")
 
 
 @express.claim("R001-14", "0.1 %, CUBIC: the same", at_least=0.99)
-def first_tenth_cubic(runs):
+def first_tenth_cubic(runs: Table) -> Numbers:
     return ratio(runs, "cubic", 0.1, "first")
 
 
 @express.claim("R001-14", "1 %, Reno: the same", at_least=0.995, at_most=1.005, why=OVERTAKEN)
-def first_one_reno(runs):
+def first_one_reno(runs: Table) -> Numbers:
     return ratio(runs, "reno", 1.0, "first")
 
 
 @express.claim("R001-14", "1 %, CUBIC: the same", at_least=0.995, at_most=1.005, why=OVERTAKEN)
-def first_one_cubic(runs):
+def first_one_cubic(runs: Table) -> Numbers:
     return ratio(runs, "cubic", 1.0, "first")
 
 
 @express.claim(
     "R001-14", "1 %, Reno: more segments arrive twice with what is sent again first", at_least=1
 )
-def twice_reno(runs):
+def twice_reno(runs: Table) -> Numbers:
     return more(runs, "twice", "reno", 1.0, "first")
 
 
 @express.claim("R001-14", "1 %, CUBIC: the same", at_least=1)
-def twice_cubic(runs):
+def twice_cubic(runs: Table) -> Numbers:
     return more(runs, "twice", "cubic", 1.0, "first")
 
 
@@ -148,29 +157,29 @@ def twice_cubic(runs):
     at_least=0.995,
     at_most=1.005,
 )
-def with_flow_one_reno(runs):
+def with_flow_one_reno(runs: Table) -> Numbers:
     return ratio(runs, "reno", 1.0, "flow-first")
 
 
 @express.claim("R001-14", "1 %, CUBIC: the same", at_least=0.995, at_most=1.005)
-def with_flow_one_cubic(runs):
+def with_flow_one_cubic(runs: Table) -> Numbers:
     return ratio(runs, "cubic", 1.0, "flow-first")
 
 
 @express.claim(
     "R001-14", "1 %, Reno: more segments arrive twice with it and its flow first", at_most=10
 )
-def twice_flow_reno(runs):
+def twice_flow_reno(runs: Table) -> Numbers:
     return more(runs, "twice", "reno", 1.0, "flow-first")
 
 
 @express.claim("R001-14", "1 %, CUBIC: the same", at_most=10)
-def twice_flow_cubic(runs):
+def twice_flow_cubic(runs: Table) -> Numbers:
     return more(runs, "twice", "cubic", 1.0, "flow-first")
 
 
 @express.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["goodput, Mbit/s", "more timeouts"])
     for axes, column, unit in zip(panels, ("goodput", "timeouts"), (1e6, 1), strict=True):
         for signal in SIGNALS:

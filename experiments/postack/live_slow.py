@@ -5,7 +5,9 @@ Differs: see `_live.py`. Segments of 536 bytes; half a minute of warm-up and two
 is fewer than in the simulator (`senders`).
 """
 
+from tidegate import Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._live import bulk, hosts, missing
 from .live_senders import ROUTE
@@ -14,14 +16,14 @@ live_slow = Experiment(__file__, seeds=3, needs=missing)
 
 
 @live_slow.run()
-def measure(seed):
+def measure(seed: int) -> dict[str, float]:
     slow = {"profile": {"mean": "20 kbit/s", "burst": "3028 B"}}
     net = hosts("gate", policy=slow, seconds=(30, 120))
     return bulk(net, told=f"{ROUTE} advmss 536", flows=10)
 
 
 @live_slow.claim("A001-10", "live: 20 kbit/s, ten flows: Jain index", at_least=0.9)
-def jain(runs):
+def jain(runs: Table) -> Numbers:
     return runs["jain"]
 
 
@@ -31,5 +33,5 @@ def jain(runs):
     at_least=0.98,
     at_most=1.02,
 )
-def rate(runs):
+def rate(runs: Table) -> Numbers:
     return runs["rate"] / 20_000

@@ -117,7 +117,7 @@ def reverse(trunk: dict[str, Any]) -> dict[str, Any]:
 
 def measured(run: Result) -> dict[str, float]:
     """Of each trunk, in seconds: mean and least in KB/s, the deviation as a part of the mean."""
-    row = {}
+    row: dict[str, float] = {}
     for n, rate in enumerate(rates(run), 1):
         row |= {f"mean_{n}": rate.mean(), f"least_{n}": rate.min()}
         row[f"deviation_{n}"] = rate.std() / rate.mean()

@@ -15,11 +15,14 @@ which each is to be within 20 % of its part; both numbers are ours. A quarter of
 than 10 %.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from tidegate import Scenario, plots
+from tidegate import Result, Scenario, Table, plots
 from tidegate.experiment import Experiment
-from tidegate.statistics import SHARE
+from tidegate.statistics import SHARE, Numbers
 
 from ._network import ALPHA, BOTTLENECK_RATE, KB, RATE, required_buffer, reverse, trunk
 
@@ -46,7 +49,7 @@ ROOM = round(4.5 * required_buffer(CONNECTIONS, [VMSS] * 2, 0))
 """Bytes of the router."""
 
 
-def nested(tunnel=100 * VMSS):
+def nested(tunnel: int = 100 * VMSS) -> Scenario:
     """Level-2 trunks 1 and 2 in level-1 trunk 1, and 3 and 4 in 2, whose queue is so long."""
     net = Scenario(duration=f"{SECONDS} s", sample="1 s", link_header="0 B")
     line = {"kind": "trunk-fifo", "threshold": LEVELS * ALPHA}
@@ -80,19 +83,19 @@ def nested(tunnel=100 * VMSS):
     return net
 
 
-def through(trunk):
+def through(trunk: Mapping[str, Any]) -> dict[str, Any]:
     """A policy that sends everything through a trunk."""
     return {"name": "user", "action": "pass", "trunk": trunk["name"]}
 
 
-def rates(run):
+def rates(run: Result) -> np.ndarray:
     """What each flow received in each second, in KB/s."""
     table = run["groups over time"]
     return np.array([np.diff(table[f"flow{n}_bytes"], prepend=0) for n in (1, 2, 3, 4)]) / KB
 
 
 @fig9.run()
-def measure(seed):
+def measure(seed: int) -> dict[str, float]:
     run = nested().run(seed)
     return {
         "lost": full(run, "a > b"),
@@ -102,15 +105,15 @@ def measure(seed):
     }
 
 
-def full(run, *places):
+def full(run: Result, *places: str) -> float:
     """User packets for which there was no room."""
     drops = run.drops.where(reason="queue-full")
     return sum(float(drops.where(place=it)["dropped_packets"].sum()) for it in places)
 
 
-def parts(got, link):
+def parts(got: np.ndarray, link: float) -> dict[str, float]:
     """Of what each got in each second, KB/s: parts after each event, and of a ``link``, bytes/s."""
-    row = {}
+    row: dict[str, float] = {}
     for event, span in enumerate(SPANS):
         shares = got[:, span].mean(axis=1) / got[:, span].sum(axis=0).mean()
         row |= {f"share_{event}_{n}": share for n, share in enumerate(shares)}
@@ -122,7 +125,7 @@ def parts(got, link):
     }
 
 
-def near(got):
+def near(got: np.ndarray) -> float:
     """The part of all means of ten seconds that are near enough to what they should be."""
     close = []
     for span, shares in list(zip(SPANS, SHARES, strict=True))[1:]:
@@ -130,23 +133,23 @@ def near(got):
             rates = got[:, start : start + TEN].mean(axis=1)
             pairs = zip(rates / rates.sum(), shares, strict=True)
             close += [abs(part / share - 1) <= NEAR for part, share in pairs if share]
-    return np.mean(close)
+    return float(np.mean(close))
 
 
-def claim_parts(experiment, case=""):
+def claim_parts(experiment: Experiment, case: str = "") -> None:
     """Claims that level-2 trunks have their parts after each event, in the runs of a case."""
     for event in (1, 2, 3):
         for n in range(event + 1):
             claim_part(experiment, case, event, n)
 
 
-def claim_part(experiment, case, event, n):
+def claim_part(experiment: Experiment, case: str, event: int, n: int) -> None:
     key, text = f"share_{event}_{n}", f"part of level-2 trunk {n + 1} from {EVENTS[event]} s on"
     name = f"from_{EVENTS[event]}_trunk_{n + 1}"
     if case:
         key, text, name = f"{case} {key}", f"{case}: {text}", f"{case}_{name}"
 
-    def measured(runs):
+    def measured(runs: Table) -> Numbers:
         return runs[key]
 
     measured.__name__ = name
@@ -169,12 +172,12 @@ UNEVEN = (
     statistic=SHARE,
     why=UNEVEN,
 )
-def ten_seconds(runs):
+def ten_seconds(runs: Table) -> Numbers:
     return runs["near"] == 1
 
 
 @fig9.claim("A003-5", "means of 10 s within 20 % of their part, of all in a run", at_least=0.9)
-def ten_seconds_most(runs):
+def ten_seconds_most(runs: Table) -> Numbers:
     return runs["near"]
 
 
@@ -182,17 +185,17 @@ def ten_seconds_most(runs):
     "A003-5", "what level-1 trunk 1 gets after the last event, of that before it", paper=1,
     within=0.05,
 )  # fmt: skip
-def level_1(runs):
+def level_1(runs: Table) -> Numbers:
     return runs["level_1"]
 
 
 @fig9.claim("A003-5", "a trunk alone within another, of the link", kind="context")
-def alone(runs):
+def alone(runs: Table) -> Numbers:
     return runs["link"]
 
 
 @fig9.claim("A003-5", "user packets lost at the bottleneck", paper=0, at_most=0)
-def lost(runs):
+def lost(runs: Table) -> Numbers:
     return runs["lost"]
 
 
@@ -203,17 +206,17 @@ def lost(runs):
     why="a level-2 trunk that begins finds its rate by slow start, which overruns 100 packets; "
     "with the router's room none is lost (`#before-roomy`)",
 )
-def before(runs):
+def before(runs: Table) -> Numbers:
     return runs["before"]
 
 
 @fig9.claim("A003-5", "the same, with as much room there as the router has", at_most=0)
-def before_roomy(runs):
+def before_roomy(runs: Table) -> Numbers:
     return runs["before_roomy"]
 
 
 @fig9.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     got = rates(nested().run(1))
     time = np.arange(1, got.shape[1] + 1)
     titles = ["level-1 trunks: figure 8", "level-2 trunks: figure 9"]

@@ -29,7 +29,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from tidegate.result import Case, Table
-from tidegate.statistics import MEAN, Estimate, Statistic
+from tidegate.statistics import MEAN, Estimate, Numbers, Statistic
 from tidegate.sweep import cases
 
 Run: TypeAlias = Callable[..., Mapping[str, float]]
@@ -38,7 +38,7 @@ Run: TypeAlias = Callable[..., Mapping[str, float]]
 FIRST_SEED = 1001
 """Verdicts rest on seeds from here on; how many are needed is found out with those below."""
 
-Samples: TypeAlias = Callable[[Table], Sequence[float]]
+Samples: TypeAlias = Callable[[Table], Numbers]
 """From all runs, a number for each seed."""
 
 Kind: TypeAlias = Literal["paper", "ours", "shown otherwise", "context"]

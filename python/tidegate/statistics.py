@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, inf, lgamma, log, log1p, sqrt
+from typing import TypeAlias
 
 import numpy as np
+
+Numbers: TypeAlias = Sequence[float] | np.ndarray
+"""Samples, rates or outcomes."""
 
 TAIL = 0.025
 """Probability that the true value lies beyond one end of a 95 % confidence interval."""
@@ -28,7 +32,7 @@ class Estimate:
         return f"{self.value:.4g} ({self.low:.4g} to {self.high:.4g})"
 
     @classmethod
-    def of(cls, samples: Sequence[float]) -> Estimate:
+    def of(cls, samples: Numbers) -> Estimate:
         """The mean and its interval by Student's t; a single sample is its own interval.
 
         Samples are independent, one for each seed, and have a finite variance.
@@ -46,7 +50,7 @@ class Statistic:
     """Reduces the samples of all seeds to one estimate."""
 
     name: str
-    estimate: Callable[[Sequence[float]], Estimate]
+    estimate: Callable[[Numbers], Estimate]
 
 
 MEAN = Statistic("mean", Estimate.of)
@@ -66,11 +70,11 @@ def quantile(part: float) -> Statistic:
     return Statistic(f"quantile of {part:g}", lambda samples: _quantile(samples, part))
 
 
-def _ratio(samples: Sequence[float]) -> Estimate:
+def _ratio(samples: Numbers) -> Estimate:
     values = np.asarray(samples, dtype=float)
     if not (values > 0).all():
         raise ValueError("a ratio has a logarithm only if it is above 0")
-    middle = _quantile(np.log(values).tolist(), 0.5)
+    middle = _quantile(np.log(values), 0.5)
     value, low, high = (float(np.exp(it)) for it in (middle.value, middle.low, middle.high))
     return Estimate(value, low, high, middle.count)
 
@@ -84,7 +88,7 @@ judged by it.
 """
 
 
-def _share(samples: Sequence[float]) -> Estimate:
+def _share(samples: Numbers) -> Estimate:
     values = np.asarray(samples, dtype=float)
     if not np.isin(values, (0, 1)).all():
         raise ValueError("an outcome of a seed is 0 or 1")
@@ -101,7 +105,7 @@ Source: C. J. Clopper, E. S. Pearson, *The use of confidence or fiducial limits*
 """
 
 
-def _quantile(samples: Sequence[float], part: float) -> Estimate:
+def _quantile(samples: Numbers, part: float) -> Estimate:
     values = np.sort(np.asarray(samples, dtype=float))
     count = len(values)
     # How many samples are below the quantile is binomial, whatever their distribution.
@@ -134,7 +138,7 @@ def _solve(below: Callable[[float], bool]) -> float:
     return low
 
 
-def samples_for(margin: float, pilot: Sequence[float], statistic: Statistic = MEAN) -> int:
+def samples_for(margin: float, pilot: Numbers, statistic: Statistic = MEAN) -> int:
     """How many samples like these make an interval no wider than ``margin``.
 
     A quarter is added, since a deviation from few samples is uncertain itself. An interval so
@@ -150,7 +154,7 @@ def samples_for(margin: float, pilot: Sequence[float], statistic: Statistic = ME
     return ceil(1.25 * estimate.count * (width / margin) ** 2)
 
 
-def jain(shares: Sequence[float]) -> float:
+def jain(shares: Numbers) -> float:
     """Jain's fairness index: 1 when all are equal, 1/n when one has everything.
 
     Source: aggregates, section 3.
@@ -160,7 +164,7 @@ def jain(shares: Sequence[float]) -> float:
     return 1.0 if squares == 0 else float(values.sum() ** 2 / (len(values) * squares))
 
 
-def max_min_shares(capacity: float, demands: Sequence[float]) -> np.ndarray:
+def max_min_shares(capacity: float, demands: Numbers) -> np.ndarray:
     """What each gets when ``capacity`` is shared max-min: the least demands first, in full."""
     values = np.asarray(demands, dtype=float)
     shares = np.zeros(len(values))
@@ -172,7 +176,7 @@ def max_min_shares(capacity: float, demands: Sequence[float]) -> np.ndarray:
     return shares
 
 
-def max_min_index(rates: Sequence[float], shares: Sequence[float]) -> float:
+def max_min_index(rates: Numbers, shares: Numbers) -> float:
     """The paper's index F': Jain's of each rate over its max-min share.
 
     Source: aggregates, section 3.
