@@ -73,6 +73,7 @@ def test_a_name_is_of_a_paper_or_of_one_experiment(papers, tmp_path, capsys):
         ("sums/fig9", ["sums/fig9"]),
         ("sums", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
         ("sums/...", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
+        ("all", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
     ):
         assert repro.main(["list", name]) == 0
         assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == chosen

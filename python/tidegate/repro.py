@@ -17,6 +17,9 @@ from tidegate.sweep import gather
 
 PILOT_SEEDS = 40
 
+ALL = "all"
+"""Names every experiment."""
+
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
@@ -165,8 +168,8 @@ def _line(verdict: Verdict) -> str:
 
 def _chosen(experiments: Mapping[str, Experiment], names: Sequence[str]) -> list[Experiment]:
     """Those that are named whole, and all of a paper that is."""
-    wanted = {it.removesuffix("...").rstrip("…").rstrip("/") for it in names}
-    return [each for id, each in experiments.items() if not wanted or wanted & {id, each.paper}]
+    wanted = {it.removesuffix("...").rstrip("…").rstrip("/") for it in names} or {ALL}
+    return [each for id, each in experiments.items() if wanted & {id, each.paper, ALL}]
 
 
 def _experiments(given: Path | None) -> Path | None:
@@ -200,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
             "names",
             nargs="*",
             metavar="ID",
-            help="PAPER/EXPERIMENT, or PAPER for all of it; default: all",
+            help="PAPER/EXPERIMENT, PAPER for all of it, or `all`; default: all",
         )
         sub.add_argument(
             "--experiments", type=Path, metavar="DIR", help="default: the nearest `experiments`"
