@@ -21,17 +21,17 @@ ONE_BY_ONE: dict[str, Any] = {"kind": "partitioned", "depth": "rtt"}
 
 
 def gain(runs: Table, policed: str, column: str, cross: int) -> np.ndarray:
-    """Of policing so over policing one by one."""
+    """The ratio of a column with this policing to policing one by one, for each seed."""
     cell = runs.where(cross=cross)
     return paired(cell.where(policed=policed), cell.where(policed="one by one"), column)
 
 
 NO_GAIN: dict[str, Any] = {"kind": "shown otherwise", "at_least": 0.99, "at_most": 1.01}
-"""Of the total without others."""
+"""Bounds of the total where no others compete."""
 
 
 def claim_gains(figure: Experiment, ref: str, policed: str) -> None:
-    """More goes out, in profile and, beside others, in all."""
+    """Claims that throughput grows: in profile and, beside others, in total."""
     for cross, place in OTHERS.items():
         for column, what in (("total", "total"), ("compliant", "compliant")):
 

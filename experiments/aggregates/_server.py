@@ -70,10 +70,10 @@ def server(
 ) -> Scenario:
     """Four endless downloads from one server; with an allocation, one controlled aggregate.
 
-    The paper does not say the rest: the length of a packet in bytes, the depth of the bucket in kB,
-    the order in which the clients begin (default: by chance), how many endless downloads from
-    ``nb`` share the access link, by how much the clients' links delay each packet more or less than
-    the last, and how many times as many connections, rates, bursts and buffers there are.
+    The paper does not say the rest. ``packet`` is in bytes and ``burst``, the depth of the bucket,
+    in kB. Clients begin in ``order`` (default: by chance). ``cross`` endless downloads from ``nb``
+    share the access link. The clients' links delay each packet by up to ``jitter`` more or less
+    than the last. Connections, rates, bursts and buffers are ``scale`` times as many.
     """
     net = Scenario(
         duration="300 s",

@@ -2,8 +2,8 @@
 
 Source: aggregates, section 4.2.3, figure 11.
 Differs: see `_server.py`, `_compare.py` and figure 6. Links are unequal, as the caption says.
-Alone, the four fill the access link either way (95 % of it): what changes is which of it is in
-profile, and neither how much there is nor, but for 1 %, how much is lost.
+Alone, the four fill the access link either way (95 % of it). The part in profile grows; the total
+stays the same, and 1 % fewer packets are lost.
 """
 
 from typing import Any

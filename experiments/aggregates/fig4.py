@@ -1,12 +1,11 @@
 """Partitions of one bucket are fair between equal links.
 
 Source: aggregates, section 4.2.1, figure 4.
-Differs: see `_server.py`. The paper has depths by round trip a little fairer than equal ones, 0.996
-over 0.99. With windows of 20 packets our queue never empties, each partition always has a packet
-that waits, and a depth that only saves unused tokens cannot matter. Depths matter in a bucket of
-8 kB, a quarter of the mean round-trip time's worth, and there they do the opposite, in ns-2 as
-well (0.9976): the part of the 50 ms connection is less than its rate brings in the 15 ms between
-two looks of the timer, so that tokens are lost.
+Differs: see `_server.py`. In the paper depths by round trip are a little fairer than equal ones,
+0.996 over 0.99. With windows of 20 packets our queue never empties. Each partition then always has
+a packet that waits, and a depth that only saves unused tokens cannot matter. Depths matter in a
+bucket of 8 kB. There depths by round trip are less fair, in ns-2 as well (0.9976): the depth of the
+50 ms connection is too small for the 15 ms between two looks of the timer, and tokens are lost.
 """
 
 from typing import Any

@@ -10,9 +10,9 @@ has four and a half times the room of equation 2, for here trunks begin one by o
 line, which slow start overruns
 (docs/understand/trunking.md). Shares are of what all level-2 trunks got: two levels of management
 packets take 6.5 % of the link here, and less there. The paper shows rates over time. Means over
-all seeds are from 5 s after an event to the next. What one run shows is judged by means of 10 s, of
-which each is to be within 20 % of its part; both numbers are ours. A quarter of them is farther off
-than 10 %.
+all seeds are from 5 s after an event to the next. A single run is judged by means of 10 s: each has
+to be within 20 % of its part. Both numbers are ours. A quarter of these means is farther off than
+10 %.
 """
 
 from collections.abc import Mapping
@@ -126,7 +126,7 @@ def parts(got: np.ndarray, link: float) -> dict[str, float]:
 
 
 def near(got: np.ndarray) -> float:
-    """The part of all means of ten seconds that are near enough to what they should be."""
+    """The part of all means of ten seconds that are within ``NEAR`` of their share."""
     close = []
     for span, shares in list(zip(SPANS, SHARES, strict=True))[1:]:
         for start in range(span.start, span.stop - TEN + 1, TEN):

@@ -115,7 +115,7 @@ class Verdict:
 
     claim: Claim
     ours: Estimate
-    """The estimate over the seeds, and its interval; of what was not tried, no number."""
+    """The estimate over the seeds, and its interval; no number if the claim was skipped."""
     missing: str | None = None
     """If it was not tried: what for."""
 

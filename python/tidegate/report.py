@@ -58,7 +58,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many claims of each kind hold, what is known of the others, and the sum of the judged."""
+    """Counts the verdicts of each kind, and of all claims that are judged."""
     lines = []
     for kind in KINDS:
         own = [each for each in verdicts if each.claim.kind == kind]

@@ -82,9 +82,8 @@ def _ratio(samples: Numbers) -> Estimate:
 MEDIAN_RATIO = Statistic("median ratio", _ratio)
 """The median of paired ratios: two modes of one seed meet the same arrivals.
 
-It is taken of logarithms, so that the ratio and its reciprocal are judged alike. The interval is
-that of the sign test, which assumes no distribution: longest delays and other heavy tails are
-judged by it.
+The median of logarithms judges a ratio and its reciprocal alike. The interval is that of the sign
+test and assumes no distribution, so that it suits longest delays and other heavy tails.
 """
 
 
