@@ -130,12 +130,12 @@ def first_tenth_cubic(runs: Table) -> Numbers:
     return ratio(runs, "cubic", 0.1, "first")
 
 
-@express.claim("R001-14", "1 %, Reno: the same", at_least=0.995)
+@express.claim("R001-14", "1 %, Reno: the same", kind="shown otherwise", at_most=0.995)
 def first_one_reno(runs: Table) -> Numbers:
     return ratio(runs, "reno", 1.0, "first")
 
 
-@express.claim("R001-14", "1 %, CUBIC: the same", at_least=0.995)
+@express.claim("R001-14", "1 %, CUBIC: the same", kind="shown otherwise", at_most=0.995)
 def first_one_cubic(runs: Table) -> Numbers:
     return ratio(runs, "cubic", 1.0, "first")
 
