@@ -5,6 +5,7 @@
 .NOTPARALLEL:
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+PYTHON := python experiments validate .ci
 PIP := .venv/bin/pip --disable-pip-version-check --quiet install --requirement
 
 demo: setup program ## the main job, in network namespaces of its own, about two minutes
@@ -22,8 +23,8 @@ check: ## what needs no test to run: form, lints, documentation, licences
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	python3 .ci/deny.py
 	$(MAKE) --no-print-directory .venv/test
-	.venv/bin/ruff format --check python experiments
-	.venv/bin/ruff check python experiments
+	.venv/bin/ruff format --check $(PYTHON)
+	.venv/bin/ruff check $(PYTHON)
 	.venv/bin/mypy
 	@if command -v clang-14 >/dev/null; then $(MAKE) --no-print-directory -C bpf check; \
 	else echo "skipped: whether bpf/*.o are what their sources give (apt-get install clang-14 llvm-14 libbpf-dev)"; fi

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
+from typing import Any
 
 
 def allowed(expression: str, licences: set[str]) -> bool:
@@ -27,21 +29,26 @@ def allowed(expression: str, licences: set[str]) -> bool:
                 position += 2
             python.append(str(word in licences))
         position += 1
-    return eval(" ".join(python))  # only True, False, and, or, parentheses
+    return bool(eval(" ".join(python)))  # only True, False, and, or, parentheses
 
 
-def complaints(metadata: dict, rules: dict) -> list[str]:
+def complaints(metadata: dict[str, Any], rules: dict[str, Any]) -> list[str]:
+    """Packages whose licence is not allowed, and users of banned crates."""
     found = []
     licences = set(rules["licenses"]["allow"])
     packages = {package["id"]: package for package in metadata["packages"]}
     for package in packages.values():
         licence = package["license"] or "none"
         if not allowed(licence, licences):
-            found.append(f"{package['name']}: its licence ({licence}) is not allowed; use another crate")
+            found.append(
+                f"{package['name']}: its licence ({licence}) is not allowed; use another crate"
+            )
     users: dict[str, set[str]] = {}
     for node in metadata["resolve"]["nodes"]:
         for dependency in node["deps"]:
-            users.setdefault(packages[dependency["pkg"]]["name"], set()).add(packages[node["id"]]["name"])
+            users.setdefault(packages[dependency["pkg"]]["name"], set()).add(
+                packages[node["id"]]["name"]
+            )
     for ban in rules["bans"]["deny"]:
         extra = users.get(ban["crate"], set()) - set(ban.get("wrappers", []))
         if extra:
@@ -50,11 +57,11 @@ def complaints(metadata: dict, rules: dict) -> list[str]:
 
 
 def main() -> int:
+    """Prints the complaints; the exit code is 1 if there are any."""
     assert not allowed("GPL-3.0", {"MIT"}) and allowed("(MIT OR GPL-3.0) AND ISC", {"MIT", "ISC"})
     command = ["cargo", "metadata", "--format-version", "1", "--locked"]
     metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    with open("deny.toml", "rb") as file:
-        found = complaints(metadata, tomllib.load(file))
+    found = complaints(metadata, tomllib.loads(Path("deny.toml").read_text()))
     for complaint in found:
         print(complaint, file=sys.stderr)
     print(f"licences and bans: {len(metadata['packages'])} packages, {len(found)} complaints")

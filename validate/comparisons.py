@@ -2,34 +2,71 @@
 
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from statistics import mean
+from typing import Any, TypeAlias
 
 from formulas import mathis, padhye
 from oracles import ORACLES
 from ours import ours
-from report import (DROPS, GOODPUT, LOSS, MARKED, RECOVERIES, TIMEOUTS, Quantity, average, progress, queue_of, utilisation,
-                    within)
-from scenarios import AQMS, KERNEL, LOSSES, MEASURED, NETWORKS
+from report import (
+    DROPS,
+    GOODPUT,
+    LOSS,
+    MARKED,
+    RECOVERIES,
+    TIMEOUTS,
+    Quantity,
+    Report,
+    Run,
+    average,
+    progress,
+    queue_of,
+    utilisation,
+    within,
+)
+from scenarios import AQMS, KERNEL, LOSSES, MEASURED, NETWORKS, Scenario
+
+Simulate: TypeAlias = Callable[[Scenario, int], Run]
+"""Runs a scenario with a seed."""
+
+Quantities: TypeAlias = Callable[[Scenario], Sequence[Quantity]]
+"""Quantities that are compared in a scenario."""
 
 HERE = Path(__file__).parent
 VECTORS = HERE.parent / "crates/core/tests/vectors/ns2"
 
 
-def run_all(scenarios, pool):
-    """The runs of every scenario: {(scenario name, who): [run of each seed]}; who may be the cause of a toggle."""
-    jobs = []
+def changed_by(tcp: Mapping[str, Any]) -> Simulate:
+    """Our simulator, with further settings of TCP."""
+    return lambda scenario, seed: ours(scenario, seed, **{**scenario.tcp, **tcp})
+
+
+def run_all(scenarios: Sequence[Scenario], pool: Executor) -> dict[tuple[str, str], list[Run]]:
+    """The runs of all seeds, by the name of the scenario and of the simulator.
+
+    The cause of a toggle stands for our simulator with the toggle turned round.
+    """
+    todo = []
     for scenario in scenarios:
-        who = {name: ORACLES[name] for name in scenario.oracles}
-        for cause, changed in [("ours", {}), *((toggle.cause, toggle.tcp) for toggle in scenario.toggles)]:
-            who[cause] = lambda scenario, seed, tcp=scenario.tcp | changed: ours(scenario, seed, **tcp)
+        who: dict[str, Simulate] = {name: ORACLES[name] for name in scenario.oracles}
+        for cause, changed in [
+            ("ours", {}),
+            *((toggle.cause, toggle.tcp) for toggle in scenario.toggles),
+        ]:
+            who[cause] = changed_by(changed)
         for name, simulate in who.items():
-            # ns-3 takes about twenty times as long as ns-2: one seed, and first, so that nothing waits for it.
+            # ns-3 takes twenty times as long as ns-2: one seed, and first, so that nothing waits.
             seeds = scenario.seeds[:1] if name == "ns-3" else scenario.seeds
-            jobs += [(name != "ns-3", scenario, name, simulate, seed) for seed in seeds]
-    jobs.sort(key=lambda job: job[0])
-    jobs = [(scenario.name, name, pool.submit(simulate, scenario, seed)) for _, scenario, name, simulate, seed in jobs]
-    runs = {}
+            todo += [(name != "ns-3", scenario, name, simulate, seed) for seed in seeds]
+    todo.sort(key=lambda job: job[0])
+    jobs = [
+        (scenario.name, name, pool.submit(simulate, scenario, seed))
+        for _, scenario, name, simulate, seed in todo
+    ]
+    runs: dict[tuple[str, str], list[Run]] = {}
     for done, (name, by, job) in enumerate(jobs, 1):
         runs.setdefault((name, by), []).append(job.result())
         progress(f"{done}/{len(jobs)} {name}")
@@ -37,87 +74,171 @@ def run_all(scenarios, pool):
     return runs
 
 
-def compare(report, title, scenarios, quantities, references, pool):
-    """Ours, the mean of its seeds, beside every reference: an oracle, or what was measured of a kernel."""
+def compare(
+    report: Report,
+    title: str,
+    scenarios: Sequence[Scenario],
+    quantities: Quantities,
+    references: Sequence[str],
+    pool: Executor,
+) -> None:
+    """The mean of our seeds beside every reference: an oracle, or figures of a kernel."""
     runs = run_all(scenarios, pool)
     rows, causes = [], []
     for scenario in scenarios:
         for quantity in quantities(scenario):
-            value = lambda who: average(runs[scenario.name, who], quantity)
-            others = {name: value(name) if name in scenario.oracles else scenario.measured.get(quantity.name)
-                      for name in references}
-            explained = {it.cause: value(it.cause) for it in scenario.toggles if quantity.name in it.quantities}
-            rows.append(report.judged(scenario.name, quantity, value("ours"), others, explained))
-            causes += [report.toggled(scenario.name, quantity, cause, value("ours"), turned, others)
-                       for cause, turned in explained.items()]
+            names = {"ours", *scenario.oracles, *(toggle.cause for toggle in scenario.toggles)}
+            values = {name: average(runs[scenario.name, name], quantity) for name in names}
+            others = {
+                name: values[name]
+                if name in scenario.oracles
+                else scenario.measured.get(quantity.name)
+                for name in references
+            }
+            explained = {
+                it.cause: values[it.cause]
+                for it in scenario.toggles
+                if quantity.name in it.quantities
+            }
+            rows.append(report.judged(scenario.name, quantity, values["ours"], others, explained))
+            causes += [
+                report.toggled(scenario.name, quantity, cause, values["ours"], turned, others)
+                for cause, turned in explained.items()
+            ]
     report.table(title, ["scenario", "quantity", "ours", *references, "ratio", "verdict"], rows)
-    report.table("What decides it, shown by turning it round",
-                 ["scenario", "quantity", "what is turned round", "ours", "turned round", *references, "verdict"], causes)
+    report.table(
+        "What decides it, shown by turning it round",
+        [
+            "scenario",
+            "quantity",
+            "what is turned round",
+            "ours",
+            "turned round",
+            *references,
+            "verdict",
+        ],
+        causes,
+    )
 
 
-def golden(report, _pool):
+def golden(report: Report, _pool: Executor) -> None:
     """Whether the vectors of the sender's tests are what ns-2 sends."""
     with tempfile.NamedTemporaryFile() as file:
         subprocess.run(["sh", VECTORS / "make.sh", file.name], check=True)
         made = Path(file.name).read_text()
     kept = (VECTORS / "golden.txt").read_text()
     runs = sum(not line.startswith("#") for line in kept.splitlines())
-    report.say(f"What ns-2's senders send in {runs} runs is {'' if made == kept else '**not** '}what the sender's tests have.")
+    report.say(
+        f"What ns-2's senders send in {runs} runs is {'' if made == kept else '**not** '}"
+        "what the sender's tests have."
+    )
     if made != kept:
         report.failed.append("vectors/ns2/golden.txt is not what ns-2 says")
 
 
-def networks(report, pool):
+def networks(report: Report, pool: Executor) -> None:
     """Flows through one bottleneck."""
-    quantities = lambda scenario: [GOODPUT, DROPS, RECOVERIES, TIMEOUTS, queue_of(scenario.buffer)]
+
+    def quantities(scenario: Scenario) -> Sequence[Quantity]:
+        return [GOODPUT, DROPS, RECOVERIES, TIMEOUTS, queue_of(scenario.buffer)]
+
     compare(report, "One bottleneck", NETWORKS, quantities, list(ORACLES), pool)
 
 
-def aqms(report, pool):
+def aqms(report: Report, pool: Executor) -> None:
     """Experiment 1 of the paper `marking`."""
-    quantities = lambda scenario: [
-        utilisation(scenario.rate), GOODPUT, LOSS, MARKED, RECOVERIES if not scenario.ecn else TIMEOUTS,
-        queue_of(scenario.buffer),
-    ]
+
+    def quantities(scenario: Scenario) -> Sequence[Quantity]:
+        repaired = TIMEOUTS if scenario.ecn else RECOVERIES
+        of_link, of_queue = utilisation(scenario.rate), queue_of(scenario.buffer)
+        return [of_link, GOODPUT, LOSS, MARKED, repaired, of_queue]
+
     compare(report, "240 flows, 10 Mbit/s, 150 kB", AQMS, quantities, list(ORACLES), pool)
 
 
-FORMULAS = {  # name: (the formula, what it assumes that is not so here, the formula without that)
-    "Mathis": (mathis, None, None),
-    "Padhye": (padhye, "with a segment the rest of its round is lost",
-               lambda *of: padhye(*of, lost_together=False)),
+Formula: TypeAlias = Callable[[float, float, int], float]
+
+# By name: the formula, an assumption that is wrong here, and the formula without it.
+FORMULAS: dict[str, tuple[Formula, str, Formula | None]] = {
+    "Mathis": (mathis, "", None),
+    "Padhye": (
+        padhye,
+        "with a segment the rest of its round is lost",
+        lambda p, rtt, each: padhye(p, rtt, each, lost_together=False),
+    ),
 }
 
 
-def losses(report, pool):
+def losses(report: Report, pool: Executor) -> None:
     """Chance losses, against the formulas."""
     runs = run_all(LOSSES, pool)
     near = within(0.15)
     rows, causes = [], []
     for scenario in LOSSES:
         of = (scenario.loss, 0.1, 2 if scenario.delayed else 1)
-        segments = {who: mean(run["goodput"] for run in runs[scenario.name, who]) / 8 / scenario.payload / len(scenario.drawn(1))
-                    for who in ("ours", "ns-2")}
+        segments = {
+            who: mean(run["goodput"] for run in runs[scenario.name, who])
+            / 8
+            / scenario.payload
+            / len(scenario.drawn(1))
+            for who in ("ours", "ns-2")
+        }
         for name, (formula, assumed, without) in FORMULAS.items():
-            rate = Quantity(name, lambda it: it, "{:.1f}/s", near)
+            rate = Quantity(name, lambda run: run["goodput"], "{:.1f}/s", near)
             expected = {"formula": formula(*of)}
             # The cause is in the formula: turned round, it is the reference that is another.
-            turned = without(*of) if without else None
-            explained = {assumed: segments["ours"] / turned * expected["formula"]} if without else {}
+            turned = without(*of) if without else expected["formula"]
+            explained = (
+                {assumed: segments["ours"] / turned * expected["formula"]} if without else {}
+            )
             cells = report.judged(scenario.name, rate, segments["ours"], expected, explained)
-            rows.append([*cells[:4], rate.cell(segments["ns-2"]), cells[4], f"{segments['ns-2'] / expected['formula']:.2f}",
-                         cells[5]])
+            rows.append(
+                [
+                    *cells[:4],
+                    rate.cell(segments["ns-2"]),
+                    cells[4],
+                    f"{segments['ns-2'] / expected['formula']:.2f}",
+                    cells[5],
+                ]
+            )
             if without and rate.far(segments["ours"], expected):
-                cause = report.toggled(scenario.name, rate, assumed, segments["ours"], explained[assumed], expected)
-                ratios = [f"{segments[who] / value:.2f}" for value in (expected["formula"], turned) for who in segments]
+                cause = report.toggled(
+                    scenario.name, rate, assumed, segments["ours"], explained[assumed], expected
+                )
+                ratios = [
+                    f"{segments[who] / value:.2f}"
+                    for value in (expected["formula"], turned)
+                    for who in segments
+                ]
                 causes.append([scenario.name, name, assumed, *ratios, cause[-1]])
-    report.table("Chance losses: segments per second of a flow",
-                 ["loss", "formula", "ours", "formula says", "ns-2", "ours to it", "ns-2 to it", "verdict"], rows)
-    report.table("What decides it, shown by turning it round",
-                 ["loss", "formula", "what it assumes and is not so", "ours to it", "ns-2 to it", "ours to it without",
-                  "ns-2 to it without", "verdict"], causes)
+    report.table(
+        "Chance losses: segments per second of a flow",
+        ["loss", "formula", "ours", "formula says", "ns-2", "ours to it", "ns-2 to it", "verdict"],
+        rows,
+    )
+    report.table(
+        "What decides it, shown by turning it round",
+        [
+            "loss",
+            "formula",
+            "what it assumes and is not so",
+            "ours to it",
+            "ns-2 to it",
+            "ours to it without",
+            "ns-2 to it without",
+            "verdict",
+        ],
+        causes,
+    )
 
 
-def kernel(report, pool):
+def kernel(report: Report, pool: Executor) -> None:
     """The profile `linux`, against what a kernel was measured to do."""
-    compare(report, "As Linux 6.12 in virtual time", KERNEL, lambda _: [GOODPUT, DROPS, RECOVERIES], [MEASURED], pool)
+    compare(
+        report,
+        "As Linux 6.12 in virtual time",
+        KERNEL,
+        lambda _: [GOODPUT, DROPS, RECOVERIES],
+        [MEASURED],
+        pool,
+    )

@@ -3,16 +3,23 @@
 from math import sqrt
 
 
-def mathis(p, round_trip, segments_per_ack):
+def mathis(p: float, round_trip: float, segments_per_ack: int) -> float:
     """Segments per second. Source: Mathis, Semke, Mahdavi, Ott, CCR 27(3), 1997, equation 3."""
     return sqrt(3 / (2 * segments_per_ack * p)) / round_trip
 
 
-def padhye(p, round_trip, segments_per_ack, timeout=1.0, lost_together=True):
-    """Segments per second sent. Source: Padhye, Firoiu, Towsley, Kurose, SIGCOMM 1998, equation 31, no window limit.
+def padhye(
+    p: float,
+    round_trip: float,
+    segments_per_ack: int,
+    timeout: float = 1.0,
+    lost_together: bool = True,
+) -> float:
+    """Segments per second sent, without a limit of the window.
 
-    The formula takes it that with a segment the rest of its round is lost, so that a loss often ends in a
-    timeout. If losses are independent (`lost_together` is false), it does when the copy is lost as well.
+    Source: Padhye, Firoiu, Towsley, Kurose, SIGCOMM 1998, equation 31. The formula assumes that the
+    rest of a round is lost with a segment, so that a loss often ends in a timeout. If losses are
+    independent (`lost_together` is false), a loss ends in one when the copy is lost as well.
     """
     b = segments_per_ack
     window = (2 + b) / (3 * b) + sqrt(8 * (1 - p) / (3 * b * p) + ((2 + b) / (3 * b)) ** 2)

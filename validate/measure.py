@@ -3,12 +3,13 @@
 import os
 import subprocess
 import tempfile
-
+from collections.abc import Sequence
+from pathlib import Path
 
 MOST = 1200  # s; what takes longer hangs
 
 
-def run(command):
+def run(command: Sequence[str | Path]) -> tuple[str, float]:
     """What a command prints, and the CPU seconds it took."""
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(["timeout", str(MOST), *map(str, command)], stdout=out)

@@ -2,81 +2,144 @@
 
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
 
 from measure import run
 from ours import target
-from scenarios import ACCESS, BURST, DELAY, INITIAL_WINDOW, MIN_RTO, PAUSE, PI_TARGET, RED
+from scenarios import (
+    ACCESS,
+    BURST,
+    DELAY,
+    INITIAL_WINDOW,
+    MIN_RTO,
+    PAUSE,
+    PI_TARGET,
+    RED,
+    Scenario,
+)
 
 HERE = Path(__file__).parent
 
 
-def figures(command):
+def figures(command: Sequence[str | Path]) -> dict[str, float]:
     """What a command says in "name value" lines, and the CPU seconds it took as `cpu`."""
     out, cpu = run(command)
     lines = (line.split() for line in out.splitlines())
     return {name: float(value) for name, value in lines} | {"cpu": cpu}
 
 
-def with_flows(scenario, seed, use):
+def with_flows(
+    scenario: Scenario, seed: int, use: Callable[[str], dict[str, float]]
+) -> dict[str, float]:
     """Calls `use` with the path of a file of the scenario's flows."""
     with tempfile.NamedTemporaryFile("w", suffix=".flows") as file:
-        file.writelines(f"{start:.9f} {rtt:.9f} {kind}\n" for start, rtt, kind in scenario.drawn(seed))
+        file.writelines(
+            f"{start:.9f} {rtt:.9f} {kind}\n" for start, rtt, kind in scenario.drawn(seed)
+        )
         file.flush()
         return use(file.name)
 
 
-def common(scenario, seed):
+def common(scenario: Scenario, seed: int) -> dict[str, object]:
     """The options that both programs have."""
     return {
-        "payload": scenario.payload, "buffer": scenario.buffer, "queue": scenario.queue, "loss": scenario.loss,
-        "initial_window": INITIAL_WINDOW, "min_rto": MIN_RTO, "ecn": int(scenario.ecn), "delay": DELAY,
-        "red_min": RED["min"], "red_max": RED["max"], "red_weight": RED["weight"], "red_max_p": RED["max_p"],
-        "burst": BURST, "pause": PAUSE, "from": scenario.since, "until": scenario.until, "seed": seed,
+        "payload": scenario.payload,
+        "buffer": scenario.buffer,
+        "queue": scenario.queue,
+        "loss": scenario.loss,
+        "initial_window": INITIAL_WINDOW,
+        "min_rto": MIN_RTO,
+        "ecn": int(scenario.ecn),
+        "delay": DELAY,
+        "red_min": RED["min"],
+        "red_max": RED["max"],
+        "red_weight": RED["weight"],
+        "red_max_p": RED["max_p"],
+        "burst": BURST,
+        "pause": PAUSE,
+        "from": scenario.since,
+        "until": scenario.until,
+        "seed": seed,
     }
 
 
-def ns2(scenario, seed, **changed):
+def ns2(scenario: Scenario, seed: int, **changed: object) -> dict[str, float]:
     """What ns-2 says."""
-    options = common(scenario, seed) | {
-        "tcp": "Sack1" if scenario.sack else "Newreno", "delayed": int(scenario.delayed),
-        "rate": scenario.rate, "access": ACCESS,
-        "pi_a": scenario.pi[0], "pi_b": scenario.pi[1], "pi_target": PI_TARGET,
-    } | changed
+    options = (
+        common(scenario, seed)
+        | {
+            "tcp": "Sack1" if scenario.sack else "Newreno",
+            "delayed": int(scenario.delayed),
+            "rate": scenario.rate,
+            "access": ACCESS,
+            "pi_a": scenario.pi[0],
+            "pi_b": scenario.pi[1],
+            "pi_target": PI_TARGET,
+        }
+        | changed
+    )
     words = [f"{name}={value}" for name, value in options.items()]
-    return with_flows(scenario, seed, lambda file: figures(["ns", HERE / "ns2/network.tcl", f"flows={file}", *words]))
+    return with_flows(
+        scenario,
+        seed,
+        lambda file: figures(["ns", HERE / "ns2/network.tcl", f"flows={file}", *words]),
+    )
 
 
-def ns3(scenario, seed, **changed):
+def ns3(scenario: Scenario, seed: int, **changed: object) -> dict[str, float]:
     """What ns-3 says."""
-    options = common(scenario, seed) | {
-        "sack": int(scenario.sack), "delayed": 2 if scenario.delayed else 1,
-        "rate": scenario.rate, "access": ACCESS,
-    } | changed
+    options = (
+        common(scenario, seed)
+        | {
+            "sack": int(scenario.sack),
+            "delayed": 2 if scenario.delayed else 1,
+            "rate": scenario.rate,
+            "access": ACCESS,
+        }
+        | changed
+    )
     words = [f"--{name}={value}" for name, value in options.items()]
-    return with_flows(scenario, seed, lambda file: figures([ns3_program(), f"--flows={file}", *words]))
+    return with_flows(
+        scenario, seed, lambda file: figures([ns3_program(), f"--flows={file}", *words])
+    )
 
 
 COMPILING = Lock()
 
 
-def ns3_program():
-    """The program for ns-3, compiled when its source is newer; the runs that need it wait for the first."""
+def ns3_program() -> Path:
+    """The program for ns-3, compiled when its source is newer; one run compiles it for all."""
     with COMPILING:
         return compiled()
 
 
 @cache
-def compiled():
+def compiled() -> Path:
     """The program, compiled if need be."""
     source = HERE / "ns3/network.cc"
     program = target() / "validate/network"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         program.parent.mkdir(parents=True, exist_ok=True)
-        libraries = ["core", "network", "internet", "point-to-point", "traffic-control", "applications"]
-        command = ["g++", "-O2", "-std=c++17", "-o", program, source, *(f"-lns3-{name}" for name in libraries)]
+        libraries = [
+            "core",
+            "network",
+            "internet",
+            "point-to-point",
+            "traffic-control",
+            "applications",
+        ]
+        command: list[str | Path] = [
+            "g++",
+            "-O2",
+            "-std=c++17",
+            "-o",
+            program,
+            source,
+            *(f"-lns3-{name}" for name in libraries),
+        ]
         subprocess.run(command, check=True)
     return program
 

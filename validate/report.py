@@ -1,9 +1,19 @@
 """Tables of what was compared, and verdicts."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
+from typing import Any, TypeAlias
+
+Run: TypeAlias = Mapping[str, Any]
+"""What a run tells: numbers by name."""
+
+Near: TypeAlias = Callable[[float, float], bool]
+"""Whether ours is near enough to another value."""
+
+References: TypeAlias = Mapping[str, float | None]
+"""Values of references by name; None where one has no value."""
 
 
 @dataclass(frozen=True)
@@ -11,32 +21,37 @@ class Quantity:
     """Something a run tells, and how near it must come to a reference."""
 
     name: str
-    take: Callable[[dict], float]
+    take: Callable[[Run], float]
     form: str
     # Whether two values are near enough to each other; `None` where it is only shown.
-    near: Callable[[float, float], bool] | None = None
+    near: Near | None = None
 
-    def far(self, ours, references):
-        """The names of the references, given as values by name, that `ours` is not near enough to."""
-        return [who for who, value in references.items() if value is not None and self.near and not self.near(ours, value)]
+    def far(self, ours: float, references: References) -> list[str]:
+        """The names of the references that `ours` is not near enough to."""
+        return [
+            who
+            for who, value in references.items()
+            if value is not None and self.near and not self.near(ours, value)
+        ]
 
-    def cell(self, value):
+    def cell(self, value: float | None) -> str:
         """The value as it stands in a table."""
         return "" if value is None else self.form.format(value)
 
 
-def within(share):
+def within(share: float) -> Near:
     """Within this share of the reference."""
     return lambda ours, other: abs(ours - other) <= share * abs(other)
 
 
-def factor(most, both_below=0.0):
+def factor(most: float, both_below: float = 0.0) -> Near:
     """Within this factor of the reference, or both below a value that says "none to speak of"."""
-    return lambda ours, other: max(ours, other) <= both_below or (
-        0 < ours <= most * other and 0 < other <= most * ours)
+    return lambda ours, other: (
+        max(ours, other) <= both_below or (0 < ours <= most * other and 0 < other <= most * ours)
+    )
 
 
-def apart(most):
+def apart(most: float) -> Near:
     """At most this far apart."""
     return lambda ours, other: abs(ours - other) <= most
 
@@ -46,21 +61,25 @@ DROPS = Quantity("drops", lambda run: run["drops"], "{:.0f}", factor(2))
 RECOVERIES = Quantity("recoveries", lambda run: run["recoveries"], "{:.0f}", within(0.25))
 TIMEOUTS = Quantity("timeouts", lambda run: run["timeouts"], "{:.0f}")
 QUEUE = Quantity("mean queue", lambda run: run["queue"] / 1000, "{:.1f} kB")
-LOSS = Quantity("loss", lambda run: 100 * run["drops"] / run["arrivals"], "{:.2f} %", factor(2, both_below=0.05))
+LOSS = Quantity(
+    "loss", lambda run: 100 * run["drops"] / run["arrivals"], "{:.2f} %", factor(2, both_below=0.05)
+)
 MARKED = Quantity("marked", lambda run: 100 * run["marks"] / run["packets"], "{:.1f} %")
 
 
-def utilisation(rate):
+def utilisation(rate: float) -> Quantity:
     """Of a link of this rate."""
-    return Quantity("utilisation", lambda run: 100 * run["throughput"] / rate, "{:.1f} %", within(0.02))
+    return Quantity(
+        "utilisation", lambda run: 100 * run["throughput"] / rate, "{:.1f} %", within(0.02)
+    )
 
 
-def queue_of(buffer):
+def queue_of(buffer: float) -> Quantity:
     """Mean queue, to a tenth of the buffer."""
     return Quantity(QUEUE.name, QUEUE.take, QUEUE.form, apart(buffer / 10_000))
 
 
-def average(runs, quantity):
+def average(runs: Sequence[Run], quantity: Quantity) -> float:
     """The mean over seeds."""
     return mean(map(quantity.take, runs))
 
@@ -72,36 +91,65 @@ class Report:
     said: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         """A paragraph."""
         print(f"\n{text}", flush=True)
         self.said.append(text)
 
-    def table(self, title, head, rows):
+    def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """A table of markdown; none if it has no rows."""
-        lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in [head, ["---"] * len(head), *rows]]
+        lines = [
+            "| " + " | ".join(map(str, cells)) + " |"
+            for cells in [head, ["---"] * len(head), *rows]
+        ]
         if rows:
             self.say(f"**{title}**\n\n" + "\n".join(lines))
 
-    def judged(self, name, quantity, ours, references, explained=()):
-        """A row: ours beside references by name, and whether it is near enough to them.
+    def judged(
+        self,
+        name: str,
+        quantity: Quantity,
+        ours: float,
+        references: References,
+        explained: Mapping[str, float] | None = None,
+    ) -> list[str]:
+        """A row: ours beside references, and whether it is near enough to them.
 
-        It fails if it is not, unless one of the causes in `explained`, which are values by name, when
-        toggled makes it so.
+        A value that is not near enough fails, unless one of the causes in `explained` brings it
+        near when it is turned round. `explained` has the values with each cause turned round.
         """
         known = {who: value for who, value in references.items() if value is not None}
         ratios = ", ".join(f"{ours / value:.2f}" for value in known.values() if value)
         far = quantity.far(ours, known)
-        causes = [cause for cause, value in dict(explained).items() if not quantity.far(value, known)]
+        causes = [
+            cause for cause, value in (explained or {}).items() if not quantity.far(value, known)
+        ]
         verdict = "holds" if quantity.near and known else ""
         if far and causes:
             verdict = f"outside {', '.join(far)}: {causes[0]}"
         elif far:
             verdict = f"**outside** {', '.join(far)}"
-            self.failed.append(f"{name}, {quantity.name}: {quantity.cell(ours)} beside {verdict.split('** ')[1]}")
-        return [name, quantity.name, quantity.cell(ours), *map(quantity.cell, references.values()), ratios, verdict]
+            self.failed.append(
+                f"{name}, {quantity.name}: {quantity.cell(ours)} beside {verdict.split('** ')[1]}"
+            )
+        return [
+            name,
+            quantity.name,
+            quantity.cell(ours),
+            *map(quantity.cell, references.values()),
+            ratios,
+            verdict,
+        ]
 
-    def toggled(self, name, quantity, cause, ours, without, references):
+    def toggled(
+        self,
+        name: str,
+        quantity: Quantity,
+        cause: str,
+        ours: float,
+        without: float,
+        references: References,
+    ) -> list[str]:
         """A row about a cause: it is shown if with it and without it the verdicts differ."""
         shown = bool(quantity.far(ours, references)) != bool(quantity.far(without, references))
         if not shown:
@@ -110,6 +158,6 @@ class Report:
         return [name, quantity.name, cause, *cells, "shown" if shown else "**not shown**"]
 
 
-def progress(text):
+def progress(text: str) -> None:
     """Says how far it is."""
     print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)

@@ -10,7 +10,8 @@ import platform
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import page
 import speed
 from report import Report
 
-PARTS = {
+PARTS: dict[str, Callable[[Report, Executor], None]] = {
     "golden": comparisons.golden,
     "networks": comparisons.networks,
     "aqm": comparisons.aqms,
@@ -33,13 +34,18 @@ PARTS = {
 
 
 @cache
-def commit():
+def commit() -> str:
     """Of what is compared, as git calls it."""
-    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
+    said = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+    )
     return said.stdout.strip() or "unknown"
 
 
-def carried_out(part, pool):
+def carried_out(part: str, pool: Executor) -> Report:
     """The report of a part; one that cannot be carried out is one that fails."""
     report = Report()
     began = time.monotonic()
@@ -48,15 +54,23 @@ def carried_out(part, pool):
     except Exception as wrong:  # whatever it is, the other parts are still to be carried out
         report.failed.append(f"could not be carried out: {type(wrong).__name__}: {wrong}")
     took = time.monotonic() - began
-    date, machine = time.strftime("%Y-%m-%d"), f"Linux {platform.release()}, {os.cpu_count()} processors"
+    date, machine = (
+        time.strftime("%Y-%m-%d"),
+        f"Linux {platform.release()}, {os.cpu_count()} processors",
+    )
     report.say(f"({date}, commit {commit()}, {machine}, {took:.0f} s)")
     return report
 
 
-def main():
+def main() -> None:
+    """Carries out the parts that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="only these", metavar="|".join(PARTS))
-    parser.add_argument("--page", type=Path, help="where the tables are written, each between its markers")
+    parser.add_argument(
+        "parts", nargs="*", choices=[[], *PARTS], help="only these", metavar="|".join(PARTS)
+    )
+    parser.add_argument(
+        "--page", type=Path, help="where the tables are written, each between its markers"
+    )
     options = parser.parse_args()
     failed = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:

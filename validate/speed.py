@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
 """Bottleneck packets per CPU second on the dumbbell: ours beside ns-2 and, once, ns-3, in turns.
 
-Alone it prints a table, or with `--json` the medians of its turns; `null` is a simulator that is not there.
+Alone it prints a table, or with `--json` the medians of its turns; `null` is a missing simulator.
 """
 
 import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 from measure import run
 from oracles import ns2, ns3
-from ours import ours, program, table as section, text
+from ours import ours, program, text
+from ours import table as section
 from report import Report, progress
-from scenarios import DUMBBELL
+from scenarios import DUMBBELL, Scenario
 
 TURNS = 7
 MOST_TURNS = {"ns2": 3, "ns3": 1}  # they take seconds and most of a minute, and are no close calls
@@ -26,27 +29,45 @@ MOST_TRACED = 2
 NAMES = {"ours": "ours", "traced": "ours, all traces", "ns2": "ns-2", "ns3": "ns-3"}
 
 
-def traced(scenario, seed):
-    """Ours, recording all there is to record: series of everything each 100 ms, and a capture of the bottleneck."""
+def traced(scenario: Scenario, seed: int) -> dict[str, float]:
+    """Ours with all records: series of everything each 100 ms, and a capture of the bottleneck."""
     probes = [section("probe", kind="capture", **{"from": "near", "to": "far"})]
     for flow in range(len(scenario.drawn(seed))):
-        probes += [section("probe", kind=kind, traffic=f"f{flow}") for kind in ("throughput", "window")]
-    file_text = text(scenario, seed).replace("[run]\n", '[run]\nsample = "100 ms"\n', 1) + "\n" + "\n".join(probes)
+        probes += [
+            section("probe", kind=kind, traffic=f"f{flow}") for kind in ("throughput", "window")
+        ]
+    file_text = (
+        text(scenario, seed).replace("[run]\n", '[run]\nsample = "100 ms"\n', 1)
+        + "\n"
+        + "\n".join(probes)
+    )
     with tempfile.TemporaryDirectory() as folder:
         file, capture = Path(folder, "traced.toml"), Path(folder, "traced.pcap")
         file.write_text(file_text)
         out, cpu = run([program(), "sim", file, "--json", "--pcap", capture])
         assert capture.stat().st_size > 1e6, "nothing was captured"
-    [bottleneck] = [link for link in json.loads(out)["tables"]["links"] if (link["from"], link["to"]) == ("near", "far")]
+    [bottleneck] = [
+        link
+        for link in json.loads(out)["tables"]["links"]
+        if (link["from"], link["to"]) == ("near", "far")
+    ]
     return {"packets": bottleneck["delivered_packets"], "cpu": cpu}
 
 
-def measure():
-    """Packets per CPU second, the median of the turns; `None` for who is not there."""
-    who = {"ours": ours, "traced": traced, "ns2": ns2, "ns3": ns3}
+def measure() -> dict[str, float | None]:
+    """Packets per CPU second, the median of the turns; `None` for a simulator that is missing."""
+    who: dict[str, Callable[[Scenario, int], dict[str, float]]] = {
+        "ours": ours,
+        "traced": traced,
+        "ns2": ns2,
+        "ns3": ns3,
+    }
     # `oracles.ns3_program` compiles the program for ns-3 where these are.
-    there = {"ns2": shutil.which("ns"), "ns3": shutil.which("g++") and Path("/usr/include/ns3/core-module.h").exists()}
-    rates = {name: [] for name in who}
+    there = {
+        "ns2": shutil.which("ns"),
+        "ns3": shutil.which("g++") and Path("/usr/include/ns3/core-module.h").exists(),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in who}
     for seed in range(1, TURNS + 1):
         for name, simulate in who.items():
             if there.get(name, True) and seed <= MOST_TURNS.get(name, TURNS):
@@ -57,20 +78,37 @@ def measure():
     return {name: median(values) if values else None for name, values in rates.items()}
 
 
-def speed(report, _pool=None):
+def speed(report: Report, _pool: Executor | None = None) -> None:
     """Whether ours has as many packets per second as it must."""
-    rates, rows = measure(), []
+    rates = measure()
+    ours_rate = rates["ours"]
+    assert ours_rate is not None, "ours is always there"
+    rows = []
     for name, rate in rates.items():
         if rate is None:
             rows.append([NAMES[name], "", "", "", "not there"])
             continue
-        ratio = rates["ours"] / rate
+        ratio = ours_rate / rate
         holds = ratio >= LIMITS[name] if name in LIMITS else ratio <= MOST_TRACED
-        limit = f"at least {LIMITS[name]}" if name in LIMITS else f"at most {MOST_TRACED}" if name == "traced" else ""
-        rows.append([NAMES[name], f"{rate:.0f}", f"{ratio:.1f}", limit, "holds" if holds else "**fails**"])
+        limit = (
+            f"at least {LIMITS[name]}"
+            if name in LIMITS
+            else f"at most {MOST_TRACED}"
+            if name == "traced"
+            else ""
+        )
+        rows.append(
+            [NAMES[name], f"{rate:.0f}", f"{ratio:.1f}", limit, "holds" if holds else "**fails**"]
+        )
         if not holds:
-            report.failed.append(f"ours has {ratio:.1f} times the packets per second of {NAMES[name]}, {limit}")
-    report.table("Bottleneck packets per CPU second", ["", "packets/s", "ours to it", "limit", "verdict"], rows)
+            report.failed.append(
+                f"ours has {ratio:.1f} times the packets per second of {NAMES[name]}, {limit}"
+            )
+    report.table(
+        "Bottleneck packets per CPU second",
+        ["", "packets/s", "ours to it", "limit", "verdict"],
+        rows,
+    )
 
 
 if __name__ == "__main__":

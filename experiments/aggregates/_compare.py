@@ -1,45 +1,48 @@
 """What one setting gives over another with the same seed: figures 7, 8 and 11.
 
 Source: aggregates, sections 4.2.2 and 4.2.3.
-Differs: the paper's network has a source of background traffic, of which it says nothing: where
+Differs: the paper's network has a source of background traffic, of which it says nothing. Where
 connections are policed, figures 8 and 11 are made without any, and with four endless downloads of
-others on the access link. That the gain is beyond 1 is the paper's; so is no number.
+others on the access link. The paper prints no gain, only that there is one. Without others the
+total gains less than 1 %, which no figure shows: the four fill the access link either way.
 """
 
+from typing import Any
+
+import numpy as np
+
 from tidegate import Table
-from tidegate.experiment import Experiment
+from tidegate.experiment import Experiment, paired
 
 OTHERS = {0: "", 4: ", four others on the access link"}
 """Downloads of others, and how claims say that they are there."""
 
-ONE_BY_ONE = {"kind": "partitioned", "depth": "rtt"}
+ONE_BY_ONE: dict[str, Any] = {"kind": "partitioned", "depth": "rtt"}
 
 
-def over(runs: Table, under: Table, column: str):
-    """A ratio for each seed that both have."""
-    count = min(len(runs), len(under))
-    assert (runs["seed"][:count] == under["seed"][:count]).all()
-    return runs[column][:count] / under[column][:count]
+def gain(runs: Table, policed: str, column: str, cross: int) -> np.ndarray:
+    """The ratio of a column with this policing to policing one by one, for each seed."""
+    cell = runs.where(cross=cross)
+    return paired(cell.where(policed=policed), cell.where(policed="one by one"), column)
 
 
-def gain(runs: Table, policed: str, column: str, cross: int):
-    """Of policing so over policing one by one."""
-    return over(*(runs.where(policed=it, cross=cross) for it in (policed, "one by one")), column)
+NO_GAIN: dict[str, Any] = {"kind": "shown otherwise", "at_least": 0.99, "at_most": 1.01}
+"""Bounds of the total where no others compete."""
 
 
 def claim_gains(figure: Experiment, ref: str, policed: str) -> None:
-    """That more goes out, in all and in profile: with and without others."""
+    """Claims that throughput grows: in profile and, beside others, in total."""
     for cross, place in OTHERS.items():
         for column, what in (("total", "total"), ("compliant", "compliant")):
 
-            def measured(runs, column=column, cross=cross):
+            def measured(runs: Table, column: str = column, cross: int = cross) -> np.ndarray:
                 return gain(runs, policed, f"{column}_bps", cross)
 
             measured.__name__ = f"{column}_cross" if cross else column
+            more: dict[str, Any] = {"at_least": 1, "margin": 0.02 if cross else 0.005}
             figure.claim(
                 f"{ref}{place}",
                 f"{what} throughput, {policed} over one by one",
                 paper="> 1",
-                at_least=1,
-                margin=0.02 if cross else 0.005,
+                **(more if cross or column == "compliant" else NO_GAIN),
             )(measured)

@@ -31,6 +31,9 @@ LINKS = {"equal": [500_000] * 4, "unequal": [1_000_000, 500_000, 500_000, 100_00
 PACKET = 1000
 """Length of a full packet with its headers, bytes."""
 
+BURST = 32
+"""Depth of the aggregate's bucket, kB: its rate times the mean round-trip time."""
+
 BUFFER = f"{50 * PACKET} B"
 
 ERED = {
@@ -59,6 +62,7 @@ def server(
     triggers: str = "timer",
     interval: str = "15 ms",
     packet: int = PACKET,
+    burst: int = BURST,
     order: Sequence[str] = (),
     cross: int = 0,
     jitter: str | None = None,
@@ -66,10 +70,10 @@ def server(
 ) -> Scenario:
     """Four endless downloads from one server; with an allocation, one controlled aggregate.
 
-    The rest is what the paper does not say: the length of a packet in bytes, the order in which the
-    clients begin (default: by chance), how many endless downloads from ``nb`` share the access
-    link, by how much the clients' links delay each packet more or less than the last, and how many
-    times as many connections, rates, bursts and buffers there are.
+    The paper does not say the rest. ``packet`` is in bytes and ``burst``, the depth of the bucket,
+    in kB. Clients begin in ``order`` (default: by chance). ``cross`` endless downloads from ``nb``
+    share the access link. The clients' links delay each packet by up to ``jitter`` more or less
+    than the last. Connections, rates, bursts and buffers are ``scale`` times as many.
     """
     net = Scenario(
         duration="300 s",
@@ -84,13 +88,16 @@ def server(
         },
     )
     net.host("n0", gateway="qosmgr")
-    net.gateway("qosmgr", policies(allocation, action, triggers, interval, scale))
+    net.gateway("qosmgr", policies(allocation, action, triggers, interval, scale, burst))
     net.router("n1")
     line = {"kind": "drop-tail", "limit": f"{50 * PACKET * scale} B"}
     access(net, ERED if action == "police-mark" else line, cross, scale)
     for client, rate, rtt in zip(CLIENTS, LINKS[links], ROUND_TRIPS, strict=True):
         net.host(client)
-        link = {"rate": f"{rate * scale} bit/s", "delay": f"{rtt * 500 - 10:.0f} ms"}
+        link: dict[str, Any] = {
+            "rate": f"{rate * scale} bit/s",
+            "delay": f"{rtt * 500 - 10:.0f} ms",
+        }
         link |= {"jitter": jitter} if jitter else {}
         net.link("n1", client, queue=line, **link)
     if not order:
@@ -106,7 +113,7 @@ def server(
 
 def access(net: Scenario, queue: Mapping[str, Any], cross: int, scale: int) -> None:
     """The access link, which downloads from ``nb`` may share."""
-    link = {"rate": f"{1500 * scale} kbit/s", "delay": "10 ms", "queue": queue}
+    link: dict[str, Any] = {"rate": f"{1500 * scale} kbit/s", "delay": "10 ms", "queue": queue}
     if not cross:
         net.link("qosmgr.wan", "n1", **link)
         return
@@ -126,6 +133,7 @@ def policies(
     triggers: str,
     interval: str,
     scale: int,
+    burst: int,
 ) -> Mapping[str, Any]:
     """The policy file of the server's gateway."""
     if allocation is None:
@@ -136,7 +144,7 @@ def policies(
         "profile": {
             "mean": f"{RATE * scale} bit/s",
             "peak": f"{1500 * scale} kbit/s",
-            "burst": f"{32 * scale} kB",
+            "burst": f"{burst * scale} kB",
         },
         "action": action,
         "allocation": allocation,

@@ -2,22 +2,26 @@
 
 Source: aggregates, section 4.2.3, figure 11.
 Differs: see `_server.py`, `_compare.py` and figure 6. Links are unequal, as the caption says.
-Alone, the four fill the access link either way (95 % of it): what changes is which of it is in
-profile, and hardly how much there is or is too much.
+Alone, the four fill the access link either way (95 % of it). The part in profile grows; the total
+stays the same, and 1 % fewer packets are lost.
 """
 
+from typing import Any
+
+from tidegate import Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._compare import ONE_BY_ONE, OTHERS, claim_gains, gain
 from ._server import draw, measured, server
 
 fig11 = Experiment(__file__, seeds=130)
 
-ALLOCATIONS = {"one by one": ONE_BY_ONE, "logical partitions": "logical-partitions"}
+ALLOCATIONS: dict[str, Any] = {"one by one": ONE_BY_ONE, "logical partitions": "logical-partitions"}
 
 
 @fig11.run(policed=list(ALLOCATIONS), cross=list(OTHERS))
-def measure(seed, policed, cross):
+def measure(seed: int, policed: str, cross: int) -> dict[str, float]:
     net = server(ALLOCATIONS[policed], "unequal", action="police-mark", cross=cross)
     return measured(net.run(seed), "unequal")
 
@@ -32,7 +36,7 @@ claim_gains(fig11, "A000-13", "logical partitions")
     at_most=1,
     margin=0.02,
 )
-def loss(runs):
+def loss(runs: Table) -> Numbers:
     return gain(runs, "logical partitions", "loss", cross=0)
 
 
@@ -43,11 +47,11 @@ def loss(runs):
     at_most=1,
     margin=0.02,
 )
-def loss_cross(runs):
+def loss_cross(runs: Table) -> Numbers:
     return gain(runs, "logical partitions", "loss", cross=4)
 
 
 @fig11.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     nets = [server(it, "unequal", action="police-mark") for it in ALLOCATIONS.values()]
     return draw(list(ALLOCATIONS), [net.run(1) for net in nets])

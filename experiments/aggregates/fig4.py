@@ -1,50 +1,75 @@
 """Partitions of one bucket are fair between equal links.
 
 Source: aggregates, section 4.2.1, figure 4.
-Differs: see `_server.py`.
+Differs: see `_server.py`. In the paper depths by round trip are a little fairer than equal ones,
+0.996 over 0.99. With windows of 20 packets our queue never empties. Each partition then always has
+a packet that waits, and a depth that only saves unused tokens cannot matter. Depths matter in a
+bucket of 8 kB. There depths by round trip are less fair, in ns-2 as well (0.9976): the depth of the
+50 ms connection is too small for the 15 ms between two looks of the timer, and tokens are lost.
 """
 
-from tidegate.experiment import Experiment
+from typing import Any
 
-from ._server import draw, measured, server
+import numpy as np
+
+from tidegate import Scenario, Table
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ._server import BURST, draw, measured, server
 
 fig4 = Experiment(__file__)
 
 DEPTHS = ["equal", "rtt"]
+SHALLOW = 8
+"""Depth of a bucket that empties, kB."""
 
 
-def partitioned(depth):
-    return server({"kind": "partitioned", "depth": depth})
+def partitioned(depth: str, burst: int = BURST) -> Scenario:
+    return server({"kind": "partitioned", "depth": depth}, burst=burst)
 
 
-@fig4.run(depth=DEPTHS)
-def measure(seed, depth):
-    return measured(partitioned(depth).run(seed))
+@fig4.run(depth=DEPTHS, burst=[BURST, SHALLOW])
+def measure(seed: int, depth: str, burst: int) -> dict[str, float]:
+    return measured(partitioned(depth, burst).run(seed))
+
+
+def jain(runs: Table, depth: str, burst: int = BURST) -> np.ndarray:
+    return runs.where(depth=depth, burst=burst)["jain"]
 
 
 @fig4.claim("A000-2", "equal depths: Jain index", paper=0.99, at_least=0.98)
-def jain_equal(runs):
-    return runs.where(depth="equal")["jain"]
+def jain_equal(runs: Table) -> Numbers:
+    return jain(runs, "equal")
 
 
 @fig4.claim("A000-2", "equal depths: use of the rate", paper=0.995, at_least=0.98, at_most=1.002)
-def utilisation(runs):
-    return runs.where(depth="equal")["utilisation"]
+def utilisation(runs: Table) -> Numbers:
+    return runs.where(depth="equal", burst=BURST)["utilisation"]
 
 
-@fig4.claim("A000-3", "depths by round trip: Jain index", paper=0.996, at_least=0.99)
-def jain_rtt(runs):
-    return runs.where(depth="rtt")["jain"]
+@fig4.claim("A000-3", "depths by round trip: Jain index", kind="context")
+def jain_rtt(runs: Table) -> Numbers:
+    return jain(runs, "rtt")
+
+
+@fig4.claim("A000-3", "Jain index, depths by round trip less equal ones", kind="context")
+def gain(runs: Table) -> Numbers:
+    return jain(runs, "rtt") - jain(runs, "equal")
 
 
 @fig4.claim(
-    "A000-3", "depths by round trip are as fair as equal ones", paper=0.006, at_least=-0.0005
+    "A000-3",
+    "bucket of 8 kB: Jain index, depths by round trip less equal ones",
+    kind="shown otherwise",
+    paper=0.006,
+    at_most=-0.001,
 )
-def gain(runs):
-    return runs.where(depth="rtt")["jain"] - runs.where(depth="equal")["jain"]
+def gain_shallow(runs: Table) -> Numbers:
+    return jain(runs, "rtt", SHALLOW) - jain(runs, "equal", SHALLOW)
 
 
 @fig4.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     titles = ["equal depths", "depths by round-trip time"]
     return draw(titles, [partitioned(depth).run(1) for depth in DEPTHS])

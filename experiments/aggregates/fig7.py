@@ -14,12 +14,17 @@ timer. The bound of 0.995 is ours and stands for "less fair than partitions"; th
 on how packets and timer fall together.
 """
 
-from tidegate.experiment import Experiment
+from typing import Any
 
-from ._compare import over
+import numpy as np
+
+from tidegate import Table
+from tidegate.experiment import Experiment, paired
+from tidegate.statistics import Numbers
+
 from ._server import CLIENTS, RATE, draw, measured, server
 
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "equal links": {},
     "unequal links": {"links": "unequal"},
     "shortest first": {"order": CLIENTS},
@@ -48,23 +53,23 @@ fig7 = Experiment(__file__, more={"case": MORE})
 
 
 @fig7.run(case=list(CASES))
-def measure(seed, case):
+def measure(seed: int, case: str) -> dict[str, float]:
     allocation, options = CASES[case]
     run = server(allocation, **options).run(seed)
     return measured(run, options.get("links", "equal"))
 
 
-def of(runs, allocation, setting="equal links"):
+def of(runs: Table, allocation: str, setting: str = "equal links") -> Table:
     return runs.where(case=f"{allocation}, {setting}")
 
 
-def shortest(runs, allocation, setting):
+def shortest(runs: Table, allocation: str, setting: str) -> np.ndarray:
     """What the 50 ms connection gets over its share."""
     return of(runs, allocation, setting)["n2_bps"] / (RATE / 4)
 
 
 @fig7.claim("A000-6", "sequential: Jain index", paper=0.43, at_most=0.70)
-def sequential(runs):
+def sequential(runs: Table) -> Numbers:
     return of(runs, "sequential", "shortest first")["jain"]
 
 
@@ -74,24 +79,24 @@ def sequential(runs):
     paper="most",
     at_least=1,
 )
-def sequential_takes(runs):
+def sequential_takes(runs: Table) -> Numbers:
     return shortest(runs, "sequential", "shortest first")
 
 
 @fig7.claim("A000-6", "sequential: the poorest connection, over its share", paper="<", at_most=0.5)
-def sequential_starves(runs):
+def sequential_starves(runs: Table) -> Numbers:
     these = of(runs, "sequential", "shortest first")
     rates = [these[f"{client}_bps"] for client in CLIENTS]
     return [min(each) / (RATE / 4) for each in zip(*rates, strict=True)]
 
 
 @fig7.claim(
-    "A000-6, shown otherwise",
+    "A000-6",
     "sequential, the list reversed: the 50 ms connection over its share",
-    paper="not said",
     at_most=0.5,
+    kind="shown otherwise",
 )
-def sequential_reversed(runs):
+def sequential_reversed(runs: Table) -> Numbers:
     return shortest(runs, "sequential", "longest first")
 
 
@@ -103,7 +108,7 @@ def sequential_reversed(runs):
     at_most=0.995,
     margin=0.0005,
 )
-def fcfs(runs):
+def fcfs(runs: Table) -> Numbers:
     return of(runs, "fcfs")["jain"]
 
 
@@ -118,17 +123,12 @@ def fcfs(runs):
     "cannot order: with a look every 5 ms nothing does (`#lru-often`). With packets of 1000 bytes "
     "and 15 ms it is little, with 1500 bytes more: see `#lru-long-packets`",
 )
-def lru(runs):
+def lru(runs: Table) -> Numbers:
     return of(runs, "lru")["jain"]
 
 
-@fig7.claim(
-    "A000-8, shown otherwise",
-    "LRU: Jain index, timer of 5 ms",
-    paper="not said",
-    at_least=0.999,
-)
-def lru_often(runs):
+@fig7.claim("A000-8", "LRU: Jain index, timer of 5 ms", at_least=0.999, kind="shown otherwise")
+def lru_often(runs: Table) -> Numbers:
     return of(runs, "lru", "5 ms")["jain"]
 
 
@@ -141,8 +141,8 @@ def lru_often(runs):
     why="both give it nearly its share; with longer packets, where FCFS gives it much more, LRU "
     "takes that away: see `#lru-penalises-long-packets`",
 )
-def lru_penalises(runs):
-    return over(of(runs, "lru"), of(runs, "fcfs"), "n2_bps")
+def lru_penalises(runs: Table) -> Numbers:
+    return paired(of(runs, "lru"), of(runs, "fcfs"), "n2_bps")
 
 
 @fig7.claim(
@@ -153,7 +153,7 @@ def lru_penalises(runs):
     at_most=0.995,
     margin=0.02,
 )
-def fcfs_long_packets(runs):
+def fcfs_long_packets(runs: Table) -> Numbers:
     return of(runs, "fcfs", "1500 B")["jain"]
 
 
@@ -165,7 +165,7 @@ def fcfs_long_packets(runs):
     at_most=0.995,
     margin=0.005,
 )
-def lru_long_packets(runs):
+def lru_long_packets(runs: Table) -> Numbers:
     return of(runs, "lru", "1500 B")["jain"]
 
 
@@ -176,27 +176,27 @@ def lru_long_packets(runs):
     at_most=1,
     margin=0.06,
 )
-def lru_penalises_long_packets(runs):
-    return over(of(runs, "lru", "1500 B"), of(runs, "fcfs", "1500 B"), "n2_bps")
+def lru_penalises_long_packets(runs: Table) -> Numbers:
+    return paired(of(runs, "lru", "1500 B"), of(runs, "fcfs", "1500 B"), "n2_bps")
 
 
 @fig7.claim(
-    "A000-7, shown otherwise",
+    "A000-7",
     "FCFS: Jain index, when packets take up to 7 ms more or less",
-    paper="not said",
     at_least=0.999,
+    kind="shown otherwise",
 )
-def fcfs_jitter(runs):
+def fcfs_jitter(runs: Table) -> Numbers:
     return of(runs, "fcfs", "jitter")["jain"]
 
 
 @fig7.claim("A000-9", "FCFS, unequal links: use of the rate", paper=0.995, at_least=0.985)
-def utilisation(runs):
+def utilisation(runs: Table) -> Numbers:
     return of(runs, "fcfs", "unequal links")["utilisation"]
 
 
 @fig7.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     shown = ["sequential, shortest first", "fcfs, 1500 B", "lru, 1500 B", "fcfs, unequal links"]
     nets = [server(CASES[case][0], **CASES[case][1]) for case in shown]
     return draw(shown, [net.run(1) for net in nets])

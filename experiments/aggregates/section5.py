@@ -8,10 +8,13 @@ files of 1 MB; then the four alone beside as many NewReno connections of the mea
 to see who is the more aggressive.
 """
 
+from typing import Any
+
 import numpy as np
 
-from tidegate import Result, Scenario, plots
+from tidegate import Result, Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._server import CLIENTS, PACKET, ROUND_TRIPS
 
@@ -84,7 +87,7 @@ def compared(growth: str) -> Scenario:
 
 
 @section5.run(growth=list(GROWTHS))
-def measure(seed, growth):
+def measure(seed: int, growth: str) -> dict[str, float]:
     run = mixed(growth).run(seed)
     beside = compared(growth).run(seed).groups
     ours, peers = (beside.where(group=name)["throughput_bps"][0] for name in ("long", "peers"))
@@ -106,17 +109,17 @@ def longest_to_shortest(run: Result) -> float:
     return longest / shortest
 
 
-def values(runs, growth, column):
+def values(runs: Table, growth: str, column: str) -> np.ndarray:
     return runs.where(growth=growth)[column]
 
 
-def nearer(runs, column):
+def nearer(runs: Table, column: str) -> np.ndarray:
     """How much nearer to 1 a ratio is with g than without."""
     without, with_g = (values(runs, growth, column) for growth in ("newreno", "aggregate-fair"))
     return abs(1 - without) - abs(1 - with_g)
 
 
-def fairer(runs, growth):
+def fairer(runs: Table, growth: str) -> np.ndarray:
     """How much higher the Jain index of the long downloads is than with NewReno."""
     changed = values(runs, growth, "long_jain")
     return changed - values(runs, "newreno", "long_jain")[: len(changed)]
@@ -125,69 +128,57 @@ def fairer(runs, growth):
 @section5.claim(
     "A000-15",
     "files of 100 kB: rate at 600 ms over that at 50 ms, how much nearer to 1 with g than without",
-    paper="> 0",
     at_least=0,
     margin=0.025,
     why="a file of 100 kB is sent almost wholly in slow start, which g leaves as it is: with g for "
     "the files alone it is the same as without (`#short-alone`), and what little there is comes of "
     "the long downloads beside them. Longer files do come nearer: see `#longer-files`",
 )
-def short_files(runs):
+def short_files(runs: Table) -> Numbers:
     return nearer(runs, "short_ratio")
 
 
 @section5.claim(
     "A000-15, g for the files alone",
     "files of 100 kB: how much nearer to 1 with g than without",
-    paper="not said",
     at_least=-0.025,
     at_most=0.025,
 )
-def short_alone(runs):
+def short_alone(runs: Table) -> Numbers:
     return nearer(runs, "alone_ratio")
 
 
 @section5.claim(
     "A000-15, files of 1 MB",
     "rate at 600 ms over that at 50 ms, how much nearer to 1 with g than without",
-    paper="> 0",
     at_least=0,
     margin=0.1,
 )
-def longer_files(runs):
+def longer_files(runs: Table) -> Numbers:
     return nearer(runs, "longer_ratio")
 
 
-@section5.claim(
-    "A000-15", "long downloads: Jain index, with g less without", paper="> 0", at_least=0
-)
-def long_downloads(runs):
+@section5.claim("A000-15", "long downloads: Jain index, with g less without", at_least=0)
+def long_downloads(runs: Table) -> Numbers:
     return fairer(runs, "aggregate-fair")
 
 
 @section5.claim(
-    "A000-15, increase by K",
-    "long downloads: Jain index, with K less without",
-    paper="> 0",
-    at_least=0,
+    "A000-15, increase by K", "long downloads: Jain index, with K less without", at_least=0
 )
-def long_downloads_by_k(runs):
+def long_downloads_by_k(runs: Table) -> Numbers:
     return fairer(runs, "increase-by-k")
 
 
 @section5.claim(
-    "A000-15",
-    "the aggregate over as many connections of mean round trip",
-    paper="≤ 1",
-    at_most=1.1,
-    margin=0.05,
+    "A000-15", "the aggregate over as many connections of mean round trip", at_most=1.1, margin=0.05
 )
-def aggregate_fair(runs):
+def aggregate_fair(runs: Table) -> Numbers:
     return values(runs, "aggregate-fair", "over_peers")
 
 
 @section5.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, axes = plots.panels(list(GROWTHS), columns=3)
     names = [f"{rtt * 1000:.0f} ms" for rtt in ROUND_TRIPS]
     for each, growth in zip(axes, GROWTHS, strict=True):

@@ -6,14 +6,17 @@ that "95 % are less than 2 ms late" is not estimated. The 2 ms, and 50 ACKs a se
 them, are ours; the paper says that triggers make up for a coarse timer, and prints no number.
 """
 
-from tidegate import plots
+from typing import Any
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._server import RATE, server
 
 section6 = Experiment(__file__, more={"triggers": {"all": 40}})
 
-TRIGGERS = {
+TRIGGERS: dict[str, dict[str, Any]] = {
     "all": {"triggers": "all"},
     "timer": {},
     "timer of 1 ms": {"interval": "1 ms"},
@@ -21,7 +24,7 @@ TRIGGERS = {
 
 
 @section6.run(triggers=list(TRIGGERS), scale=[1, 20])
-def measure(seed, triggers, scale):
+def measure(seed: int, triggers: str, scale: int) -> dict[str, float]:
     net = server("logical-partitions", scale=scale, **TRIGGERS[triggers])
     if scale > 1:
         net.duration, net.warmup = "70 s", "20 s"
@@ -34,63 +37,55 @@ def measure(seed, triggers, scale):
     }
 
 
-@section6.claim("A000-16", "15 ms timer with triggers: error of the rate", paper=0, at_most=0.01)
-def rate(runs):
+@section6.claim("A000-16", "15 ms timer with triggers: error of the rate", at_most=0.01)
+def rate(runs: Table) -> Numbers:
     return runs.where(triggers="all", scale=1)["error"]
 
 
 @section6.claim(
     "A000-16",
     "15 ms timer with triggers: packets over 2 ms late",
-    paper="few",
     at_most=0.05,
     why="a packet waits for the next look, and with 100 packets and as many ACKs a second those "
     "are 10 ms apart: each ACK brings the next packet, so that both are one look. For 95 % to be "
     "less than 2 ms late, looks must come about every 2 ms: by more ACKs (`#late-many`) or by the "
     "timer (`#late-fine`)",
 )
-def late(runs):
+def late(runs: Table) -> Numbers:
     return runs.where(triggers="all", scale=1)["late"]
 
 
-@section6.claim("A000-16", "ACKs per second, at least 50", paper=50, at_least=50)
-def enough_acks(runs):
+@section6.claim("A000-16", "ACKs per second, at least 50", kind="context")
+def enough_acks(runs: Table) -> Numbers:
     return runs.where(triggers="all", scale=1)["acks_per_second"]
 
 
 @section6.claim(
     "A000-16, 20 times as many connections",
     "15 ms timer with triggers: packets over 2 ms late",
-    paper="few",
     at_most=0.05,
     margin=0.02,
 )
-def late_many(runs):
+def late_many(runs: Table) -> Numbers:
     return runs.where(triggers="all", scale=20)["late"]
 
 
-@section6.claim(
-    "A000-16, shown otherwise",
-    "1 ms timer without triggers: packets over 2 ms late",
-    paper="few",
-    at_most=0.05,
-)
-def late_fine(runs):
+@section6.claim("A000-16", "1 ms timer without triggers: packets over 2 ms late", at_most=0.05)
+def late_fine(runs: Table) -> Numbers:
     return runs.where(triggers="timer of 1 ms", scale=1)["late"]
 
 
 @section6.claim(
     "A000-16, 20 times as many connections",
     "15 ms timer with triggers: error of the rate",
-    paper=0,
     at_most=0.01,
 )
-def rate_many(runs):
+def rate_many(runs: Table) -> Numbers:
     return runs.where(triggers="all", scale=20)["error"]
 
 
 @section6.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     scales = sorted(set(runs["scale"]))
     figure, panels = plots.panels([f"{4 * scale} connections" for scale in scales])
     for axes, scale in zip(panels, scales, strict=True):

@@ -1,21 +1,26 @@
 """A timer costs the same however many flows there are.
 
 Source: aggregates, section 6.2 and Table 2: microseconds to set, handle and cancel a timer.
-Differs: see `_cost.py`. What the paper wants to show by its table, that few timers are affordable
-and one for each flow is not, is here: what one operation takes does not grow with the timers that
-are set, and how often the one shaping timer looks does not grow with the flows. Seeds make no
-difference to instructions: there is one.
+Differs: see `_cost.py`. The paper wants to show by its table that few timers are affordable and one
+for each flow is not. What one operation takes must not grow with the timers that are set, and how
+often the one shaping timer looks must not grow with the flows. Flat is at most 1.05 times, as in
+`handle`. Flows begin by chance; instructions are the same with every seed.
 """
 
-from tidegate import Scenario, plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._cost import instructions
 from ._server import QUEUE
 
-table2 = Experiment(__file__, seeds=1)
+table2 = Experiment(__file__)
 
-SIZES = [1, 1_000, 100_000]
+SIZES = [1, 1_000, 10_000, 100_000]
 
 
 def flood(flows: int) -> Scenario:
@@ -39,7 +44,7 @@ def flood(flows: int) -> Scenario:
 
 
 @table2.run(size=SIZES)
-def measure(seed, size):
+def measure(seed: int, size: int) -> dict[str, float]:
     aggregate = flood(size).run(seed).aggregates
     return {
         "set_cancel": instructions("timer/set-cancel", 20_000, size),
@@ -48,30 +53,45 @@ def measure(seed, size):
     }
 
 
-def growth(runs, column):
-    return runs.where(size=SIZES[-1])[column] / runs.where(size=SIZES[0])[column]
+def growth(runs: Table, column: str, under: int = SIZES[0]) -> np.ndarray:
+    """The most of any larger number, over that of ``under``."""
+    larger = [runs.where(size=it)[column] for it in SIZES if it > under]
+    return np.max(larger, axis=0) / runs.where(size=under)[column]
 
 
-@table2.claim("T2", "set and cancel: 100,000 timers over one", paper="flat", at_most=1.3)
-def set_cancel(runs):
+@table2.claim("T2", "set and cancel: most of 1,000 to 100,000 timers over one", at_most=1.05)
+def set_cancel(runs: Table) -> Numbers:
     return growth(runs, "set_cancel")
 
 
-@table2.claim("T2", "set and handle: 100,000 timers over one", paper="flat", at_most=1.3)
-def set_handle(runs):
+@table2.claim(
+    "T2",
+    "set and handle: most of 1,000 to 100,000 timers over one",
+    at_most=1.05,
+    why="a timer that is alone fires from the slot in which it was set. Among others it is sorted "
+    "into finer slots first, at most once for each level of the wheel. From 1,000 timers on it "
+    "costs no more (`#set-handle-many`)",
+)
+def set_handle(runs: Table) -> Numbers:
     return growth(runs, "set_handle")
 
 
-@table2.claim("A000-16", "looks per MB: 100,000 flows over one", paper="1", at_most=1.3)
-def looks(runs):
+@table2.claim("T2", "set and handle: most of 10,000 and 100,000 timers over 1,000", at_most=1.05)
+def set_handle_many(runs: Table) -> Numbers:
+    return growth(runs, "set_handle", under=1_000)
+
+
+@table2.claim("A000-16", "looks per MB: most of 1,000 to 100,000 flows over one", at_most=1.05)
+def looks(runs: Table) -> Numbers:
     return growth(runs, "looks_per_MB")
 
 
 @table2.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, axes = plots.panels(["set and cancel", "set and handle"])
     for each, column in zip(axes, ["set_cancel", "set_handle"], strict=True):
-        each.semilogx(runs["size"], runs[column], marker="o")
+        means = [runs.where(size=it)[column].mean() for it in SIZES]
+        each.semilogx(SIZES, means, marker="o")
         each.set_xlabel("timers")
         each.set_ylabel("instructions")
         each.set_ylim(bottom=0)

@@ -12,10 +12,14 @@ The bounds were fixed before anything was measured: 0.7, as 0.82 less what other
 and 1/0.7, so that others are not pushed aside either.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from tidegate import Scenario, plots
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._site import BUFFER, BUFFERS, RATE, policy
 
@@ -30,7 +34,7 @@ FROM, UNTIL, END = 5, 45, 60
 FULL = {"full": 1.0, "half": 0.5}
 """Room at the bottleneck, of that of `_site.py`."""
 
-FILL = {
+FILL: dict[str, dict[str, Any]] = {
     f"{n} {congestion}": {"flows": n, "tcp": {"congestion": congestion}}
     for n, congestion in ((1, "cubic"), (4, "cubic"), (10, "cubic"), (4, "reno"))
 }
@@ -64,7 +68,10 @@ def network(others: str, room: str, control: str) -> Scenario:
 
 def cross(net: Scenario, others: str) -> None:
     """What others send."""
-    span = {"start": {"uniform": [f"{FROM} s", f"{FROM + 1} s"]}, "stop": f"{UNTIL} s"}
+    span: dict[str, Any] = {
+        "start": {"uniform": [f"{FROM} s", f"{FROM + 1} s"]},
+        "stop": f"{UNTIL} s",
+    }
     if others in FILL:
         net.traffic("others", "greedy", "other", "sink", **FILL[others], **span)
     elif others == "web":
@@ -78,7 +85,7 @@ def cross(net: Scenario, others: str) -> None:
     case=[f"{others}, {room}" for others in FILL for room in FULL] + ["web, full", "udp, full"],
     control=["none", "epochs"],
 )
-def measure(seed, case, control):
+def measure(seed: int, case: str, control: str) -> dict[str, float]:
     others, room = case.split(", ")
     run = network(others, room, control).run(seed)
     rates = run.windowed()
@@ -97,7 +104,7 @@ def measure(seed, case, control):
     }
 
 
-def share(runs, cases):
+def share(runs: Table, cases: Sequence[str]) -> np.ndarray:
     """Of the rate without a trunk, the mean over some cases."""
     parts = []
     for case in cases:
@@ -107,7 +114,7 @@ def share(runs, cases):
     return np.mean(parts, axis=0)
 
 
-def fill(room):
+def fill(room: str) -> list[str]:
     return [f"{others}, {room}" for others in FILL]
 
 
@@ -126,19 +133,19 @@ WHY = {"1 cubic": SLOW, "4 reno": FIRST}
 """Of shares that do not hold, as far as it is known."""
 
 
-def claim_share(others):
+def claim_share(others: str) -> None:
     """One claim for each kind of others that fill the queue: both rooms together."""
 
-    def fair(runs):
+    def fair(runs: Table) -> Numbers:
         return share(runs, [f"{others}, {room}" for room in FULL])
 
     fair.__name__ = "beside_" + others.replace(" ", "_")
     text = f"beside {others}: rate of the bundle, of that without a trunk"
-    bounds = {"at_least": 0.7, "at_most": 1 / 0.7}
+    bounds: dict[str, Any] = {"at_least": 0.7, "at_most": 1 / 0.7}
     beside_tcp.claim("Bundler", text, paper=0.82, why=WHY.get(others), **bounds)(fair)
 
 
-def with_epochs(runs, case, column):
+def with_epochs(runs: Table, case: str, column: str) -> np.ndarray:
     return runs.where(case=case, control="epochs")[column]
 
 
@@ -147,54 +154,45 @@ for each in FILL:
 
 
 @beside_tcp.claim(
-    "beyond", "after others that filled the queue: its mean delay from 5 s on, ms", paper="low",
-    at_most=10,
-)  # fmt: skip
-def returns(runs):
+    "beyond", "after others that filled the queue: its mean delay from 5 s on, ms", at_most=10
+)
+def returns(runs: Table) -> Numbers:
     cases = [case for room in FULL for case in fill(room)]
     return np.max([with_epochs(runs, case, "delay_after") for case in cases], axis=0)
 
 
-@beside_tcp.claim(
-    "beyond", "the same: rate of the bundle, of the path's", paper="all of it", at_least=0.9
-)
-def returns_rate(runs):
+@beside_tcp.claim("beyond", "the same: rate of the bundle, of the path's", at_least=0.9)
+def returns_rate(runs: Table) -> Numbers:
     cases = [case for room in FULL for case in fill(room)]
     return np.min([with_epochs(runs, case, "site_after") for case in cases], axis=0)
 
 
-@beside_tcp.claim(
-    "beyond", "beside short requests: mean delay of the queue, ms", paper="low", at_most=15
-)
-def web_delay(runs):
+@beside_tcp.claim("beyond", "beside short requests: mean delay of the queue, ms", at_most=15)
+def web_delay(runs: Table) -> Numbers:
     return with_epochs(runs, "web, full", "delay")
 
 
 @beside_tcp.claim(
-    "beyond", "beside short requests: rate of the bundle, of that without a trunk",
-    paper="not said", at_least=0.7,
-)  # fmt: skip
-def web_rate(runs):
+    "beyond", "beside short requests: rate of the bundle, of that without a trunk", at_least=0.7
+)
+def web_rate(runs: Table) -> Numbers:
     return share(runs, ["web, full"])
 
 
-@beside_tcp.claim(
-    "beyond", "beside UDP at half the rate: mean delay of the queue, ms", paper="low", at_most=10
-)
-def udp_delay(runs):
+@beside_tcp.claim("beyond", "beside UDP at half the rate: mean delay of the queue, ms", at_most=10)
+def udp_delay(runs: Table) -> Numbers:
     return with_epochs(runs, "udp, full", "delay")
 
 
 @beside_tcp.claim(
-    "beyond", "beside UDP at half the rate: both together, of the path's", paper="not said",
-    at_least=0.9,
-)  # fmt: skip
-def udp_rate(runs):
+    "beyond", "beside UDP at half the rate: both together, of the path's", at_least=0.9
+)
+def udp_rate(runs: Table) -> Numbers:
     return with_epochs(runs, "udp, full", "both")
 
 
 @beside_tcp.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(list(FULL))
     for axes, room in zip(panels, FULL, strict=True):
         for n, control in enumerate(("none", "epochs")):

@@ -7,10 +7,13 @@ where nobody else sends; those that have not ended count nothing. User packets l
 the path, and there and at the gateways.
 """
 
+from typing import Any
+
 import numpy as np
 
-from tidegate import plots
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import MEDIAN_RATIO, Numbers
 
 from ._site import CONTROLS, network, requests, slowdowns
 
@@ -25,7 +28,7 @@ SIZES = {"small": (0, 1e4), "medium": (1e4, 1e6), "large": (1e6, np.inf)}
 
 
 @site_to_site.run(control=list(CONTROLS))
-def measure(seed, control):
+def measure(seed: int, control: str) -> dict[str, float]:
     net = network(control, duration=DURATION, warmup=WARMUP)
     requests(net)
     run = net.run(seed)
@@ -43,21 +46,29 @@ def measure(seed, control):
     return row
 
 
-def ratio(runs, control, over, column):
+def ratio(runs: Table, control: str, over: str, column: str) -> np.ndarray:
     return runs.where(control=control)[column] / runs.where(control=over)[column]
 
 
 @site_to_site.claim(
-    "Bundler", "epochs: median slowdown, of that without control", paper=0.72, at_most=0.72
+    "Bundler",
+    "epochs: median slowdown, of that without control",
+    paper=0.72,
+    at_most=0.72,
+    statistic=MEDIAN_RATIO,
 )
-def published(runs):
+def published(runs: Table) -> Numbers:
     return ratio(runs, "epochs", "none", "median")
 
 
 @site_to_site.claim(
-    "Bundler", "epochs: p99 slowdown, of that without control", paper="less", at_most=1
+    "Bundler",
+    "epochs: p99 slowdown, of that without control",
+    paper="less",
+    at_most=1,
+    statistic=MEDIAN_RATIO,
 )
-def published_tail(runs):
+def published_tail(runs: Table) -> Numbers:
     return ratio(runs, "epochs", "none", "p99")
 
 
@@ -75,83 +86,104 @@ NEARLY = "its management packets are the trunk's, which leave a queue at the rou
 
 
 @site_to_site.claim(
-    "beyond", "trunk: p99 slowdown, of that with epochs", paper="better", at_most=1, why=SLOWER
+    "beyond",
+    "trunk: p99 slowdown, of that with epochs",
+    at_most=1,
+    why=SLOWER,
+    statistic=MEDIAN_RATIO,
 )
-def trunk_tail(runs):
+def trunk_tail(runs: Table) -> Numbers:
     return ratio(runs, "trunk", "epochs", "p99")
 
 
 @site_to_site.claim(
-    "beyond", "trunk and PostACK: p99 slowdown, of that with epochs", paper="better", at_most=1,
+    "beyond",
+    "trunk and PostACK: p99 slowdown, of that with epochs",
+    at_most=1,
     why=NEARLY,
-)  # fmt: skip
-def postack_tail(runs):
+    statistic=MEDIAN_RATIO,
+)
+def postack_tail(runs: Table) -> Numbers:
     return ratio(runs, "postack", "epochs", "p99")
 
 
 @site_to_site.claim(
-    "beyond", "Copa: p99 slowdown, of that with epochs", paper="better", at_most=1, margin=MATTERS,
+    "beyond",
+    "Copa: p99 slowdown, of that with epochs",
+    at_most=1,
+    margin=MATTERS,
     why=SAME,
-)  # fmt: skip
-def copa_tail(runs):
+    statistic=MEDIAN_RATIO,
+)
+def copa_tail(runs: Table) -> Numbers:
     return ratio(runs, "copa", "epochs", "p99")
 
 
 @site_to_site.claim(
-    "beyond", "Copa and PostACK: p99 slowdown, of that with epochs", paper="better", at_most=1,
+    "beyond",
+    "Copa and PostACK: p99 slowdown, of that with epochs",
+    at_most=1,
     margin=MATTERS,
-)  # fmt: skip
-def copa_postack_tail(runs):
+    statistic=MEDIAN_RATIO,
+)
+def copa_postack_tail(runs: Table) -> Numbers:
     return ratio(runs, "copa-postack", "epochs", "p99")
 
 
 @site_to_site.claim(
-    "beyond", "Copa, new flows first: p99 slowdown, of that with epochs", paper="better", at_most=1
+    "beyond",
+    "Copa, new flows first: p99 slowdown, of that with epochs",
+    at_most=1,
+    statistic=MEDIAN_RATIO,
 )
-def first_tail(runs):
+def first_tail(runs: Table) -> Numbers:
     return ratio(runs, "copa-first", "epochs", "p99")
 
 
 @site_to_site.claim(
-    "beyond", "new flows first in both: p99 slowdown of Copa, of that with epochs",
-    paper="better", at_most=1, margin=MATTERS, why=SAME,
-)  # fmt: skip
-def alike_tail(runs):
+    "beyond",
+    "new flows first in both: p99 slowdown of Copa, of that with epochs",
+    at_most=1,
+    margin=MATTERS,
+    why=SAME,
+    statistic=MEDIAN_RATIO,
+)
+def alike_tail(runs: Table) -> Numbers:
     return ratio(runs, "copa-first", "epochs-first", "p99")
 
 
-@site_to_site.claim("beyond", "trunk: user packets lost", paper=0, at_most=0)
-def trunk_loss(runs):
+@site_to_site.claim("beyond", "trunk: user packets lost", at_most=0)
+def trunk_loss(runs: Table) -> Numbers:
     return runs.where(control="trunk")["lost"]
 
 
-@site_to_site.claim("beyond", "trunk and PostACK: user packets lost", paper=0, at_most=0)
-def postack_loss(runs):
+@site_to_site.claim("beyond", "trunk and PostACK: user packets lost", at_most=0)
+def postack_loss(runs: Table) -> Numbers:
     return runs.where(control="postack")["lost"]
 
 
-@site_to_site.claim("beyond", "Copa: user packets lost", paper=0, at_most=0)
-def copa_loss(runs):
+@site_to_site.claim("beyond", "Copa: user packets lost", at_most=0)
+def copa_loss(runs: Table) -> Numbers:
     return runs.where(control="copa")["lost"]
 
 
-@site_to_site.claim("beyond", "Copa and PostACK: user packets lost", paper=0, at_most=0)
-def copa_postack_loss(runs):
+@site_to_site.claim("beyond", "Copa and PostACK: user packets lost", at_most=0)
+def copa_postack_loss(runs: Table) -> Numbers:
     return runs.where(control="copa-postack")["lost"]
 
 
-@site_to_site.claim("beyond", "Copa, new flows first: user packets lost", paper=0, at_most=0)
-def first_loss(runs):
+@site_to_site.claim("beyond", "Copa, new flows first: user packets lost", at_most=0)
+def first_loss(runs: Table) -> Numbers:
     return runs.where(control="copa-first")["lost"]
 
 
-@site_to_site.claim("beyond", "epochs: user packets lost on the path", paper="not said", at_most=0)
-def epochs_loss(runs):
+@site_to_site.claim("beyond", "epochs: user packets lost on the path", at_most=0)
+def epochs_loss(runs: Table) -> Numbers:
     return runs.where(control="epochs")["lost_path"]
 
 
 @site_to_site.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["median", "99th percentile"])
     for axes, column in zip(panels, ("median", "p99"), strict=True):
         for n, control in enumerate(CONTROLS):

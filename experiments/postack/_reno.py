@@ -23,15 +23,23 @@ ASSUMED = {"even": True, "fluid": True, "at_once": True, "copies": True}
 """What the formula takes to be so."""
 
 
-def formula(percent):
+def formula(percent: float) -> float:
     """Goodput within TCR's window, of that without loss: 1/(1 + p W^2/8)."""
     return 1 / (1 + percent / 100 * WINDOW**2 / 8)
 
 
 @cache
-def reno(percent, even=False, fluid=False, at_once=False, copies=False, rounds=100_000):
-    """The same of Reno in whole packets."""
-    chance = Random(1)
+def reno(
+    percent: float,
+    seed: int = 1,
+    even: bool = False,
+    fluid: bool = False,
+    at_once: bool = False,
+    copies: bool = False,
+    rounds: int = 20_000,
+) -> float:
+    """The same of Reno in whole packets, in so many round trips."""
+    chance = Random(seed)
     most = WINDOW if fluid else SHOWN
     window, arrived, due, recovers = float(most), 0.0, 0.0, False
     for _ in range(rounds):

@@ -10,19 +10,22 @@ not arrived. The paper has no aggressors. The queue is `per-flow` with its defau
 count, by what arrives. All cells are run: a quarter of an hour on two cores.
 """
 
+from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from tidegate import plots
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import FLOWS, RATE, bulk, network
 
 aggressors = Experiment(__file__, seeds=10)
 
 
-def blind(rate):
+def blind(rate: int) -> dict[str, Any]:
     """A sender of so many bits per second, whatever its window is."""
     return {
         "ignores_window": True,
@@ -30,12 +33,12 @@ def blind(rate):
     }  # fmt: skip
 
 
-def slow(count):
+def slow(count: int) -> dict[str, Any]:
     """One and a half parts of the rate."""
     return blind(RATE * 3 // (2 * (FLOWS + count)))
 
 
-ATTACKS = {
+ATTACKS: dict[str, dict[str, Any] | None] = {
     "blind": blind(RATE * 5 // 4),
     "slow": None,
     "udp": None,
@@ -56,7 +59,9 @@ RULES = ["gate", "bucket", "virtual-queue"]
     attack=list(ATTACKS), count=COUNTS, rtt=list(ROUND_TRIPS), way=["up", "down"],
     allocation=ALLOCATIONS, signal=["none", *RULES],
 )  # fmt: skip
-def measure(seed, attack, count, rtt, way, allocation, signal):
+def measure(
+    seed: int, attack: str, count: int, rtt: str, way: str, allocation: str, signal: str
+) -> dict[str, float]:
     net = network(
         signal, way=way, window=None, flows=FLOWS + count, far=ROUND_TRIPS[rtt],
         policy={"allocation": allocation, "queue": "per-flow"}, duration="20 s", warmup="8 s",
@@ -76,7 +81,12 @@ def measure(seed, attack, count, rtt, way, allocation, signal):
     return {"honest": groups.where(group="bulk")["throughput_bps"][0]}
 
 
-def parts(runs, rules, attacks=tuple(ATTACKS), allocations=TOGETHER):
+def parts(
+    runs: Table,
+    rules: Sequence[str],
+    attacks: Sequence[str] = tuple(ATTACKS),
+    allocations: Sequence[str] = TOGETHER,
+) -> Numbers:
     """Of each seed, the least that honest flows have of what they have without ACK control.
 
     Cells are left out in which they have less than a hundredth of the rate without it.
@@ -92,16 +102,16 @@ def parts(runs, rules, attacks=tuple(ATTACKS), allocations=TOGETHER):
     return np.nanmin(np.array(least), axis=0)
 
 
-def protects(text, **why):
+def protects(text: str, why: str | None = None) -> Callable[..., Any]:
     """A claim that honest flows keep 0.95 of what they have without ACK control."""
     return aggressors.claim(
         "honest flows protected", f"{text}: honest flows' part, least of all cells",
-        paper="all of it", at_least=0.95, **why,
+        at_least=0.95, why=why,
     )  # fmt: skip
 
 
 @protects("gate, TCP that ignores its ACKs and UDP, faster than the rate")
-def gate(runs):
+def gate(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["blind", "udp"])
 
 
@@ -109,70 +119,70 @@ def gate(runs):
           why="such a sender is found by what it sends beyond its part, which takes some seconds; "
           "until then the rate carries most of its data, and the gate stays closed to the others",
 )  # fmt: skip
-def gate_slow(runs):
+def gate_slow(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["slow"])
 
 
 @protects("gate, ACKs are early",
           why="in some runs over 100 ms, data of such senders waits that the others' ACKs are held "
           "for, and they are found not to respond for part of the time only")  # fmt: skip
-def gate_early(runs):
+def gate_early(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["optimistic"])
 
 
 @protects("gate, ACKs are divided",
           why="an ACK of less than a segment asks for nothing until a window that is made smaller "
           "leaves room for a segment, and then for as much as it acknowledges")  # fmt: skip
-def gate_divided(runs):
+def gate_divided(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["division"])
 
 
 @protects("bucket, all but divided ACKs")
-def bucket(runs):
+def bucket(runs: Table) -> Numbers:
     return parts(runs, ["bucket"], ["blind", "slow", "udp", "optimistic"])
 
 
 @protects("bucket, ACKs are divided",
           why="such senders have a few percent more than their part, which is too little to find "
           "them, and eight of them have it from four honest flows")  # fmt: skip
-def bucket_divided(runs):
+def bucket_divided(runs: Table) -> Numbers:
     return parts(runs, ["bucket"], ["division"])
 
 
 @protects("virtual queue, UDP")
-def virtual_queue(runs):
+def virtual_queue(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["udp"])
 
 
 @protects("virtual queue, TCP that ignores its ACKs, faster than the rate",
           why="in single cells over 100 ms a virtual queue follows what the honest flows may have "
           "too slowly")  # fmt: skip
-def virtual_queue_blind(runs):
+def virtual_queue_blind(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["blind"])
 
 
 @protects("virtual queue, TCP that ignores its ACKs and sends one and a half parts",
           why="as for the gate, but what waits of others slows a flow by 4 % at most")  # fmt: skip
-def virtual_queue_slow(runs):
+def virtual_queue_slow(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["slow"])
 
 
 @protects("virtual queue, ACKs are early or divided",
           why="an ACK that is ahead of its data has no time by this rule and goes on at once, and "
           "with `partitioned` nothing waits for a flow that its rate does not fill")  # fmt: skip
-def virtual_queue_early(runs):
+def virtual_queue_early(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["division", "optimistic"])
 
 
 @protects("sequential, all rules",
           why="data of a flow that joined after an aggressor waits for ever, and counts in the "
           "queue by which ACKs of the flows before it are held")  # fmt: skip
-def sequential(runs):
+def sequential(runs: Table) -> Numbers:
     return parts(runs, RULES, allocations=["sequential"])
 
 
 @aggressors.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     titles = [f"{attack}: of what honest flows have without" for attack in ATTACKS]
     figure, panels = plots.panels(titles)
     for axes, attack in zip(panels, ATTACKS, strict=True):

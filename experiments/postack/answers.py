@@ -7,10 +7,13 @@ that they use about half of the rate, and more where answers take less. Connecti
 ``ended`` after each answer. Windows are as large as they grow.
 """
 
+from typing import Any
+
 import numpy as np
 
-from tidegate import plots
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import FLOWS, bulk, measured, network
 
@@ -25,7 +28,7 @@ SHOWN = ["none", "gate"]
 
 
 @answers.run(signal=SHOWN, cell=list(CELLS))
-def measure(seed, signal, cell):
+def measure(seed: int, signal: str, cell: str) -> dict[str, float]:
     way, ended = CELLS[cell]
     net = network(signal, way=way, window=None, flows=FLOWS + ASKED)
     bulk(net, way)
@@ -39,49 +42,47 @@ def measure(seed, signal, cell):
     return measured(run, way) | row
 
 
-def over_queue(runs, column):
+def over_queue(runs: Table, column: str) -> np.ndarray:
     """With ACKs held, of a queue for each flow, cell by cell."""
     cells = [runs.where(cell=cell) for cell in CELLS]
     ratios = [it.where(signal="gate")[column] / it.where(signal="none")[column] for it in cells]
     return np.array(ratios)
 
 
-@answers.claim("A001-4", "least of all cells: rate of all, of a queue for each flow's",
-               paper=1, at_least=0.99)  # fmt: skip
-def rate(runs):
+@answers.claim(
+    "A001-4", "least of all cells: rate of all, of a queue for each flow's", at_least=0.99
+)
+def rate(runs: Table) -> Numbers:
     return over_queue(runs, "rate").min(axis=0)
 
 
-@answers.claim("A001-1", "least of all: Jain index of the long transfers", paper="fair",
-               at_least=0.98)  # fmt: skip
-def jain(runs):
+@answers.claim("A001-1", "least of all: Jain index of the long transfers", at_least=0.98)
+def jain(runs: Table) -> Numbers:
     return np.min([runs.where(signal="gate", cell=cell)["jain"] for cell in CELLS], axis=0)
 
 
 @answers.claim("A001-2", "most of all: data that waits", paper=0.04, at_most=0.03)
-def data(runs):
+def data(runs: Table) -> Numbers:
     return over_queue(runs, "data").max(axis=0)
 
 
-@answers.claim("R001-9", "most of all: how long an answer takes, mean", paper="not said",
-               at_most=1.1)  # fmt: skip
-def took(runs):
+@answers.claim("R001-9", "most of all: how long an answer takes, mean", at_most=1.1)
+def took(runs: Table) -> Numbers:
     return over_queue(runs, "took").max(axis=0)
 
 
-@answers.claim("R001-9", "most of all: 99th percentile of it", paper="not said",
-               at_most=1.1)  # fmt: skip
-def took_p99(runs):
+@answers.claim("R001-9", "most of all: 99th percentile of it", at_most=1.1)
+def took_p99(runs: Table) -> Numbers:
     return over_queue(runs, "took_p99").max(axis=0)
 
 
-@answers.claim("A001-7", "all together: timeouts, and segments sent again", paper=0, at_most=0)
-def again(runs):
-    return sum(runs.where(signal="gate", cell=cell)["again"] for cell in CELLS)
+@answers.claim("A001-7", "all together: timeouts, and segments sent again", at_most=0)
+def again(runs: Table) -> Numbers:
+    return np.sum([runs.where(signal="gate", cell=cell)["again"] for cell in CELLS], axis=0)
 
 
 @answers.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     titles = ["rate of all, Mbit/s", "goodput of the long, Mbit/s", "an answer takes, ms, mean"]
     figure, panels = plots.panels(titles, columns=3)
     columns = {"rate": 1e-6, "goodput": 1e-6, "took": 1e3}

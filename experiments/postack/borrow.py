@@ -7,10 +7,13 @@ the rate of the link, so that it is the class that limits: data waits there, or,
 does not.
 """
 
+from typing import Any
+
 import numpy as np
 
-from tidegate import plots
+from tidegate import Result, Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import RATE, bulk, network, rules
 
@@ -25,13 +28,13 @@ LINK_QUEUE = {"kind": "per-flow", "limit": "4 MiB", "flow_limit": "256 KiB"}
 SHOWN = ["none", "gate"]
 
 
-def file(signal):
+def file(signal: str) -> dict[str, Any]:
     """The policy file: two classes, and a policy for each."""
     half = {"guarantee": {"up": "5 Mbit/s"}}
     classes = [{"name": name, **half, "queue": queue} for name, queue in QUEUES.items()]
-    tcp = rules(signal, "up", match={"direction": "up", "protocol": "tcp"})
+    tcp: dict[str, Any] = rules(signal, "up", match={"direction": "up", "protocol": "tcp"})
     tcp["class"] = "tcp"
-    udp = {"name": "udp", "action": "pass", "class": "udp"}
+    udp: dict[str, Any] = {"name": "udp", "action": "pass", "class": "udp"}
     udp["match"] = {"direction": "up", "protocol": "udp"}
     return {
         "gateway": {"rate": {"up": f"{RATE} bit/s", "down": "1 Gbit/s"}, "queue": LINK_QUEUE},
@@ -40,7 +43,7 @@ def file(signal):
     }
 
 
-def scenario(signal):
+def scenario(signal: str) -> Scenario:
     net = network(signal, window="64 KiB", file=file(signal), warmup="5 s", duration="35 s")
     net.sample = f"{STEP * 1000:.0f} ms"
     bulk(net)
@@ -52,13 +55,13 @@ def scenario(signal):
     return net
 
 
-def series(run):
+def series(run: Result) -> tuple[np.ndarray, np.ndarray]:
     table = run.windowed()
     return table["time_seconds"], table["bulk_bps"]
 
 
 @borrow.run(signal=SHOWN)
-def measure(seed, signal):
+def measure(seed: int, signal: str) -> dict[str, float]:
     run = scenario(signal).run(seed)
     time, rate = series(run)
     mean = {name: rate[(time > a) & (time <= b)].mean() for name, a, b in SPANS}
@@ -79,7 +82,7 @@ LAG = 0.2 + 3 * 0.0002 + 0.026
 """200 ms and three round trips to the senders, and the way to where rates are measured."""
 
 
-def settles(time, rate, since, level):
+def settles(time: np.ndarray, rate: np.ndarray, since: float, level: float) -> float:
     """Seconds until the rate, in 150 ms around, has come within a tenth of its new level.
 
     All that is left of the run, if it never does.
@@ -90,52 +93,49 @@ def settles(time, rate, since, level):
     return float((reached if reached.size else time)[0 if reached.size else -1] - since)
 
 
-def ratio(runs, column):
+def ratio(runs: Table, column: str) -> np.ndarray:
     cell = [runs.where(signal=signal)[column] for signal in ("gate", "none")]
     return cell[0] / cell[1]
 
 
-@borrow.claim("A001-6", "alone: rate of that of a queue for each flow", paper=1, within=0.01)
-def alone(runs):
+@borrow.claim("A001-6", "alone: rate of that of a queue for each flow", at_least=0.99, at_most=1.01)
+def alone(runs: Table) -> Numbers:
     return ratio(runs, "alone")
 
 
-@borrow.claim("A001-6", "beside its sibling: the same", paper=1, within=0.02)
-def shared(runs):
+@borrow.claim("A001-6", "beside its sibling: the same", at_least=0.98, at_most=1.02)
+def shared(runs: Table) -> Numbers:
     return ratio(runs, "shared")
 
 
-@borrow.claim("A001-6", "alone again: the same", paper=1, within=0.01)
-def again(runs):
+@borrow.claim("A001-6", "alone again: the same", at_least=0.99, at_most=1.01)
+def again(runs: Table) -> Numbers:
     return ratio(runs, "again")
 
 
-@borrow.claim("A001-6", "how long after its sibling began it gives back, s", paper="not said",
-              at_most=LAG)  # fmt: skip
-def gives(runs):
+@borrow.claim("A001-6", "how long after its sibling began it gives back, s", at_most=LAG)
+def gives(runs: Table) -> Numbers:
     return runs.where(signal="gate")["gives"]
 
 
-@borrow.claim("A001-6", "how long after its sibling ended it borrows, s", paper="not said",
-              at_most=LAG)  # fmt: skip
-def takes(runs):
+@borrow.claim("A001-6", "how long after its sibling ended it borrows, s", at_most=LAG)
+def takes(runs: Table) -> Numbers:
     return runs.where(signal="gate")["takes"]
 
 
-@borrow.claim("A001-2", "mean delay of data, of what a queue for each flow adds", paper=0.04,
-              at_most=0.06)  # fmt: skip
-def delay(runs):
+@borrow.claim("A001-2", "mean delay of data, of what a queue for each flow adds", at_most=0.06)
+def delay(runs: Table) -> Numbers:
     added = [runs.where(signal=signal)["delay"] - 0.0261 for signal in ("gate", "none")]
     return added[0] / added[1]
 
 
-@borrow.claim("A001-6", "timeouts", paper=0, at_most=0)
-def timeouts(runs):
+@borrow.claim("A001-6", "timeouts", at_most=0)
+def timeouts(runs: Table) -> Numbers:
     return runs.where(signal="gate")["timeouts"]
 
 
 @borrow.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["a queue for each flow", "gate"])
     for axes, signal in zip(panels, SHOWN, strict=True):
         time, rate = series(scenario(signal).run(1))

@@ -6,8 +6,13 @@ flow. The mean is over 30 s after slow start; the peak is that of the whole run,
 included.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import SIGNALS, WINDOWS, bulk, measured, network
 
@@ -17,94 +22,95 @@ CONTROLS = ["reno", "cubic"]
 
 
 @buffer.run(signal=list(SIGNALS), window=list(WINDOWS), congestion=CONTROLS)
-def measure(seed, signal, window, congestion):
+def measure(seed: int, signal: str, window: str, congestion: str) -> dict[str, float]:
     net = network(signal, window=WINDOWS[window], tcp={"congestion": congestion})
     bulk(net)
     return measured(net.run(seed))
 
 
-def ratio(runs, column, window, signal="gate", congestion="cubic"):
+def ratio(
+    runs: Table, column: str, window: str, signal: str = "gate", congestion: str = "cubic"
+) -> np.ndarray:
     """What there is with a signal, over what there is in a queue for each flow."""
     cell = runs.where(window=window, congestion=congestion)
     return cell.where(signal=signal)[column] / cell.where(signal="none")["data"]
 
 
-def peak(runs, window, congestion):
+def peak(runs: Table, window: str, congestion: str) -> np.ndarray:
     cell = runs.where(window=window, congestion=congestion)
     return cell.where(signal="gate")["peak"] / cell.where(signal="none")["peak"]
 
 
 @buffer.claim("A001-2", "64 KiB, CUBIC: data that waits, of a queue for each flow's", paper=0.04,
               at_most=0.03)  # fmt: skip
-def data(runs):
+def data(runs: Table) -> Numbers:
     return ratio(runs, "data", "64 KiB")
 
 
 @buffer.claim("A001-2", "64 KiB, Reno: data that waits", paper=0.04, at_most=0.03)
-def data_reno(runs):
+def data_reno(runs: Table) -> Numbers:
     return ratio(runs, "data", "64 KiB", congestion="reno")
 
 
 @buffer.claim("A001-2", "64 KiB, CUBIC: data and held ACKs", paper=0.04, at_most=0.04)
-def memory(runs):
+def memory(runs: Table) -> Numbers:
     return ratio(runs, "memory", "64 KiB")
 
 
 @buffer.claim("A001-2", "64 KiB, Reno: data and held ACKs", paper=0.04, at_most=0.04)
-def memory_reno(runs):
+def memory_reno(runs: Table) -> Numbers:
     return ratio(runs, "memory", "64 KiB", congestion="reno")
 
 
 @buffer.claim("A001-2", "grown windows, CUBIC: data that waits", paper=0.04, at_most=0.03)
-def data_grown(runs):
+def data_grown(runs: Table) -> Numbers:
     return ratio(runs, "data", "grown")
 
 
 @buffer.claim("A001-2", "grown windows, Reno: data that waits", paper=0.04, at_most=0.03)
-def data_grown_reno(runs):
+def data_grown_reno(runs: Table) -> Numbers:
     return ratio(runs, "data", "grown", congestion="reno")
 
 
 @buffer.claim("A001-2", "grown windows, CUBIC: data and held ACKs", paper=0.04, at_most=0.04)
-def memory_grown(runs):
+def memory_grown(runs: Table) -> Numbers:
     return ratio(runs, "memory", "grown")
 
 
 @buffer.claim("A001-2", "grown windows, Reno: data and held ACKs", paper=0.04, at_most=0.04)
-def memory_grown_reno(runs):
+def memory_grown_reno(runs: Table) -> Numbers:
     return ratio(runs, "memory", "grown", congestion="reno")
 
 
 @buffer.claim("A001-2", "64 KiB, CUBIC: most data that waits, slow start included", paper=0.04,
               at_most=0.25)  # fmt: skip
-def peak_data(runs):
+def peak_data(runs: Table) -> Numbers:
     return peak(runs, "64 KiB", "cubic")
 
 
 @buffer.claim("A001-2", "grown windows, CUBIC: most data that waits", paper=0.04, at_most=0.25)
-def peak_data_grown(runs):
+def peak_data_grown(runs: Table) -> Numbers:
     return peak(runs, "grown", "cubic")
 
 
-@buffer.claim("A001-2", "64 KiB, CUBIC, P1: data that waits", paper="not said", at_most=0.06)
-def data_bucket(runs):
+@buffer.claim("A001-2", "64 KiB, CUBIC, P1: data that waits", at_most=0.06)
+def data_bucket(runs: Table) -> Numbers:
     return ratio(runs, "data", "64 KiB", "bucket")
 
 
-@buffer.claim("A001-2", "64 KiB, CUBIC, P2: data that waits", paper="not said", at_most=0.06)
-def data_virtual(runs):
+@buffer.claim("A001-2", "64 KiB, CUBIC, P2: data that waits", at_most=0.06)
+def data_virtual(runs: Table) -> Numbers:
     return ratio(runs, "data", "64 KiB", "virtual-queue")
 
 
-@buffer.claim("A001-2", "the baseline loses nothing, nor does the gate: packets dropped", paper=0,
-              at_most=0)  # fmt: skip
-def dropped(runs):
+@buffer.claim("A001-2", "the baseline loses nothing, nor does the gate: packets dropped", at_most=0)
+def dropped(runs: Table) -> Numbers:
     signals = [runs.where(signal=signal)["dropped"] for signal in ("none", "gate")]
     return signals[0] + signals[1]
 
 
 @buffer.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels([f"CUBIC, windows of {window}" for window in WINDOWS])
     for axes, window in zip(panels, WINDOWS, strict=True):
         cell = runs.where(window=window, congestion="cubic")

@@ -8,16 +8,20 @@ flow, but one of 52 ms hardly. `few` is two greedy flows with windows as large a
 fifty that send 500 bytes five times a second.
 """
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import numpy as np
 
-from tidegate import plots
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import FLOWS, bulk, measured, network
 
 crowd = Experiment(__file__)
 
-CELLS = {
+CELLS: dict[str, dict[str, Any]] = {
     "one": {"flows": 1},
     "near": {"far": "5 ms"},
     "far": {"far": "150 ms"},
@@ -41,7 +45,7 @@ FEW_CELLS = {"few": "26 ms", "few, far": "100 ms"}
 SHOWN = ["none", "gate", "tcr"]
 
 
-def crowded(signal, mbps=10, flows=FLOWS, **fields):
+def crowded(signal: str, mbps: int = 10, flows: int = FLOWS, **fields: Any) -> Scenario:
     policy = {"profile": {"mean": f"{mbps} Mbit/s", "burst": "15140 B"}}
     net = network(
         signal, policy=policy, flows=flows, duration="60 s", warmup="20 s", **fields,
@@ -50,7 +54,7 @@ def crowded(signal, mbps=10, flows=FLOWS, **fields):
     return net
 
 
-def few(signal, far):
+def few(signal: str, far: str) -> Scenario:
     net = network(signal, window=None, flows=FEW + CHATTER, far=far, warmup="20 s")
     bulk(net, flows=FEW)
     ends = ([f"{side}{n}" for n in range(FEW, FEW + CHATTER)] for side in "lw")
@@ -59,87 +63,86 @@ def few(signal, far):
 
 
 @crowd.run(signal=SHOWN, cell=[*CELLS, *FEW_CELLS])
-def measure(seed, signal, cell):
+def measure(seed: int, signal: str, cell: str) -> dict[str, float]:
     net = few(signal, FEW_CELLS[cell]) if cell in FEW_CELLS else crowded(signal, **CELLS[cell])
     return measured(net.run(seed))
 
 
-def over_queue(runs, column, cell, of="goodput"):
+def over_queue(runs: Table, column: str, cell: str, of: str = "goodput") -> np.ndarray:
     """With ACKs held, of a queue for each flow."""
     turn = runs.where(cell=cell)
     return turn.where(signal="gate")[column] / turn.where(signal="none")[of]
 
 
-def worst(columns, choose):
+def worst(columns: Iterable[np.ndarray], choose: Callable[..., np.ndarray]) -> np.ndarray:
     return choose(np.array([np.asarray(column) for column in columns]), axis=0)
 
 
-def gate(runs, column, cells):
+def gate(runs: Table, column: str, cells: Iterable[str]) -> list[np.ndarray]:
     return [runs.where(signal="gate", cell=cell)[column] for cell in cells]
 
 
-@crowd.claim("A001-4", "no loss, least of all: goodput of a queue for each flow's", paper=1,
-             at_least=0.97)  # fmt: skip
-def goodput(runs):
+@crowd.claim("A001-4", "no loss, least of all: goodput of a queue for each flow's", at_least=0.97)
+def goodput(runs: Table) -> Numbers:
     return worst([over_queue(runs, "goodput", cell) for cell in LOSSLESS], np.min)
 
 
-@crowd.claim("A001-4", "100 flows, 1 %: goodput", paper=1, at_least=0.97)
-def goodput_lossy(runs):
+@crowd.claim("A001-4", "100 flows, 1 %: goodput", at_least=0.97)
+def goodput_lossy(runs: Table) -> Numbers:
     return over_queue(runs, "goodput", "100, 1 %")
 
 
-@crowd.claim("A001-1", "no loss, least of all: Jain index", paper="fair", at_least=0.98)
-def jain(runs):
+@crowd.claim("A001-1", "no loss, least of all: Jain index", at_least=0.98)
+def jain(runs: Table) -> Numbers:
     return worst(gate(runs, "jain", LOSSLESS), np.min)
 
 
-@crowd.claim("A001-1", "100 flows, 1 %: Jain index", paper="fair", at_least=0.97)
-def jain_lossy(runs):
+@crowd.claim("A001-1", "100 flows, 1 %: Jain index", at_least=0.97)
+def jain_lossy(runs: Table) -> Numbers:
     return runs.where(signal="gate", cell="100, 1 %")["jain"]
 
 
 @crowd.claim("A001-2", "20 or 100 flows, most of all cells but one: data that waits, of a queue's",
              paper=0.04, at_most=0.03)  # fmt: skip
-def data(runs):
+def data(runs: Table) -> Numbers:
     return worst([over_queue(runs, "data", cell, "data") for cell in CROWDS], np.max)
 
 
 @crowd.claim("A001-2", "the same: data and held ACKs", paper=0.04,
              at_most=0.04)  # fmt: skip
-def memory(runs):
+def memory(runs: Table) -> Numbers:
     return worst([over_queue(runs, "memory", cell, "data") for cell in CROWDS], np.max)
 
 
 @crowd.claim("A001-2", "100 flows, 2 Mbit/s: data that waits", paper=0.04, at_most=0.03,
              why="four segments of each, of which a loss leaves three duplicates, are 2.4 s of "
              "2 Mbit/s, and ACKs are held for one at most")  # fmt: skip
-def data_slowest(runs):
+def data_slowest(runs: Table) -> Numbers:
     return over_queue(runs, "data", SLOWEST, "data")
 
 
-@crowd.claim("A001-7", "no loss, all together: timeouts", paper=0, at_most=0)
-def timeouts(runs):
-    return sum(gate(runs, "timeouts", LOSSLESS))
+@crowd.claim("A001-7", "no loss, all together: timeouts", at_most=0)
+def timeouts(runs: Table) -> Numbers:
+    return np.sum(gate(runs, "timeouts", LOSSLESS), axis=0)
 
 
-@crowd.claim("A001-7", "no loss, all together: segments sent again", paper=0, at_most=0)
-def again(runs):
-    return sum(gate(runs, "retransmitted", LOSSLESS))
+@crowd.claim("A001-7", "no loss, all together: segments sent again", at_most=0)
+def again(runs: Table) -> Numbers:
+    return np.sum(gate(runs, "retransmitted", LOSSLESS), axis=0)
 
 
-@crowd.claim("A001-4", "two flows beside fifty that take little: goodput", paper=1, at_least=0.97)
-def among_few(runs):
+@crowd.claim("A001-4", "two flows beside fifty that take little: goodput", at_least=0.97)
+def among_few(runs: Table) -> Numbers:
     return over_queue(runs, "goodput", "few")
 
 
-@crowd.claim("A001-4", "the same, 200 ms: goodput", paper=1, at_least=0.97)
-def among_few_far(runs):
+@crowd.claim("A001-4", "the same, 200 ms: goodput", at_least=0.97)
+def among_few_far(runs: Table) -> Numbers:
     return over_queue(runs, "goodput", "few, far")
 
 
 @crowd.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     cells = [*CELLS, *FEW_CELLS]
     titles = ["goodput, of a queue for each flow's", "data that waits, kB, mean"]
     figure, (share, waits) = plots.panels(titles)

@@ -9,10 +9,13 @@ the whole run, its beginning included. `queue` is a queue for each flow at the g
 longer than what ever waits in it.
 """
 
+from typing import Any
+
 import numpy as np
 
-from tidegate import Scenario, plots
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import rules
 
@@ -42,13 +45,16 @@ ENDLESS = {"request": "200 B", "size": "1000 MB", "think": "1 s"}
 """A download that the client opens, asks for, and has not had all of before the end."""
 
 
-def access(case, warmup):
+def access(case: str, warmup: str) -> Scenario:
     net = Scenario(duration="40 s", warmup=warmup, tcp={"profile": "linux"})
     net.router("provider")
     net.gateway("gateway", {"policy": CASES[case]})
     net.hosts("client", "pinger")
     net.link("client", "gateway.lan", rate="1 Gbit/s", delay="0 ms")
-    line = {"rate": f"{LINE} bit/s", "queue": {"kind": "drop-tail", "limit": "256 KiB"}}
+    line: dict[str, Any] = {
+        "rate": f"{LINE} bit/s",
+        "queue": {"kind": "drop-tail", "limit": "256 KiB"},
+    }
     back = {"rate": "1 Gbit/s", "queue": "drop-tail"}
     net.link("provider", "gateway.wan", delay=f"{NEAR} s", **line, back=back)
     net.link("pinger", "provider", rate="1 Gbit/s", delay="0 ms")
@@ -63,7 +69,7 @@ def access(case, warmup):
 
 
 @inbound.run(case=list(CASES))
-def measure(seed, case):
+def measure(seed: int, case: str) -> dict[str, float]:
     later, whole = (access(case, warmup).run(seed) for warmup in ("10 s", "0 s"))
     downloads = later.groups["goodput_bps"][:-1]
     ping = later.groups.where(group="ping")
@@ -79,55 +85,56 @@ def measure(seed, case):
     }
 
 
-def of(runs, column, case="postack"):
+def of(runs: Table, column: str, case: str = "postack") -> np.ndarray:
     return runs.where(case=case)[column]
 
 
-@inbound.claim("R001-10", "throughput, of the profile", paper="not said", at_least=0.95)
-def throughput(runs):
+@inbound.claim("R001-10", "throughput, of the profile", at_least=0.95)
+def throughput(runs: Table) -> Numbers:
     return of(runs, "throughput") / PROFILE
 
 
-@inbound.claim("R001-10", "throughput, of that with packets dropped above the profile",
-               paper="not said", at_least=1)  # fmt: skip
-def over_policed(runs):
+@inbound.claim("R001-10", "throughput, of that with packets dropped above the profile", at_least=1)
+def over_policed(runs: Table) -> Numbers:
     return of(runs, "throughput") / of(runs, "throughput", "policed")
 
 
-@inbound.claim("R001-10", "Jain index of the downloads", paper="not said", at_least=0.95)
-def jain(runs):
+@inbound.claim("R001-10", "Jain index of the downloads", at_least=0.95)
+def jain(runs: Table) -> Numbers:
     return of(runs, "jain")
 
 
-@inbound.claim("A001-5", "what the ping takes longer than its way, of that without a gateway",
-               paper="not said", at_most=0.25)  # fmt: skip
-def ping(runs):
+@inbound.claim(
+    "A001-5", "what the ping takes longer than its way, of that without a gateway", at_most=0.25
+)
+def ping(runs: Table) -> Numbers:
     return of(runs, "ping") / of(runs, "ping", "unmanaged")
 
 
-@inbound.claim("A001-5", "99th percentile of it", paper="not said", at_most=0.25)
-def ping_p99(runs):
+@inbound.claim("A001-5", "99th percentile of it", at_most=0.25)
+def ping_p99(runs: Table) -> Numbers:
     return of(runs, "ping_p99") / of(runs, "ping_p99", "unmanaged")
 
 
-@inbound.claim("R001-10", "packets that we dropped", paper=0, at_most=0)
-def ours(runs):
+@inbound.claim("R001-10", "packets that we dropped", at_most=0)
+def ours(runs: Table) -> Numbers:
     return of(runs, "ours")
 
 
-@inbound.claim("R001-10", "packets lost anywhere after the first 10 s", paper=0, at_most=0)
-def later(runs):
+@inbound.claim("R001-10", "packets lost anywhere after the first 10 s", at_most=0)
+def later(runs: Table) -> Numbers:
     return of(runs, "later")
 
 
-@inbound.claim("R001-10", "packets the provider dropped, the beginning too, of without a gateway",
-               paper="not said", at_most=0.5)  # fmt: skip
-def theirs(runs):
+@inbound.claim(
+    "R001-10", "packets the provider dropped, the beginning too, of without a gateway", at_most=0.5
+)
+def theirs(runs: Table) -> Numbers:
     return of(runs, "theirs") / of(runs, "theirs", "unmanaged")
 
 
 @inbound.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["ping longer than its way, ms", "provider's drops, packets"])
     for axes, column, scale in zip(panels, ("ping", "theirs"), (1e3, 1), strict=True):
         axes.bar(list(CASES), [np.mean(of(runs, column, case)) * scale for case in CASES])

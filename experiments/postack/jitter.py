@@ -7,8 +7,13 @@ takes up to so much more, at random; eight senders, 10 ms from their receivers, 
 they grow. Runs take 12 s, of which 8 s count.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import bulk, measured, network
 
@@ -25,7 +30,7 @@ MOST = 1_000
 
 
 @jitter.run(signal=["none", "gate"], mbps=list(RATES), varies=JITTER)
-def measure(seed, signal, mbps, varies):
+def measure(seed: int, signal: str, mbps: int, varies: int) -> dict[str, float]:
     profile = {"mean": f"{mbps} Mbit/s", "burst": RATES[mbps]}
     net = network(
         signal, window=None, policy={"profile": profile}, flows=8, duration="12 s", warmup="4 s",
@@ -35,45 +40,46 @@ def measure(seed, signal, mbps, varies):
     return measured(net.run(seed))
 
 
-def ratio(runs, column, mbps, varies):
+def ratio(runs: Table, column: str, mbps: int, varies: int) -> np.ndarray:
     """With ACKs held, of a queue for each flow."""
     cell = runs.where(mbps=mbps, varies=varies)
     return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
 
 
-def least(runs, mbps):
+def least(runs: Table, mbps: int) -> Numbers:
     each = [ratio(runs, "goodput", mbps, varies) for varies in JITTER if varies <= MOST]
     return [min(turn) for turn in zip(*each, strict=True)]
 
 
-@jitter.claim("A001-4", "50 Mbit/s, up to 1 ms: goodput of a queue for each flow's",
-              paper="not said", at_least=0.99)  # fmt: skip
-def slow(runs):
+@jitter.claim("A001-4", "50 Mbit/s, up to 1 ms: goodput of a queue for each flow's", at_least=0.99)
+def slow(runs: Table) -> Numbers:
     return least(runs, 50)
 
 
-@jitter.claim("A001-4", "300 Mbit/s, up to 1 ms: goodput", paper="not said", at_least=0.99)
-def fast(runs):
+@jitter.claim("A001-4", "300 Mbit/s, up to 1 ms: goodput", at_least=0.99)
+def fast(runs: Table) -> Numbers:
     return least(runs, 300)
 
 
-@jitter.claim("A001-4", "300 Mbit/s, up to 3 ms: goodput", paper="not said", at_least=0.99,
-              why="leave for what does not come within 2 ms has run out, and 3 ms of data that "
-                  "comes or does not would take a queue as long")  # fmt: skip
-def beyond(runs):
+@jitter.claim(
+    "A001-4",
+    "300 Mbit/s, up to 3 ms: goodput",
+    at_least=0.99,
+    why="leave for what does not come within 2 ms has run out, and 3 ms of data that "
+    "comes or does not would take a queue as long",
+)
+def beyond(runs: Table) -> Numbers:
     return ratio(runs, "goodput", 300, 3_000)
 
 
-@jitter.claim(
-    "A001-1", "up to 1 ms: data waiting, of a queue for each flow's", paper=0.04, at_most=0.03
-)
-def data(runs):
+@jitter.claim("A001-1", "up to 1 ms: data waiting, of a queue for each flow's", at_most=0.03)
+def data(runs: Table) -> Numbers:
     each = [ratio(runs, "data", mbps, varies) for mbps in RATES for varies in JITTER[:3]]
     return [max(turn) for turn in zip(*each, strict=True)]
 
 
 @jitter.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["goodput of a queue for each flow's"])
     for mbps in RATES:
         means = [ratio(runs, "goodput", mbps, varies).mean() for varies in JITTER]

@@ -12,7 +12,9 @@ import time
 
 import numpy as np
 
+from tidegate import Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._live import HOSTS, NOT_SCALED, Lab, hosts, missing, side_by_side
 from ._network import FLOWS
@@ -38,22 +40,23 @@ while True:
 class Watch:
     """The bytes that TCP has sent, over time."""
 
-    def __init__(self, lab):
-        self.lab, self.looks = lab, []
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.looks: list[tuple[float, int]] = []
 
-    def until(self, end):
+    def until(self, end: float) -> None:
         """Looks again and again until it is that late."""
         while (now := time.monotonic()) < end:
             self.looks.append((now, self.lab.aggregate("up")["conforming"]["bytes"]))
             time.sleep(STEP)
 
-    def rate(self, at, span):
+    def rate(self, at: float, span: float) -> float:
         """In bit/s, in so many seconds before."""
         times, sent = np.array(self.looks).T
         before, after = np.interp([at - span, at], times, sent)
         return 8 * (after - before) / span
 
-    def settles(self, since, level):
+    def settles(self, since: float, level: float) -> float:
         """Seconds until the rate has come within a tenth of its new level."""
         steps = np.arange(STEP, SPAN - LEVEL, STEP)
         near = [abs(self.rate(since + it, WINDOW) / level - 1) < 0.1 for it in steps]
@@ -61,8 +64,8 @@ class Watch:
 
 
 @live_borrow.run()
-def measure(seed):
-    def run(signal):
+def measure(seed: int) -> dict[str, float]:
+    def run(signal: str) -> dict[str, float]:
         with Lab(hosts(signal, file=file(signal))) as lab:
             for host in HOSTS:
                 lab.shell(host, NOT_SCALED)
@@ -85,32 +88,36 @@ def measure(seed):
     return side_by_side(run, ["none", "gate"])
 
 
-def ratio(runs, level):
+def ratio(runs: Table, level: str) -> np.ndarray:
     return runs[f"gate {level}"] / runs[f"none {level}"]
 
 
-@live_borrow.claim("A001-6", "live, alone: rate of a queue for each flow's", paper=1, within=0.02)
-def alone(runs):
+@live_borrow.claim(
+    "A001-6", "live, alone: rate of a queue for each flow's", at_least=0.98, at_most=1.02
+)
+def alone(runs: Table) -> Numbers:
     return ratio(runs, "alone")
 
 
-@live_borrow.claim("A001-6", "live, beside its sibling: the same", paper=1, within=0.02)
-def shared(runs):
+@live_borrow.claim("A001-6", "live, beside its sibling: the same", at_least=0.98, at_most=1.02)
+def shared(runs: Table) -> Numbers:
     return ratio(runs, "shared")
 
 
-@live_borrow.claim("A001-6", "live, alone again: the same", paper=1, within=0.02)
-def again(runs):
+@live_borrow.claim("A001-6", "live, alone again: the same", at_least=0.98, at_most=1.02)
+def again(runs: Table) -> Numbers:
     return ratio(runs, "again")
 
 
-@live_borrow.claim("A001-6", "live: how long after its sibling ended it borrows, s",
-                   paper="not said", at_most=LAG)  # fmt: skip
-def takes(runs):
+@live_borrow.claim("A001-6", "live: how long after its sibling ended it borrows, s", at_most=LAG)
+def takes(runs: Table) -> Numbers:
     return runs["gate takes"]
 
 
-@live_borrow.claim("A001-6", "live: how long after its sibling began it gives back, more than a "
-                   "queue for each flow, s", paper="not said", at_most=LAG)  # fmt: skip
-def gives(runs):
+@live_borrow.claim(
+    "A001-6",
+    "live: how long after its sibling began it gives back, more than a queue for each flow, s",
+    at_most=LAG,
+)
+def gives(runs: Table) -> Numbers:
     return runs["gate gives"] - runs["none gives"]

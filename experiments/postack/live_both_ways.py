@@ -9,10 +9,14 @@ from the 5th to the 15th, the way that is used less had 0.952 and 0.961 of its r
 
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
+from tidegate import Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
-from ._live import HOSTS, Lab, hosts, missing, side_by_side
+from ._live import HOSTS, Lab, hosts, line_of, missing, side_by_side
 from ._network import RATE
 
 live_both_ways = Experiment(__file__, seeds=25, needs=missing)
@@ -43,17 +47,17 @@ time.sleep(60)
 
 
 @live_both_ways.run()
-def measure(seed):
-    def run(signal):
+def measure(seed: int) -> dict[str, float]:
+    def run(signal: str) -> dict[str, float]:
         with Lab(hosts(signal, policy={"match": {}})) as lab:
             before = lab.counters()
             words = [sys.executable, "-c", EXCHANGE]
             far = lab.start("far", *words, "listen", HOSTS["far"])
-            far.stdout.readline()
+            line_of(far)
             near = lab.start("near", *words, "connect", HOSTS["far"])
             first = looks(lab, 15)
             last = looks(lab, 9)
-            rates = [float(it.stdout.readline()) * 8 / 10 for it in (far, near)]
+            rates = [float(line_of(it)) * 8 / 10 for it in (far, near)]
             counted = {name: n - before[name] for name, n in lab.counters().items()}
             hangs = lab.hangs()
         pairs = zip(first, last, strict=True)
@@ -63,13 +67,13 @@ def measure(seed):
     return side_by_side(run, ["none", "gate"])
 
 
-def looks(lab, seconds):
+def looks(lab: Lab, seconds: int) -> list[Mapping[str, Any]]:
     """The policy in both directions, so many seconds later."""
     time.sleep(seconds)
     return [lab.aggregate(way) for way in ("up", "down")]
 
 
-def throughput(before, after):
+def throughput(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
     """In bit/s, between two looks."""
     sent = after["conforming"]["bytes"] - before["conforming"]["bytes"]
     return sent * 8e3 / (after["uptime_ms"] - before["uptime_ms"])
@@ -78,27 +82,29 @@ def throughput(before, after):
 @live_both_ways.claim(
     "A001-8",
     "live: what the way that is used less takes of its rate",
-    paper=1,
-    within=0.05,
+    at_least=0.95,
+    at_most=1.05,
     margin=0.02,
     why="behind a queue for each flow it takes 0.94",
 )
-def used(runs):
+def used(runs: Table) -> Numbers:
     return runs["gate used"]
 
 
-@live_both_ways.claim("A001-8", "live: goodput of both ways, of a queue for each flow's", paper=1,
-                      at_least=0.97)  # fmt: skip
-def goodput(runs):
+@live_both_ways.claim(
+    "A001-8", "live: goodput of both ways, of a queue for each flow's", at_least=0.97
+)
+def goodput(runs: Table) -> Numbers:
     return runs["gate goodput"] / runs["none goodput"]
 
 
-@live_both_ways.claim("A001-8", "live: segments taken for old (PAWS)", paper=0, at_most=0)
-def old(runs):
+@live_both_ways.claim("A001-8", "live: segments taken for old (PAWS)", at_most=0)
+def old(runs: Table) -> Numbers:
     return runs["gate old"]
 
 
-@live_both_ways.claim("A001-7", "live, both ways: timeouts, less a queue for each flow's", paper=0,
-                      at_most=0)  # fmt: skip
-def timeouts(runs):
+@live_both_ways.claim(
+    "A001-7", "live, both ways: timeouts, less a queue for each flow's", at_most=0
+)
+def timeouts(runs: Table) -> Numbers:
     return runs["gate timeouts"] - runs["none timeouts"]

@@ -5,8 +5,13 @@ Differs: see `_live.py`. CUBIC, windows autotuned, 10 Mbit/s, 52 ms, up and down
 each flow. All begin within a tenth of a second; the 10 s of warm-up count for timeouts only.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._live import bulk, hosts, missing, side_by_side
 
@@ -18,55 +23,54 @@ SHOWN = ["none", "gate"]
 
 
 @live_crowd.run(way=WAYS)
-def measure(seed, way):
-    def turn(signal):
+def measure(seed: int, way: str) -> dict[str, float]:
+    def turn(signal: str) -> dict[str, float]:
         return bulk(hosts(signal, way=way, seconds=(10, 15)), way=way, flows=FLOWS)
 
     return side_by_side(turn, SHOWN)
 
 
-def least(runs, column):
+def least(runs: Table, column: str) -> Numbers:
     """In either direction."""
     return [min(both) for both in zip(*(runs.where(way=it)[column] for it in WAYS), strict=True)]
 
 
-def over_queue(runs, way, column, of):
+def over_queue(runs: Table, way: str, column: str, of: str) -> np.ndarray:
     """With ACKs held, of a queue for each flow."""
     turn = runs.where(way=way)
     return turn[f"gate {column}"] / turn[f"none {of}"]
 
 
-@live_crowd.claim("A001-4", "live: 100 flows up: goodput of a queue for each flow's", paper=1,
-                  at_least=0.97)  # fmt: skip
-def up(runs):
+@live_crowd.claim("A001-4", "live: 100 flows up: goodput of a queue for each flow's", at_least=0.97)
+def up(runs: Table) -> Numbers:
     return over_queue(runs, "up", "goodput", "goodput")
 
 
-@live_crowd.claim("A001-4", "live: 100 flows down: goodput", paper=1, at_least=0.97)
-def down(runs):
+@live_crowd.claim("A001-4", "live: 100 flows down: goodput", at_least=0.97)
+def down(runs: Table) -> Numbers:
     return over_queue(runs, "down", "goodput", "goodput")
 
 
-@live_crowd.claim("A001-1", "live: 100 flows, least of both ways: Jain index", paper="fair",
-                  at_least=0.97)  # fmt: skip
-def jain(runs):
+@live_crowd.claim("A001-1", "live: 100 flows, least of both ways: Jain index", at_least=0.97)
+def jain(runs: Table) -> Numbers:
     return least(runs, "gate jain")
 
 
 @live_crowd.claim("A001-2", "live: 100 flows up: data that waits, of a queue for each flow's",
                   paper=0.04, at_most=0.03)  # fmt: skip
-def data(runs):
+def data(runs: Table) -> Numbers:
     return over_queue(runs, "up", "data", "data")
 
 
 @live_crowd.claim("A001-2", "live: 100 flows up: data and held ACKs", paper=0.04, at_most=0.04)
-def memory(runs):
+def memory(runs: Table) -> Numbers:
     return over_queue(runs, "up", "memory", "data")
 
 
-@live_crowd.claim("A001-7", "live: 100 flows up: timeouts, gate less a queue for each flow",
-                  paper=0, at_most=0)  # fmt: skip
-def timeouts(runs):
+@live_crowd.claim(
+    "A001-7", "live: 100 flows up: timeouts, gate less a queue for each flow", at_most=0
+)
+def timeouts(runs: Table) -> Numbers:
     turn = runs.where(way="up")
     return turn["gate timeouts"] - turn["none timeouts"]
 
@@ -74,19 +78,18 @@ def timeouts(runs):
 @live_crowd.claim(
     "A001-7",
     "live: 100 flows down: timeouts, gate less a queue for each flow",
-    paper=0,
     at_most=0,
     why="all come in the first two seconds: a hundred first windows are more than passes before it "
     "is paid for, and what comes next waits for a second at once, not a little longer each round "
     "trip as in a queue. Nothing is lost. It was so with windows of 64 KiB at least (77 and 78)",
 )
-def timeouts_down(runs):
+def timeouts_down(runs: Table) -> Numbers:
     turn = runs.where(way="down")
     return turn["gate timeouts"] - turn["none timeouts"]
 
 
 @live_crowd.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, (goodput, waits) = plots.panels(["goodput, Mbit/s", "data that waits, kB, mean"])
     for signal in SHOWN:
         for axes, column, unit in ((goodput, "goodput", 1e6), (waits, "data", 1e3)):

@@ -10,7 +10,9 @@ import time
 
 import numpy as np
 
+from tidegate import Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._live import HOSTS, NOT_SCALED, Lab, hosts, missing, program, side_by_side
 from ._network import FLOWS
@@ -24,8 +26,8 @@ WAY = 0.052
 
 
 @live_ping.run()
-def measure(seed):
-    def run(case):
+def measure(seed: int) -> dict[str, float]:
+    def run(case: str) -> dict[str, float]:
         signal, file = CASES[case]
         with Lab(hosts(signal, file=file)) as lab:
             for host in HOSTS:
@@ -45,13 +47,13 @@ def measure(seed):
     return side_by_side(run, list(CASES))
 
 
-@live_ping.claim("A001-5", "live: mean round trip, gate less a queue for each flow, s",
-                 paper="not said", at_most=0.010)  # fmt: skip
-def beyond(runs):
+@live_ping.claim(
+    "A001-5", "live: mean round trip, gate less a queue for each flow, s", at_most=0.010
+)
+def beyond(runs: Table) -> Numbers:
     return runs["gate mean"] - runs["per flow mean"]
 
 
-@live_ping.claim("A001-5", "live: delay that queues add, of what they add with FIFO",
-                 paper="not said", at_most=0.25)  # fmt: skip
-def of_fifo(runs):
+@live_ping.claim("A001-5", "live: delay that queues add, of what they add with FIFO", at_most=0.25)
+def of_fifo(runs: Table) -> Numbers:
     return (runs["gate mean"] - WAY) / (runs["fifo mean"] - WAY)

@@ -13,8 +13,13 @@ devices; frames in a VLAN are a case of `make test` (`tests/tests/senders.rs`), 
 themselves.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._live import HOSTS, bulk, hosts, missing, side_by_side
 from ._network import rules
@@ -27,7 +32,7 @@ PATH = 'path="$(ip -4 route show dev eth0 | head -n 1) dev eth0"'
 ROUTE = f"{PATH}; ip route replace $path"
 
 
-def scale(bits):
+def scale(bits: int) -> str:
     """A window that grows to as much as makes the scale so many bits."""
     return f"echo 4096 131072 {1 << 15 + bits} > {IPV4}/tcp_rmem; {ROUTE} window {1 << 15 + bits}"
 
@@ -55,11 +60,11 @@ CASES = [f"{signal} {offload}" for signal in ("none", "gate") for offload in ("w
 
 
 @live_senders.run(kind=list(KINDS))
-def measure(seed, kind):
+def measure(seed: int, kind: str) -> dict[str, float]:
     name, _, down = kind.partition(", ")
     way = down or "up"
 
-    def run(case):
+    def run(case: str) -> dict[str, float]:
         signal, offload = case.split()
         long = name == "mss 8960"
         sockets = {"gateway": {"backend": "af-packet"}, "policy": [rules(signal, way)]}
@@ -78,17 +83,17 @@ def measure(seed, kind):
     return side_by_side(run, CASES)
 
 
-def ratios(runs):
+def ratios(runs: Table) -> list[np.ndarray]:
     """Goodput with ACKs held, of a queue for each flow's, on either wire."""
     return [runs[f"gate {it} goodput"] / runs[f"none {it} goodput"] for it in ("wire", "default")]
 
 
-def worst(runs):
+def worst(runs: Table) -> Numbers:
     each = [ratio for kind in KINDS for ratio in ratios(runs.where(kind=kind))]
     return [min(turn) for turn in zip(*each, strict=True)]
 
 
-def more(runs, *names):
+def more(runs: Table, *names: str) -> Numbers:
     """What counters count with ACKs held, less with a queue for each flow, of all kinds."""
     sides = [(f"gate {it}", f"none {it}") for it in ("wire", "default")]
     cells = [runs.where(kind=kind) for kind in KINDS]
@@ -100,38 +105,38 @@ def more(runs, *names):
     )
 
 
-@live_senders.claim("A001-7", "live, worst of all kinds: goodput of a queue for each flow's",
-                    paper=1, at_least=0.97)  # fmt: skip
-def goodput(runs):
+@live_senders.claim(
+    "A001-7", "live, worst of all kinds: goodput of a queue for each flow's", at_least=0.97
+)
+def goodput(runs: Table) -> Numbers:
     return worst(runs)
 
 
-@live_senders.claim("A001-7", "live, all kinds: timeouts, less a queue for each flow's", paper=0,
-                    at_most=0)  # fmt: skip
-def timeouts(runs):
+@live_senders.claim("A001-7", "live, all kinds: timeouts, less a queue for each flow's", at_most=0)
+def timeouts(runs: Table) -> Numbers:
     return more(runs, "timeouts", "spurious")
 
 
 @live_senders.claim(
     "A001-7",
     "live, all kinds: segments that arrived twice, less a queue's",
-    paper=0,
     at_most=0,
     margin=2,
     why="one segment, in one of 192 runs with ACKs held; why it was sent again is not known",
 )
-def twice(runs):
+def twice(runs: Table) -> Numbers:
     return more(runs, "twice")
 
 
-@live_senders.claim("A001-7", "live, all kinds: segments taken for old (PAWS)", paper=0, at_most=0)
-def old(runs):
+@live_senders.claim("A001-7", "live, all kinds: segments taken for old (PAWS)", at_most=0)
+def old(runs: Table) -> Numbers:
     cells = [runs.where(kind=kind) for kind in KINDS]
-    return sum(cell[f"gate {it} old"] for cell in cells for it in ("wire", "default"))
+    each = [cell[f"gate {it} old"] for cell in cells for it in ("wire", "default")]
+    return np.sum(each, axis=0)
 
 
 @live_senders.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, (axes,) = plots.panels(["goodput of a queue for each flow's"])
     figure.set_size_inches(10, 4)
     for number, label in enumerate(("on the wire", "with offloads")):

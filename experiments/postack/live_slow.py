@@ -5,7 +5,9 @@ Differs: see `_live.py`. Segments of 536 bytes; half a minute of warm-up and two
 is fewer than in the simulator (`senders`).
 """
 
+from tidegate import Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._live import bulk, hosts, missing
 from .live_senders import ROUTE
@@ -14,18 +16,22 @@ live_slow = Experiment(__file__, seeds=3, needs=missing)
 
 
 @live_slow.run()
-def measure(seed):
+def measure(seed: int) -> dict[str, float]:
     slow = {"profile": {"mean": "20 kbit/s", "burst": "3028 B"}}
     net = hosts("gate", policy=slow, seconds=(30, 120))
     return bulk(net, told=f"{ROUTE} advmss 536", flows=10)
 
 
-@live_slow.claim("A001-10", "live: 20 kbit/s, ten flows: Jain index", paper="fair", at_least=0.9)
-def jain(runs):
+@live_slow.claim("A001-10", "live: 20 kbit/s, ten flows: Jain index", at_least=0.9)
+def jain(runs: Table) -> Numbers:
     return runs["jain"]
 
 
-@live_slow.claim("A001-10", "live: 20 kbit/s, ten flows: what they take, of the rate", paper=1,
-                 within=0.02)  # fmt: skip
-def rate(runs):
+@live_slow.claim(
+    "A001-10",
+    "live: 20 kbit/s, ten flows: what they take, of the rate",
+    at_least=0.98,
+    at_most=1.02,
+)
+def rate(runs: Table) -> Numbers:
     return runs["rate"] / 20_000

@@ -5,8 +5,13 @@ Differs: see `_network.py`. The ping is a packet of 64 bytes every 100 ms from a
 one way; FIFO is one line of 256 KiB for all at a link of that rate, without a policy.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import RATE, WINDOWS, bulk, network
 
@@ -19,7 +24,7 @@ CASES = {"fifo": ("none", FIFO), "per flow": ("none", None), "gate": ("gate", No
 
 
 @ping.run(case=list(CASES), window=list(WINDOWS))
-def measure(seed, case, window):
+def measure(seed: int, case: str, window: str) -> dict[str, float]:
     signal, file = CASES[case]
     net = network(signal, window=WINDOWS[window], file=file)
     bulk(net)
@@ -32,24 +37,24 @@ def measure(seed, case, window):
     return {"mean": delays["delay_mean_seconds"][0], "p99": delays["delay_p99_seconds"][0]}
 
 
-def of(runs, case, column="mean", window="64 KiB"):
+def of(runs: Table, case: str, column: str = "mean", window: str = "64 KiB") -> np.ndarray:
     return runs.where(case=case, window=window)[column]
 
 
-@ping.claim("A001-5", "64 KiB: mean one-way delay, gate less a queue for each flow, s",
-            paper="not said", at_most=0.010)  # fmt: skip
-def beyond(runs):
+@ping.claim(
+    "A001-5", "64 KiB: mean one-way delay, gate less a queue for each flow, s", at_most=0.010
+)
+def beyond(runs: Table) -> Numbers:
     return of(runs, "gate") - of(runs, "per flow")
 
 
-@ping.claim("A001-5", "grown windows: the same", paper="not said", at_most=0.010)
-def beyond_grown(runs):
+@ping.claim("A001-5", "grown windows: the same", at_most=0.010)
+def beyond_grown(runs: Table) -> Numbers:
     return of(runs, "gate", window="grown") - of(runs, "per flow", window="grown")
 
 
-@ping.claim("A001-5", "64 KiB: 99th percentile, gate less a queue for each flow, s",
-            paper="not said", at_most=0.010)  # fmt: skip
-def late(runs):
+@ping.claim("A001-5", "64 KiB: 99th percentile, gate less a queue for each flow, s", at_most=0.010)
+def late(runs: Table) -> Numbers:
     return of(runs, "gate", "p99") - of(runs, "per flow", "p99")
 
 
@@ -57,20 +62,19 @@ WAY = 0.0261
 """What the way takes that no queue adds to, s."""
 
 
-@ping.claim("A001-5", "64 KiB: delay that the queue adds, of what it adds with FIFO",
-            paper="not said", at_most=0.25)  # fmt: skip
-def of_fifo(runs):
+@ping.claim("A001-5", "64 KiB: delay that the queue adds, of what it adds with FIFO", at_most=0.25)
+def of_fifo(runs: Table) -> Numbers:
     return (of(runs, "gate") - WAY) / (of(runs, "fifo") - WAY)
 
 
-@ping.claim("A001-5", "grown windows: the same", paper="not said", at_most=0.25)
-def of_fifo_grown(runs):
+@ping.claim("A001-5", "grown windows: the same", at_most=0.25)
+def of_fifo_grown(runs: Table) -> Numbers:
     added = [of(runs, case, window="grown") - WAY for case in ("gate", "fifo")]
     return added[0] / added[1]
 
 
 @ping.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels([f"windows of {window}" for window in WINDOWS])
     for axes, window in zip(panels, WINDOWS, strict=True):
         for column in ("mean", "p99"):

@@ -10,10 +10,13 @@ acknowledged and is nowhere is taken at the end of runs without a warm-up. The p
 which losses its 45 % are for nor who sends on: they are claimed of every loss and both.
 """
 
+from typing import Any
+
 import numpy as np
 
-from tidegate import plots
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import FLOWS, bulk, network
 
@@ -33,7 +36,7 @@ SENDERS = {
 """The signal at the gateway, and the congestion control beyond a relay, if there is one."""
 
 
-def scenario(signal, onward, loss, **run):
+def scenario(signal: str, onward: str | None, loss: float, **run: Any) -> Scenario:
     tcp = {"congestion": "reno"}
     net = network(signal, window=None, loss=f"{loss} %" if loss else None, tcp=tcp, relays=True,
                   **run)  # fmt: skip
@@ -42,13 +45,13 @@ def scenario(signal, onward, loss, **run):
     else:
         bulk(net, sides="lr", tcp={"receive_window": BUFFER})
         relays, receivers = ([f"{side}{n}" for n in range(FLOWS)] for side in "rw")
-        fields = {"of": "bulk", "buffer": BUFFER, "tcp": ONWARD[onward]}
+        fields: dict[str, Any] = {"of": "bulk", "buffer": BUFFER, "tcp": ONWARD[onward]}
         net.traffic("onward", "relay", relays, receivers, **fields)
     return net
 
 
 @preack.run(senders=list(SENDERS), loss=LOSSES)
-def measure(seed, senders, loss):
+def measure(seed: int, senders: str, loss: float) -> dict[str, float]:
     signal, onward = SENDERS[senders]
     last = "onward" if onward else "bulk"
     run = scenario(signal, onward, loss).run(seed)
@@ -72,98 +75,97 @@ FULL = (
 )
 
 
-def gain(runs, senders, percent, over="tcr"):
+def gain(runs: Table, senders: str, percent: float, over: str = "tcr") -> np.ndarray:
     cell = runs.where(loss=percent)
     return cell.where(senders=senders)["goodput"] / cell.where(senders=over)["goodput"]
 
 
-def nowhere(runs, senders, percent=1):
+def nowhere(runs: Table, senders: str, percent: int = 1) -> np.ndarray:
     return runs.where(senders=senders, loss=percent)["nowhere"]
 
 
-@preack.claim("R001-21", "no loss: goodput, relay with Reno over TCR alone", paper="not said",
-              at_least=0.99)  # fmt: skip
-def none_reno(runs):
+@preack.claim("R001-21", "no loss: goodput, relay with Reno over TCR alone", at_least=0.99)
+def none_reno(runs: Table) -> Numbers:
     return gain(runs, "relay, reno", 0)
 
 
-@preack.claim("R001-21", "no loss: goodput, relay with BBR over TCR alone", paper="not said",
-              at_least=0.99)  # fmt: skip
-def none_bbr(runs):
+@preack.claim("R001-21", "no loss: goodput, relay with BBR over TCR alone", at_least=0.99)
+def none_bbr(runs: Table) -> Numbers:
     return gain(runs, "relay, bbr", 0)
 
 
 @preack.claim("R001-21", "1 %: goodput, relay with Reno over TCR alone", paper=">= 1.45",
               at_least=1.45, why=FULL)  # fmt: skip
-def one_reno(runs):
+def one_reno(runs: Table) -> Numbers:
     return gain(runs, "relay, reno", 1)
 
 
 @preack.claim("R001-21", "1 %: goodput, relay with BBR over TCR alone", paper=">= 1.45",
               at_least=1.45, why=FULL)  # fmt: skip
-def one_bbr(runs):
+def one_bbr(runs: Table) -> Numbers:
     return gain(runs, "relay, bbr", 1)
 
 
 @preack.claim("R001-21", "2 %: goodput, relay with BBR over TCR alone", paper=">= 1.45",
               at_least=1.45)  # fmt: skip
-def two_bbr(runs):
+def two_bbr(runs: Table) -> Numbers:
     return gain(runs, "relay, bbr", 2)
 
 
 @preack.claim("R001-21", "2 %: goodput, relay with Reno over TCR alone", paper=">= 1.45",
               at_least=1.45, why=RENO_TOO)  # fmt: skip
-def two_reno(runs):
+def two_reno(runs: Table) -> Numbers:
     return gain(runs, "relay, reno", 2)
 
 
 @preack.claim("R001-21", "5 %: goodput, relay with Reno over TCR alone", paper=">= 1.45",
               at_least=1.45, why=RENO_TOO)  # fmt: skip
-def five_reno(runs):
+def five_reno(runs: Table) -> Numbers:
     return gain(runs, "relay, reno", 5)
 
 
 @preack.claim("R001-21", "5 %: goodput, relay with BBR over TCR alone", paper=">= 1.45",
               at_least=1.45)  # fmt: skip
-def five_bbr(runs):
+def five_bbr(runs: Table) -> Numbers:
     return gain(runs, "relay, bbr", 5)
 
 
-@preack.claim("R001-21, PostACK", "1 %: goodput, relay with BBR over the gate", paper="not said",
-              at_least=1)  # fmt: skip
-def one_gate(runs):
+@preack.claim("R001-21, PostACK", "1 %: goodput, relay with BBR over the gate", at_least=1)
+def one_gate(runs: Table) -> Numbers:
     return gain(runs, "relay, bbr", 1, over="gate")
 
 
-@preack.claim("R001-21, PostACK", "5 %: goodput, relay with BBR over the gate", paper="not said",
-              at_least=1.3)  # fmt: skip
-def five_gate(runs):
+@preack.claim("R001-21, PostACK", "5 %: goodput, relay with BBR over the gate", at_least=1.3)
+def five_gate(runs: Table) -> Numbers:
     return gain(runs, "relay, bbr", 5, over="gate")
 
 
-@preack.claim("R001-21, end to end", "1 %, relay with Reno: bytes of a flow acknowledged and "
-              "nowhere at the end", paper="> 0", at_least=1)  # fmt: skip
-def nowhere_reno(runs):
+@preack.claim(
+    "R001-21, end to end",
+    "1 %, relay with Reno: bytes of a flow acknowledged and nowhere at the end",
+    at_least=1,
+)
+def nowhere_reno(runs: Table) -> Numbers:
     return nowhere(runs, "relay, reno")
 
 
-@preack.claim("R001-21, end to end", "1 %, relay with BBR: the same", paper="> 0", at_least=1)
-def nowhere_bbr(runs):
+@preack.claim("R001-21, end to end", "1 %, relay with BBR: the same", at_least=1)
+def nowhere_bbr(runs: Table) -> Numbers:
     return nowhere(runs, "relay, bbr")
 
 
-@preack.claim("R001-21, end to end", "1 %, TCR alone: the same", paper=0, at_most=0)
-def nowhere_tcr(runs):
+@preack.claim("R001-21, end to end", "1 %, TCR alone: the same", at_most=0)
+def nowhere_tcr(runs: Table) -> Numbers:
     return nowhere(runs, "tcr")
 
 
-@preack.claim("R001-21, end to end", "1 %, gate: the same", paper=0, at_most=0)
-def nowhere_gate(runs):
+@preack.claim("R001-21, end to end", "1 %, gate: the same", at_most=0)
+def nowhere_gate(runs: Table) -> Numbers:
     return nowhere(runs, "gate")
 
 
 @preack.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     titles = ["goodput, Mbit/s", "acknowledged and nowhere, kB of a flow"]
     figure, panels = plots.panels(titles)
     for axes, column, unit in zip(panels, ("goodput", "nowhere"), (1e6, 1e3), strict=True):

@@ -7,8 +7,11 @@ flow go round at 2 Gbit/s, and what the gate does not let go is held. Seeds make
 instructions: there is one.
 """
 
-from tidegate import plots
+from typing import Any
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ..aggregates._cost import instructions
 
@@ -18,19 +21,18 @@ FLOWS = [10, 100, 1_000, 10_000]
 
 
 @scale.run(flows=FLOWS)
-def measure(seed, flows):
+def measure(seed: int, flows: int) -> dict[str, float]:
     return {"instructions": instructions("gateway/postack", 20_000, flows)}
 
 
-@scale.claim("A001-9", "a segment and its ACK: 10,000 flows over 10", paper="scalable",
-             at_most=1.3)  # fmt: skip
-def growth(runs):
+@scale.claim("A001-9", "a segment and its ACK: 10,000 flows over 10", at_most=1.3)
+def growth(runs: Table) -> Numbers:
     of = [runs.where(flows=flows)["instructions"] for flows in (FLOWS[-1], FLOWS[0])]
     return of[0] / of[1]
 
 
 @scale.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, (axes,) = plots.panels(["a segment and its ACK"])
     axes.semilogx(runs["flows"], runs["instructions"], marker="o")
     axes.set_xlabel("flows")

@@ -7,15 +7,20 @@ where they are not scaled or the scale is given. The class of 20 kbit/s has ten 
 warm-up and five minutes that count.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import bulk, measured, network
 
 senders = Experiment(__file__)
 
 PLAIN = {"receive_window": "48 kB"}
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "linux": {},
     "reno": {"congestion": "reno"},
     "vegas": {"congestion": "vegas"},
@@ -39,7 +44,7 @@ SLOW = "20 kbit/s"
 
 
 @senders.run(signal=["none", "gate"], sender=[*KINDS, SLOW])
-def measure(seed, signal, sender):
+def measure(seed: int, signal: str, sender: str) -> dict[str, float]:
     if sender == SLOW:
         profile = {"profile": {"mean": SLOW, "burst": "3028 B"}}
         net = network(
@@ -53,46 +58,46 @@ def measure(seed, signal, sender):
     return {**measured(run), "least": run.flows.where(group="bulk")["goodput_bytes"].min()}
 
 
-def every(runs, column, signal="gate"):
+def every(runs: Table, column: str, signal: str = "gate") -> list[np.ndarray]:
     """Of every kind of sender, a number for each seed."""
     return [runs.where(signal=signal, sender=kind)[column] for kind in KINDS]
 
 
-@senders.claim("A001-7", "worst of all kinds: goodput of a queue for each flow's", paper=1,
-               at_least=0.97)  # fmt: skip
-def goodput(runs):
+@senders.claim("A001-7", "worst of all kinds: goodput of a queue for each flow's", at_least=0.97)
+def goodput(runs: Table) -> Numbers:
     pairs = zip(every(runs, "goodput"), every(runs, "goodput", "none"), strict=True)
     return [min(ratios) for ratios in zip(*(gate / fair for gate, fair in pairs), strict=True)]
 
 
-@senders.claim("A001-7", "worst of all kinds: Jain index", paper="fair", at_least=0.98)
-def jain(runs):
+@senders.claim("A001-7", "worst of all kinds: Jain index", at_least=0.98)
+def jain(runs: Table) -> Numbers:
     return [min(kinds) for kinds in zip(*every(runs, "jain"), strict=True)]
 
 
-@senders.claim("A001-7", "all kinds: timeouts", paper=0, at_most=0)
-def timeouts(runs):
-    return sum(every(runs, "timeouts"))
+@senders.claim("A001-7", "all kinds: timeouts", at_most=0)
+def timeouts(runs: Table) -> Numbers:
+    return np.sum(every(runs, "timeouts"), axis=0)
 
 
-@senders.claim("A001-7", "all kinds: segments sent again", paper=0, at_most=0)
-def retransmitted(runs):
-    return sum(every(runs, "retransmitted"))
+@senders.claim("A001-7", "all kinds: segments sent again", at_most=0)
+def retransmitted(runs: Table) -> Numbers:
+    return np.sum(every(runs, "retransmitted"), axis=0)
 
 
-@senders.claim("A001-10", "20 kbit/s, ten flows: Jain index", paper="fair", at_least=0.9)
-def slow_jain(runs):
+@senders.claim("A001-10", "20 kbit/s, ten flows: Jain index", at_least=0.9)
+def slow_jain(runs: Table) -> Numbers:
     return runs.where(signal="gate", sender=SLOW)["jain"]
 
 
-@senders.claim("A001-10", "20 kbit/s, ten flows: least that one gets in 5 min, bytes", paper="all",
-               at_least=37_500)  # fmt: skip
-def slow_least(runs):
+@senders.claim(
+    "A001-10", "20 kbit/s, ten flows: least that one gets in 5 min, bytes", at_least=37_500
+)
+def slow_least(runs: Table) -> Numbers:
     return runs.where(signal="gate", sender=SLOW)["least"]
 
 
 @senders.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, (axes,) = plots.panels(["goodput of a queue for each flow's"])
     figure.set_size_inches(10, 4)
     gate, fair = every(runs, "goodput"), every(runs, "goodput", "none")

@@ -6,8 +6,13 @@ each, UDP offers half of the rate, exactly its part; at 2.5 Mbit/s, all of it, t
 flow's queue holds 128 KiB here, two windows of TCP's.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import FLOWS, RATE, bulk, measured, network
 
@@ -19,7 +24,7 @@ SHOWN = ["none", "gate", "tcr"]
 
 
 @udp.run(signal=SHOWN, offered=list(OFFERED))
-def measure(seed, signal, offered):
+def measure(seed: int, signal: str, offered: str) -> dict[str, float]:
     net = network(signal, policy={"queue": QUEUE})
     bulk(net)
     hosts = [[f"{side}{n}" for n in range(FLOWS)] for side in "lw"]
@@ -31,48 +36,48 @@ def measure(seed, signal, offered):
     return {**measured(run), "udp": flood["throughput_bps"][0], "udp_jain": flood["jain"][0]}
 
 
-def ratio(runs, offered, column):
+def ratio(runs: Table, offered: str, column: str) -> np.ndarray:
     """What it is with the gate, of what it is with a queue for each flow."""
     cell = runs.where(offered=offered)
     return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
 
 
-@udp.claim("gate not closed", "UDP offers half: TCP's goodput of a queue for each flow's", paper=1,
-           at_least=0.97)  # fmt: skip
-def tcp_half(runs):
+@udp.claim(
+    "gate not closed", "UDP offers half: TCP's goodput of a queue for each flow's", at_least=0.97
+)
+def tcp_half(runs: Table) -> Numbers:
     return ratio(runs, "half", "goodput")
 
 
-@udp.claim("gate not closed", "UDP offers all: TCP's goodput of a queue for each flow's", paper=1,
-           at_least=0.97)  # fmt: skip
-def tcp_all(runs):
+@udp.claim(
+    "gate not closed", "UDP offers all: TCP's goodput of a queue for each flow's", at_least=0.97
+)
+def tcp_all(runs: Table) -> Numbers:
     return ratio(runs, "all", "goodput")
 
 
-@udp.claim("UDP not starved", "UDP offers half: what arrives of it, of the rate", paper=0.5,
-           at_least=0.49)  # fmt: skip
-def udp_half(runs):
+@udp.claim("UDP not starved", "UDP offers half: what arrives of it, of the rate", at_least=0.49)
+def udp_half(runs: Table) -> Numbers:
     return runs.where(signal="gate", offered="half")["udp"] / RATE
 
 
-@udp.claim("UDP not starved", "UDP offers all: what arrives of it, of the rate", paper=0.5,
-           at_least=0.49)  # fmt: skip
-def udp_all(runs):
+@udp.claim("UDP not starved", "UDP offers all: what arrives of it, of the rate", at_least=0.49)
+def udp_all(runs: Table) -> Numbers:
     return runs.where(signal="gate", offered="all")["udp"] / RATE
 
 
-@udp.claim("UDP not starved", "UDP offers all: Jain index of UDP", paper="fair", at_least=0.98)
-def udp_jain(runs):
+@udp.claim("UDP not starved", "UDP offers all: Jain index of UDP", at_least=0.98)
+def udp_jain(runs: Table) -> Numbers:
     return runs.where(signal="gate", offered="all")["udp_jain"]
 
 
-@udp.claim("gate not closed", "UDP offers all: Jain index of TCP", paper="fair", at_least=0.98)
-def tcp_jain(runs):
+@udp.claim("gate not closed", "UDP offers all: Jain index of TCP", at_least=0.98)
+def tcp_jain(runs: Table) -> Numbers:
     return runs.where(signal="gate", offered="all")["jain"]
 
 
 @udp.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels([f"UDP offers {offered} of the rate" for offered in OFFERED])
     for axes, offered in zip(panels, OFFERED, strict=True):
         for column, label in (("goodput", "TCP, goodput"), ("udp", "UDP, throughput")):

@@ -10,6 +10,7 @@ gateway here, so that the ten of today (RFC 6928) would be at the router at once
 connections, where equation 2 has room for nine VMSS of each.
 """
 
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ def mac(host: int) -> str:
     return f"02:74:67:00:00:{host:02x}"
 
 
-def script(lab: Lab, host: str, *words: str) -> Any:
+def script(lab: Lab, host: str, *words: str) -> subprocess.Popen[str]:
     """Starts what `_hosts.py` does."""
     return lab.start(host, sys.executable, Path(__file__).with_name("_hosts.py"), *words)
 

@@ -9,7 +9,12 @@ begins anew when its sender has heard the end of the last transfer, which takes 
 more.
 """
 
-from tidegate import Scenario
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tidegate import Result, Scenario, Table
 
 SIZE = 8192
 KB = 1024
@@ -29,11 +34,11 @@ BSD = {
 def transfers(net: Scenario, sender: str, receiver: str, clients: int) -> None:
     """So many clients that fetch one file after the other."""
     start = {"uniform": ["0 s", "0.5 s"]}
-    kind = {"size": f"{SIZE} B", "off": "0 s", "reconnect": True}
+    kind: dict[str, Any] = {"size": f"{SIZE} B", "off": "0 s", "reconnect": True}
     net.traffic("web", "on-off", sender, receiver, flows=clients, start=start, **kind)
 
 
-def measured(run, seconds: float) -> dict[str, float]:
+def measured(run: Result, seconds: float) -> dict[str, float]:
     """KB/s of all transfers, and the delay of one in ms: its mean, deviation and maximum."""
     all_of_them = run["transfers"].where(group="web")
     took = 1000 * all_of_them["took_seconds"][all_of_them["began_seconds"] > SETTLED]
@@ -41,12 +46,12 @@ def measured(run, seconds: float) -> dict[str, float]:
     return {"rate": rate, "mean": took.mean(), "deviation": took.std(), "most": took.max()}
 
 
-def ratio(runs, column, over, under):
+def ratio(runs: Table, column: str, over: str, under: str) -> np.ndarray:
     """Of one case to another, for each seed."""
     return runs.where(case=over)[column] / runs.where(case=under)[column]
 
 
-def steps(axes, runs, cases, seconds):
+def steps(axes: Any, runs: Sequence[Result], cases: Sequence[str], seconds: int) -> None:
     """The part of the transfers that took at most so long, for each case."""
     for case, run in zip(cases, runs, strict=True):
         took = sorted(run["transfers"].where(group="web")["took_seconds"])

@@ -4,7 +4,11 @@ Source: trunking, section 7.1 (the end: "much larger bandwidth variations" with 
 Differs: see `_network.py`. The paper shows no run with one connection.
 """
 
+import numpy as np
+
+from tidegate import Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import GUARANTEES, VMSS, measured, network
 
@@ -12,12 +16,12 @@ connections = Experiment(__file__)
 
 
 @connections.run(connections=[1, 4])
-def measure(seed, connections):
+def measure(seed: int, connections: int) -> dict[str, float]:
     net = network(vmss=VMSS, guarantee=GUARANTEES["a"], connections=connections)
     return measured(net.run(seed))
 
 
-def ratio(runs, trunk):
+def ratio(runs: Table, trunk: int) -> np.ndarray:
     one, four = (runs.where(connections=number) for number in (1, 4))
     return one[f"deviation_{trunk}"] / four[f"deviation_{trunk}"]
 
@@ -26,7 +30,7 @@ def ratio(runs, trunk):
     "A003-4", "deviation with one connection, of that with four: trunk 1", paper="much larger",
     at_least=1.5,
 )  # fmt: skip
-def trunk_1(runs):
+def trunk_1(runs: Table) -> Numbers:
     return ratio(runs, 1)
 
 
@@ -34,5 +38,5 @@ def trunk_1(runs):
     "A003-4", "deviation with one connection, of that with four: trunk 2", paper="much larger",
     at_least=1.5,
 )  # fmt: skip
-def trunk_2(runs):
+def trunk_2(runs: Table) -> Numbers:
     return ratio(runs, 2)

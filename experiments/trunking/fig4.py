@@ -4,6 +4,9 @@ Source: trunking, section 7.1, experiment TT1 (a), figure 4; ledger, TT1 and A00
 Differs: see `_network.py`. The prediction leaves out management packets, which take 1.2 % here.
 """
 
+from typing import Any
+
+from tidegate import Result, Table
 from tidegate.experiment import Experiment
 
 from ._network import GUARANTEES, VMSS, claim_shares, draw, measured, network
@@ -11,12 +14,12 @@ from ._network import GUARANTEES, VMSS, claim_shares, draw, measured, network
 fig4 = Experiment(__file__)
 
 
-def run(seed):
+def run(seed: int) -> Result:
     return network(vmss=VMSS, guarantee=GUARANTEES["a"]).run(seed)
 
 
 @fig4.run()
-def measure(seed):
+def measure(seed: int) -> dict[str, float]:
     return measured(run(seed))
 
 
@@ -24,5 +27,5 @@ claim_shares(fig4, "a", paper=(800, 400))
 
 
 @fig4.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     return draw(run(1))

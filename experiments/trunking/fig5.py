@@ -4,6 +4,9 @@ Source: trunking, section 7.1, experiment TT1 (b), figure 5; ledger, TT1 and A00
 Differs: see `_network.py`. The prediction leaves out management packets, which take 1.2 % here.
 """
 
+from typing import Any
+
+from tidegate import Result, Table
 from tidegate.experiment import Experiment
 
 from ._network import GUARANTEES, VMSS, claim_shares, draw, measured, network
@@ -11,12 +14,12 @@ from ._network import GUARANTEES, VMSS, claim_shares, draw, measured, network
 fig5 = Experiment(__file__)
 
 
-def run(seed):
+def run(seed: int) -> Result:
     return network(vmss=VMSS, guarantee=GUARANTEES["b"]).run(seed)
 
 
 @fig5.run()
-def measure(seed):
+def measure(seed: int) -> dict[str, float]:
     return measured(run(seed))
 
 
@@ -24,5 +27,5 @@ claim_shares(fig5, "b", paper=(600, 600))
 
 
 @fig5.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     return draw(run(1))

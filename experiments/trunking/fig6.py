@@ -7,8 +7,13 @@ first 0.2 s. The text prints the rule of equation 1; its experiments used a RED-
 does not print. Both are run. The occupancy is judged for equation 1: ours drops earlier.
 """
 
-from tidegate import plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Result, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import BOTTLENECK, GUARANTEES, network, required_buffer, user_loss
 
@@ -24,7 +29,7 @@ STARTS = 20
 START = 5
 
 
-def run(seed, buffer, early, seconds=SECONDS):
+def run(seed: int, buffer: float, early: bool, seconds: int = SECONDS) -> Result:
     net = network(
         vmss=VMSS, guarantee=GUARANTEES["a"], buffer=buffer, duration=seconds, warmup=0,
         sample="5 ms", early=early, spread=True,
@@ -33,7 +38,7 @@ def run(seed, buffer, early, seconds=SECONDS):
 
 
 @fig6.run(buffer=[1, 0.5], early=[True, False])
-def measure(seed, buffer, early):
+def measure(seed: int, buffer: float, early: bool) -> dict[str, float]:
     result = run(seed, buffer, early)
     starts = [run(1_000 * seed + n, buffer, early, START) for n in range(STARTS)]
     return {
@@ -43,17 +48,17 @@ def measure(seed, buffer, early):
     }
 
 
-def occupancy(result):
+def occupancy(result: Result) -> np.ndarray:
     return result["queue of " + " > ".join(BOTTLENECK)]["bytes"]
 
 
-@fig6.claim("A003-3", "equation 2, bytes", paper=222_348, within=0.005)
-def formula(runs):
-    return runs.where(buffer=1, early=True)["most"] * 0 + NEEDED
+@fig6.claim("A003-3", "equation 2, bytes", kind="context")
+def formula(runs: Table) -> Numbers:
+    return [NEEDED] * len(runs.where(buffer=1, early=True))
 
 
-def claim_lost(name, text, column, early, **bounds):
-    def lost(runs):
+def claim_lost(name: str, text: str, column: str, early: bool, **bounds: Any) -> None:
+    def lost(runs: Table) -> Numbers:
         buffer = 0.5 if "at_least" in bounds else 1
         return runs.where(buffer=buffer, early=early)[column]
 
@@ -71,7 +76,7 @@ for early, suffix, rule in ((True, "", "RED-like"), (False, "_literal", "equatio
     )  # fmt: skip
     claim_lost(
         f"half{suffix}", f"with half of that room: user packets lost: {rule}", "lost", early,
-        paper="not said", at_least=1,
+        kind="shown otherwise", at_least=1,
     )  # fmt: skip
 
 
@@ -79,17 +84,17 @@ for early, suffix, rule in ((True, "", "RED-like"), (False, "_literal", "equatio
     "A003-3", "greatest occupancy, of equation 2: equation 1", paper=0.946, at_least=0.80,
     at_most=1.05,
 )  # fmt: skip
-def most(runs):
+def most(runs: Table) -> Numbers:
     return runs.where(buffer=1, early=False)["most"]
 
 
-@fig6.claim("A003-3", "greatest occupancy, of equation 2: RED-like", paper="not said", at_most=1)
-def most_early(runs):
+@fig6.claim("A003-3", "greatest occupancy, of equation 2: RED-like", at_most=1)
+def most_early(runs: Table) -> Numbers:
     return runs.where(buffer=1, early=True)["most"]
 
 
 @fig6.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["equation 1", "RED-like"])
     for axes, early in zip(panels, (False, True), strict=True):
         result = run(1, 1, early)

@@ -8,8 +8,13 @@ then finds room where a user packet does not, and the trunk hears of few losses.
 packets are dropped like others where room is counted in packets, or by RED, PIE and CoDel.
 """
 
-from tidegate import Scenario, plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import BOTTLENECK_RATE, reverse, trunk
 
@@ -21,7 +26,7 @@ ROUTERS = {
 }
 
 
-def rivals(router, connections):
+def rivals(router: str, connections: int) -> Scenario:
     """A trunk and TCP, so many connections each, behind one router."""
     tcp = {"recovery": "new-reno", "receive_window": "1 MiB"}
     net = Scenario(
@@ -52,22 +57,22 @@ def rivals(router, connections):
 
 
 @friendly.run(router=list(ROUTERS), connections=[1, 4])
-def measure(seed, router, connections):
+def measure(seed: int, router: str, connections: int) -> dict[str, float]:
     trunk, tcp = rivals(router, connections).run(seed).groups["throughput_bps"]
     return {"part": trunk / (trunk + tcp)}
 
 
-def part(runs, router, connections):
+def part(runs: Table, router: str, connections: int) -> np.ndarray:
     return runs.where(router=router, connections=connections)["part"]
 
 
 @friendly.claim("A003-8", "RED: part of one connection beside one TCP", paper=0.5, within=0.1)
-def one(runs):
+def one(runs: Table) -> Numbers:
     return part(runs, "red", 1)
 
 
 @friendly.claim("A003-8", "RED: part of four connections beside four TCP", paper=0.5, within=0.1)
-def four(runs):
+def four(runs: Table) -> Numbers:
     return part(runs, "red", 4)
 
 
@@ -75,12 +80,12 @@ def four(runs):
     "A003-8", "Drop-Tail by bytes: part of one connection beside one TCP", paper=0.5, within=0.1,
     why="a management packet of 52 bytes finds room where user packets and TCP do not",
 )  # fmt: skip
-def one_drop_tail(runs):
+def one_drop_tail(runs: Table) -> Numbers:
     return part(runs, "drop-tail", 1)
 
 
 @friendly.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     routers = {"red": "RED", "drop-tail": "Drop-Tail by bytes"}
     figure, panels = plots.panels(list(routers.values()))
     for axes, router in zip(panels, routers, strict=True):

@@ -10,7 +10,11 @@ Losses are counted from the beginning on.
 
 import time
 
+import numpy as np
+
+from tidegate import Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ..postack._live import missing, side_by_side
 from ._live import SINK, lab_of, script, sent, user_loss
@@ -32,8 +36,8 @@ SITES = (1, 2)
 
 
 @live.run()
-def measure(seed):
-    def run(case):
+def measure(seed: int) -> dict[str, float]:
+    def run(case: str) -> dict[str, float]:
         vmss, guarantee, buffer = CASES[case]
         trunks = [
             {"vmss": size, "guarantee": part} for size, part in zip(vmss, guarantee, strict=True)
@@ -55,11 +59,11 @@ def measure(seed):
     return side_by_side(run, list(CASES))
 
 
-def claim_rates(case, paper):
+def claim_rates(case: str, paper: tuple[int, int]) -> None:
     """The claims that both trunks have the paper's rates."""
     for site in SITES:
 
-        def measured(runs, column=f"{case} rate_{site}"):
+        def measured(runs: Table, column: str = f"{case} rate_{site}") -> np.ndarray:
             return runs[column]
 
         measured.__name__ = f"rate_{case}_{site}"
@@ -72,23 +76,22 @@ claim_rates("b", (600, 600))
 
 
 @live.claim("A003-1", "live, (a): both, of the link", paper=1, at_least=0.97)
-def link(runs):
+def link(runs: Table) -> Numbers:
     return (runs["a rate_1"] + runs["a rate_2"]) * KB / RATE
 
 
 @live.claim("A003-3", "live, (c): user packets lost on the path, in each turn", paper=0, at_most=0)
-def lost(runs):
+def lost(runs: Table) -> Numbers:
     return runs["c lost"]
 
 
-@live.claim(
-    "A003-3", "live, (a) and (b): user packets lost on the path", paper="not said", at_most=0
-)
-def lost_of_shares(runs):
+@live.claim("A003-3", "live, (a) and (b): user packets lost on the path", at_most=0)
+def lost_of_shares(runs: Table) -> Numbers:
     return runs["a lost"] + runs["b lost"]
 
 
-@live.claim("A003-3", "live, with half of that room: user packets lost", paper="not said",
-            at_least=1)  # fmt: skip
-def half(runs):
+@live.claim(
+    "A003-3", "live, with half of that room: user packets lost", at_least=1, kind="shown otherwise"
+)
+def half(runs: Table) -> Numbers:
     return runs["half lost"]

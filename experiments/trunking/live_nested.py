@@ -9,12 +9,15 @@ level-1 trunk 1 gets varies by some 5 % from span to span (simulated 0.98 with a
 """
 
 import json
+import subprocess
 import time
+from typing import Any
 
 import numpy as np
 
-from tidegate import Scenario
+from tidegate import Scenario, Table
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ..postack._live import Lab, missing, side_by_side
 from ._live import ETHERNET, MANAGEMENT, MTU, mac, script, secret, user_loss
@@ -36,8 +39,8 @@ SETTLED = 1
 
 
 @live_nested.run()
-def measure(seed):
-    def run(case):
+def measure(seed: int) -> dict[str, float]:
+    def run(case: str) -> dict[str, float]:
         with secret() as key:
             net = nested(key)
             net.tables["seed"] = seed
@@ -46,13 +49,13 @@ def measure(seed):
     return side_by_side(run, CASES)
 
 
-def simulated(net, seed):
+def simulated(net: Scenario, seed: int) -> dict[str, float]:
     run = net.run(seed)
     lost = run.drops.where(place="cloud", reason="queue-full")["dropped_packets"].sum()
     return {"lost": float(lost), "hangs": 0, **parts(rates(run), LINK / 8)}
 
 
-def live(net):
+def live(net: Scenario) -> dict[str, float]:
     with Lab(net) as lab:
         counts = [script(lab, f"sink{n}", "count") for n in NUMBERS]
         time.sleep(SETTLED)
@@ -67,7 +70,7 @@ def live(net):
     return {"lost": lost, "hangs": hangs, **parts(got, LINK / 8)}
 
 
-def each_second(count, begin):
+def each_second(count: subprocess.Popen[str], begin: float) -> np.ndarray:
     """What came in each second since ``begin``, in KB."""
     count.terminate()
     said, _ = count.communicate()
@@ -75,11 +78,11 @@ def each_second(count, begin):
     return np.diff(np.interp(begin + np.arange(SECONDS + 1), time, got)) / KB
 
 
-def sink(n):
+def sink(n: int) -> str:
     return f"10.73.0.{10 + n}"
 
 
-def nested(key):
+def nested(key: str) -> Scenario:
     """What `fig9.py` simulates, for the simulator and for a lab."""
     net = Scenario(duration=f"{SECONDS} s", sample="1 s")
     line = {"kind": "trunk-fifo", "threshold": LEVELS * ALPHA}
@@ -109,7 +112,7 @@ def nested(key):
     return net
 
 
-def ends(name, local, end, source, key):
+def ends(name: str, local: str, end: str, source: int, key: str) -> list[dict[str, Any]]:
     """Both ends of a trunk, the first of which is behind a source."""
     there = {**trunk(name, local, VMSS, 0, CONNECTIONS), "peer": end, "key_file": key}
     hops = [mac(len(NUMBERS)), mac(source - 1)]
@@ -123,24 +126,28 @@ claim_parts(live_nested, "live")
     "A003-5", "live: what level-1 trunk 1 gets after the last event, of that before it", paper=1,
     within=0.05, margin=0.05,
 )  # fmt: skip
-def level_1(runs):
+def level_1(runs: Table) -> Numbers:
     return runs["live level_1"]
 
 
-@live_nested.claim("A003-5", "live: a trunk alone within another, of that simulated", paper=1,
-                   within=0.05)  # fmt: skip
-def alone(runs):
+@live_nested.claim(
+    "A003-5", "live: a trunk alone within another, of that simulated", at_least=0.95, at_most=1.05
+)
+def alone(runs: Table) -> Numbers:
     return runs["live link"] / runs["simulated link"]
 
 
 @live_nested.claim(
-    "A003-5", "live: part of level-1 trunk 1 from 58 s on, of that simulated", paper=1, within=0.1
+    "A003-5",
+    "live: part of level-1 trunk 1 from 58 s on, of that simulated",
+    at_least=0.9,
+    at_most=1.1,
 )
-def agree(runs):
+def agree(runs: Table) -> Numbers:
     both = [runs[f"{case} share_2_0"] + runs[f"{case} share_2_1"] for case in CASES]
     return both[1] / both[0]
 
 
 @live_nested.claim("A003-5", "live: user packets lost in the network", paper=0, at_most=0)
-def lost(runs):
+def lost(runs: Table) -> Numbers:
     return runs["live lost"]

@@ -10,8 +10,13 @@ a third; a queue for each flow has what `per-flow` has by default. With PostACK 
 too, and what a policy may ask for is its port's rate.
 """
 
-from tidegate import Scenario, plots
+from typing import Any
+
+import numpy as np
+
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 from ._network import BOTTLENECK_RATE, RATE, required_buffer, reverse, trunk
 
@@ -28,7 +33,7 @@ SITES = (1, 2)
 SECONDS, WARMUP = 120, 20
 
 
-def sites(queue):
+def sites(queue: str) -> Scenario:
     """Two sites that send to a third, by trunks whose packets wait in ``queue``."""
     net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s", link_header="0 B")
     trunks = [trunk(f"t{n}", f"192.0.2.{n}", 1500, 0, 4) | {"queue": QUEUES[queue]} for n in SITES]
@@ -51,7 +56,7 @@ def sites(queue):
 
 
 @sender.run(queue=list(QUEUES))
-def measure(seed, queue):
+def measure(seed: int, queue: str) -> dict[str, float]:
     run = sites(queue).run(seed)
     groups, drops = run.groups, run.drops
     lost = (
@@ -68,70 +73,66 @@ def measure(seed, queue):
     }
 
 
-def over(runs, column, queue):
+def over(runs: Table, column: str, queue: str) -> np.ndarray:
     """Of that with the FIFO."""
     return runs.where(queue=queue)[column] / runs.where(queue="fifo")[column]
 
 
-@sender.claim("G4", "FIFO: user packets lost in 100 s", paper="not said", at_least=1)
-def fifo_lost(runs):
+@sender.claim("G4", "FIFO: user packets lost in 100 s", at_least=1, kind="shown otherwise")
+def fifo_lost(runs: Table) -> Numbers:
     return runs.where(queue="fifo")["lost"]
 
 
-@sender.claim(
-    "G4", "PostACK: user packets lost, at gateways and the router", paper="beyond", at_most=0
-)
-def postack_lost(runs):
+@sender.claim("G4", "PostACK: user packets lost, at gateways and the router", at_most=0)
+def postack_lost(runs: Table) -> Numbers:
     return runs.where(queue="postack")["lost"]
 
 
-@sender.claim("beyond", "PostACK: mean delay of data, of the FIFO's", paper="beyond", at_most=0.4)
-def postack_delay(runs):
+@sender.claim("beyond", "PostACK: mean delay of data, of the FIFO's", at_most=0.4)
+def postack_delay(runs: Table) -> Numbers:
     return over(runs, "delay", "postack")
 
 
-@sender.claim("beyond", "PostACK: 99th percentile of it", paper="beyond", at_most=0.5)
-def postack_late(runs):
+@sender.claim("beyond", "PostACK: 99th percentile of it", at_most=0.5)
+def postack_late(runs: Table) -> Numbers:
     return over(runs, "late", "postack")
 
 
-@sender.claim("beyond", "PostACK: use of the link, of the FIFO's", paper="beyond", at_least=0.98)
-def postack_use(runs):
+@sender.claim("beyond", "PostACK: use of the link, of the FIFO's", at_least=0.98)
+def postack_use(runs: Table) -> Numbers:
     return over(runs, "use", "postack")
 
 
-@sender.claim("beyond", "PostACK: least fairness (Jain) of a site's senders", paper="beyond",
-              at_least=0.98)  # fmt: skip
-def postack_fair(runs):
+@sender.claim("beyond", "PostACK: least fairness (Jain) of a site's senders", at_least=0.98)
+def postack_fair(runs: Table) -> Numbers:
     return runs.where(queue="postack")["jain"]
 
 
 @sender.claim(
-    "beyond", "PostACK: mean delay of data, of that with a queue for each flow alone",
-    paper="beyond", at_most=0.1,
-)  # fmt: skip
-def postack_alone(runs):
+    "beyond", "PostACK: mean delay of data, of that with a queue for each flow alone", at_most=0.1
+)
+def postack_alone(runs: Table) -> Numbers:
     return runs.where(queue="postack")["delay"] / runs.where(queue="per-flow")["delay"]
 
 
 @sender.claim("R003-7", "sparing: mean delay of data, of the FIFO's", paper="low occupancy",
               at_most=0.5)  # fmt: skip
-def sparing_delay(runs):
+def sparing_delay(runs: Table) -> Numbers:
     return over(runs, "delay", "sparing")
 
 
 @sender.claim("R003-7", "sparing: timeouts", paper="avoided", at_most=0)
-def sparing_timeouts(runs):
+def sparing_timeouts(runs: Table) -> Numbers:
     return runs.where(queue="sparing")["timeouts"]
 
 
-@sender.claim("R003-7", "sparing: use of the link, of the FIFO's", paper="not said", at_least=0.98)
-def sparing_use(runs):
+@sender.claim("R003-7", "sparing: use of the link, of the FIFO's", at_least=0.98)
+def sparing_use(runs: Table) -> Numbers:
     return over(runs, "use", "sparing")
 
 
 @sender.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, (axes,) = plots.panels(["mean delay of data and its 99th percentile"])
     for n, queue in enumerate(QUEUES):
         case = runs.where(queue=queue)

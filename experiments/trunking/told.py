@@ -9,15 +9,21 @@ it may send on average. Senders are greedy, as the RFCs have them. Runs take 60 
 count: the first are slow start of a path whose rate nobody knows.
 """
 
-from tidegate import Scenario, plots
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
 
 told = Experiment(__file__)
 
 RATE = 10_000_000
 SECONDS, WARMUP = 60, 20
 
-TRUNKS = {
+TRUNKS: dict[str, dict[str, Any]] = {
     "cubic": {},
     "reno": {"tcp": {"congestion": "reno"}},
     "one connection": {"connections": 1},
@@ -33,7 +39,7 @@ NEAR = 10
 FLOWS = [1, 4, 16]
 
 
-def sites(signal, trunk, flows):
+def sites(signal: str, trunk: str, flows: int) -> Scenario:
     """Two sites, a trunk from one to the other, and the way between them."""
     net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s")
     there = {"name": "trunk", "local": "10.73.9.1", "peer": "10.73.9.2", **TRUNKS[trunk]}
@@ -54,7 +60,7 @@ def sites(signal, trunk, flows):
 
 
 @told.run(signal=["none", "postack"], trunk=list(TRUNKS), flows=FLOWS)
-def measure(seed, signal, trunk, flows):
+def measure(seed: int, signal: str, trunk: str, flows: int) -> dict[str, float]:
     run = sites(signal, trunk, flows).run(seed)
     group, drops = run.groups.columns, run.drops
     told_to_slow_down = drops.where(place="cloud", reason="aqm")["dropped_packets"].sum()
@@ -66,7 +72,7 @@ def measure(seed, signal, trunk, flows):
     }
 
 
-def ratios(runs, column, trunks=TRUNKS):
+def ratios(runs: Table, column: str, trunks: Iterable[str] = TRUNKS) -> Iterator[np.ndarray]:
     """With PostACK, of what it is without, for each kind of trunk and number of senders."""
     for trunk in trunks:
         for flows in FLOWS:
@@ -75,42 +81,42 @@ def ratios(runs, column, trunks=TRUNKS):
             yield with_it / without
 
 
-def turns(columns, choose):
+def turns(columns: Iterable[np.ndarray], choose: Callable[[Iterable[float]], float]) -> list[float]:
     """The largest or least of several numbers for each seed."""
     return [choose(turn) for turn in zip(*columns, strict=True)]
 
 
-@told.claim("G4", "20 ms: least throughput, of that without a signal", paper="beyond",
-            at_least=0.97)  # fmt: skip
-def full(runs):
+@told.claim("G4", "20 ms: least throughput, of that without a signal", at_least=0.97)
+def full(runs: Table) -> Numbers:
     return turns(ratios(runs, "throughput", TRUNKS.keys() - DELAYS), min)
 
 
-@told.claim("G4", "200 ms: least throughput", paper="beyond", at_least=0.95)
-def far(runs):
+@told.claim("G4", "200 ms: least throughput", at_least=0.95)
+def far(runs: Table) -> Numbers:
     return turns(ratios(runs, "throughput", DELAYS), min)
 
 
-@told.claim("G4", "how long data waits on average, of that without a signal: the longest",
-            paper="beyond", at_most=0.5)  # fmt: skip
-def waits(runs):
+@told.claim(
+    "G4", "how long data waits on average, of that without a signal: the longest", at_most=0.5
+)
+def waits(runs: Table) -> Numbers:
     return turns(ratios(runs, "waits"), max)
 
 
-@told.claim("G4", "99th percentile of it", paper="beyond", at_most=0.5)
-def waits_p99(runs):
+@told.claim("G4", "99th percentile of it", at_most=0.5)
+def waits_p99(runs: Table) -> Numbers:
     return turns(ratios(runs, "waits_p99"), max)
 
 
-@told.claim("G4", "user packets lost, at gateways and on the way", paper="beyond", at_most=0)
-def lost(runs):
+@told.claim("G4", "user packets lost, at gateways and on the way", at_most=0)
+def lost(runs: Table) -> Numbers:
     each = [runs.where(signal="postack", trunk=trunk, flows=it)["lost"]
             for trunk in TRUNKS for it in FLOWS]  # fmt: skip
     return turns(each, max)
 
 
 @told.figure
-def figure(runs):
+def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["throughput, Mbit/s", "how long data waits, ms"])
     for axes, column, unit in zip(panels, ("throughput", "waits"), (1e6, 1e-3), strict=True):
         for n, signal in enumerate(("none", "postack")):

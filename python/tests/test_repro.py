@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tidegate import Estimate, Table, experiment, repro
-from tidegate.statistics import samples_for
+from tidegate.experiment import paired
+from tidegate.statistics import MEDIAN_RATIO, samples_for
 
 PAPER = '''"""Twice a number is even.
 
@@ -72,6 +73,7 @@ def test_a_name_is_of_a_paper_or_of_one_experiment(papers, tmp_path, capsys):
         ("sums/fig9", ["sums/fig9"]),
         ("sums", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
         ("sums/...", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
+        ("all", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
     ):
         assert repro.main(["list", name]) == 0
         assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == chosen
@@ -82,7 +84,11 @@ def test_a_name_is_of_a_paper_or_of_one_experiment(papers, tmp_path, capsys):
 def test_check_prints_what_the_verdicts_rest_on(papers, capsys):
     assert repro.main(["check", "sums/fig9", "--json", "--jobs", "1"]) == 0
     (claim,) = json.loads(capsys.readouterr().out)["claims"]
-    assert set(claim) == {"id", "claim", "paper", "ours", "low", "high", "holds"}
+    assert set(claim) == {
+        "id", "claim", "kind", "paper", "tolerance_is_ours", "statistic", "ours", "low", "high",
+        "holds",
+    }  # fmt: skip
+    assert claim["kind"] == "paper" and claim["tolerance_is_ours"] is True
     assert claim["id"] == "sums/fig9#twice-one"
     assert claim["ours"] == pytest.approx(2.2)
     assert claim["low"] < 2.2 < claim["high"] and claim["holds"] is True
@@ -109,9 +115,10 @@ def test_a_mean_within_bounds_is_not_enough_where_its_interval_is_not():
 
 def test_the_report_has_each_claim_and_figure_and_ends_with_the_verdicts(papers, tmp_path, capsys):
     assert repro.main(["report"]) == 0
-    last = capsys.readouterr().out.splitlines()[-4:]
+    last = capsys.readouterr().out.splitlines()[-5:]
     assert [line.split()[0] for line in last[:2]] == ["holds", "does"]
-    assert last[3] == "2 claims: 1 holds, 1 does not hold."
+    assert last[3] == "paper: 1 holds, 1 does not hold."
+    assert last[4] == "2 claims: 1 holds, 1 does not hold."
     page = (tmp_path / "docs" / "reproduce" / "sums.md").read_text()
     assert page.index("## fig9") < page.index("## fig10")
     assert "**does not hold**" in page and "Source: arithmetic." in page
@@ -240,3 +247,105 @@ def test_a_claim_without_a_bound_is_refused():
     nothing = experiment.Experiment("sums/fig0.py")
     with pytest.raises(ValueError, match="could not fail"):
         nothing.claim("A9-2", "anything goes", paper="all of it")
+
+
+def test_a_claim_whose_kind_contradicts_its_arguments_is_refused():
+    nothing = experiment.Experiment("sums/fig0.py")
+    # Kills: a paper's claim without its number, our claim under the paper's name, judged context.
+    for kind, paper, most, message in (
+        ("paper", None, 1, "says what it prints"),
+        ("ours", 0.9, 1, "says what it prints"),
+        ("context", None, 1, "takes no bounds"),
+        ("shown otherwise", None, np.inf, "could not fail"),
+        ("theirs", 0.9, 1, "shown otherwise, context"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nothing.claim("A9-2", "something", kind=kind, paper=paper, at_most=most)
+    with pytest.raises(ValueError, match="only a number"):
+        nothing.claim("A9-2", "something", within=0.1)
+    assert not nothing.claims
+
+
+def test_a_bound_that_the_paper_does_not_print_is_ours():
+    some = experiment.Experiment("sums/fig5.py")
+    for paper, bounds in (
+        (0.95, {"at_least": 0.9}), (0.95, {"within": 0.1}), ("unfair", {"at_most": 0.95}),
+        ("> 1", {"at_least": 1, "at_most": 3}),
+        (0.95, {"at_least": 0.95}), ("less", {"at_most": 1}), ("more", {"at_least": 0}),
+    ):  # fmt: skip
+        some.claim("A9-5", "so", paper=paper, **bounds)(lambda runs: runs["x"])
+    # Kills: one printed bound of two makes both printed.
+    assert [it.tolerance_is_ours for it in some.claims] == [True] * 4 + [False] * 3
+    some.claim("A9-5", "so", at_most=0.3)(lambda runs: runs["x"])
+    assert some.claims[-1].kind == "ours" and not some.claims[-1].tolerance_is_ours
+
+
+OTHER_KINDS = """
+
+@fig9.claim("A9-1", "without a paper", at_most=4)
+def own(runs):
+    return runs.where(base=1)["twice"]
+
+
+@fig9.claim("A9-1", "not thrice", paper="thrice", kind="shown otherwise", at_most=5)
+def otherwise(runs):
+    return runs.where(base=2)["twice"]
+
+
+@fig9.claim("A9-1", "its last digit", kind="context")
+def digit(runs):
+    return runs.where(base=1)["twice"] % 1
+"""
+
+
+def test_claims_are_counted_by_kind_and_context_never_counts(papers, tmp_path, capsys):
+    """Kills: context that counts as held, that fails the check, or that is left out."""
+    file = tmp_path / "experiments" / "sums" / "fig9.py"
+    file.write_text(file.read_text() + OTHER_KINDS)
+    assert repro.main(["check", "sums/fig9", "--jobs", "1"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-5:] == [
+        "paper: 1 holds.",
+        "ours: 1 holds.",
+        "shown otherwise: 1 holds.",
+        "context: 1, not judged.",
+        "3 claims: 3 hold.",
+    ]
+    assert "paper 2.2; tolerance ours ≥ 1.76 and ≤ 2.64; mean 2.2" in out[0]
+    assert out[3].startswith("context       sums/fig9#digit")
+    assert repro.main(["check", "sums/fig9", "--jobs", "1", "--json"]) == 0
+    claims = json.loads(capsys.readouterr().out)["claims"]
+    assert [it["kind"] for it in claims] == ["paper", "ours", "shown otherwise", "context"]
+    assert [it["holds"] for it in claims] == [True, True, True, None]
+    assert repro.main(["report"]) == 0
+    page = (tmp_path / "docs" / "reproduce" / "sums.md").read_text()
+    assert "- context: 1, not judged.\n" in page
+    assert "| ours | - | 2.2 (1.952 to 2.448) | 3 | ≤ 4 | holds |" in page
+    assert "| 3 | ≥ 1.76 and ≤ 2.64 (tolerance ours) | holds |" in page
+    assert "| context | - | 0.2 (-0.04843 to 0.4484) | 3 | - | context |" in page
+
+
+def test_a_check_runs_on_the_seeds_that_are_asked_for(papers, capsys):
+    """Kills: a first seed that is ignored."""
+    code = repro.main(["check", "sums/fig9", "--first-seed", "5006", "--jobs", "1", "--json"])
+    (claim,) = json.loads(capsys.readouterr().out)["claims"]
+    assert claim["ours"] == pytest.approx(2.7) and code == 1
+
+
+def test_a_claim_is_judged_by_the_statistic_it_names():
+    """Kills: the mean in place of the statistic."""
+    some = experiment.Experiment("sums/fig6.py")
+    some.claim("A9-6", "rarely late", at_most=2, statistic=MEDIAN_RATIO)(lambda runs: runs["x"])
+    verdict = some.claims[0].judge(Table({"x": [1.0] * 9 + [1e6]}))
+    assert verdict.holds and verdict.ours.value == pytest.approx(1)
+    assert verdict.as_dict()["statistic"] == "median ratio"
+    assert not some.claims[0].judge(Table({"x": [1.0] * 8 + [1e6] * 2})).holds
+
+
+def test_paired_runs_are_of_the_same_seeds():
+    over = Table({"seed": [1, 2], "rate": [4.0, 9.0]})
+    under = Table({"seed": [1, 2, 3], "rate": [2.0, 3.0, 5.0]})
+    assert paired(over, under, "rate").tolist() == [2.0, 3.0]
+    # Kills: runs paired by their place.
+    with pytest.raises(ValueError, match="other seeds"):
+        paired(over, Table({"seed": [2, 1], "rate": [2.0, 3.0]}), "rate")

@@ -1,9 +1,12 @@
 """What means, intervals and fairness indices promise."""
 
+from math import inf
+
 import numpy as np
 import pytest
 
 from tidegate import Estimate, jain, max_min_index, max_min_shares
+from tidegate.statistics import MEDIAN_RATIO, SHARE, quantile, samples_for
 
 
 def test_a_95_percent_interval_holds_the_true_mean_95_times_in_100():
@@ -16,6 +19,67 @@ def test_a_95_percent_interval_holds_the_true_mean_95_times_in_100():
 
 def test_one_sample_is_its_own_interval():
     assert Estimate.of([3.0]) == Estimate(3.0, 3.0, 3.0, 1)
+
+
+def test_a_quantile_lies_between_the_order_statistics_of_the_tables():
+    def ranks(count, part):
+        estimate = quantile(part).estimate([float(it) for it in range(count, 0, -1)])
+        return estimate.low, estimate.high
+
+    # Ranks of the sign test at 5 %, as tables of order statistics print them.
+    # Kills: ranks one too near or too far; samples that are not sorted first.
+    assert ranks(6, 0.5) == (1, 6)
+    assert ranks(10, 0.5) == (2, 9)
+    assert ranks(20, 0.5) == (6, 15)
+    assert ranks(100, 0.5) == (40, 61)
+    # Kills: the extremes in place of no interval.
+    assert ranks(5, 0.5) == (-inf, inf)
+    assert ranks(35, 0.9)[1] == inf and ranks(36, 0.9)[1] == 36
+    assert quantile(0.9).estimate(range(101)).value == 90
+    for outside in (0, 1):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            quantile(outside)
+
+
+def test_an_interval_of_a_median_holds_it_whatever_the_distribution():
+    rng = np.random.default_rng(3)
+    samples = rng.pareto(1.0, size=(2_000, 20)) + 1
+    hits = [e.low <= 2.0 <= e.high for e in map(quantile(0.5).estimate, samples)]
+    # The median of this Pareto distribution, which has no mean, is 2; the ranks cover 95.9 %.
+    assert np.mean(hits) == pytest.approx(0.959, abs=0.015)
+
+
+def test_a_ratio_and_its_reciprocal_are_judged_alike():
+    ratios = [0.5, 0.9, 1.1, 1.2, 1.3, 1.5, 2.0, 8.0]
+    one, other = (MEDIAN_RATIO.estimate(it) for it in (ratios, [1 / it for it in ratios]))
+    assert (one.low, one.high) == pytest.approx((0.5, 8.0))
+    # Kills: the median of the ratios themselves, 1.25, whose reciprocal is not that of the others.
+    assert one.value == pytest.approx((1.2 * 1.3) ** 0.5)
+    assert (other.value, other.low) == pytest.approx((1 / one.value, 1 / one.high))
+    with pytest.raises(ValueError, match="above 0"):
+        MEDIAN_RATIO.estimate([0.0, 1.0])
+
+
+def test_a_share_of_seeds_has_the_interval_of_clopper_and_pearson():
+    def ends(hits, count):
+        estimate = SHARE.estimate([1] * hits + [0] * (count - hits))
+        return estimate.value, round(estimate.low, 4), round(estimate.high, 4)
+
+    # Kills: both tails on one side (0.7411 for 10 of 10); a normal interval, of no width there.
+    assert ends(10, 10) == (1, 0.6915, 1)
+    assert ends(8, 10) == (0.8, 0.4439, 0.9748)
+    assert ends(0, 20) == (0, 0, 0.1684)
+    assert ends(1200, 1200) == (1, 0.9969, 1)
+    with pytest.raises(ValueError, match="0 or 1"):
+        SHARE.estimate([0.5])
+
+
+def test_the_seeds_for_a_median_follow_from_the_width_of_its_pilot():
+    pilot = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9]
+    # From 1.1 to 1.8: seven times as wide as the margin.
+    assert samples_for(0.1, pilot, quantile(0.5)) == pytest.approx(1.25 * 10 * 49, abs=1)
+    with pytest.raises(ValueError, match="give no interval"):
+        samples_for(0.1, pilot[:5], quantile(0.5))
 
 
 def test_jain_is_one_for_equals_and_one_in_n_for_a_monopoly():

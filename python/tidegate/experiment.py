@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from tidegate.result import Case, Table
-from tidegate.statistics import Estimate
+from tidegate.statistics import MEAN, Estimate, Numbers, Statistic
 from tidegate.sweep import cases
 
 Run: TypeAlias = Callable[..., Mapping[str, float]]
@@ -38,8 +38,18 @@ Run: TypeAlias = Callable[..., Mapping[str, float]]
 FIRST_SEED = 1001
 """Verdicts rest on seeds from here on; how many are needed is found out with those below."""
 
-Samples: TypeAlias = Callable[[Table], Sequence[float]]
+Samples: TypeAlias = Callable[[Table], Numbers]
 """From all runs, a number for each seed."""
+
+Kind: TypeAlias = Literal["paper", "ours", "shown otherwise", "context"]
+"""The origin of a claim.
+
+``paper``: a number or an order that the paper prints. ``ours``: a claim of this project.
+``shown otherwise``: a variant of a claim that is shown to fail, or an effect shown to be absent.
+``context``: a number that explains others. It has no bounds, is not judged and never counts.
+"""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -49,19 +59,22 @@ class Claim:
     id: str
     """``<paper key>/<experiment>#<claim>``."""
     text: str
-    paper: float | str
-    """What the paper says, a number where it prints one."""
+    kind: Kind
+    paper: float | str | None
+    """What the paper prints, a number or an order in words; None if it prints nothing."""
     at_least: float
     at_most: float
     measure: Samples
     margin: float
-    """A mean less than this from a bound is at the bound; 0: no distance is too small to matter."""
+    """An estimate less than this from a bound is at it; 0: no distance is too small to matter."""
     why: str | None
     """If it is known not to hold: the reason."""
+    statistic: Statistic
+    """Reduces the numbers of all seeds to the one that is judged."""
 
     def judge(self, runs: Table) -> Verdict:
-        """Whether the mean over the seeds is, to 95 % confidence, where the claim says."""
-        return Verdict(self, Estimate.of(self.measure(runs)))
+        """Whether the statistic over the seeds is, to 95 % confidence, where the claim says."""
+        return Verdict(self, self.statistic.estimate(self.measure(runs)))
 
     def skip(self, missing: str) -> Verdict:
         """That it was not tried, for want of something."""
@@ -73,8 +86,24 @@ class Claim:
         return self.id.split("#")[1]
 
     @property
+    def judged(self) -> bool:
+        """Whether it can fail."""
+        return self.kind != "context"
+
+    @property
+    def tolerance_is_ours(self) -> bool:
+        """Whether the paper does not print the bounds of a claim of its own.
+
+        It prints them if they are its number, or if it prints an order: above 1 for a ratio, above
+        0 for a difference.
+        """
+        printed = (0, 1) if isinstance(self.paper, str) else (self.paper,)
+        bounds = (each for each in (self.at_least, self.at_most) if np.isfinite(each))
+        return self.kind == "paper" and not all(each in printed for each in bounds)
+
+    @property
     def bounds(self) -> str:
-        """Where the mean is if it holds, in words."""
+        """Where the estimate is if it holds, in words."""
         least = f"≥ {self.at_least:.4g}" if np.isfinite(self.at_least) else ""
         most = f"≤ {self.at_most:.4g}" if np.isfinite(self.at_most) else ""
         return f"{least} and {most}" if least and most else least or most
@@ -86,14 +115,15 @@ class Verdict:
 
     claim: Claim
     ours: Estimate
-    """The mean over the seeds, and its interval; of what was not tried, no number."""
+    """The estimate over the seeds, and its interval; no number if the claim was skipped."""
     missing: str | None = None
     """If it was not tried: what for."""
 
     @property
     def holds(self) -> bool:
-        """Whether the whole interval is within the bounds."""
-        return self.claim.at_least <= self.ours.low and self.ours.high <= self.claim.at_most
+        """Whether the claim is judged and the whole interval is within its bounds."""
+        claim, ours = self.claim, self.ours
+        return claim.judged and claim.at_least <= ours.low and ours.high <= claim.at_most
 
     @property
     def at_bound(self) -> bool:
@@ -104,11 +134,13 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """``holds``, ``does not hold``, ``undecided``: too few seeds to tell, or ``skipped``.
+        """``holds``, ``does not hold``, ``undecided`` (too few seeds), ``skipped`` or ``context``.
 
-        A mean at a bound is not shown to be within, however many seeds there are: the claim
+        An estimate at a bound is not shown to be within, however many seeds there are: the claim
         does not hold.
         """
+        if not self.claim.judged:
+            return "context"
         if self.holds or self.missing:
             return "skipped" if self.missing else "holds"
         outside = self.ours.high < self.claim.at_least or self.ours.low > self.claim.at_most
@@ -119,16 +151,21 @@ class Verdict:
         """Why it does not hold, as far as it is known; nothing if it does."""
         if self.missing:
             return self.missing
-        near = f"its mean is at the bound, less than {self.claim.margin:g} from it"
+        if self.holds or not self.claim.judged:
+            return ""
+        statistic, margin = self.claim.statistic.name, self.claim.margin
+        near = f"its {statistic} is at the bound, less than {margin:g} from it"
         parts = [near if self.at_bound else "", self.claim.why or ""]
-        return "" if self.holds else "; ".join(filter(None, parts))
+        return "; ".join(filter(None, parts))
 
     def as_dict(self) -> dict[str, Any]:
         """For machines to read."""
         claim, ours = self.claim, self.ours
         return {
-            "id": claim.id, "claim": claim.text, "paper": claim.paper, "ours": _number(ours.mean),
-            "low": _number(ours.low), "high": _number(ours.high), "holds": self.holds,
+            "id": claim.id, "claim": claim.text, "kind": claim.kind, "paper": claim.paper,
+            "tolerance_is_ours": claim.tolerance_is_ours, "statistic": claim.statistic.name,
+            "ours": _number(ours.value), "low": _number(ours.low), "high": _number(ours.high),
+            "holds": self.holds if claim.judged else None,
         }  # fmt: skip
 
 
@@ -169,11 +206,13 @@ class Experiment:
         ref: str,
         text: str,
         *,
-        paper: float | str,
+        paper: float | str | None = None,
+        kind: Kind | None = None,
         at_least: float = -np.inf,
         at_most: float = np.inf,
         within: float | None = None,
         margin: float = 0,
+        statistic: Statistic = MEAN,
         why: str | None = None,
     ) -> Callable[[Samples], Samples]:
         """Makes the decorated function the measure of a claim: a number for each seed.
@@ -181,29 +220,46 @@ class Experiment:
         Args:
             ref: the acceptance number it decides, such as ``A000-6``.
             text: the claim, in words.
-            paper: what the paper says.
-            at_least: where the confidence interval of the mean may begin for the claim to hold.
+            paper: the number or the order that the paper prints. Without it the claim is ours.
+            kind: ``"shown otherwise"`` or ``"context"``; the other two follow from ``paper``.
+            at_least: where the confidence interval may begin for the claim to hold.
             at_most: where it may end.
             within: instead of these: how far from ``paper`` it may be, as a fraction of it.
-            margin: the smallest distance from a bound that matters. A mean that is shown to be
-                nearer is at the bound, and the claim does not hold.
+            margin: the smallest distance from a bound that matters. An estimate that is shown to
+                be nearer is at the bound, and the claim does not hold.
+            statistic: reduces the numbers of all seeds to the one that is judged.
             why: if it does not hold: the reason, as far as it is known.
         """
+        kind = kind or ("ours" if paper is None else "paper")
         if within is not None:
-            if isinstance(paper, str):
-                raise ValueError(f"{self.id}: {text!r} cannot be within {within} of words")
+            if paper is None or isinstance(paper, str):
+                raise ValueError(f"{self.id}: {text!r}: only a number can be within {within}")
             at_least, at_most = paper * (1 - within), paper * (1 + within)
-        if not np.isfinite(at_least) and not np.isfinite(at_most):
-            raise ValueError(f"{self.id}: the claim {text!r} has no bound and could not fail")
+        self._check(text, kind, paper, bounded=bool(np.isfinite([at_least, at_most]).any()))
 
         def register(measure: Samples) -> Samples:
             name = f"{self.id}#{measure.__name__.replace('_', '-')}"
             self.claims.append(
-                Claim(name, f"{ref}: {text}", paper, at_least, at_most, measure, margin, why)
-            )
+                Claim(
+                    name, f"{ref}: {text}", kind, paper, at_least, at_most, measure, margin, why,
+                    statistic,
+                )
+            )  # fmt: skip
             return measure
 
         return register
+
+    def _check(self, text: str, kind: str, paper: float | str | None, bounded: bool) -> None:
+        """Refuses a claim whose kind says something else than its arguments."""
+        claim = f"{self.id}: the claim {text!r}"
+        if kind not in KINDS:
+            raise ValueError(f"{claim} has the kind {kind!r}; there are {', '.join(KINDS)}")
+        if (kind, paper is None) in (("paper", True), ("ours", False)):
+            raise ValueError(f"{claim} is the paper's if and only if `paper` says what it prints")
+        if kind != "context" and not bounded:
+            raise ValueError(f"{claim} has no bound and could not fail: make it context")
+        if kind == "context" and bounded:
+            raise ValueError(f"{claim} is context, which is not judged: it takes no bounds")
 
     def figure(self, draw: Callable[[Table], Any]) -> Callable[[Table], Any]:
         """Makes the decorated function what draws the figure: a matplotlib one, from the runs."""
@@ -252,6 +308,15 @@ class Experiment:
     def text(self) -> str:
         """What the file says of itself."""
         return inspect.getdoc(inspect.getmodule(self.measure)) or ""
+
+
+def paired(over: Table, under: Table, column: str) -> np.ndarray:
+    """The ratio of a column in two modes, one for each seed that both have."""
+    count = min(len(over), len(under))
+    if not np.array_equal(over["seed"][:count], under["seed"][:count]):
+        raise ValueError(f"{column}: the runs that are compared have other seeds")
+    ratio: np.ndarray = over[column][:count] / under[column][:count]
+    return ratio
 
 
 EXPERIMENTS: dict[str, Experiment] = {}

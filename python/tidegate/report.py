@@ -10,8 +10,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tidegate.experiment import Experiment, Verdict
+from tidegate.experiment import KINDS, Experiment, Verdict
 from tidegate.result import Table
+from tidegate.statistics import MEAN
 
 
 def write_report(experiments: Sequence[Experiment], runs: Mapping[str, Table], out: Path) -> None:
@@ -41,12 +42,12 @@ def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
 
 def summary(verdicts: Sequence[Verdict]) -> str:
     """Every claim in a line, then how many hold: what a terminal shows at the end."""
-    rows = [("verdict", "claim", "paper", "ours", "95 % confidence")]
+    rows = [("verdict", "kind", "claim", "paper", "ours", "95 % confidence")]
     for each in verdicts:
         ours = each.ours
         rows.append((
-            each.word, each.claim.id, str(each.claim.paper),
-            f"{ours.mean:.4g}", f"{ours.low:.4g} to {ours.high:.4g}",
+            each.word, each.claim.kind, each.claim.id, _paper(each),
+            f"{ours.value:.4g}", f"{ours.low:.4g} to {ours.high:.4g}",
         ))  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -57,10 +58,21 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many claims hold, and what is known of the others."""
+    """Counts the verdicts of each kind, and of all claims that are judged."""
+    lines = []
+    for kind in KINDS:
+        own = [each for each in verdicts if each.claim.kind == kind]
+        if own and kind == "context":
+            lines.append(f"{kind}: {len(own)}, not judged.")
+        elif own:
+            lines.append(f"{kind}: {_count(own)}")
+    judged = [each for each in verdicts if each.claim.judged]
+    return "\n".join([*lines, f"{len(judged)} claims: {_count(judged)}" if judged else "0 claims."])
+
+
+def _count(verdicts: Sequence[Verdict]) -> str:
     counts = [(sum(it.word == word for it in verdicts), word) for word in _ONE_AND_MANY]
-    parts = [f"{count} {_ONE_AND_MANY[word][count > 1]}" for count, word in counts if count]
-    return f"{len(verdicts)} claims: {', '.join(parts)}."
+    return ", ".join(f"{n} {_ONE_AND_MANY[word][n > 1]}" for n, word in counts if n) + "."
 
 
 _ONE_AND_MANY = {
@@ -75,7 +87,7 @@ def _page(
     paper: str, experiments: Sequence[Experiment], verdicts: Mapping[str, Sequence[Verdict]]
 ) -> str:
     every = [verdict for own in verdicts.values() for verdict in own]
-    lines = [f"# The paper `{paper}`", "", _HOW, tally(every), "", _HEAD_OF_ALL]
+    lines = [f"# The paper `{paper}`", "", _HOW, *_items(tally(every)), "", _HEAD_OF_ALL]
     for each in experiments:
         lines += [_short_row(each, verdict) for verdict in verdicts[each.id]]
     lines += [""]
@@ -107,14 +119,25 @@ def _section(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[str]:
 def _short_row(experiment: Experiment, verdict: Verdict) -> str:
     link = f"[{experiment.name}](#{experiment.name})"
     claim, ours = verdict.claim, str(verdict.ours).split(" ")[0]
-    return _cells(link, claim.text, claim.paper, ours, _mark(verdict))
+    return _cells(link, claim.text, claim.kind, _paper(verdict), ours, _mark(verdict))
 
 
 def _row(verdict: Verdict) -> str:
-    claim = verdict.claim
+    claim, ours = verdict.claim, verdict.ours
     name = f"`#{claim.short}` {claim.text}"
-    ours = verdict.ours
-    return _cells(name, claim.paper, ours, ours.count, claim.bounds, _mark(verdict))
+    estimate = str(ours) if claim.statistic is MEAN else f"{claim.statistic.name} {ours}"
+    bounds = f"{claim.bounds} (tolerance ours)" if claim.tolerance_is_ours else claim.bounds
+    return _cells(
+        name, claim.kind, _paper(verdict), estimate, ours.count, bounds or "-", _mark(verdict)
+    )
+
+
+def _paper(verdict: Verdict) -> str:
+    return "-" if verdict.claim.paper is None else str(verdict.claim.paper)
+
+
+def _items(text: str) -> list[str]:
+    return [f"- {line}" for line in text.splitlines()]
 
 
 def _cells(*cells: object) -> str:
@@ -122,7 +145,8 @@ def _cells(*cells: object) -> str:
 
 
 def _mark(verdict: Verdict) -> str:
-    return verdict.word if verdict.holds else f"**{verdict.word}**"
+    quiet = verdict.holds or not verdict.claim.judged
+    return verdict.word if quiet else f"**{verdict.word}**"
 
 
 def _svg(experiment: Experiment, runs: Table) -> str:
@@ -145,12 +169,13 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-_HEAD_OF_ALL = "| experiment | claim | paper | ours | verdict |\n|---|---|---|---|---|"
+_HEAD_OF_ALL = "| experiment | claim | kind | paper | ours | verdict |\n|---|---|---|---|---|---|"
 
-_HEAD = """| claim | paper | ours (95 % confidence) | seeds | holds if | verdict |
-|---|---|---|---|---|---|"""
+_HEAD = """| claim | kind | paper | ours (95 % confidence) | seeds | holds if | verdict |
+|---|---|---|---|---|---|---|"""
 
 _HOW = """Written by `tidegate-repro report`; do not edit. Ours is the mean over the seeds of the
-experiment, with its 95 % confidence interval (Student's t). A claim holds when the whole interval
-lies within the bounds; [how verdicts are found](README.md#verdicts) says more.
+experiment, with its 95 % confidence interval (Student's t), where no other statistic is named.
+A claim holds when the whole interval lies within the bounds.
+See [kinds of claims](README.md#kinds) and [how verdicts are found](README.md#verdicts).
 """

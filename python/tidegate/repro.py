@@ -17,6 +17,9 @@ from tidegate.sweep import gather
 
 PILOT_SEEDS = 40
 
+ALL = "all"
+"""Names every experiment."""
+
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
@@ -91,9 +94,10 @@ def _list(experiments: Sequence[Experiment], _: argparse.Namespace) -> int:
 
 
 def _check(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
-    verdicts = _judge(experiments, measure(experiments, options))
+    verdicts = _judge(experiments, measure(experiments, options, options.first_seed))
     print(_json(verdicts) if options.json else "\n".join([*map(_line, verdicts), tally(verdicts)]))
-    return EXIT_DONE if all(verdict.holds for verdict in verdicts) else EXIT_FAILED
+    judged = (verdict for verdict in verdicts if verdict.claim.judged)
+    return EXIT_DONE if all(verdict.holds for verdict in judged) else EXIT_FAILED
 
 
 def _plan(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
@@ -104,8 +108,11 @@ def _plan(experiments: Sequence[Experiment], options: argparse.Namespace) -> int
     runs = measure(planned, options, first=1)
     for each in planned:
         for claim in (claim for claim in each.claims if claim.margin):
-            needed = samples_for(claim.margin, claim.measure(runs[each.id]))
-            print(f"{claim.id}: {needed} seeds for a margin of {claim.margin:g}")
+            try:
+                needed = samples_for(claim.margin, claim.measure(runs[each.id]), claim.statistic)
+                print(f"{claim.id}: {needed} seeds for a margin of {claim.margin:g}")
+            except ValueError as error:
+                print(f"{claim.id}: {error}; say more with --seeds")
     return EXIT_DONE
 
 
@@ -147,15 +154,22 @@ def _json(verdicts: Sequence[Verdict]) -> str:
 
 def _line(verdict: Verdict) -> str:
     claim = verdict.claim
-    mark = verdict.word if verdict.holds else verdict.word.upper()
-    line = f"{mark:13} {claim.id}: {claim.text}; paper {claim.paper}, ours {verdict.ours}"
+    mark = verdict.word if verdict.holds or not claim.judged else verdict.word.upper()
+    parts = [f"{mark:13} {claim.id}: {claim.text}"]
+    if claim.kind != "paper":
+        parts.append(claim.kind)
+    if claim.paper is not None:
+        parts.append(f"paper {claim.paper}")
+    if claim.judged:
+        parts.append(f"tolerance ours {claim.bounds}" if claim.tolerance_is_ours else claim.bounds)
+    line = "; ".join([*parts, f"{claim.statistic.name} {verdict.ours}"])
     return f"{line}\n{'':14}why: {verdict.reason}" if verdict.reason else line
 
 
 def _chosen(experiments: Mapping[str, Experiment], names: Sequence[str]) -> list[Experiment]:
     """Those that are named whole, and all of a paper that is."""
-    wanted = {it.removesuffix("...").rstrip("…").rstrip("/") for it in names}
-    return [each for id, each in experiments.items() if not wanted or wanted & {id, each.paper}]
+    wanted = {it.removesuffix("...").rstrip("…").rstrip("/") for it in names} or {ALL}
+    return [each for id, each in experiments.items() if wanted & {id, each.paper, ALL}]
 
 
 def _experiments(given: Path | None) -> Path | None:
@@ -189,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
             "names",
             nargs="*",
             metavar="ID",
-            help="PAPER/EXPERIMENT, or PAPER for all of it; default: all",
+            help="PAPER/EXPERIMENT, PAPER for all of it, or `all`; default: all",
         )
         sub.add_argument(
             "--experiments", type=Path, metavar="DIR", help="default: the nearest `experiments`"
@@ -197,6 +211,11 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--seeds", type=_count, metavar="N", help="default: as each experiment says"
         )
+        if command is _check:
+            sub.add_argument(
+                "--first-seed", type=_count, metavar="N", default=FIRST_SEED,
+                help="the seeds are N, N + 1, ...; default: %(default)s",
+            )  # fmt: skip
         sub.add_argument(
             "--jobs", type=_count, metavar="N", help="processes; default: one for each core"
         )

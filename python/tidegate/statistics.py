@@ -1,32 +1,42 @@
-"""Means over seeds, and how sure they are."""
+"""Statistics over seeds with 95 % confidence intervals, and fairness indices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, exp, inf, lgamma, log, log1p, sqrt
+from typing import TypeAlias
 
 import numpy as np
+
+Numbers: TypeAlias = Sequence[float] | np.ndarray
+"""Samples, rates or outcomes."""
+
+TAIL = 0.025
+"""Probability that the true value lies beyond one end of a 95 % confidence interval."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and its 95 % confidence interval (Student's t)."""
+    """An estimated number and its 95 % confidence interval."""
 
-    mean: float
+    value: float
     low: float
     high: float
     count: int
-    """How many samples it is from."""
+    """Number of samples."""
 
     def __str__(self) -> str:
         if not self.count:
             return "-"
-        return f"{self.mean:.4g} ({self.low:.4g} to {self.high:.4g})"
+        return f"{self.value:.4g} ({self.low:.4g} to {self.high:.4g})"
 
     @classmethod
-    def of(cls, samples: Sequence[float]) -> Estimate:
-        """From independent samples, one for each seed; a single one is its own interval."""
+    def of(cls, samples: Numbers) -> Estimate:
+        """The mean and its interval by Student's t; a single sample is its own interval.
+
+        Samples are independent, one for each seed, and have a finite variance.
+        """
         values = np.asarray(samples, dtype=float)
         mean = float(values.mean())
         if len(values) < 2:
@@ -35,17 +45,115 @@ class Estimate:
         return cls(mean, mean - margin, mean + margin, len(values))
 
 
-def samples_for(margin: float, pilot: Sequence[float]) -> int:
+@dataclass(frozen=True)
+class Statistic:
+    """Reduces the samples of all seeds to one estimate."""
+
+    name: str
+    estimate: Callable[[Numbers], Estimate]
+
+
+MEAN = Statistic("mean", Estimate.of)
+"""The mean, with Student's t: for samples of finite variance."""
+
+
+def quantile(part: float) -> Statistic:
+    """The value that the next seed stays below with probability ``part``.
+
+    The interval lies between two order statistics and assumes no distribution. It has no end where
+    there are too few samples: a median needs 6 of them, a quantile of 0.9 needs 36.
+
+    Source: H. A. David, H. N. Nagaraja, *Order Statistics*, section 7.1.
+    """
+    if not 0 < part < 1:
+        raise ValueError(f"a quantile lies between 0 and 1, not at {part}")
+    return Statistic(f"quantile of {part:g}", lambda samples: _quantile(samples, part))
+
+
+def _ratio(samples: Numbers) -> Estimate:
+    values = np.asarray(samples, dtype=float)
+    if not (values > 0).all():
+        raise ValueError("a ratio has a logarithm only if it is above 0")
+    middle = _quantile(np.log(values), 0.5)
+    value, low, high = (float(np.exp(it)) for it in (middle.value, middle.low, middle.high))
+    return Estimate(value, low, high, middle.count)
+
+
+MEDIAN_RATIO = Statistic("median ratio", _ratio)
+"""The median of paired ratios: two modes of one seed meet the same arrivals.
+
+The median of logarithms judges a ratio and its reciprocal alike. The interval is that of the sign
+test and assumes no distribution, so that it suits longest delays and other heavy tails.
+"""
+
+
+def _share(samples: Numbers) -> Estimate:
+    values = np.asarray(samples, dtype=float)
+    if not np.isin(values, (0, 1)).all():
+        raise ValueError("an outcome of a seed is 0 or 1")
+    count, hits = len(values), int(values.sum())
+    low = _solve(lambda chance: 1 - _at_most(hits - 1, count, chance) < TAIL) if hits else 0.0
+    high = _solve(lambda chance: _at_most(hits, count, chance) > TAIL) if hits < count else 1.0
+    return Estimate(hits / count, low, high, count)
+
+
+SHARE = Statistic("share of seeds", _share)
+"""The share of seeds with the outcome 1 instead of 0.
+
+Source: C. J. Clopper, E. S. Pearson, *The use of confidence or fiducial limits*, Biometrika, 1934.
+"""
+
+
+def _quantile(samples: Numbers, part: float) -> Estimate:
+    values = np.sort(np.asarray(samples, dtype=float))
+    count = len(values)
+    # How many samples are below the quantile is binomial, whatever their distribution.
+    below = [_at_most(hits, count, part) for hits in range(count)]
+    first = sum(each <= TAIL for each in below)
+    last = sum(1 - each > TAIL for each in below)
+    low = float(values[first - 1]) if first else -inf
+    high = float(values[last]) if last < count else inf
+    return Estimate(float(np.quantile(values, part)), low, high, count)
+
+
+def _at_most(hits: int, count: int, chance: float) -> float:
+    """The probability of no more than so many hits in ``count`` trials."""
+    total = sum(
+        exp(
+            lgamma(count + 1) - lgamma(each + 1) - lgamma(count - each + 1)
+            + each * log(chance) + (count - each) * log1p(-chance)
+        )
+        for each in range(hits + 1)
+    )  # fmt: skip
+    return min(total, 1.0)
+
+
+def _solve(below: Callable[[float], bool]) -> float:
+    """The number between 0 and 1 up to which ``below`` is true, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(52):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return low
+
+
+def samples_for(margin: float, pilot: Numbers, statistic: Statistic = MEAN) -> int:
     """How many samples like these make an interval no wider than ``margin``.
 
     A quarter is added, since a deviation from few samples is uncertain itself. An interval so
     narrow decides every claim: a bound is outside, or both ends are less than ``margin`` from it.
     """
-    deviation = float(np.std(np.asarray(pilot, dtype=float), ddof=1))
-    return ceil(1.25 * (2 * _t(1_000) * deviation / margin) ** 2)
+    if statistic is MEAN:
+        deviation = float(np.std(np.asarray(pilot, dtype=float), ddof=1))
+        return ceil(1.25 * (2 * _t(1_000) * deviation / margin) ** 2)
+    estimate = statistic.estimate(pilot)
+    width = estimate.high - estimate.low
+    if width == inf:
+        raise ValueError(f"{estimate.count} seeds give no interval of the {statistic.name}")
+    return ceil(1.25 * estimate.count * (width / margin) ** 2)
 
 
-def jain(shares: Sequence[float]) -> float:
+def jain(shares: Numbers) -> float:
     """Jain's fairness index: 1 when all are equal, 1/n when one has everything.
 
     Source: aggregates, section 3.
@@ -55,7 +163,7 @@ def jain(shares: Sequence[float]) -> float:
     return 1.0 if squares == 0 else float(values.sum() ** 2 / (len(values) * squares))
 
 
-def max_min_shares(capacity: float, demands: Sequence[float]) -> np.ndarray:
+def max_min_shares(capacity: float, demands: Numbers) -> np.ndarray:
     """What each gets when ``capacity`` is shared max-min: the least demands first, in full."""
     values = np.asarray(demands, dtype=float)
     shares = np.zeros(len(values))
@@ -67,7 +175,7 @@ def max_min_shares(capacity: float, demands: Sequence[float]) -> np.ndarray:
     return shares
 
 
-def max_min_index(rates: Sequence[float], shares: Sequence[float]) -> float:
+def max_min_index(rates: Numbers, shares: Numbers) -> float:
     """The paper's index F': Jain's of each rate over its max-min share.
 
     Source: aggregates, section 3.

@@ -1,0 +1,48 @@
+"""What the experiments of this repository promise about their claims and their turns."""
+
+import inspect
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tidegate import experiment
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def experiments(monkeypatch):
+    """All of them, by id."""
+    monkeypatch.setattr(experiment, "EXPERIMENTS", {})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in [name for name in sys.modules if name.split(".")[0] == "experiments"]:
+        del sys.modules[name]
+    experiment.load.cache_clear()
+    return experiment.discover(ROOT / "experiments")
+
+
+def test_a_claim_of_a_paper_says_what_the_paper_prints(experiments):
+    claims = [claim for each in experiments.values() for claim in each.claims]
+    # Kills: "not said" in place of no paper, which counted as a paper's claim.
+    silent = ("not said", "beyond")
+    assert not [claim.id for claim in claims if claim.paper in silent]
+    kinds = Counter(claim.kind for claim in claims)
+    assert set(kinds) == set(experiment.KINDS) and kinds["paper"] > kinds["context"]
+    assert max(Counter(claim.id for claim in claims).values()) == 1
+
+
+def test_a_turn_is_made_again_for_hangs_only(experiments):
+    """Kills: a turn that is repeated for what it measured, or without end."""
+    live = sys.modules["experiments.postack._live"]
+    assert set(inspect.signature(live.side_by_side).parameters) == {"call", "names"}
+    for hangs, turns in (([0], 1), ([2, 0], 2), ([1] * 9, 1 + live.AGAIN)):
+        left, made = iter(hangs), []
+
+        def call(name, left=left, made=made):
+            made.append(name)
+            return {"rate": 0.0, "hangs": next(left)}
+
+        found = live.side_by_side(call, ["gate"])
+        assert len(made) == turns and found["gate rate"] == 0
