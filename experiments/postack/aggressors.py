@@ -38,10 +38,10 @@ def slow(count: int) -> dict[str, Any]:
     return blind(RATE * 3 // (2 * (FLOWS + count)))
 
 
-ATTACKS: dict[str, dict[str, Any] | None] = {
+ATTACKS: dict[str, dict[str, Any]] = {
     "blind": blind(RATE * 5 // 4),
-    "slow": None,
-    "udp": None,
+    "slow": {},
+    "udp": {},
     "division": {"ack_step": 100, "counting": "acks"},
     "optimistic": {"acks_ahead": 4},
 }  # fmt: skip
@@ -188,7 +188,7 @@ def figure(runs: Table) -> Any:
     for axes, attack in zip(panels, ATTACKS, strict=True):
         for rule in RULES:
             cells = [parts(runs, [rule], [attack], [it]) for it in ALLOCATIONS]
-            lows = [cell.mean() for cell in cells]
+            lows = [np.mean(cell) for cell in cells]
             axes.plot(ALLOCATIONS, lows, marker="o", linestyle="", label=rule)
         axes.axhline(0.95, color="grey", linewidth=0.5)
         axes.set_ylim(bottom=0)
