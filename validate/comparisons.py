@@ -1,6 +1,7 @@
 """What is compared: each function says its tables and verdicts in a report."""
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -123,17 +124,23 @@ def compare(
 
 def golden(report: Report, _pool: Executor) -> None:
     """Whether the vectors of the sender's tests are what ns-2 sends."""
-    with tempfile.NamedTemporaryFile() as file:
-        subprocess.run(["sh", VECTORS / "make.sh", file.name], check=True)
-        made = Path(file.name).read_text()
-    kept = (VECTORS / "golden.txt").read_text()
-    runs = sum(not line.startswith("#") for line in kept.splitlines())
-    report.say(
-        f"What ns-2's senders send in {runs} runs is {'' if made == kept else '**not** '}"
-        "what the sender's tests have."
-    )
-    if made != kept:
-        report.failed.append("vectors/ns2/golden.txt is not what ns-2 says")
+    makers: dict[str, list[str | Path]] = {
+        "golden.txt": ["sh", VECTORS / "make.sh"],
+        "patterns.txt": [sys.executable, HERE / "ns2/patterns.py"],
+    }
+    for name, maker in makers.items():
+        with tempfile.NamedTemporaryFile() as file:
+            subprocess.run([*maker, file.name], check=True, stdout=subprocess.DEVNULL)
+            made = Path(file.name).read_text()
+        kept = (VECTORS / name).read_text()
+        runs = sum(not line.startswith("#") for line in kept.splitlines())
+        verdict = "" if made == kept else "**not** "
+        report.say(
+            f"What ns-2's senders send in {runs} runs is {verdict}what the sender's tests "
+            f"have in `{name}`."
+        )
+        if made != kept:
+            report.failed.append(f"vectors/ns2/{name} is not what ns-2 says")
 
 
 def networks(report: Report, pool: Executor) -> None:

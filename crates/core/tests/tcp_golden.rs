@@ -3,16 +3,19 @@
 //! Among the runs are those of the study of one to four losses in a window (doi
 //! 10.1145/235160.235162); the others lose SYNs, the first segments, copies, a whole window, or fill
 //! a queue of 8 or 25 packets again and again. A sender behind 8 Mbit/s and 0.1 ms, a bottleneck of
-//! 0.8 Mbit/s and 100 ms, 1,000-byte segments. `vectors/ns2/make.sh` made the vectors with ns-2.35.
+//! 0.8 Mbit/s and 100 ms, 1,000-byte segments. `vectors/ns2/make.sh` made the vectors with ns-2.35,
+//! and `validate/ns2/patterns.py` those of random losses.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its vectors has failed")]
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use tidegate_core::packet::Ecn;
-use tidegate_core::tcp::{Config, Connection, EcnMode, Profile, Recovery, Segment};
+use tidegate_core::tcp::{
+    Config, Connection, Details, EcnMode, LimitedTransmit, Pipe, Profile, Recovery, Segment,
+};
 use tidegate_core::{Bytes, Rate, Time};
 
 /// One way through two links, first in, first out.
@@ -68,23 +71,27 @@ const BLOCK: u64 = 8;
 const SEGMENT: u64 = 1_000;
 
 /// Sends for so long; returns when each segment was sent, numbered from one as in ns-2.
-fn sent(run: &Run, end: Time) -> Vec<(Time, u64)> {
+fn sent(run: &Run, end: Time, change: Change) -> Vec<(Time, u64)> {
     let mut config = Config::new(Profile::Ns2);
     config.mss = 1_000;
     config.receive_window = Bytes(run.window * SEGMENT);
     config.details.recovery = run.recovery;
+    if run.delayed {
+        config.details.ack_every = 2;
+    }
     if run.marks {
         config.details.ecn = EcnMode::Classic;
     }
-    let near = (Rate::from_mbps(8), Duration::from_micros(100));
-    let far = (Rate::from_kbps(800), Duration::from_millis(100));
+    change(&mut config.details);
+    let near = (run.links.near, Duration::from_micros(100));
+    let far = (Rate::from_kbps(800), run.links.delay);
     let mut paths = [
         Path::new([near, far], run.queue, run.numbers.clone()),
         Path::new([far, near], usize::MAX, Vec::new()),
     ];
     let mut ends =
         [Connection::connect(&config, Time::ZERO, 0), Connection::listen(&config, Time::ZERO, 0)];
-    ends[0].write(u64::MAX);
+    ends[0].write(run.count.map_or(u64::MAX, |segments| segments * SEGMENT));
     let mut on_wire = BinaryHeap::new();
     let mut segments: Vec<Segment> = Vec::new();
     let mut log = Vec::new();
@@ -108,7 +115,9 @@ fn sent(run: &Run, end: Time) -> Vec<(Time, u64)> {
         }
         let arrival = on_wire.peek().map(|Reverse((at, ..))| *at);
         let timers = ends.iter().filter_map(Connection::poll_timeout);
-        now = timers.chain(arrival).min().unwrap().max(now);
+        // Everything is sent and acknowledged.
+        let Some(next) = timers.chain(arrival).min() else { break };
+        now = next.max(now);
         if arrival.is_some_and(|at| at <= now) {
             let Reverse((_, segment, to)) = on_wire.pop().unwrap();
             ends[to].handle_segment(now, &segments[segment]);
@@ -117,9 +126,27 @@ fn sent(run: &Run, end: Time) -> Vec<(Time, u64)> {
     log
 }
 
+/// What differs between the networks of the two files.
+#[derive(Clone, Copy)]
+struct Links {
+    /// The first link's rate.
+    near: Rate,
+    /// The second link's delay.
+    delay: Duration,
+}
+
+const GOLDEN: Links = Links { near: Rate::from_mbps(8), delay: Duration::from_millis(100) };
+/// With these numbers no two events fall on one instant, where rounding decides their order.
+const RANDOM: Links = Links { near: Rate::from_kbps(7_300), delay: Duration::from_micros(97_317) };
+
 /// A run of ns-2.
 struct Run {
+    links: Links,
     recovery: Recovery,
+    /// The receiver delays ACKs.
+    delayed: bool,
+    /// Segments to send; without a number the sender never stops.
+    count: Option<u64>,
     window: u64,
     queue: usize,
     /// Whether `numbers` are marked, and not lost.
@@ -130,24 +157,33 @@ struct Run {
 }
 
 impl Run {
-    fn parse(line: &str) -> Self {
+    fn parse(links: Links, line: &str) -> Self {
         let (head, trace) = line.split_once('|').unwrap();
         let mut words = head.split_whitespace();
-        let recovery = match words.next().unwrap() {
+        let name = words.next().unwrap();
+        let (name, count) = name
+            .split_once('*')
+            .map_or((name, None), |(name, count)| (name, Some(count.parse().unwrap())));
+        let variant = name.strip_suffix("+delayed");
+        let recovery = match variant.unwrap_or(name) {
+            "Tahoe" => Recovery::Tahoe,
             "Reno" => Recovery::Reno,
             "Newreno" => Recovery::NewReno,
             "Sack1" => Recovery::Sack,
             other => panic!("{other}"),
         };
         let (mut at, mut number, mut sent) = (0, 0, Vec::new());
-        for word in trace.split_whitespace() {
+        for word in trace.split_whitespace().flat_map(repeated) {
             let (after, named) = word.split_once(':').unwrap_or((word, ""));
             at += after.parse::<u64>().unwrap();
             number = if named.is_empty() { number + 1 } else { named.parse().unwrap() };
             sent.push((at, number));
         }
         Self {
+            links,
             recovery,
+            delayed: variant.is_some(),
+            count,
             window: words.next().unwrap().parse().unwrap(),
             queue: words.next().unwrap().parse().unwrap(),
             marks: words.next() == Some("mark"),
@@ -157,41 +193,112 @@ impl Run {
     }
 }
 
+/// `word`, as many times as its `xN` says.
+fn repeated(word: &str) -> impl Iterator<Item = &str> {
+    let (word, times) = word.split_once('x').unwrap_or((word, "1"));
+    std::iter::repeat_n(word, times.parse().unwrap())
+}
+
 const VECTORS: &str = include_str!("vectors/ns2/golden.txt");
 
 /// What is left of the comparison: ns-2 prints times to five or six digits.
 const TOLERANCE: Duration = Duration::from_micros(20);
 
+const PATTERNS: &str = include_str!("vectors/ns2/patterns.txt");
+
+/// What is changed in the profile.
+type Change = fn(&mut Details);
+
+/// The profile as it is.
+const UNCHANGED: Change = |_| {};
+
+/// How a sender with a `change`d profile differs from the run in `line`, if it does.
+fn difference(links: Links, line: &str, change: Change) -> Option<String> {
+    let run = Run::parse(links, line);
+    let (last, _) = *run.sent.last().unwrap();
+    let ours = sent(&run, Time::from_micros(last) + TOLERANCE, change);
+    let differs = |(index, (at, number)): (usize, &(u64, u64))| {
+        let (our, our_number) = ours.get(index).copied().unwrap_or_default();
+        let theirs = Time::from_micros(*at);
+        our_number != *number || our.since(theirs).max(theirs.since(our)) > TOLERANCE
+    };
+    let index = run.sent.iter().enumerate().position(differs)?;
+    let around = index.saturating_sub(3)..index + 8;
+    let show = |(index, (at, number))| {
+        if around.contains(&index) { format!(" {at}:{number}") } else { String::new() }
+    };
+    let ours = ours.iter().map(|(at, number)| (at.nanos() / 1_000, *number));
+    Some(format!(
+        "{}: send {index} of {}\n  ns-2{}\n  ours{}",
+        &line[..line.find('|').unwrap()],
+        run.sent.len(),
+        run.sent.iter().copied().enumerate().map(show).collect::<String>(),
+        ours.enumerate().map(show).collect::<String>(),
+    ))
+}
+
 #[test]
 fn the_same_segments_are_sent_at_the_same_times() {
-    let (mut failures, mut segments) = (Vec::new(), 0);
     // Those of Vegas, whose SYN is a full segment there, are for the test of `vegas-ns2`.
     let runs = |line: &&str| !line.starts_with('#') && !line.starts_with("Vegas");
-    for line in VECTORS.lines().filter(runs) {
-        let run = Run::parse(line);
-        let (last, _) = *run.sent.last().unwrap();
-        let ours = sent(&run, Time::from_micros(last));
-        segments += run.sent.len();
-        let differs = |(index, (at, number)): (usize, &(u64, u64))| {
-            let (our, our_number) = ours.get(index).copied().unwrap_or_default();
-            let theirs = Time::from_micros(*at);
-            our_number != *number || our.since(theirs).max(theirs.since(our)) > TOLERANCE
-        };
-        if let Some(index) = run.sent.iter().enumerate().position(differs) {
-            let around = index.saturating_sub(3)..index + 8;
-            let show = |(index, (at, number))| {
-                if around.contains(&index) { format!(" {at}:{number}") } else { String::new() }
-            };
-            let ours = ours.iter().map(|(at, number)| (at.nanos() / 1_000, *number));
-            failures.push(format!(
-                "{}: send {index} of {}\n  ns-2{}\n  ours{}",
-                &line[..line.find('|').unwrap()],
-                run.sent.len(),
-                run.sent.iter().copied().enumerate().map(show).collect::<String>(),
-                ours.enumerate().map(show).collect::<String>(),
-            ));
-        }
-    }
+    let lines: Vec<_> = VECTORS.lines().filter(runs).collect();
+    let segments: usize = lines.iter().map(|line| Run::parse(GOLDEN, line).sent.len()).sum();
+    let failures: Vec<_> =
+        lines.iter().filter_map(|line| difference(GOLDEN, line, UNCHANGED)).collect();
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
     assert!(segments > 10_000, "{segments}");
+}
+
+fn patterns() -> Vec<&'static str> {
+    PATTERNS.lines().filter(|line| !line.starts_with('#')).collect()
+}
+
+/// Random losses: several in a window, of copies, of whole windows, of the last segments.
+#[test]
+fn random_loss_patterns_are_repaired_as_in_ns2() {
+    let lines = patterns();
+    let mut agree = BTreeMap::new();
+    let mut failures = Vec::new();
+    for line in &lines {
+        let variant = line.split(['*', ' ']).next().unwrap();
+        let (same, all) = agree.entry(variant).or_insert((0, 0));
+        let found = difference(RANDOM, line, UNCHANGED);
+        *same += u32::from(found.is_none());
+        *all += 1;
+        failures.extend(found);
+    }
+    assert!(failures.is_empty(), "\n{}\nagree: {agree:?}", failures.join("\n"));
+    assert!(lines.len() >= 200, "{}", lines.len());
+}
+
+/// Each detail that sets ns-2 apart, turned to what the other profiles do.
+const TURNED: &[(&str, Change)] = &[
+    ("delays_copies", |details| details.delays_copies = false),
+    ("dsack", |details| details.dsack = true),
+    ("grow_on_exit", |details| details.grow_on_exit = false),
+    ("inflation_stays", |details| details.inflation_stays = false),
+    ("limited_transmit", |details| details.limited_transmit = LimitedTransmit::Open),
+    ("pipe", |details| details.pipe = Pipe::Scoreboard),
+    ("recovery", |details| {
+        if details.recovery == Recovery::Tahoe {
+            details.recovery = Recovery::Reno;
+        }
+    }),
+    ("recovery_burst", |details| details.recovery_burst = 0),
+    ("rtt_in_steps", |details| details.rtt_in_steps = false),
+    ("sack_recent_only", |details| details.sack_recent_only = false),
+    ("syn_loss_is_a_timeout", |details| details.syn_loss_is_a_timeout = false),
+    ("whole_threshold", |details| details.whole_threshold = false),
+    ("window_updates", |details| details.window_updates = true),
+];
+
+/// Kills: any of these details dropped from the profile, or from the sender.
+#[test]
+fn every_detail_of_ns2_shows_in_some_pattern() {
+    let lines = patterns();
+    let differing =
+        |change| lines.iter().filter(|line| difference(RANDOM, line, change).is_some()).count();
+    let counts: Vec<_> = TURNED.iter().map(|(name, turn)| (name, differing(*turn))).collect();
+    println!("patterns of {} that differ: {counts:?}", lines.len());
+    assert!(counts.iter().all(|(_, differ)| *differ > 0), "{counts:?}");
 }

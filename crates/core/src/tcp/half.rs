@@ -34,7 +34,8 @@ struct Begun {
     at: Time,
     agreed: Agreed,
     rtt: Option<Duration>,
-    lost: bool,
+    /// SYNs that were lost.
+    lost: u8,
 }
 
 impl Half {
@@ -44,7 +45,7 @@ impl Half {
         cx: Cx<'_>,
         agreed: Agreed,
         rtt: Option<Duration>,
-        lost: bool,
+        lost: u8,
     ) {
         if let Some(sender) = &mut self.busy {
             return sender.establish(cx, agreed, rtt, lost);

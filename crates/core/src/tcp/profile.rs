@@ -33,6 +33,9 @@ pub enum Profile {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
+    /// Fast retransmit without fast recovery: three duplicate ACKs are answered like a timeout, by
+    /// slow start from one segment (4.3BSD-Tahoe, doi 10.1145/52325.52356).
+    Tahoe,
     /// The first new ACK ends recovery (RFC 2581, section 3.2).
     Reno,
     /// Partial ACKs repair one loss each (RFC 6582).
@@ -57,8 +60,10 @@ pub enum Duplicates {
 pub enum Pipe {
     /// What the scoreboard says (RFC 6675, `SetPipe`).
     Scoreboard,
-    /// An estimate: one less for every ACK, two less for a partial one; every hole is repaired before
-    /// new data goes (ns-2's `Sack1`, after doi 10.1145/235160.235162).
+    /// An estimate: one less for every ACK, two less for a partial one. Three duplicate ACKs start the
+    /// recovery and release the copy only. Every hole is then repaired once, before new data goes.
+    /// SACK blocks are forgotten when a recovery ends or the timer expires (ns-2's `Sack1`, after doi
+    /// 10.1145/235160.235162).
     Estimate,
 }
 
@@ -70,7 +75,7 @@ pub enum LimitedTransmit {
     Off,
     /// Before fast recovery (RFC 3042).
     Open,
-    /// Also in the slow start after a timeout, where what goes is a copy (ns-2, without SACK).
+    /// Also in the slow start after a timeout, where the segment is a copy (ns-2).
     Always,
 }
 
@@ -181,17 +186,21 @@ details! {
     /// Segments that may be sent before the first ACK of data; one if a SYN was lost (RFC 5681,
     /// section 3.1).
     initial_window: u32,
-    /// Segments at which the first slow start ends. `None`: the threshold is arbitrarily high (RFC 5681,
+    /// Segments at which the first slow start ends. Without it, the threshold is arbitrarily high (RFC 5681,
     /// section 3.1).
     initial_threshold: Option<u32>,
-    /// A lost SYN also sets the threshold, to two segments (ns-2).
-    syn_loss_sets_threshold: bool,
+    /// A lost SYN is a timeout like any other: it also sets the threshold, to two segments, and the
+    /// timeout stays backed off until the first measurement (ns-2).
+    syn_loss_is_a_timeout: bool,
     /// What the window grows by.
     counting: Counting,
     /// Segments a receiver answers with one ACK; 1 is an ACK for each.
     ack_every: u8,
     /// How long an ACK may be delayed.
     ack_delay: Duration as "units::optional_duration",
+    /// A copy of the newest segment in order counts like a new segment for the delayed ACK (ns-2);
+    /// otherwise it is answered at once (RFC 5681, section 4.2).
+    delays_copies: bool,
     /// Segments at the beginning, and after a loss, that are answered at once.
     quick_acks: u8,
     /// Retransmission timeout before the first measurement.
@@ -206,14 +215,27 @@ details! {
     clock_granularity: Duration as "units::optional_duration",
     /// Every ACK measures a round-trip time; otherwise one segment at a time is timed.
     rtt_every_ack: bool,
+    /// The estimator counts in steps of the clock: a round-trip time is the number of steps that
+    /// began in it. After four timeouts in a row the next one starts the mean afresh (4.3BSD, ns-2).
+    rtt_in_steps: bool,
     /// How lost segments are found and repaired.
     recovery: Recovery,
     /// What duplicate ACKs do in a recovery without SACK.
     duplicates: Duplicates,
+    /// Most new segments that one ACK releases in a recovery of `new-reno`; 0 for no limit.
+    recovery_burst: u8,
+    /// In a recovery of `new-reno`, a partial ACK leaves at least one segment of the window's
+    /// inflation, and takes the other segments that it acknowledges from the window itself (ns-2).
+    inflation_stays: bool,
     /// What counts as in flight in a recovery with SACK.
     pipe: Pipe,
     /// SACK blocks an ACK tells at most; beside timestamps there is room for three.
     sack_blocks: u8,
+    /// SACK blocks repeat the ranges of the last `sack_blocks` arrivals beyond a hole; otherwise free
+    /// places are filled with older ranges.
+    sack_recent_only: bool,
+    /// A segment that arrived twice is reported in the first SACK block (RFC 2883).
+    dsack: bool,
     /// Recovery without SACK ends with no larger a window than what is out then, and a segment (RFC
     /// 6582, section 3.2, step 3, option 1); otherwise with the threshold (option 2).
     eased_exit: bool,
@@ -243,6 +265,8 @@ details! {
     ecn_fallback: bool,
     /// Segments that a loss leaves of the window at least; the threshold stays at two or more.
     loss_floor: u32,
+    /// After a loss or ECN-Echo the threshold is cut to whole segments, the window is not (ns-2).
+    whole_threshold: bool,
     /// The same for ECN-Echo.
     ecn_floor: u32,
     /// After ECN-Echo the window comes down as segments are delivered (Linux); otherwise at once.
@@ -265,6 +289,9 @@ details! {
     idle: IdleRule,
     /// Segments are spread over the round-trip time.
     pacing: bool,
+    /// An ACK reports at once that the application's reads have opened the window by much (RFC 9293,
+    /// section 3.8.6.2.2); otherwise only when less than a segment of it was left.
+    window_updates: bool,
     /// How long a closed connection answers what was on its way.
     time_wait: Duration as "units::optional_duration",
     /// Misbehaviour: the sender sends beyond the window of its peer.

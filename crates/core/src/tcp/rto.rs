@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::profile::{Details, Floor};
+use crate::Time;
 use crate::time::nanos;
 
 /// What is known about the round-trip time, and the timeout that follows from it.
@@ -61,7 +62,25 @@ impl Rto {
         self.follows = self.following(details);
     }
 
+    /// The mean in eighths of a clock step, its deviation in quarters, as whole numbers.
+    ///
+    /// Source: Jacobson, "Congestion avoidance and control", appendix A, doi 10.1145/52325.52356;
+    /// ns-2.35, `rtt_update`.
+    fn smooth_steps(&mut self, rtt: u64, step: u64) {
+        let whole = |value: u64, parts: u64| (value * parts + step / 2) / step;
+        let (mean, deviation) = (whole(self.smoothed, 8), whole(self.deviation, 4));
+        let measured = rtt / step;
+        let off = measured.abs_diff(mean / 8);
+        let mean = (mean + measured).saturating_sub(mean / 8).max(1);
+        let deviation = (deviation + off).saturating_sub(deviation / 4).max(1);
+        (self.smoothed, self.deviation) = (mean * step / 8, deviation * step / 4);
+    }
+
     fn smooth(&mut self, details: &Details, rtt: u64, una: u64, next: u64) {
+        let step = nanos(details.clock_granularity);
+        if details.rtt_in_steps && step > 0 {
+            return self.smooth_steps(rtt, step);
+        }
         let off = self.smoothed.abs_diff(rtt);
         if details.rto_floor == Floor::Variation {
             self.vary(details, off, rtt < self.smoothed);
@@ -80,7 +99,14 @@ impl Rto {
                 let variation = self.deviation.saturating_mul(4);
                 let variation = variation.max(nanos(details.clock_granularity));
                 let least = nanos(details.rto_min);
-                stepped(self.smoothed.saturating_add(variation), details).max(least)
+                let follows = self.smoothed.saturating_add(variation);
+                let step = nanos(details.clock_granularity);
+                let follows = if details.rtt_in_steps && step > 0 {
+                    follows - follows % step
+                } else {
+                    stepped(follows, details)
+                };
+                follows.max(least)
             }
         }
     }
@@ -106,8 +132,16 @@ impl Rto {
     }
 
     /// It expired: the next is twice as long (RFC 6298, section 5.5).
-    pub(super) const fn back_off(&mut self) {
+    pub(super) const fn back_off(&mut self, details: &Details) {
         self.backoff = self.backoff.saturating_add(1);
+        if details.rtt_in_steps && self.backoff >= FORGETTING {
+            self.smoothed = 0;
+        }
+    }
+
+    /// The next timeout is not backed off.
+    pub(super) const fn end_backoff(&mut self) {
+        self.backoff = 0;
     }
 
     /// The path is there again, or so it seems: how much shorter the timeout is, not backed off.
@@ -146,7 +180,7 @@ impl Rto {
     /// The timeout in ns, doubled so many times.
     #[inline]
     fn doubled(&self, details: &Details, times: u8) -> u64 {
-        let base = if self.smoothed == 0 { nanos(details.rto_initial) } else { self.follows };
+        let base = if self.follows == 0 { nanos(details.rto_initial) } else { self.follows };
         let doubled = base.saturating_mul(1 << times.min(MOST_DOUBLINGS));
         doubled.min(nanos(details.rto_max))
     }
@@ -170,6 +204,20 @@ impl Rto {
 
 /// Doublings after which every timeout is at its greatest value.
 const MOST_DOUBLINGS: u8 = 16;
+
+/// Timeouts in a row after which a mean counted in steps is forgotten (ns-2.35, `rtt_backoff`).
+const FORGETTING: u8 = 4;
+
+/// The round-trip time of a segment that was sent at `sent` and acknowledged `now`, as the profile's
+/// clock shows it.
+pub(super) fn elapsed(details: &Details, sent: Time, now: Time) -> Duration {
+    let step = nanos(details.clock_granularity);
+    if !details.rtt_in_steps || step == 0 {
+        return now.since(sent);
+    }
+    let steps = (now.nanos() / step).saturating_sub(sent.nanos() / step);
+    Duration::from_nanos(steps.max(1) * step)
+}
 
 /// `span` as a clock of the profile's step shows it.
 fn stepped(span: u64, details: &Details) -> u64 {

@@ -65,6 +65,8 @@ pub(super) struct Scoreboard {
     sacked_segments: u32,
     lost: u64,
     copies: u64,
+    /// A segment is [`Sent::NAMED`].
+    named: bool,
     /// Bytes that have been found lost, ever.
     lost_ever: u64,
     /// Highest place that was delivered.
@@ -318,6 +320,45 @@ impl Scoreboard {
             self.lose(index);
         }
         self.cursor = self.first;
+    }
+
+    /// Marks the segments within `from..to` as named by a SACK block; returns whether one is new.
+    ///
+    /// They still count as outstanding: the slow start after a timeout sends them again.
+    pub(super) fn name(&mut self, from: u64, to: u64) -> bool {
+        let first = self.find(from.max(self.una));
+        let mut news = false;
+        for index in first..self.sent.len() {
+            if self.get(index).is_none_or(|sent| sent.end() > to) {
+                break;
+            }
+            news |= !self.is(index, Sent::NAMED);
+            self.sent[index].flags |= Sent::NAMED;
+        }
+        self.named |= news;
+        news
+    }
+
+    /// Forgets every SACK block.
+    pub(super) fn forget_names(&mut self) {
+        if std::mem::take(&mut self.named) {
+            for sent in &mut self.sent {
+                sent.flags &= !Sent::NAMED;
+            }
+        }
+    }
+
+    /// Forgets SACK blocks, losses and copies: all segments are outstanding as if sent once.
+    pub(super) fn forget_all(&mut self) {
+        self.forget_names();
+        if self.sacked + self.lost + self.copies == 0 {
+            return;
+        }
+        for sent in &mut self.sent {
+            sent.flags &= !(Sent::SACKED | Sent::LOST | Sent::COPY);
+        }
+        (self.sacked, self.sacked_segments, self.lost, self.copies) = (0, 0, 0, 0);
+        (self.edge, self.above_edge, self.cursor) = (self.first, 0, self.first);
     }
 
     /// The first segment is lost, unless it is delivered or lost already.

@@ -18,10 +18,11 @@ use super::congestion::{CongestionControl, Signal, Window};
 use super::profile::{Config, Details, Duplicates, EcnMode, Pipe, Recovery, ReduceFrom};
 use super::rack::Rack;
 use super::rate::RateSampler;
-use super::rto::Rto;
+use super::rto::{Rto, elapsed};
 use super::scoreboard::Scoreboard;
 use super::statistics::Counters;
 use crate::Time;
+use crate::time::nanos;
 
 pub(super) use ack::AckInfo;
 use recovery::{Phase, Prr};
@@ -66,8 +67,11 @@ pub(super) struct Sender {
     /// The first partial ACK of this recovery was seen.
     partial_seen: bool,
     prr: Prr,
-    /// What is in flight in a recovery with SACK, where that is estimated ([`Pipe::Estimate`]).
-    estimate: u64,
+    /// Bytes in flight in a recovery with SACK, where they are estimated ([`Pipe::Estimate`]); fewer
+    /// than none after many partial ACKs.
+    estimate: i64,
+    /// Segments that the last ACK still releases, beside a forced copy.
+    allowance: u8,
     undo: Option<Box<Undo>>,
     /// F-RTO: new data goes before what is held for lost.
     prefer_new: bool,
@@ -158,6 +162,7 @@ impl Sender {
             partial_seen: false,
             prr: Prr::default(),
             estimate: 0,
+            allowance: ANY,
             undo: None,
             prefer_new: false,
             tail: None,
@@ -182,26 +187,29 @@ impl Sender {
         }
     }
 
-    /// The connection is there: data may be sent. `rtt` is that of the handshake, `lost` whether it
-    /// took more than one SYN.
+    /// The connection is there: data may be sent. `rtt` is that of the handshake, `lost` the number of
+    /// SYNs that were lost.
     pub(super) fn establish(
         &mut self,
         cx: Cx<'_>,
         agreed: Agreed,
         rtt: Option<Duration>,
-        lost: bool,
+        lost: u8,
     ) {
         let segment = u64::from(agreed.segment);
         self.window.segment = segment;
         // Source: RFC 5681, section 3.1.
-        let initial = if lost { 1 } else { cx.details.initial_window };
+        let initial = if lost > 0 { 1 } else { cx.details.initial_window };
         self.window.congestion = u64::from(initial) * segment;
         if let Some(segments) = cx.details.initial_threshold {
             self.window.threshold = u64::from(segments) * segment;
         }
         self.window.floor = 2 * segment;
-        if lost && cx.details.syn_loss_sets_threshold {
+        if lost > 0 && cx.details.syn_loss_is_a_timeout {
             self.window.threshold = 2 * segment;
+            for _ in 0..lost {
+                self.rto.back_off(cx.details);
+            }
         }
         self.sack = agreed.sack && cx.details.recovery == Recovery::Sack;
         self.ecn = agreed.ecn && cx.details.ecn != EcnMode::Off;
@@ -209,6 +217,7 @@ impl Sender {
         self.largest_window = agreed.window;
         self.last_sent = cx.now;
         if let Some(rtt) = rtt {
+            let rtt = elapsed(cx.details, Time::from_nanos(cx.now.nanos() - nanos(rtt)), cx.now);
             self.rto.sample(cx.details, rtt, self.board.una(), self.board.end());
         }
         self.congestion.on_start(&self.window, rtt);
@@ -312,9 +321,14 @@ impl Sender {
     /// Bytes in flight in a recovery.
     fn pipe(&self, details: &Details) -> u64 {
         match details.pipe {
-            Pipe::Estimate if self.sack => self.estimate,
+            Pipe::Estimate if self.sack => u64::try_from(self.estimate).unwrap_or(0),
             Pipe::Estimate | Pipe::Scoreboard => self.board.pipe().saturating_sub(self.stood_for),
         }
+    }
+
+    /// Losses are repaired as in ns-2's `Sack1`.
+    fn estimates(&self, details: &Details) -> bool {
+        self.sack && details.pipe == Pipe::Estimate
     }
 
     /// Recovery goes by what is delivered, told by SACK or by counting duplicates.
@@ -355,14 +369,20 @@ impl Sender {
     }
 
     /// Brings the window to the threshold, unless the congestion control keeps it itself.
-    fn reduce(&mut self) {
+    fn reduce(&mut self, details: &Details) {
         if !self.congestion.keeps_window() {
             self.window.congestion = self.window.threshold.max(self.window.segment);
+            if details.whole_threshold {
+                self.window.threshold -= self.window.threshold % self.window.segment;
+            }
             // Source: RFC 5681, section 3.1, equation 4.
             self.window.threshold = self.window.threshold.max(2 * self.window.segment);
         }
     }
 }
+
+/// An allowance without a limit.
+const ANY: u8 = u8::MAX;
 
 /// No segment is being timed.
 const UNTIMED: (u64, Time) = (u64::MAX, Time::ZERO);

@@ -8,13 +8,12 @@
 //! ns-2 2.35, `tcp.cc` (`opencwnd`, `slowdown` with `precision_reduce_`). Fast recovery, the "new"
 //! in its name, is the sender's (RFC 6582).
 //!
-//! Differs: the window is kept in bytes, with what is short of a byte carried; ns-2 has reals.
-//! Where the profile lets the window fall to one segment the threshold falls with it; in ns-2 that
-//! stays at two.
+//! Differs: the window is kept in bytes, and the fraction of a byte in units of 2^-32; ns-2 has
+//! reals.
 
 use serde::Deserialize;
 
-use super::{Ack, CongestionControl, Counting, Signal, Window, growth::Growth};
+use super::{Ack, CongestionControl, Counting, Signal, Window};
 use crate::Time;
 
 /// It has no parameters: the papers print none.
@@ -25,26 +24,52 @@ pub struct Config {}
 impl Config {
     /// It counts ACKs whatever the profile says.
     pub(super) fn build(&self, _counting: Counting) -> NewReno {
-        NewReno { growth: Growth::new(Counting::Acks) }
+        NewReno { fraction: 0 }
     }
 }
 
 pub(super) struct NewReno {
-    growth: Growth,
+    /// The window's fraction of a byte, in units of 2^-32.
+    fraction: u64,
 }
+
+impl NewReno {
+    /// One segment for each window of ACKs.
+    fn avoid(&mut self, window: &mut Window) {
+        let exact = (u128::from(window.congestion.max(1)) << 32) + u128::from(self.fraction);
+        let square = u128::from(window.segment) * u128::from(window.segment);
+        let grown = exact + (square << 64) / exact;
+        window.congestion = u64::try_from(grown >> 32).unwrap_or(u64::MAX);
+        self.fraction = u64::try_from(grown & FRACTION).unwrap_or(0);
+    }
+}
+
+/// The bits of a window's fraction.
+const FRACTION: u128 = (1 << 32) - 1;
 
 impl CongestionControl for NewReno {
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
-        if ack.may_grow {
-            self.growth.advance(window, ack);
+        if !ack.may_grow {
+            return;
+        }
+        if window.in_slow_start() {
+            window.congestion += ack.bytes.min(window.segment);
+        } else {
+            self.avoid(window);
         }
     }
 
     fn on_signal(&mut self, _now: Time, window: &mut Window, flight: u64, signal: Signal) {
-        self.growth.restart(false);
         let left = match signal {
             Signal::Loss | Signal::Echo => flight / 2,
             Signal::Timeout { .. } => flight / 2 / window.segment * window.segment,
+        };
+        self.fraction = match signal {
+            Signal::Loss | Signal::Echo if flight == window.congestion && left >= window.floor => {
+                // Half of an odd byte, and of the fraction.
+                (((flight % 2) << 32) | self.fraction) / 2
+            }
+            _ => 0,
         };
         window.threshold = left.max(window.floor);
     }

@@ -131,6 +131,8 @@ impl Connection {
         let sack = self.config.details.recovery == Recovery::Sack && (!answer || self.peer_sack);
         let ack = if answer { self.receive_base } else { 0 };
         self.last_ack = ack;
+        // A SYN also shows the window, and acknowledges what there is.
+        self.receiver.acknowledged();
         Segment {
             header: TcpSegment {
                 seq: self.send_base.wrapping_sub(1),
@@ -188,7 +190,7 @@ impl Connection {
             window: u64::from(segment.header.window) << scale,
         };
         let cx = Cx { now, details: &self.config.details };
-        let lost = self.handshake.sent > 1;
+        let lost = self.handshake.sent.saturating_sub(1);
         self.sender.establish(cx, agreed, self.handshake.rtt(now), lost);
         self.receiver.establish(self.receive_scale, self.handshake.peer_ecn, &self.config.details);
         self.window_from = (segment.header.seq, segment.header.ack);

@@ -153,7 +153,8 @@ impl Connection {
         if offset == 0 && flags.any(TcpFlags::ACK) && self.state == State::Open {
             self.acknowledge(now, segment);
         }
-        self.receiver.refuse(offset, u64::from(segment.header.payload));
+        let details = &self.config.details;
+        self.receiver.refuse(now, details, offset, u64::from(segment.header.payload));
     }
 
     /// Takes in what is acknowledged; whether the rest of the segment may be looked at.

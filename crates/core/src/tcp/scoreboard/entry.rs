@@ -24,6 +24,10 @@ impl Sent {
     pub(super) const REPEATED: u8 = 8;
     /// The sender had nothing more to send after it.
     pub(super) const LIMITED: u8 = 16;
+    /// A SACK block has named it, which is no more than news ([`Scoreboard::name`]).
+    ///
+    /// [`Scoreboard::name`]: super::Scoreboard::name
+    pub(super) const NAMED: u8 = 64;
     /// It is in the list by time.
     pub(super) const LISTED: u8 = 32;
 

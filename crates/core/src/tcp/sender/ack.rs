@@ -6,7 +6,8 @@ use super::recovery::Phase;
 use super::{Cx, Sender, UNTIMED};
 use crate::tcp::congestion::{Ack, Signal};
 use crate::tcp::delivered::Delivered;
-use crate::tcp::profile::{Duplicates, IdleRule, Pipe};
+use crate::tcp::profile::{Duplicates, IdleRule};
+use crate::tcp::rto::elapsed;
 use crate::{Time, tcp::congestion::Delivery};
 
 /// An acknowledgement, in places of the stream.
@@ -41,7 +42,7 @@ impl Sender {
     /// sent.
     pub(in crate::tcp) fn acknowledge(&mut self, cx: Cx<'_>, info: &AckInfo) {
         // ns-2's `Sack1` does not grow with the ACK that ends recovery.
-        let stays = !cx.details.grow_on_exit || (self.sack && cx.details.pipe == Pipe::Estimate);
+        let stays = !cx.details.grow_on_exit || self.estimates(cx.details);
         let ends_recovery = self.phase == Phase::Fast && stays;
         let (una, flight_before) = (self.board.una(), self.board.pipe());
         let (outstanding, stood_for) = (self.board.outstanding(), self.told_of(cx));
@@ -49,9 +50,9 @@ impl Sender {
         let mut delivered = Delivered::default();
         let lost_before = self.board.lost_ever();
         self.board.acknowledge(info.to, &mut delivered);
-        self.take_blocks(info, &mut delivered);
         let advanced = info.to > una;
-        let news = delivered.bytes > 0;
+        let named = self.take_blocks(cx, info, &mut delivered);
+        let news = delivered.bytes > 0 || named;
         if advanced {
             self.expired = 0;
         }
@@ -100,6 +101,9 @@ impl Sender {
         self.answer_echo(cx, info, outstanding);
         self.prr_window(cx, newly_lost, told, advanced);
         self.set_timer_on_ack(cx, advanced, waiting);
+        if advanced && self.phase == Phase::Fast && self.estimates(cx.details) {
+            self.rto.end_backoff();
+        }
     }
 
     /// Without SACK, duplicates stand for what was delivered.
@@ -148,9 +152,21 @@ impl Sender {
         moved
     }
 
-    fn take_blocks(&mut self, info: &AckInfo, delivered: &mut Delivered) {
+    /// Marks what SACK blocks report. Returns whether they name a segment that is to be sent again
+    /// all the same: in the slow start after a timeout, [`Pipe::Estimate`] only counts such ACKs.
+    ///
+    /// [`Pipe::Estimate`]: crate::tcp::profile::Pipe::Estimate
+    fn take_blocks(&mut self, cx: Cx<'_>, info: &AckInfo, delivered: &mut Delivered) -> bool {
         if !self.sack {
-            return;
+            return false;
+        }
+        if self.phase == Phase::Loss && self.estimates(cx.details) {
+            let mut news = false;
+            for (from, to) in &info.blocks[..info.count] {
+                // Until the first new ACK after a timeout, duplicates are not counted.
+                news |= self.expired == 0 && self.board.name(*from, *to);
+            }
+            return news;
         }
         for (from, to) in &info.blocks[..info.count] {
             self.board.sack(*from, *to, delivered);
@@ -159,6 +175,7 @@ impl Sender {
             let (una, end) = (self.board.una(), self.board.end());
             self.rack.get_or_insert_default().duplicate(una, end);
         }
+        false
     }
 
     /// Takes a round-trip time from what was sent once; the congestion control gets one with every
@@ -169,12 +186,8 @@ impl Sender {
         if !cx.details.rtt_every_ack {
             if self.timed.0 <= info.to {
                 let (_, sent_at) = std::mem::replace(&mut self.timed, UNTIMED);
-                self.rto.sample(
-                    cx.details,
-                    cx.now.since(sent_at),
-                    self.board.una(),
-                    self.board.end(),
-                );
+                let rtt = elapsed(cx.details, sent_at, cx.now);
+                self.rto.sample(cx.details, rtt, self.board.una(), self.board.end());
             }
             let newest = delivered.last_once.filter(|_| !delivered.repeated);
             return newest.map(|at| cx.now.since(at));
@@ -227,7 +240,7 @@ impl Sender {
         if cx.details.echo_gradually {
             self.phase = Phase::Reduced;
         } else {
-            self.reduce();
+            self.reduce(cx.details);
         }
         self.tell_reduced = true;
         if at_one && cx.details.echo_at_one_waits {

@@ -1,10 +1,10 @@
 //! How losses are repaired: fast recovery with and without SACK, and after a timeout.
 
-use super::{AckInfo, Cx, Sender, UNTIMED};
+use super::{ANY, AckInfo, Cx, Sender, UNTIMED};
 use crate::Time;
 use crate::tcp::congestion::Signal;
 use crate::tcp::delivered::Delivered;
-use crate::tcp::profile::{Duplicates, Pipe, Recovery, ReduceFrom};
+use crate::tcp::profile::{Duplicates, Recovery, ReduceFrom};
 use crate::tcp::scoreboard::DUPLICATES;
 use crate::tcp::sequence::tick;
 
@@ -47,9 +47,12 @@ impl Sender {
         let original = delivered.latest.is_some_and(|latest| before_copy(latest.at));
         let rack = self.rack.get_or_insert_default();
         rack.deliver(cx.now, delivered, &self.rto, original);
-        if !cx.details.rack {
-            let every_hole = cx.details.pipe == Pipe::Estimate && self.phase == Phase::Fast;
-            self.board.lose_by_count(if every_hole { 1 } else { DUPLICATES });
+        if self.estimates(cx.details) {
+            if self.phase == Phase::Fast {
+                self.board.lose_by_count(1);
+            }
+        } else if !cx.details.rack {
+            self.board.lose_by_count(DUPLICATES);
         }
         self.detect_by_time(cx)
     }
@@ -86,8 +89,20 @@ impl Sender {
         } else if self.phase == Phase::Fast {
             self.fast_on_ack(cx, advanced, duplicate, acknowledged);
         }
-        if matches!(self.phase, Phase::Open | Phase::Reduced) && self.loss_is_plain() {
-            self.enter(cx, delivered, newly_lost);
+        if self.estimates(cx.details) && advanced {
+            match self.phase {
+                Phase::Open => self.board.forget_all(),
+                Phase::Loss => self.board.forget_names(),
+                Phase::Fast | Phase::Reduced => {}
+            }
+        }
+        self.allowance = if self.phase == Phase::Fast { self.burst(cx) } else { ANY };
+        if matches!(self.phase, Phase::Open | Phase::Reduced) && self.loss_is_plain(cx) {
+            if cx.details.recovery == Recovery::Tahoe {
+                self.start_slowly(cx);
+            } else {
+                self.enter(cx, delivered, newly_lost);
+            }
         }
     }
 
@@ -95,8 +110,8 @@ impl Sender {
     ///
     /// Source: RFC 6675, section 5; RFC 6582, section 3.2, step 2 (duplicates of what the last
     /// recovery or timeout left behind do not count).
-    fn loss_is_plain(&self) -> bool {
-        if self.sack {
+    fn loss_is_plain(&self, cx: Cx<'_>) -> bool {
+        if self.sack && !self.estimates(cx.details) {
             return self.board.lost() > 0;
         }
         self.duplicates >= DUPLICATES && self.is_past(self.lost_until)
@@ -118,22 +133,26 @@ impl Sender {
         }
         self.phase = Phase::Fast;
         self.repair = true;
+        self.timed = UNTIMED;
         self.arm(cx);
         let left = u64::from(DUPLICATES) * self.window.segment;
-        self.estimate = self.board.outstanding().saturating_sub(left);
+        self.estimate = self.board.outstanding().saturating_sub(left).cast_signed();
+        self.allowance = if self.estimates(cx.details) { 0 } else { self.burst(cx) };
         self.partial_seen = false;
         self.rescued = 0;
         self.stood_for = 0;
         if self.goes_by_delivery(cx.details) {
             if !self.sack {
                 self.stand_for(u64::from(self.duplicates));
+            }
+            if !self.sack || self.estimates(cx.details) {
                 self.board.lose_first();
             }
             if !cx.details.prr {
-                self.reduce();
+                self.reduce(cx.details);
             }
         } else {
-            self.reduce();
+            self.reduce(cx.details);
             self.inflation = u64::from(DUPLICATES) * self.window.segment;
         }
     }
@@ -144,7 +163,7 @@ impl Sender {
     fn fast_on_ack(&mut self, cx: Cx<'_>, advanced: bool, duplicate: bool, acknowledged: u64) {
         if self.sack {
             let left = if advanced { 2 * self.window.segment } else { self.window.segment };
-            self.estimate = self.estimate.saturating_sub(left);
+            self.estimate = self.estimate.saturating_sub_unsigned(left);
             return;
         }
         if cx.details.duplicates == Duplicates::Deliver {
@@ -169,11 +188,36 @@ impl Sender {
             return;
         }
         self.repair = true;
+        if cx.details.inflation_stays {
+            self.deflate(acknowledged);
+            return;
+        }
         let back = if acknowledged >= self.window.segment { self.window.segment } else { 0 };
         let total = self.window.congestion + self.inflation + back;
         let total = total.saturating_sub(acknowledged).max(self.window.segment);
         self.inflation = total.saturating_sub(self.window.congestion);
         self.window.congestion = total - self.inflation;
+    }
+
+    /// Takes a partial ACK from the inflation, but for one segment, and from the window.
+    ///
+    /// Source: ns-2.35, `tcp-newreno.cc`, `partialnewack`.
+    fn deflate(&mut self, acknowledged: u64) {
+        let segment = self.window.segment;
+        if self.inflation > acknowledged {
+            self.inflation -= acknowledged.saturating_sub(segment);
+        } else {
+            let rest = acknowledged - self.inflation;
+            self.window.congestion = self.window.congestion.saturating_sub(rest).max(segment);
+            self.inflation = segment;
+        }
+    }
+
+    /// New segments that one ACK of this recovery may release.
+    fn burst(&self, cx: Cx<'_>) -> u8 {
+        let limit = cx.details.recovery_burst;
+        let limited = limit > 0 && !self.sack && cx.details.recovery == Recovery::NewReno;
+        if limited { limit } else { ANY }
     }
 
     /// So many more segments were delivered, duplicates say; at least one was not.
@@ -191,9 +235,13 @@ impl Sender {
                 }
                 self.end_unvalidated();
                 (self.inflation, self.stood_for) = (0, 0);
+                if self.estimates(cx.details) {
+                    // The next three duplicate ACKs start a recovery whatever they are of.
+                    self.lost_until = None;
+                }
                 if self.goes_by_delivery(cx.details) {
                     if cx.details.prr {
-                        self.reduce();
+                        self.reduce(cx.details);
                     }
                 } else if cx.details.eased_exit && !self.congestion.keeps_window() {
                     let most = self.board.outstanding().max(self.window.segment);
@@ -201,7 +249,7 @@ impl Sender {
                     self.window.congestion = self.window.threshold.min(eased);
                 }
             }
-            Phase::Reduced => self.reduce(),
+            Phase::Reduced => self.reduce(cx.details),
             Phase::Open | Phase::Loss => {}
         }
         self.phase = Phase::Open;
@@ -285,16 +333,37 @@ impl Sender {
         let again = self.expired > 0 || self.has_reduced(cx);
         self.expired = self.expired.saturating_add(1);
         self.save_for_timeout(cx, again);
+        self.restart_slowly(cx, again);
+        self.rto.back_off(cx.details);
+        // In ns-2, Tahoe's duplicates go on being counted, and release nothing more.
+        let tahoe = cx.details.recovery == Recovery::Tahoe && self.duplicates > 0;
+        self.duplicates = if tahoe { self.duplicates.max(DUPLICATES) } else { 0 };
+    }
+
+    /// Three duplicate ACKs are answered by slow start.
+    ///
+    /// Source: ns-2.35, `TcpAgent::dupack_action`; 4.3BSD-Tahoe.
+    fn start_slowly(&mut self, cx: Cx<'_>) {
+        self.counters.recoveries += 1;
+        self.restart_slowly(cx, false);
+        self.arm(cx);
+    }
+
+    /// All that is out is lost, and is sent again from a window of one segment.
+    fn restart_slowly(&mut self, cx: Cx<'_>, again: bool) {
         self.signal(cx, Signal::Timeout { again }, self.board.outstanding());
-        self.rto.back_off();
         if !self.congestion.keeps_window() {
             self.window.congestion = self.window.segment;
         }
         self.phase = Phase::Loss;
-        (self.duplicates, self.inflation, self.stood_for) = (0, 0, 0);
+        (self.inflation, self.stood_for) = (0, 0);
         self.repair = true;
+        self.allowance = ANY;
         self.timed = UNTIMED;
         self.tail = None;
+        if self.estimates(cx.details) {
+            self.board.forget_all();
+        }
         self.board.lose_all();
     }
 }

@@ -80,7 +80,7 @@ impl Sender {
             self.tail = None;
             if self.phase == Phase::Open {
                 self.signal(cx, Signal::Loss, self.board.outstanding());
-                self.reduce();
+                self.reduce(cx.details);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::recovery::Phase;
 use super::timers::Timer;
-use super::{Cx, Sender, UNTIMED};
+use super::{ANY, Cx, Sender, UNTIMED};
 use crate::tcp::profile::{IdleRule, LimitedTransmit};
 use crate::tcp::scoreboard::{DUPLICATES, Sent};
 use crate::{Bytes, Rate, Time};
@@ -53,6 +53,9 @@ impl Sender {
         }
         let lost = self.board.next_lost();
         let sent = if forced { lost.or_else(|| self.board.front()) } else { lost }?;
+        if !forced && self.allowance == 0 {
+            return None;
+        }
         let (flight, window) = self.occupied(cx);
         if !forced && flight + sent.len() > window {
             self.note_blocked(cx);
@@ -60,9 +63,10 @@ impl Sender {
         }
         self.repair = false;
         if !forced {
-            self.estimate += sent.len();
+            self.estimate = self.estimate.saturating_add_unsigned(sent.len());
         }
-        let head = sent.start == self.una() && self.sack && self.phase == Phase::Fast;
+        let linux = self.sack && self.phase == Phase::Fast && !self.estimates(cx.details);
+        let head = sent.start == self.una() && linux;
         let span = self.copy(cx, &sent);
         if head {
             // Source: Linux 6.12, `tcp_xmit_retransmit_queue`.
@@ -76,7 +80,8 @@ impl Sender {
     ///
     /// Source: RFC 6675, section 4, `NextSeg`, rules 3 and 4.
     fn hole(&mut self, cx: Cx<'_>) -> Option<Span> {
-        if !self.sack || self.phase != Phase::Fast || cx.details.rack {
+        let counts = self.sack && !cx.details.rack && !self.estimates(cx.details);
+        if !counts || self.phase != Phase::Fast {
             return None;
         }
         let hole = self.board.next_hole();
@@ -109,7 +114,9 @@ impl Sender {
         let stamped = self.rate.stamp(cx.now, false, sent.start, sent.end());
         self.board.repeat(sent.start, stamped);
         self.counters.retransmitted += 1;
-        self.timed = UNTIMED;
+        if self.timed.0 == sent.end() {
+            self.timed = UNTIMED;
+        }
         self.note_copy(cx.now);
         let payload = sent.end().min(self.written) - sent.start;
         let span = Span {
@@ -131,7 +138,7 @@ impl Sender {
     /// The next new segment, if the windows let it go; a probe needs no congestion window.
     fn new_segment(&mut self, cx: Cx<'_>, probe: bool) -> Option<Span> {
         let start = self.next();
-        if start >= self.total() {
+        if start >= self.total() || (self.allowance == 0 && !probe) {
             return None;
         }
         let payload = self.window.segment.min(self.written - start);
@@ -166,7 +173,10 @@ impl Sender {
         if idle {
             self.timer = None;
         }
-        self.estimate += len;
+        self.estimate = self.estimate.saturating_add_unsigned(len);
+        if self.allowance != ANY {
+            self.allowance -= 1;
+        }
         self.sent(cx, len);
         self.note_usage(cx, flight + len + self.window.segment > window);
         Some(span)
@@ -179,13 +189,22 @@ impl Sender {
         let (congestion, open) = (self.window.congestion, self.phase == Phase::Open);
         let limited = match cx.details.limited_transmit {
             LimitedTransmit::Open => open,
-            LimitedTransmit::Always => open || !self.sack,
+            LimitedTransmit::Always => open || self.phase == Phase::Loss,
             LimitedTransmit::Off => false,
         };
-        let ahead = if limited { u64::from(self.duplicates.min(DUPLICATES - 1)) } else { 0 };
-        let more = ahead * self.window.segment;
+        let ahead = match cx.details.limited_transmit {
+            _ if !limited => 0,
+            // The third duplicate and those after it release nothing.
+            LimitedTransmit::Always if self.duplicates >= DUPLICATES => 0,
+            _ => self.duplicates.min(DUPLICATES - 1),
+        };
+        let more = u64::from(ahead) * self.window.segment;
         match self.phase {
             Phase::Loss => (self.board.pipe(), congestion + more),
+            Phase::Fast if self.estimates(cx.details) => {
+                let below_zero = self.estimate.min(0).unsigned_abs();
+                (self.pipe(cx.details), congestion + below_zero)
+            }
             Phase::Fast if self.goes_by_delivery(cx.details) => (self.pipe(cx.details), congestion),
             Phase::Fast => (self.board.outstanding(), congestion + self.inflation),
             Phase::Open => (self.board.outstanding(), congestion + more),

@@ -1,25 +1,50 @@
 # One-way TCP in ns-2.35 over two links; prints "microsecond segment" of every data segment sent.
 #
-#   ns golden.tcl VARIANT WINDOW QUEUE SECONDS WHAT "NUMBERS"
+#   ns golden.tcl VARIANT[+delayed][*COUNT] WINDOW QUEUE SECONDS WHAT "NUMBERS" [NEAR DELAY]
 #
-# VARIANT is Reno, Newreno, Sack1 or Vegas; WINDOW the receiver's, in segments; QUEUE the bottleneck's
-# limit in packets; NUMBERS are packets on their way into the bottleneck, the SYN is 0; WHAT is done to
-# them is `drop`, or `mark` (ECN).
+# VARIANT is Tahoe, Reno, Newreno, Sack1 or Vegas. `+delayed` delays ACKs. COUNT is the number of
+# segments to send; without it the sender never stops. WINDOW is the receiver's, in segments. QUEUE is
+# the bottleneck's limit in packets. NUMBERS are packets on their way into the bottleneck; the SYN is
+# 0. WHAT is done to them is `drop`, or `mark` (ECN). NEAR is the rate of the first link, DELAY that
+# of the second.
+set near 8Mb
+set delay 100ms
 foreach {variant window queue seconds what numbers} $argv break
+if {[llength $argv] > 6} {foreach {near delay} [lrange $argv 6 7] break}
+set count ""
+regexp {^([^*]*)\*(.*)$} $variant all variant count
+set delayed [regsub {\+delayed$} $variant "" variant]
 set ns [new Simulator]
-set trace [open "|awk -v OFS=: {\$1==\"+\" && \$3==0 && \$4==1 && \$11>0 {printf \"%d %d\\n\", \$2*1e6+0.5, \$11}}" w]
+# The sender draws the phase of its 10 ms clock when it is made, and again when the run begins. With
+# this seed the second is less than a microsecond.
+$defaultRNG seed 25126
+# ns-2's plain agent is Tahoe.
+if {$variant == "Tahoe"} {set tcp [new Agent/TCP]} else {set tcp [new Agent/TCP/$variant]}
+# Prints `tie` where a delayed ACK falls due just as a segment arrives: rounding decides their order.
+set script {
+    function near(a, b) { return a - b < 2e-5 && b - a < 2e-5 }
+    $1 == "+" && $3 == 0 && $4 == 1 && $11 > 0 { printf "%d %d\n", $2 * 1e6 + 0.5, $11 }
+    $1 == "r" && $4 == 2 && $5 == "tcp" {
+        if (since && near($2, since + 0.1) || near($2, due)) print "tie"
+        if (!since) since = $2
+    }
+    $1 == "+" && $3 == 2 { if (since && near($2, since + 0.1)) due = $2; since = 0 }
+}
+set trace [open [list |awk $script] w]
 $ns trace-all $trace
 set s [$ns node]; set r [$ns node]; set k [$ns node]
-$ns duplex-link $s $r 8Mb 0.1ms DropTail
-$ns duplex-link $r $k 0.8Mb 100ms DropTail
+$ns duplex-link $s $r $near 0.1ms DropTail
+$ns duplex-link $r $k 0.8Mb $delay DropTail
 $ns queue-limit $s $r 10000
 $ns queue-limit $r $k $queue
 set losses [new ErrorModel/List]
 $losses droplist $numbers
 if {$what == "mark"} {$losses set markecn_ true}
 $ns lossmodel $losses $r $k
-set tcp [new Agent/TCP/$variant]
-if {$variant == "Sack1"} {set sink [new Agent/TCPSink/Sack1]} else {set sink [new Agent/TCPSink]}
+set sink Agent/TCPSink
+if {$variant == "Sack1"} {append sink /Sack1}
+if {$delayed} {append sink /DelAck}
+set sink [new $sink]
 $tcp set window_ $window
 $tcp set packetSize_ 1000
 $tcp set minrto_ 1
@@ -31,6 +56,6 @@ $ns attach-agent $k $sink
 $ns connect $tcp $sink
 set ftp [new Application/FTP]
 $ftp attach-agent $tcp
-$ns at 0 "$ftp start"
+if {$count == ""} {$ns at 0 "$ftp start"} else {$ns at 0 "$ftp produce $count"}
 $ns at $seconds "close $trace; exit 0"
 $ns run

@@ -4,7 +4,7 @@ into=$(realpath "${1:-$(dirname "$0")/golden.txt}")
 cd "$(dirname "$0")" || exit 1
 run() { # VARIANT WINDOW QUEUE SECONDS WHAT NUMBERS
     printf '%s %s %s %s %s|' "$1" "$2" "$3" "$5" "$6"
-    ns golden.tcl "$1" "$2" "$3" "$4" "$5" "$6" | awk '
+    ns golden.tcl "$1" "$2" "$3" "$4" "$5" "$6" | grep -v tie | awk '
         { printf "%d", $1 - at; if ($2 != last + 1) printf ":%d", $2; printf " "; at = $1; last = $2 }
         END { print "" }'
 }
