@@ -53,6 +53,7 @@ const IDLE: usize = 1_100;
 fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, backend: &str) {
     let metrics = ["--metrics", "127.0.0.1:9123"];
     let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &metrics, Stdio::piped());
+    bed.middle.run("ip link set lo up");
     // The usual number of descriptors of a process.
     let usual = format!("prlimit --pid {} --nofile=1024:1024", gateway.id());
     bed.middle.run(&usual);
