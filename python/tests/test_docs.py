@@ -78,5 +78,5 @@ def test_the_published_schema_says_what_stands_where_nothing_is_written():
     assert run["warmup"]["default"] == "0 s" and run["tcp"]["default"] == {"profile": "rfc"}
     assert "default" not in run["sample"]
     recovery = run["tcp"]["properties"]["recovery"]
-    assert recovery["enum"] == ["reno", "new-reno", "sack"]
+    assert recovery["enum"] == ["tahoe", "reno", "new-reno", "sack"]
     assert recovery["description"] == "How lost segments are found and repaired."
