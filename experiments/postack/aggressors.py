@@ -6,8 +6,8 @@ Differs: see `_network.py`. Four honest flows share 10 Mbit/s with one to eight 
 is TCP that sends 12.5 Mbit/s whatever its window is, `slow` the same at one and a half parts of
 the rate, and `udp` is UDP of 12.5 Mbit/s. Of `division` the receiver acknowledges 100 bytes at a
 time and the sender counts ACKs. Of `optimistic` the receiver acknowledges four segments that have
-not arrived. The paper has no aggressors. The queue is `per-flow` with its defaults. Of 20 s, 12
-count, by what arrives. All cells are run: a quarter of an hour on two cores.
+not arrived. The paper has no aggressors. The queue is `per-flow` with its defaults. Runs take
+20 s, of which the last 12 count, by the bytes that arrive. All cells are run: a quarter of an hour on two cores.
 """
 
 from collections.abc import Callable, Sequence

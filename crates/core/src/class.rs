@@ -147,6 +147,8 @@ impl ClassTree {
     /// Makes room for so many more classes, and for no others.
     pub fn reserve(&mut self, more: usize) {
         self.nodes.reserve_exact(more);
+        // Then no removal moves the list of free numbers.
+        self.free.reserve_exact(self.nodes.capacity().saturating_sub(self.free.len()));
     }
 
     /// A new class under `parent`, at which nothing may wait.

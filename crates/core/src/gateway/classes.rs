@@ -69,6 +69,9 @@ impl Line {
     }
 }
 
+/// The memory of a removed class.
+type Gone = (Line, Option<(Box<str>, ClassId)>);
+
 /// Classes of a tree that no set contains: the root, the class `default` and control traffic.
 const BESIDE_A_SET: usize = 3;
 
@@ -231,17 +234,18 @@ impl Classes {
         gone.sort_unstable_by_key(|(depth, id)| (std::cmp::Reverse(*depth), id.0));
         for (_, id) in gone {
             self.clear(cx, id, displaced);
-            self.remove(id);
+            drop(self.remove(id));
         }
     }
 
-    /// Removes a class that has no children and at which nothing waits.
-    fn remove(&mut self, id: ClassId) {
+    /// Removes a class that has no children and at which nothing waits. Returns its memory.
+    fn remove(&mut self, id: ClassId) -> Gone {
         self.tree.remove(id);
         self.bounded.remove(&id.0);
         let free = Line::new("", self.lines[0].spec.clone());
-        let gone = std::mem::replace(&mut self.lines[id.index()], free);
-        self.by_name.remove(&gone.name);
+        let line = std::mem::replace(&mut self.lines[id.index()], free);
+        let entry = self.by_name.remove_entry(&line.name);
+        (line, entry)
     }
 
     fn note_bound(&mut self, id: ClassId, terms: Terms) {

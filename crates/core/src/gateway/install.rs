@@ -377,7 +377,7 @@ impl Gateway {
         let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
         let Some(classes) = link.classes_mut() else { return false };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        let more = classes.remove_unnamed(&mut cx, nth, &mut displaced);
+        let more = classes.remove_unnamed(&mut cx, nth, &mut self.retired, &mut displaced);
         self.send_on(now, way, None, displaced);
         more
     }

@@ -67,8 +67,12 @@ impl<T> Parts<T> {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
     fn all(self) -> Vec<T> {
-        let mut all = Vec::with_capacity(self.0.iter().map(Vec::len).sum());
+        let mut all = Vec::with_capacity(self.len());
         self.0.into_iter().for_each(|part| all.extend(part));
         all
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Class, ClassSet, Classes};
+use super::{Class, ClassSet, Classes, Gone, Parts};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::packet::Fifo;
@@ -10,25 +10,26 @@ use crate::policy::PolicySet;
 use crate::qdisc::QdiscSpec;
 use crate::{Cx, Rate, Time};
 
-/// State that swaps have replaced: policy sets, aggregates of vanished policies, and classes of links without
-/// classes. Dropping it takes long.
+/// State that swaps have replaced: policy sets, aggregates of vanished policies, removed classes, and all classes of
+/// links without classes. Dropping it takes long.
 #[derive(Default)]
 pub struct Retired {
     classes: Vec<Classes>,
     policies: Vec<Arc<PolicySet>>,
-    /// Stored in parts, so that no aggregate moves when another is added.
-    aggregates: Vec<Vec<Aggregate>>,
+    aggregates: Parts<Aggregate>,
+    /// Freed one by one in a slice, they made the allocator collect all freed memory at once.
+    removed: Parts<Gone>,
 }
-
-/// Aggregates in a part.
-const PART: usize = 64;
 
 impl std::fmt::Debug for Retired {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { classes, policies, aggregates } = self;
-        let aggregates = aggregates.iter().map(Vec::len).sum();
-        let fields =
-            [("classes", classes.len()), ("policies", policies.len()), ("aggregates", aggregates)];
+        let Self { classes, policies, aggregates, removed } = self;
+        let fields = [
+            ("classes", classes.len()),
+            ("policies", policies.len()),
+            ("aggregates", aggregates.len()),
+            ("removed", removed.len()),
+        ];
         f.debug_map().entries(fields).finish()
     }
 }
@@ -41,14 +42,7 @@ impl Retired {
 
     /// Adds an aggregate.
     pub(in crate::gateway) fn keep_aggregate(&mut self, gone: Aggregate) {
-        match self.aggregates.last_mut().filter(|part| part.len() < PART) {
-            Some(part) => part.push(gone),
-            None => {
-                let mut part = Vec::with_capacity(PART);
-                part.push(gone);
-                self.aggregates.push(part);
-            }
-        }
+        self.aggregates.push(gone);
     }
 
     /// Adds a policy set.
@@ -108,12 +102,13 @@ impl Classes {
     }
 
     /// Removes class `nth` if the set does not name it and it has no parts. Then removes parents that lost
-    /// their last part, unless the set names them. Waiting packets are appended to `displaced`. Returns
-    /// `false` if `nth` is beyond the last class.
+    /// their last part, unless the set names them. Waiting packets are appended to `displaced`, and the memory
+    /// of removed classes to `retired`. Returns `false` if `nth` is beyond the last class.
     pub(in crate::gateway) fn remove_unnamed(
         &mut self,
         cx: &mut Cx<'_>,
         nth: u32,
+        retired: &mut Retired,
         displaced: &mut Fifo,
     ) -> bool {
         let mut id = ClassId(nth);
@@ -123,7 +118,7 @@ impl Classes {
         while id != ClassId::ROOT && self.is_unnamed(id) && self.tree.is_leaf(id) {
             let parent = self.tree.parent(id);
             self.clear(cx, id, displaced);
-            self.remove(id);
+            retired.removed.push(self.remove(id));
             id = parent;
         }
         true
