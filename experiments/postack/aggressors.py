@@ -7,7 +7,8 @@ is TCP that sends 12.5 Mbit/s whatever its window is, `slow` the same at one and
 the rate, and `udp` is UDP of 12.5 Mbit/s. Of `division` the receiver acknowledges 100 bytes at a
 time and the sender counts ACKs. Of `optimistic` the receiver acknowledges four segments that have
 not arrived. The paper has no aggressors. The queue is `per-flow` with its defaults. Runs take
-20 s, of which the last 12 count, by the bytes that arrive. All cells are run: a quarter of an hour on two cores.
+20 s, of which the last 12 count, by the bytes that arrive. All cells are run: a quarter of an hour
+on two cores.
 """
 
 from collections.abc import Callable, Sequence
