@@ -71,8 +71,8 @@ fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, back
         let _ = gateway.status();
         start.elapsed()
     };
-    let fastest = (0..5).map(ask).min();
-    assert!(fastest < Some(Duration::from_secs(1)), "{fastest:?}, {}", gateway.said());
+    let slowest = (0..5).map(ask).max();
+    assert!(slowest < Some(Duration::from_secs(1)), "{slowest:?}, {}", gateway.said());
     gateway.reload(backend, &web("6 Mbit/s"));
     gateway.apply(backend, &web("7 Mbit/s"));
     drop(attack);
