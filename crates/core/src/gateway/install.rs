@@ -1,16 +1,14 @@
 //! Swapping the policies under live traffic: no packet is lost, overtaken, or without a policy.
 //!
-//! A swap goes on in slices of bounded length, so that packets pass in between whatever the number of policies
-//! and classes. First classes are added and changed. Then the new policies are in force at once. An aggregate is
-//! taken over when its first packet comes, or in its slice; what a vanished one holds is offered to the policies
-//! in force. Then the classes that the new set does not name are removed. If it names none, only the class `default`
-//! remains by then, and its packets go back into the queue of the link.
+//! A swap goes on in slices of bounded length, so that packets pass in between, whatever the number of policies
+//! and classes:
 //!
 //! - Classes are added and changed.
 //! - All new policies come into force at once.
 //! - Each aggregate is taken over with its first packet, or in its slice.
 //! - Packets and ACKs in an aggregate of a vanished policy are offered to the policies in force.
-//! - Classes that the new set does not name are removed.
+//! - Classes that the new set does not name are removed. If it names none, the packets of the class `default` go
+//!   back into the queue of the link.
 //!
 //! Source: `aggregates`, section 6, R000-3.
 //! Differs: the AIX original scans all sockets and has a "short window" of best-effort service. Here every
