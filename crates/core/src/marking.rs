@@ -9,6 +9,7 @@
 //!
 //! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues.
 
+pub mod filter;
 mod reference;
 mod response;
 mod rounds;

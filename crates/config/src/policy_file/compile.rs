@@ -148,6 +148,7 @@ fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Optio
             .map_or_else(TriggerSet::default, |it| *it.get_ref()),
         trunks: Vec::new(),
         seed: 0,
+        scheduler: Default::default(),
     })
 }
 

@@ -69,7 +69,7 @@ impl Link {
         if self.classes.is_none() {
             self.empty(cx, displaced);
         }
-        let make = || Box::new(Classes::new(self.direction, config.seed, rate, &config.queue));
+        let make = || Box::new(Classes::new(self.direction, rate, config));
         let classes = self.classes.get_or_insert_with(make);
         classes.install(cx, set, (rate, &config.queue), displaced);
         if self.control.as_ref().is_some_and(|control| control.waits()) {
@@ -95,7 +95,7 @@ impl Link {
         };
         if self.classes.is_none() {
             self.empty(cx, displaced);
-            let mut classes = Classes::new(self.direction, config.seed, rate, &config.queue);
+            let mut classes = Classes::new(self.direction, rate, config);
             classes.insert(cx.now, &Class::new(Class::DEFAULT, config.queue.clone()));
             classes.end_change(cx.now);
             if self.control.as_ref().is_some_and(|control| control.waits()) {
@@ -104,7 +104,7 @@ impl Link {
             self.classes = Some(Box::new(classes));
         }
         if let Some(classes) = &mut self.classes {
-            classes.begin_change(set, (rate, &config.queue));
+            classes.begin_change(cx.now, set, (rate, &config.queue));
         }
     }
 
@@ -286,7 +286,7 @@ impl Link {
             (Some(bucket), Some(rate)) => {
                 bucket.set(cx.now, rate, burst(rate));
                 if let Some(classes) = &mut self.classes {
-                    classes.set_link_rate(rate);
+                    classes.set_link_rate(cx.now, rate);
                 }
                 if let Some(control) = &mut self.control {
                     control.set_rate(cx.now, rate);
