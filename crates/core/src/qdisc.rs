@@ -62,6 +62,12 @@ pub trait Qdisc: Send {
     /// The oldest packet of `member`: the one whose length [`head`](Self::head) says.
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
 
+    /// Removes the newest packet, for a caller that drops it. `None` if the discipline keeps no such order.
+    fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let _ = cx;
+        None
+    }
+
     /// Packets change hands from now on, in their order. They wait where they waited; says whether there
     /// were any.
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool;
@@ -133,6 +139,13 @@ registry! {
     Sparing => sparing, "sparing";
     /// A router's line for trunks: their management packets are dropped early, user packets last.
     TrunkFifo => trunk_fifo, "trunk-fifo";
+}
+
+impl QdiscSpec {
+    /// One line in order of arrival, for at most `limit` bytes.
+    pub(crate) const fn one_line(limit: Bytes) -> Self {
+        Self::DropTail(drop_tail::Config { limit })
+    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) fn compile(
         found.push(Diagnostic::error(Code::ClassWithoutRate, first.span(), message));
     }
     let link = file.gateway.get().and_then(|it| Some(it.get_ref().rate.as_ref()?.span()));
-    let faults = match ClassSet::of_frames(classes, gateway.rate, frame) {
+    let faults = match ClassSet::of(classes, gateway.rate, frame, &gateway.scheduler) {
         Ok(set) => {
             link.iter().for_each(|link| beside_control(&set, gateway, link, found));
             return Some(set);
@@ -100,7 +100,6 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
     let delay_bound = each(raw.delay_bound.as_ref()).map(|bound| bound.map(|Period(bound)| bound));
     let queue = raw.queue.as_ref().map_or_else(|| gateway.queue.clone(), |it| it.get_ref().clone());
     Some(Class {
-        name: name?,
         parent: raw.parent.as_ref().map(|parent| parent.get_ref().clone()),
         guarantee: each(raw.guarantee.as_ref()).map(|rate| rate.unwrap_or(none)),
         ceiling,
@@ -108,7 +107,7 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
         priority: priority?,
         burst: burst.map_or(Some(None), |burst| burst.map(Some))?,
         delay_bound,
-        queue,
+        ..Class::new(&name?, queue)
     })
 }
 
@@ -178,7 +177,15 @@ fn diagnostic(
         ClassFaultKind::PromisedTooMuch { .. } => {
             (at.guarantee.unwrap_or(at.name), Code::PromisedTooMuch)
         }
-        ClassFaultKind::BoundWithParts | ClassFaultKind::DelayBound { .. } => {
+        ClassFaultKind::NothingLeft { .. } => {
+            (at.guarantee.unwrap_or(at.name), Code::PromisedTooMuch)
+        }
+        ClassFaultKind::RatioToNone(_)
+        | ClassFaultKind::RatioLoop(_)
+        | ClassFaultKind::ZeroFactor(_) => (at.whole, Code::UnknownName),
+        ClassFaultKind::BoundWithParts
+        | ClassFaultKind::BoundBelowPacket { .. }
+        | ClassFaultKind::DelayBound { .. } => {
             (at.delay_bound.unwrap_or(at.name), Code::DelayBound)
         }
     };

@@ -29,8 +29,8 @@ impl Daemon {
         let change = rights(change)?;
         // Not while a file is being put in force.
         let _changing = self.changing.lock().await;
-        let of = name.clone();
-        let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &change));
+        let (of, asked) = (name.clone(), change.clone());
+        let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &asked));
         ask.await?.map_err(|error| refused(&name, &error))?;
         let class = change.apply(&self.installed().await.class(&name));
         self.remember(&name, Some(class)).await;
@@ -123,15 +123,23 @@ impl Installed {
 fn refused(name: &str, error: &ClassChangeError) -> Failure {
     let of = |fault: &ClassFaultKind| match fault {
         ClassFaultKind::CeilingBelowGuarantee(_) => Code::CeilingBelowGuarantee,
-        ClassFaultKind::DelayBound { .. } | ClassFaultKind::BoundWithParts => Code::DelayBound,
+        ClassFaultKind::DelayBound { .. }
+        | ClassFaultKind::BoundBelowPacket { .. }
+        | ClassFaultKind::BoundWithParts => Code::DelayBound,
         ClassFaultKind::Duplicate => Code::DuplicateName,
         ClassFaultKind::Orphan | ClassFaultKind::Loop => Code::NotATree,
-        ClassFaultKind::PromisedTooMuch { .. } => Code::PromisedTooMuch,
+        ClassFaultKind::PromisedTooMuch { .. } | ClassFaultKind::NothingLeft { .. } => {
+            Code::PromisedTooMuch
+        }
+        ClassFaultKind::RatioToNone(_)
+        | ClassFaultKind::RatioLoop(_)
+        | ClassFaultKind::ZeroFactor(_) => Code::UnknownName,
     };
     let code = match error {
         ClassChangeError::NoClass => Code::UnknownName,
         ClassChangeError::NoParent(_) => Code::NotATree,
         ClassChangeError::Exists => Code::DuplicateName,
+        ClassChangeError::NotOfScheduler(_) => Code::UnknownField,
         ClassChangeError::Fault(fault) | ClassChangeError::Bound { fault, .. } => of(fault),
         ClassChangeError::ParentHolds { .. }
         | ClassChangeError::HasParts(_)
@@ -158,5 +166,14 @@ fn rights(change: &api::ClassChange) -> Result<ClassChange, Failure> {
         return Err(Failure::input(Code::OutOfRange, message));
     }
     let api::ClassChange { weight, priority, burst, .. } = *change;
-    Ok(ClassChange { guarantee, ceiling, weight, priority, burst, delay_bound })
+    let declared = ClassChange {
+        guarantee,
+        ceiling,
+        weight,
+        priority,
+        burst,
+        delay_bound,
+        ..Default::default()
+    };
+    Ok(declared)
 }
