@@ -6,7 +6,7 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `scheduler` · `flow` · `allocation` ·
-//! `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `trunk` · `gateway` · `emulator`.
+//! `qdisc` · `marking` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ pub mod flow;
 pub mod gateway;
 pub mod link;
 pub mod machine;
+pub mod marking;
 pub mod meter;
 pub mod packet;
 pub mod policy;

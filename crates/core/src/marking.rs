@@ -1,0 +1,115 @@
+//! Markings: predict that a queue will overflow, and tell senders before it does.
+//!
+//! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate. It
+//! decides which flow's packet is marked "congestion experienced". `place` joins it to the queue, marks
+//! the packet, and tells the marking the outcome.
+//!
+//! To add one: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
+//! its line in `registry!` below.
+//!
+//! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues ([`crate::qdisc`]).
+
+pub mod filter;
+mod reference;
+pub mod tracker;
+
+use crate::flow::Flow;
+use crate::packet::{Direction, FlowId, Member};
+use crate::random::Random;
+use crate::registry::registry;
+use crate::{Bytes, Packet, Rate, Time};
+
+/// State of a place, as a marking sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The present.
+    pub now: Time,
+    /// Direction of the packets.
+    pub direction: Direction,
+    /// The flow of the packet, with the state of both directions. `None` for packets of untracked flows,
+    /// and in [`Marking::decide`].
+    pub flow: Option<&'a Flow>,
+    /// Rate at which packets depart from the place.
+    pub rate: Rate,
+    /// Bytes that depart at once beyond the rate: the tokens of an aggregate.
+    pub tokens: Bytes,
+    /// Frame bytes in the queue. In [`Marking::decide`], the packet that arrives counts.
+    pub backlog: Bytes,
+    /// Largest backlog in frame bytes.
+    pub limit: Bytes,
+}
+
+impl Observed<'_> {
+    /// An empty queue of `limit` bytes from which packets depart at `rate`.
+    #[must_use]
+    pub const fn empty(now: Time, direction: Direction, rate: Rate, limit: Bytes) -> Self {
+        let (tokens, backlog) = (Bytes::ZERO, Bytes::ZERO);
+        Self { now, direction, flow: None, rate, tokens, backlog, limit }
+    }
+}
+
+/// The answer of a marking.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Decision {
+    /// The packet waits as it is.
+    Pass,
+    /// The oldest packet of this flow is to be marked. The packet that arrives is the newest of its flow.
+    Mark(Target),
+    /// The packet that arrives is to be marked, or dropped if it is not ECN-capable. It has no tracker.
+    MarkArrival,
+    /// The packet that arrives is to be dropped: no flow is left to mark, and its sender ignores marks.
+    Drop,
+}
+
+/// A flow to mark, and how the queue tells its packets from others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Target {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its member in the queue.
+    pub member: Member,
+}
+
+/// The outcome of a [`Decision::Mark`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// A packet was marked.
+    Marked,
+    /// Its oldest packet is not ECN-capable and was dropped (RFC 3168, section 5).
+    Dropped,
+    /// No packet of the flow waits that may be marked or dropped.
+    NoPacket,
+}
+
+/// Which packets are marked at one place.
+///
+/// For a packet, the place calls [`arrived`](Self::arrived), then [`decide`](Self::decide) until it
+/// answers anything but [`Decision::Mark`], with [`done`](Self::done) after each such answer.
+pub trait Marking: Send {
+    /// Notes `packet`, which is going to be queued.
+    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet);
+
+    /// Notes `packet`, which departs.
+    fn leaving(&mut self, seen: &Observed<'_>, packet: &Packet);
+
+    /// What is done before `packet`, the last that [arrived](Self::arrived), is queued.
+    fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision;
+
+    /// Notes the outcome of the last [`Decision::Mark`].
+    fn done(&mut self, now: Time, target: Target, outcome: Outcome);
+
+    /// Forgets `flow`: the flow table may use its number for another flow.
+    fn forget(&mut self, flow: FlowId);
+
+    /// Returns `true` if `flow` has a tracker and did not respond to marks.
+    fn ignores(&self, flow: FlowId) -> bool;
+}
+
+registry! {
+    /// A marking as a policy file names it.
+    ///
+    /// `random` is its own source of random numbers.
+    MarkingSpec, "a marking", build(random: Random) -> Marking:
+    /// A tracker for each flow; the flow with the largest window is marked.
+    Reference => reference, "reference";
+}

@@ -1,0 +1,139 @@
+//! Trackers: the window, the round-trip time and the rounds of one flow, seen from the middle.
+//!
+//! A tracker belongs to one flow in one direction. A marking owns its trackers, without a box for each.
+//!
+//! Source: `marking`, section 2.1.
+
+mod paper;
+
+use std::time::Duration;
+
+use crate::flow::Flow;
+use crate::packet::Direction;
+use crate::registry::registry;
+use crate::{Bytes, Factor, Packet, Time};
+
+/// A packet of the flow that arrives at the queue: a SYN, or a segment with data.
+#[derive(Clone, Copy, Debug)]
+pub struct Sighting<'a> {
+    /// The present.
+    pub now: Time,
+    /// The packet.
+    pub packet: &'a Packet,
+    /// Direction of the packet.
+    pub direction: Direction,
+    /// State of both directions of the flow; `None` if only its packets are seen.
+    pub flow: Option<&'a Flow>,
+}
+
+/// What a tracker knows of its flow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Estimate {
+    /// Start of the current round, `s`.
+    pub round_start: Time,
+    /// Round-trip time, `RTT`.
+    pub rtt: Duration,
+    /// Window of the current round in frame bytes, `W`.
+    pub window: Bytes,
+    /// Bytes that the next round has beyond `window` if nothing is marked: one segment. Zero where the
+    /// receiver's window or the application limits the sender.
+    pub growth: Bytes,
+    /// A mark or a loss was seen in the current round.
+    pub marked: bool,
+    /// `false` if marks do not halve the window: ECT(1), or marks that were ignored.
+    pub responds: bool,
+}
+
+impl Estimate {
+    /// The time at which the next round is expected to begin.
+    #[must_use]
+    pub fn next_round(&self) -> Time {
+        self.round_start + self.rtt
+    }
+
+    /// Bytes of the next round.
+    ///
+    /// Source: `marking`, equation (5).
+    #[must_use]
+    pub const fn next_window(&self) -> Bytes {
+        match self.marked {
+            true => Bytes(self.window.0 / 2),
+            false => Bytes(self.window.0 + self.growth.0),
+        }
+    }
+}
+
+registry! { @names
+    /// A tracker as a policy file names it.
+    TrackerSpec, "a tracker":
+    /// Counts packets; a gap between two packets ends a round. It sees one direction.
+    Paper => paper, "paper";
+}
+
+impl Default for TrackerSpec {
+    fn default() -> Self {
+        Self::Paper(paper::Config::default())
+    }
+}
+
+impl TrackerSpec {
+    /// The tracker with other parameters: those of `paper`, which a marking's table may name beside it.
+    ///
+    /// # Errors
+    ///
+    /// If the tracker has no such parameter, or its value is not allowed.
+    pub fn with(self, k: Option<u32>, a: Option<Factor>) -> Result<Self, &'static str> {
+        match self {
+            Self::Paper(config) => config.with(k, a).map(Self::Paper),
+        }
+    }
+}
+
+/// The tracker of a flow.
+#[derive(Clone, Copy, Debug)]
+pub enum Track {
+    /// Of [`TrackerSpec::Paper`].
+    Paper(paper::Paper),
+}
+
+impl Track {
+    /// A tracker whose first packet is `first`.
+    #[must_use]
+    pub fn new(spec: &TrackerSpec, first: &Sighting<'_>) -> Self {
+        match spec {
+            TrackerSpec::Paper(config) => Self::Paper(paper::Paper::new(config, first)),
+        }
+    }
+
+    /// Notes the next packet. Returns `true` if the next round's start or window changed.
+    pub fn on_arrival(&mut self, seen: &Sighting<'_>) -> bool {
+        match self {
+            Self::Paper(paper) => paper.on_arrival(seen),
+        }
+    }
+
+    /// Notes that a packet of the flow was marked here.
+    pub const fn on_mark(&mut self, now: Time) {
+        match self {
+            Self::Paper(paper) => paper.on_mark(now),
+        }
+    }
+
+    /// Notes that a packet of the flow was dropped here.
+    pub const fn on_drop(&mut self, now: Time) {
+        match self {
+            Self::Paper(paper) => paper.on_drop(now),
+        }
+    }
+
+    /// What is known of the flow.
+    #[must_use]
+    pub fn estimate(&self, now: Time) -> Estimate {
+        match self {
+            Self::Paper(paper) => paper.estimate(now),
+        }
+    }
+}
+
+// A flow of a marking has 96 bytes with the marking's own state.
+const _: () = assert!(size_of::<Track>() <= 64);
