@@ -158,8 +158,8 @@ class Result:
         """Throughput in each window of a series, in bit/s: of each traffic, or of each flow.
 
         Args:
-            name: ``"groups over time"``, which every run has, or ``"flows of NAME"``, which a
-                ``throughput`` probe of that traffic leaves.
+            name: ``"groups over time"`` or ``"goodput over time"``, which every run has, or
+                ``"flows of NAME"``, which a ``throughput`` probe of that traffic leaves.
             step: samples that make a window; the rest at the end is left out.
 
         Returns:

@@ -120,7 +120,8 @@ class Scenario:
         """Something to record beyond the defaults.
 
         ``kind``: queue or capture, with the two ends of a link in the direction meant
-        (``net.probe("queue", "middle", "client")``); throughput or window, with ``traffic``.
+        (``net.probe("queue", "middle", "client")``); throughput or window, with ``traffic``;
+        passage, with ``gateway`` and ``direction``.
         """
         if ends and len(ends) != 2:
             raise TypeError(f"a probe is between two ends of a link, not {len(ends)}: {ends}")

@@ -37,6 +37,9 @@ const AFTER_LOSS: &str = "What is left of the window after a loss or an echo.";
 const GAMMA: &str = "Slow start ends when so many segments are queued.";
 const PLACEMENT: &str = "Before or behind the bottleneck.";
 
+const K: &str = "With the tracker `paper`: a gap of more than `RTT / k` ends a round. Default: 10.";
+const A: &str = "With the tracker `paper`: weight of the old round-trip time against a new sample. Default: 0.9.";
+
 const YES: &str = r#"{"default":true}"#;
 const NO: &str = r#"{"default":false}"#;
 const BYTES: &str = r#"{"default":"bytes"}"#;
@@ -70,6 +73,30 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
                 "What is to wait at most, most of the time; at most `limit`.",
                 r#"{"default":"50 kB"}"#,
             ),
+        ],
+    ),
+    (
+        "reference",
+        &[
+            (
+                "tracker",
+                "How the window and the round trips of a flow are estimated.",
+                r#"{"default":"paper"}"#,
+            ),
+            ("k", K, r#"{"minimum":1}"#),
+            ("a", A, r#"{"minimum":0,"maximum":1}"#),
+            (
+                "interval",
+                "Time over which the rate of untracked traffic is measured; not zero.",
+                r#"{"default":"1 s"}"#,
+            ),
+        ],
+    ),
+    (
+        "paper",
+        &[
+            ("k", K, r#"{"default":10,"minimum":1}"#),
+            ("a", A, r#"{"default":0.9,"minimum":0,"maximum":1}"#),
         ],
     ),
     (
@@ -389,6 +416,7 @@ mod tests {
     use tidegate_core::ack::AckSpec;
     use tidegate_core::allocation::AllocationSpec;
     use tidegate_core::link::{Jitter, Loss};
+    use tidegate_core::marking::MarkingSpec;
     use tidegate_core::qdisc::QdiscSpec;
     use tidegate_core::tcp::congestion::CongestionSpec;
 
@@ -451,6 +479,7 @@ mod tests {
         let tcp = Tcp::schema();
         let counts = [
             check::<QdiscSpec>(QdiscSpec::NAMES, &QdiscSpec::schema()),
+            check::<MarkingSpec>(MarkingSpec::NAMES, &MarkingSpec::schema()),
             check::<AllocationSpec>(AllocationSpec::NAMES, &AllocationSpec::schema()),
             check::<AckSpec>(AckSpec::NAMES, &Signal::schema()["anyOf"][1]),
             check::<CongestionSpec>(CongestionSpec::NAMES, &tcp["properties"]["congestion"]),

@@ -5,8 +5,8 @@
 //! callers; neither gets a private version of any mechanism.
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
-//! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `flow` · `allocation` ·
-//! `qdisc` · `marking` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `trunk` · `gateway` · `emulator`.
+//! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `scheduler` · `flow` · `allocation` ·
+//! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,7 @@ pub mod qdisc;
 pub mod random;
 mod registry;
 pub mod report;
+pub mod scheduler;
 pub mod tcp;
 pub mod time;
 pub mod trunk;

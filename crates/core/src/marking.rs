@@ -1,20 +1,24 @@
 //! Markings: predict that a queue will overflow, and tell senders before it does.
 //!
 //! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate. It
-//! decides which flow's packet is marked "congestion experienced". `place` joins it to the queue, marks
-//! the packet, and tells the marking the outcome.
+//! decides which flow's packet is marked "congestion experienced". [`crate::qdisc::Marked`] joins it to the
+//! queue, marks the packet, and tells the marking the outcome.
 //!
 //! To add one: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
 //! its line in `registry!` below.
 //!
-//! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues ([`crate::qdisc`]).
+//! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues.
 
 pub mod filter;
 mod reference;
+mod response;
+mod rounds;
 pub mod tracker;
 
+use std::time::Duration;
+
 use crate::flow::Flow;
-use crate::packet::{Direction, FlowId, Member};
+use crate::packet::{Direction, Ecn, FlowId, Member};
 use crate::random::Random;
 use crate::registry::registry;
 use crate::{Bytes, Packet, Rate, Time};
@@ -103,6 +107,21 @@ pub trait Marking: Send {
 
     /// Returns `true` if `flow` has a tracker and did not respond to marks.
     fn ignores(&self, flow: FlowId) -> bool;
+
+    /// The longest round-trip time of the tracked flows.
+    fn longest_rtt(&self) -> Duration;
+}
+
+/// The decision about a packet without a tracker, if an overflow is predicted and all flows are marked.
+///
+/// ECT(0) promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4). SYNs and pure ACKs
+/// are never ECN-capable (RFC 3168, section 6.1.4), and their loss slows nobody down.
+fn last_resort(packet: &Packet) -> Decision {
+    match (packet.ecn, packet.tcp) {
+        (Ecn::Ect0 | Ecn::Ce, _) => Decision::MarkArrival,
+        (_, Some(tcp)) if tcp.payload == 0 => Decision::Pass,
+        _ => Decision::Drop,
+    }
 }
 
 registry! {

@@ -44,6 +44,7 @@ fn shares(fair_between: FairBetween, allocation: &str) -> BTreeMap<u8, u32> {
         shaping_triggers: Default::default(),
         trunks: Vec::new(),
         seed: 1,
+        scheduler: Default::default(),
     };
     let mut gateway = Gateway::new(&config, policies(fair_between, allocation), Time::ZERO);
     let mut left = BTreeMap::new();

@@ -58,6 +58,7 @@ impl Net {
             shaping_triggers: Default::default(),
             trunks: Vec::new(),
             seed: 1,
+            scheduler: Default::default(),
         };
         let policies = PolicySet::new(vec![policy]).unwrap();
         let mut gateway = Gateway::new(&config, policies, Time::ZERO);

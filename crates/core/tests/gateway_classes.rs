@@ -67,6 +67,7 @@ impl Run {
             shaping_triggers: Default::default(),
             trunks,
             seed: 1,
+            scheduler: Default::default(),
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);
         Self { gateway, now: Time::ZERO, offered: [0; 8], left: Default::default() }

@@ -55,6 +55,7 @@ impl Run {
             shaping_triggers: Default::default(),
             trunks: setup.trunk.then(trunk).into_iter().collect(),
             seed: 1,
+            scheduler: Default::default(),
         };
         let gateway = Gateway::new(&config, policies(setup), Time::ZERO);
         let mut run = Self { gateway, now: Time::ZERO, window: 500 };

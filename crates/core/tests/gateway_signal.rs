@@ -56,6 +56,7 @@ impl Run {
             shaping_triggers: Default::default(),
             trunks,
             seed: 1,
+            scheduler: Default::default(),
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);
         let mut run = Self { gateway, now: Time::ZERO, port: FIRST, isn: 0 };

@@ -42,6 +42,7 @@ fn settings(trunks: &[trunk::Config]) -> GatewayConfig {
         shaping_triggers: Default::default(),
         trunks: trunks.to_vec(),
         seed: 1,
+        scheduler: Default::default(),
     }
 }
 

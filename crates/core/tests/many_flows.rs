@@ -87,6 +87,7 @@ fn run(action: Action, interval: Duration, triggers: TriggerSet) -> (u32, Report
         shaping_triggers: triggers,
         trunks: Vec::new(),
         seed: 1,
+        scheduler: Default::default(),
     };
     let policies = policies(action);
     let mut gateway = Gateway::new(&config, policies, Time::ZERO);

@@ -42,6 +42,7 @@ fn gateway(rate: Option<Rate>, change: impl FnOnce(&mut trunk::Config)) -> Gatew
         shaping_triggers: Default::default(),
         trunks: vec![trunk],
         seed: 1,
+        scheduler: Default::default(),
     };
     let policy = Policy {
         name: "all".to_owned(),

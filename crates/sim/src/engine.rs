@@ -14,7 +14,7 @@ use tidegate_core::{PacketId, Time};
 
 use crate::agenda::Agenda;
 use crate::flow::{Flow, Flows, Group, Hosts, checksum, datagram};
-use crate::network::{Network, Tag, number_parts};
+use crate::network::{Network, Passages, Station, Tag, number_parts};
 use crate::prefetch::prefetch;
 use crate::routes::{index, number};
 use crate::scenario::{Probe, Run, Scenario};
@@ -209,13 +209,22 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
     }
 
-    /// Watches the links that probes ask for.
+    /// Watches the links and gateways that probes ask for.
     fn watch(&mut self, scenario: &Scenario) {
         let ways = scenario.links.iter().flat_map(|link| link.ways());
         for ((way, _), lane) in ways.zip(&mut self.network.lanes) {
             if scenario.probes.contains(&Probe::Queue(way)) {
                 lane.watch();
             }
+        }
+        let groups: Vec<u32> = self.flows.iter().map(|flow| flow.group).collect();
+        for probe in &scenario.probes {
+            let Probe::Passage { gateway, direction, bound } = probe else { continue };
+            let is_it = |it: &&mut Station| scenario.nodes[index(it.node)].name == *gateway;
+            let Some(station) = self.network.stations.iter_mut().find(is_it) else { continue };
+            let passages = || Box::new(Passages::new(groups.clone()));
+            let passages = station.passages.get_or_insert_with(passages);
+            passages.watch(*direction, *bound, self.groups.len());
         }
     }
 

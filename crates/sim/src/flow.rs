@@ -72,6 +72,8 @@ pub(crate) struct Group<'a> {
     pub(crate) flows: std::ops::Range<u32>,
     /// Bytes that arrived at its receivers.
     pub(crate) received: u64,
+    /// Bytes of payload handed to its applications, each byte once.
+    pub(crate) goodput: u64,
     /// How long packets with data took from host to host.
     pub(crate) delay: Histogram,
     /// Transfers whose connection ended before all was there.
@@ -100,6 +102,7 @@ impl<'a> Group<'a> {
             traffic,
             flows,
             received: 0,
+            goodput: 0,
             delay: Histogram::default(),
             failed: 0,
             relay: [None; 2],

@@ -2,12 +2,14 @@
 
 mod ahead;
 mod lane;
+mod passage;
 mod station;
 
 use tidegate_core::packet::Note;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, trunk};
 
 pub(crate) use lane::Lane;
+pub(crate) use passage::{GroupPassage, Passages};
 pub(crate) use station::{Passed, Station, number_parts, since};
 
 use crate::agenda::Agenda;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
+use tidegate_core::packet::Direction;
 use tidegate_core::{Tally, Time};
 
 use crate::agenda::Agenda;
@@ -10,7 +11,7 @@ use crate::draw::real;
 use crate::engine::Engine;
 use crate::flow::{Flow, Group};
 use crate::histogram::Histogram;
-use crate::network::{Lane, Network, Passed, Station, since};
+use crate::network::{GroupPassage, Lane, Network, Passed, Station, since};
 use crate::routes::index;
 use crate::scenario::{Scenario, Way};
 use crate::series::seconds;
@@ -40,8 +41,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `transfers`, or one of a
-    /// probe.
+    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `passages`, `transfers`, or
+    /// one of a probe.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
@@ -54,6 +55,7 @@ impl Results {
         let shares = Shares::new(scenario, &mut engine, span);
         let groups = groups(&engine.groups, &engine.flows, &shares, span);
         let (flows, transfers) = (flows(scenario, &engine, span), transfers(&engine));
+        let names: Vec<_> = engine.groups.iter().map(|it| it.traffic.name.clone()).collect();
         let series = match scenario.run.sample {
             Some(_) => series.tables(scenario, &engine),
             None => Vec::new(),
@@ -67,6 +69,7 @@ impl Results {
             drops(scenario, &lanes, &stations),
             aggregates(scenario, &stations, &shares, span),
             trunks(scenario, &stations),
+            passages(scenario, &stations, &names, span),
             transfers,
         ];
         tables.extend(series);
@@ -284,6 +287,42 @@ fn aggregates(
         .with("delayed_acks", whole(&all, |it| it.acks.delayed))
         .with("overdue_acks", whole(&all, |it| it.acks.overdue))
         .with("smaller_windows", whole(&all, |it| it.acks.windows))
+}
+
+/// Packets of each traffic that passed a watched gateway; only traffic that came there.
+fn passages(scenario: &Scenario, stations: &[Station], groups: &[String], span: Duration) -> Table {
+    let (mut gateways, mut ways, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let mut all: Vec<&GroupPassage> = Vec::new();
+    for (station, direction) in stations.iter().flat_map(|it| Direction::BOTH.map(|way| (it, way)))
+    {
+        let passage = station.passages.as_ref().and_then(|it| it.way(direction));
+        for (group, passed) in groups.iter().zip(passage.into_iter().flat_map(|it| &it.groups)) {
+            if passed.counts.arrived.packets > 0 {
+                gateways.push(scenario.nodes[index(station.node)].name.clone());
+                ways.push(direction.name().to_owned());
+                names.push(group.clone());
+                all.push(passed);
+            }
+        }
+    }
+    let area = |it: &&GroupPassage| {
+        let nanos = span.as_nanos().max(1);
+        real(u64::try_from(it.counted().area / nanos).unwrap_or(u64::MAX))
+    };
+    let table = Table::new("passages")
+        .with("gateway", gateways)
+        .with("direction", ways)
+        .with("group", names)
+        .with("arrived_packets", whole(&all, |it| it.counted().arrived.packets))
+        .with("arrived_bytes", whole(&all, |it| it.counted().arrived.bytes))
+        .with("departed_packets", whole(&all, |it| it.counted().departed.packets))
+        .with("departed_bytes", whole(&all, |it| it.counted().departed.bytes))
+        .with("dropped_packets", whole(&all, |it| it.counted().dropped.packets))
+        .with("dropped_bytes", whole(&all, |it| it.counted().dropped.bytes))
+        .with("marked_packets", whole(&all, |it| it.counted().marked))
+        .with("late_packets", whole(&all, |it| it.counted().late))
+        .with("waiting_mean_bytes", reals(&all, area));
+    delays(table, &all.iter().map(|it| Some(&it.delay)).collect::<Vec<_>>())
 }
 
 /// The ends of trunks at every gateway; bytes of user packets count from the IP header on.

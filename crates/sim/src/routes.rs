@@ -237,6 +237,7 @@ mod tests {
             shaping_triggers: Default::default(),
             trunks: Vec::new(),
             seed: 0,
+            scheduler: Default::default(),
         };
         Gateway { config, policies: PolicySet::default() }
     }

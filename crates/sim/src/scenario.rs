@@ -16,6 +16,7 @@ use std::time::Duration;
 use tidegate_core::emulator::EmulatorConfig;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
 use tidegate_core::{tcp, trunk};
 
@@ -243,4 +244,13 @@ pub enum Probe {
     },
     /// A capture of the packets that arrive at the far end of a link.
     Capture(Way),
+    /// Packets that pass a gateway: delays, drops and marks of each traffic, and series if there is a step.
+    Passage {
+        /// Name of the gateway.
+        gateway: String,
+        /// The direction of the packets.
+        direction: Direction,
+        /// Packets inside for longer are late.
+        bound: Option<Duration>,
+    },
 }

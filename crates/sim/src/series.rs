@@ -1,21 +1,25 @@
 //! What is watched in the course of a run, at every step.
 
+mod passage;
+
 use tidegate_core::Time;
 
 use crate::agenda::Agenda;
 use crate::draw::real;
 use crate::engine::Engine;
+use crate::network::Station;
 use crate::routes::index;
 use crate::scenario::{Probe, Scenario};
 use crate::table::Table;
+use passage::PassageSeries;
 
 /// What is watched at every step, and what was seen.
 #[derive(Default)]
 pub(crate) struct Series {
     /// Seconds.
     times: Vec<f64>,
-    /// By group, bytes that arrived at the receivers since the run began.
-    groups: Vec<Vec<u64>>,
+    /// By group, bytes that arrived at the receivers, and payload that their applications got.
+    groups: Vec<[Vec<u64>; 2]>,
     probes: Vec<Watched>,
 }
 
@@ -28,6 +32,8 @@ enum Watched {
     /// Of flows of a group, by their numbers: the congestion window and the threshold in bytes, and
     /// the smoothed round-trip time in seconds.
     Window(u32, Vec<(u32, [Vec<f64>; 3])>),
+    /// Packets that passed a gateway in one direction.
+    Passage(Box<PassageSeries>),
 }
 
 impl Series {
@@ -53,19 +59,26 @@ impl Series {
                 Some(Watched::Window(number, seen))
             }
             Probe::Capture(_) => None,
+            Probe::Passage { gateway, direction, .. } => {
+                let is_it = |it: &Station| scenario.nodes[index(it.node)].name == *gateway;
+                let station = engine.network.stations.iter().position(is_it)?;
+                let groups = engine.groups.iter().map(|it| it.traffic.name.clone()).collect();
+                Some(Watched::Passage(PassageSeries::new(gateway, station, *direction, groups)))
+            }
         };
         Self {
             times: Vec::new(),
-            groups: vec![Vec::new(); engine.groups.len()],
+            groups: vec![Default::default(); engine.groups.len()],
             probes: scenario.probes.iter().filter_map(watched).collect(),
         }
     }
 
     /// Sees how things are at `now`.
-    pub(crate) fn sample<A: Agenda>(&mut self, now: Time, engine: &Engine<'_, A>) {
+    pub(crate) fn sample<A: Agenda>(&mut self, now: Time, engine: &mut Engine<'_, A>) {
         self.times.push(seconds(now));
         for (seen, group) in self.groups.iter_mut().zip(&engine.groups) {
-            seen.push(group.received);
+            seen[0].push(group.received);
+            seen[1].push(group.goodput);
         }
         for probe in &mut self.probes {
             match probe {
@@ -87,6 +100,7 @@ impl Series {
                         seen.iter_mut().zip(now).for_each(|(seen, now)| seen.push(now));
                     }
                 }
+                Watched::Passage(series) => series.sample(&mut engine.network.stations),
             }
         }
     }
@@ -120,10 +134,13 @@ impl Series {
         let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
         let at_times = |name: String| Table::new(name).with("time_seconds", self.times.clone());
         let mut groups = at_times("groups over time".to_owned());
-        for (seen, group) in self.groups.into_iter().zip(&engine.groups) {
-            groups = groups.with(format!("{}_bytes", group.traffic.name), seen);
+        let mut goodput = at_times("goodput over time".to_owned());
+        for ([received, read], group) in self.groups.into_iter().zip(&engine.groups) {
+            let column = format!("{}_bytes", group.traffic.name);
+            groups = groups.with(&column, received);
+            goodput = goodput.with(column, read);
         }
-        let mut tables = vec![groups];
+        let mut tables = vec![groups, goodput];
         for probe in self.probes {
             tables.push(match probe {
                 Watched::Queue(way, [packets, bytes]) => {
@@ -147,6 +164,10 @@ impl Series {
                             .with(format!("flow_{flow}_threshold_bytes"), threshold)
                             .with(format!("flow_{flow}_rtt_seconds"), rtt)
                     })
+                }
+                Watched::Passage(series) => {
+                    let table = at_times(format!("passage {}", series.name));
+                    series.columns(table)
                 }
             });
         }

@@ -55,6 +55,7 @@ fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
         shaping_triggers: Default::default(),
         seed: 1,
         trunks: Vec::new(),
+        scheduler: Default::default(),
     };
     let gateway = Gateway { config, policies: PolicySet::new(policies).unwrap() };
     let node = |name: &str, kind| Node { name: name.to_owned(), kind };

@@ -83,6 +83,7 @@ fn gateway(case: &Case, controlled: bool) -> Gateway {
         shaping_triggers: Default::default(),
         trunks: Vec::new(),
         seed: 1,
+        scheduler: Default::default(),
     };
     Gateway { config, policies: PolicySet::new(vec![policy]).unwrap() }
 }

@@ -70,6 +70,7 @@ fn config() -> GatewayConfig {
         shaping_triggers: Default::default(),
         trunks: Vec::new(),
         seed: 1,
+        scheduler: Default::default(),
     }
 }
 

@@ -80,6 +80,7 @@ fn gateway(case: &Case) -> Gateway {
         shaping_triggers: Default::default(),
         trunks: Vec::new(),
         seed: 1,
+        scheduler: Default::default(),
     };
     let half = Class {
         guarantee: [HALF; 2],

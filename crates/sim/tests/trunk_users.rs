@@ -111,6 +111,7 @@ fn gateway(rate: Option<Rate>, trunk: trunk::Config, policies: PolicySet) -> Nod
         shaping_triggers: Default::default(),
         trunks: vec![trunk],
         seed: 1,
+        scheduler: Default::default(),
     };
     NodeKind::Gateway(Box::new(Gateway { config, policies }))
 }

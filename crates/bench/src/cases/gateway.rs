@@ -117,6 +117,7 @@ pub(super) fn config(rate: Option<Rate>, flows: u32, seed: u64) -> GatewayConfig
         shaping_triggers: Default::default(),
         trunks: Vec::new(),
         seed,
+        scheduler: Default::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod classes;
 mod fields;
+mod markings;
 mod trunks;
 mod values;
 

@@ -1,6 +1,7 @@
 //! The tables of the simulator as they are written: what may stand in them.
 
 use serde_json::{Value, json};
+use tidegate_core::packet::Direction;
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 use toml::de::DeValue;
@@ -90,7 +91,7 @@ tables! {
     /// Something to record.
     "[[probe]]" Probe {
         /// What: "queue" and "capture" of the way from one end of a link to the other; "throughput" and
-        /// "window" of traffic.
+        /// "window" of traffic; "passage" of packets through a gateway.
         "kind" => kind: Required<ProbeKind>,
         /// With kind "queue" or "capture": where the packets enter the link, written as in `[[link]]`.
         "from" => from: Option<Spanned<String>>,
@@ -100,6 +101,12 @@ tables! {
         "traffic" => traffic: Option<Spanned<String>>,
         /// With kind "window": numbers of the flows, from 0. Default: all.
         "flows" => flows: Option<Spanned<Array<Number>>>,
+        /// With kind "passage": name of the gateway.
+        "gateway" => gateway: Option<Spanned<String>>,
+        /// With kind "passage": the direction of the packets.
+        "direction" => direction: Option<Spanned<Direction>>,
+        /// With kind "passage": packets that are inside for longer count as late. Default: none is late.
+        "bound" => bound: Option<Spanned<Period>>,
     }
 }
 
@@ -149,6 +156,7 @@ pub(crate) enum ProbeKind {
     Throughput,
     Window,
     Capture,
+    Passage,
 }
 
 impl Choice for ProbeKind {
@@ -158,6 +166,7 @@ impl Choice for ProbeKind {
         ("throughput", Self::Throughput),
         ("window", Self::Window),
         ("capture", Self::Capture),
+        ("passage", Self::Passage),
     ];
 }
 

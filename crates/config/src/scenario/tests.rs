@@ -248,6 +248,11 @@ flows = [0, 1]
 kind = "capture"
 from = "r"
 to = "g.wan"
+[[probe]]
+kind = "passage"
+gateway = "g"
+direction = "up"
+bound = "10 ms"
 "#;
 
 /// Kills the mutant that leaves findings of an inline file where they are in that file.
@@ -395,6 +400,10 @@ traffic = "files" -> traffic = "file" -> TG0059 at "file" -> probe[0].traffic
 traffic = "files" -> traffic = "noise" -> TG0059 at "noise" -> probe[0].traffic
 flows = [0, 1] -> flows = [2] -> TG0059 at [2] -> probe[0].flows
 kind = "capture"\nfrom = "r" -> kind = "capture"\nfrom = "a" -> TG0059 at "a" -> probe[1].from
+gateway = "g"\ndirection = "up" -> gateway = "r"\ndirection = "up" -> TG0059 at "r" -> probe[2].gateway
+gateway = "g"\ndirection = "up" -> gateway = "g" -> TG0003 at [[probe]] -> probe[2]
+direction = "up"\nbound -> direction = "north"\nbound -> TG0008 at "north" -> probe[2].direction
+bound = "10 ms" -> bound = "10 ms"\ntraffic = "files" -> TG0055 at "files" -> probe[2].traffic
 "#;
 
 /// Of a value that cannot be read nothing else is said: not that it is missing, nor what would follow.

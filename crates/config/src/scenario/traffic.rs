@@ -448,12 +448,16 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
         raw::ProbeKind::Queue | raw::ProbeKind::Capture => &["from", "to"],
         raw::ProbeKind::Throughput => &["traffic"],
         raw::ProbeKind::Window => &["traffic", "flows"],
+        raw::ProbeKind::Passage => &["gateway", "direction", "bound"],
     };
     let fields = [
         ("from", raw.from.as_ref().map(Spanned::span)),
         ("to", raw.to.as_ref().map(Spanned::span)),
         ("traffic", raw.traffic.as_ref().map(Spanned::span)),
         ("flows", raw.flows.as_ref().map(Spanned::span)),
+        ("gateway", raw.gateway.as_ref().map(Spanned::span)),
+        ("direction", raw.direction.as_ref().map(Spanned::span)),
+        ("bound", raw.bound.as_ref().map(Spanned::span)),
     ];
     only(&fields, used, kind.span(), found);
     match kind.get_ref() {
@@ -469,6 +473,13 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
             let written = raw.flows.as_ref().map_or(&[][..], |it| &it.get_ref().0);
             let flows = written.iter().map(|it| number(it, "flows", 0..=u32::MAX, found));
             Some(Probe::Window { traffic, flows: flows.collect::<Option<_>>()? })
+        }
+        raw::ProbeKind::Passage => {
+            let mut its = Fields { row, found };
+            let gateway = its.needed("gateway", raw.gateway.as_ref())?.clone();
+            let direction = *its.needed("direction", raw.direction.as_ref())?;
+            let bound = raw.bound.as_ref().map(|it| it.get_ref().0);
+            Some(Probe::Passage { gateway, direction, bound })
         }
     }
 }

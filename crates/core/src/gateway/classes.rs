@@ -1,4 +1,4 @@
-//! The classes of one direction of the link: the tree, and where the packets of each leaf wait.
+//! The classes of one direction of the link: their scheduler, and a queue for each leaf class.
 
 mod rights;
 mod swap;
@@ -8,15 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use rights::{ClassChangeError, Holds};
 pub use swap::Retired;
 
+use super::GatewayConfig;
 use super::control::Control;
 use super::survey::{ClassLine, Parts};
 use crate::ack::{Ahead, Waiting, line};
-use crate::class::{ClassId, ClassTree, Terms};
+use crate::class::{ClassId, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::{Backlog, QdiscSpec};
+use crate::qdisc::{Backlog, Marked, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
+use crate::scheduler::Scheduler;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// The classes of one direction of the link.
@@ -25,7 +27,7 @@ pub(super) struct Classes {
     seed: u64,
     /// Rate of the link.
     rate: Rate,
-    tree: ClassTree,
+    scheduler: Box<dyn Scheduler>,
     /// By number; the link itself has one too, in which nothing waits.
     lines: Vec<Line>,
     by_name: BTreeMap<Box<str>, ClassId>,
@@ -72,18 +74,19 @@ impl Line {
 /// The memory of a removed class.
 type Gone = (Line, Option<(Box<str>, ClassId)>);
 
-/// Classes of a tree that no set contains: the root, the class `default` and control traffic.
+/// Classes of a scheduler that no set contains: the link, the class `default` and control traffic.
 const BESIDE_A_SET: usize = 3;
 
 impl Classes {
-    /// A link of `rate` without classes. `spec` is the queue of new classes without one of their own.
-    pub(super) fn new(direction: Direction, seed: u64, rate: Rate, spec: &QdiscSpec) -> Self {
+    /// A link of `rate` without classes. `config` has its scheduler, and the queue of classes without one of their
+    /// own.
+    pub(super) fn new(direction: Direction, rate: Rate, config: &GatewayConfig) -> Self {
         Self {
             direction,
-            seed,
+            seed: config.seed,
             rate,
-            tree: ClassTree::default(),
-            lines: vec![Line::new("", spec.clone())],
+            scheduler: config.scheduler.build(rate),
+            lines: vec![Line::new("", config.queue.clone())],
             by_name: BTreeMap::new(),
             default: ClassId::ROOT,
             control: ClassId::ROOT,
@@ -103,14 +106,14 @@ impl Classes {
         (rate, spec): (Rate, &QdiscSpec),
         displaced: &mut Fifo,
     ) {
-        self.set_link_rate(rate);
+        self.set_link_rate(cx.now, rate);
         self.lines[0].spec = spec.clone();
         self.frame = set.frame();
         let default = Class::new(Class::DEFAULT, self.lines[0].spec.clone());
         let default = (!set.names_default()).then_some(&default);
         let more = (set.classes().len() + BESIDE_A_SET).saturating_sub(self.lines.len());
         self.lines.reserve_exact(more);
-        self.tree.reserve(more);
+        self.scheduler.reserve(more);
         let mut stays = vec![false; self.lines.len()];
         for line in &mut self.lines {
             line.promised = 0;
@@ -126,7 +129,7 @@ impl Classes {
         self.set_control(cx.now);
         for at in 0..self.lines.len() {
             let id = ClassId(number(at));
-            if !self.tree.is_leaf(id) {
+            if !self.scheduler.is_leaf(id) {
                 self.clear(cx, id, displaced);
             }
         }
@@ -134,14 +137,15 @@ impl Classes {
 
     /// Sets the rate of the link. Queues of leaf classes without a guarantee and a ceiling follow it with
     /// their next packet.
-    pub(super) const fn set_link_rate(&mut self, rate: Rate) {
+    pub(super) fn set_link_rate(&mut self, now: Time, rate: Rate) {
         self.rate = rate;
+        self.scheduler.set_rate(now, rate);
     }
 
     /// The rate at which packets depart from a class: its guarantee, or else its ceiling, or else the rate of
     /// the link.
     fn departs_at(&self, id: ClassId) -> Rate {
-        let terms = self.tree.terms(id);
+        let terms = self.scheduler.terms(id);
         let guarantee = Some(terms.guarantee).filter(|rate| rate.bps() > 0);
         guarantee.or(terms.ceiling).unwrap_or(self.rate)
     }
@@ -155,10 +159,10 @@ impl Classes {
         let Some(id) = self.find(&class.name) else {
             return self.add(cx.now, parent, class, terms);
         };
-        if self.tree.parent(id) != parent {
-            self.tree.move_to(cx.now, id, parent);
+        if self.scheduler.parent(id) != parent {
+            self.scheduler.move_to(cx.now, id, parent);
         }
-        if self.tree.terms(id) != terms {
+        if self.scheduler.terms(id) != terms {
             self.set(cx.now, id, terms);
         }
         if self.lines[id.index()].spec != class.queue {
@@ -173,7 +177,7 @@ impl Classes {
     }
 
     fn add(&mut self, now: Time, parent: ClassId, class: &Class, terms: Terms) -> ClassId {
-        let id = self.tree.add(now, parent, terms);
+        let id = self.scheduler.add(now, parent, terms);
         self.note_bound(id, terms);
         let line = Line::new(&class.name, class.queue.clone());
         self.by_name.insert(line.name.clone(), id);
@@ -185,7 +189,7 @@ impl Classes {
     }
 
     fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
-        self.tree.set(now, id, terms);
+        self.scheduler.set(now, id, terms);
         self.note_bound(id, terms);
         if id == self.default {
             self.set_control(now);
@@ -195,8 +199,8 @@ impl Classes {
     /// Gives borrowing control traffic the weight and priority of the class `default`. If `default` is a part
     /// of another class, they are those of a `default` that no file mentions.
     fn set_control(&mut self, now: Time) {
-        let Terms { weight, priority, .. } = match self.tree.parent(self.default) {
-            ClassId::ROOT => self.tree.terms(self.default),
+        let Terms { weight, priority, .. } = match self.scheduler.parent(self.default) {
+            ClassId::ROOT => self.scheduler.terms(self.default),
             _ => Class::new(Class::DEFAULT, self.lines[0].spec.clone()).terms(self.direction),
         };
         let terms = Terms {
@@ -208,23 +212,23 @@ impl Classes {
             delay_bound: None,
         };
         if self.control == ClassId::ROOT {
-            self.control = self.tree.add(now, ClassId::ROOT, terms);
+            self.control = self.scheduler.add(now, ClassId::ROOT, terms);
             if self.control.index() == self.lines.len() {
                 self.lines.push(Line::new("", self.lines[0].spec.clone()));
             }
-        } else if self.tree.terms(self.control) != terms {
-            self.tree.set(now, self.control, terms);
+        } else if self.scheduler.terms(self.control) != terms {
+            self.scheduler.set(now, self.control, terms);
         }
     }
 
     /// Marks control traffic as backlogged.
     pub(super) fn control_waits(&mut self, now: Time) {
-        self.tree.wait(now, self.control);
+        self.scheduler.wait(now, self.control);
     }
 
     /// Marks control traffic as idle.
     pub(super) fn control_idle(&mut self) {
-        self.tree.idle(self.control);
+        self.scheduler.idle(self.control);
     }
 
     /// Removes the classes that do not stay, children before their parents.
@@ -240,7 +244,7 @@ impl Classes {
 
     /// Removes a class that has no children and at which nothing waits. Returns its memory.
     fn remove(&mut self, id: ClassId) -> Gone {
-        self.tree.remove(id);
+        self.scheduler.remove(id);
         self.bounded.remove(&id.0);
         let free = Line::new("", self.lines[0].spec.clone());
         let line = std::mem::replace(&mut self.lines[id.index()], free);
@@ -262,7 +266,7 @@ impl Classes {
     /// A class and those it is below, but not the link.
     fn way(&self, id: ClassId) -> impl Iterator<Item = ClassId> + '_ {
         let is_class = |id: &ClassId| *id != ClassId::ROOT;
-        std::iter::successors(Some(id), |at| Some(self.tree.parent(*at))).take_while(is_class)
+        std::iter::successors(Some(id), |at| Some(self.scheduler.parent(*at))).take_while(is_class)
     }
 
     /// Takes out all that waits at a class.
@@ -273,7 +277,7 @@ impl Classes {
             out.push(cx.pool, packet);
         }
         line.queue = None;
-        self.tree.idle(id);
+        self.scheduler.idle(id);
     }
 
     /// Takes out all that waits.
@@ -296,7 +300,7 @@ impl Classes {
 
     /// The leaf for packets of `class`, or of no class. A class that has parts holds no packets.
     pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
-        class.filter(|class| self.tree.is_leaf(*class)).unwrap_or(self.default)
+        class.filter(|class| self.scheduler.is_leaf(*class)).unwrap_or(self.default)
     }
 
     /// The class of packets that no policy gives one.
@@ -312,7 +316,7 @@ impl Classes {
     /// What waits at a class, as a signal sees it, of a link of `rate`.
     pub(super) fn ahead(&self, id: ClassId, rate: Rate) -> Ahead {
         let Some(line) = self.lines.get(id.index()) else { return Ahead::default() };
-        let rate = self.tree.terms(id).ceiling.map_or(rate, |ceiling| ceiling.min(rate));
+        let rate = self.scheduler.terms(id).ceiling.map_or(rate, |ceiling| ceiling.min(rate));
         let empty = Ahead { rate: Some(rate), ..Ahead::default() };
         line.queue.as_ref().map_or(empty, |queue| queue.ahead(rate))
     }
@@ -336,8 +340,20 @@ impl Classes {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+        let queue = self.queue(leaf);
+        queue.enqueue(cx, packet);
+        let waits = queue.backlog().packets > 0;
+        self.lines[leaf.index()].arrived += 1;
+        if waits {
+            self.scheduler.wait(cx.now, leaf);
+        }
+    }
+
+    /// The queue of a leaf class, at the rate at which packets depart from the class.
+    #[inline]
+    fn queue(&mut self, leaf: ClassId) -> &mut Waiting {
         let departs = self.departs_at(leaf);
-        let Line { name, spec, queue, rate, arrived, .. } = &mut self.lines[leaf.index()];
+        let Line { name, spec, queue, rate, .. } = &mut self.lines[leaf.index()];
         let queue = queue.get_or_insert_with(|| {
             *rate = departs;
             let random = Random::named(self.seed, &["class", name, self.direction.name()]);
@@ -347,11 +363,13 @@ impl Classes {
             *rate = departs;
             queue.set_rate(departs);
         }
-        *arrived += 1;
-        queue.enqueue(cx, packet);
-        if queue.backlog().packets > 0 {
-            self.tree.wait(cx.now, leaf);
-        }
+        queue
+    }
+
+    /// The marking of a leaf class's queue, if it has one.
+    pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
+        self.lines.get(leaf.index())?.spec.marking()?;
+        self.queue(leaf).marked_mut()
     }
 
     /// Removes the next packet of the link. `control` is the control traffic that waits and borrows.
@@ -361,7 +379,7 @@ impl Classes {
         mut control: Option<&mut Control>,
     ) -> Option<PacketId> {
         loop {
-            let leaf = self.tree.next(cx.now)?;
+            let leaf = self.scheduler.next(cx.now)?;
             let (packet, more) = match &mut control {
                 Some(control) if leaf == self.control => {
                     (control.pop_borrowed(cx), control.waits())
@@ -372,7 +390,7 @@ impl Classes {
                 }
             };
             let len = packet.as_ref().map_or(Bytes::ZERO, |packet| cx.pool[packet].charged());
-            self.tree.sent(cx.now, leaf, len, more);
+            self.scheduler.sent(cx.now, leaf, len, more);
             if packet.is_some() {
                 return packet;
             }
@@ -381,7 +399,7 @@ impl Classes {
 
     /// When a packet may go, as far as classes are concerned.
     pub(super) fn ready_at(&mut self, now: Time) -> Option<Time> {
-        self.tree.ready_at(now)
+        self.scheduler.ready_at(now)
     }
 
     /// Moves what waits of `flow` to another leaf.
@@ -432,14 +450,14 @@ impl Classes {
         let packet = old.queue.as_mut()?.dequeue_flow(cx, flow);
         old.arrived = old.arrived.saturating_sub(packet.is_some().into());
         if old.queue.is_some() && old.backlog().packets == 0 {
-            self.tree.idle(from);
+            self.scheduler.idle(from);
         }
         packet
     }
 
     /// What a class has a right to.
     pub(super) fn terms(&self, id: ClassId) -> Terms {
-        self.tree.terms(id)
+        self.scheduler.terms(id)
     }
 
     /// Backlog of up to `most` classes, beginning with class `from`. `None` if `from` is beyond the last
@@ -454,7 +472,7 @@ impl Classes {
         let id = ClassId(number);
         let Some(line) = self.lines.get(id.index()) else { return false };
         if self.find(&line.name) == Some(id) {
-            let parent = Some(self.tree.parent(id)).filter(|parent| *parent != ClassId::ROOT);
+            let parent = Some(self.scheduler.parent(id)).filter(|parent| *parent != ClassId::ROOT);
             let report = self.report_of(id, self.inside(id));
             found.push(ClassLine { number, parent: parent.map(|it| it.0), report });
         }
@@ -465,7 +483,7 @@ impl Classes {
     pub(super) fn report(&self, name: &str) -> Option<ClassReport> {
         let id = self.find(name)?;
         let mut inside = self.inside(id);
-        if !self.tree.is_leaf(id) {
+        if !self.scheduler.is_leaf(id) {
             let is_part = |it: &&ClassId| **it != id && self.way(**it).any(|at| at == id);
             self.by_name.values().filter(is_part).for_each(|part| inside.add(self.inside(*part)));
         }
@@ -476,19 +494,19 @@ impl Classes {
     fn inside(&self, id: ClassId) -> Inside {
         let line = &self.lines[id.index()];
         let waiting = line.backlog();
-        let gone = self.tree.counts(id).packets + u64::from(waiting.packets);
-        let drops = if self.tree.is_leaf(id) { line.arrived.saturating_sub(gone) } else { 0 };
+        let gone = self.scheduler.counts(id).packets + u64::from(waiting.packets);
+        let drops = if self.scheduler.is_leaf(id) { line.arrived.saturating_sub(gone) } else { 0 };
         Inside { waiting, drops }
     }
 
     fn report_of(&self, id: ClassId, Inside { waiting, drops }: Inside) -> ClassReport {
-        let parent = self.tree.parent(id);
+        let parent = self.scheduler.parent(id);
         ClassReport {
             name: self.name(id),
             parent: (parent != ClassId::ROOT).then(|| self.name(parent)),
             direction: self.direction,
-            terms: self.tree.terms(id),
-            sent: self.tree.counts(id),
+            terms: self.scheduler.terms(id),
+            sent: self.scheduler.counts(id),
             backlog: waiting,
             drops,
         }

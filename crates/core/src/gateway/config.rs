@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::aggregate::{ShapingTimer, TriggerSet};
 use crate::qdisc::QdiscSpec;
+use crate::scheduler::SchedulerSpec;
 use crate::{Packet, Rate, trunk};
 
 /// What a gateway is told beside its policies.
@@ -27,6 +28,8 @@ pub struct GatewayConfig {
     pub trunks: Vec<trunk::Config>,
     /// What seeds the hashes and all chance: fixed in a simulation, random on the live gateway.
     pub seed: u64,
+    /// The scheduler of the link, where it has classes.
+    pub scheduler: SchedulerSpec,
 }
 
 impl GatewayConfig {

@@ -10,7 +10,7 @@ use crate::class::ClassId;
 use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::Backlog;
+use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
@@ -69,7 +69,7 @@ impl Link {
         if self.classes.is_none() {
             self.empty(cx, displaced);
         }
-        let make = || Box::new(Classes::new(self.direction, config.seed, rate, &config.queue));
+        let make = || Box::new(Classes::new(self.direction, rate, config));
         let classes = self.classes.get_or_insert_with(make);
         classes.install(cx, set, (rate, &config.queue), displaced);
         if self.control.as_ref().is_some_and(|control| control.waits()) {
@@ -95,7 +95,7 @@ impl Link {
         };
         if self.classes.is_none() {
             self.empty(cx, displaced);
-            let mut classes = Classes::new(self.direction, config.seed, rate, &config.queue);
+            let mut classes = Classes::new(self.direction, rate, config);
             classes.insert(cx.now, &Class::new(Class::DEFAULT, config.queue.clone()));
             classes.end_change(cx.now);
             if self.control.as_ref().is_some_and(|control| control.waits()) {
@@ -104,7 +104,7 @@ impl Link {
             self.classes = Some(Box::new(classes));
         }
         if let Some(classes) = &mut self.classes {
-            classes.begin_change(set, (rate, &config.queue));
+            classes.begin_change(cx.now, set, (rate, &config.queue));
         }
     }
 
@@ -135,6 +135,15 @@ impl Link {
     /// The classes, if any share it, to change them.
     pub(super) fn classes_mut(&mut self) -> Option<&mut Classes> {
         self.classes.as_deref_mut()
+    }
+
+    /// The marking of the queue at `leaf`, if it has one.
+    pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
+        self.bucket.as_ref()?;
+        match &mut self.classes {
+            Some(classes) => classes.marked_mut(leaf),
+            None => self.queue.marked_mut(),
+        }
     }
 
     /// Takes in a packet that may leave as far as its policy is concerned, to wait at `leaf`.
@@ -277,7 +286,7 @@ impl Link {
             (Some(bucket), Some(rate)) => {
                 bucket.set(cx.now, rate, burst(rate));
                 if let Some(classes) = &mut self.classes {
-                    classes.set_link_rate(rate);
+                    classes.set_link_rate(cx.now, rate);
                 }
                 if let Some(control) = &mut self.control {
                     control.set_rate(cx.now, rate);

@@ -274,6 +274,14 @@ impl PacketPool {
         self.in_use
     }
 
+    /// The free slots, the one that was released last first.
+    ///
+    /// A driver that knows how many packets a call should have left inside finds the released slots here.
+    pub fn free_slots(&self) -> impl Iterator<Item = usize> + '_ {
+        let some = |free: u32| (free != NIL).then_some(free);
+        std::iter::successors(some(self.free), move |free| some(self.links(*free).next)).map(slot)
+    }
+
     /// Whether seven of eight slots are in use: what would wait had better be dropped now.
     #[must_use]
     pub fn is_scarce(&self) -> bool {

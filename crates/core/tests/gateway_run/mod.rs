@@ -102,6 +102,7 @@ pub(crate) fn config() -> GatewayConfig {
         shaping_triggers: Default::default(),
         trunks: Vec::new(),
         seed: 1,
+        scheduler: Default::default(),
     }
 }
 

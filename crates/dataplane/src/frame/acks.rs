@@ -132,6 +132,7 @@ impl Bench {
             shaping_triggers: Default::default(),
             trunks: Vec::new(),
             seed: 1,
+            scheduler: Default::default(),
         };
         let mut gateway = Gateway::new(&config, PolicySet::new(vec![policy]).unwrap(), Time::ZERO);
         gateway.pool().make_copies();

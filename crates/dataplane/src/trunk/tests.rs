@@ -89,6 +89,7 @@ impl Site {
             shaping_triggers: Default::default(),
             trunks: vec![config],
             seed: u64::from(run),
+            scheduler: Default::default(),
         };
         let gateway = Gateway::new(&settings, PolicySet::new(vec![policy]).unwrap(), now);
         let memory = PacketMemory::new(PACKETS, PacketMemory::SMALLEST).unwrap();

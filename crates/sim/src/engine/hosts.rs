@@ -36,8 +36,15 @@ impl<A: Agenda> Engine<'_, A> {
         let received = &self.network.pool[&packet];
         let (len, headers) = (received.len, u32::from(received.transport_offset) + UDP_HEADER);
         self.network.pool.release(packet);
-        self.flows[index(tag.end)].counts.goodput += u64::from(len.saturating_sub(headers));
+        self.count_goodput(tag.end, u64::from(len.saturating_sub(headers)));
         self.count_data(tag.end, len, tag);
+    }
+
+    /// The application of `flow` got `bytes` more.
+    fn count_goodput(&mut self, flow: u32, bytes: u64) {
+        let flow = &mut self.flows[index(flow)];
+        flow.counts.goodput += bytes;
+        self.groups[index(flow.group)].goodput += bytes;
     }
 
     /// A packet with data of `flow` has arrived.
@@ -132,7 +139,7 @@ impl<A: Agenda> Engine<'_, A> {
         end.received += bytes;
         if id.side() == 1 {
             let flow = self.streams.get(id.stream()).flow;
-            self.flows[index(flow)].counts.goodput += bytes;
+            self.count_goodput(flow, bytes);
         }
         self.complete_if_whole(id);
     }

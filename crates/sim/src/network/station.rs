@@ -13,6 +13,7 @@ use tidegate_core::report::{AggregateReport, Count, Report};
 use tidegate_core::trunk::Report as TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
 
+use super::passage::Passages;
 use super::{NO_WAY, Network, Tag};
 use crate::agenda::Agenda;
 use crate::draw::stream;
@@ -33,6 +34,8 @@ pub(crate) struct Station {
     armed: Time,
     /// Packets that found no room in it.
     tally: Tally,
+    /// Packets that pass a gateway, where a probe asks for them.
+    pub(crate) passages: Option<Box<Passages>>,
     /// Its part of the agenda.
     pub(crate) part: u32,
     /// What it had counted when figures began to be taken.
@@ -112,6 +115,7 @@ impl Station {
             trunks: None,
             armed: Time::MAX,
             tally: Tally::default(),
+            passages: None,
             part: 0,
             before: Tally::default(),
             passed_before: Vec::new(),
@@ -211,6 +215,7 @@ impl Station {
         self.before = self.tally();
         self.passed_before = self.passed();
         self.trunks_before = self.trunk_reports();
+        self.passages.as_mut().into_iter().for_each(|it| it.restart());
     }
 
     /// What the trunks of a gateway have done since figures began to be taken.
@@ -292,6 +297,14 @@ impl Station {
         }
     }
 
+    /// Counts the packets that the machine dropped in its last call.
+    #[inline]
+    fn settle_passages(&mut self) {
+        if let (Some(passages), Works::Gateway(gateway)) = (&mut self.passages, &mut self.works) {
+            passages.settle(gateway.pool());
+        }
+    }
+
     /// Sets its time after it was called or has taken something in.
     fn arm(&mut self, agenda: &mut impl Agenda, now: Time) {
         let at = self.machine().poll_timeout(now).map_or(Time::MAX, |at| at.max(now));
@@ -320,7 +333,13 @@ impl Network {
         let described = self.pool[&packet];
         self.pool.release(packet);
         let it = &mut self.stations[index(station)];
-        let Some(inside) = it.machine().pool().insert(described) else {
+        let empty = it.passages.is_some() && it.held() == 0;
+        let inside = it.machine().pool().insert(described);
+        let slot = inside.as_ref().map(PacketId::index);
+        if let Some(passages) = &mut it.passages {
+            passages.enter(now, entered_by(port), tag, &described, (slot, empty));
+        }
+        let Some(inside) = inside else {
             return it.tally.drops.count(Reason::NoBuffer);
         };
         if !sack.is_empty() {
@@ -329,6 +348,7 @@ impl Network {
         it.tags[inside.index()] = tag;
         it.machine().handle_packet(now, PortId(port), inside);
         it.copy_tags();
+        it.settle_passages();
         self.drain(agenda, now, station);
     }
 
@@ -344,7 +364,9 @@ impl Network {
             let port_id = PortId(u8::try_from(port).unwrap_or(u8::MAX));
             loop {
                 let it = &mut self.stations[index(station)];
-                let Some(inside) = it.machine().poll_transmit(now, port_id) else { break };
+                let departing = it.machine().poll_transmit(now, port_id);
+                it.settle_passages();
+                let Some(inside) = departing else { break };
                 it.copy_tags();
                 let (mut tag, exit) = (it.tags[inside.index()], it.exits[port]);
                 if it.trunks.is_some()
@@ -353,8 +375,12 @@ impl Network {
                     tag = Tag { sent: now, host, end: u32::MAX, ..Tag::default() };
                 }
                 let pool = it.machine().pool();
-                let (packet, sack) = (outside(&pool[&inside]), pool.sack(&inside));
+                let (packet, sack, slot) =
+                    (outside(&pool[&inside]), pool.sack(&inside), inside.index());
                 pool.release(inside);
+                if let Some(passages) = &mut it.passages {
+                    passages.depart(now, slot, &packet);
+                }
                 let packet = self.insert(packet, tag);
                 if !sack.is_empty() {
                     self.pool.set_sack(&packet, sack);
@@ -368,6 +394,11 @@ impl Network {
         }
         self.stations[index(station)].arm(agenda, now);
     }
+}
+
+/// The direction of a packet that enters a gateway by this port.
+const fn entered_by(port: u8) -> Direction {
+    if port == Gateway::LAN.0 { Direction::Up } else { Direction::Down }
 }
 
 /// The packet as the next part of the network sees it: what a machine noted on it stays inside.

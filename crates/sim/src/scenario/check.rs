@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
+use tidegate_core::packet::Direction;
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 
 use super::{
@@ -402,6 +403,7 @@ impl<'a> Check<'a> {
             Probe::Throughput { traffic } => {
                 self.group(n, traffic);
             }
+            Probe::Passage { gateway, direction, .. } => self.passage(n, gateway, *direction),
             Probe::Window { traffic, flows } => {
                 let Some(traffic) = self.group(n, traffic) else { return };
                 if !traffic.kind.is_tcp() {
@@ -419,6 +421,19 @@ impl<'a> Check<'a> {
         if series && self.scenario.run.sample.is_none() {
             let what = "a series needs a step; give run.sample";
             self.wrong(Place::Probe(n, "sample"), What::Contradiction(what));
+        }
+    }
+
+    fn passage(&mut self, n: usize, gateway: &str, direction: Direction) {
+        let is_it = |it: &&Node| it.name == gateway && matches!(it.kind, NodeKind::Gateway(_));
+        if self.scenario.nodes.iter().find(is_it).is_none() {
+            let what = What::Unknown { kind: "gateway", name: gateway.to_owned() };
+            self.wrong(Place::Probe(n, "gateway"), what);
+        }
+        let same = |it: &&Probe| matches!(it, Probe::Passage { gateway: other, direction: way, .. } if other == gateway && *way == direction);
+        if self.scenario.probes.iter().take(n).any(|it| same(&it)) {
+            let what = "a second probe of this gateway and direction; one is enough";
+            self.wrong(Place::Probe(n, "direction"), What::Contradiction(what));
         }
     }
 

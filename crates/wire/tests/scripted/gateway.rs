@@ -53,6 +53,7 @@ impl Wire {
             shaping_triggers: Default::default(),
             trunks: Vec::new(),
             seed: 1,
+            scheduler: Default::default(),
         };
         let mut gateway = Gateway::new(&config, PolicySet::new(vec![policy]).unwrap(), Time::ZERO);
         gateway.pool().make_copies();

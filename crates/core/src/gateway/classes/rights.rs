@@ -83,11 +83,11 @@ impl Classes {
         rate: Option<Rate>,
     ) -> Result<(), ClassChangeError> {
         self.fits(Some(terms.guarantee), self.lines[id.index()].promised)?;
-        let own = self.tree.terms(id).guarantee;
-        let parent = self.tree.parent(id);
+        let own = self.scheduler.terms(id).guarantee;
+        let parent = self.scheduler.parent(id);
         let promised = self.lines[parent.index()].promised.saturating_sub(own.bps());
         self.check_under(parent, promised, terms, rate)?;
-        if terms.delay_bound.is_some() && !self.tree.is_leaf(id) {
+        if terms.delay_bound.is_some() && !self.scheduler.is_leaf(id) {
             return Err(ClassFaultKind::BoundWithParts.into());
         }
         let in_order = Class::is_in_order(&self.lines[id.index()].spec);
@@ -112,7 +112,7 @@ impl Classes {
             0 => {}
             waiting => return Err(holds(Holds::Waiting(waiting))),
         }
-        if self.tree.terms(parent).delay_bound.is_some() {
+        if self.scheduler.terms(parent).delay_bound.is_some() {
             return Err(ClassFaultKind::BoundWithParts.into());
         }
         let (terms, promised) = (class.terms(self.direction), self.lines[parent.index()].promised);
@@ -124,8 +124,8 @@ impl Classes {
     /// Whether the class called `name` can be removed.
     pub(in crate::gateway) fn check_gone(&self, name: &str) -> Result<(), ClassChangeError> {
         let id = self.find(name).ok_or(ClassChangeError::NoClass)?;
-        if !self.tree.is_leaf(id) {
-            let part = self.by_name.values().find(|it| self.tree.parent(**it) == id);
+        if !self.scheduler.is_leaf(id) {
+            let part = self.by_name.values().find(|it| self.scheduler.parent(**it) == id);
             let part = part.map_or_else(String::new, |part| self.name(*part));
             return Err(ClassChangeError::HasParts(part));
         }
@@ -140,8 +140,8 @@ impl Classes {
 
     /// Gives a class these rights.
     pub(in crate::gateway) fn change(&mut self, now: Time, id: ClassId, terms: Terms) {
-        let own = self.tree.terms(id).guarantee;
-        let parent = self.tree.parent(id);
+        let own = self.scheduler.terms(id).guarantee;
+        let parent = self.scheduler.parent(id);
         self.promise(parent, own, terms.guarantee);
         self.set(now, id, terms);
     }
@@ -157,8 +157,8 @@ impl Classes {
     /// Removes the class called `name`, which was checked.
     pub(in crate::gateway) fn take_out(&mut self, name: &str) {
         let Some(id) = self.find(name) else { return };
-        let parent = self.tree.parent(id);
-        self.promise(parent, self.tree.terms(id).guarantee, Rate::from_bps(0));
+        let parent = self.scheduler.parent(id);
+        self.promise(parent, self.scheduler.terms(id).guarantee, Rate::from_bps(0));
         self.lines[id.index()].queue = None;
         Self::remove(self, id);
     }
@@ -187,7 +187,7 @@ impl Classes {
         }
         let above = match parent {
             ClassId::ROOT => rate,
-            _ => Some(self.tree.terms(parent).guarantee),
+            _ => Some(self.scheduler.terms(parent).guarantee),
         };
         Ok(self.fits(above, promised.saturating_add(terms.guarantee.bps()))?)
     }
@@ -207,8 +207,8 @@ impl Classes {
     /// without one never does.
     fn delays(&self, id: Option<ClassId>, terms: Terms) -> bool {
         let rights = |it: Terms| (it.guarantee, it.ceiling, it.burst, it.delay_bound);
-        let is_other = id.is_none_or(|id| rights(self.tree.terms(id)) != rights(terms));
-        let is_leaf = id.is_none_or(|id| self.tree.is_leaf(id));
+        let is_other = id.is_none_or(|id| rights(self.scheduler.terms(id)) != rights(terms));
+        let is_leaf = id.is_none_or(|id| self.scheduler.is_leaf(id));
         is_other && (terms.delay_bound.is_some() || !is_leaf)
     }
 
@@ -283,11 +283,11 @@ impl Ways<'_> {
 
     /// A place for a class, or for the new one.
     fn push(&mut self, id: Option<ClassId>) -> usize {
-        let tree = &self.classes.tree;
+        let scheduler = &self.classes.scheduler;
         let Added { parent, terms, in_order } = match id {
             Some(id) if Some(id) != self.changed => {
                 let in_order = Class::is_in_order(&self.classes.lines[id.index()].spec);
-                Added { parent: tree.parent(id), terms: tree.terms(id), in_order }
+                Added { parent: scheduler.parent(id), terms: scheduler.terms(id), in_order }
             }
             _ => self.added,
         };

@@ -56,17 +56,18 @@ impl Classes {
     /// [`put_next`](Self::put_next) adds the classes one by one.
     pub(in crate::gateway) fn begin_change(
         &mut self,
+        now: Time,
         set: &ClassSet,
         (rate, spec): (Rate, &QdiscSpec),
     ) {
-        self.set_link_rate(rate);
+        self.set_link_rate(now, rate);
         self.lines[ClassId::ROOT.index()].spec = spec.clone();
         self.frame = set.frame();
         self.named = vec![false; self.lines.len()];
         self.lines[ClassId::ROOT.index()].promised = 0;
         let more = (set.classes().len() + super::BESIDE_A_SET).saturating_sub(self.lines.len());
         self.lines.reserve_exact(more);
-        self.tree.reserve(more);
+        self.scheduler.reserve(more);
     }
 
     /// Adds or changes one class. Its parent must be there. If the parent had packets, they are appended to
@@ -83,7 +84,7 @@ impl Classes {
         let id = self.put(cx, class);
         crate::packet::make_room(&mut self.named, id.index(), false);
         self.named[id.index()] = true;
-        let parent = self.tree.parent(id);
+        let parent = self.scheduler.parent(id);
         if parent != ClassId::ROOT && self.lines[parent.index()].queue.is_some() {
             self.clear(cx, parent, displaced);
         }
@@ -115,8 +116,8 @@ impl Classes {
         if id.index() >= self.lines.len() {
             return false;
         }
-        while id != ClassId::ROOT && self.is_unnamed(id) && self.tree.is_leaf(id) {
-            let parent = self.tree.parent(id);
+        while id != ClassId::ROOT && self.is_unnamed(id) && self.scheduler.is_leaf(id) {
+            let parent = self.scheduler.parent(id);
             self.clear(cx, id, displaced);
             retired.removed.push(self.remove(id));
             id = parent;

@@ -1,0 +1,91 @@
+//! The scheduler `class-tree`: [`ClassTree`] behind the trait.
+
+use serde::Deserialize;
+
+use super::{Scheduler, Term};
+use crate::class::{ClassId, ClassTree, Sent, Terms};
+use crate::{Bytes, Rate, Time};
+
+/// It has no parameters.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl Config {
+    pub(super) fn build(&self, _: Rate) -> ClassTree {
+        ClassTree::default()
+    }
+}
+
+const TERMS: &[Term] = &[
+    Term::Parent,
+    Term::Guarantee,
+    Term::Ceiling,
+    Term::Weight,
+    Term::Priority,
+    Term::Burst,
+    Term::DelayBound,
+    Term::Queue,
+];
+
+impl Scheduler for ClassTree {
+    fn declares(&self) -> &'static [Term] {
+        TERMS
+    }
+
+    fn reserve(&mut self, more: usize) {
+        Self::reserve(self, more);
+    }
+
+    fn add(&mut self, now: Time, parent: ClassId, terms: Terms) -> ClassId {
+        Self::add(self, now, parent, terms)
+    }
+
+    fn remove(&mut self, id: ClassId) {
+        Self::remove(self, id);
+    }
+
+    fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
+        Self::set(self, now, id, terms);
+    }
+
+    fn move_to(&mut self, now: Time, id: ClassId, parent: ClassId) {
+        Self::move_to(self, now, id, parent);
+    }
+
+    fn terms(&self, id: ClassId) -> Terms {
+        Self::terms(self, id)
+    }
+
+    fn parent(&self, id: ClassId) -> ClassId {
+        Self::parent(self, id)
+    }
+
+    fn is_leaf(&self, id: ClassId) -> bool {
+        Self::is_leaf(self, id)
+    }
+
+    fn counts(&self, id: ClassId) -> Sent {
+        Self::counts(self, id)
+    }
+
+    fn wait(&mut self, now: Time, leaf: ClassId) {
+        Self::wait(self, now, leaf);
+    }
+
+    fn idle(&mut self, leaf: ClassId) {
+        Self::idle(self, leaf);
+    }
+
+    fn next(&mut self, now: Time) -> Option<ClassId> {
+        Self::next(self, now)
+    }
+
+    fn sent(&mut self, now: Time, leaf: ClassId, len: Bytes, more: bool) {
+        Self::sent(self, now, leaf, len, more);
+    }
+
+    fn ready_at(&mut self, now: Time) -> Option<Time> {
+        Self::ready_at(self, now)
+    }
+}

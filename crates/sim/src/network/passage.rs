@@ -1,0 +1,210 @@
+//! Packets that pass a gateway, counted by the traffic that they belong to.
+//!
+//! A passage covers one direction of a gateway. It counts each packet when the packet enters, when it
+//! departs, and when the gateway drops it. The delay of a packet is the time from its entry to its
+//! departure, without the time that its transmission takes.
+//!
+//! A machine does not report which packet it drops. The driver knows how many packets should be inside
+//! after a call. If fewer are inside, the machine has released the difference, and their slots are the first
+//! ones of the free list.
+//!
+//! Differs: an ACK that becomes a record of `signal` releases its slot, and counts as dropped.
+
+use std::time::Duration;
+
+use tidegate_core::packet::{Direction, Ecn};
+use tidegate_core::report::Count;
+use tidegate_core::{Packet, PacketPool, Time};
+
+use super::{Tag, since};
+use crate::histogram::Histogram;
+use crate::routes::index;
+
+/// The passages of one gateway.
+pub(crate) struct Passages {
+    /// By direction.
+    ways: [Option<Passage>; 2],
+    /// By flow, the group it belongs to.
+    groups: Vec<u32>,
+    /// By slot of the gateway's pool.
+    inside: Vec<Option<Inside>>,
+    /// Packets that should be inside.
+    held: u32,
+}
+
+/// A packet inside a gateway.
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    direction: Direction,
+    group: u32,
+    len: u32,
+    entered: Time,
+    /// The packet was marked "congestion experienced" when it entered.
+    marked: bool,
+}
+
+/// One direction of a gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Passage {
+    /// Departed packets whose delay exceeds this bound are late.
+    bound: Duration,
+    /// By group.
+    pub(crate) groups: Vec<GroupPassage>,
+}
+
+/// Packets of one group that passed in one direction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupPassage {
+    pub(crate) counts: PassageCounts,
+    /// The counts at the end of the warm-up.
+    before: PassageCounts,
+    /// Bytes that had arrived and that had been dropped when the current busy period of the gateway began.
+    busy: [u64; 2],
+    /// Delays since the end of the warm-up.
+    pub(crate) delay: Histogram,
+    /// Delays since the last sample: number, sum in nanoseconds, maximum.
+    pub(crate) recent: (u64, u64, Duration),
+}
+
+/// Counts of one group in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PassageCounts {
+    pub(crate) arrived: Count,
+    pub(crate) departed: Count,
+    pub(crate) dropped: Count,
+    /// Packets marked "congestion experienced" inside.
+    pub(crate) marked: u64,
+    /// Packets whose delay exceeded the bound.
+    pub(crate) late: u64,
+    /// Bytes of departed packets, times the nanoseconds for which each was inside.
+    pub(crate) area: u128,
+}
+
+impl Passages {
+    /// No passage yet; `groups` is by flow.
+    pub(crate) const fn new(groups: Vec<u32>) -> Self {
+        Self { ways: [const { None }; 2], groups, inside: Vec::new(), held: 0 }
+    }
+
+    /// Counts packets in this direction; without a bound no packet is late.
+    pub(crate) fn watch(&mut self, direction: Direction, bound: Option<Duration>, groups: usize) {
+        let bound = bound.unwrap_or(Duration::MAX);
+        self.ways[direction.index()] =
+            Some(Passage { bound, groups: vec![GroupPassage::default(); groups] });
+    }
+
+    /// The passage in this direction.
+    pub(crate) fn way(&self, direction: Direction) -> Option<&Passage> {
+        self.ways[direction.index()].as_ref()
+    }
+
+    /// The delays since the last sample, by group; starts a new sample.
+    pub(crate) fn take_recent(&mut self, direction: Direction) -> Vec<(u64, u64, Duration)> {
+        let groups = self.ways[direction.index()].iter_mut().flat_map(|way| &mut way.groups);
+        groups.map(|group| std::mem::take(&mut group.recent)).collect()
+    }
+
+    /// A packet enters by a port, and gets a slot if there is room. `empty` says that no packet was inside.
+    pub(super) fn enter(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        tag: Tag,
+        packet: &Packet,
+        (slot, empty): (Option<usize>, bool),
+    ) {
+        self.held += u32::from(slot.is_some());
+        let place = slot.map(|slot| self.place(slot));
+        place.into_iter().for_each(|place| *place = None);
+        let Some(way) = &mut self.ways[direction.index()] else { return };
+        let Some(&group) = self.groups.get(index(tag.flow)).filter(|_| tag.end != u32::MAX) else {
+            return;
+        };
+        if empty {
+            way.groups.iter_mut().for_each(GroupPassage::begin_busy_period);
+        }
+        let passed = &mut way.groups[index(group)];
+        passed.counts.arrived.add(packet.len);
+        let Some(slot) = slot else { return passed.counts.dropped.add(packet.len) };
+        let (len, entered, marked) = (packet.len, now, packet.ecn == Ecn::Ce);
+        *self.place(slot) = Some(Inside { direction, group, len, entered, marked });
+    }
+
+    fn place(&mut self, slot: usize) -> &mut Option<Inside> {
+        if slot >= self.inside.len() {
+            self.inside.resize(slot + 1, None);
+        }
+        &mut self.inside[slot]
+    }
+
+    /// After a call of the machine: counts the packets it dropped.
+    pub(super) fn settle(&mut self, pool: &PacketPool) {
+        let released = self.held.saturating_sub(pool.in_use());
+        for slot in pool.free_slots().take(index(released)) {
+            let Some(lost) = self.place(slot).take() else { continue };
+            if let Some(way) = &mut self.ways[lost.direction.index()] {
+                way.groups[index(lost.group)].counts.dropped.add(lost.len);
+            }
+        }
+        self.held = pool.in_use();
+    }
+
+    /// The packet in a slot departs.
+    pub(super) fn depart(&mut self, now: Time, slot: usize, packet: &Packet) {
+        self.held = self.held.saturating_sub(1);
+        let Some(inside) = self.place(slot).take() else { return };
+        let Some(way) = &mut self.ways[inside.direction.index()] else { return };
+        let delay = now.since(inside.entered);
+        let is_late = delay > way.bound;
+        let passed = &mut way.groups[index(inside.group)];
+        passed.counts.departed.add(inside.len);
+        passed.counts.late += u64::from(is_late);
+        passed.counts.marked += u64::from(!inside.marked && packet.ecn == Ecn::Ce);
+        passed.counts.area += u128::from(inside.len) * delay.as_nanos();
+        passed.delay.add(delay);
+        let (count, sum, most) = passed.recent;
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        passed.recent = (count + 1, sum.saturating_add(nanos), most.max(delay));
+    }
+
+    /// Figures are taken from now on.
+    pub(super) fn restart(&mut self) {
+        for passed in self.ways.iter_mut().flatten().flat_map(|way| &mut way.groups) {
+            passed.before = passed.counts;
+            passed.delay = Histogram::default();
+        }
+    }
+}
+
+impl GroupPassage {
+    const fn begin_busy_period(&mut self) {
+        self.busy = [self.counts.arrived.bytes, self.counts.dropped.bytes];
+    }
+
+    /// The share of the bytes that arrived in the current busy period and were dropped; `None` if none arrived.
+    pub(crate) const fn busy_loss(&self) -> Option<[u64; 2]> {
+        let arrived = self.counts.arrived.bytes - self.busy[0];
+        let dropped = self.counts.dropped.bytes - self.busy[1];
+        if arrived == 0 { None } else { Some([dropped, arrived]) }
+    }
+
+    /// The counts since the end of the warm-up.
+    pub(crate) const fn counted(&self) -> PassageCounts {
+        let Self { counts: now, before, .. } = self;
+        PassageCounts {
+            arrived: since(now.arrived, before.arrived),
+            departed: since(now.departed, before.departed),
+            dropped: since(now.dropped, before.dropped),
+            marked: now.marked - before.marked,
+            late: now.late - before.late,
+            area: now.area - before.area,
+        }
+    }
+}
+
+impl PassageCounts {
+    /// Bytes inside.
+    pub(crate) const fn waiting(&self) -> Count {
+        since(since(self.arrived, self.departed), self.dropped)
+    }
+}

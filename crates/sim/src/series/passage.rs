@@ -1,0 +1,99 @@
+//! The passage of packets through a gateway, step by step.
+
+use std::time::Duration;
+
+use tidegate_core::packet::Direction;
+
+use crate::draw::real;
+use crate::network::Station;
+use crate::table::{Table, Values};
+
+/// One direction of a gateway, at every step.
+pub(super) struct PassageSeries {
+    /// The gateway and the direction.
+    pub(super) name: String,
+    station: usize,
+    direction: Direction,
+    groups: Vec<(String, GroupSeries)>,
+}
+
+/// One traffic at every step: counts since the run began, but for delays, which are those of the step.
+#[derive(Default)]
+struct GroupSeries {
+    whole: [Vec<u64>; COUNTS.len()],
+    real: [Vec<f64>; MEASURES.len()],
+}
+
+const COUNTS: [&str; 9] = [
+    "arrived_packets",
+    "arrived_bytes",
+    "departed_packets",
+    "departed_bytes",
+    "dropped_packets",
+    "dropped_bytes",
+    "marked_packets",
+    "late_packets",
+    "waiting_bytes",
+];
+
+/// Mean and longest delay of the packets that departed in the step, and the part of the bytes of the current
+/// busy period of the gateway that was dropped.
+const MEASURES: [&str; 3] = ["delay_mean_seconds", "delay_max_seconds", "busy_loss"];
+
+impl PassageSeries {
+    /// The gateway that is the station of this number; `groups` are the names of all traffic.
+    pub(super) fn new(
+        gateway: &str,
+        station: usize,
+        direction: Direction,
+        groups: Vec<String>,
+    ) -> Box<Self> {
+        let groups = groups.into_iter().map(|name| (name, GroupSeries::default())).collect();
+        let name = format!("{gateway} {}", direction.name());
+        Box::new(Self { name, station, direction, groups })
+    }
+
+    /// Takes a sample.
+    pub(super) fn sample(&mut self, stations: &mut [Station]) {
+        let passages = stations.get_mut(self.station).and_then(|it| it.passages.as_mut());
+        let Some(passages) = passages else { return };
+        let recent = passages.take_recent(self.direction);
+        let groups = passages.way(self.direction).into_iter().flat_map(|it| &it.groups);
+        for (((_, seen), passed), (count, sum, most)) in
+            self.groups.iter_mut().zip(groups).zip(recent)
+        {
+            let it = &passed.counts;
+            let counts = [
+                it.arrived.packets,
+                it.arrived.bytes,
+                it.departed.packets,
+                it.departed.bytes,
+                it.dropped.packets,
+                it.dropped.bytes,
+                it.marked,
+                it.late,
+                it.waiting().bytes,
+            ];
+            seen.whole.iter_mut().zip(counts).for_each(|(seen, now)| seen.push(now));
+            let of_step = |value: f64| if count == 0 { f64::NAN } else { value };
+            let mean = Duration::from_nanos(sum / count.max(1)).as_secs_f64();
+            let loss = passed.busy_loss();
+            let loss = loss.map_or(f64::NAN, |[dropped, arrived]| real(dropped) / real(arrived));
+            let measures = [of_step(mean), of_step(most.as_secs_f64()), loss];
+            seen.real.iter_mut().zip(measures).for_each(|(seen, now)| seen.push(now));
+        }
+    }
+
+    /// The table with a column for each count of each traffic that came there.
+    pub(super) fn columns(self, table: Table) -> Table {
+        let came = |seen: &GroupSeries| seen.whole[0].last().is_some_and(|it| *it > 0);
+        let groups = self.groups.into_iter().filter(|(_, seen)| came(seen));
+        groups.fold(table, |table, (name, seen)| {
+            let counts = COUNTS.into_iter().zip(seen.whole.map(Values::from));
+            let measures = MEASURES.into_iter().zip(seen.real.map(Values::from));
+            counts
+                .chain(measures)
+                .fold(table, |table, (what, values)| table.with(format!("{name}_{what}"), values))
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! The `passage` probe counts each packet that passes a gateway once, in the traffic it belongs to.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod networks;
+
+use std::time::Duration;
+
+use networks::run;
+use tidegate_core::aggregate::TriggerSet;
+use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::link::LinkConfig;
+use tidegate_core::packet::Direction;
+use tidegate_core::policy::PolicySet;
+use tidegate_core::tcp::{Config, EcnMode, Profile};
+use tidegate_core::{Rate, qdisc::QdiscSpec};
+use tidegate_sim::scenario::{
+    End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Place, Probe, Run, Scenario, Side,
+    Traffic,
+};
+use tidegate_sim::{Results, Simulation};
+
+const RATE: Rate = Rate::from_mbps(4);
+const LIMIT: u64 = 20_000;
+const PACKET: u32 = 500;
+
+/// Two hosts that send upwards through a gateway of [`RATE`], whose queue is the kind `queue`.
+fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
+    let node = |name: &str, kind| Node { name: name.into(), kind };
+    let side = |node: &str, side| End { node: node.to_owned(), side };
+    let host = || NodeKind::Host(Host::default());
+    let queue: QdiscSpec = serde_json::from_str(queue).unwrap();
+    let config = GatewayConfig {
+        rate: [Some(RATE), None],
+        overhead: Overhead::default(),
+        queue,
+        packets: 1_024,
+        flows: 64,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: TriggerSet::default(),
+        trunks: Vec::new(),
+        seed: 0,
+    };
+    let gateway = Gateway { config, policies: PolicySet::default() };
+    let traffic = |(name, kind): (&str, Kind)| Traffic {
+        name: name.into(),
+        kind,
+        pairs: vec![Pair { from: name.into(), to: "server".into() }],
+        ..Traffic::default()
+    };
+    let mut tcp = Config::new(Profile::Linux);
+    tcp.details.ecn = EcnMode::Classic;
+    let passage = |direction| Probe::Passage {
+        gateway: "edge".into(),
+        direction,
+        bound: Some(Duration::from_millis(20)),
+    };
+    Scenario {
+        run: Run {
+            duration: Duration::from_secs(5),
+            sample: Some(Duration::from_millis(100)),
+            link_header: 0,
+            tcp,
+            ..Run::default()
+        },
+        nodes: vec![
+            node("a", host()),
+            node("b", host()),
+            node("server", host()),
+            node("lan", NodeKind::Router),
+            node("edge", NodeKind::Gateway(Box::new(gateway))),
+        ],
+        links: vec![
+            Link::new(End::of("a"), End::of("lan"), LinkConfig::default()),
+            Link::new(End::of("b"), End::of("lan"), LinkConfig::default()),
+            Link::new(End::of("lan"), side("edge", Side::Lan), LinkConfig::default()),
+            Link::new(side("edge", Side::Wan), End::of("server"), LinkConfig::default()),
+        ],
+        traffic: ["a", "b"].into_iter().zip(kinds).map(traffic).collect(),
+        probes: vec![passage(Direction::Up), passage(Direction::Down)],
+    }
+}
+
+fn constant(mbps: u64) -> Kind {
+    Kind::Constant { rate: Rate::from_mbps(mbps), packet: PACKET }
+}
+
+const DROP_TAIL: &str = r#"{"kind": "drop-tail", "limit": "20 kB"}"#;
+
+/// The last value of a series of the passage upwards.
+fn last(results: &Results, column: &str) -> u64 {
+    let series = results.table("passage edge up").unwrap();
+    *series.whole(column).last().unwrap_or_else(|| panic!("no {column}"))
+}
+
+/// Kills: a dropped packet that is counted for another traffic, late, or not at all.
+#[test]
+fn packets_arrive_depart_drop_or_wait() {
+    let results = run(&scenario(DROP_TAIL, [constant(6), constant(2)]));
+    let passages = results.table("passages").unwrap();
+    let total = |column: &str| passages.whole(column).iter().sum::<u64>();
+    let drops = results.table("drops").unwrap().whole("dropped_packets");
+    assert_eq!(total("dropped_packets"), drops.iter().sum::<u64>());
+    // 5 s of 4 Mbit/s, and the burst of the link: six packets.
+    assert!((5_000..=5_007).contains(&total("departed_packets")));
+    assert_eq!(passages.whole("arrived_packets"), [7_501, 2_501]);
+    for group in ["a", "b"] {
+        let of = |what: &str| last(&results, &format!("{group}_{what}"));
+        let inside = of("arrived_bytes") - of("departed_bytes") - of("dropped_bytes");
+        assert!(of("waiting_bytes") == inside && (1_000..LIMIT).contains(&inside), "{inside}");
+    }
+    // A departed packet waited for a full buffer: 20 kB and one packet take 41 ms, and each beyond 20 ms is late.
+    for (longest, mean) in
+        passages.real("delay_max_seconds").iter().zip(passages.real("delay_mean_seconds"))
+    {
+        assert!((0.038..=0.041).contains(longest) && (0.037..=0.041).contains(mean), "{longest}");
+    }
+    assert!(total("late_packets") * 100 > total("departed_packets") * 98);
+    let waiting: f64 = passages.real("waiting_mean_bytes").iter().sum();
+    assert!((19_000.0..=20_500.0).contains(&waiting), "{waiting}");
+}
+
+/// Kills: a busy period that begins anew at each packet, or never.
+#[test]
+fn loss_of_a_busy_period_is_forgotten_once_the_gateway_is_empty() {
+    let packets =
+        |from: u64, count: u64| (0..count).map(move |_| (Duration::from_millis(from), PACKET));
+    // 60 packets at once: 6 pass in the burst of the link, 41 find room; a pause; then 20 that all do.
+    let all = packets(50, 60).chain(packets(1_050, 20)).collect();
+    let quiet = Kind::Packets { packets: vec![(Duration::from_secs(4), PACKET)] };
+    let results = run(&scenario(DROP_TAIL, [Kind::Packets { packets: all }, quiet]));
+    let loss = results.table("passage edge up").unwrap().real("a_busy_loss");
+    assert!(loss[0].is_nan());
+    assert!((loss[1] - 13.0 / 54.0).abs() < 1e-9, "{loss:?}");
+    assert_eq!(loss[10].to_bits(), loss[1].to_bits());
+    assert!(loss[11].abs() < f64::EPSILON);
+}
+
+#[test]
+fn marked_packets_are_those_that_the_queue_marked() {
+    let red = r#"{"kind": "red", "limit": "100 kB", "packet": "1500 B", "min": "5 kB", "max": "15 kB",
+        "max_p": "10 %", "weight": "1 %", "gentle": true, "ecn": true}"#;
+    let results = run(&scenario(red, [Kind::Greedy, Kind::Greedy]));
+    let counted = results.table("drops").unwrap().whole("marked_packets").iter().sum::<u64>();
+    let marked = last(&results, "a_marked_packets") + last(&results, "b_marked_packets");
+    assert!(marked > 10 && marked == counted, "{marked}, {counted}");
+    // ACKs of both pass downwards; the gateway neither delays nor marks them.
+    let passages = results.table("passages").unwrap();
+    assert_eq!(passages.text("direction"), ["up", "up", "down", "down"]);
+    assert_eq!(passages.whole("marked_packets")[2..], [0, 0]);
+    assert!(passages.real("delay_max_seconds")[2..].iter().all(|it| it.abs() < f64::EPSILON));
+}
+
+#[test]
+fn a_passage_needs_a_gateway_and_is_watched_once() {
+    let mut twice = scenario(DROP_TAIL, [constant(1), constant(1)]);
+    twice.probes.push(twice.probes[0].clone());
+    let Some(Probe::Passage { gateway, .. }) = twice.probes.get_mut(1) else { panic!() };
+    *gateway = "lan".into();
+    let problems = Simulation::new(&twice).err().unwrap();
+    let places: Vec<_> = problems.iter().map(|problem| problem.place).collect();
+    assert_eq!(places, [Place::Probe(1, "gateway"), Place::Probe(2, "direction")]);
+    assert_eq!(problems[0].what.to_string(), "there is no gateway `lan`");
+}
