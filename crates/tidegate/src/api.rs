@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::ack::Counts;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::units::duration;
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Chance, Factor, Rate};
 
 use crate::describe::Change;
 
@@ -365,6 +365,42 @@ pub struct Class {
     pub waiting: Count,
     /// Packets dropped at it, and below it.
     pub dropped_packets: u64,
+    /// Queueing delays of the packets it has sent; none if its scheduler does not record them.
+    #[serde(default)]
+    pub delays: Option<ClassDelays>,
+    /// Its promises and how they were kept; empty if its scheduler does not record that.
+    #[serde(default)]
+    pub promises: Vec<Promise>,
+}
+
+/// Queueing delays of packets that a class has sent.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct ClassDelays {
+    /// Number of packets.
+    pub packets: u64,
+    /// Sum of their delays, in microseconds.
+    pub total_us: u64,
+    /// The longest delay, in microseconds.
+    pub longest_us: u64,
+}
+
+/// A promise to a class, and how it was kept.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Promise {
+    /// The term that promises it: "guarantee", "delay_bound", "loss_bound", "delay_ratio" or "loss_ratio".
+    pub term: String,
+    /// The class that a ratio refers to.
+    pub of: Option<String>,
+    /// The unit of the two values: "bit/s", "s", or empty for a part or a ratio.
+    pub unit: String,
+    /// The promised value.
+    pub promised: f64,
+    /// The measured value: mean rate while backlogged, longest delay, loss, or ratio of means.
+    pub kept: Option<f64>,
+    /// How often it was broken: packets for bounds, windows of 0.5 s for rates and ratios.
+    pub violations: u64,
+    /// How often it was relaxed because other promises have precedence.
+    pub relaxed: u64,
 }
 
 /// A class that is to be added.
@@ -385,7 +421,7 @@ pub struct NewClass {
 }
 
 /// What is to change of a class; what is left out stays.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassChange {
     /// Its guarantee.
@@ -400,6 +436,22 @@ pub struct ClassChange {
     pub burst: Option<Bytes>,
     /// The longest its packets may wait.
     pub delay_bound: Option<EachWay<OrNone<Period>>>,
+    /// The largest part of its bytes that may be dropped.
+    pub loss_bound: Option<OrNone<Chance>>,
+    /// Its queueing delay relative to another class.
+    pub delay_ratio: Option<OrNone<Ratio>>,
+    /// Its loss relative to another class.
+    pub loss_ratio: Option<OrNone<Ratio>>,
+}
+
+/// `factor` times as much as the class `of` has.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ratio {
+    /// The other class.
+    pub of: String,
+    /// Above zero.
+    pub factor: Factor,
 }
 
 /// A length of time.

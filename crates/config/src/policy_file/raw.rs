@@ -7,8 +7,9 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{FairBetween, Mode};
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::{Encapsulation, Fallback, Probing};
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -50,6 +51,11 @@ tables! {
         /// Queue discipline at the access link. "per-flow" if a policy has a `signal`, or there are
         /// trunks. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// The scheduler of the classes: "class-tree", or "jobs", which keeps bounds and ratios of delay and loss.
+        /// Default: "class-tree".
+        "scheduler" => scheduler: Option<Spanned<SchedulerSpec>>,
+        /// Bytes of all classes together that may wait, with scheduler "jobs". Default: "250 kB".
+        "buffer" => buffer: Option<Spanned<Bytes>>,
         /// How often the shaping timer looks; "0 s" for exactly when the next packet conforms.
         /// Default: "0 s".
         "shaping_interval" => shaping_interval: Option<Spanned<Period>>,
@@ -111,8 +117,23 @@ tables! {
         /// { up, down }. Refused where it cannot be met; only for classes without parts. Default: as long as it
         /// takes.
         "delay_bound" => delay_bound: Option<Spanned<EachWay<Period>>>,
+        /// The largest part of its bytes that may be dropped while packets wait, such as "1 %"; only with scheduler
+        /// "jobs". Default: not bounded.
+        "loss_bound" => loss_bound: Option<Spanned<Chance>>,
+        /// Its queueing delay relative to that of another class; only with scheduler "jobs". Default: none.
+        "delay_ratio" => delay_ratio: Option<Spanned<Ratio>>,
+        /// Its loss relative to that of another class; only with scheduler "jobs". Default: none.
+        "loss_ratio" => loss_ratio: Option<Spanned<Ratio>>,
         /// Where its packets wait: a queue discipline. Default: that of the gateway.
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+    }
+
+    /// A class in relation to another: { of = "silver", factor = 0.5 } is half as much as `silver` has.
+    "`delay_ratio` and `loss_ratio`" Ratio {
+        /// The other class.
+        "of" => of: Required<String>,
+        /// Its own delay or loss is this times that of the other class; above 0.
+        "factor" => factor: Required<Factor>,
     }
 
     /// An end of a trunk: a path to another gateway whose share is found by congestion control. The other
@@ -390,6 +411,18 @@ impl Read for Signal {
             drop(AckSpec::parameters(name, offer));
         });
         json!({ "anyOf": [{ "const": NO_SIGNAL }, signal] })
+    }
+}
+
+impl Read for SchedulerSpec {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "a scheduler", Self::NAMES, found)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
+            drop(Self::parameters(name, offer))
+        })
     }
 }
 

@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use tidegate_core::ack::Counts;
 
-use crate::api::{Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Status, Trunk};
+use crate::api::{
+    Aggregate, Class, Control, FailToWire, LinkDirection, Promise, Signal, Status, Trunk,
+};
 
 /// Metrics being written.
 struct Page(String);
@@ -262,6 +264,42 @@ fn classes(all: &[Class], page: &mut Page) {
     });
     let help = "Bytes of the class that wait.";
     metric("tidegate_class_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
+    let help = "Sum of the queueing delays of the class's packets that left, where the scheduler records it.";
+    metric("tidegate_class_queueing_seconds_total", "counter", help, |it| {
+        Some(float(it.delays?.total_us) / 1e6)
+    });
+    let help =
+        "The longest queueing delay of a packet of the class, where the scheduler records it.";
+    metric("tidegate_class_longest_queueing_seconds", "gauge", help, |it| {
+        Some(float(it.delays?.longest_us) / 1e6)
+    });
+    promises(all, page);
+}
+
+/// What classes were promised, and what was kept.
+fn promises(all: &[Class], page: &mut Page) {
+    let each = || all.iter().flat_map(|class| class.promises.iter().map(move |it| (class, it)));
+    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Promise) -> Option<f64>| {
+        let samples = each().filter_map(|(class, it)| {
+            let names = [
+                ("class", class.name.as_str()),
+                ("direction", &class.direction),
+                ("term", &it.term),
+                ("of", it.of.as_deref().unwrap_or_default()),
+            ];
+            Some((labels(&names), value(it)?))
+        });
+        page.metric(name, kind, help, samples);
+    };
+    let help = "A promise to the class by its term, in bit/s, seconds, or as a part or ratio; `of` is the class \
+                that a ratio refers to.";
+    metric("tidegate_class_promised", "gauge", help, |it| Some(it.promised));
+    let help = "The measured value of a promise: mean rate while backlogged, longest delay, loss, or ratio.";
+    metric("tidegate_class_kept", "gauge", help, |it| it.kept);
+    let help = "How often a promise was broken: packets for bounds, windows of 0.5 s for rates and ratios.";
+    metric("tidegate_class_violations_total", "counter", help, |it| Some(float(it.violations)));
+    let help = "How often a promise was relaxed because other promises have precedence.";
+    metric("tidegate_class_relaxed_total", "counter", help, |it| Some(float(it.relaxed)));
 }
 
 fn trunks(all: &[Trunk], page: &mut Page) {
@@ -351,7 +389,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::api::{Bypassed, Count, PortCount, Ports};
+    use crate::api::{Bypassed, ClassDelays, Count, PortCount, Ports};
 
     fn status() -> Status {
         let count = Count { packets: 3, bytes: 4_500 };
@@ -433,6 +471,16 @@ mod tests {
             borrowed_bytes: 1_500,
             waiting: count,
             dropped_packets: 2,
+            delays: Some(ClassDelays { packets: 3, total_us: 9_000, longest_us: 4_000 }),
+            promises: vec![Promise {
+                term: "delay_ratio".to_owned(),
+                of: Some("guests".to_owned()),
+                unit: String::new(),
+                promised: 0.5,
+                kept: Some(0.45),
+                violations: 1,
+                relaxed: 2,
+            }],
         };
         vec![class("up"), class("down")]
     }
