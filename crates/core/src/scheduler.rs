@@ -279,6 +279,15 @@ impl Default for SchedulerSpec {
 }
 
 impl SchedulerSpec {
+    /// Sets the size of the buffer that all classes share. Returns `false` if there is no such buffer.
+    pub const fn set_buffer(&mut self, buffer: Bytes) -> bool {
+        match self {
+            Self::Jobs(config) => config.buffer = buffer,
+            Self::ClassTree(_) => return false,
+        }
+        true
+    }
+
     /// The terms that its classes can have.
     #[must_use]
     pub fn terms(&self) -> &'static [Term] {
