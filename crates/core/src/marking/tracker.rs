@@ -151,10 +151,33 @@ impl Track {
         self.rounds_mut().mark();
     }
 
-    /// What is known of the flow.
+    /// What is known of the flow. After two round trips without a packet its window is zero.
     #[must_use]
     pub fn estimate(&self, now: Time) -> Estimate {
+        let estimate = self.rounds().estimate(now);
+        let (window, growth) = match self.rounds().is_idle(now) {
+            true => (Bytes::ZERO, Bytes::ZERO),
+            false => (estimate.window, estimate.growth),
+        };
+        Estimate { window, growth, ..estimate }
+    }
+
+    /// As [`estimate`](Self::estimate), but whether the flow is idle or not.
+    #[must_use]
+    pub(super) fn last_estimate(&self, now: Time) -> Estimate {
         self.rounds().estimate(now)
+    }
+
+    /// Whether the flow did not respond to marks.
+    #[must_use]
+    pub(super) const fn ignores(&self) -> bool {
+        self.rounds().ignores()
+    }
+
+    /// Whether the flow has sent nothing for two round trips.
+    #[must_use]
+    pub(super) fn is_idle(&self, now: Time) -> bool {
+        self.rounds().is_idle(now)
     }
 
     const fn rounds(&self) -> &Rounds {
@@ -173,7 +196,7 @@ impl Track {
 }
 
 // A flow of a marking has 96 bytes with the marking's own state.
-const _: () = assert!(size_of::<Track>() <= 80);
+const _: () = assert!(size_of::<Track>() <= 76);
 
 #[cfg(test)]
 mod tests;
