@@ -9,10 +9,16 @@
 //!
 //! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues.
 
+mod coverage;
 pub mod filter;
+mod heuristic;
+mod memory;
 mod reference;
 mod response;
 mod rounds;
+mod sums;
+#[cfg(test)]
+mod testing;
 pub mod tracker;
 
 use std::time::Duration;
@@ -131,4 +137,8 @@ registry! {
     MarkingSpec, "a marking", build(random: Random) -> Marking:
     /// A tracker for each flow; the flow with the largest window is marked.
     Reference => reference, "reference";
+    /// Trackers for the flows that pass a small filter, which stand for all.
+    Heuristic => heuristic, "heuristic";
+    /// Trackers for the flows that carry most of the bytes; other traffic counts at its rate.
+    Coverage => coverage, "coverage";
 }
