@@ -17,7 +17,7 @@ use super::filter::{Serial, Shape, fingerprint};
 use super::memory::{Entry, Memory, is_trackable};
 use super::sums::{Part, Rho, Sums, Walk};
 use super::tracker::{Sighting, Track, TrackerSpec};
-use super::{Decision, Marking, Observed, Outcome, Target, last_resort};
+use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::FlowId;
 use crate::random::Random;
 use crate::registry::checked;
@@ -29,9 +29,9 @@ use crate::{Bytes, Factor, Packet, Rate, Time, units};
 pub struct Config {
     /// How the window and the round trips of a flow are estimated.
     pub tracker: TrackerSpec,
-    /// Parameter of the tracker `paper`: a gap of more than `RTT / k` ends a round.
+    /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
     pub k: Option<u32>,
-    /// Parameter of the tracker `paper`: weight of the old round-trip time against a new sample.
+    /// Parameter of the tracker: weight of the old round-trip time against a new sample.
     pub a: Option<Factor>,
     /// Length of an interval.
     #[serde(with = "units::duration")]
@@ -284,6 +284,13 @@ impl Marking for Heuristic {
 
     fn leaving(&mut self, _: &Observed<'_>, packet: &Packet) {
         self.memory.departed(packet);
+    }
+
+    fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
+        let Some(entry) = self.memory.find(ack.flow) else { return };
+        self.change(entry, seen.now, |track| {
+            track.on_ack(&acknowledges(seen, ack));
+        });
     }
 
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {

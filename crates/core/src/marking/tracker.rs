@@ -85,19 +85,16 @@ impl Default for TrackerSpec {
 }
 
 impl TrackerSpec {
-    /// The tracker with other parameters: those of `paper`, which a marking's table may name beside it.
+    /// The tracker with other parameters, which a marking's table may name beside it.
     ///
     /// # Errors
     ///
-    /// If the tracker has no such parameter, or its value is not allowed.
+    /// If a value is not allowed.
     pub fn with(self, k: Option<u32>, a: Option<Factor>) -> Result<Self, &'static str> {
         match self {
             Self::Paper(config) => config.with(k, a).map(Self::Paper),
             Self::PaperIdle(config) => config.with(k, a).map(Self::PaperIdle),
-            Self::TwoWay(config) if k.is_none() && a.is_none() => Ok(Self::TwoWay(config)),
-            Self::TwoWay(_) => {
-                Err("`k` and `a` are parameters of the tracker \"paper\"; remove them")
-            }
+            Self::TwoWay(config) => config.with(k, a).map(Self::TwoWay),
         }
     }
 }
@@ -120,7 +117,7 @@ impl Track {
             TrackerSpec::PaperIdle(config) => {
                 Self::Paper(paper::Paper::new(config.gaps(true), first))
             }
-            TrackerSpec::TwoWay(_) => Self::TwoWay(two_way::TwoWay::new(first)),
+            TrackerSpec::TwoWay(config) => Self::TwoWay(two_way::TwoWay::new(config, first)),
         }
     }
 

@@ -155,6 +155,16 @@ fn a_gap_or_one_segment_too_many_begins_a_round() {
     assert_eq!((gateway.knows().0, gateway.knows().2), (122, 3));
 }
 
+/// Kills: a first round without an end, whose window grows for ever.
+#[test]
+fn the_first_round_of_an_evenly_spaced_flow_ends_after_an_rtt() {
+    let mut gateway = Gateway::new("paper");
+    for n in 0..400u32 {
+        gateway.up(u64::from(n), data(ISN.wrapping_add(n * MSS)));
+        assert!(gateway.knows().2 <= 110, "{:?}", gateway.knows());
+    }
+}
+
 /// Kills: a sample from an idle time in `paper+idle`; none in `paper`.
 #[test]
 fn an_idle_time_is_a_sample_for_paper_only() {
