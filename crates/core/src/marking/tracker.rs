@@ -85,19 +85,16 @@ impl Default for TrackerSpec {
 }
 
 impl TrackerSpec {
-    /// The tracker with other parameters: those of `paper`, which a marking's table may name beside it.
+    /// The tracker with other parameters, which a marking's table may name beside it.
     ///
     /// # Errors
     ///
-    /// If the tracker has no such parameter, or its value is not allowed.
+    /// If a value is not allowed.
     pub fn with(self, k: Option<u32>, a: Option<Factor>) -> Result<Self, &'static str> {
         match self {
             Self::Paper(config) => config.with(k, a).map(Self::Paper),
             Self::PaperIdle(config) => config.with(k, a).map(Self::PaperIdle),
-            Self::TwoWay(config) if k.is_none() && a.is_none() => Ok(Self::TwoWay(config)),
-            Self::TwoWay(_) => {
-                Err("`k` and `a` are parameters of the tracker \"paper\"; remove them")
-            }
+            Self::TwoWay(config) => config.with(k, a).map(Self::TwoWay),
         }
     }
 }
@@ -120,7 +117,7 @@ impl Track {
             TrackerSpec::PaperIdle(config) => {
                 Self::Paper(paper::Paper::new(config.gaps(true), first))
             }
-            TrackerSpec::TwoWay(_) => Self::TwoWay(two_way::TwoWay::new(first)),
+            TrackerSpec::TwoWay(config) => Self::TwoWay(two_way::TwoWay::new(config, first)),
         }
     }
 
@@ -151,10 +148,33 @@ impl Track {
         self.rounds_mut().mark();
     }
 
-    /// What is known of the flow.
+    /// What is known of the flow. After two round trips without a packet its window is zero.
     #[must_use]
     pub fn estimate(&self, now: Time) -> Estimate {
+        let estimate = self.rounds().estimate(now);
+        let (window, growth) = match self.rounds().is_idle(now) {
+            true => (Bytes::ZERO, Bytes::ZERO),
+            false => (estimate.window, estimate.growth),
+        };
+        Estimate { window, growth, ..estimate }
+    }
+
+    /// As [`estimate`](Self::estimate), but whether the flow is idle or not.
+    #[must_use]
+    pub(super) fn last_estimate(&self, now: Time) -> Estimate {
         self.rounds().estimate(now)
+    }
+
+    /// Whether the flow did not respond to marks.
+    #[must_use]
+    pub(super) const fn ignores(&self) -> bool {
+        self.rounds().ignores()
+    }
+
+    /// Whether the flow has sent nothing for two round trips.
+    #[must_use]
+    pub(super) fn is_idle(&self, now: Time) -> bool {
+        self.rounds().is_idle(now)
     }
 
     const fn rounds(&self) -> &Rounds {
@@ -173,7 +193,7 @@ impl Track {
 }
 
 // A flow of a marking has 96 bytes with the marking's own state.
-const _: () = assert!(size_of::<Track>() <= 80);
+const _: () = assert!(size_of::<Track>() <= 76);
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 //! Source: `marking`, section 2.1.
 //! Differs:
 //! - a flow that is met in mid-connection begins with an RTT of 100 ms, and no spacing of two packets;
+//! - the first round has none before it, so it ends after an RTT at the latest;
 //! - `paper+idle` takes no sample from a gap of more than two RTT.
 
 use serde::Deserialize;
@@ -132,10 +133,11 @@ impl Paper {
     fn begins(&self, now: Time, packet: &Packet) -> bool {
         let rounds = &self.rounds;
         let gap = u64::from(Micros::of(now).since(rounds.last));
-        let most = rounds.segments_before.saturating_add(1);
-        let overfull = rounds.segments.saturating_add(segments(packet)) > most;
-        gap * u64::from(self.gaps.k) > u64::from(rounds.rtt)
-            || (overfull && rounds.segments_before > 0)
+        let overfull = match rounds.segments_before {
+            0 => Micros::of(now).since(rounds.start) > rounds.rtt,
+            before => rounds.segments.saturating_add(segments(packet)) > before.saturating_add(1),
+        };
+        overfull || gap * u64::from(self.gaps.k) > u64::from(rounds.rtt)
     }
 
     fn begin(&mut self, now: Time) {

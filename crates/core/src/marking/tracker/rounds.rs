@@ -53,10 +53,10 @@ pub(super) struct Rounds {
     /// Round-trip time, in microseconds; not zero once a round has begun.
     pub(super) rtt: u32,
     /// Segments of this round, and bytes of their frames.
-    pub(super) segments: u32,
+    pub(super) segments: u16,
     pub(super) bytes: u32,
     /// Segments of the round before; zero in the first round.
-    pub(super) segments_before: u32,
+    pub(super) segments_before: u16,
     /// Bytes of the round before, as frames.
     pub(super) bytes_before: u32,
     /// The sequence number after the highest seen.
@@ -256,18 +256,23 @@ impl Rounds {
         self.bytes.max(before)
     }
 
+    /// Whether the flow did not respond to marks.
+    pub(super) const fn ignores(&self) -> bool {
+        !self.response.is_seen()
+    }
+
     /// Whether no packet arrived for [`IDLE_ROUNDS`].
     pub(super) fn is_idle(&self, now: Time) -> bool {
         Micros::of(now).since(self.last) > self.rtt.saturating_mul(IDLE_ROUNDS)
     }
 
+    /// What is known of the flow, had its last packet just arrived.
     pub(super) fn estimate(&self, now: Time) -> Estimate {
-        let idle = self.is_idle(now);
-        let growth = if idle || self.has(LIMITED) { 0 } else { u64::from(self.frame) };
+        let growth = if self.has(LIMITED) { 0 } else { u64::from(self.frame) };
         Estimate {
             round_start: self.start.time(now),
             rtt: Duration::from_micros(u64::from(self.rtt)),
-            window: Bytes(if idle { 0 } else { u64::from(self.window()) }),
+            window: Bytes(u64::from(self.window())),
             growth: Bytes(growth),
             marked: self.has(MARKED),
             responds: !self.has(SCALABLE) && self.response.is_seen(),
@@ -275,53 +280,46 @@ impl Rounds {
     }
 }
 
-/// A sender at this window cannot halve it: marks that it ignores then say nothing (RFC 5681, equation 4).
-const LEAST_WINDOW: u32 = 2;
+/// Smallest window in segments at which a mark is judged: CUBIC multiplies it by 0.7 and adds two segments in two
+/// rounds, which is more than six of seven segments (RFC 9438, section 4.6).
+const LEAST_WINDOW: u32 = 8;
 
-/// Whether the sender reduces its window after marks: its rounds become smaller.
+/// Whether the sender reduces its window after marks: the third round that ends after the mark is smaller.
 ///
+/// The first is the round of the mark. In the second the sender learns of it.
 /// CWR is no proof. Linux also sends it where the congestion control keeps its window, as BBR does.
 #[derive(Clone, Copy, Debug, Default)]
 struct Response {
     /// The window at the mark that is being judged.
     window: u32,
-    /// Ends of rounds until the mark is ignored; zero if none is judged.
+    /// Ends of rounds until the mark is judged; zero if none is.
     left: u8,
     /// Marks in succession that were ignored.
     ignored: u8,
 }
 
-/// Rounds that end between a mark and the end of the first round with the smaller window: the round of the mark,
-/// that in which the sender learns of it, and the next.
 const ROUNDS_TO_RESPOND: u8 = 3;
 
-/// Marks in succession after which a flow is considered to ignore marks. One may be lost with its packet.
-///
-/// Source: measured, as no NewReno or CUBIC flow of the accuracy test ignores three.
-const IGNORED_MARKS: u8 = 3;
+/// Marks in succession that a flow has to ignore. A window that is estimated 50 % too large at one of two marks
+/// passes for a response at the other.
+const IGNORED_MARKS: u8 = 4;
 
 impl Response {
     const fn asked(&mut self, window: u32, least: u32) {
-        if self.left == 0 && window > least {
+        if self.left == 0 && window >= least {
             (self.window, self.left) = (window, ROUNDS_TO_RESPOND);
         }
     }
 
-    const fn reduced(&mut self) {
-        (self.left, self.ignored) = (0, 0);
-    }
-
-    /// Takes note that a round of `bytes` ended. Source: RFC 9438 and RFC 8511 (senders keep up to 0.85).
+    /// Takes note that a round of `bytes` ended.
     const fn round(&mut self, bytes: u32) {
         if self.left == 0 {
             return;
         }
-        if bytes <= self.window - self.window / 10 {
-            return self.reduced();
-        }
         self.left -= 1;
         if self.left == 0 {
-            self.ignored = self.ignored.saturating_add(1);
+            let ignored = bytes >= self.window;
+            self.ignored = if ignored { self.ignored.saturating_add(1) } else { 0 };
         }
     }
 
@@ -336,8 +334,8 @@ const fn says_reduced(segment: &TcpSegment) -> bool {
 }
 
 /// Segments that the sender sent as `packet`.
-pub(super) fn segments(packet: &Packet) -> u32 {
-    u32::from(packet.segments).max(1)
+pub(super) fn segments(packet: &Packet) -> u16 {
+    packet.segments.max(1)
 }
 
 /// Frame length of one of the segments.

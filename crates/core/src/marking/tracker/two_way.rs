@@ -16,18 +16,12 @@
 //! Source: `marking`, section 8 (both directions); RFC 7323, section 3.2 (echo of timestamps); Karn's algorithm,
 //! RFC 6298, section 3: a retransmission of the first segment makes the sample void.
 
-use serde::Deserialize;
-
 use super::Sighting;
-use super::paper::{self, Paper};
+pub(super) use super::paper::Config;
+use super::paper::Paper;
 use super::rounds::{Micros, Order, data, micros};
 use crate::flow::{Rtt, before};
 use crate::packet::{Direction, TcpFlags, TcpSegment};
-
-/// It has no parameters.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {}
 
 /// What a tracker knows from both directions of a flow.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +76,9 @@ const LATE: u32 = 4;
 const EARLY: u32 = 16;
 
 impl TwoWay {
-    pub(super) fn new(seen: &Sighting<'_>) -> Self {
+    pub(super) fn new(config: &Config, seen: &Sighting<'_>) -> Self {
         let mut tracker = Self {
-            gaps: Paper::new(paper::Config::default().gaps(true), seen),
+            gaps: Paper::new(config.gaps(true), seen),
             from: 0,
             ack: 0,
             heard: Micros::of(seen.now),
