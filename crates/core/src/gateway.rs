@@ -310,6 +310,10 @@ impl Machine for Gateway {
         self.counts.transmitted[direction.index()].add(leaving.len);
         if let Some(flow) = self.flows.of_packet(leaving, direction) {
             flow.on_departure(now, leaving, direction);
+            if self.marks {
+                let (links, aggregates) = (&mut self.links, &mut self.aggregates);
+                marking::acknowledge(now, direction, links, aggregates, (leaving, flow));
+            }
         }
         Some(packet)
     }

@@ -9,10 +9,16 @@
 //!
 //! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues.
 
+mod coverage;
 pub mod filter;
+mod heuristic;
+mod memory;
 mod reference;
 mod response;
 mod rounds;
+mod sums;
+#[cfg(test)]
+mod testing;
 pub mod tracker;
 
 use std::time::Duration;
@@ -22,6 +28,7 @@ use crate::packet::{Direction, Ecn, FlowId, Member};
 use crate::random::Random;
 use crate::registry::registry;
 use crate::{Bytes, Packet, Rate, Time};
+use tracker::Sighting;
 
 /// State of a place, as a marking sees it.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +103,10 @@ pub trait Marking: Send {
     /// Notes `packet`, which departs.
     fn leaving(&mut self, seen: &Observed<'_>, packet: &Packet);
 
+    /// Notes `ack`, a packet with an acknowledgement that departs in the other direction, to the sender of a flow
+    /// that is queued here. `seen.direction` is that of the place.
+    fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet);
+
     /// What is done before `packet`, the last that [arrived](Self::arrived), is queued.
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision;
 
@@ -110,6 +121,11 @@ pub trait Marking: Send {
 
     /// The longest round-trip time of the tracked flows.
     fn longest_rtt(&self) -> Duration;
+}
+
+/// The sighting of an ACK that [departs](Marking::acknowledged) to a sender.
+const fn acknowledges<'a>(seen: &Observed<'a>, ack: &'a Packet) -> Sighting<'a> {
+    Sighting { now: seen.now, packet: ack, direction: seen.direction.reverse(), flow: seen.flow }
 }
 
 /// The decision about a packet without a tracker, if an overflow is predicted and all flows are marked.
@@ -131,4 +147,8 @@ registry! {
     MarkingSpec, "a marking", build(random: Random) -> Marking:
     /// A tracker for each flow; the flow with the largest window is marked.
     Reference => reference, "reference";
+    /// Trackers for the flows that pass a small filter, which stand for all.
+    Heuristic => heuristic, "heuristic";
+    /// Trackers for the flows that carry most of the bytes; other traffic counts at its rate.
+    Coverage => coverage, "coverage";
 }

@@ -5,7 +5,7 @@ use super::aggregates::Aggregates;
 use super::link::Link;
 use crate::class::ClassId;
 use crate::flow::Flow;
-use crate::packet::{Direction, FlowId};
+use crate::packet::{Direction, FlowId, Packet, TcpFlags};
 use crate::{PacketId, Time};
 
 impl Gateway {
@@ -43,6 +43,27 @@ impl Gateway {
             let flow = self.flows.of_packet(packet, direction);
             marked.sight(now, direction, packet, flow.as_deref());
         }
+    }
+}
+
+/// Shows `ack`, a packet that departs in `direction`, to the markings that track what its receiver sends.
+pub(super) fn acknowledge(
+    now: Time,
+    direction: Direction,
+    links: &mut [Link; 2],
+    aggregates: &mut Aggregates,
+    (ack, flow): (&Packet, &Flow),
+) {
+    if !ack.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::ACK)) {
+        return;
+    }
+    let way = direction.reverse();
+    if let Some(marked) = links[way.index()].marked_mut(flow.class(way)) {
+        marked.acknowledge(now, way, ack, flow);
+    }
+    let aggregate = aggregates.meant(flow.handle(way));
+    if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
+        marked.acknowledge(now, way, ack, flow);
     }
 }
 

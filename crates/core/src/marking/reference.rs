@@ -22,7 +22,7 @@ use serde::Deserialize;
 use super::response::Response;
 use super::rounds::{Net, Round, Rounds, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
-use super::{Decision, Marking, Observed, Outcome, Target, last_resort};
+use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
 use crate::random::Random;
 use crate::registry::checked;
@@ -34,9 +34,9 @@ use crate::{Bytes, Factor, Packet, Rate, Time, units};
 pub struct Config {
     /// How the window and the round trips of a flow are estimated.
     pub tracker: TrackerSpec,
-    /// Parameter of the tracker `paper`: a gap of more than `RTT / k` ends a round.
+    /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
     pub k: Option<u32>,
-    /// Parameter of the tracker `paper`: weight of the old round-trip time against a new sample.
+    /// Parameter of the tracker: weight of the old round-trip time against a new sample.
     pub a: Option<Factor>,
     /// Rounds of a flow that are projected at most, from 1 to 8.
     ///
@@ -317,6 +317,15 @@ impl Marking for Reference {
     }
 
     fn leaving(&mut self, _: &Observed<'_>, _: &Packet) {}
+
+    fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
+        let Some(entry) = self.entry(ack.flow) else { return };
+        let it = &mut self.entries[slot(entry)];
+        if it.track.on_ack(&acknowledges(seen, ack)) && self.rounds.has(entry) {
+            let estimate = it.track.estimate(seen.now);
+            self.schedule(seen.now, entry, &estimate);
+        }
+    }
 
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {
         if !self.tests {

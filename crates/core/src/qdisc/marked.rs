@@ -105,6 +105,12 @@ impl Marked {
         self.marking.arrived(&seen, packet);
     }
 
+    /// Notes `ack`, a packet that departs to the sender of `flow`, whose packets go in `direction`.
+    pub fn acknowledge(&mut self, now: Time, direction: Direction, ack: &Packet, flow: &Flow) {
+        let seen = Observed { flow: Some(flow), direction, ..self.observed(now) };
+        self.marking.acknowledged(&seen, ack);
+    }
+
     /// Forgets `flow`: its number may be given to another flow.
     pub fn forget(&mut self, flow: FlowId) {
         self.marking.forget(flow);
