@@ -28,7 +28,7 @@ const PACKET: Bytes = Bytes(500);
 
 impl Link {
     fn new(search: Search, buffer: Bytes, classes: &[Terms]) -> Self {
-        let mut jobs = Config { victim: search, buffer }.build(RATE);
+        let mut jobs = Config { victim: search, output: Output::Continuous, buffer }.build(RATE);
         for terms in classes {
             jobs.add(Time::ZERO, ClassId::ROOT, *terms);
         }
@@ -322,10 +322,14 @@ proptest! {
     #[test]
     fn packets_rates_and_the_buffer_are_conserved(
         classes in prop::collection::vec(terms(), 4),
+        exact in any::<bool>(),
         factors in prop::collection::vec((1u64..4_000_000, 1u64..4_000_000), 3),
         arrivals in prop::collection::vec((1usize..5, 40u64..1_500, 0u64..2_000), 1..400),
     ) {
         let mut link = Link::new(Search::Furthest, Bytes(20_000), &classes);
+        if !exact {
+            link.jobs.output = Output::Arrivals;
+        }
         for (at, (delay, loss)) in factors.into_iter().enumerate() {
             let of = number(at + 2);
             link = link.relate(at + 1, Some((of, delay)), Some((of, loss)));
