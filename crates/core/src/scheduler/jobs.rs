@@ -334,6 +334,7 @@ impl Jobs {
 
     fn becomes_idle(&mut self, at: usize) {
         let class = &mut self.classes[at];
+        debug_assert_eq!(class.backlog(), Bytes::ZERO, "an idle class has packets");
         if std::mem::take(&mut class.backlogged) {
             class.window.interrupted = true;
             self.backlogged -= 1;
