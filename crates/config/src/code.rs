@@ -113,6 +113,8 @@ catalogue! {
         "raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = \"drop-tail\"`, in which no later packet goes first";
     CeilingAboveLink = "TG0039", "a ceiling above the rate of the link",
         "lower the ceiling, or leave it out: the link bounds it";
+    BadMarking = "TG0040", "a marking that cannot work",
+        "put it where packets wait for a rate, in a queue that drops them only when it is full: `per-flow` or `drop-tail`";
 
     // What is written in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",

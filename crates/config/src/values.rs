@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidegate_core::link::{Jitter, Loss};
+use tidegate_core::marking::MarkingSpec;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::units::{self, UnitError};
 use tidegate_core::{Bytes, Chance, Factor, Rate};
@@ -110,6 +111,18 @@ impl Read for Period {
 impl Read for QdiscSpec {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         mechanism(node, "a queue discipline", Self::NAMES, found)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
+            drop(Self::parameters(name, offer))
+        })
+    }
+}
+
+impl Read for MarkingSpec {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "a marking", Self::NAMES, found)
     }
 
     fn schema() -> Value {

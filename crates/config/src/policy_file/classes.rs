@@ -11,7 +11,7 @@ use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 
 use super::compile::usable_name;
-use super::raw;
+use super::{markings, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::one_of;
@@ -102,7 +102,8 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
         found.push(Diagnostic::error(Code::ZeroRate, written.span(), message));
     }
     let delay_bound = each(raw.delay_bound.as_ref()).map(|bound| bound.map(|Period(bound)| bound));
-    let queue = raw.queue.as_ref().map_or_else(|| gateway.queue.clone(), |it| it.get_ref().clone());
+    let written = (raw.queue.as_ref(), raw.marking.as_ref());
+    let queue = markings::of_class(written, &gateway.queue, found);
     Some(Class {
         parent: raw.parent.as_ref().map(|parent| parent.get_ref().clone()),
         guarantee: each(raw.guarantee.as_ref()).map(|rate| rate.unwrap_or(none)),

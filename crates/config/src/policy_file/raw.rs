@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{FairBetween, Mode};
 use tidegate_core::qdisc::QdiscSpec;
@@ -37,7 +38,7 @@ tables! {
         "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
     }
 
-    /// The gateway itself. `rate`, `overhead`, `queue` and `shaping_interval` can change while it runs.
+    /// The gateway itself. `rate`, `overhead`, `queue`, `marking` and `shaping_interval` can change while it runs.
     "[gateway]" Gateway {
         /// Interface towards the users.
         "lan" => lan: Required<String>,
@@ -48,9 +49,12 @@ tables! {
         /// What the access link adds to each IP packet: the name of a kind of link, or
         /// { per_packet, min }. Default: "raw", the frame as it is seen here.
         "overhead" => overhead: Option<Spanned<overhead::Entry>>,
-        /// Queue discipline at the access link. "per-flow" if a policy has a `signal`, or there are
-        /// trunks. Default: "fq-codel".
+        /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has a `signal`, or
+        /// if there are trunks. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// Which packets are marked before the queue overflows, as predicted from the windows of its flows.
+        /// The queue is then "per-flow" or "drop-tail". Default: none.
+        "marking" => marking: Option<Spanned<MarkingSpec>>,
         /// The scheduler of the classes: "class-tree", or "jobs", which keeps bounds and ratios of delay and loss.
         /// Default: "class-tree".
         "scheduler" => scheduler: Option<Spanned<SchedulerSpec>>,
@@ -124,8 +128,11 @@ tables! {
         "delay_ratio" => delay_ratio: Option<Spanned<Ratio>>,
         /// Its loss relative to that of another class; only with scheduler "jobs". Default: none.
         "loss_ratio" => loss_ratio: Option<Spanned<Ratio>>,
-        /// Where its packets wait: a queue discipline. Default: that of the gateway.
+        /// Where its packets wait: a queue discipline. Default: that of the gateway, with its marking.
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// Which packets are marked before its queue overflows, as in `[gateway]`. Default: none with a
+        /// `queue` of its own.
+        "marking" => marking: Option<Spanned<MarkingSpec>>,
     }
 
     /// A class in relation to another: { of = "silver", factor = 0.5 } is half as much as `silver` has.
@@ -208,9 +215,12 @@ tables! {
         "profile" => profile: Option<Spanned<Profile>>,
         /// Which flow goes next. Default: "logical-partitions".
         "allocation" => allocation: Option<Spanned<AllocationSpec>>,
-        /// Queue discipline of the policy, with action "shape". "per-flow" with a `signal` or a `trunk`.
-        /// Default: "fq-codel".
+        /// Queue discipline of the policy, with action "shape". "per-flow" with a `marking`, a `signal` or a
+        /// `trunk`. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// Which packets are marked before its queue overflows, as in `[gateway]`, with action "shape"; not
+        /// together with `trunk`. Default: none.
+        "marking" => marking: Option<Spanned<MarkingSpec>>,
         /// How senders of TCP are told by their ACKs, with action "shape": "postack" holds ACKs in place
         /// of data, "tcr" paces them and makes windows smaller, "none". Default: "none".
         "signal" => signal: Option<Spanned<Signal>>,

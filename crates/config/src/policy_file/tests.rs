@@ -3,6 +3,7 @@
 mod classes;
 mod fields;
 mod guarantees;
+mod markings;
 mod trunks;
 mod values;
 

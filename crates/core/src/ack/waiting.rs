@@ -2,7 +2,7 @@
 
 use super::Ahead;
 use crate::packet::{FlowId, Governed, Handover, Member};
-use crate::qdisc::{Backlog, Qdisc};
+use crate::qdisc::{Backlog, Marked, Qdisc};
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
 
 /// A queue at the link, or of a trunk.
@@ -39,6 +39,11 @@ impl Waiting {
     /// The sender whose queue this is may have so much in flight.
     pub(crate) fn set_window(&mut self, window: Bytes) {
         self.queue.set_window(window);
+    }
+
+    /// The marking of the queue, if it has one.
+    pub(crate) fn marked_mut(&mut self) -> Option<&mut Marked> {
+        self.queue.marked_mut()
     }
 
     pub(crate) fn set_rate(&mut self, rate: Rate) {

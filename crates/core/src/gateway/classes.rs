@@ -17,7 +17,7 @@ use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::{Backlog, QdiscSpec};
+use crate::qdisc::{Backlog, Marked, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
 use crate::scheduler::{Scheduler, SchedulerSpec};
@@ -372,8 +372,28 @@ impl Classes {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+        let len = cx.pool[&packet].charged();
+        if self.one_buffer {
+            cx.pool[&packet].queued = cx.now;
+        }
+        let queue = self.queue(leaf);
+        queue.enqueue(cx, packet);
+        let waits = queue.backlog().packets > 0;
+        self.lines[leaf.index()].arrived += 1;
+        if waits {
+            self.scheduler.wait(cx.now, leaf);
+        }
+        if self.one_buffer {
+            let victim = self.scheduler.arrived(cx.now, leaf, len);
+            self.drop_newest(cx, victim);
+        }
+    }
+
+    /// The queue of a leaf class, at the rate at which packets depart from the class.
+    #[inline]
+    fn queue(&mut self, leaf: ClassId) -> &mut Waiting {
         let departs = self.departs_at(leaf);
-        let Line { name, spec, queue, rate, arrived, .. } = &mut self.lines[leaf.index()];
+        let Line { name, spec, queue, rate, .. } = &mut self.lines[leaf.index()];
         let queue = queue.get_or_insert_with(|| {
             *rate = departs;
             let random = Random::named(self.seed, &["class", name, self.direction.name()]);
@@ -384,20 +404,13 @@ impl Classes {
             *rate = departs;
             queue.set_rate(departs);
         }
-        *arrived += 1;
-        let waiting = &mut cx.pool[&packet];
-        let len = waiting.charged();
-        if self.one_buffer {
-            waiting.queued = cx.now;
-        }
-        queue.enqueue(cx, packet);
-        if queue.backlog().packets > 0 {
-            self.scheduler.wait(cx.now, leaf);
-        }
-        if self.one_buffer {
-            let victim = self.scheduler.arrived(cx.now, leaf, len);
-            self.drop_newest(cx, victim);
-        }
+        queue
+    }
+
+    /// The marking of a leaf class's queue, if it has one.
+    pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
+        self.lines.get(leaf.index())?.spec.marking()?;
+        self.queue(leaf).marked_mut()
     }
 
     /// Removes the next packet of the link. `control` is the control traffic that waits and borrows.

@@ -222,6 +222,7 @@ impl Gateway {
             Stage::Untracked => {
                 self.aggregates.end_swap();
                 self.signals = self.policies.has_signals();
+                self.marks = self.has_markings();
                 Stage::Removal
             }
             Stage::Removal => Stage::LinesAgain,
@@ -257,6 +258,7 @@ impl Gateway {
         }
         self.generation += 1;
         self.signals |= generation.policies.has_signals();
+        self.marks |= generation.policies.has_markings();
         if self.signals {
             self.pool.keep_sack();
         }
@@ -424,6 +426,7 @@ impl Gateway {
         if !same_scheduler {
             self.change_scheduler(now);
         }
+        self.marks |= self.has_markings();
         self.change_trunks(now, &config.trunks);
         if !same_links {
             self.share_links(now);

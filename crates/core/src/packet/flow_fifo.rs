@@ -198,6 +198,19 @@ impl FlowFifo {
         Some(pool.at(self.lines[self.line(member)?.index()].head))
     }
 
+    /// Offers the packets of `member` to `which`, the oldest first, until it returns `true`.
+    pub fn visit(
+        &self,
+        pool: &mut PacketPool,
+        member: Member,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
+    ) {
+        let mut at = self.line(member).map_or(NIL, |line| self.lines[line.index()].head);
+        while at != NIL && !which(&mut pool[&PacketId(at)]) {
+            at = pool.links(at).next_of_flow();
+        }
+    }
+
     /// Bytes of `member`'s packets, as frames.
     #[must_use]
     pub fn bytes_of(&self, member: Member) -> Bytes {

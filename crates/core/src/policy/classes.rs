@@ -101,8 +101,8 @@ impl Class {
     }
 
     /// Whether packets leave such a queue in the order in which they came.
-    pub(crate) const fn is_in_order(queue: &QdiscSpec) -> bool {
-        matches!(queue, QdiscSpec::DropTail(_))
+    pub(crate) fn is_in_order(queue: &QdiscSpec) -> bool {
+        matches!(queue.unmarked(), QdiscSpec::DropTail(_))
     }
 }
 
