@@ -57,12 +57,20 @@ const MOST: &str = r#"{"default":0.7,"minimum":0,"maximum":1}"#;
 const MECHANISMS: &[(&str, &[Parameter])] = &[
     (
         "jobs",
-        &[(
-            "victim",
-            "How a full buffer finds the class that is furthest below its loss bound; \"ns2\" takes the last \
+        &[
+            (
+                "victim",
+                "How a full buffer finds the class that is furthest below its loss bound; \"ns2\" takes the last \
              backlogged class, as a fault in ns-2 does, for comparison.",
-            r#"{"default":"furthest"}"#,
-        )],
+                r#"{"default":"furthest"}"#,
+            ),
+            (
+                "output",
+                "When the theoretical output of a class grows: at its \"arrivals\", as in the authors' code, or \
+             \"continuous\", which keeps delay bounds better.",
+                r#"{"default":"arrivals"}"#,
+            ),
+        ],
     ),
     ("drop-tail", &[("limit", LIMIT, r#"{"default":"1 MiB"}"#)]),
     (
