@@ -1,8 +1,8 @@
 //! Markings: predict that a queue will overflow, and tell senders before it does.
 //!
 //! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate. It
-//! decides which flow's packet is marked "congestion experienced". [`crate::qdisc::Marked`] joins it to the
-//! queue, marks the packet, and tells the marking the outcome.
+//! decides which flow's packet is marked "congestion experienced". A [`Stage`] joins it to the place, marks the
+//! packet, and tells the marking the outcome.
 //!
 //! To add one: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
 //! its line in `registry!` below.
@@ -15,17 +15,22 @@ mod heuristic;
 mod memory;
 mod reference;
 mod rounds;
+mod stage;
 mod sums;
 #[cfg(test)]
 mod testing;
 pub mod tracker;
 
+pub use stage::{Marks, Place, Stage};
+
 use std::time::Duration;
 
+use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, Ecn, FlowId, Member};
 use crate::random::Random;
 use crate::registry::registry;
+use crate::scheduler::ClassState;
 use crate::{Bytes, Packet, Rate, Time};
 use tracker::Sighting;
 
@@ -47,14 +52,19 @@ pub struct Observed<'a> {
     pub backlog: Bytes,
     /// Largest backlog in frame bytes.
     pub limit: Bytes,
+    /// States of the classes that share the place, by class number. Empty if they share none.
+    pub classes: &'a [ClassState],
+    /// Class of the packet, where classes share the place.
+    pub class: ClassId,
 }
 
-impl Observed<'_> {
+impl<'a> Observed<'a> {
     /// An empty queue of `limit` bytes from which packets depart at `rate`.
     #[must_use]
     pub const fn empty(now: Time, direction: Direction, rate: Rate, limit: Bytes) -> Self {
         let (tokens, backlog) = (Bytes::ZERO, Bytes::ZERO);
-        Self { now, direction, flow: None, rate, tokens, backlog, limit }
+        let (classes, class): (&'a [ClassState], _) = (&[], ClassId::ROOT);
+        Self { now, direction, flow: None, rate, tokens, backlog, limit, classes, class }
     }
 }
 
