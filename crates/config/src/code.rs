@@ -132,6 +132,12 @@ catalogue! {
     Alone = "TG0047", "a node that nothing leads to",
         "add a [[link]] to it, or remove it";
 
+    // What is written of classes whose scheduler keeps bounds and ratios.
+    NotOfScheduler = "TG0048", "a field that the scheduler does not have",
+        "leave the field out, or choose the `scheduler` that has it";
+    BadPromise = "TG0049", "a ratio or loss bound that says nothing",
+        "let each ratio refer to another class, in no circle and with a factor above 0; give a loss bound a `buffer` that can be full";
+
     // What is written of the simulator.
     BadRun = "TG0051", "a run that cannot be",
         "give a duration above zero, and a warm-up shorter than it";

@@ -55,6 +55,15 @@ const HALF: &str = r#"{"default":0.5,"minimum":0,"maximum":1}"#;
 const MOST: &str = r#"{"default":0.7,"minimum":0,"maximum":1}"#;
 
 const MECHANISMS: &[(&str, &[Parameter])] = &[
+    (
+        "jobs",
+        &[(
+            "victim",
+            "How a full buffer finds the class that is furthest below its loss bound; \"ns2\" takes the last \
+             backlogged class, as a fault in ns-2 does, for comparison.",
+            r#"{"default":"furthest"}"#,
+        )],
+    ),
     ("drop-tail", &[("limit", LIMIT, r#"{"default":"1 MiB"}"#)]),
     (
         "per-flow",

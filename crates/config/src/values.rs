@@ -4,13 +4,14 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidegate_core::link::{Jitter, Loss};
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::units::{self, UnitError};
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
@@ -72,6 +73,28 @@ impl Read for Bytes {
 
     fn schema() -> Value {
         quantity_schema("B|kB|KiB|MB|MiB")
+    }
+}
+
+impl Read for Chance {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        quantity(node, "1 %", str::parse, found)
+    }
+
+    fn schema() -> Value {
+        quantity_schema("%")
+    }
+}
+
+impl Read for Factor {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let read = Self::deserialize(ValueDeserializer::from(node.clone()));
+        let wrong = |_| found.push(wrong_type(node, "a number such as 0.5"));
+        read.map_err(wrong).ok()
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "number", "minimum": 0 })
     }
 }
 

@@ -64,6 +64,12 @@ pub trait Qdisc: Send {
     /// The oldest packet of `member`: the one whose length [`head`](Self::head) says.
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
 
+    /// Removes the newest packet, for a caller that drops it. `None` if the discipline keeps no such order.
+    fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let _ = cx;
+        None
+    }
+
     /// Packets change hands from now on, in their order. They wait where they waited; says whether there
     /// were any.
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool;
@@ -163,6 +169,13 @@ registry! {
     unnamed
     /// A queue with a marking.
     Marked => marked;
+}
+
+impl QdiscSpec {
+    /// One line in order of arrival, for at most `limit` bytes.
+    pub(crate) const fn one_line(limit: Bytes) -> Self {
+        Self::DropTail(drop_tail::Config { limit })
+    }
 }
 
 #[cfg(test)]

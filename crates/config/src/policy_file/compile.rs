@@ -10,6 +10,7 @@ use tidegate_core::policy::{
     Action, Conditioning, Exceed, FairBetween, Filter, FlowWeight, Policy, PolicySet, Profile,
     ProfileError,
 };
+use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
@@ -148,8 +149,27 @@ fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Optio
             .map_or_else(TriggerSet::default, |it| *it.get_ref()),
         trunks: Vec::new(),
         seed: 0,
-        scheduler: Default::default(),
+        scheduler: scheduler(raw, found),
     })
+}
+
+/// The scheduler of the classes, with its buffer.
+fn scheduler(raw: &raw::Gateway, found: &mut Findings) -> SchedulerSpec {
+    let written = raw.scheduler.as_ref().map(|it| it.get_ref().clone());
+    let mut scheduler = written.unwrap_or_default();
+    let Some(buffer) = &raw.buffer else { return scheduler };
+    if !scheduler.set_buffer(*buffer.get_ref()) {
+        let message = format!("the scheduler `{}` has no `buffer`", scheduler.name());
+        let help = "leave it out: each class has a queue of its own; or write scheduler = \"jobs\"";
+        found.push(Diagnostic::error(Code::NotOfScheduler, buffer.span(), message).help(help));
+    }
+    let least = charged(super::USUAL_FRAME, Some(raw));
+    if *buffer.get_ref() < least {
+        let message = "a full-size packet does not fit into this `buffer`";
+        let help = format!("write at least {least}");
+        found.push(Diagnostic::error(Code::OutOfRange, buffer.span(), message).help(help));
+    }
+    scheduler
 }
 
 /// True if the file has an ACK-controlled policy or a trunk.

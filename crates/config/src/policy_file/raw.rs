@@ -8,8 +8,9 @@ use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{FairBetween, Mode};
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::{Encapsulation, Fallback, Probing};
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -54,6 +55,11 @@ tables! {
         /// Which packets are marked before the queue overflows, as predicted from the windows of its flows.
         /// The queue is then "per-flow" or "drop-tail". Default: none.
         "marking" => marking: Option<Spanned<MarkingSpec>>,
+        /// The scheduler of the classes: "class-tree", or "jobs", which keeps bounds and ratios of delay and loss.
+        /// Default: "class-tree".
+        "scheduler" => scheduler: Option<Spanned<SchedulerSpec>>,
+        /// Bytes of all classes together that may wait, with scheduler "jobs". Default: "250 kB".
+        "buffer" => buffer: Option<Spanned<Bytes>>,
         /// How often the shaping timer looks; "0 s" for exactly when the next packet conforms.
         /// Default: "0 s".
         "shaping_interval" => shaping_interval: Option<Spanned<Period>>,
@@ -115,11 +121,26 @@ tables! {
         /// { up, down }. Refused where it cannot be met; only for classes without parts. Default: as long as it
         /// takes.
         "delay_bound" => delay_bound: Option<Spanned<EachWay<Period>>>,
+        /// The largest part of its bytes that may be dropped while packets wait, such as "1 %"; only with scheduler
+        /// "jobs". Default: not bounded.
+        "loss_bound" => loss_bound: Option<Spanned<Chance>>,
+        /// Its queueing delay relative to that of another class; only with scheduler "jobs". Default: none.
+        "delay_ratio" => delay_ratio: Option<Spanned<Ratio>>,
+        /// Its loss relative to that of another class; only with scheduler "jobs". Default: none.
+        "loss_ratio" => loss_ratio: Option<Spanned<Ratio>>,
         /// Where its packets wait: a queue discipline. Default: that of the gateway, with its marking.
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// Which packets are marked before its queue overflows, as in `[gateway]`. Default: none with a
         /// `queue` of its own.
         "marking" => marking: Option<Spanned<MarkingSpec>>,
+    }
+
+    /// A class in relation to another: { of = "silver", factor = 0.5 } is half as much as `silver` has.
+    "`delay_ratio` and `loss_ratio`" Ratio {
+        /// The other class.
+        "of" => of: Required<String>,
+        /// Its own delay or loss is this times that of the other class; above 0.
+        "factor" => factor: Required<Factor>,
     }
 
     /// An end of a trunk: a path to another gateway whose share is found by congestion control. The other
@@ -400,6 +421,18 @@ impl Read for Signal {
             drop(AckSpec::parameters(name, offer));
         });
         json!({ "anyOf": [{ "const": NO_SIGNAL }, signal] })
+    }
+}
+
+impl Read for SchedulerSpec {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "a scheduler", Self::NAMES, found)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
+            drop(Self::parameters(name, offer))
+        })
     }
 }
 

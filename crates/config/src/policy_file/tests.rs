@@ -2,6 +2,7 @@
 
 mod classes;
 mod fields;
+mod guarantees;
 mod markings;
 mod trunks;
 mod values;

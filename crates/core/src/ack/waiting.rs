@@ -64,6 +64,11 @@ impl Waiting {
         self.take(cx, |queue, cx| queue.dequeue_flow(cx, line(flow)))
     }
 
+    /// Removes the newest packet, for a caller that drops it.
+    pub(crate) fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.take(cx, |queue, cx| queue.dequeue_last(cx))
+    }
+
     pub(crate) fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.queue.hand_over(pool, what)
     }

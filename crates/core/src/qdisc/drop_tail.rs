@@ -55,6 +55,10 @@ impl Qdisc for DropTail {
         self.line.as_mut()?.pop_flow(cx.pool, member)
     }
 
+    fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.line.as_mut()?.pop_last(cx.pool)
+    }
+
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.line.as_mut().is_some_and(|line| line.hand_over(pool, what))
     }
