@@ -180,7 +180,7 @@ impl Coverage {
         self.began = now;
     }
 
-    /// Whether the flow of an entry stays tracked. Its bytes are then those of this interval.
+    /// Returns `true` if the flow of an entry stays tracked. Its count of bytes then begins with this interval.
     fn settle(&mut self, entry: u32, now: Time) -> bool {
         let (interval, preserves) = (self.interval, self.preserves);
         let it = self.memory.get_mut(entry);

@@ -48,7 +48,7 @@ impl Part {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     part: Part,
-    /// Bytes that arrived of them in this interval.
+    /// Bytes of these flows in this interval.
     pub(super) bytes: u64,
     /// The latest start of a next round.
     due: Time,
