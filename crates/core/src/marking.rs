@@ -11,6 +11,7 @@
 
 mod coverage;
 pub mod filter;
+mod guarantees;
 mod heuristic;
 mod memory;
 mod reference;
@@ -59,6 +60,11 @@ pub struct Observed<'a> {
 }
 
 impl<'a> Observed<'a> {
+    /// Number of the packet's class; zero if no classes share the place.
+    fn class_number(&self) -> u16 {
+        u16::try_from(self.class.0).unwrap_or(0)
+    }
+
     /// An empty queue of `limit` bytes from which packets depart at `rate`.
     #[must_use]
     pub const fn empty(now: Time, direction: Direction, rate: Rate, limit: Bytes) -> Self {

@@ -231,7 +231,7 @@ pub enum Term {
     LossRatio,
     /// Its own queue discipline.
     Queue,
-    /// A marking of its queue, or that of the link.
+    /// A marking of its queue.
     Marking,
 }
 

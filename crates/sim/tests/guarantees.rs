@@ -15,15 +15,17 @@ use std::time::Duration;
 use networks::run;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::link::LinkConfig;
+use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{
     Action, Class, ClassSet, Filter, Mode, Policy, PolicySet, Range, Ratio,
 };
+use tidegate_core::qdisc::{QdiscSpec, with_marking};
 use tidegate_core::random::Random;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::scheduler::jobs::{self, Output, Search};
 use tidegate_core::tcp::{Config, EcnMode, Profile};
-use tidegate_core::{Bytes, Chance, Factor, Rate, qdisc::QdiscSpec};
+use tidegate_core::{Bytes, Chance, Factor, Rate};
 use tidegate_sim::Results;
 use tidegate_sim::scenario::{
     Distribution, End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Side,
@@ -61,12 +63,13 @@ fn policies(scheduler: &SchedulerSpec) -> PolicySet {
     PolicySet::new((1..5).map(policy).collect()).unwrap().with_classes(classes)
 }
 
-fn gateway((victim, output): (Search, Output)) -> Gateway {
+fn gateway((victim, output): (Search, Output), marking: Option<&str>) -> Gateway {
+    let marking = marking.map(|text| serde_json::from_str::<MarkingSpec>(text).unwrap());
     let scheduler = SchedulerSpec::Jobs(jobs::Config { victim, output, buffer: Bytes(250_000) });
     let config = GatewayConfig {
         rate: [Some(RATE), None],
         overhead: Overhead::default(),
-        queue: QdiscSpec::DropTail(Default::default()),
+        queue: with_marking(QdiscSpec::DropTail(Default::default()), marking),
         packets: 4_096,
         flows: 256,
         shaping_interval: Duration::ZERO,
@@ -79,14 +82,14 @@ fn gateway((victim, output): (Search, Output)) -> Gateway {
 }
 
 /// 12 greedy and 50 on-off flows of `ns2-2003` for 25 s, the first 5 s of which do not count.
-fn scenario(variant: (Search, Output), seed: u64) -> Scenario {
+fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let side = |side| End { node: "edge".into(), side };
     let mut nodes = vec![
         node("lan".into(), NodeKind::Router),
         node("wan".into(), NodeKind::Router),
         node("server".into(), NodeKind::Host(Host::default())),
-        node("edge".into(), NodeKind::Gateway(Box::new(gateway(variant)))),
+        node("edge".into(), NodeKind::Gateway(Box::new(gateway(variant, marking)))),
     ];
     let at_once = LinkConfig::default;
     let mut links = vec![
@@ -186,7 +189,7 @@ fn came(results: &Results) -> Vec<Came> {
 /// Kills: rates that ignore the delay bound or the ratios; a victim that ignores loss bounds.
 #[test]
 fn four_classes_keep_the_order_of_promises_under_overload() {
-    let results = run(&scenario((Search::Ns2, Output::Arrivals), 1));
+    let results = run(&scenario((Search::Ns2, Output::Arrivals), None, 1));
     let came = came(&results);
     let [first, second, third, fourth] = &came[..] else { panic!("{came:?}") };
     let sum: f64 = came.iter().map(|it| it.mbps).sum();
@@ -216,10 +219,31 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
 /// Kills: theoretical output that grows at arrivals only.
 #[test]
 fn with_continuous_output_the_delay_bound_holds_and_so_do_the_ratios() {
-    let results = run(&scenario((Search::Furthest, Output::Continuous), 1));
+    let results = run(&scenario((Search::Furthest, Output::Continuous), None, 1));
     let came = came(&results);
     let [first, second, third, fourth] = &came[..] else { panic!("{came:?}") };
     assert!(first.late < 0.000_1 && first.loss <= 0.011, "{first:?}");
     let ratios = [third.delay / second.delay, fourth.delay / third.delay];
     assert!(ratios.iter().all(|ratio| (1.8..2.2).contains(ratio)), "{ratios:?}");
+}
+
+/// The heuristic of the paper with its parameters for this experiment.
+const HEURISTIC: &str =
+    r#"{"kind":"heuristic","tracker":"paper","interval":"100 ms","threshold":"25 kB"}"#;
+
+#[test]
+fn a_marking_of_the_shared_buffer_keeps_the_promises_without_loss() {
+    for seed in 1..4 {
+        let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(HEURISTIC), seed));
+        let came = came(&results);
+        println!("{came:#?}");
+    }
+    for marking in [
+        r#"{"kind":"coverage","interval":"100 ms"}"#,
+        r#"{"kind":"coverage","interval":"100 ms","tracker":"paper"}"#,
+    ] {
+        let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(marking), 1));
+        let came = came(&results);
+        println!("{marking} {came:#?}");
+    }
 }

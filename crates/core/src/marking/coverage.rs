@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::filter::{Parallel, Shape, fingerprint};
 use super::heuristic::check_filter;
 use super::memory::{Memory, is_trackable};
-use super::sums::{Part, Rho, Sums, Walk, is_markable};
+use super::sums::{Accounts, Others, Part, Rho, Walk, is_markable};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -101,7 +101,7 @@ impl Config {
             interval: 1,
             arrived: 0,
             was_full: false,
-            sums: Sums::default(),
+            sums: Accounts::default(),
             longest_before: Duration::ZERO,
             untracked: Rate::from_bps(0),
             walk: Walk::default(),
@@ -128,7 +128,7 @@ pub(super) struct Coverage {
     arrived: u64,
     /// The memory was full in this interval.
     was_full: bool,
-    sums: Sums,
+    sums: Accounts,
     longest_before: Duration,
     /// Rate of untracked traffic in the last interval.
     untracked: Rate,
@@ -165,7 +165,7 @@ impl Coverage {
         if passed < self.span {
             return;
         }
-        let tracked = std::mem::take(&mut self.sums.bytes);
+        let tracked = std::mem::take(&mut self.sums.all.bytes);
         let others = self.arrived.saturating_sub(tracked);
         let bps = u128::from(others) * 8_000_000_000 / passed.as_nanos().max(1);
         self.untracked = Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX));
@@ -173,7 +173,7 @@ impl Coverage {
         self.threshold = adapted(self.threshold, tracked, self.arrived, self.was_full);
         self.filter.clear(self.threshold);
         (self.arrived, self.was_full) = (0, self.memory.is_full());
-        self.longest_before = std::mem::take(&mut self.sums.longest_rtt);
+        self.longest_before = std::mem::take(&mut self.sums.all.longest_rtt);
         // After a longer silence no flow is preserved.
         let steps = if passed >= self.span * 2 { 2 } else { 1 };
         self.interval = self.interval.wrapping_add(steps);
@@ -201,9 +201,10 @@ impl Coverage {
 
     /// Takes a flow out of the sums.
     fn quiet(&mut self, entry: u32, now: Time) {
+        let class = self.memory.class(entry);
         let it = self.memory.get_mut(entry);
         if std::mem::replace(&mut it.counted, 0) == IN_SUMS {
-            self.sums.remove(&it.track, now);
+            self.sums.remove(class, &it.track, now);
         }
     }
 
@@ -246,19 +247,21 @@ impl Coverage {
         it.bytes = it.bytes.saturating_add(packet.len);
         let counts = Part::of(&it.track.last_estimate(now)).counts();
         if counts {
-            self.sums.bytes += u64::from(packet.len);
+            self.sums.all.bytes += u64::from(packet.len);
         }
         counts.then_some(entry)
     }
 
     /// Lets the tracker of an entry change, and the sums with it. The flow is in the sums then.
     fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
+        let class = self.memory.class(entry);
         let it = self.memory.get_mut(entry);
         let was_in = std::mem::replace(&mut it.counted, IN_SUMS) == IN_SUMS;
         let before = it.track.last_estimate(now);
         how(&mut it.track);
         let after = it.track.last_estimate(now);
-        self.sums.change(if was_in { Part::of(&before) } else { Part::default() }, &after);
+        let part = if was_in { Part::of(&before) } else { Part::default() };
+        self.sums.change(class, part, &after);
         if !is_markable(&before) && is_markable(&after) {
             self.memory.may_be_chosen(entry);
         }
@@ -275,6 +278,12 @@ impl Marking for Coverage {
         if is_trackable(packet) {
             let sighting = Sighting { now, packet, direction, flow };
             if let Some(entry) = self.track(&sighting) {
+                let (old, class) = (self.memory.class(entry), seen.class_number());
+                if old != class {
+                    self.memory.set_class(entry, class);
+                    let estimate = self.memory.get(entry).track.last_estimate(now);
+                    self.sums.move_flow(old, class, &estimate);
+                }
                 self.memory.queued(entry, packet, backlog == Bytes::ZERO);
                 self.ours = true;
             }
@@ -294,18 +303,17 @@ impl Marking for Coverage {
 
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {
         if std::mem::replace(&mut self.tests, false) {
-            let left = self.sums.marks(seen, Rho::ONE, self.untracked);
-            self.walk = Walk { left, found: false };
+            self.walk = Walk::default();
         }
-        if self.walk.left == 0 {
-            return Decision::Pass;
-        }
-        let found = self.memory.oldest(|entry| is_markable(&entry.track.last_estimate(seen.now)));
+        let seen = (seen, packet.frame_len());
+        let others = Others { rho: Rho::ONE, untracked: self.untracked };
+        let found = self.walk.next(&self.sums, seen, &others, &mut self.memory, |entry| {
+            is_markable(&entry.track.last_estimate(seen.0.now))
+        });
         if let Some(target) = found {
             return Decision::Mark(target);
         }
-        self.walk.left = 0;
-        if self.walk.found || self.ours {
+        if !self.walk.is_short || self.walk.found || self.ours {
             Decision::Pass
         } else {
             last_resort(packet, self.ignores(packet.flow))
@@ -319,8 +327,7 @@ impl Marking for Coverage {
             Outcome::Dropped => self.change(entry, now, |track| track.on_drop(now)),
             Outcome::NoPacket => return self.memory.emptied(entry),
         }
-        self.walk.left = self.walk.left.saturating_sub(1);
-        self.walk.found = true;
+        self.walk.marked();
     }
 
     fn forget(&mut self, flow: FlowId) {
@@ -336,7 +343,7 @@ impl Marking for Coverage {
     }
 
     fn longest_rtt(&self) -> Duration {
-        self.sums.longest_rtt.max(self.longest_before)
+        self.sums.all.longest_rtt.max(self.longest_before)
     }
 }
 

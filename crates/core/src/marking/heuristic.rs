@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::filter::{Serial, Shape, fingerprint};
 use super::memory::{Entry, Memory, is_trackable};
-use super::sums::{Part, Rho, Sums, Walk, is_markable};
+use super::sums::{Accounts, Others, Part, Rho, Walk, is_markable};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -110,8 +110,8 @@ impl Config {
             began: Time::ZERO,
             interval: 1,
             arrived: 0,
-            now: Sums::default(),
-            last: Sums::default(),
+            now: Accounts::default(),
+            last: Accounts::default(),
             rho: Rho::ONE,
             walk: Walk::default(),
             tests: false,
@@ -132,9 +132,9 @@ pub(super) struct Heuristic {
     /// Bytes in the interval.
     arrived: u64,
     /// L_1, the flows that passed the filter in this interval.
-    now: Sums,
+    now: Accounts,
     /// L_0, those of the last.
-    last: Sums,
+    last: Accounts,
     rho: Rho,
     walk: Walk,
     /// The last packet that arrived has not been tested.
@@ -168,10 +168,13 @@ impl Heuristic {
             return;
         }
         let over = passed / span;
-        self.last = if over == 1 { std::mem::take(&mut self.now) } else { Sums::default() };
-        self.now = Sums::default();
+        std::mem::swap(&mut self.now, &mut self.last);
+        self.now.clear();
+        if over > 1 {
+            self.last.clear();
+        }
         self.memory.begin_again();
-        self.rho = Rho::new(self.arrived, self.last.bytes);
+        self.rho = Rho::new(self.arrived, self.last.all.bytes);
         self.arrived = 0;
         self.interval =
             self.interval.wrapping_add(u16::try_from(over.min(1 << 15)).unwrap_or(u16::MAX));
@@ -228,7 +231,7 @@ impl Heuristic {
         }
         it.bytes = it.bytes.saturating_add(bytes);
         if lists.now {
-            self.now.bytes += u64::from(bytes);
+            self.now.all.bytes += u64::from(bytes);
         }
     }
 
@@ -236,12 +239,14 @@ impl Heuristic {
     fn join(&mut self, entry: u32, lists: Lists, now: Time) {
         let it = self.memory.get_mut(entry);
         (it.interval, it.flag) = (self.interval, lists.last);
-        self.now.change(Part::default(), &it.track.last_estimate(now));
-        self.now.bytes += u64::from(it.bytes);
+        let (estimate, bytes) = (it.track.last_estimate(now), it.bytes);
+        self.now.change(self.memory.class(entry), Part::default(), &estimate);
+        self.now.all.bytes += u64::from(bytes);
     }
 
     /// Lets the tracker of an entry change, and the sums with it.
     fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
+        let class = self.memory.class(entry);
         let it = self.memory.get_mut(entry);
         let before = it.track.last_estimate(now);
         how(&mut it.track);
@@ -249,22 +254,28 @@ impl Heuristic {
         let lists = lists(it, self.interval);
         let part = Part::of(&before);
         if lists.now {
-            self.now.change(part, &after);
+            self.now.change(class, part, &after);
         }
         if lists.last {
-            self.last.change(part, &after);
+            self.last.change(class, part, &after);
         }
         if !is_markable(&before) && is_markable(&after) {
             self.memory.may_be_chosen(entry);
         }
     }
 
-    /// The flow to mark next.
-    fn next(&mut self, now: Time) -> Option<Target> {
-        let interval = self.interval;
-        self.memory.oldest(|entry| {
-            lists(entry, interval).last && is_markable(&entry.track.last_estimate(now))
-        })
+    /// Notes the class of a flow.
+    fn classify(&mut self, entry: u32, class: u16, now: Time) {
+        let old = self.memory.set_class(entry, class);
+        let it = self.memory.get(entry);
+        let lists = lists(it, self.interval);
+        let estimate = it.track.last_estimate(now);
+        if lists.now {
+            self.now.move_flow(old, class, &estimate);
+        }
+        if lists.last {
+            self.last.move_flow(old, class, &estimate);
+        }
     }
 }
 
@@ -279,6 +290,9 @@ impl Marking for Heuristic {
         if is_trackable(packet) {
             let sighting = Sighting { now, packet, direction, flow };
             if let Some((entry, ours)) = self.track(&sighting, passes) {
+                if self.memory.class(entry) != seen.class_number() {
+                    self.classify(entry, seen.class_number(), now);
+                }
                 self.memory.queued(entry, packet, backlog == Bytes::ZERO);
                 self.ours = ours;
             }
@@ -298,17 +312,17 @@ impl Marking for Heuristic {
 
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {
         if std::mem::replace(&mut self.tests, false) {
-            let left = self.last.marks(seen, self.rho, Rate::from_bps(0));
-            self.walk = Walk { left, found: false };
+            self.walk = Walk::default();
         }
-        if self.walk.left == 0 {
-            return Decision::Pass;
-        }
-        if let Some(target) = self.next(seen.now) {
+        let (interval, seen) = (self.interval, (seen, packet.frame_len()));
+        let others = Others { rho: self.rho, untracked: Rate::from_bps(0) };
+        let found = self.walk.next(&self.last, seen, &others, &mut self.memory, |entry| {
+            lists(entry, interval).last && is_markable(&entry.track.last_estimate(seen.0.now))
+        });
+        if let Some(target) = found {
             return Decision::Mark(target);
         }
-        self.walk.left = 0;
-        if self.walk.found || self.ours {
+        if !self.walk.is_short || self.walk.found || self.ours {
             return Decision::Pass;
         }
         match last_resort(packet, self.ignores(packet.flow)) {
@@ -324,19 +338,18 @@ impl Marking for Heuristic {
             Outcome::Dropped => self.change(entry, now, |track| track.on_drop(now)),
             Outcome::NoPacket => return self.memory.emptied(entry),
         }
-        self.walk.left = self.walk.left.saturating_sub(1);
-        self.walk.found = true;
+        self.walk.marked();
     }
 
     fn forget(&mut self, flow: FlowId) {
         let Some(entry) = self.memory.find(flow) else { return };
-        let it = self.memory.get(entry);
+        let (it, class) = (self.memory.get(entry), self.memory.class(entry));
         let lists = lists(it, self.interval);
         if lists.now {
-            self.now.remove(&it.track, self.began);
+            self.now.remove(class, &it.track, self.began);
         }
         if lists.last {
-            self.last.remove(&it.track, self.began);
+            self.last.remove(class, &it.track, self.began);
         }
         self.memory.remove(entry);
     }
@@ -347,7 +360,7 @@ impl Marking for Heuristic {
     }
 
     fn longest_rtt(&self) -> Duration {
-        self.now.longest_rtt.max(self.last.longest_rtt)
+        self.now.all.longest_rtt.max(self.last.all.longest_rtt)
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Memory {
     entries: Vec<Entry>,
     /// Index of the entry of each flow; [`NONE`] if it has none.
     entry_of: Vec<u32>,
+    /// Class of each entry's packets. Empty as long as no classes share the place.
+    classes: Vec<u16>,
     free: Vec<u32>,
     most: usize,
     /// The entry that [`advance`](Self::advance) returns next.
@@ -74,7 +76,17 @@ impl Memory {
     /// No flows, and room for `most`.
     pub(super) fn new(most: usize) -> Self {
         let (entries, entry_of, free) = (Vec::new(), Vec::new(), Vec::new());
-        Self { entries, entry_of, free, most, hand: 0, waiting: VecDeque::new(), passed: 0 }
+        let classes = Vec::new();
+        Self {
+            entries,
+            entry_of,
+            classes,
+            free,
+            most,
+            hand: 0,
+            waiting: VecDeque::new(),
+            passed: 0,
+        }
     }
 
     /// The entry of `flow`.
@@ -88,6 +100,21 @@ impl Memory {
 
     pub(super) fn get_mut(&mut self, entry: u32) -> &mut Entry {
         &mut self.entries[slot(entry)]
+    }
+
+    /// Class of an entry's packets; zero if no classes share the place.
+    pub(super) fn class(&self, entry: u32) -> u16 {
+        self.classes.get(slot(entry)).copied().unwrap_or(0)
+    }
+
+    /// Sets the class of an entry's packets. Returns the class before.
+    pub(super) fn set_class(&mut self, entry: u32, class: u16) -> u16 {
+        let old = self.class(entry);
+        if class != old {
+            make_room(&mut self.classes, slot(entry), 0);
+            self.classes[slot(entry)] = class;
+        }
+        old
     }
 
     /// Makes an entry for the flow of the packet that arrives; `None` if there is no room.
@@ -116,6 +143,7 @@ impl Memory {
         self.entries[slot(entry)] = new;
         make_room(&mut self.entry_of, slot(flow.0), NONE);
         self.entry_of[slot(flow.0)] = entry;
+        self.set_class(entry, 0);
         Some(entry)
     }
 
@@ -185,13 +213,13 @@ impl Memory {
         it.flow != FlowId::NONE && is_after(packet.arrived, it.departed)
     }
 
-    /// The flow of the oldest packet that waits and may be `chosen`, of those that were not passed. They are passed
-    /// by then.
-    pub(super) fn oldest(&mut self, chosen: impl Fn(&Entry) -> bool) -> Option<Target> {
+    /// The flow of the oldest packet that waits and may be `chosen`, a question of class and entry, of those that were
+    /// not passed. They are passed by then.
+    pub(super) fn oldest(&mut self, chosen: impl Fn(u16, &Entry) -> bool) -> Option<Target> {
         while let Some(packet) = self.waiting.get(self.passed).copied() {
             self.passed += 1;
             let it = &self.entries[slot(packet.entry)];
-            if self.is_waiting(packet) && chosen(it) {
+            if self.is_waiting(packet) && chosen(self.class(packet.entry), it) {
                 return Some(Target { flow: it.flow, member: packet.member });
             }
         }

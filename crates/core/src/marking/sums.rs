@@ -15,8 +15,10 @@
 
 use std::time::Duration;
 
-use super::Observed;
+use super::memory::{Entry, Memory};
 use super::tracker::{Estimate, Track};
+use super::{Observed, Target, guarantees};
+use crate::packet::make_room;
 use crate::{Bytes, Rate, Time};
 
 /// Part of one flow in the sums.
@@ -61,7 +63,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Replaces the part of a flow, `before`, by that of its present `estimate`. Returns the new part.
+    /// Replaces the part of a flow, `before`, by that of its present `estimate`.
     pub(super) fn change(&mut self, before: Part, estimate: &Estimate) -> Part {
         let after = Part::of(estimate);
         let of = |sum: u64, before: u64, after: u64| (sum + after).saturating_sub(before);
@@ -82,14 +84,8 @@ impl Sums {
         self.part
     }
 
-    /// Takes the part of a flow out.
-    pub(super) fn remove(&mut self, track: &Track, now: Time) {
-        let estimate = track.last_estimate(now);
-        self.change(Part::of(&estimate), &Estimate { responds: false, ..estimate });
-    }
-
     /// Marks that the projection calls for, with untracked traffic at a rate.
-    pub(super) fn marks(&self, seen: &Observed<'_>, rho: Rho, untracked: Rate) -> u64 {
+    fn marks(&self, seen: &Observed<'_>, rho: Rho, untracked: Rate) -> u64 {
         let ahead = self.due.since(seen.now);
         let more = seen.backlog + rho.of(self.part.next) + untracked.bytes_in(ahead);
         let room = seen.limit + seen.tokens + seen.rate.bytes_in(ahead);
@@ -128,11 +124,130 @@ impl Rho {
     }
 }
 
-/// Marks that one arrival calls for.
+/// Sums over all flows of a list, and over the flows of each class that shares the place.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Accounts {
+    pub(super) all: Sums,
+    /// By class number. Class 0 has no flows.
+    of: Vec<Sums>,
+}
+
+impl Accounts {
+    /// Empties the sums and keeps their memory.
+    pub(super) fn clear(&mut self) {
+        self.all = Sums::default();
+        self.of.fill(Sums::default());
+    }
+
+    fn of_class(&mut self, class: u16) -> Option<&mut Sums> {
+        let class = usize::from(class);
+        if class == 0 {
+            return None;
+        }
+        make_room(&mut self.of, class, Sums::default());
+        self.of.get_mut(class)
+    }
+
+    /// Replaces the part of a flow of `class`, `before`, by that of its present `estimate`.
+    pub(super) fn change(&mut self, class: u16, before: Part, estimate: &Estimate) {
+        self.all.change(before, estimate);
+        if let Some(own) = self.of_class(class) {
+            own.change(before, estimate);
+        }
+    }
+
+    /// A flow with this `estimate` changes its class.
+    pub(super) fn move_flow(&mut self, from: u16, to: u16, estimate: &Estimate) {
+        let part = Part::of(estimate);
+        if let Some(old) = self.of_class(from) {
+            old.change(part, &Estimate { responds: false, ..*estimate });
+        }
+        if let Some(new) = self.of_class(to) {
+            new.change(Part::default(), estimate);
+        }
+    }
+
+    /// Takes the part of a flow of `class` out.
+    pub(super) fn remove(&mut self, class: u16, track: &Track, now: Time) {
+        let estimate = track.last_estimate(now);
+        self.change(class, Part::of(&estimate), &Estimate { responds: false, ..estimate });
+    }
+
+    /// Marks that account `n` calls for: account 0 is the buffer, the others are classes with a delay bound.
+    fn marks(&self, n: usize, (seen, len): (&Observed<'_>, Bytes), share: &Others) -> u64 {
+        if n == 0 {
+            return self.all.marks(seen, share.rho, share.untracked);
+        }
+        let projected = |n: usize| {
+            let Some(own) = self.of.get(n) else { return Bytes::ZERO };
+            let (ahead, more) = (own.due.since(seen.now), share.rho.of(own.part.next));
+            let served = seen.classes.get(n).map_or(Bytes::ZERO, |it| it.rate.bytes_in(ahead));
+            more.saturating_sub(served)
+        };
+        match (guarantees::account(seen, len, n, projected), self.of.get(n)) {
+            (Some(account), Some(own)) => own.marks(&account, share.rho, Rate::from_bps(0)),
+            _ => 0,
+        }
+    }
+}
+
+/// Traffic of flows that are not in the sums.
+pub(super) struct Others {
+    /// The flows in the sums stand for this part of them.
+    pub(super) rho: Rho,
+    /// The rest of it has this rate.
+    pub(super) untracked: Rate,
+}
+
+/// The marks that one arrival calls for: first those of the buffer, then those of each class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
-    /// Marks that are still to be set.
-    pub(super) left: u64,
+    /// The account, and marks that are still to be set for it.
+    account: usize,
+    left: u64,
+    /// The next account to test.
+    next: usize,
     /// A mark was set.
     pub(super) found: bool,
+    /// The buffer needs marks, and no flow is left to mark.
+    pub(super) is_short: bool,
+}
+
+impl Walk {
+    /// Notes that a flow was marked.
+    pub(super) const fn marked(&mut self) {
+        self.left = self.left.saturating_sub(1);
+        self.found = true;
+    }
+
+    /// The flow to mark next: of those that `may` be marked, the one whose packet is the oldest in the queue.
+    /// `len` is the length of the packet that arrives.
+    pub(super) fn next(
+        &mut self,
+        accounts: &Accounts,
+        (seen, len): (&Observed<'_>, Bytes),
+        share: &Others,
+        memory: &mut Memory,
+        may: impl Fn(&Entry) -> bool,
+    ) -> Option<Target> {
+        loop {
+            while self.left == 0 {
+                if self.next >= seen.classes.len().max(1) {
+                    return None;
+                }
+                (self.account, self.next) = (self.next, self.next + 1);
+                self.left = accounts.marks(self.account, (seen, len), share);
+                if self.left > 0 && !seen.classes.is_empty() {
+                    memory.begin_again();
+                }
+            }
+            let account = self.account;
+            let is_own = |class| account == 0 || usize::from(class) == account;
+            if let Some(target) = memory.oldest(|class, it| is_own(class) && may(it)) {
+                return Some(target);
+            }
+            self.left = 0;
+            self.is_short |= account == 0;
+        }
+    }
 }

@@ -78,12 +78,11 @@ fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     assert_eq!(errors(&format!("{PORTS}{buffer}\n")), one("TG0048", buffer));
 }
 
-/// Kills: the marking of a link whose classes share a buffer, which has no effect.
+/// Kills: the marking of a shared buffer refused like that of a class.
 #[test]
-fn a_marking_of_the_link_is_refused_where_classes_share_a_buffer() {
+fn the_marking_of_the_gateway_is_that_of_the_shared_buffer() {
     let marking = "marking = \"reference\"";
-    assert_eq!(of(&format!("{marking}\n[[class]]\nname = \"a\"\n")), one("TG0048", marking));
-    assert_eq!(of(&format!("{marking}\n")), []);
+    assert_eq!(of(&format!("{marking}\n[[class]]\nname = \"a\"\n")), []);
 }
 
 #[test]

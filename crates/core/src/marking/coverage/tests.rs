@@ -91,7 +91,7 @@ fn untracked_traffic_counts_at_its_rate() {
     place.send(1, FRAME, 2);
     let bps = place.marking.untracked.bps();
     assert!((3_990_000..=4_010_000).contains(&bps), "{bps}");
-    assert!(place.marking.sums.bytes > 0);
+    assert!(place.marking.sums.all.bytes > 0);
     place.pass(SECOND * 4);
     place.send(1, FRAME, 1);
     let later = place.marking.untracked.bps();
@@ -103,13 +103,13 @@ fn untracked_traffic_counts_at_its_rate() {
 fn idle_flows_are_not_projected() {
     let mut place = new_place(2_000);
     place.send(1, FRAME, 4);
-    assert!(place.marking.sums.part().counts());
+    assert!(place.marking.sums.all.part().counts());
     place.pass(Duration::from_millis(500));
     place.send(2, FRAME, 1);
-    assert!(!place.marking.sums.part().counts());
+    assert!(!place.marking.sums.all.part().counts());
     assert!(is_tracked(&place, 1));
     place.send(1, FRAME, 1);
-    assert!(place.marking.sums.part().counts());
+    assert!(place.marking.sums.all.part().counts());
 }
 
 /// Kills: more than 4,096 flows; a full memory that does not raise the threshold.
@@ -155,15 +155,15 @@ proptest! {
                 _ => place.depart(),
             }
             let marking = &place.marking;
-            let mut sums = Sums::default();
+            let mut sums = Accounts::default();
             for flow in 0..10 {
                 let Some(entry) = marking.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.memory.get(entry);
                 if entry.counted == IN_SUMS {
-                    sums.change(Part::default(), &entry.track.last_estimate(place.now));
+                    sums.change(0, Part::default(), &entry.track.last_estimate(place.now));
                 }
             }
-            prop_assert_eq!(sums.part(), marking.sums.part());
+            prop_assert_eq!(sums.all.part(), marking.sums.all.part());
             let markable = |entry: &Entry| is_markable(&entry.track.last_estimate(place.now));
             prop_assert!(!marking.memory.has_missed(markable));
         }

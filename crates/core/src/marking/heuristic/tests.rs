@@ -141,21 +141,21 @@ proptest! {
                 _ => place.depart(),
             }
             let marking = &place.marking;
-            let (mut now, mut last) = (Sums::default(), Sums::default());
+            let (mut now, mut last) = (Accounts::default(), Accounts::default());
             for flow in 0..10 {
                 let Some(entry) = marking.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.memory.get(entry);
                 let estimate = entry.track.last_estimate(place.now);
                 let lists = lists(entry, marking.interval);
                 if lists.now {
-                    now.change(Part::default(), &estimate);
+                    now.change(0, Part::default(), &estimate);
                 }
                 if lists.last {
-                    last.change(Part::default(), &estimate);
+                    last.change(0, Part::default(), &estimate);
                 }
             }
-            prop_assert_eq!(now.part(), marking.now.part());
-            prop_assert_eq!(last.part(), marking.last.part());
+            prop_assert_eq!(now.all.part(), marking.now.all.part());
+            prop_assert_eq!(last.all.part(), marking.last.all.part());
             let missed = marking.memory.has_missed(|entry| {
                 let estimate = entry.track.last_estimate(place.now);
                 lists(entry, marking.interval).last && is_markable(&estimate)

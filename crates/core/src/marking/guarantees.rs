@@ -1,0 +1,118 @@
+//! Guarantees of classes that share a buffer: a delay bound is a limit of the class's backlog.
+//!
+//! A class `n` with the delay bound `d_n`, whose last packet waited `D_n`, needs the rate
+//!
+//! ```text
+//! r_n = max(mu_n, B_n / (d_n - D_n))     (11), and C if d_n <= D_n
+//! ```
+//!
+//! for a backlog `B_n`. The guarantees hold as long as these rates do not exceed the rate `C` of the link in sum (12).
+//! For the class this says
+//!
+//! ```text
+//! B_n <= (d_n - D_n) * (C - sum of r_m of the other classes)
+//! ```
+//!
+//! So a class with a delay bound is an account like the buffer: it has a limit, and its rate in place of `C`. The
+//! inequality (7) is tested for both, and a class that would exceed its limit has its own flows marked.
+//!
+//! Source: `marking`, section 2.4.
+
+use super::Observed;
+use crate::class::ClassId;
+use crate::packet::number;
+use crate::scheduler::ClassState;
+use crate::{Bytes, Rate};
+
+/// The account of class `n`, as if it were a place of its own. `len` is the length of the packet that arrives, and
+/// `more` how much the backlog of a class will have grown at the time of the test. `None` if the class has no delay
+/// bound.
+pub(super) fn account(
+    seen: &Observed<'_>,
+    len: Bytes,
+    n: usize,
+    more: impl Fn(usize) -> Bytes,
+) -> Option<Observed<'static>> {
+    let class = seen.classes.get(n)?;
+    let bound = class.delay_bound?;
+    let arrives = |m: usize| if ClassId(number(m)) == seen.class { len } else { Bytes::ZERO };
+    let needs = |(m, class): (usize, &ClassState)| {
+        let backlog = class.backlog + arrives(m) + more(m);
+        required(class, backlog, seen.rate).bps()
+    };
+    let others = seen.classes.iter().enumerate().filter(|(m, _)| *m != n);
+    let others = others.map(needs).fold(0, u64::saturating_add);
+    let left = Rate::from_bps(seen.rate.bps().saturating_sub(others));
+    let limit = left.bytes_in(bound.saturating_sub(class.delay));
+    let empty = Observed::empty(seen.now, seen.direction, class.rate, limit);
+    Some(Observed { backlog: class.backlog + arrives(n), ..empty })
+}
+
+/// The rate that a class needs for its guarantees with this backlog.
+///
+/// Source: `marking`, equation (11).
+fn required(class: &ClassState, backlog: Bytes, link: Rate) -> Rate {
+    let Some(bound) = class.delay_bound.filter(|_| backlog > Bytes::ZERO) else {
+        return class.guarantee;
+    };
+    let left = bound.saturating_sub(class.delay).as_nanos();
+    let needed = u128::from(backlog.0) * 8_000_000_000;
+    match needed.checked_div(left) {
+        Some(bps) => {
+            let bps = u64::try_from(bps).unwrap_or(u64::MAX);
+            Rate::from_bps(bps.min(link.bps()).max(class.guarantee.bps()))
+        }
+        None => link,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Time;
+    use crate::packet::Direction;
+
+    const LINK: Rate = Rate::from_mbps(40);
+
+    fn class(backlog: u64, guarantee: u64, bound: Option<u64>, delay: u64) -> ClassState {
+        ClassState {
+            rate: Rate::from_mbps(10),
+            backlog: Bytes(backlog),
+            guarantee: Rate::from_mbps(guarantee),
+            delay_bound: bound.map(Duration::from_millis),
+            delay: Duration::from_millis(delay),
+        }
+    }
+
+    fn limit(classes: &[ClassState], n: usize, more: u64) -> Option<Bytes> {
+        let empty = Observed::empty(Time::ZERO, Direction::Up, LINK, Bytes(100_000));
+        let seen = Observed { classes, class: ClassId(9), ..empty };
+        account(&seen, Bytes::ZERO, n, |_| Bytes(more)).map(|account| account.limit)
+    }
+
+    /// Kills: the bound without the delay so far; the link's whole rate; a guarantee that counts twice.
+    #[test]
+    fn a_delay_bound_limits_the_backlog_to_what_departs_within_it() {
+        let link = class(0, 0, None, 0);
+        let gold = class(0, 5, Some(10), 4);
+        let silver = class(50_000, 8, None, 70);
+        let classes = [link, gold, silver];
+        // 32 of 40 Mbit/s for 6 ms.
+        assert_eq!(limit(&classes, 1, 0), Some(Bytes(24_000)));
+        assert_eq!(limit(&classes, 2, 0), None);
+    }
+
+    /// Kills: other classes that need their guarantee only; a class that is late and needs nothing.
+    #[test]
+    fn other_classes_take_the_rate_that_their_bounds_need() {
+        let other = class(5_000, 1, Some(10), 8);
+        let classes = [class(0, 0, None, 0), class(0, 0, Some(10), 0), other];
+        // It needs 5,000 B in 2 ms: 20 Mbit/s.
+        assert_eq!(limit(&classes, 1, 0), Some(Bytes(25_000)));
+        let late = class(5_000, 1, Some(10), 10);
+        assert_eq!(limit(&[classes[0], classes[1], late], 1, 0), Some(Bytes::ZERO));
+        assert_eq!(limit(&[classes[0], late, class(0, 0, None, 0)], 1, 0), Some(Bytes::ZERO));
+    }
+}
