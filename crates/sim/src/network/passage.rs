@@ -181,11 +181,11 @@ impl GroupPassage {
         self.busy = [self.counts.arrived.bytes, self.counts.dropped.bytes];
     }
 
-    /// The share of the bytes that arrived in the current busy period and were dropped; `None` if none arrived.
-    pub(crate) const fn busy_loss(&self) -> Option<[u64; 2]> {
-        let arrived = self.counts.arrived.bytes - self.busy[0];
-        let dropped = self.counts.dropped.bytes - self.busy[1];
-        if arrived == 0 { None } else { Some([dropped, arrived]) }
+    /// Bytes that arrived and that were dropped in the current busy period.
+    pub(crate) const fn in_busy_period(&self) -> [u64; 2] {
+        let Count { bytes: arrived, .. } = self.counts.arrived;
+        let Count { bytes: dropped, .. } = self.counts.dropped;
+        [arrived - self.busy[0], dropped - self.busy[1]]
     }
 
     /// The counts since the end of the warm-up.
