@@ -14,7 +14,7 @@ use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::tcp::{Config, EcnMode, Profile};
-use tidegate_core::{Rate, qdisc::QdiscSpec};
+use tidegate_core::{Bytes, Rate, qdisc::QdiscSpec};
 use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Place, Probe, Run, Scenario, Side,
     Traffic,
@@ -56,6 +56,7 @@ fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
         gateway: "edge".into(),
         direction,
         bound: Some(Duration::from_millis(20)),
+        rounds: direction == Direction::Up,
     };
     Scenario {
         run: Run {
@@ -151,6 +152,35 @@ fn marked_packets_are_those_that_the_queue_marked() {
     assert_eq!(passages.text("direction"), ["up", "up", "down", "down"]);
     assert_eq!(passages.whole("marked_packets")[2..], [0, 0]);
     assert!(passages.real("delay_max_seconds")[2..].iter().all(|it| it.abs() < f64::EPSILON));
+}
+
+/// Kills: a row for the round that begins; a projection compared with the round it was made in.
+#[test]
+fn a_round_is_compared_with_its_projection() {
+    let mut one = scenario(DROP_TAIL, [Kind::Greedy, constant(1)]);
+    one.traffic.truncate(1);
+    // A window of two segments, and an ACK for each, 100 ms away.
+    one.run.tcp = Config::new(Profile::Ns2);
+    one.run.tcp.receive_window = Bytes(2 * 1_460);
+    let delay = Duration::from_millis(50);
+    one.links[3] = Link::new(
+        End { node: "edge".into(), side: Side::Wan },
+        End::of("server"),
+        LinkConfig { delay, ..LinkConfig::default() },
+    );
+    let results = run(&one);
+    let rounds = results.table("rounds edge up").unwrap();
+    // 5 s have 50 rounds; the first two have no projection.
+    assert!((44..=49).contains(&rounds.rows()), "{}", rounds.rows());
+    let (arrived, projected) = (rounds.whole("arrived_bytes"), rounds.whole("projected_bytes"));
+    let frame = 1_500;
+    for (arrived, projected) in arrived.iter().zip(projected).skip(5) {
+        // The tracker does not know of the receiver's window: it expects one segment more.
+        assert_eq!((*arrived, *projected), (2 * frame, 3 * frame));
+    }
+    let (began, expected) = (rounds.real("began_seconds"), rounds.real("projected_seconds"));
+    assert!(began.iter().zip(expected).skip(20).all(|(at, it)| (at - it).abs() < 0.005));
+    assert!(results.table("rounds edge down").is_none());
 }
 
 #[test]

@@ -86,6 +86,13 @@ impl PassageSeries {
         }
     }
 
+    /// The rounds of flows, where they were followed.
+    pub(super) fn rounds(&self, stations: &mut [Station]) -> Option<Table> {
+        let passages = stations.get_mut(self.station)?.passages.as_mut()?;
+        let rounds = passages.take_rounds(self.direction)?;
+        Some(rounds.table(format!("rounds {}", self.name)))
+    }
+
     /// The table with a column for each count of each traffic that came there.
     pub(super) fn columns(self, table: Table) -> Table {
         let came = |seen: &GroupSeries| seen.whole[0].last().is_some_and(|it| *it > 0);
