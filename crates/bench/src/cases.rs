@@ -47,6 +47,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("known-flow", mix) => Box::new(gateway::known_flows(mix, size, seed)?),
         ("gateway", "unmanaged") => Box::new(gateway::unmanaged(size, seed)?),
         ("gateway", "shaped") => Box::new(gateway::shaped(size, seed)?),
+        ("marking", kind) => Box::new(gateway::marked(kind, size, seed)?),
         ("gateway", "postack") => Box::new(signals::postack(size, seed)?),
         ("gateway", "trunked") => Box::new(trunks::Trunked::new(size, seed)?),
         ("trunk", "sealed") => Box::new(seals::Sealed::new(size, seed)?),

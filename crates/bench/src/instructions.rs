@@ -60,6 +60,14 @@ const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "
 const TRUNK: f64 = 1.5;
 const TRUNKS: f64 = 1.3;
 
+/// Markings, and the most flows that they are measured with.
+const MARKINGS: [(&str, u32); 3] =
+    [("reference", 1_000), ("heuristic", 100_000), ("coverage", 100_000)];
+
+/// How much more a packet may take among so many flows than among a hundred, and than a packet without a marking.
+const MORE_FLOWS: f64 = 1.2;
+const MARKED: f64 = 1.5;
+
 /// What sealing and checking a management packet may take of what a packet through a trunk does.
 const SEALED: f64 = 0.5;
 
@@ -108,6 +116,7 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
         report.add(instructions(name.to_owned(), cost, None, beside));
         shaped = cost;
     }
+    markings(shaped, depth, report)?;
     trunks(shaped, depth, report)?;
     live_trunks(depth, report)?;
     postack(depth, report)?;
@@ -174,6 +183,16 @@ pub(crate) fn swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if begin(report) { files_and_swaps(depth, report) } else { Ok(()) }
 }
 
+/// Adds what packets at a queue with a marking take, and nothing else, to `report`.
+pub(crate) fn only_markings(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    if !begin(report) {
+        return Ok(());
+    }
+    let (shaped, beside) = case("gateway/shaped", 1_000, depth)?;
+    report.add(instructions("gateway/shaped".to_owned(), shaped, None, beside));
+    markings(shaped, depth, report)
+}
+
 /// Adds what is done to classes, and nothing else, to `report`.
 pub(crate) fn classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if begin(report) { of_classes(depth, report) } else { Ok(()) }
@@ -218,6 +237,27 @@ fn operation(
     let (more, beside) = case(name, many, depth)?;
     let beside = format!("{more:.1} instructions{beside}");
     report.add(ratio(format!("{name}, of {many} to of 1,000"), more / few, GROWTH, beside));
+    Ok(())
+}
+
+/// A shaped packet whose queue has a marking, beside one that is only `shaped`.
+fn markings(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> {
+    for (kind, most) in MARKINGS {
+        let name = format!("marking/{kind}");
+        let flows = if depth == Depth::Full { most } else { most.min(10_000) };
+        let ((few, _), (many, beside)) = (case(&name, 100, depth)?, case(&name, flows, depth)?);
+        report.add(instructions(format!("{name}, of {flows} flows"), many, None, beside));
+        let beside = format!("{few:.1} instructions of 100");
+        report.add(ratio(
+            format!("{name}, of {flows} flows to of 100"),
+            many / few,
+            MORE_FLOWS,
+            beside,
+        ));
+        let beside = format!("{shaped:.1} instructions shaped");
+        let worst = few.max(many) / shaped;
+        report.add(ratio(format!("{name}, to gateway/shaped"), worst, MARKED, beside));
+    }
     Ok(())
 }
 

@@ -68,6 +68,12 @@ enum Part {
         #[arg(long)]
         short: bool,
     },
+    /// Instructions of packets at a queue with a marking.
+    Markings {
+        /// Fewer flows.
+        #[arg(long)]
+        short: bool,
+    },
     /// How evenly packets leave, against HTB; as root.
     Pacing,
     /// How a link is shared between classes, beside HTB; as root.
@@ -159,6 +165,9 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         }
         Part::Swaps { short } => {
             instructions::swaps(if short { Depth::Short } else { Depth::Full }, report)?;
+        }
+        Part::Markings { short } => {
+            instructions::only_markings(if short { Depth::Short } else { Depth::Full }, report)?;
         }
         Part::Pacing => pacing::measure(report)?,
         Part::Sharing => sharing::measure(report)?,

@@ -113,6 +113,8 @@ catalogue! {
         "raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = \"drop-tail\"`, in which no later packet goes first";
     CeilingAboveLink = "TG0039", "a ceiling above the rate of the link",
         "lower the ceiling, or leave it out: the link bounds it";
+    BadMarking = "TG0040", "a marking that cannot work",
+        "put it where packets wait for a rate, in a queue that drops them only when it is full: `per-flow` or `drop-tail`";
 
     // What is written in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",
@@ -129,6 +131,12 @@ catalogue! {
         "keep one; to add capacity, raise its rate";
     Alone = "TG0047", "a node that nothing leads to",
         "add a [[link]] to it, or remove it";
+
+    // What is written of classes whose scheduler keeps bounds and ratios.
+    NotOfScheduler = "TG0048", "a field that the scheduler does not have",
+        "leave the field out, or choose the `scheduler` that has it";
+    BadPromise = "TG0049", "a ratio or loss bound that says nothing",
+        "let each ratio refer to another class, in no circle and with a factor above 0; give a loss bound a `buffer` that can be full";
 
     // What is written of the simulator.
     BadRun = "TG0051", "a run that cannot be",

@@ -37,6 +37,13 @@ const AFTER_LOSS: &str = "What is left of the window after a loss or an echo.";
 const GAMMA: &str = "Slow start ends when so many segments are queued.";
 const PLACEMENT: &str = "Before or behind the bottleneck.";
 
+const TRACKER: &str = "How the window and the round trips of a flow are estimated.";
+const COUNTED_OVER: &str = "Time over which bytes are counted; not zero.";
+const STAGES: &str = "Stages of the filter.";
+const BUCKETS: &str = "Counters of a stage of the filter.";
+const K: &str = "A gap of more than `RTT / k` between packets ends a round. The tracker `two-way` uses it only while it has seen no ACK. Default: 10.";
+const A: &str = "Weight of the old round-trip time against a new sample. Default: 0.9.";
+
 const YES: &str = r#"{"default":true}"#;
 const NO: &str = r#"{"default":false}"#;
 const BYTES: &str = r#"{"default":"bytes"}"#;
@@ -48,6 +55,15 @@ const HALF: &str = r#"{"default":0.5,"minimum":0,"maximum":1}"#;
 const MOST: &str = r#"{"default":0.7,"minimum":0,"maximum":1}"#;
 
 const MECHANISMS: &[(&str, &[Parameter])] = &[
+    (
+        "jobs",
+        &[(
+            "victim",
+            "How a full buffer finds the class that is furthest below its loss bound; \"ns2\" takes the last \
+             backlogged class, as a fault in ns-2 does, for comparison.",
+            r#"{"default":"furthest"}"#,
+        )],
+    ),
     ("drop-tail", &[("limit", LIMIT, r#"{"default":"1 MiB"}"#)]),
     (
         "per-flow",
@@ -70,6 +86,73 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
                 "What is to wait at most, most of the time; at most `limit`.",
                 r#"{"default":"50 kB"}"#,
             ),
+        ],
+    ),
+    (
+        "reference",
+        &[
+            ("tracker", TRACKER, r#"{"default":"two-way"}"#),
+            ("k", K, r#"{"minimum":1}"#),
+            ("a", A, r#"{"minimum":0,"maximum":1}"#),
+            (
+                "interval",
+                "Time over which the rate of untracked traffic is measured; not zero.",
+                r#"{"default":"1 s"}"#,
+            ),
+        ],
+    ),
+    (
+        "heuristic",
+        &[
+            ("tracker", TRACKER, r#"{"default":"two-way"}"#),
+            ("k", K, r#"{"minimum":1}"#),
+            ("a", A, r#"{"minimum":0,"maximum":1}"#),
+            ("interval", COUNTED_OVER, r#"{"default":"1 s"}"#),
+            (
+                "threshold",
+                "A flow passes the filter after so many bytes in an interval, or earlier; not zero.",
+                r#"{"default":"12500 B"}"#,
+            ),
+            ("stages", STAGES, r#"{"default":3,"minimum":1,"maximum":16}"#),
+            ("buckets", BUCKETS, r#"{"default":8,"minimum":1,"maximum":1048576}"#),
+        ],
+    ),
+    (
+        "coverage",
+        &[
+            ("tracker", TRACKER, r#"{"default":"two-way"}"#),
+            ("k", K, r#"{"minimum":1}"#),
+            ("a", A, r#"{"minimum":0,"maximum":1}"#),
+            ("interval", COUNTED_OVER, r#"{"default":"1 s"}"#),
+            (
+                "threshold",
+                "A flow is tracked after so many bytes in the first interval, or earlier; not zero. It \
+                 then follows the traffic.",
+                r#"{"default":"12500 B"}"#,
+            ),
+            ("stages", STAGES, r#"{"default":4,"minimum":1}"#),
+            ("buckets", BUCKETS, r#"{"default":4096,"minimum":1}"#),
+        ],
+    ),
+    (
+        "paper",
+        &[
+            ("k", K, r#"{"default":10,"minimum":1}"#),
+            ("a", A, r#"{"default":0.9,"minimum":0,"maximum":1}"#),
+        ],
+    ),
+    (
+        "two-way",
+        &[
+            ("k", K, r#"{"default":10,"minimum":1}"#),
+            ("a", A, r#"{"default":0.9,"minimum":0,"maximum":1}"#),
+        ],
+    ),
+    (
+        "paper+idle",
+        &[
+            ("k", K, r#"{"default":10,"minimum":1}"#),
+            ("a", A, r#"{"default":0.9,"minimum":0,"maximum":1}"#),
         ],
     ),
     (
@@ -389,6 +472,7 @@ mod tests {
     use tidegate_core::ack::AckSpec;
     use tidegate_core::allocation::AllocationSpec;
     use tidegate_core::link::{Jitter, Loss};
+    use tidegate_core::marking::MarkingSpec;
     use tidegate_core::qdisc::QdiscSpec;
     use tidegate_core::tcp::congestion::CongestionSpec;
 
@@ -451,6 +535,7 @@ mod tests {
         let tcp = Tcp::schema();
         let counts = [
             check::<QdiscSpec>(QdiscSpec::NAMES, &QdiscSpec::schema()),
+            check::<MarkingSpec>(MarkingSpec::NAMES, &MarkingSpec::schema()),
             check::<AllocationSpec>(AllocationSpec::NAMES, &AllocationSpec::schema()),
             check::<AckSpec>(AckSpec::NAMES, &Signal::schema()["anyOf"][1]),
             check::<CongestionSpec>(CongestionSpec::NAMES, &tcp["properties"]["congestion"]),

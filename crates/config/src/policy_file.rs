@@ -3,6 +3,7 @@
 mod classes;
 mod compile;
 pub(crate) mod filter;
+mod markings;
 mod overhead;
 pub(crate) mod raw;
 mod trunks;

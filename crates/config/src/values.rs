@@ -4,12 +4,14 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidegate_core::link::{Jitter, Loss};
+use tidegate_core::marking::MarkingSpec;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::units::{self, UnitError};
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
@@ -74,6 +76,28 @@ impl Read for Bytes {
     }
 }
 
+impl Read for Chance {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        quantity(node, "1 %", str::parse, found)
+    }
+
+    fn schema() -> Value {
+        quantity_schema("%")
+    }
+}
+
+impl Read for Factor {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let read = Self::deserialize(ValueDeserializer::from(node.clone()));
+        let wrong = |_| found.push(wrong_type(node, "a number such as 0.5"));
+        read.map_err(wrong).ok()
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "number", "minimum": 0 })
+    }
+}
+
 impl Read for Period {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         quantity(node, "10 ms", units::duration::parse, found).map(Self)
@@ -87,6 +111,18 @@ impl Read for Period {
 impl Read for QdiscSpec {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         mechanism(node, "a queue discipline", Self::NAMES, found)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
+            drop(Self::parameters(name, offer))
+        })
+    }
+}
+
+impl Read for MarkingSpec {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "a marking", Self::NAMES, found)
     }
 
     fn schema() -> Value {

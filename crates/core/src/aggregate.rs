@@ -26,7 +26,7 @@ pub(crate) use shaper::Debt;
 use crate::allocation::Share;
 use crate::packet::{Direction, Fifo, Governed, Handover, Member};
 use crate::policy::{FairBetween, HostKey, Policy};
-use crate::qdisc::Backlog;
+use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
 use crate::report::{AggregateReport, Count, Triggers};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
@@ -263,6 +263,17 @@ impl Aggregate {
             self.counts.offered.add(pool[&packet].len);
             self.condition(now, pool, packet, out);
         }
+    }
+
+    /// The marking of its queue, if it has one.
+    #[must_use]
+    pub fn marked(&self) -> Option<&Marked> {
+        self.conditioner.marked()
+    }
+
+    /// The marking of its queue, if it has one.
+    pub fn marked_mut(&mut self) -> Option<&mut Marked> {
+        self.conditioner.marked_mut()
     }
 
     fn condition(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {

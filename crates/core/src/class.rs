@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use crate::packet::{First, Links, Member, number, slot};
 use crate::wheel::TimerWheel;
-use crate::{Bytes, Rate, Time};
+use crate::{Bytes, Chance, Rate, Time};
 use excess::Excess;
 use node::Node;
 use urgent::Urgent;
@@ -68,9 +68,22 @@ pub struct Terms {
     /// How long a packet may wait at a leaf, as long as what comes there keeps to `guarantee` and `burst`;
     /// `None` for as long as it takes. Whether that can be promised is said by [`delay`].
     pub delay_bound: Option<Duration>,
+    /// The largest part of its bytes that may be dropped. The tree ignores it: `jobs` keeps it.
+    pub loss_bound: Option<Chance>,
 }
 
 impl Terms {
+    /// No rights but a part in the excess.
+    pub const NONE: Self = Self {
+        guarantee: Rate::from_bps(0),
+        ceiling: None,
+        weight: 1,
+        priority: 0,
+        burst: Bytes::ZERO,
+        delay_bound: None,
+        loss_bound: None,
+    };
+
     /// The highest priority.
     pub const MAX_PRIORITY: u8 = 7;
 }
@@ -122,16 +135,8 @@ impl Default for Children {
 impl Default for ClassTree {
     /// A link without classes.
     fn default() -> Self {
-        let terms = Terms {
-            guarantee: Rate::from_bps(0),
-            ceiling: None,
-            weight: 1,
-            priority: 0,
-            burst: Bytes::ZERO,
-            delay_bound: None,
-        };
         Self {
-            nodes: vec![Node::new(ClassId::ROOT, terms, Time::ZERO)],
+            nodes: vec![Node::new(ClassId::ROOT, Terms::NONE, Time::ZERO)],
             free: Vec::new(),
             bounds: BTreeMap::new(),
             guaranteed: Links::default(),

@@ -32,6 +32,12 @@ pub enum Reason {
     FlowFull,
     /// The queue grows too long: active queue management tells the sender before it is full.
     Aqm,
+    /// A marking predicts that the queue will overflow, and tells a sender before it does. Packets that are
+    /// not ECN-capable are dropped (RFC 3168, section 5).
+    Predicted,
+    /// A marking predicts that the queue will overflow. All senders that respond to marks are told, and
+    /// the sender of this packet does not respond.
+    Unmarkable,
     /// Out of profile, and the policy polices by dropping.
     OutOfProfile,
     /// Lost on an emulated link, as configured.
@@ -53,10 +59,12 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::QueueFull,
         Self::FlowFull,
         Self::Aqm,
+        Self::Predicted,
+        Self::Unmarkable,
         Self::OutOfProfile,
         Self::LinkLoss,
         Self::NoRoute,
@@ -74,6 +82,8 @@ impl Reason {
             Self::QueueFull => "queue-full",
             Self::FlowFull => "flow-full",
             Self::Aqm => "aqm",
+            Self::Predicted => "predicted",
+            Self::Unmarkable => "unmarkable",
             Self::OutOfProfile => "out-of-profile",
             Self::LinkLoss => "link-loss",
             Self::NoRoute => "no-route",

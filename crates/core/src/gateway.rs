@@ -20,6 +20,7 @@ mod control;
 mod dissolve;
 mod install;
 mod link;
+mod marking;
 mod signal;
 mod status;
 mod survey;
@@ -65,6 +66,8 @@ pub struct Gateway {
     retired: Retired,
     /// An aggregate may control senders by their ACKs.
     signals: bool,
+    /// A queue may have a marking.
+    marks: bool,
     /// How many policy sets have been installed; what [`Handle`]s were made in.
     generation: u32,
     /// Counts changes of which policies, classes and links there are, but not the steps of a swap.
@@ -121,6 +124,7 @@ impl Gateway {
             swap: None,
             retired: Retired::default(),
             signals,
+            marks: false,
             generation: 1,
             arrangement: 0,
             flows: FlowTable::new(config.flows, config.seed),
@@ -133,6 +137,7 @@ impl Gateway {
             unresponsive: Unresponsive::default(),
             counts: Counts::default(),
         };
+        gateway.marks = gateway.has_markings();
         gateway.change_trunks(now, &config.trunks);
         gateway.share_links(now);
         gateway
@@ -182,6 +187,9 @@ impl Gateway {
 
     /// The third stage: the aggregate in `slot` decides about `id`; without one it goes on.
     fn condition(&mut self, now: Time, direction: Direction, slot: u32, id: PacketId) {
+        if self.marks {
+            self.sight_at_aggregate(now, direction, slot, &id);
+        }
         let Some(aggregate) = self.aggregates.get_mut(slot) else {
             return self.send_one(now, direction, None, id);
         };
@@ -231,7 +239,11 @@ impl Gateway {
             classes.move_flow(&mut cx, id, flow.class(direction), leaf);
             flow.set_class(direction, leaf);
         }
-        link.push(&mut cx, leaf, packet);
+        if self.marks {
+            self.sight_at_link(now, direction, leaf, &packet);
+        }
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+        self.links[direction.index()].push(&mut cx, leaf, packet);
     }
 
     /// Lets the aggregate in `slot` look whether it may send.
@@ -298,6 +310,10 @@ impl Machine for Gateway {
         self.counts.transmitted[direction.index()].add(leaving.len);
         if let Some(flow) = self.flows.of_packet(leaving, direction) {
             flow.on_departure(now, leaving, direction);
+            if self.marks {
+                let (links, aggregates) = (&mut self.links, &mut self.aggregates);
+                marking::acknowledge(now, direction, links, aggregates, (leaving, flow));
+            }
         }
         Some(packet)
     }

@@ -6,7 +6,7 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `scheduler` · `flow` · `allocation` ·
-//! `qdisc` · `marking` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `trunk` · `gateway` · `emulator`.
+//! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 

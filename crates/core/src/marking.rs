@@ -1,23 +1,34 @@
 //! Markings: predict that a queue will overflow, and tell senders before it does.
 //!
 //! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate. It
-//! decides which flow's packet is marked "congestion experienced". `place` joins it to the queue, marks
-//! the packet, and tells the marking the outcome.
+//! decides which flow's packet is marked "congestion experienced". [`crate::qdisc::Marked`] joins it to the
+//! queue, marks the packet, and tells the marking the outcome.
 //!
 //! To add one: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
 //! its line in `registry!` below.
 //!
-//! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues ([`crate::qdisc`]).
+//! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues.
 
+mod coverage;
 pub mod filter;
+mod heuristic;
+mod memory;
 mod reference;
+mod response;
+mod rounds;
+mod sums;
+#[cfg(test)]
+mod testing;
 pub mod tracker;
 
+use std::time::Duration;
+
 use crate::flow::Flow;
-use crate::packet::{Direction, FlowId, Member};
+use crate::packet::{Direction, Ecn, FlowId, Member};
 use crate::random::Random;
 use crate::registry::registry;
 use crate::{Bytes, Packet, Rate, Time};
+use tracker::Sighting;
 
 /// State of a place, as a marking sees it.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +103,10 @@ pub trait Marking: Send {
     /// Notes `packet`, which departs.
     fn leaving(&mut self, seen: &Observed<'_>, packet: &Packet);
 
+    /// Notes `ack`, a packet with an acknowledgement that departs in the other direction, to the sender of a flow
+    /// that is queued here. `seen.direction` is that of the place.
+    fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet);
+
     /// What is done before `packet`, the last that [arrived](Self::arrived), is queued.
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision;
 
@@ -103,6 +118,26 @@ pub trait Marking: Send {
 
     /// Returns `true` if `flow` has a tracker and did not respond to marks.
     fn ignores(&self, flow: FlowId) -> bool;
+
+    /// The longest round-trip time of the tracked flows.
+    fn longest_rtt(&self) -> Duration;
+}
+
+/// The sighting of an ACK that [departs](Marking::acknowledged) to a sender.
+const fn acknowledges<'a>(seen: &Observed<'a>, ack: &'a Packet) -> Sighting<'a> {
+    Sighting { now: seen.now, packet: ack, direction: seen.direction.reverse(), flow: seen.flow }
+}
+
+/// The decision about a packet without a tracker, if an overflow is predicted and all flows are marked.
+///
+/// ECT(0) promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4). SYNs and pure ACKs
+/// are never ECN-capable (RFC 3168, section 6.1.4), and their loss slows nobody down.
+fn last_resort(packet: &Packet) -> Decision {
+    match (packet.ecn, packet.tcp) {
+        (Ecn::Ect0 | Ecn::Ce, _) => Decision::MarkArrival,
+        (_, Some(tcp)) if tcp.payload == 0 => Decision::Pass,
+        _ => Decision::Drop,
+    }
 }
 
 registry! {
@@ -112,4 +147,8 @@ registry! {
     MarkingSpec, "a marking", build(random: Random) -> Marking:
     /// A tracker for each flow; the flow with the largest window is marked.
     Reference => reference, "reference";
+    /// Trackers for the flows that pass a small filter, which stand for all.
+    Heuristic => heuristic, "heuristic";
+    /// Trackers for the flows that carry most of the bytes; other traffic counts at its rate.
+    Coverage => coverage, "coverage";
 }

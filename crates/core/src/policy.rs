@@ -8,13 +8,14 @@ mod set;
 mod succession;
 
 pub use crate::meter::{Profile, ProfileError};
-pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet};
+pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet, Ratio};
 pub use filter::{Filter, Range, Specificity};
 pub use set::{PolicyIndex, PolicySet, PolicySetError};
 pub use succession::Succession;
 
 use crate::ack::AckSpec;
 use crate::allocation::AllocationSpec;
+use crate::marking::MarkingSpec;
 use crate::packet::{Direction, Packet};
 use crate::qdisc::QdiscSpec;
 
@@ -161,6 +162,15 @@ impl Action {
     pub const fn signal(&self) -> Option<&AckSpec> {
         match self {
             Self::Shape { signal, .. } => signal.as_ref(),
+            Self::Pass | Self::Police { .. } => None,
+        }
+    }
+
+    /// The marking of the queue, if it has one.
+    #[must_use]
+    pub const fn marking(&self) -> Option<&MarkingSpec> {
+        match self {
+            Self::Shape { queue, .. } => queue.marking(),
             Self::Pass | Self::Police { .. } => None,
         }
     }

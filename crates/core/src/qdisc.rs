@@ -13,6 +13,7 @@ mod law;
 mod length;
 mod longest;
 mod managed;
+mod marked;
 mod per_flow;
 mod pi;
 mod pie;
@@ -23,6 +24,7 @@ mod testing;
 mod trunk_fifo;
 
 pub use length::Measure;
+pub use marked::{Marked, Marks, with_marking};
 pub use pi::{Gain, Gains, pi_design};
 
 use serde::de::Error;
@@ -31,7 +33,7 @@ use serde::{Deserialize, Deserializer};
 use crate::packet::{Handover, Member};
 use crate::random::Random;
 use crate::registry::{checked, registry};
-use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
 /// Reads how much may wait.
 fn room<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
@@ -62,6 +64,12 @@ pub trait Qdisc: Send {
     /// The oldest packet of `member`: the one whose length [`head`](Self::head) says.
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
 
+    /// Removes the newest packet, for a caller that drops it. `None` if the discipline keeps no such order.
+    fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let _ = cx;
+        None
+    }
+
     /// Packets change hands from now on, in their order. They wait where they waited; says whether there
     /// were any.
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool;
@@ -85,6 +93,31 @@ pub trait Qdisc: Send {
     /// [`enqueue`](Self::enqueue) and [`dequeue`](Self::dequeue).
     fn is_one_line(&self) -> bool {
         false
+    }
+
+    /// Offers the packets of `member` to `which`, the oldest first, until it returns `true`.
+    fn visit(
+        &self,
+        pool: &mut PacketPool,
+        member: Member,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
+    ) {
+        let _ = (pool, member, which);
+    }
+
+    /// The largest backlog in frame bytes, if packets are dropped at a fixed number of bytes only.
+    fn limit(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// The marking of this queue, if it has one.
+    fn marked(&self) -> Option<&Marked> {
+        None
+    }
+
+    /// The marking of this queue, if it has one.
+    fn marked_mut(&mut self) -> Option<&mut Marked> {
+        None
     }
 
     /// The sender whose queue this is may have so much in flight.
@@ -133,6 +166,16 @@ registry! {
     Sparing => sparing, "sparing";
     /// A router's line for trunks: their management packets are dropped early, user packets last.
     TrunkFifo => trunk_fifo, "trunk-fifo";
+    unnamed
+    /// A queue with a marking.
+    Marked => marked;
+}
+
+impl QdiscSpec {
+    /// One line in order of arrival, for at most `limit` bytes.
+    pub(crate) const fn one_line(limit: Bytes) -> Self {
+        Self::DropTail(drop_tail::Config { limit })
+    }
 }
 
 #[cfg(test)]

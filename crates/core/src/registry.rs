@@ -4,7 +4,8 @@
 //! parameters. Unknown names and misspelt fields are errors that list what there is.
 
 /// Makes `$spec`: one variant per mechanism, holding that mechanism's `Config`, whose `build` with
-/// the arguments given here makes the `$mechanism`.
+/// the arguments given here makes the `$mechanism`. No file can name an `unnamed` variant; it is made
+/// from others, and goes by the name that its `Config` gives it.
 macro_rules! registry {
     (
         $(#[$doc:meta])* $spec:ident, $what:literal,
@@ -20,16 +21,26 @@ macro_rules! registry {
             }
         }
     };
-    (@build $self:ident $args:tt $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+) => {
+    (
+        @build $self:ident $args:tt
+        $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+
+        $(unnamed $(#[doc = $about:literal])+ $unnamed:ident => $inside:ident;)?
+    ) => {
         match $self {
             $(Self::$variant(config) => Box::new(config.build $args),)+
+            $(Self::$unnamed(config) => Box::new(config.build $args),)?
         }
     };
-    (@names $(#[$doc:meta])* $spec:ident, $what:literal: $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+) => {
+    (
+        @names $(#[$doc:meta])* $spec:ident, $what:literal:
+        $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+
+        $(unnamed $(#[doc = $about:literal])+ $unnamed:ident => $inside:ident;)?
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Eq, PartialEq)]
         pub enum $spec {
             $($(#[doc = $each])+ $variant($module::Config),)+
+            $($(#[doc = $about])+ $unnamed($inside::Config),)?
         }
 
         impl $spec {
@@ -55,9 +66,10 @@ macro_rules! registry {
 
             /// The name it goes by.
             #[must_use]
-            pub const fn name(&self) -> &'static str {
+            pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)+
+                    $(Self::$unnamed(config) => config.name(),)?
                 }
             }
         }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::class::{Sent, Terms};
 use crate::packet::Direction;
 use crate::qdisc::Backlog;
+use crate::scheduler::{Delays, Term};
 use crate::{ByReason, Rate};
 
 /// The state of a gateway at one instant.
@@ -151,7 +152,7 @@ impl ControlReport {
 }
 
 /// The state of a class in one direction.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClassReport {
     /// Its name.
     pub name: String,
@@ -167,6 +168,27 @@ pub struct ClassReport {
     pub backlog: Backlog,
     /// Packets dropped at it, and below it.
     pub drops: u64,
+    /// Queueing delays of the packets it has sent, if its scheduler records them.
+    pub delays: Option<Delays>,
+    /// Its promises and how they were kept, if its scheduler records that.
+    pub promises: Vec<Promise>,
+}
+
+/// A promise to a class, and how it was kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Promise {
+    /// The term that promises it.
+    pub term: Term,
+    /// The class that a ratio refers to.
+    pub of: Option<String>,
+    /// The promised value in the [unit](Term::unit) of its term.
+    pub promised: f64,
+    /// The measured value. `None` before the first measurement.
+    pub kept: Option<f64>,
+    /// How often the promise was broken.
+    pub violations: u64,
+    /// How often it was relaxed because other promises have precedence.
+    pub relaxed: u64,
 }
 
 /// What makes an aggregate look whether it may send (`aggregates`, section 6).

@@ -8,12 +8,13 @@
 //! and its line in `registry!` below. Policy files, the simulator and the live gateway know it by that name.
 
 mod class_tree;
+pub mod jobs;
 
 use std::time::Duration;
 
 use crate::class::{ClassId, Sent, Terms};
 use crate::registry::registry;
-use crate::{Bytes, Rate, Time};
+use crate::{Bytes, Factor, Rate, Time};
 
 /// Selects among the classes of a link.
 ///
@@ -38,6 +39,16 @@ pub trait Scheduler: Send {
     /// Makes a class, with all classes below it, a child of `parent`, which must not be below it.
     fn move_to(&mut self, now: Time, id: ClassId, parent: ClassId) {
         let _ = (now, id, parent);
+    }
+
+    /// Sets the relations of a class to others. All related classes exist.
+    fn relate(&mut self, id: ClassId, relations: Relations) {
+        let _ = (id, relations);
+    }
+
+    /// Bytes of all classes together that may wait. `None` if each class has a queue with a limit of its own.
+    fn buffer(&self) -> Option<Bytes> {
+        None
     }
 
     /// The link has `rate` from now on.
@@ -67,6 +78,18 @@ pub trait Scheduler: Send {
         None
     }
 
+    /// The newest packet of `leaf` was dropped, as the scheduler had asked for. `more` is true if its queue has
+    /// further packets. Returns the next class that has to drop.
+    fn dropped(&mut self, now: Time, leaf: ClassId, more: bool) -> Option<ClassId> {
+        let _ = (now, leaf, more);
+        None
+    }
+
+    /// A packet that arrived at `since` was moved to another class.
+    fn withdrawn(&mut self, leaf: ClassId, since: Time) {
+        let _ = (leaf, since);
+    }
+
     /// The queue of `leaf` has packets.
     fn wait(&mut self, now: Time, leaf: ClassId);
 
@@ -87,6 +110,82 @@ pub trait Scheduler: Send {
     fn class_states(&mut self, now: Time) -> &[ClassState] {
         let _ = now;
         &[]
+    }
+
+    /// The promises of a class and how they were kept, as far as the scheduler records that.
+    fn kept(&self, id: ClassId) -> Vec<Kept> {
+        let _ = id;
+        Vec::new()
+    }
+
+    /// Queueing delays of the packets that a class has sent, if the scheduler records them.
+    fn delays(&self, id: ClassId) -> Option<Delays> {
+        let _ = id;
+        None
+    }
+}
+
+/// The place of a class among others.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Relations {
+    /// Its place in the order of the file: a class that comes earlier has the higher priority.
+    pub rank: u32,
+    /// Its delay relative to another class.
+    pub delay: Option<Relation>,
+    /// Its loss relative to another class.
+    pub loss: Option<Relation>,
+}
+
+/// A class has `factor` times as much as the class `of`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Relation {
+    /// The other class.
+    pub of: ClassId,
+    /// Above zero.
+    pub factor: Factor,
+}
+
+/// A promise to a class, and how it was kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kept {
+    /// The term that promises it.
+    pub term: Term,
+    /// The class that a ratio refers to.
+    pub of: Option<ClassId>,
+    /// The promised value in the [unit](Term::unit) of its term.
+    pub promised: f64,
+    /// The measured value. `None` before the first measurement.
+    pub kept: Option<f64>,
+    /// How often the promise was broken.
+    pub violations: u64,
+    /// How often it was relaxed because other promises have precedence.
+    pub relaxed: u64,
+}
+
+impl Kept {
+    /// A promise of `term` without values.
+    const fn of(term: Term) -> Self {
+        Self { term, of: None, promised: 0.0, kept: None, violations: 0, relaxed: 0 }
+    }
+}
+
+/// Queueing delays of packets.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Delays {
+    /// Number of packets.
+    pub packets: u64,
+    /// Sum of their delays.
+    pub total: Duration,
+    /// The longest delay.
+    pub longest: Duration,
+}
+
+impl Delays {
+    /// The mean delay. `None` without packets.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        let nanos = self.total.as_nanos().checked_div(u128::from(self.packets))?;
+        Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 }
 
@@ -124,6 +223,12 @@ pub enum Term {
     Burst,
     /// The longest queueing delay.
     DelayBound,
+    /// The largest part of its bytes that may be dropped.
+    LossBound,
+    /// Its queueing delay relative to another class.
+    DelayRatio,
+    /// Its loss relative to another class.
+    LossRatio,
     /// Its own queue discipline.
     Queue,
 }
@@ -140,7 +245,20 @@ impl Term {
             Self::Priority => "priority",
             Self::Burst => "burst",
             Self::DelayBound => "delay_bound",
+            Self::LossBound => "loss_bound",
+            Self::DelayRatio => "delay_ratio",
+            Self::LossRatio => "loss_ratio",
             Self::Queue => "queue",
+        }
+    }
+
+    /// The unit in which reports show its value.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Guarantee | Self::Ceiling => "bit/s",
+            Self::DelayBound => "s",
+            _ => "",
         }
     }
 }
@@ -150,6 +268,8 @@ registry! {
     SchedulerSpec, "a scheduler", build(rate: Rate) -> Scheduler:
     /// A tree of classes with guarantees, ceilings, weights and delay bounds; each class has its own queue.
     ClassTree => class_tree, "class-tree";
+    /// JoBS: bounds and ratios of delay and loss for classes that share one buffer.
+    Jobs => jobs, "jobs";
 }
 
 impl Default for SchedulerSpec {
@@ -159,6 +279,15 @@ impl Default for SchedulerSpec {
 }
 
 impl SchedulerSpec {
+    /// Sets the size of the buffer that all classes share. Returns `false` if there is no such buffer.
+    pub const fn set_buffer(&mut self, buffer: Bytes) -> bool {
+        match self {
+            Self::Jobs(config) => config.buffer = buffer,
+            Self::ClassTree(_) => return false,
+        }
+        true
+    }
+
     /// The terms that its classes can have.
     #[must_use]
     pub fn terms(&self) -> &'static [Term] {

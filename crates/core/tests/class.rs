@@ -59,6 +59,7 @@ fn terms(guarantee: u64, ceiling: Option<u64>, weight: u32, priority: u8) -> Ter
         priority,
         burst: Bytes(4_000),
         delay_bound: None,
+        loss_bound: None,
     }
 }
 

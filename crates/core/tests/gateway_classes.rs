@@ -305,9 +305,9 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
     };
     assert_eq!(of(refused), Some(Part::Burst));
     let larger = ClassChange { burst: Some(Bytes(9_000)), ..ClassChange::default() };
-    assert_eq!(of(change(&mut run, "voice", larger)), Some(Part::Burst));
+    assert_eq!(of(change(&mut run, "voice", larger.clone())), Some(Part::Burst));
     let loose = ClassChange { delay_bound: ways(60), burst: Some(Bytes(2_500)), ..larger };
-    let other = change(&mut run, "office", loose);
+    let other = change(&mut run, "office", loose.clone());
     assert_eq!(other, Ok(()), "its bound is less urgent");
     let bounds: Vec<_> = run.gateway.classes().iter().map(|it| it.terms.delay_bound).collect();
     assert_eq!(bounds[..2], [None, Some(Duration::from_millis(60))]);

@@ -1,13 +1,15 @@
 //! What the control socket says and is told: one shape for the daemon, the commands and `--json`.
 
+mod classes;
+
+pub use classes::{Class, ClassChange, ClassDelays, Classes, NewClass, Promise, Ratio};
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::ack::Counts;
-use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::units::duration;
-use tidegate_core::{Bytes, Rate};
 
 use crate::describe::Change;
 
@@ -327,79 +329,6 @@ pub struct OtherEnd {
     pub next_hop: Option<String>,
     /// Datagrams that were not taken, by reason; those with none are left out.
     pub refused: BTreeMap<String, u64>,
-}
-
-/// The classes that share the link.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Classes {
-    /// Each of them in each direction; none if the link has one queue.
-    pub classes: Vec<Class>,
-}
-
-/// The state of a class in one direction.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Class {
-    /// Its name.
-    pub name: String,
-    /// The class it is a part of; none for the link.
-    pub parent: Option<String>,
-    /// "up" or "down".
-    pub direction: String,
-    /// What it may send whatever others do, in bits per second.
-    pub guarantee_bps: u64,
-    /// The most it may send, in bits per second; none for as much as its parent.
-    pub ceiling_bps: Option<u64>,
-    /// Its part in what guarantees leave.
-    pub weight: u32,
-    /// The highest gets what guarantees leave first.
-    pub priority: u8,
-    /// What it may send at once, in bytes.
-    pub burst_bytes: u64,
-    /// The longest its packets may wait, in microseconds, as long as they keep to its guarantee and burst.
-    pub delay_bound_us: Option<u64>,
-    /// What it, and what is below it, has sent, as charged for on the link.
-    pub sent: Count,
-    /// Bytes of that beyond its guarantee.
-    pub borrowed_bytes: u64,
-    /// What waits at it, and below it.
-    pub waiting: Count,
-    /// Packets dropped at it, and below it.
-    pub dropped_packets: u64,
-}
-
-/// A class that is to be added.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewClass {
-    /// Its name.
-    pub name: String,
-    /// The class it is a part of; none for the link.
-    #[serde(default)]
-    pub parent: Option<String>,
-    /// Where its packets wait; none for the gateway's queue discipline.
-    #[serde(default)]
-    pub queue: Option<QdiscSpec>,
-    /// What it has a right to.
-    #[serde(default)]
-    pub rights: ClassChange,
-}
-
-/// What is to change of a class; what is left out stays.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClassChange {
-    /// Its guarantee.
-    pub guarantee: Option<EachWay<Rate>>,
-    /// Its ceiling.
-    pub ceiling: Option<EachWay<OrNone<Rate>>>,
-    /// Its weight.
-    pub weight: Option<u32>,
-    /// Its priority.
-    pub priority: Option<u8>,
-    /// Its burst.
-    pub burst: Option<Bytes>,
-    /// The longest its packets may wait.
-    pub delay_bound: Option<EachWay<OrNone<Period>>>,
 }
 
 /// A length of time.

@@ -13,9 +13,10 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::Overhead;
 use tidegate_core::packet::NO_VLAN;
 use tidegate_core::policy::{
-    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range,
+    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Ratio,
 };
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::Wire;
 use tidegate_core::units::duration;
 use tidegate_core::{Rate, trunk};
@@ -134,6 +135,7 @@ fn settings(config: &Config) -> Fields {
         ("rate down", rate(gateway.rate[1])),
         ("overhead", overhead(gateway.overhead)),
         ("queue", queue_name(&gateway.queue)),
+        ("scheduler", scheduler(&gateway.scheduler)),
         ("shaping_interval", duration::show(gateway.shaping_interval)),
         ("shaping_triggers", triggers.to_owned()),
         ("heartbeat", duration::show(config.heartbeat)),
@@ -141,6 +143,17 @@ fn settings(config: &Config) -> Fields {
         ("flows", gateway.flows.to_string()),
         ("backend", backend.to_owned()),
     ])
+}
+
+/// A scheduler with its buffer and parameters.
+fn scheduler(it: &SchedulerSpec) -> String {
+    match it {
+        SchedulerSpec::ClassTree(_) => it.name().to_owned(),
+        SchedulerSpec::Jobs(config) => {
+            let search = format!("{:?}", config.victim).to_lowercase();
+            format!("{}, buffer {}, victim {search}", it.name(), config.buffer)
+        }
+    }
 }
 
 fn overhead(it: Overhead) -> String {
@@ -164,6 +177,11 @@ fn class_fields(class: &Class) -> Fields {
     }
     for (field, way) in [("delay bound up", 0), ("delay bound down", 1)] {
         fields.extend(class.delay_bound[way].map(|bound| (field, duration::show(bound))));
+    }
+    fields.extend(class.loss_bound.map(|bound| ("loss bound", bound.to_string())));
+    for (field, ratio) in [("delay ratio", &class.delay_ratio), ("loss ratio", &class.loss_ratio)] {
+        let shown = |it: &Ratio| (field, format!("{} of {}", it.factor, it.of));
+        fields.extend(ratio.as_ref().map(shown));
     }
     fields
 }

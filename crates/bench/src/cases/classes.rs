@@ -50,7 +50,7 @@ fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
     let guarantee = Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1)));
     let ceiling = (number % 2 == 1).then(|| Rate::from_bps(guarantee.bps() * 4));
     let weight = 1 + u32::try_from(random.below(100)).unwrap_or_default();
-    Terms { guarantee, ceiling, weight, priority: 0, burst: Bytes(3_076), delay_bound: None }
+    Terms { guarantee, ceiling, weight, burst: Bytes(3_076), ..Terms::NONE }
 }
 
 /// Every leaf always has packets; an operation chooses one, which is sent.

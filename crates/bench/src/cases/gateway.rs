@@ -3,10 +3,14 @@
 use std::iter;
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
-use tidegate_core::packet::{Direction, FlowKey};
+use tidegate_core::marking::MarkingSpec;
+use tidegate_core::packet::{Direction, Ecn, FlowKey};
 use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet};
-use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::qdisc::{QdiscSpec, with_marking};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 
@@ -30,6 +34,24 @@ pub(super) fn unmanaged(flows: u32, seed: u64) -> anyhow::Result<Through> {
 pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     let policies = PolicySet::new(vec![shaping()?])?;
     let mut through = Through::new(policies, data(flows, seed), None, seed)?;
+    through.now += Duration::from_secs(1);
+    for _ in 0..BACKLOG {
+        through.offer();
+    }
+    Ok(through)
+}
+
+/// As [`shaped`], with a marking at the queue, and packets that are ECN-capable.
+pub(super) fn marked(marking: &str, flows: u32, seed: u64) -> anyhow::Result<Through> {
+    let name: StrDeserializer<'_, Error> = marking.into_deserializer();
+    let marking = MarkingSpec::deserialize(name)?;
+    let mut policy = shaping()?;
+    if let Action::Shape { queue, .. } = &mut policy.action {
+        *queue = with_marking(queue.clone(), Some(marking));
+    }
+    let mut packets = data(flows, seed);
+    packets.iter_mut().for_each(|(packet, _)| packet.ecn = Ecn::Ect0);
+    let mut through = Through::new(PolicySet::new(vec![policy])?, packets, None, seed)?;
     through.now += Duration::from_secs(1);
     for _ in 0..BACKLOG {
         through.offer();

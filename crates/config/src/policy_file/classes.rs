@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use tidegate_core::class::{Terms, control, delay::Part};
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{Class, ClassFault, ClassFaultKind, ClassSet, Profile};
+use tidegate_core::policy::{Class, ClassFault, ClassFaultKind, ClassSet, Profile, Ratio};
+use tidegate_core::scheduler::Term;
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 
 use super::compile::usable_name;
-use super::raw;
+use super::{markings, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::one_of;
@@ -37,8 +38,11 @@ pub(super) fn compile(
         let message = "classes share a rate, and the link has none";
         found.push(Diagnostic::error(Code::ClassWithoutRate, first.span(), message));
     }
+    if !of_scheduler(written, gateway, frame, found) {
+        return None;
+    }
     let link = file.gateway.get().and_then(|it| Some(it.get_ref().rate.as_ref()?.span()));
-    let faults = match ClassSet::of_frames(classes, gateway.rate, frame) {
+    let faults = match ClassSet::of(classes, gateway.rate, frame, &gateway.scheduler) {
         Ok(set) => {
             link.iter().for_each(|link| beside_control(&set, gateway, link, found));
             return Some(set);
@@ -98,9 +102,9 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
         found.push(Diagnostic::error(Code::ZeroRate, written.span(), message));
     }
     let delay_bound = each(raw.delay_bound.as_ref()).map(|bound| bound.map(|Period(bound)| bound));
-    let queue = raw.queue.as_ref().map_or_else(|| gateway.queue.clone(), |it| it.get_ref().clone());
+    let written = (raw.queue.as_ref(), raw.marking.as_ref());
+    let queue = markings::of_class(written, &gateway.queue, found);
     Some(Class {
-        name: name?,
         parent: raw.parent.as_ref().map(|parent| parent.get_ref().clone()),
         guarantee: each(raw.guarantee.as_ref()).map(|rate| rate.unwrap_or(none)),
         ceiling,
@@ -108,8 +112,19 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
         priority: priority?,
         burst: burst.map_or(Some(None), |burst| burst.map(Some))?,
         delay_bound,
-        queue,
+        loss_bound: raw.loss_bound.as_ref().map(|bound| *bound.get_ref()),
+        delay_ratio: ratio(raw.delay_ratio.as_ref())?,
+        loss_ratio: ratio(raw.loss_ratio.as_ref())?,
+        ..Class::new(&name?, queue)
     })
+}
+
+/// A ratio, if one is written. `None` if it cannot be read.
+#[expect(clippy::option_option, reason = "a ratio may be absent, and it may be wrong")]
+fn ratio(written: Option<&Spanned<raw::Ratio>>) -> Option<Option<Ratio>> {
+    let Some(raw) = written.map(Spanned::get_ref) else { return Some(None) };
+    let (of, factor) = (raw.of.get()?.get_ref().clone(), *raw.factor.get()?.get_ref());
+    Some(Some(Ratio { of, factor }))
 }
 
 /// What is written for each direction.
@@ -170,16 +185,21 @@ fn diagnostic(
     let (place, code) = match fault.kind {
         ClassFaultKind::Duplicate => (at.name, Code::DuplicateName),
         ClassFaultKind::Orphan | ClassFaultKind::Loop => {
-            (at.parent.unwrap_or(at.whole), Code::NotATree)
+            (at.term(Term::Parent).unwrap_or(at.whole), Code::NotATree)
         }
         ClassFaultKind::CeilingBelowGuarantee(_) => {
-            (at.ceiling.unwrap_or(at.whole), Code::CeilingBelowGuarantee)
+            (at.term(Term::Ceiling).unwrap_or(at.whole), Code::CeilingBelowGuarantee)
         }
-        ClassFaultKind::PromisedTooMuch { .. } => {
-            (at.guarantee.unwrap_or(at.name), Code::PromisedTooMuch)
+        ClassFaultKind::PromisedTooMuch { .. } | ClassFaultKind::NothingLeft { .. } => {
+            (at.term_or_name(Term::Guarantee), Code::PromisedTooMuch)
         }
-        ClassFaultKind::BoundWithParts | ClassFaultKind::DelayBound { .. } => {
-            (at.delay_bound.unwrap_or(at.name), Code::DelayBound)
+        ClassFaultKind::RatioToNone(term)
+        | ClassFaultKind::RatioLoop(term)
+        | ClassFaultKind::ZeroFactor(term) => (at.term_or_name(term), Code::BadPromise),
+        ClassFaultKind::BoundWithParts
+        | ClassFaultKind::BoundBelowPacket { .. }
+        | ClassFaultKind::DelayBound { .. } => {
+            (at.term_or_name(Term::DelayBound), Code::DelayBound)
         }
     };
     let name = written[fault.at].get_ref().name.get().map_or("", |name| name.get_ref().as_str());
@@ -200,14 +220,21 @@ fn other_line(
     let other = fault.other.map(|at| Lines::of(&written[at]));
     Some(match (fault.kind, other) {
         (ClassFaultKind::PromisedTooMuch { .. }, Some(other)) => {
-            (other.guarantee.unwrap_or(other.name), "what its parent has")
+            (other.term_or_name(Term::Guarantee), "what its parent has")
         }
-        (ClassFaultKind::PromisedTooMuch { .. }, None) => (link?, "what the link has"),
-        (ClassFaultKind::CeilingBelowGuarantee(_), _) => (own.guarantee?, "the guarantee"),
+        (ClassFaultKind::PromisedTooMuch { .. } | ClassFaultKind::NothingLeft { .. }, None) => {
+            (link?, "what the link has")
+        }
+        (ClassFaultKind::RatioLoop(term), Some(other)) => {
+            (other.term_or_name(term), "where it leads")
+        }
+        (ClassFaultKind::CeilingBelowGuarantee(_), _) => {
+            (own.term(Term::Guarantee)?, "the guarantee")
+        }
         (ClassFaultKind::Duplicate, Some(other)) => (other.name, "the first one"),
         (ClassFaultKind::Loop, Some(other)) => (other.name, "its parent"),
         (ClassFaultKind::BoundWithParts, Some(part)) => {
-            (part.parent.unwrap_or(part.name), "one of its parts")
+            (part.term_or_name(Term::Parent), "one of its parts")
         }
         (ClassFaultKind::DelayBound { part: Part::Control | Part::Link, .. }, _) => {
             (link?, "the link")
@@ -221,39 +248,91 @@ fn other_line(
 struct Lines {
     whole: Span,
     name: Span,
-    parent: Option<Span>,
-    guarantee: Option<Span>,
-    ceiling: Option<Span>,
-    burst: Option<Span>,
-    delay_bound: Option<Span>,
+    terms: Vec<(Term, Span)>,
 }
 
 impl Lines {
     fn of(class: &Spanned<raw::Class>) -> Self {
         let (raw, whole) = (class.get_ref(), class.span());
-        Self {
-            name: raw.name.get().map_or_else(|| whole.clone(), Spanned::span),
-            whole,
-            parent: raw.parent.as_ref().map(Spanned::span),
-            guarantee: raw.guarantee.as_ref().map(Spanned::span),
-            ceiling: raw.ceiling.as_ref().map(Spanned::span),
-            burst: raw.burst.as_ref().map(Spanned::span),
-            delay_bound: raw.delay_bound.as_ref().map(Spanned::span),
-        }
+        let name = raw.name.get().map_or_else(|| whole.clone(), Spanned::span);
+        Self { whole, name, terms: terms(raw) }
     }
 
-    /// What of it keeps a delay bound from being met.
-    fn that_keeps_from(self, part: Part) -> (Span, &'static str) {
+    /// Where that term is written.
+    fn term(&self, term: Term) -> Option<Span> {
+        self.terms.iter().find(|(written, _)| *written == term).map(|(_, span)| span.clone())
+    }
+
+    /// Where that term is written, or else the name.
+    fn term_or_name(&self, term: Term) -> Span {
+        self.term(term).unwrap_or_else(|| self.name.clone())
+    }
+
+    /// The line that keeps a delay bound from being met.
+    fn that_keeps_from(&self, part: Part) -> (Span, &'static str) {
         match part {
-            Part::Guarantee | Part::Order => (self.guarantee.unwrap_or(self.name), "its guarantee"),
-            Part::Burst => (self.burst.unwrap_or(self.name), "the burst of this"),
-            Part::ShortBurst => match self.burst {
+            Part::Guarantee | Part::Order => (self.term_or_name(Term::Guarantee), "its guarantee"),
+            Part::Burst => (self.term_or_name(Term::Burst), "the burst of this"),
+            Part::ShortBurst => match self.term(Term::Burst) {
                 Some(burst) => (burst, "this burst"),
-                None => (self.ceiling.unwrap_or(self.name), "this ceiling"),
+                None => (self.term_or_name(Term::Ceiling), "this ceiling"),
             },
             Part::Ceiling | Part::Control | Part::Link => {
-                (self.ceiling.unwrap_or(self.name), "this ceiling")
+                (self.term_or_name(Term::Ceiling), "this ceiling")
             }
         }
     }
+}
+
+/// The terms that are written of a class, and where.
+fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
+    fn span<T>(written: Option<&Spanned<T>>) -> Option<Span> {
+        written.map(Spanned::span)
+    }
+    let written = [
+        (Term::Parent, span(raw.parent.as_ref())),
+        (Term::Guarantee, span(raw.guarantee.as_ref())),
+        (Term::Ceiling, span(raw.ceiling.as_ref())),
+        (Term::Weight, span(raw.weight.as_ref())),
+        (Term::Priority, span(raw.priority.as_ref())),
+        (Term::Burst, span(raw.burst.as_ref())),
+        (Term::DelayBound, span(raw.delay_bound.as_ref())),
+        (Term::LossBound, span(raw.loss_bound.as_ref())),
+        (Term::DelayRatio, span(raw.delay_ratio.as_ref())),
+        (Term::LossRatio, span(raw.loss_ratio.as_ref())),
+        (Term::Queue, span(raw.queue.as_ref())),
+    ];
+    written.into_iter().filter_map(|(term, span)| Some((term, span?))).collect()
+}
+
+/// Complains of terms that the scheduler does not have, and of loss bounds of a buffer that is never full. Returns
+/// `true` if there are none.
+fn of_scheduler(
+    written: &[Spanned<raw::Class>],
+    gateway: &GatewayConfig,
+    frame: Bytes,
+    found: &mut Findings,
+) -> bool {
+    let mut fits = true;
+    let (name, known) = (gateway.scheduler.name(), gateway.scheduler.terms());
+    let buffer = gateway.scheduler.build(Rate::from_bps(0)).buffer();
+    let holds = frame * u64::from(gateway.packets);
+    for (term, span) in written.iter().flat_map(|class| terms(class.get_ref())) {
+        if !known.contains(&term) {
+            fits = false;
+            let message = format!("classes of the scheduler `{name}` have no `{}`", term.name());
+            let names: Vec<_> = known.iter().map(|term| term.name()).collect();
+            let help = format!("its classes have: {}", names.join(", "));
+            found.push(Diagnostic::error(Code::NotOfScheduler, span, message).help(help));
+        } else if let Some(buffer) = buffer.filter(|it| term == Term::LossBound && *it > holds) {
+            fits = false;
+            let message = format!(
+                "nothing is ever dropped from a buffer of {buffer}: the gateway holds {} packets",
+                gateway.packets
+            );
+            let help = format!("write a `buffer` of at most {holds}, or leave out `loss_bound`");
+            found.push(Diagnostic::error(Code::BadPromise, span, message).help(help));
+        }
+    }
+    fits
 }

@@ -10,11 +10,11 @@ use tidegate_core::policy::{
     Action, Conditioning, Exceed, FairBetween, Filter, FlowWeight, Policy, PolicySet, Profile,
     ProfileError,
 };
-use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
-use super::{Config, classes, filter, raw, trunks};
+use super::{Config, classes, filter, markings, raw, trunks};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::host::Host;
@@ -133,12 +133,13 @@ fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Optio
         limit(rate.and_then(|it| it.up.as_ref()), found),
         limit(rate.and_then(|it| it.down.as_ref()), found),
     ];
+    markings::has_rate(raw, rate != [None; 2], found);
     let packets = bounded(raw.packets.as_ref(), "packets", 1_024..=1 << 20, 16_384, found);
     let flows = bounded(raw.flows.as_ref(), "flows", 64..=1 << 24, 131_072, found);
     Some(GatewayConfig {
         rate,
         overhead: link_overhead(raw),
-        queue: queue(raw.queue.as_ref(), controlled),
+        queue: markings::queue((raw.queue.as_ref(), raw.marking.as_ref()), controlled, found),
         packets: packets?,
         flows: flows?,
         shaping_interval: raw.shaping_interval.as_ref().map_or(Duration::ZERO, |it| it.get_ref().0),
@@ -148,20 +149,27 @@ fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Optio
             .map_or_else(TriggerSet::default, |it| *it.get_ref()),
         trunks: Vec::new(),
         seed: 0,
-        scheduler: Default::default(),
+        scheduler: scheduler(raw, found),
     })
 }
 
-/// The queue in the file, or the default queue.
-///
-/// The usual default bounds the delay by early drops and marks. An ACK control or a trunk (`controlled`)
-/// limits the data in flight itself, so its default queue drops packets only when it is full.
-fn queue(written: Option<&Spanned<QdiscSpec>>, controlled: bool) -> QdiscSpec {
-    match (written, controlled) {
-        (Some(queue), _) => queue.get_ref().clone(),
-        (None, true) => QdiscSpec::PerFlow(Default::default()),
-        (None, false) => QdiscSpec::FqCodel(Default::default()),
+/// The scheduler of the classes, with its buffer.
+fn scheduler(raw: &raw::Gateway, found: &mut Findings) -> SchedulerSpec {
+    let written = raw.scheduler.as_ref().map(|it| it.get_ref().clone());
+    let mut scheduler = written.unwrap_or_default();
+    let Some(buffer) = &raw.buffer else { return scheduler };
+    if !scheduler.set_buffer(*buffer.get_ref()) {
+        let message = format!("the scheduler `{}` has no `buffer`", scheduler.name());
+        let help = "leave it out: each class has a queue of its own; or write scheduler = \"jobs\"";
+        found.push(Diagnostic::error(Code::NotOfScheduler, buffer.span(), message).help(help));
     }
+    let least = charged(super::USUAL_FRAME, Some(raw));
+    if *buffer.get_ref() < least {
+        let message = "a full-size packet does not fit into this `buffer`";
+        let help = format!("write at least {least}");
+        found.push(Diagnostic::error(Code::OutOfRange, buffer.span(), message).help(help));
+    }
+    scheduler
 }
 
 /// True if the file has an ACK-controlled policy or a trunk.
@@ -305,7 +313,9 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
     let exceed = match action.get_ref() {
         raw::Action::Pass => return Some(Action::Pass),
         raw::Action::Shape => {
-            let queue = queue(raw.queue.as_ref(), policy_is_controlled(raw));
+            let written = (raw.queue.as_ref(), raw.marking.as_ref());
+            let queue = markings::queue(written, policy_is_controlled(raw), found);
+            markings::has_no_trunk(raw, found);
             let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);
             return Some(Action::Shape { conditioning: conditioning?, queue, signal });
@@ -345,6 +355,7 @@ fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut F
             &[Shape, PoliceMark, PoliceDrop],
         ),
         ("queue", raw.queue.as_ref().map(Spanned::span), &[Shape]),
+        ("marking", raw.marking.as_ref().map(Spanned::span), &[Shape]),
         ("signal", raw.signal.as_ref().map(Spanned::span), &[Shape]),
         ("mark", raw.mark.as_ref().map(Spanned::span), &[PoliceMark]),
     ];

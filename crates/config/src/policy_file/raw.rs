@@ -4,11 +4,13 @@ use serde_json::{Value, json};
 use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{FairBetween, Mode};
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::{Encapsulation, Fallback, Probing};
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -36,7 +38,7 @@ tables! {
         "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
     }
 
-    /// The gateway itself. `rate`, `overhead`, `queue` and `shaping_interval` can change while it runs.
+    /// The gateway itself. `rate`, `overhead`, `queue`, `marking` and `shaping_interval` can change while it runs.
     "[gateway]" Gateway {
         /// Interface towards the users.
         "lan" => lan: Required<String>,
@@ -47,9 +49,17 @@ tables! {
         /// What the access link adds to each IP packet: the name of a kind of link, or
         /// { per_packet, min }. Default: "raw", the frame as it is seen here.
         "overhead" => overhead: Option<Spanned<overhead::Entry>>,
-        /// Queue discipline at the access link. "per-flow" if a policy has a `signal`, or there are
-        /// trunks. Default: "fq-codel".
+        /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has a `signal`, or
+        /// if there are trunks. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// Which packets are marked before the queue overflows, as predicted from the windows of its flows.
+        /// The queue is then "per-flow" or "drop-tail". Default: none.
+        "marking" => marking: Option<Spanned<MarkingSpec>>,
+        /// The scheduler of the classes: "class-tree", or "jobs", which keeps bounds and ratios of delay and loss.
+        /// Default: "class-tree".
+        "scheduler" => scheduler: Option<Spanned<SchedulerSpec>>,
+        /// Bytes of all classes together that may wait, with scheduler "jobs". Default: "250 kB".
+        "buffer" => buffer: Option<Spanned<Bytes>>,
         /// How often the shaping timer looks; "0 s" for exactly when the next packet conforms.
         /// Default: "0 s".
         "shaping_interval" => shaping_interval: Option<Spanned<Period>>,
@@ -111,8 +121,26 @@ tables! {
         /// { up, down }. Refused where it cannot be met; only for classes without parts. Default: as long as it
         /// takes.
         "delay_bound" => delay_bound: Option<Spanned<EachWay<Period>>>,
-        /// Where its packets wait: a queue discipline. Default: that of the gateway.
+        /// The largest part of its bytes that may be dropped while packets wait, such as "1 %"; only with scheduler
+        /// "jobs". Default: not bounded.
+        "loss_bound" => loss_bound: Option<Spanned<Chance>>,
+        /// Its queueing delay relative to that of another class; only with scheduler "jobs". Default: none.
+        "delay_ratio" => delay_ratio: Option<Spanned<Ratio>>,
+        /// Its loss relative to that of another class; only with scheduler "jobs". Default: none.
+        "loss_ratio" => loss_ratio: Option<Spanned<Ratio>>,
+        /// Where its packets wait: a queue discipline. Default: that of the gateway, with its marking.
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// Which packets are marked before its queue overflows, as in `[gateway]`. Default: none with a
+        /// `queue` of its own.
+        "marking" => marking: Option<Spanned<MarkingSpec>>,
+    }
+
+    /// A class in relation to another: { of = "silver", factor = 0.5 } is half as much as `silver` has.
+    "`delay_ratio` and `loss_ratio`" Ratio {
+        /// The other class.
+        "of" => of: Required<String>,
+        /// Its own delay or loss is this times that of the other class; above 0.
+        "factor" => factor: Required<Factor>,
     }
 
     /// An end of a trunk: a path to another gateway whose share is found by congestion control. The other
@@ -187,9 +215,12 @@ tables! {
         "profile" => profile: Option<Spanned<Profile>>,
         /// Which flow goes next. Default: "logical-partitions".
         "allocation" => allocation: Option<Spanned<AllocationSpec>>,
-        /// Queue discipline of the policy, with action "shape". "per-flow" with a `signal` or a `trunk`.
-        /// Default: "fq-codel".
+        /// Queue discipline of the policy, with action "shape". "per-flow" with a `marking`, a `signal` or a
+        /// `trunk`. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
+        /// Which packets are marked before its queue overflows, as in `[gateway]`, with action "shape"; not
+        /// together with `trunk`. Default: none.
+        "marking" => marking: Option<Spanned<MarkingSpec>>,
         /// How senders of TCP are told by their ACKs, with action "shape": "postack" holds ACKs in place
         /// of data, "tcr" paces them and makes windows smaller, "none". Default: "none".
         "signal" => signal: Option<Spanned<Signal>>,
@@ -390,6 +421,18 @@ impl Read for Signal {
             drop(AckSpec::parameters(name, offer));
         });
         json!({ "anyOf": [{ "const": NO_SIGNAL }, signal] })
+    }
+}
+
+impl Read for SchedulerSpec {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "a scheduler", Self::NAMES, found)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
+            drop(Self::parameters(name, offer))
+        })
     }
 }
 

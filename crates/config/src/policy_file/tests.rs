@@ -2,6 +2,8 @@
 
 mod classes;
 mod fields;
+mod guarantees;
+mod markings;
 mod trunks;
 mod values;
 

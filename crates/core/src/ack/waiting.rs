@@ -2,7 +2,7 @@
 
 use super::Ahead;
 use crate::packet::{FlowId, Governed, Handover, Member};
-use crate::qdisc::{Backlog, Qdisc};
+use crate::qdisc::{Backlog, Marked, Qdisc};
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
 
 /// A queue at the link, or of a trunk.
@@ -41,6 +41,11 @@ impl Waiting {
         self.queue.set_window(window);
     }
 
+    /// The marking of the queue, if it has one.
+    pub(crate) fn marked_mut(&mut self) -> Option<&mut Marked> {
+        self.queue.marked_mut()
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Rate) {
         self.queue.set_rate(rate);
     }
@@ -57,6 +62,11 @@ impl Waiting {
     /// Takes out the oldest packet of `flow`.
     pub(crate) fn dequeue_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId) -> Option<PacketId> {
         self.take(cx, |queue, cx| queue.dequeue_flow(cx, line(flow)))
+    }
+
+    /// Removes the newest packet, for a caller that drops it.
+    pub(crate) fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.take(cx, |queue, cx| queue.dequeue_last(cx))
     }
 
     pub(crate) fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {

@@ -8,7 +8,7 @@ use crate::ack::Precedence;
 use crate::allocation::Allocation;
 use crate::packet::{Fifo, Handover, Member};
 use crate::policy::{Action, Conditioning, Mode, Policy, Profile};
-use crate::qdisc::Backlog;
+use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
 use crate::report::Triggers;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -216,6 +216,16 @@ impl Conditioner {
 
     pub(super) fn backlog(&self) -> Backlog {
         self.shaper().map(Shaper::backlog).unwrap_or_default()
+    }
+
+    /// The marking of the queue, if it has one.
+    pub(super) fn marked(&self) -> Option<&Marked> {
+        self.shaper()?.marked()
+    }
+
+    /// The marking of the queue, if it has one.
+    pub(super) fn marked_mut(&mut self) -> Option<&mut Marked> {
+        self.shaper_mut()?.marked_mut()
     }
 
     pub(super) fn allocation(&mut self) -> Option<&mut dyn Allocation> {

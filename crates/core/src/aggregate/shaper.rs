@@ -9,7 +9,7 @@ use crate::ack::Precedence;
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
 use crate::packet::{Fifo, FlowId, Governed, Handover, Member, Packet, make_room, number};
 use crate::policy::{Conditioning, Profile};
-use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
+use crate::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -297,6 +297,14 @@ impl Shaper {
 
     pub(super) fn backlog(&self) -> Backlog {
         self.queue.backlog()
+    }
+
+    pub(super) fn marked(&self) -> Option<&Marked> {
+        self.queue.marked()
+    }
+
+    pub(super) fn marked_mut(&mut self) -> Option<&mut Marked> {
+        self.queue.marked_mut()
     }
 
     pub(super) fn allocation(&mut self) -> &mut dyn Allocation {

@@ -77,6 +77,7 @@ impl Node {
             priority: self.claim.priority(),
             burst: self.burst,
             delay_bound,
+            loss_bound: None,
         }
     }
 

@@ -7,6 +7,7 @@ use super::classes::{ClassChangeError, Classes, Holds};
 use crate::Time;
 use crate::packet::Direction;
 use crate::policy::{Class, ClassChange, ClassSet};
+use crate::scheduler::Term;
 
 impl Gateway {
     /// Changes what the class of that name has a right to, in both directions or neither; until
@@ -25,8 +26,14 @@ impl Gateway {
         for way in Direction::BOTH {
             let Some(classes) = self.links[way.index()].classes() else { continue };
             let id = classes.find(name).ok_or(ClassChangeError::NoClass)?;
+            classes.check_terms(&change.terms())?;
             let changed = change.of(classes.terms(id), way);
-            classes.check(id, changed, self.config.rate[way.index()])?;
+            let rate = self.config.rate[way.index()];
+            if classes.is_flat() {
+                classes.check_flat(Some(&change.apply(&classes.written(id))), rate)?;
+            } else {
+                classes.check(id, changed, rate)?;
+            }
             terms[way.index()] = Some((id, changed));
         }
         if terms == [None; 2] {
@@ -37,6 +44,7 @@ impl Gateway {
         {
             if let Some(classes) = link.classes_mut() {
                 classes.change(now, id, terms);
+                classes.change_ratios(id, change);
             }
         }
         Ok(())
@@ -60,6 +68,7 @@ impl Gateway {
             return Err(ClassChangeError::ParentHolds { parent: parent.clone(), of });
         }
         for (way, classes) in self.sharing() {
+            classes.check_terms(&class.written())?;
             classes.check_new(class, self.config.rate[way.index()])?;
         }
         self.arrangement = self.arrangement.wrapping_add(1);
@@ -94,7 +103,12 @@ impl Gateway {
             return Err(ClassChangeError::NoParent(parent.clone()));
         }
         let frame = self.policies.classes().frame();
-        let set = ClassSet::of_frames(vec![class.clone()], self.config.rate, frame);
+        let scheduler = &self.config.scheduler;
+        let undeclared = |term: &Term| !scheduler.terms().contains(term);
+        if let Some(term) = class.written().into_iter().find(undeclared) {
+            return Err(ClassChangeError::NotOfScheduler(term));
+        }
+        let set = ClassSet::of(vec![class.clone()], self.config.rate, frame, scheduler);
         let set = set.map_err(|faults| ClassChangeError::from(faults[0].kind))?;
         self.arrangement = self.arrangement.wrapping_add(1);
         Arc::make_mut(&mut self.policies).share(set);

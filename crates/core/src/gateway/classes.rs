@@ -1,11 +1,13 @@
 //! The classes of one direction of the link: their scheduler, and a queue for each leaf class.
 
 mod rights;
+mod shared;
 mod swap;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use rights::{ClassChangeError, Holds};
+use shared::Ratios;
 pub use swap::Retired;
 
 use super::GatewayConfig;
@@ -15,10 +17,10 @@ use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, Terms};
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::{Backlog, QdiscSpec};
+use crate::qdisc::{Backlog, Marked, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, SchedulerSpec};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// The classes of one direction of the link.
@@ -28,6 +30,9 @@ pub(super) struct Classes {
     /// Rate of the link.
     rate: Rate,
     scheduler: Box<dyn Scheduler>,
+    spec: SchedulerSpec,
+    /// The classes share one buffer, and no class has a queue discipline of its own.
+    one_buffer: bool,
     /// By number; the link itself has one too, in which nothing waits.
     lines: Vec<Line>,
     by_name: BTreeMap<Box<str>, ClassId>,
@@ -40,6 +45,8 @@ pub(super) struct Classes {
     frame: Bytes,
     /// Classes that the new set names, by index, while classes are changed one by one.
     named: Vec<bool>,
+    /// The place of the next such class in the file.
+    next_rank: u32,
 }
 
 /// What is kept of a class beside its rights.
@@ -54,12 +61,25 @@ struct Line {
     arrived: u64,
     /// Bits per second that its children are promised.
     promised: u64,
+    /// Its place in the order of the file.
+    rank: u32,
+    /// Its relations to other classes, if it has any.
+    ratios: Option<Box<Ratios>>,
 }
 
 impl Line {
     fn new(name: &str, spec: QdiscSpec) -> Self {
         let rate = Rate::from_bps(0);
-        Self { name: name.into(), spec, queue: None, rate, arrived: 0, promised: 0 }
+        Self {
+            name: name.into(),
+            spec,
+            queue: None,
+            rate,
+            arrived: 0,
+            promised: 0,
+            rank: u32::MAX,
+            ratios: None,
+        }
     }
 
     fn backlog(&self) -> Backlog {
@@ -81,11 +101,14 @@ impl Classes {
     /// A link of `rate` without classes. `config` has its scheduler, and the queue of classes without one of their
     /// own.
     pub(super) fn new(direction: Direction, rate: Rate, config: &GatewayConfig) -> Self {
+        let scheduler = config.scheduler.build(rate);
         Self {
             direction,
             seed: config.seed,
             rate,
-            scheduler: config.scheduler.build(rate),
+            spec: config.scheduler.clone(),
+            one_buffer: scheduler.buffer().is_some(),
+            scheduler,
             lines: vec![Line::new("", config.queue.clone())],
             by_name: BTreeMap::new(),
             default: ClassId::ROOT,
@@ -93,6 +116,7 @@ impl Classes {
             bounded: BTreeSet::new(),
             frame: Bytes::ZERO,
             named: Vec::new(),
+            next_rank: 0,
         }
     }
 
@@ -118,8 +142,8 @@ impl Classes {
         for line in &mut self.lines {
             line.promised = 0;
         }
-        for class in set.classes().iter().chain(default) {
-            let id = self.put(cx, class);
+        for (rank, class) in (0..).zip(set.classes().iter().chain(default)) {
+            let id = self.put(cx, class, rank);
             if let Some(stays) = stays.get_mut(id.index()) {
                 *stays = true;
             }
@@ -127,6 +151,7 @@ impl Classes {
         self.remove_others(cx, &stays, displaced);
         self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
         self.set_control(cx.now);
+        self.relate();
         for at in 0..self.lines.len() {
             let id = ClassId(number(at));
             if !self.scheduler.is_leaf(id) {
@@ -150,22 +175,27 @@ impl Classes {
         guarantee.or(terms.ceiling).unwrap_or(self.rate)
     }
 
-    /// Adds one class, or changes it to what `class` says.
-    fn put(&mut self, cx: &mut Cx<'_>, class: &Class) -> ClassId {
+    /// Adds one class, or changes it to what `class` says. `rank` is its place in the file.
+    fn put(&mut self, cx: &mut Cx<'_>, class: &Class, rank: u32) -> ClassId {
         let parent = class.parent.as_ref().and_then(|name| self.find(name));
         let parent = parent.unwrap_or(ClassId::ROOT);
         let terms = class.terms(self.direction);
         self.lines[parent.index()].promised += terms.guarantee.bps();
         let Some(id) = self.find(&class.name) else {
-            return self.add(cx.now, parent, class, terms);
+            let id = self.add(cx.now, parent, class, terms);
+            self.lines[id.index()].rank = rank;
+            return id;
         };
+        (self.lines[id.index()].rank, self.lines[id.index()].ratios) = (rank, Ratios::of(class));
         if self.scheduler.parent(id) != parent {
             self.scheduler.move_to(cx.now, id, parent);
         }
         if self.scheduler.terms(id) != terms {
             self.set(cx.now, id, terms);
         }
-        if self.lines[id.index()].spec != class.queue {
+        if self.one_buffer {
+            self.lines[id.index()].spec = class.queue.clone();
+        } else if self.lines[id.index()].spec != class.queue {
             let mut waiting = Fifo::new();
             self.clear(cx, id, &mut waiting);
             self.lines[id.index()].spec = class.queue.clone();
@@ -179,7 +209,8 @@ impl Classes {
     fn add(&mut self, now: Time, parent: ClassId, class: &Class, terms: Terms) -> ClassId {
         let id = self.scheduler.add(now, parent, terms);
         self.note_bound(id, terms);
-        let line = Line::new(&class.name, class.queue.clone());
+        let mut line = Line::new(&class.name, class.queue.clone());
+        line.ratios = Ratios::of(class);
         self.by_name.insert(line.name.clone(), id);
         match self.lines.get_mut(id.index()) {
             Some(free) => *free = line,
@@ -210,6 +241,7 @@ impl Classes {
             priority,
             burst: Bytes::ZERO,
             delay_bound: None,
+            loss_bound: None,
         };
         if self.control == ClassId::ROOT {
             self.control = self.scheduler.add(now, ClassId::ROOT, terms);
@@ -340,22 +372,45 @@ impl Classes {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+        let len = cx.pool[&packet].charged();
+        if self.one_buffer {
+            cx.pool[&packet].queued = cx.now;
+        }
+        let queue = self.queue(leaf);
+        queue.enqueue(cx, packet);
+        let waits = queue.backlog().packets > 0;
+        self.lines[leaf.index()].arrived += 1;
+        if waits {
+            self.scheduler.wait(cx.now, leaf);
+        }
+        if self.one_buffer {
+            let victim = self.scheduler.arrived(cx.now, leaf, len);
+            self.drop_newest(cx, victim);
+        }
+    }
+
+    /// The queue of a leaf class, at the rate at which packets depart from the class.
+    #[inline]
+    fn queue(&mut self, leaf: ClassId) -> &mut Waiting {
         let departs = self.departs_at(leaf);
-        let Line { name, spec, queue, rate, arrived, .. } = &mut self.lines[leaf.index()];
+        let Line { name, spec, queue, rate, .. } = &mut self.lines[leaf.index()];
         let queue = queue.get_or_insert_with(|| {
             *rate = departs;
             let random = Random::named(self.seed, &["class", name, self.direction.name()]);
-            Box::new(Waiting::new(spec.build(Some(departs), random)))
+            let shared = self.one_buffer.then(Self::one_line);
+            Box::new(Waiting::new(shared.as_ref().unwrap_or(spec).build(Some(departs), random)))
         });
         if *rate != departs {
             *rate = departs;
             queue.set_rate(departs);
         }
-        *arrived += 1;
-        queue.enqueue(cx, packet);
-        if queue.backlog().packets > 0 {
-            self.scheduler.wait(cx.now, leaf);
-        }
+        queue
+    }
+
+    /// The marking of a leaf class's queue, if it has one.
+    pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
+        self.lines.get(leaf.index())?.spec.marking()?;
+        self.queue(leaf).marked_mut()
     }
 
     /// Removes the next packet of the link. `control` is the control traffic that waits and borrows.
@@ -435,6 +490,10 @@ impl Classes {
         let old = self.lines.get_mut(from.index())?;
         let packet = old.queue.as_mut()?.dequeue_flow(cx, flow);
         old.arrived = old.arrived.saturating_sub(packet.is_some().into());
+        if let Some(packet) = packet.as_ref().filter(|_| self.one_buffer) {
+            self.scheduler.withdrawn(from, cx.pool[packet].queued);
+        }
+        let old = self.lines.get_mut(from.index())?;
         if old.queue.is_some() && old.backlog().packets == 0 {
             self.scheduler.idle(from);
         }
@@ -495,6 +554,8 @@ impl Classes {
             sent: self.scheduler.counts(id),
             backlog: waiting,
             drops,
+            delays: self.scheduler.delays(id),
+            promises: self.promises(id),
         }
     }
 

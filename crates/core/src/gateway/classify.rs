@@ -7,6 +7,7 @@
 use super::Gateway;
 use super::aggregates::{Aggregates, Exit, Fate};
 use super::link::Link;
+use super::marking::forget;
 use super::trunks::Trunks;
 use crate::aggregate::{Aggregate, Tokens};
 use crate::allocation::Share;
@@ -53,6 +54,9 @@ impl Gateway {
         let keep = |id, flow: &Flow| has_waiting(aggregates, links, trunks, id, flow);
         let inserted = self.flows.insert(now, packet, direction, keep)?;
         if let Some(evicted) = inserted.evicted {
+            if self.marks {
+                forget(&mut self.links, &mut self.aggregates, inserted.id, &evicted);
+            }
             self.aggregates.part(now, &evicted);
         }
         Some(inserted.id)
@@ -273,10 +277,15 @@ impl Gateway {
         let budget = self.flows.len().div_ceil(SWEEPS_PER_ROUND).max(FEWEST);
         let (aggregates, links) = (&self.aggregates, &self.links);
         let trunks = self.trunks.as_deref();
-        let mut gone: Vec<Flow> = Vec::new();
+        let mut gone: Vec<(FlowId, Flow)> = Vec::new();
         let keep = |id, flow: &Flow| has_waiting(aggregates, links, trunks, id, flow);
-        self.flows.sweep(now, budget, keep, |_, flow| gone.push(flow));
-        gone.iter().for_each(|flow| self.aggregates.part(now, flow));
+        self.flows.sweep(now, budget, keep, |id, flow| gone.push((id, flow)));
+        for (id, flow) in &gone {
+            if self.marks {
+                forget(&mut self.links, &mut self.aggregates, *id, flow);
+            }
+            self.aggregates.part(now, flow);
+        }
     }
 }
 

@@ -222,6 +222,7 @@ impl Gateway {
             Stage::Untracked => {
                 self.aggregates.end_swap();
                 self.signals = self.policies.has_signals();
+                self.marks = self.has_markings();
                 Stage::Removal
             }
             Stage::Removal => Stage::LinesAgain,
@@ -257,6 +258,7 @@ impl Gateway {
         }
         self.generation += 1;
         self.signals |= generation.policies.has_signals();
+        self.marks |= generation.policies.has_markings();
         if self.signals {
             self.pool.keep_sack();
         }
@@ -419,7 +421,12 @@ impl Gateway {
         self.timers.set_interval(kept.shaping_interval);
         let trunks = std::mem::take(&mut self.config.trunks);
         let same_trunks = trunks == config.trunks;
+        let same_scheduler = kept.scheduler == self.config.scheduler;
         self.config = GatewayConfig { trunks, ..kept };
+        if !same_scheduler {
+            self.change_scheduler(now);
+        }
+        self.marks |= self.has_markings();
         self.change_trunks(now, &config.trunks);
         if !same_links {
             self.share_links(now);
@@ -429,6 +436,26 @@ impl Gateway {
         }
         if !(same_links && same_trunks) {
             self.look_again(now);
+        }
+    }
+
+    /// Gives the classes of the links a new scheduler. Takes time in proportion to classes and waiting packets.
+    fn change_scheduler(&mut self, now: Time) {
+        let mut waiting = [Fifo::new(); 2];
+        for (link, waiting) in self.links.iter_mut().zip(&mut waiting) {
+            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+            let gone = link.close(&mut cx, waiting);
+            self.retired.keep(gone);
+        }
+        self.share_links(now);
+        for (way, mut waiting) in Direction::BOTH.into_iter().zip(waiting) {
+            while let Some(packet) = waiting.pop(&self.pool) {
+                let policy = self.policies.lookup(&self.pool[&packet], way);
+                let policy = policy.and_then(|at| self.policies.get(at));
+                let class = policy.and_then(|policy| policy.class.as_deref());
+                let class = class.and_then(|class| self.links[way.index()].class(class));
+                self.send_one(now, way, class, packet);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use crate::class::ClassId;
 use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::Backlog;
+use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
@@ -135,6 +135,15 @@ impl Link {
     /// The classes, if any share it, to change them.
     pub(super) fn classes_mut(&mut self) -> Option<&mut Classes> {
         self.classes.as_deref_mut()
+    }
+
+    /// The marking of the queue at `leaf`, if it has one.
+    pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
+        self.bucket.as_ref()?;
+        match &mut self.classes {
+            Some(classes) => classes.marked_mut(leaf),
+            None => self.queue.marked_mut(),
+        }
     }
 
     /// Takes in a packet that may leave as far as its policy is concerned, to wait at `leaf`.

@@ -325,6 +325,8 @@ mod tests {
             sent: Default::default(),
             backlog: Backlog { packets, bytes: Bytes::ZERO },
             drops: u64::from(packets),
+            delays: None,
+            promises: Vec::new(),
         };
         ClassLine { number, parent, report }
     }

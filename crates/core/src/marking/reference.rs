@@ -1,56 +1,339 @@
 //! The marking `reference`: a tracker for each flow, and all of them in the projection.
 //!
+//! The next round of every flow is one segment larger than this round, or half of it after a mark. If
+//! the backlog would exceed its limit at the start of one of these rounds, the flow with the largest
+//! unmarked window is marked. This is repeated until nothing would overflow, or all flows are marked.
+//!
 //! Source: `marking`, section 2.2, equations (5) to (10).
+//! Differs:
+//! - Traffic without a tracker arrives at its rate of the last interval.
+//! - A flow that stays silent for two round trips from the start of its round is not projected.
+//! - A packet tests only if its flow's next round changed, or if it has no tracker.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::tracker::TrackerSpec;
-use super::{Decision, Marking, Observed, Outcome, Target};
-use crate::packet::FlowId;
+use super::response::Response;
+use super::rounds::{Net, Round, Rounds, signed};
+use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
+use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
+use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
 use crate::random::Random;
 use crate::registry::checked;
-use crate::{Factor, Packet, Time};
+use crate::{Bytes, Factor, Packet, Rate, Time, units};
 
 /// How flows are tracked.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// How the window and the round trips of a flow are estimated.
     pub tracker: TrackerSpec,
-    /// Parameter of the tracker `paper`: a gap of more than `RTT / k` ends a round.
+    /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
     pub k: Option<u32>,
-    /// Parameter of the tracker `paper`: weight of the old round-trip time against a new sample.
+    /// Parameter of the tracker: weight of the old round-trip time against a new sample.
     pub a: Option<Factor>,
+    /// Time over which the rate of untracked traffic is measured.
+    #[serde(with = "units::duration")]
+    pub interval: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let interval = Duration::from_secs(1);
+        Self { tracker: TrackerSpec::default(), k: None, a: None, interval }
+    }
 }
 
 checked!(Config);
 
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
+        if self.interval == Duration::ZERO {
+            return Err("`interval` must not be zero; write for example \"1 s\"");
+        }
         self.tracker.clone().with(self.k, self.a).map(drop)
     }
 
     pub(super) fn build(&self, _: Random) -> Reference {
-        Reference {}
+        let tracker = self.tracker.clone().with(self.k, self.a);
+        Reference {
+            tracker: tracker.unwrap_or_else(|_| self.tracker.clone()),
+            interval: self.interval,
+            entries: Vec::new(),
+            entry_of: Vec::new(),
+            idle: Ring::default(),
+            rounds: Rounds::new(),
+            expiries: BinaryHeap::new(),
+            untracked: Untracked::default(),
+            arriving: Rate::from_bps(0),
+            out: Rate::from_bps(0),
+            longest_rtt: Duration::ZERO,
+            longest_now: Duration::ZERO,
+            tests: false,
+            ours: false,
+        }
     }
 }
 
-pub(super) struct Reference {}
+/// Flows that are tracked at most. The packets of others count as untracked.
+const MOST_FLOWS: usize = 1_000;
+
+pub(super) struct Reference {
+    tracker: TrackerSpec,
+    interval: Duration,
+    entries: Vec<Entry>,
+    /// Index of the entry of each flow; [`NONE`] if it has none.
+    entry_of: Vec<u32>,
+    /// Entries of flows that are not projected, longest first.
+    idle: Ring,
+    rounds: Rounds,
+    /// For each flow in `expiries`, a time at or before the end of its projection.
+    expiries: BinaryHeap<Reverse<(Time, u32)>>,
+    untracked: Untracked,
+    /// Rate of untracked traffic in the last interval.
+    arriving: Rate,
+    /// Rate of service that the rounds count with.
+    out: Rate,
+    /// Of flows that began a round in this interval or the last.
+    longest_rtt: Duration,
+    longest_now: Duration,
+    /// The last packet that arrived may have changed the projection.
+    tests: bool,
+    /// The last packet that arrived is of a flow in the projection.
+    ours: bool,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// A flow with a tracker.
+#[derive(Clone, Copy)]
+struct Entry {
+    target: Target,
+    track: Track,
+    response: Response,
+    round_start: Time,
+    /// End of its projection.
+    expires: Time,
+    /// Has a place in `expiries`.
+    is_timed: bool,
+    /// No packet of the flow waits that may be marked.
+    is_empty: bool,
+}
+
+/// Traffic without trackers.
+#[derive(Default)]
+struct Untracked {
+    /// Start of the interval.
+    since: Time,
+    /// Bytes in the interval.
+    bytes: Bytes,
+}
+
+impl Untracked {
+    /// Rate of the interval that ends `now`; the next begins.
+    fn rate(&mut self, now: Time) -> Rate {
+        let span = now.since(self.since).as_nanos().max(1);
+        let bytes = std::mem::replace(&mut self.bytes, Bytes::ZERO).0;
+        self.since = now;
+        let bps = u128::from(bytes) * 8_000_000_000 / span;
+        Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX))
+    }
+}
+
+impl Reference {
+    /// Renews the rates of service and of untracked traffic.
+    fn keep_rates(&mut self, seen: &Observed<'_>) {
+        let ended = seen.now.since(self.untracked.since) >= self.interval;
+        if ended {
+            self.longest_rtt = std::mem::take(&mut self.longest_now);
+        }
+        if ended || seen.rate != self.out {
+            let untracked = if ended { self.untracked.rate(seen.now) } else { self.arriving };
+            (self.out, self.arriving) = (seen.rate, untracked);
+            self.rounds.set_net(seen.now, Net::new(seen.rate, untracked));
+        }
+    }
+
+    /// Ends the projection of flows that have been silent for long.
+    fn expire(&mut self, now: Time) {
+        while let Some(Reverse((at, entry))) = self.expiries.peek().copied()
+            && at <= now
+        {
+            self.expiries.pop();
+            let it = &mut self.entries[slot(entry)];
+            if it.expires > now {
+                self.expiries.push(Reverse((it.expires, entry)));
+                continue;
+            }
+            it.is_timed = false;
+            if self.rounds.has(entry) {
+                self.rounds.set(entry, None);
+                self.idle.push(Member(entry));
+            }
+        }
+    }
+
+    /// Notes a packet. Returns `true` if its flow is in the projection.
+    fn track(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool {
+        let Some(tcp) = packet.tcp else { return false };
+        let counts = tcp.payload > 0 || tcp.flags.any(TcpFlags::SYN);
+        if packet.flow == FlowId::NONE || !counts {
+            return false;
+        }
+        let Observed { now, direction, flow, .. } = *seen;
+        let sighting = Sighting { now, packet, direction, flow };
+        let opens = tcp.flags.any(TcpFlags::SYN) && !packet.seen_before;
+        let (entry, mut changed) = match self.entry(packet.flow).filter(|_| !opens) {
+            Some(entry) => (entry, self.entries[slot(entry)].track.on_arrival(&sighting)),
+            None => {
+                let target = Target { flow: packet.flow, member: packet.member };
+                let Some(entry) = self.begin(target, &sighting) else { return false };
+                (entry, true)
+            }
+        };
+        let it = &mut self.entries[slot(entry)];
+        it.target.member = packet.member;
+        changed |= std::mem::replace(&mut it.is_empty, false);
+        let estimate = it.track.estimate(now);
+        if it.round_start != estimate.round_start {
+            it.round_start = estimate.round_start;
+            it.response.on_round(estimate.window);
+        }
+        if !estimate.responds || it.response.ignores() {
+            self.rounds.set(entry, None);
+            self.idle.push(Member(entry));
+            return false;
+        }
+        self.tests = changed || !self.rounds.has(entry);
+        if self.tests {
+            self.schedule(now, entry, &estimate);
+        }
+        true
+    }
+
+    /// The entry of `flow`.
+    fn entry(&self, flow: FlowId) -> Option<u32> {
+        self.entry_of.get(slot(flow.0)).copied().filter(|entry| *entry != NONE)
+    }
+
+    /// A new entry, in place of an earlier connection's. If all are used, a flow that is not projected loses
+    /// its own.
+    fn begin(&mut self, target: Target, first: &Sighting<'_>) -> Option<u32> {
+        let entry = match self.entry(target.flow) {
+            Some(own) => own,
+            None if self.entries.len() < MOST_FLOWS => number(self.entries.len()),
+            None => self.idle.first()?.0,
+        };
+        self.idle.remove(Member(entry));
+        let is_timed = self.entries.get(slot(entry)).is_some_and(|old| old.is_timed);
+        if let Some(old) =
+            self.entries.get(slot(entry)).filter(|old| old.target.flow != FlowId::NONE)
+        {
+            self.entry_of[slot(old.target.flow.0)] = NONE;
+        }
+        let new = Entry {
+            target,
+            track: Track::new(&self.tracker, first),
+            response: Response::default(),
+            round_start: first.now,
+            expires: first.now,
+            is_timed,
+            is_empty: false,
+        };
+        make_room(&mut self.entries, slot(entry), new);
+        self.entries[slot(entry)] = new;
+        make_room(&mut self.entry_of, slot(target.flow.0), NONE);
+        self.entry_of[slot(target.flow.0)] = entry;
+        Some(entry)
+    }
+
+    /// Puts the next round of a flow into the projection.
+    fn schedule(&mut self, now: Time, entry: u32, estimate: &Estimate) {
+        let it = &mut self.entries[slot(entry)];
+        let candidate = (!estimate.marked && !it.is_empty).then_some(estimate.window);
+        let (due, bytes) = (estimate.next_round(), estimate.next_window());
+        it.expires = (due + estimate.rtt).max(now + Duration::from_nanos(1));
+        self.rounds.set(entry, Some(Round { due, bytes, candidate }));
+        self.idle.remove(Member(entry));
+        self.longest_now = self.longest_now.max(estimate.rtt);
+        self.longest_rtt = self.longest_rtt.max(estimate.rtt);
+        if !it.is_timed {
+            it.is_timed = true;
+            self.expiries.push(Reverse((it.expires, entry)));
+        }
+    }
+}
 
 impl Marking for Reference {
-    fn arrived(&mut self, _: &Observed<'_>, _: &Packet) {}
+    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) {
+        self.keep_rates(seen);
+        self.expire(seen.now);
+        self.tests = true;
+        self.ours = self.track(seen, packet);
+        if !self.ours {
+            self.untracked.bytes += packet.frame_len();
+        }
+    }
 
     fn leaving(&mut self, _: &Observed<'_>, _: &Packet) {}
 
-    fn decide(&mut self, _: &Observed<'_>, _: &Packet) -> Decision {
-        Decision::Pass
+    fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
+        let Some(entry) = self.entry(ack.flow) else { return };
+        let it = &mut self.entries[slot(entry)];
+        if it.track.on_ack(&acknowledges(seen, ack)) && self.rounds.has(entry) {
+            let estimate = it.track.estimate(seen.now);
+            self.schedule(seen.now, entry, &estimate);
+        }
     }
 
-    fn done(&mut self, _: Time, _: Target, _: Outcome) {}
+    fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {
+        if !self.tests {
+            return Decision::Pass;
+        }
+        let room = signed(seen.limit + seen.tokens) - signed(seen.backlog);
+        if self.rounds.growth(seen.now).is_none_or(|growth| growth <= room) {
+            self.tests = false;
+            return Decision::Pass;
+        }
+        match self.rounds.best() {
+            Some(entry) => Decision::Mark(self.entries[slot(entry)].target),
+            None if self.ours => Decision::Pass,
+            None => last_resort(packet),
+        }
+    }
 
-    fn forget(&mut self, _: FlowId) {}
+    fn done(&mut self, now: Time, target: Target, outcome: Outcome) {
+        let Some(entry) = self.entry(target.flow) else { return };
+        let it = &mut self.entries[slot(entry)];
+        let before = it.track.estimate(now);
+        match outcome {
+            Outcome::Marked => it.track.on_mark(now),
+            Outcome::Dropped => it.track.on_drop(now),
+            Outcome::NoPacket => it.is_empty = true,
+        }
+        if outcome == Outcome::Marked {
+            it.response.on_mark(before.window, before.growth);
+        }
+        let estimate = it.track.estimate(now);
+        self.schedule(now, entry, &estimate);
+    }
 
-    fn ignores(&self, _: FlowId) -> bool {
-        false
+    fn forget(&mut self, flow: FlowId) {
+        let Some(entry) = self.entry(flow) else { return };
+        self.entry_of[slot(flow.0)] = NONE;
+        self.entries[slot(entry)].target.flow = FlowId::NONE;
+        self.rounds.set(entry, None);
+        self.idle.push(Member(entry));
+    }
+
+    fn ignores(&self, flow: FlowId) -> bool {
+        self.entry(flow).is_some_and(|entry| self.entries[slot(entry)].response.ignores())
+    }
+
+    fn longest_rtt(&self) -> Duration {
+        self.longest_rtt
     }
 }

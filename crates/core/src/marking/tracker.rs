@@ -5,8 +5,12 @@
 //! Source: `marking`, section 2.1.
 
 mod paper;
+mod rounds;
+mod two_way;
 
 use std::time::Duration;
+
+use rounds::Rounds;
 
 use crate::flow::Flow;
 use crate::packet::Direction;
@@ -66,25 +70,31 @@ impl Estimate {
 registry! { @names
     /// A tracker as a policy file names it.
     TrackerSpec, "a tracker":
+    /// Compares the numbers of data and ACKs. It sees both directions.
+    TwoWay => two_way, "two-way";
     /// Counts packets; a gap between two packets ends a round. It sees one direction.
     Paper => paper, "paper";
+    /// As `paper`, but a gap of more than two round trips gives no sample of the round-trip time.
+    PaperIdle => paper, "paper+idle";
 }
 
 impl Default for TrackerSpec {
     fn default() -> Self {
-        Self::Paper(paper::Config::default())
+        Self::TwoWay(two_way::Config::default())
     }
 }
 
 impl TrackerSpec {
-    /// The tracker with other parameters: those of `paper`, which a marking's table may name beside it.
+    /// The tracker with other parameters, which a marking's table may name beside it.
     ///
     /// # Errors
     ///
-    /// If the tracker has no such parameter, or its value is not allowed.
+    /// If a value is not allowed.
     pub fn with(self, k: Option<u32>, a: Option<Factor>) -> Result<Self, &'static str> {
         match self {
             Self::Paper(config) => config.with(k, a).map(Self::Paper),
+            Self::PaperIdle(config) => config.with(k, a).map(Self::PaperIdle),
+            Self::TwoWay(config) => config.with(k, a).map(Self::TwoWay),
         }
     }
 }
@@ -92,8 +102,10 @@ impl TrackerSpec {
 /// The tracker of a flow.
 #[derive(Clone, Copy, Debug)]
 pub enum Track {
-    /// Of [`TrackerSpec::Paper`].
+    /// Of [`TrackerSpec::Paper`] and [`TrackerSpec::PaperIdle`].
     Paper(paper::Paper),
+    /// Of [`TrackerSpec::TwoWay`].
+    TwoWay(two_way::TwoWay),
 }
 
 impl Track {
@@ -101,7 +113,11 @@ impl Track {
     #[must_use]
     pub fn new(spec: &TrackerSpec, first: &Sighting<'_>) -> Self {
         match spec {
-            TrackerSpec::Paper(config) => Self::Paper(paper::Paper::new(config, first)),
+            TrackerSpec::Paper(config) => Self::Paper(paper::Paper::new(config.gaps(false), first)),
+            TrackerSpec::PaperIdle(config) => {
+                Self::Paper(paper::Paper::new(config.gaps(true), first))
+            }
+            TrackerSpec::TwoWay(config) => Self::TwoWay(two_way::TwoWay::new(config, first)),
         }
     }
 
@@ -109,31 +125,75 @@ impl Track {
     pub fn on_arrival(&mut self, seen: &Sighting<'_>) -> bool {
         match self {
             Self::Paper(paper) => paper.on_arrival(seen),
+            Self::TwoWay(two_way) => two_way.on_arrival(seen),
+        }
+    }
+
+    /// Notes an ACK of the flow's data that departs to the sender. Returns `true` if the next round's start
+    /// changed.
+    pub fn on_ack(&mut self, seen: &Sighting<'_>) -> bool {
+        match self {
+            Self::Paper(_) => false,
+            Self::TwoWay(two_way) => two_way.on_ack(seen),
         }
     }
 
     /// Notes that a packet of the flow was marked here.
-    pub const fn on_mark(&mut self, now: Time) {
-        match self {
-            Self::Paper(paper) => paper.on_mark(now),
-        }
+    pub fn on_mark(&mut self, _: Time) {
+        self.rounds_mut().mark();
     }
 
     /// Notes that a packet of the flow was dropped here.
-    pub const fn on_drop(&mut self, now: Time) {
+    pub fn on_drop(&mut self, _: Time) {
+        self.rounds_mut().mark();
+    }
+
+    /// What is known of the flow. After two round trips without a packet its window is zero.
+    #[must_use]
+    pub fn estimate(&self, now: Time) -> Estimate {
+        let estimate = self.rounds().estimate(now);
+        let (window, growth) = match self.rounds().is_idle(now) {
+            true => (Bytes::ZERO, Bytes::ZERO),
+            false => (estimate.window, estimate.growth),
+        };
+        Estimate { window, growth, ..estimate }
+    }
+
+    /// As [`estimate`](Self::estimate), but whether the flow is idle or not.
+    #[must_use]
+    pub(super) fn last_estimate(&self, now: Time) -> Estimate {
+        self.rounds().estimate(now)
+    }
+
+    /// Whether the flow did not respond to marks.
+    #[must_use]
+    pub(super) const fn ignores(&self) -> bool {
+        self.rounds().ignores()
+    }
+
+    /// Whether the flow has sent nothing for two round trips.
+    #[must_use]
+    pub(super) fn is_idle(&self, now: Time) -> bool {
+        self.rounds().is_idle(now)
+    }
+
+    const fn rounds(&self) -> &Rounds {
         match self {
-            Self::Paper(paper) => paper.on_drop(now),
+            Self::Paper(paper) | Self::TwoWay(two_way::TwoWay { gaps: paper, .. }) => &paper.rounds,
         }
     }
 
-    /// What is known of the flow.
-    #[must_use]
-    pub fn estimate(&self, now: Time) -> Estimate {
+    const fn rounds_mut(&mut self) -> &mut Rounds {
         match self {
-            Self::Paper(paper) => paper.estimate(now),
+            Self::Paper(paper) | Self::TwoWay(two_way::TwoWay { gaps: paper, .. }) => {
+                &mut paper.rounds
+            }
         }
     }
 }
 
 // A flow of a marking has 96 bytes with the marking's own state.
-const _: () = assert!(size_of::<Track>() <= 64);
+const _: () = assert!(size_of::<Track>() <= 76);
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,7 @@ pub struct Handover<'a> {
 impl Line {
     /// Appends the packet in the slot `at`.
     fn append(&mut self, pool: &mut PacketPool, at: u32) {
-        pool.links_mut(at).set_next_of_flow(NIL);
+        pool.links_mut(at).set_last_of_flow(self.tail);
         if self.tail == NIL {
             self.head = at;
         } else {
@@ -81,6 +81,38 @@ impl FlowFifo {
         let member = self.all.peek(pool)?.member;
         // The oldest of all is the oldest of its flow, unless it changed hands.
         self.pop_flow(pool, member)
+    }
+
+    /// Removes the newest packet.
+    pub fn pop_last(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
+        let newest = self.all.last();
+        if newest == NIL {
+            return None;
+        }
+        let id = PacketId(newest);
+        let member = pool[&id].member;
+        let at = self.line(member)?;
+        let line = &mut self.lines[at.index()];
+        let (next, previous) =
+            (pool.links(newest).next_of_flow(), pool.links(newest).previous_of_flow());
+        // After a change of hands, an older packet may be the last of its flow.
+        let is_first = line.head == newest;
+        if is_first {
+            line.head = next;
+        } else {
+            pool.links_mut(previous).set_next_of_flow(next);
+        }
+        if next == NIL {
+            line.tail = if is_first { NIL } else { previous };
+        } else {
+            pool.links_mut(next).set_previous_of_flow(previous);
+        }
+        line.bytes -= pool[&id].len;
+        if line.head == NIL {
+            self.end(member, at);
+        }
+        self.all.unlink(pool, &id);
+        Some(id)
     }
 
     /// Removes the oldest packet of `member`.
@@ -166,6 +198,19 @@ impl FlowFifo {
         Some(pool.at(self.lines[self.line(member)?.index()].head))
     }
 
+    /// Offers the packets of `member` to `which`, the oldest first, until it returns `true`.
+    pub fn visit(
+        &self,
+        pool: &mut PacketPool,
+        member: Member,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
+    ) {
+        let mut at = self.line(member).map_or(NIL, |line| self.lines[line.index()].head);
+        while at != NIL && !which(&mut pool[&PacketId(at)]) {
+            at = pool.links(at).next_of_flow();
+        }
+    }
+
     /// Bytes of `member`'s packets, as frames.
     #[must_use]
     pub fn bytes_of(&self, member: Member) -> Bytes {
@@ -197,6 +242,7 @@ mod tests {
     enum Step {
         Push(u32),
         Pop,
+        PopLast,
         PopFlow(u32),
         HandOver { from: u32, to: u32, odd: u32 },
     }
@@ -227,6 +273,12 @@ mod tests {
             Some(n)
         }
 
+        fn pop_last(&mut self) -> Option<u32> {
+            let last = self.all.pop()?;
+            self.lines.values_mut().for_each(|line| line.retain(|n| *n != last));
+            Some(last)
+        }
+
         fn hand_over(&mut self, from: u32, to: u32, odd: u32) -> bool {
             let old = self.lines.remove(&from).unwrap_or_default();
             let (go, stay): (Vec<_>, Vec<_>) = old.into_iter().partition(|n| n % 2 == odd);
@@ -240,6 +292,7 @@ mod tests {
         let step = prop_oneof![
             3 => (0u32..4).prop_map(Step::Push),
             1 => Just(Step::Pop),
+            1 => Just(Step::PopLast),
             2 => (0u32..5).prop_map(Step::PopFlow),
             1 => (0u32..4, 0u32..4, 0u32..2)
                 .prop_map(|(from, to, odd)| Step::HandOver { from, to, odd }),
@@ -251,7 +304,8 @@ mod tests {
         /// Does what a plain list that is searched from the front does.
         ///
         /// Kills: leaving `previous` of the successor untouched in `unlink`; keeping the line of a
-        /// flow that has nothing, or losing it, when packets leave and when they change hands.
+        /// flow that has nothing, or losing it, when packets leave and when they change hands; the links of a
+        /// removed newest packet kept by the others of its flow.
         #[test]
         fn is_one_queue_and_a_queue_for_each_flow(steps in steps()) {
             let mut pool = PacketPool::with_capacity(256);
@@ -268,6 +322,7 @@ mod tests {
                         (None, None)
                     }
                     Step::Pop => (fifo.pop(&mut pool), model.pop()),
+                    Step::PopLast => (fifo.pop_last(&mut pool), model.pop_last()),
                     Step::PopFlow(member) => {
                         (fifo.pop_flow(&mut pool, Member(member)), model.pop_flow(member))
                     }

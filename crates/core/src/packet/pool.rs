@@ -63,7 +63,8 @@ pub type Note = [u64; 4];
 pub(super) struct Links {
     pub(super) next: u32,
     pub(super) previous: u32,
-    /// When the next arrives, if it travels. What waits does not: then the slot of the next of its flow.
+    /// When the next packet arrives, for packets that travel. For packets in a queue: the slots of the next and
+    /// the previous packet of its flow.
     pub(super) next_at: Time,
 }
 
@@ -80,7 +81,25 @@ impl Links {
 
     #[inline]
     pub(super) const fn set_next_of_flow(&mut self, next: u32) {
-        self.next_at = Time::from_nanos(wide(next));
+        let previous = self.next_at.nanos() & !wide(u32::MAX);
+        self.next_at = Time::from_nanos(previous | wide(next));
+    }
+
+    #[inline]
+    pub(super) const fn previous_of_flow(&self) -> u32 {
+        low(self.next_at.nanos() >> u32::BITS)
+    }
+
+    #[inline]
+    pub(super) const fn set_previous_of_flow(&mut self, previous: u32) {
+        let next = self.next_at.nanos() & wide(u32::MAX);
+        self.next_at = Time::from_nanos(wide(previous) << u32::BITS | next);
+    }
+
+    /// Makes it the newest packet of its flow, behind `previous`.
+    #[inline]
+    pub(super) const fn set_last_of_flow(&mut self, previous: u32) {
+        self.next_at = Time::from_nanos(wide(previous) << u32::BITS | wide(NIL));
     }
 }
 

@@ -1,5 +1,10 @@
 //! The classes of a gateway's link, as files name them, and the faults of sets that form no tree.
 
+mod change;
+mod flat;
+
+pub use change::ClassChange;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -8,8 +13,9 @@ use crate::class::Terms;
 use crate::class::delay::{self, Part, Promise, Sharer};
 use crate::packet::Direction;
 use crate::qdisc::QdiscSpec;
+use crate::scheduler::{SchedulerSpec, Term};
 use crate::units::duration;
-use crate::{Bytes, Rate};
+use crate::{Bytes, Chance, Factor, Rate};
 
 /// A class of the link (`postack`, section 3), the same in both directions but for its rates.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,8 +39,23 @@ pub struct Class {
     /// The longest its packets may wait, up and down, as long as they keep to its guarantee and burst; `None`
     /// for as long as it takes. Only where packets wait: see [`class::delay`](crate::class::delay).
     pub delay_bound: [Option<Duration>; 2],
+    /// The largest part of its bytes that may be dropped while packets wait.
+    pub loss_bound: Option<Chance>,
+    /// Its queueing delay relative to another class.
+    pub delay_ratio: Option<Ratio>,
+    /// Its loss relative to another class.
+    pub loss_ratio: Option<Ratio>,
     /// Where its packets wait.
     pub queue: QdiscSpec,
+}
+
+/// A class has `factor` times as much as the class `of`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ratio {
+    /// Name of the other class.
+    pub of: String,
+    /// Above zero.
+    pub factor: Factor,
 }
 
 impl Class {
@@ -53,6 +74,9 @@ impl Class {
             priority: 0,
             burst: None,
             delay_bound: [None; 2],
+            loss_bound: None,
+            delay_ratio: None,
+            loss_ratio: None,
             queue,
         }
     }
@@ -72,12 +96,13 @@ impl Class {
             priority: self.priority,
             burst,
             delay_bound: self.delay_bound[direction.index()],
+            loss_bound: self.loss_bound,
         }
     }
 
     /// Whether packets leave such a queue in the order in which they came.
-    pub(crate) const fn is_in_order(queue: &QdiscSpec) -> bool {
-        matches!(queue, QdiscSpec::DropTail(_))
+    pub(crate) fn is_in_order(queue: &QdiscSpec) -> bool {
+        matches!(queue.unmarked(), QdiscSpec::DropTail(_))
     }
 }
 
@@ -87,53 +112,6 @@ const CATCH_UP: Duration = Duration::from_millis(2);
 const TWO_FRAMES: Bytes = Bytes(2 * FULL_SIZE.0);
 const FULL_SIZE: Bytes = Bytes(1_538);
 
-/// What is to change of a class that runs; what is not named stays.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ClassChange {
-    /// Its guarantee, up and down.
-    pub guarantee: [Option<Rate>; 2],
-    /// Its ceiling, up and down; `Some(None)` for none.
-    pub ceiling: [Option<Option<Rate>>; 2],
-    /// Its weight.
-    pub weight: Option<u32>,
-    /// Its priority.
-    pub priority: Option<u8>,
-    /// Its burst.
-    pub burst: Option<Bytes>,
-    /// Its delay bound, up and down; `Some(None)` for none.
-    pub delay_bound: [Option<Option<Duration>>; 2],
-}
-
-impl ClassChange {
-    /// `class` as it is afterwards.
-    #[must_use]
-    pub fn apply(&self, class: &Class) -> Class {
-        let each = [0, 1];
-        Class {
-            guarantee: each.map(|way| self.guarantee[way].unwrap_or(class.guarantee[way])),
-            ceiling: each.map(|way| self.ceiling[way].unwrap_or(class.ceiling[way])),
-            weight: self.weight.unwrap_or(class.weight),
-            priority: self.priority.unwrap_or(class.priority),
-            burst: self.burst.or(class.burst),
-            delay_bound: each.map(|way| self.delay_bound[way].unwrap_or(class.delay_bound[way])),
-            ..class.clone()
-        }
-    }
-
-    /// What a class of these terms has a right to afterwards.
-    #[must_use]
-    pub fn of(&self, terms: Terms, direction: Direction) -> Terms {
-        Terms {
-            guarantee: self.guarantee[direction.index()].unwrap_or(terms.guarantee),
-            ceiling: self.ceiling[direction.index()].unwrap_or(terms.ceiling),
-            weight: self.weight.unwrap_or(terms.weight),
-            priority: self.priority.unwrap_or(terms.priority),
-            burst: self.burst.unwrap_or(terms.burst),
-            delay_bound: self.delay_bound[direction.index()].unwrap_or(terms.delay_bound),
-        }
-    }
-}
-
 /// Classes that make a tree under a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassSet {
@@ -141,12 +119,14 @@ pub struct ClassSet {
     classes: Vec<Class>,
     /// The longest packet, as it is charged, for which its delay bounds hold.
     frame: Bytes,
+    /// The scheduler whose classes they are.
+    scheduler: SchedulerSpec,
 }
 
 impl Default for ClassSet {
     /// No classes, and frames of full size.
     fn default() -> Self {
-        Self { classes: Vec::new(), frame: FULL_SIZE }
+        Self { classes: Vec::new(), frame: FULL_SIZE, scheduler: SchedulerSpec::default() }
     }
 }
 
@@ -192,6 +172,28 @@ pub enum ClassFaultKind {
         /// What has the largest part in that, or stands in its way.
         part: Part,
     },
+    /// Its delay bound is shorter than a full-size packet takes.
+    BoundBelowPacket {
+        /// The direction.
+        direction: Direction,
+        /// Time of one packet.
+        least: Duration,
+    },
+    /// With it, the guarantees leave nothing of the link.
+    NothingLeft {
+        /// The direction.
+        direction: Direction,
+        /// Sum of the guarantees so far.
+        promised: Rate,
+        /// Rate of the link.
+        of: Rate,
+    },
+    /// This ratio refers to a class that does not exist.
+    RatioToNone(Term),
+    /// This ratio refers to the class itself, through the other.
+    RatioLoop(Term),
+    /// The factor of this ratio is zero.
+    ZeroFactor(Term),
 }
 
 impl fmt::Display for ClassFaultKind {
@@ -206,6 +208,23 @@ impl fmt::Display for ClassFaultKind {
             Self::PromisedTooMuch { direction, promised, of } => {
                 let way = direction.name();
                 write!(f, "with it, guarantees {way} come to {promised}, of {of}")
+            }
+            Self::BoundBelowPacket { direction, least } => {
+                let (way, least) = (direction.name(), flat::shown(*least));
+                write!(f, "its delay bound {way} is shorter than a full-size packet takes: {least}")
+            }
+            Self::NothingLeft { direction, promised, of } => {
+                let way = direction.name();
+                write!(f, "with it, guarantees {way} come to {promised}, and leave nothing of {of}")
+            }
+            Self::RatioToNone(term) => {
+                write!(f, "its `{}` refers to a class that does not exist", term.name())
+            }
+            Self::RatioLoop(term) => {
+                write!(f, "its `{}` leads back to the class itself", term.name())
+            }
+            Self::ZeroFactor(term) => {
+                write!(f, "the factor of its `{}` must be above zero", term.name())
             }
             Self::BoundWithParts => {
                 f.write_str("it has a delay bound, and parts: no packets wait there")
@@ -263,21 +282,28 @@ impl ClassSet {
     ///
     /// Everything that is wrong with them.
     pub fn new(classes: Vec<Class>, rate: [Option<Rate>; 2]) -> Result<Self, Vec<ClassFault>> {
-        Self::of_frames(classes, rate, FULL_SIZE)
+        Self::of(classes, rate, FULL_SIZE, &SchedulerSpec::default())
     }
 
-    /// The same where packets are charged at most `frame`.
+    /// The same where packets are charged at most `frame`, and `scheduler` selects among the classes.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with them.
-    pub fn of_frames(
+    pub fn of(
         classes: Vec<Class>,
         rate: [Option<Rate>; 2],
         frame: Bytes,
+        scheduler: &SchedulerSpec,
     ) -> Result<Self, Vec<ClassFault>> {
         let mut faults = Vec::new();
         let parents = parents(&classes, &mut faults);
+        let scheduler = scheduler.clone();
+        if !scheduler.terms().contains(&Term::Parent) {
+            flat::faults(&classes, rate, frame, &mut faults);
+            let set = Self { classes, frame, scheduler };
+            return if faults.is_empty() { Ok(set) } else { Err(faults) };
+        }
         let order = parents_first(&parents, &mut faults);
         let classes = with_what_children_have(classes, &parents, &order);
         for direction in Direction::BOTH {
@@ -294,7 +320,7 @@ impl ClassSet {
         let mut places: Vec<_> = classes.into_iter().map(Some).collect();
         let mut classes = Vec::with_capacity(places.len());
         classes.extend(order.into_iter().filter_map(|at| places[at].take()));
-        Ok(Self { classes, frame })
+        Ok(Self { classes, frame, scheduler })
     }
 
     /// Whether there are none: then the link has one queue.
@@ -316,7 +342,7 @@ impl ClassSet {
     ) -> Result<Self, Vec<ClassFault>> {
         let stays = self.classes.iter().filter(|class| !others.contains_key(&class.name));
         let classes = stays.chain(others.values().flatten()).cloned().collect();
-        Self::of_frames(classes, rate, self.frame)
+        Self::of(classes, rate, self.frame, &self.scheduler)
     }
 
     /// Returns `true` if the set names `default`. Otherwise `default` has no rights, and the queue of the
@@ -328,6 +354,12 @@ impl ClassSet {
     /// The longest packet, as it is charged, for which the delay bounds hold.
     pub(crate) const fn frame(&self) -> Bytes {
         self.frame
+    }
+
+    /// The scheduler whose classes they are.
+    #[must_use]
+    pub const fn scheduler(&self) -> &SchedulerSpec {
+        &self.scheduler
     }
 
     /// The classes, parents before their children.

@@ -26,6 +26,7 @@ pub struct PolicySet {
     index: Index,
     reads_dscp: bool,
     has_signals: bool,
+    has_markings: bool,
 }
 
 /// Why policies do not make a set.
@@ -59,19 +60,24 @@ impl PolicySet {
         let index = Index::new(&filters);
         let reads_dscp = policies.iter().any(reads_dscp);
         let has_signals = policies.iter().any(|policy| policy.action.signal().is_some());
+        let has_markings = policies.iter().any(|policy| policy.action.marking().is_some());
         let mut by_name: Vec<u32> = (0..).take(policies.len()).collect();
         by_name.sort_unstable_by_key(|at| &policies[slot(*at)].name);
-        Ok(Self { by_name, policies, classes: ClassSet::default(), index, reads_dscp, has_signals })
+        let classes = ClassSet::default();
+        Ok(Self { by_name, policies, classes, index, reads_dscp, has_signals, has_markings })
     }
 
     /// The same policies on a link that `classes` share.
     #[must_use]
-    pub fn with_classes(self, classes: ClassSet) -> Self {
-        Self { classes, ..self }
+    pub fn with_classes(mut self, classes: ClassSet) -> Self {
+        self.share(classes);
+        self
     }
 
     /// Lets others share the link.
     pub(crate) fn share(&mut self, classes: ClassSet) {
+        let marks = classes.classes().iter().any(|class| class.queue.marking().is_some());
+        self.has_markings |= marks;
         self.classes = classes;
     }
 
@@ -98,6 +104,12 @@ impl PolicySet {
     #[must_use]
     pub const fn has_signals(&self) -> bool {
         self.has_signals
+    }
+
+    /// Returns `true` if the queue of a policy or class may have a marking.
+    #[must_use]
+    pub const fn has_markings(&self) -> bool {
+        self.has_markings
     }
 
     /// Every policy that matches `packet`, the one it belongs to first; looks at each of them.
@@ -187,6 +199,7 @@ impl Default for PolicySet {
             index,
             reads_dscp: false,
             has_signals: false,
+            has_markings: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{Backlog, Qdisc};
 use crate::packet::{FlowFifo, Handover, Member};
 use crate::random::Random;
-use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 
 /// How much may wait.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -55,12 +55,16 @@ impl Qdisc for DropTail {
         self.line.as_mut()?.pop_flow(cx.pool, member)
     }
 
+    fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.line.as_mut()?.pop_last(cx.pool)
+    }
+
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.line.as_mut().is_some_and(|line| line.hand_over(pool, what))
     }
 
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.as_ref()?.peek_flow(pool, member).map(crate::Packet::charged)
+        self.line.as_ref()?.peek_flow(pool, member).map(Packet::charged)
     }
 
     fn backlog(&self) -> Backlog {
@@ -70,6 +74,21 @@ impl Qdisc for DropTail {
 
     fn bytes_of(&self, member: Member) -> Bytes {
         self.line.as_ref().map_or(Bytes::ZERO, |line| line.bytes_of(member))
+    }
+
+    fn visit(
+        &self,
+        pool: &mut PacketPool,
+        member: Member,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
+    ) {
+        if let Some(line) = &self.line {
+            line.visit(pool, member, which);
+        }
+    }
+
+    fn limit(&self) -> Option<Bytes> {
+        Some(self.limit)
     }
 
     fn passes(&self) -> Option<Bytes> {

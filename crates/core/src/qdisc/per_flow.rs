@@ -164,6 +164,19 @@ impl Qdisc for PerFlow {
         self.lines.bytes_of(member)
     }
 
+    fn visit(
+        &self,
+        pool: &mut PacketPool,
+        member: Member,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
+    ) {
+        self.lines.visit(pool, member, which);
+    }
+
+    fn limit(&self) -> Option<Bytes> {
+        Some(self.limit)
+    }
+
     fn set_rate(&mut self, rate: Rate) {
         if self.by_rate {
             self.flow_limit = usual_flow_limit(Some(rate));

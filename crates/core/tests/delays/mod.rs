@@ -264,10 +264,11 @@ fn classes(rate: u64, drawn: &[Drawn]) -> Vec<Class> {
 fn accepted(mut classes: Vec<Class>, rate: u64) -> ClassSet {
     let link = [Some(Rate::from_bps(rate)), None];
     for attempt in 0.. {
-        let faults = match ClassSet::of_frames(classes.clone(), link, Bytes(FRAME.into())) {
-            Ok(set) => return set,
-            Err(faults) => faults,
-        };
+        let faults =
+            match ClassSet::of(classes.clone(), link, Bytes(FRAME.into()), &Default::default()) {
+                Ok(set) => return set,
+                Err(faults) => faults,
+            };
         for fault in faults {
             let ClassFaultKind::DelayBound { longest, .. } = fault.kind else {
                 panic!("{fault:?} in {classes:?}")

@@ -41,8 +41,8 @@ enum What {
         /// The class
         name: String,
         /// FIELD=VALUE: guarantee, guarantee.up, guarantee.down, ceiling, ceiling.up, ceiling.down,
-        /// weight, priority, burst, delay_bound, delay_bound.up or delay_bound.down; such as
-        /// guarantee="40 Mbit/s", ceiling=none
+        /// weight, priority, burst, delay_bound, delay_bound.up, delay_bound.down, loss_bound, delay_ratio.of,
+        /// delay_ratio.factor, loss_ratio.of or loss_ratio.factor; such as guarantee="40 Mbit/s", ceiling=none
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },
@@ -84,6 +84,10 @@ fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
         context.output.text("no classes: the link has one queue")?;
     } else {
         context.output.text(table(&classes.classes).trim_end())?;
+        if classes.classes.iter().any(|class| !class.promises.is_empty()) {
+            context.output.text("")?;
+            context.output.text(promises(&classes.classes).trim_end())?;
+        }
     }
     Ok(Exit::Done)
 }
@@ -100,6 +104,9 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
         let value = match name {
             "weight" | "priority" => {
                 value.parse::<u32>().map_or_else(|_| json!(value), Value::from)
+            }
+            "delay_ratio.factor" | "loss_ratio.factor" => {
+                value.parse::<f64>().map_or_else(|_| json!(value), Value::from)
             }
             _ => json!(value),
         };
@@ -156,6 +163,36 @@ fn table(classes: &[Class]) -> String {
         ]
     }));
     columns(&rows)
+}
+
+/// The promises to the classes, and how they were kept.
+fn promises(classes: &[Class]) -> String {
+    let head = ["class", "direction", "promise", "promised", "kept", "broken", "relaxed"];
+    let mut rows = vec![head.map(str::to_owned)];
+    for class in classes {
+        rows.extend(class.promises.iter().map(|it| {
+            let of = it.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
+            [
+                class.name.clone(),
+                class.direction.clone(),
+                format!("{}{of}", it.term),
+                value(it.promised, &it.unit),
+                it.kept.map_or_else(|| "-".to_owned(), |kept| value(kept, &it.unit)),
+                it.violations.to_string(),
+                it.relaxed.to_string(),
+            ]
+        }));
+    }
+    columns(&rows)
+}
+
+/// A value of a promise in a handy unit.
+fn value(value: f64, unit: &str) -> String {
+    match unit {
+        "bit/s" => format!("{:.2} Mbit/s", value / 1e6),
+        "s" => format!("{:.3} ms", value * 1e3),
+        _ => format!("{value:.4}"),
+    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tidegate_core::class::Terms;
 use tidegate_core::gateway::ClassChangeError;
-use tidegate_core::policy::{Class, ClassChange, ClassFaultKind, Profile};
+use tidegate_core::policy::{Class, ClassChange, ClassFaultKind, Profile, Ratio};
 use tidegate_core::report::ClassReport;
+use tidegate_core::scheduler::Term;
 
 use super::{Daemon, Installed, Refusal, report};
 use crate::api::{self, Classes, EachWay, NewClass, OrNone};
@@ -29,8 +30,8 @@ impl Daemon {
         let change = rights(change)?;
         // Not while a file is being put in force.
         let _changing = self.changing.lock().await;
-        let of = name.clone();
-        let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &change));
+        let (of, asked) = (name.clone(), change.clone());
+        let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &asked));
         ask.await?.map_err(|error| refused(&name, &error))?;
         let class = change.apply(&self.installed().await.class(&name));
         self.remember(&name, Some(class)).await;
@@ -48,6 +49,11 @@ impl Daemon {
         let _changing = self.changing.lock().await;
         let name = new.name;
         let installed = self.installed().await;
+        let terms = installed.config.gateway.scheduler.terms();
+        if new.queue.is_some() && !terms.contains(&Term::Queue) {
+            let refused = ClassChangeError::NotOfScheduler(Term::Queue);
+            return Err(self::refused(&name, &refused).into());
+        }
         let queue = new.queue.unwrap_or_else(|| installed.config.gateway.queue.clone());
         let class = rights.apply(&Class { parent: new.parent, ..Class::new(&name, queue) });
         let added = class.clone();
@@ -123,15 +129,23 @@ impl Installed {
 fn refused(name: &str, error: &ClassChangeError) -> Failure {
     let of = |fault: &ClassFaultKind| match fault {
         ClassFaultKind::CeilingBelowGuarantee(_) => Code::CeilingBelowGuarantee,
-        ClassFaultKind::DelayBound { .. } | ClassFaultKind::BoundWithParts => Code::DelayBound,
+        ClassFaultKind::DelayBound { .. }
+        | ClassFaultKind::BoundBelowPacket { .. }
+        | ClassFaultKind::BoundWithParts => Code::DelayBound,
         ClassFaultKind::Duplicate => Code::DuplicateName,
         ClassFaultKind::Orphan | ClassFaultKind::Loop => Code::NotATree,
-        ClassFaultKind::PromisedTooMuch { .. } => Code::PromisedTooMuch,
+        ClassFaultKind::PromisedTooMuch { .. } | ClassFaultKind::NothingLeft { .. } => {
+            Code::PromisedTooMuch
+        }
+        ClassFaultKind::RatioToNone(_)
+        | ClassFaultKind::RatioLoop(_)
+        | ClassFaultKind::ZeroFactor(_) => Code::BadPromise,
     };
     let code = match error {
         ClassChangeError::NoClass => Code::UnknownName,
         ClassChangeError::NoParent(_) => Code::NotATree,
         ClassChangeError::Exists => Code::DuplicateName,
+        ClassChangeError::NotOfScheduler(_) => Code::NotOfScheduler,
         ClassChangeError::Fault(fault) | ClassChangeError::Bound { fault, .. } => of(fault),
         ClassChangeError::ParentHolds { .. }
         | ClassChangeError::HasParts(_)
@@ -158,5 +172,19 @@ fn rights(change: &api::ClassChange) -> Result<ClassChange, Failure> {
         return Err(Failure::input(Code::OutOfRange, message));
     }
     let api::ClassChange { weight, priority, burst, .. } = *change;
-    Ok(ClassChange { guarantee, ceiling, weight, priority, burst, delay_bound })
+    let ratio = |written: &Option<OrNone<api::Ratio>>| {
+        let ratio = |it: api::Ratio| Ratio { of: it.of, factor: it.factor };
+        written.clone().map(|it| it.some().map(ratio))
+    };
+    Ok(ClassChange {
+        guarantee,
+        ceiling,
+        weight,
+        priority,
+        burst,
+        delay_bound,
+        loss_bound: change.loss_bound.map(OrNone::some),
+        delay_ratio: ratio(&change.delay_ratio),
+        loss_ratio: ratio(&change.loss_ratio),
+    })
 }

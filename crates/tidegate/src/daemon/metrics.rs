@@ -2,6 +2,8 @@
 
 mod datagrams;
 
+mod classes;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -54,7 +56,7 @@ pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk])
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
     signals(&status.aggregates, &mut page);
-    classes(all_classes, &mut page);
+    classes::write(all_classes, &mut page);
     trunks(all_trunks, &mut page);
     page.0
 }
@@ -231,39 +233,6 @@ fn signals(all: &[Aggregate], page: &mut Page) {
     metric("tidegate_policy_ungoverned_segments_total", "counter", help, |it| float(it.ungoverned));
 }
 
-fn classes(all: &[Class], page: &mut Page) {
-    let pair = |it: &Class| labels(&[("class", &it.name), ("direction", &it.direction)]);
-    let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Class) -> Option<f64>| {
-        page.metric(name, kind, help, all.iter().filter_map(|it| Some((pair(it), value(it)?))));
-    };
-    let help = "What the class may send whatever others do.";
-    metric("tidegate_class_guarantee_bytes_per_second", "gauge", help, |it| {
-        Some(float(it.guarantee_bps) / 8.0)
-    });
-    let help = "The most the class may send, where it has a ceiling of its own.";
-    metric("tidegate_class_ceiling_bytes_per_second", "gauge", help, |it| {
-        Some(float(it.ceiling_bps?) / 8.0)
-    });
-    let help = "The longest packets of the class may wait, where it has a delay bound.";
-    metric("tidegate_class_delay_bound_seconds", "gauge", help, |it| {
-        Some(float(it.delay_bound_us?) / 1e6)
-    });
-    let help = "Bytes of the class that left, as charged for on the link.";
-    metric("tidegate_class_sent_bytes_total", "counter", help, |it| Some(float(it.sent.bytes)));
-    let help = "Packets of the class that left.";
-    metric("tidegate_class_sent_packets_total", "counter", help, |it| Some(float(it.sent.packets)));
-    let help = "Bytes of the class that left beyond its guarantee.";
-    metric("tidegate_class_borrowed_bytes_total", "counter", help, |it| {
-        Some(float(it.borrowed_bytes))
-    });
-    let help = "Packets of the class that were dropped.";
-    metric("tidegate_class_dropped_packets_total", "counter", help, |it| {
-        Some(float(it.dropped_packets))
-    });
-    let help = "Bytes of the class that wait.";
-    metric("tidegate_class_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
-}
-
 fn trunks(all: &[Trunk], page: &mut Page) {
     let name = |it: &Trunk| labels(&[("trunk", &it.name)]);
     let mut metric = |name_of: &str, kind: &str, help: &str, value: fn(&Trunk) -> Option<f64>| {
@@ -351,7 +320,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::api::{Bypassed, Count, PortCount, Ports};
+    use crate::api::{Bypassed, ClassDelays, Count, PortCount, Ports, Promise};
 
     fn status() -> Status {
         let count = Count { packets: 3, bytes: 4_500 };
@@ -433,6 +402,16 @@ mod tests {
             borrowed_bytes: 1_500,
             waiting: count,
             dropped_packets: 2,
+            delays: Some(ClassDelays { packets: 3, total_us: 9_000, longest_us: 4_000 }),
+            promises: vec![Promise {
+                term: "delay_ratio".to_owned(),
+                of: Some("guests".to_owned()),
+                unit: String::new(),
+                promised: 0.5,
+                kept: Some(0.45),
+                violations: 1,
+                relaxed: 2,
+            }],
         };
         vec![class("up"), class("down")]
     }

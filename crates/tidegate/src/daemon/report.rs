@@ -1,13 +1,14 @@
 //! Converts the reports of the gateway into the types of the API.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use tidegate_core::ByReason;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::{
-    AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Triggers,
+    AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Promise, Triggers,
     UnresponsiveFlow,
 };
 
@@ -82,6 +83,22 @@ fn control(it: &ControlReport) -> api::Control {
     }
 }
 
+fn promise(it: Promise) -> api::Promise {
+    api::Promise {
+        term: it.term.name().to_owned(),
+        of: it.of,
+        unit: it.term.unit().to_owned(),
+        promised: it.promised,
+        kept: it.kept,
+        violations: it.violations,
+        relaxed: it.relaxed,
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn aggregate(it: &AggregateReport) -> api::Aggregate {
     let left = it.conforming.packets + it.exceeding.packets;
     api::Aggregate {
@@ -123,14 +140,17 @@ pub(super) fn class(it: ClassReport) -> api::Class {
         weight: it.terms.weight,
         priority: it.terms.priority,
         burst_bytes: it.terms.burst.0,
-        delay_bound_us: it
-            .terms
-            .delay_bound
-            .map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX)),
+        delay_bound_us: it.terms.delay_bound.map(micros),
         sent: api::Count { packets: it.sent.packets, bytes: it.sent.bytes },
         borrowed_bytes: it.sent.borrowed,
         waiting: waiting(it.backlog),
         dropped_packets: it.drops,
+        delays: it.delays.map(|it| api::ClassDelays {
+            packets: it.packets,
+            total_us: micros(it.total),
+            longest_us: micros(it.longest),
+        }),
+        promises: it.promises.into_iter().map(promise).collect(),
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Classes, Terms};
 use crate::class::ClassId;
 use crate::class::delay::{self, Sharer};
 use crate::policy::{Class, ClassFaultKind};
+use crate::scheduler::Term;
 use crate::{Rate, Time};
 
 /// Why a class cannot be added, changed or removed.
@@ -20,6 +21,9 @@ pub enum ClassChangeError {
     /// No class has the name of its parent.
     #[error("its parent `{0}` is no class")]
     NoParent(String),
+    /// The scheduler of the link has no such term.
+    #[error("the scheduler of the link has no `{}`", .0.name())]
+    NotOfScheduler(Term),
     /// Its rights would contradict those of its parent or children.
     #[error("{0}")]
     Fault(ClassFaultKind),
@@ -54,6 +58,8 @@ pub enum Holds {
     Policy(String),
     /// Those that no policy gives a class.
     Default,
+    /// None, but a ratio of this class refers to it.
+    Ratio(String),
     /// So many that wait there now.
     Waiting(u32),
 }
@@ -62,6 +68,7 @@ impl std::fmt::Display for Holds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Policy(policy) => write!(f, "those of policy `{policy}`"),
+            Self::Ratio(class) => write!(f, "a ratio of class `{class}` refers to it"),
             Self::Default => f.write_str("those that no policy gives a class"),
             Self::Waiting(packets) => write!(f, "{packets} still wait there, and leave by and by"),
         }
@@ -103,6 +110,9 @@ impl Classes {
         if self.find(&class.name).is_some() {
             return Err(ClassChangeError::Exists);
         }
+        if self.is_flat() {
+            return self.check_flat(Some(class), rate);
+        }
         let parent = self.parent_of(class)?;
         let holds = |of| ClassChangeError::ParentHolds { parent: self.name(parent), of };
         if parent == self.default() {
@@ -132,6 +142,9 @@ impl Classes {
         if id == self.default() {
             return Err(ClassChangeError::Holds(Holds::Default));
         }
+        if let Some(class) = self.refers_to(name) {
+            return Err(ClassChangeError::Holds(Holds::Ratio(class)));
+        }
         match self.backlog(id).packets {
             0 => Ok(()),
             waiting => Err(ClassChangeError::Holds(Holds::Waiting(waiting))),
@@ -152,6 +165,7 @@ impl Classes {
         let terms = class.terms(self.direction);
         self.promise(parent, Rate::from_bps(0), terms.guarantee);
         self.add(now, parent, class, terms);
+        self.relate();
     }
 
     /// Removes the class called `name`, which was checked.
@@ -161,6 +175,7 @@ impl Classes {
         self.promise(parent, self.scheduler.terms(id).guarantee, Rate::from_bps(0));
         self.lines[id.index()].queue = None;
         Self::remove(self, id);
+        self.relate();
     }
 
     /// What the children of a class are promised changes from one rate to another.

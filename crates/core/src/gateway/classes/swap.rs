@@ -64,6 +64,7 @@ impl Classes {
         self.lines[ClassId::ROOT.index()].spec = spec.clone();
         self.frame = set.frame();
         self.named = vec![false; self.lines.len()];
+        self.next_rank = 0;
         self.lines[ClassId::ROOT.index()].promised = 0;
         let more = (set.classes().len() + super::BESIDE_A_SET).saturating_sub(self.lines.len());
         self.lines.reserve_exact(more);
@@ -81,7 +82,8 @@ impl Classes {
         if let Some(id) = self.find(&class.name) {
             self.lines[id.index()].promised = 0;
         }
-        let id = self.put(cx, class);
+        let id = self.put(cx, class, self.next_rank);
+        self.next_rank += 1;
         crate::packet::make_room(&mut self.named, id.index(), false);
         self.named[id.index()] = true;
         let parent = self.scheduler.parent(id);
@@ -93,13 +95,14 @@ impl Classes {
     /// Sets the queue of the class `default`, which the set does not name, to `spec`.
     pub(in crate::gateway) fn set_queue_of_default(&mut self, cx: &mut Cx<'_>, spec: &QdiscSpec) {
         self.lines[ClassId::ROOT.index()].spec = spec.clone();
-        self.put(cx, &Class::new(Class::DEFAULT, spec.clone()));
+        self.put(cx, &Class::new(Class::DEFAULT, spec.clone()), u32::MAX);
     }
 
     /// Ends the change: all classes of the set are there.
     pub(in crate::gateway) fn end_change(&mut self, now: Time) {
         self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
         self.set_control(now);
+        self.relate();
     }
 
     /// Removes class `nth` if the set does not name it and it has no parts. Then removes parents that lost

@@ -1,22 +1,21 @@
-//! The tracker `paper`: rounds are bursts of packets, and gaps part them.
+//! The tracker of the paper: packets in one direction, and the gaps between them.
 //!
-//! A packet begins a round if the gap before it exceeds `RTT / K`, or if the round has one packet more
-//! than the one before.
+//! A packet that arrives more than RTT/K after the one before begins a round. The round's RTT sample is the
+//! time between the starts of two rounds: `RTT = a RTT + (1 - a) sample`. The window is the number of packets in
+//! a round. It grows by one segment a round at most, so one packet more also begins a round (the safeguard).
 //!
-//! Source: `marking`, section 2.1, equations (3) and (4).
+//! Source: `marking`, section 2.1.
 //! Differs:
-//! - The window is the larger of the packets of this round and those of the last, halved if the last had
-//!   a mark. The paper takes the packets of this round, whether all have arrived or not.
-//! - A flow met in mid-connection begins with a round-trip time of 100 ms.
-
-use std::time::Duration;
+//! - a flow that is met in mid-connection begins with an RTT of 100 ms, and no spacing of two packets;
+//! - the first round has none before it, so it ends after an RTT at the latest;
+//! - `paper+idle` takes no sample from a gap of more than two RTT.
 
 use serde::Deserialize;
 
-use super::{Estimate, Sighting};
-use crate::packet::{Ecn, TcpFlags};
-use crate::time::nanos;
-use crate::{Bytes, Factor, Time};
+use super::Sighting;
+use super::rounds::{FIRST_RTT, IDLE_ROUNDS, Micros, Order, Rounds, data, segments};
+use crate::packet::{Packet, TcpFlags};
+use crate::{Factor, Time};
 
 /// How rounds are told apart.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -29,6 +28,7 @@ pub struct Config {
 }
 
 impl Default for Config {
+    /// Source: `marking`, section 2.1 (K from 10 to 100 and a from 0.7 to 1 differ little).
     fn default() -> Self {
         Self { k: 10, a: Factor::from_millionths(900_000) }
     }
@@ -45,119 +45,116 @@ impl Config {
         }
         Ok(config)
     }
+
+    /// The parameters as a tracker keeps them.
+    pub(super) fn gaps(&self, skips_idle: bool) -> Gaps {
+        let a = self.a.of(1 << 16).min(u64::from(u16::MAX));
+        Gaps {
+            k: u16::try_from(self.k).unwrap_or(u16::MAX),
+            a: u16::try_from(a).unwrap_or(u16::MAX),
+            skips_idle,
+        }
+    }
 }
 
-/// Initial round-trip time of a flow met in mid-connection.
-const MET_LATE: Duration = Duration::from_millis(100);
+/// The parameters of one tracker, in little room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Gaps {
+    /// A gap of more than RTT/K begins a round.
+    k: u16,
+    /// Weight of the old RTT, in 65536ths.
+    a: u16,
+    /// A gap of more than two RTT gives no sample.
+    skips_idle: bool,
+}
 
-/// A flow, in packets.
+/// What a tracker knows from one direction of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    last: Time,
-    round_start: Time,
-    rtt: Duration,
-    /// Packets of this round.
-    count: u32,
-    /// Packets of the last round, halved if it had a mark.
-    previous: u32,
-    /// Packets of the last round.
-    complete: u32,
-    /// Longest frame so far.
-    frame: u32,
-    k: u32,
-    a: Factor,
-    /// Only the SYN was seen.
+    pub(super) rounds: Rounds,
+    gaps: Gaps,
+    /// Only the SYN was seen; it arrived at `rounds.start`.
     opening: bool,
-    marked: bool,
-    responds: bool,
 }
 
 impl Paper {
-    pub(super) fn new(config: &Config, first: &Sighting<'_>) -> Self {
-        let syn = first.packet.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::SYN));
-        let mut new = Self {
-            last: first.now,
-            round_start: first.now,
-            rtt: MET_LATE,
-            count: 0,
-            previous: 0,
-            complete: 0,
-            frame: 0,
-            k: config.k,
-            a: config.a,
-            opening: syn,
-            marked: false,
-            responds: true,
-        };
-        if !syn {
-            new.add(first);
-        }
-        new
+    /// A tracker that has seen `seen` only.
+    pub(super) fn new(gaps: Gaps, seen: &Sighting<'_>) -> Self {
+        let mut paper = Self { rounds: Rounds::default(), gaps, opening: false };
+        paper.restart(seen);
+        paper
     }
 
+    /// Forgets the flow's earlier connection, and begins with `seen`.
+    pub(super) fn restart(&mut self, seen: &Sighting<'_>) {
+        (self.rounds, self.opening) = (Rounds::default(), false);
+        self.rounds.rtt = FIRST_RTT;
+        self.rounds.begin(seen.now);
+        self.rounds.last = Micros::of(seen.now);
+        let Some(segment) = data(seen) else { return };
+        if segment.flags.any(TcpFlags::SYN) {
+            self.opening = true;
+            self.rounds.expect(segment.end_seq());
+        } else {
+            self.rounds.count(seen.now, seen.packet, segment);
+        }
+    }
+
+    /// Takes note of a packet. Returns `true` if start, RTT or window changed.
     pub(super) fn on_arrival(&mut self, seen: &Sighting<'_>) -> bool {
-        let before = (self.round_start, self.rtt, self.next());
-        let gap = seen.now.since(std::mem::replace(&mut self.last, seen.now));
-        let packets = frames(seen);
+        let Some(segment) = data(seen) else { return false };
+        if segment.flags.any(TcpFlags::SYN) {
+            // A SYN amid data is stray (RFC 9293, section 3.10.7.4), and a closed connection is silent.
+            let begins = self.opening || self.rounds.is_idle(seen.now);
+            if begins {
+                self.restart(seen);
+            }
+            return begins;
+        }
+        if self.rounds.order(segment) == Order::Elsewhere {
+            self.restart(seen);
+            return true;
+        }
         if self.opening {
             self.opening = false;
-            self.rtt = gap;
-            self.round_start = seen.now;
-        } else if gap > self.rtt / self.k || self.count + packets > self.complete + 1 {
-            self.begin_round(seen.now);
+            self.rounds.rtt = Micros::of(seen.now).since(self.rounds.start).max(1);
+            self.rounds.begin(seen.now);
+            self.rounds.count(seen.now, seen.packet, segment);
+            return true;
         }
-        self.add(seen);
-        before != (self.round_start, self.rtt, self.next())
-    }
-
-    fn begin_round(&mut self, now: Time) {
-        let sample = now.since(self.round_start);
-        self.complete = self.count;
-        self.previous = if self.marked { self.count / 2 } else { self.count };
-        self.count = 0;
-        self.marked = false;
-        self.round_start = now;
-        let of = |factor: u64, span| u128::from(factor) * u128::from(nanos(span));
-        let (old, new) = (self.a.millionths(), Factor::ONE.millionths() - self.a.millionths());
-        let sum = (of(old, self.rtt) + of(new, sample)) / u128::from(Factor::ONE.millionths());
-        self.rtt = Duration::from_nanos(u64::try_from(sum).unwrap_or(u64::MAX));
-    }
-
-    fn add(&mut self, seen: &Sighting<'_>) {
-        let packets = frames(seen);
-        self.count = self.count.saturating_add(packets);
-        self.frame = self.frame.max(seen.packet.len / packets);
-        self.marked |= seen.packet.ecn == Ecn::Ce || seen.packet.seen_before;
-        self.responds = seen.packet.ecn != Ecn::Ect1;
-    }
-
-    pub(super) const fn on_mark(&mut self, _: Time) {
-        self.marked = true;
-    }
-
-    pub(super) const fn on_drop(&mut self, _: Time) {
-        self.marked = true;
-    }
-
-    /// The window in packets, and whether it was marked.
-    fn next(&self) -> (u32, bool) {
-        (self.count.max(self.previous), self.marked)
-    }
-
-    pub(super) fn estimate(&self, _: Time) -> Estimate {
-        let frame = Bytes(self.frame.into());
-        Estimate {
-            round_start: self.round_start,
-            rtt: self.rtt,
-            window: frame * self.next().0.into(),
-            growth: frame,
-            marked: self.marked,
-            responds: self.responds,
+        let begins = self.begins(seen.now, seen.packet);
+        if begins {
+            self.begin(seen.now);
         }
+        self.rounds.count(seen.now, seen.packet, segment) || begins
     }
-}
 
-/// Frames that the packet stands for.
-fn frames(seen: &Sighting<'_>) -> u32 {
-    u32::from(seen.packet.segments.max(1))
+    /// Equation (4), and the safeguard.
+    fn begins(&self, now: Time, packet: &Packet) -> bool {
+        let rounds = &self.rounds;
+        let gap = u64::from(Micros::of(now).since(rounds.last));
+        let overfull = match rounds.segments_before {
+            0 => Micros::of(now).since(rounds.start) > rounds.rtt,
+            before => rounds.segments.saturating_add(segments(packet)) > before.saturating_add(1),
+        };
+        overfull || gap * u64::from(self.gaps.k) > u64::from(rounds.rtt)
+    }
+
+    fn begin(&mut self, now: Time) {
+        let (clock, rounds) = (Micros::of(now), &mut self.rounds);
+        let idle = clock.since(rounds.last) > rounds.rtt.saturating_mul(IDLE_ROUNDS);
+        if !(idle && self.gaps.skips_idle) {
+            let (old, new) = (u64::from(self.gaps.a), (1 << 16) - u64::from(self.gaps.a));
+            let sample = u64::from(clock.since(rounds.start));
+            let sum = old * u64::from(rounds.rtt) + new * sample;
+            // Rounded to the nearest microsecond, or each round would lose half of one.
+            rounds.rtt = u32::try_from((sum + (1 << 15)) >> 16).unwrap_or(u32::MAX).max(1);
+        }
+        rounds.begin(now);
+    }
+
+    /// Only a SYN was seen.
+    pub(super) const fn is_opening(&self) -> bool {
+        self.opening
+    }
 }

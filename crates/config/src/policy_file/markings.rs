@@ -1,0 +1,68 @@
+//! The queue of a link, class or policy, and the marking that it may have.
+
+use tidegate_core::marking::MarkingSpec;
+use tidegate_core::qdisc::{QdiscSpec, with_marking};
+use toml::Spanned;
+
+use super::raw;
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings};
+
+/// A queue and a marking as they are written.
+pub(super) type Written<'a> = (Option<&'a Spanned<QdiscSpec>>, Option<&'a Spanned<MarkingSpec>>);
+
+/// The queue in the file with the marking in the file, or the default queue.
+///
+/// The usual default bounds the delay by early drops and marks. An ACK control, a trunk (`controlled`) or
+/// a marking limits the data in flight itself, so its default queue drops packets only when it is full.
+pub(super) fn queue(
+    (queue, marking): Written<'_>,
+    controlled: bool,
+    found: &mut Findings,
+) -> QdiscSpec {
+    let plain = match queue {
+        Some(queue) => queue.get_ref().clone(),
+        None if controlled || marking.is_some() => QdiscSpec::PerFlow(Default::default()),
+        None => QdiscSpec::FqCodel(Default::default()),
+    };
+    if let (Some(marking), Some(queue)) = (marking, queue)
+        && !plain.can_be_marked()
+    {
+        let message =
+            format!("`{}` decides itself which packets are marked or dropped", plain.name());
+        let help = "write queue = \"per-flow\" or \"drop-tail\", or leave out `marking`";
+        let wrong = Diagnostic::error(Code::BadMarking, marking.span(), message).help(help);
+        found.push(wrong.other(queue.span(), "the queue"));
+    }
+    with_marking(plain, marking.map(|it| it.get_ref().clone()))
+}
+
+/// The queue of a class. Without a queue of its own it has that of the link, and the marking with it.
+pub(super) fn of_class(written: Written<'_>, link: &QdiscSpec, found: &mut Findings) -> QdiscSpec {
+    match written {
+        (None, None) => link.clone(),
+        (None, Some(marking)) if link.can_be_marked() => {
+            with_marking(link.unmarked().clone(), Some(marking.get_ref().clone()))
+        }
+        written => queue(written, false, found),
+    }
+}
+
+/// Complains of the marking of a link without a rate.
+pub(super) fn has_rate(raw: &raw::Gateway, limited: bool, found: &mut Findings) {
+    if let Some(marking) = raw.marking.as_ref().filter(|_| !limited) {
+        let message = "packets wait where a rate is kept, and the link has none";
+        let help = "give the link its rate: rate = { up = \"38 Mbit/s\", down = \"475 Mbit/s\" }";
+        found.push(Diagnostic::error(Code::BadMarking, marking.span(), message).help(help));
+    }
+}
+
+/// Complains of the marking of a policy whose packets go through a trunk.
+pub(super) fn has_no_trunk(raw: &raw::Policy, found: &mut Findings) {
+    if let (Some(marking), Some(trunk)) = (&raw.marking, &raw.trunk) {
+        let message = "packets of a trunk wait for its credit, which no marking can predict";
+        let help = "leave out `marking`, or leave out `trunk`";
+        let wrong = Diagnostic::error(Code::BadMarking, marking.span(), message).help(help);
+        found.push(wrong.other(trunk.span(), "the trunk"));
+    }
+}

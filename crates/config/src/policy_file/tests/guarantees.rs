@@ -1,0 +1,112 @@
+//! Classes whose scheduler keeps bounds and ratios, and the errors about them.
+
+use super::{PORTS, parse, parsed};
+use tidegate_core::scheduler::SchedulerSpec;
+use tidegate_core::scheduler::jobs::Search;
+use tidegate_core::{Bytes, Chance, Factor};
+
+const JOBS: &str = "rate = { up = \"10 Mbit/s\", down = \"20 Mbit/s\" }\nscheduler = \"jobs\"\n";
+
+/// Codes and marked lines of the errors in `text`.
+fn errors(text: &str) -> Vec<(String, String)> {
+    let (config, found) = parse("test.toml", text, None);
+    assert_eq!(config.is_none(), found.has_errors());
+    let line = |at: usize| text.lines().nth(at - 1).unwrap_or_default().to_owned();
+    let said = serde_json::to_value(found.data()).unwrap();
+    let place = |it: &serde_json::Value| {
+        let at = usize::try_from(it["line"].as_u64().unwrap()).unwrap();
+        (it["code"].as_str().unwrap().to_owned(), line(at))
+    };
+    said.as_array().unwrap().iter().map(place).collect()
+}
+
+fn of(fields: &str) -> Vec<(String, String)> {
+    errors(&format!("{PORTS}{JOBS}{fields}"))
+}
+
+fn one(code: &str, line: &str) -> Vec<(String, String)> {
+    vec![(code.to_owned(), line.to_owned())]
+}
+
+#[test]
+fn classes_of_jobs_have_bounds_ratios_and_one_buffer() {
+    let config = parsed(&format!(
+        "{PORTS}rate = {{ up = \"10 Mbit/s\" }}\nscheduler = {{ kind = \"jobs\", victim = \"ns2\" }}\n\
+         buffer = \"300 kB\"\n[[class]]\nname = \"gold\"\nloss_bound = \"1 %\"\n\
+         delay_ratio = {{ of = \"silver\", factor = 0.5 }}\nloss_ratio = {{ of = \"default\", factor = 2 }}\n\
+         [[class]]\nname = \"silver\"\ndelay_bound = \"10 ms\"\nguarantee = {{ up = \"2 Mbit/s\" }}\n"
+    ));
+    let SchedulerSpec::Jobs(jobs) = &config.gateway.scheduler else { panic!() };
+    assert_eq!((jobs.victim, jobs.buffer), (Search::Ns2, Bytes(300_000)));
+    let [gold, silver] = config.classes.classes() else { panic!("{:?}", config.classes) };
+    assert_eq!(gold.loss_bound, Some(Chance::from_ppb(10_000_000)));
+    let ratios = [&gold.delay_ratio, &gold.loss_ratio].map(|it| it.clone().unwrap());
+    assert_eq!(
+        (ratios[0].of.as_str(), ratios[0].factor),
+        ("silver", Factor::from_millionths(500_000))
+    );
+    assert_eq!((ratios[1].of.as_str(), ratios[1].factor), ("default", Factor::whole(2)));
+    assert_eq!((silver.loss_bound, silver.delay_ratio.is_none()), (None, true));
+}
+
+/// Kills: a term that is taken and has no effect; an error at another line.
+#[test]
+fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
+    let class = "[[class]]\nname = \"a\"\n";
+    for line in [
+        "parent = \"default\"",
+        "ceiling = \"5 Mbit/s\"",
+        "weight = 2",
+        "priority = 1",
+        "burst = \"9 kB\"",
+        "queue = \"red\"",
+    ] {
+        let found = of(&format!("{class}{line}\n"));
+        assert!(found.contains(&("TG0048".to_owned(), line.to_owned())), "{line}: {found:?}");
+    }
+    for line in [
+        "loss_bound = \"1 %\"",
+        "delay_ratio = { of = \"b\", factor = 0.5 }",
+        "loss_ratio = { of = \"b\", factor = 0.5 }",
+    ] {
+        let rate = "rate = { up = \"10 Mbit/s\" }\n";
+        let found = errors(&format!("{PORTS}{rate}{class}{line}\n[[class]]\nname = \"b\"\n"));
+        assert_eq!(found, one("TG0048", line));
+    }
+    let buffer = "buffer = \"100 kB\"";
+    assert_eq!(errors(&format!("{PORTS}{buffer}\n")), one("TG0048", buffer));
+}
+
+#[test]
+fn promises_that_cannot_be_kept_are_refused_where_they_stand() {
+    let class = |name: &str, line: &str| format!("[[class]]\nname = \"{name}\"\n{line}\n");
+    let all = class("a", "guarantee = \"4 Mbit/s\"") + &class("b", "guarantee = \"6 Mbit/s\"");
+    assert_eq!(of(&all), one("TG0032", "guarantee = \"6 Mbit/s\""));
+    let bound = "delay_bound = \"600 us\"";
+    assert_eq!(of(&class("a", bound)), [one("TG0038", bound), one("TG0038", bound)].concat());
+    for ratio in ["delay_ratio", "loss_ratio"] {
+        let line =
+            |of: &str, factor: &str| format!("{ratio} = {{ of = \"{of}\", factor = {factor} }}");
+        let wrong = |text: String, code: &str, line: String| {
+            assert_eq!(of(&text), one(code, &line));
+        };
+        wrong(class("a", &line("c", "1")), "TG0049", line("c", "1"));
+        wrong(class("a", &line("a", "1")), "TG0049", line("a", "1"));
+        wrong(class("a", &line("default", "0")), "TG0049", line("default", "0"));
+        wrong(class("a", &line("default", "-1")), "TG0004", line("default", "-1"));
+        let circle = class("a", &line("b", "2")) + &class("b", &line("a", "2"));
+        wrong(circle, "TG0049", line("b", "2"));
+        // TOML itself has no two fields of one name.
+        let twice = format!("{}\n{}", line("default", "1"), line("default", "2"));
+        wrong(class("a", &twice), "TG0001", line("default", "2"));
+        let list = format!("{ratio} = [{{ of = \"default\", factor = 1 }}]");
+        wrong(class("a", &list), "TG0004", list);
+    }
+    let loss = "loss_bound = \"1 %\"";
+    let wide = format!("packets = 1024\nbuffer = \"2 MB\"\n{}", class("a", loss));
+    assert_eq!(of(&wide), one("TG0049", loss));
+    assert_eq!(
+        of(&format!("buffer = \"1 kB\"\n{}", class("a", loss))),
+        one("TG0009", "buffer = \"1 kB\"")
+    );
+}

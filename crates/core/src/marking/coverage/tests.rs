@@ -1,0 +1,177 @@
+//! Which flows are tracked, and which bytes count.
+
+use proptest::prelude::*;
+
+use super::super::testing::Place;
+use super::*;
+use crate::packet::Protocol;
+
+const FRAME: u32 = 1_054;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn new_place(threshold: u32) -> Place<Coverage> {
+    let text = format!("tracker = \"paper\"\nthreshold = \"{threshold} B\"");
+    let config: Config = toml::from_str(&text).unwrap();
+    Place::new(config.build(Random::new(1, 1)), Rate::from_mbps(8), Bytes(1 << 30))
+}
+
+fn is_tracked(place: &Place<Coverage>, flow: u32) -> bool {
+    place.marking.memory.find(FlowId(flow)).is_some()
+}
+
+/// Kills: factors other than 0.8 and 1.25; a threshold that rises while too little is tracked, or that falls while
+/// the memory is full; limits that do not hold.
+#[test]
+fn the_threshold_follows_the_share_of_tracked_bytes() {
+    assert_eq!(adapted(1_000, 79, 100, false), 800);
+    assert_eq!(adapted(1_000, 80, 100, false), 1_000);
+    assert_eq!(adapted(1_000, 90, 100, false), 1_000);
+    assert_eq!(adapted(1_000, 91, 100, false), 1_251);
+    assert_eq!(adapted(1_000, 10, 100, true), 1_251);
+    assert_eq!(adapted(LEAST_THRESHOLD, 0, 100, false), LEAST_THRESHOLD);
+    assert_eq!(adapted(u32::MAX / 2, 1, 1, false), u32::MAX / 2);
+}
+
+/// Ten flows of a kilobyte a second, of which none sends the threshold.
+///
+/// Kills: a threshold that is only set in the filter, or only outside of it; bytes of the last interval that count
+/// in this one.
+#[test]
+fn small_flows_are_tracked_once_the_threshold_has_fallen() {
+    let mut place = new_place(6_000);
+    let mut tracked = Vec::new();
+    for _ in 0..12 {
+        (0..10).for_each(|flow| place.send(flow, FRAME, 1));
+        tracked.push((0..10).filter(|flow| is_tracked(&place, *flow)).count());
+        place.pass(SECOND);
+    }
+    // 6,000 times 0.8 to the eighth power is less than a frame.
+    assert_eq!(tracked.iter().position(|tracked| *tracked == 10), Some(8), "{tracked:?}");
+}
+
+/// Kills: flows that lose their tracker although they send the threshold; flows that keep it without; a flow that
+/// began late in the interval and is not preserved; shielded packets that the filter counts.
+#[test]
+fn flows_that_send_the_threshold_are_preserved() {
+    let mut place = new_place(3_000);
+    // Other traffic keeps the threshold where it is: 85 % of bytes are tracked.
+    place.send(1, FRAME, 3);
+    assert!(is_tracked(&place, 1));
+    place.pass(SECOND);
+    place.send(1, FRAME, 1);
+    assert!(is_tracked(&place, 1), "it began in the last interval");
+    place.pass(SECOND);
+    place.send(1, FRAME, 1);
+    assert!(!is_tracked(&place, 1), "it sent one packet in the last interval");
+    let mut other = new_place(3_000);
+    other.send(1, FRAME, 50);
+    for _ in 0..9 {
+        other.pass(SECOND);
+        other.send(1, FRAME, 50);
+        assert!(is_tracked(&other, 1));
+    }
+    other.pass(SECOND * 3);
+    other.send(2, FRAME, 4_200);
+    assert!(!is_tracked(&other, 1), "its turn came");
+}
+
+/// A datagram flow of 4 Mbit/s beside a rate of 8 Mbit/s: after an interval it counts at its rate.
+///
+/// Kills: untracked traffic that is left out, or multiplied with the tracked; a rate of more than one interval.
+#[test]
+fn untracked_traffic_counts_at_its_rate() {
+    let mut place = new_place(2_000);
+    for _ in 0..1_000 {
+        place.pass(Duration::from_millis(1));
+        let packet = place.datagram(7, 500, Protocol::UDP);
+        place.arrive(packet);
+        place.depart();
+    }
+    place.send(1, FRAME, 2);
+    let bps = place.marking.untracked.bps();
+    assert!((3_990_000..=4_010_000).contains(&bps), "{bps}");
+    assert!(place.marking.sums.bytes > 0);
+    place.pass(SECOND * 4);
+    place.send(1, FRAME, 1);
+    let later = place.marking.untracked.bps();
+    assert!(later < 10_000, "{later}");
+}
+
+/// Kills: a flow that sends no more and is still projected; one that sends again and is not.
+#[test]
+fn idle_flows_are_not_projected() {
+    let mut place = new_place(2_000);
+    place.send(1, FRAME, 4);
+    assert!(place.marking.sums.part().counts());
+    place.pass(Duration::from_millis(500));
+    place.send(2, FRAME, 1);
+    assert!(!place.marking.sums.part().counts());
+    assert!(is_tracked(&place, 1));
+    place.send(1, FRAME, 1);
+    assert!(place.marking.sums.part().counts());
+}
+
+/// Kills: more than 4,096 flows; a full memory that does not raise the threshold.
+#[test]
+fn a_full_memory_raises_the_threshold() {
+    let mut place = new_place(60);
+    (0..5_000).for_each(|flow| place.send(flow, FRAME, 1));
+    assert_eq!((0..5_000).filter(|flow| is_tracked(&place, *flow)).count(), MOST_FLOWS);
+    let before = place.marking.threshold;
+    place.pass(SECOND);
+    place.send(9_000, FRAME, 1);
+    assert!(place.marking.threshold > before);
+}
+
+proptest! {
+    /// Kills: sums that miss a mark, a removal, an idle flow or one that is forgotten; a flow that sends the
+    /// threshold within an interval and has no tracker.
+    #[test]
+    fn the_sums_are_those_over_the_tracked_flows(
+        steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),
+    ) {
+        let mut place = new_place(4_000);
+        place.limit = Bytes(20_000);
+        let (mut sent, mut interval) = ([0; 10], 0);
+        for (flow, count, pause, what) in steps {
+            place.pass(Duration::from_millis(pause));
+            for _ in 0..count {
+                let packet = place.segment(flow, FRAME);
+                place.arrive(packet);
+                if place.marking.interval != interval {
+                    (sent, interval) = ([0; 10], place.marking.interval);
+                }
+                sent[usize::try_from(flow).unwrap()] += FRAME;
+            }
+            let threshold = place.marking.threshold;
+            prop_assert!(is_tracked(&place, flow) || sent[usize::try_from(flow).unwrap()] < threshold);
+            match what {
+                0 => {
+                    place.marking.forget(FlowId(flow));
+                    sent[usize::try_from(flow).unwrap()] = 0;
+                }
+                1 => (0..8).for_each(|_| place.depart()),
+                _ => place.depart(),
+            }
+            let marking = &place.marking;
+            let mut sums = Sums::default();
+            for flow in 0..10 {
+                let Some(entry) = marking.memory.find(FlowId(flow)) else { continue };
+                let entry = marking.memory.get(entry);
+                if entry.counted == IN_SUMS {
+                    sums.change(Part::default(), &entry.track.last_estimate(place.now));
+                }
+            }
+            prop_assert_eq!(sums.part(), marking.sums.part());
+        }
+    }
+}
+
+#[test]
+fn a_filter_of_more_than_64_kib_is_refused() {
+    let error = |text: &str| toml::from_str::<Config>(text).unwrap_err().to_string();
+    assert!(error("stages = 5").contains("64 KiB"));
+    assert!(error("threshold = \"0 B\"").contains("`threshold`"));
+    let default = Config::default();
+    assert_eq!(u64::from(default.stages * default.buckets), MOST_COUNTERS);
+}

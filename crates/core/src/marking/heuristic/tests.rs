@@ -1,0 +1,173 @@
+//! The heuristic, step by step.
+
+use proptest::prelude::*;
+
+use super::super::testing::Place;
+use super::*;
+use crate::packet::Protocol;
+
+const FRAME: u32 = 1_054;
+
+fn config(text: &str) -> Config {
+    toml::from_str(&format!("tracker = \"paper\"\n{text}")).unwrap()
+}
+
+/// A place of 8 Mbit/s whose filter passes every flow after its second packet, or a little later.
+fn place(limit: u64) -> Place<Heuristic> {
+    let config = config("threshold = \"2 kB\"\nstages = 1\nbuckets = 4096");
+    Place::new(config.build(Random::new(1, 1)), Rate::from_mbps(8), Bytes(limit))
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn in_lists(place: &Place<Heuristic>, flow: u32) -> (bool, bool) {
+    let marking = &place.marking;
+    marking.memory.find(FlowId(flow)).map_or((false, false), |entry| {
+        let Lists { now, last } = lists(marking.memory.get(entry), marking.interval);
+        (now, last)
+    })
+}
+
+/// Kills: flows of L_1 that are projected at once; a flow that stays in L_0 without passing; a flow that leaves L_0
+/// although it passes; a tracker that begins again with each interval.
+#[test]
+fn lists_are_swapped_at_the_end_of_an_interval() {
+    let mut place = place(1 << 30);
+    place.send(1, FRAME, 1);
+    assert_eq!(in_lists(&place, 1), (false, false));
+    place.send(1, FRAME, 1);
+    assert_eq!(in_lists(&place, 1), (true, false));
+    place.pass(SECOND);
+    place.send(1, FRAME, 1);
+    assert_eq!(in_lists(&place, 1), (false, true));
+    let entry = place.marking.memory.find(FlowId(1)).unwrap();
+    let window = |place: &Place<Heuristic>| {
+        place.marking.memory.get(entry).track.last_estimate(place.now).window
+    };
+    place.send(1, FRAME, 3);
+    assert_eq!(in_lists(&place, 1), (true, true));
+    let tracked = window(&place);
+    place.pass(SECOND);
+    place.send(2, FRAME, 1);
+    assert_eq!((in_lists(&place, 1), window(&place)), ((false, true), tracked));
+    place.pass(SECOND);
+    place.send(2, FRAME, 1);
+    assert_eq!(in_lists(&place, 1), (false, false));
+    // After a silence of two intervals nothing is known.
+    place.send(3, FRAME, 2);
+    place.pass(SECOND * 2);
+    place.send(2, FRAME, 1);
+    assert_eq!(in_lists(&place, 3), (false, false));
+}
+
+/// Flow 1 has ten packets, two of them before it passes; flow 2 and a datagram pass nothing.
+///
+/// Kills: rho before the swap; bytes of a flow before it passed; bytes of the interval in which it passed first only.
+#[test]
+fn rho_is_evaluated_on_increments_after_the_swap() {
+    let mut place = place(1 << 30);
+    place.send(1, FRAME, 10);
+    place.send(2, FRAME, 1);
+    let other = place.datagram(9, 500, Protocol::UDP);
+    place.arrive(other);
+    place.depart();
+    assert_eq!(place.marking.rho, Rho::ONE);
+    place.pass(SECOND);
+    place.send(1, FRAME, 5);
+    // The packet by which it passed counts.
+    assert_eq!(place.marking.rho, Rho::new(11 * 1_054 + 500, 9 * 1_054));
+    place.send(2, FRAME, 1);
+    place.pass(SECOND);
+    place.send(1, FRAME, 1);
+    assert_eq!(place.marking.rho, Rho::new(6 * 1_054, 5 * 1_054));
+    assert_eq!(Rho::new(5, 0), Rho::ONE);
+}
+
+/// Three flows of a window of three in L_0, all of them in the queue.
+///
+/// In frames: rho is 9/6, `excess = 13 + rho * 3 * 4 - limit`, `m = excess / (rho * (3 / 2 + 1))`.
+///
+/// Kills: marks of the newest first; two marks of a flow; a count of marks that is rounded down; marks although
+/// nothing would overflow.
+#[test]
+fn the_excess_is_taken_from_the_oldest_packets_on() {
+    for (limit, marks) in [(31, 0), (30, 1), (28, 1), (27, 2), (24, 2), (23, 3), (1, 3)] {
+        let mut place = place(1 << 30);
+        place.rate = Rate::from_bps(0);
+        for flow in 1..4 {
+            place.send(flow, FRAME, 3);
+        }
+        place.pass(SECOND);
+        for round in 0..4 {
+            for flow in [3, 1, 2] {
+                let packet = place.segment(flow, FRAME);
+                place.arrive(packet);
+                assert!(place.marked.is_empty(), "{round}");
+            }
+        }
+        place.limit = Bytes(limit * u64::from(FRAME));
+        let packet = place.datagram(9, FRAME, Protocol::UDP);
+        place.arrive(Packet { flow: FlowId::NONE, ..packet });
+        assert_eq!(place.marked, [3, 1, 2].map(FlowId)[..marks], "{limit}");
+        // All are marked in their round: nobody is left, and the datagram cannot be marked.
+        let before = place.marked.len();
+        place.limit = Bytes(1);
+        let packet = place.datagram(9, FRAME, Protocol::UDP);
+        place.arrive(Packet { flow: FlowId::NONE, ..packet });
+        let packet = place.datagram(9, FRAME, Protocol::UDP);
+        place.arrive(Packet { flow: FlowId::NONE, ..packet });
+        assert_eq!(place.marked.len(), 3, "{limit} {before}");
+        assert!(place.dropped >= 1);
+    }
+}
+
+proptest! {
+    /// Kills: a change of a tracker that the sums miss, in either list; flows that leave a list and stay in its sum.
+    #[test]
+    fn the_sums_are_those_over_the_lists(
+        steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),
+    ) {
+        let mut place = place(20_000);
+        for (flow, count, pause, what) in steps {
+            place.pass(Duration::from_millis(pause));
+            for _ in 0..count {
+                let packet = place.segment(flow, FRAME);
+                place.arrive(packet);
+            }
+            match what {
+                0 => place.marking.forget(FlowId(flow)),
+                1 => (0..8).for_each(|_| place.depart()),
+                _ => place.depart(),
+            }
+            let marking = &place.marking;
+            let (mut now, mut last) = (Sums::default(), Sums::default());
+            for flow in 0..10 {
+                let Some(entry) = marking.memory.find(FlowId(flow)) else { continue };
+                let entry = marking.memory.get(entry);
+                let estimate = entry.track.last_estimate(place.now);
+                let lists = lists(entry, marking.interval);
+                if lists.now {
+                    now.change(Part::default(), &estimate);
+                }
+                if lists.last {
+                    last.change(Part::default(), &estimate);
+                }
+            }
+            prop_assert_eq!(now.part(), marking.now.part());
+            prop_assert_eq!(last.part(), marking.last.part());
+        }
+    }
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_refused() {
+    let error = |text: &str| {
+        toml::from_str::<Config>(&format!("tracker = \"paper\"\n{text}")).unwrap_err().to_string()
+    };
+    assert!(error("interval = \"0 s\"").contains("write for example \"1 s\""));
+    assert!(error("threshold = \"0 B\"").contains("12500 B"));
+    assert!(error("stages = 0").contains("write for example 3"));
+    assert!(error("buckets = 0").contains("write for example 8"));
+    assert!(error("k = 0").contains("`k`"));
+    assert_eq!(config("").threshold, Bytes(12_500));
+}

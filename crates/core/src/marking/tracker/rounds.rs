@@ -1,0 +1,350 @@
+//! State that both trackers keep of a flow's rounds.
+
+use std::time::Duration;
+
+use super::{Estimate, Sighting};
+use crate::packet::{Ecn, Packet, TcpFlags, TcpSegment};
+use crate::{Bytes, Time};
+
+/// Microseconds of the run, in a clock that wraps after 71 minutes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Micros(u32);
+
+impl Micros {
+    /// The time `now`, rounded down.
+    pub(super) fn of(now: Time) -> Self {
+        Self(u32::try_from((now.nanos() / 1_000) & u64::from(u32::MAX)).unwrap_or(0))
+    }
+
+    /// Microseconds since `earlier`.
+    pub(super) const fn since(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+
+    /// The latest time not after `now` at which the clock showed this.
+    fn time(self, now: Time) -> Time {
+        let passed = u64::from(Self::of(now).since(self));
+        Time::from_micros((now.nanos() / 1_000).saturating_sub(passed))
+    }
+}
+
+/// `span` in whole microseconds, at least one.
+pub(super) fn micros(span: Duration) -> u32 {
+    u32::try_from(span.as_micros()).unwrap_or(u32::MAX).max(1)
+}
+
+/// RTT of a flow that is met in mid-connection, until it is measured.
+///
+/// Source: measured, as the middle of the round-trip times that `marking`, section 5, uses (24 to 180 ms).
+pub(super) const FIRST_RTT: u32 = 100_000;
+
+/// After this many RTT without a packet a flow is idle. The next packet begins a round.
+///
+/// Source: `marking`, section 2.1 (restart).
+pub(super) const IDLE_ROUNDS: u32 = 2;
+
+/// The current round of a flow, and the size of the one before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rounds {
+    /// Arrival of the first packet of the round.
+    pub(super) start: Micros,
+    /// Arrival of the last packet.
+    pub(super) last: Micros,
+    /// Round-trip time, in microseconds; not zero once a round has begun.
+    pub(super) rtt: u32,
+    /// Segments of this round, and bytes of their frames.
+    pub(super) segments: u16,
+    pub(super) bytes: u32,
+    /// Segments of the round before; zero in the first round.
+    pub(super) segments_before: u16,
+    /// Bytes of the round before, as frames.
+    pub(super) bytes_before: u32,
+    /// The sequence number after the highest seen.
+    pub(super) next: u32,
+    /// Frame length of the largest segment of the flow.
+    frame: u16,
+    flags: u8,
+    response: Response,
+}
+
+/// A mark or drop was seen in this round.
+const MARKED: u8 = 1;
+/// A mark or drop was seen in the round before.
+const MARKED_BEFORE: u8 = 2;
+/// `next` is known.
+const SENT: u8 = 4;
+/// The sender uses ECT(1): its reaction to a mark is not to halve its window (RFC 9331, section 4.1).
+const SCALABLE: u8 = 8;
+/// The receiver's window or the application limits the flow.
+const LIMITED: u8 = 16;
+/// The sender reduced its window in this round.
+const REDUCED: u8 = 32;
+/// The sender reduced its window in the round before.
+const REDUCED_BEFORE: u8 = 64;
+/// The mark of `MARKED` was seen in the round before. The sender has not reacted yet.
+const PENDING: u8 = 128;
+
+/// Relation of a segment to those before it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Order {
+    /// It follows the highest sequence number seen.
+    Next,
+    /// Segments before it are missing: they were dropped or overtaken upstream.
+    Gap,
+    /// Some of it was seen before, or it fills a gap.
+    Again,
+    /// Its sequence number is outside of any window: the addresses and ports have a new connection.
+    Elsewhere,
+}
+
+/// A larger distance between two sequence numbers is no window (RFC 7323, section 2.3).
+const MAX_WINDOW: u32 = 1 << 30;
+
+impl Rounds {
+    const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    const fn set(&mut self, flag: u8, on: bool) {
+        if on {
+            self.flags |= flag;
+        } else {
+            self.flags &= !flag;
+        }
+    }
+
+    /// Takes note of the numbers and marks of a data segment of the current round.
+    fn look(&mut self, packet: &Packet, segment: &TcpSegment) -> Order {
+        let order = self.order(segment);
+        if matches!(order, Order::Next | Order::Gap | Order::Elsewhere) {
+            self.next = segment.end_seq();
+        }
+        self.set(SENT, true);
+        if packet.ecn == Ecn::Ce {
+            self.set(MARKED, true);
+        } else {
+            self.set(SCALABLE, packet.ecn == Ecn::Ect1);
+        }
+        self.frame = self.frame.max(u16::try_from(frame(packet)).unwrap_or(u16::MAX));
+        order
+    }
+
+    /// The relation of a segment to those before it.
+    pub(super) fn order(&self, segment: &TcpSegment) -> Order {
+        let ahead = segment.seq.wrapping_sub(self.next);
+        let behind = self.next.wrapping_sub(segment.seq);
+        if !self.has(SENT) || ahead == 0 {
+            Order::Next
+        } else if ahead < MAX_WINDOW {
+            Order::Gap
+        } else if behind < MAX_WINDOW {
+            Order::Again
+        } else {
+            Order::Elsewhere
+        }
+    }
+
+    /// Takes note of a SYN: the data that follows begins after it.
+    pub(super) fn expect(&mut self, next: u32) {
+        self.next = next;
+        self.set(SENT, true);
+    }
+
+    /// Counts a data segment to the round. Returns `true` if the window changes.
+    pub(super) fn count(&mut self, now: Time, packet: &Packet, segment: &TcpSegment) -> bool {
+        let before = self.window();
+        let order = self.look(packet, segment);
+        // The sender halves its window once for a loss: the copy belongs to the mark of the round before.
+        let copy = order == Order::Again && !self.has(MARKED_BEFORE);
+        if order == Order::Gap || copy {
+            self.set(MARKED, true);
+        }
+        self.add(now, packet);
+        self.window() != before
+    }
+
+    /// As [`count`](Self::count), where the reaction of the sender to a mark or loss is awaited: CWR or a copy.
+    pub(super) fn count_reaction(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        segment: &TcpSegment,
+    ) -> bool {
+        let before = self.window();
+        let order = self.look(packet, segment);
+        if order == Order::Gap {
+            self.set(MARKED, true);
+        }
+        let copy = order == Order::Again && !self.has(REDUCED | REDUCED_BEFORE);
+        if copy || (says_reduced(segment) && !self.has(REDUCED)) {
+            self.bytes_before = self.window() / 2;
+            self.set(REDUCED, true);
+            self.set(MARKED | PENDING, false);
+        }
+        self.add(now, packet);
+        self.window() != before
+    }
+
+    fn add(&mut self, now: Time, packet: &Packet) {
+        self.last = Micros::of(now);
+        self.segments = self.segments.saturating_add(segments(packet));
+        self.bytes = self.bytes.saturating_add(packet.len);
+    }
+
+    /// Begins a round with the packet that arrives now, which is not counted yet.
+    pub(super) fn begin(&mut self, now: Time) {
+        let marked = self.has(MARKED);
+        self.turn(now);
+        self.set(MARKED_BEFORE, marked);
+    }
+
+    /// As [`begin`](Self::begin), where the reaction of the sender is awaited: a mark remains for one more round.
+    pub(super) fn begin_reaction(&mut self, now: Time) {
+        let pending = self.has(MARKED) && !self.has(PENDING);
+        self.turn(now);
+        self.set(MARKED | PENDING, pending);
+        self.set(MARKED_BEFORE, false);
+    }
+
+    fn turn(&mut self, now: Time) {
+        if self.segments > 0 {
+            self.response.round(self.bytes);
+            (self.segments_before, self.bytes_before) = (self.segments, self.bytes);
+        }
+        (self.segments, self.bytes) = (0, 0);
+        self.start = Micros::of(now);
+        let reduced = self.has(REDUCED);
+        self.set(REDUCED_BEFORE, reduced);
+        self.set(MARKED | PENDING | REDUCED | LIMITED, false);
+    }
+
+    /// Adds segments of the round before to the round that is going to end.
+    pub(super) fn widen(&mut self, segments: u32) {
+        let bytes = segments.saturating_mul(u32::from(self.frame));
+        self.bytes = self.bytes.saturating_add(bytes.min(self.bytes_before));
+    }
+
+    /// States that the receiver's window or the application limits the flow in this round.
+    pub(super) const fn limit(&mut self) {
+        self.set(LIMITED, true);
+    }
+
+    /// Takes note of an ACK with ECN-Echo. A reduction explains the ACKs of its round and of the next.
+    pub(super) const fn echoed(&mut self) {
+        if !self.has(REDUCED | REDUCED_BEFORE) {
+            self.set(MARKED, true);
+        }
+    }
+
+    /// Takes note of a mark that was set here.
+    pub(super) fn mark(&mut self) {
+        self.set(MARKED, true);
+        let least = u32::from(self.frame) * LEAST_WINDOW;
+        self.response.asked(self.window(), least);
+    }
+
+    /// Bytes of the window, as frames.
+    ///
+    /// A part of a round says little, so a round is at least as long as the one before, or half of it if that
+    /// was marked. Source: `marking`, section 2.1 (implementation warning).
+    pub(super) fn window(&self) -> u32 {
+        if self.has(REDUCED) {
+            return self.bytes_before;
+        }
+        let before =
+            if self.has(MARKED_BEFORE) { self.bytes_before / 2 } else { self.bytes_before };
+        self.bytes.max(before)
+    }
+
+    /// Whether the flow did not respond to marks.
+    pub(super) const fn ignores(&self) -> bool {
+        !self.response.is_seen()
+    }
+
+    /// Whether no packet arrived for [`IDLE_ROUNDS`].
+    pub(super) fn is_idle(&self, now: Time) -> bool {
+        Micros::of(now).since(self.last) > self.rtt.saturating_mul(IDLE_ROUNDS)
+    }
+
+    /// What is known of the flow, had its last packet just arrived.
+    pub(super) fn estimate(&self, now: Time) -> Estimate {
+        let growth = if self.has(LIMITED) { 0 } else { u64::from(self.frame) };
+        Estimate {
+            round_start: self.start.time(now),
+            rtt: Duration::from_micros(u64::from(self.rtt)),
+            window: Bytes(u64::from(self.window())),
+            growth: Bytes(growth),
+            marked: self.has(MARKED),
+            responds: !self.has(SCALABLE) && self.response.is_seen(),
+        }
+    }
+}
+
+/// Smallest window in segments at which a mark is judged: CUBIC multiplies it by 0.7 and adds two segments in two
+/// rounds, which is more than six of seven segments (RFC 9438, section 4.6).
+const LEAST_WINDOW: u32 = 8;
+
+/// Whether the sender reduces its window after marks: the third round that ends after the mark is smaller.
+///
+/// The first is the round of the mark. In the second the sender learns of it.
+/// CWR is no proof. Linux also sends it where the congestion control keeps its window, as BBR does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Response {
+    /// The window at the mark that is being judged.
+    window: u32,
+    /// Ends of rounds until the mark is judged; zero if none is.
+    left: u8,
+    /// Marks in succession that were ignored.
+    ignored: u8,
+}
+
+const ROUNDS_TO_RESPOND: u8 = 3;
+
+/// Marks in succession that a flow has to ignore. A window that is estimated 50 % too large at one of two marks
+/// passes for a response at the other.
+const IGNORED_MARKS: u8 = 4;
+
+impl Response {
+    const fn asked(&mut self, window: u32, least: u32) {
+        if self.left == 0 && window >= least {
+            (self.window, self.left) = (window, ROUNDS_TO_RESPOND);
+        }
+    }
+
+    /// Takes note that a round of `bytes` ended.
+    const fn round(&mut self, bytes: u32) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            let ignored = bytes >= self.window;
+            self.ignored = if ignored { self.ignored.saturating_add(1) } else { 0 };
+        }
+    }
+
+    const fn is_seen(self) -> bool {
+        self.ignored < IGNORED_MARKS
+    }
+}
+
+/// Whether a data segment has CWR: its sender has reduced the window (RFC 3168, section 6.1.2).
+const fn says_reduced(segment: &TcpSegment) -> bool {
+    segment.flags.any(TcpFlags::CWR) && !segment.flags.any(TcpFlags::SYN)
+}
+
+/// Segments that the sender sent as `packet`.
+pub(super) fn segments(packet: &Packet) -> u16 {
+    packet.segments.max(1)
+}
+
+/// Frame length of one of the segments.
+fn frame(packet: &Packet) -> u32 {
+    if packet.segments > 1 { packet.headers() + u32::from(packet.segment) } else { packet.len }
+}
+
+/// The TCP header of `seen` if it is a SYN or has data.
+pub(super) fn data<'a>(seen: &Sighting<'a>) -> Option<&'a TcpSegment> {
+    let segment = seen.packet.tcp.as_ref()?;
+    (segment.payload > 0 || segment.flags.any(TcpFlags::SYN)).then_some(segment)
+}

@@ -1,0 +1,103 @@
+//! Changes of a class that runs, and the terms that are written of it.
+
+use std::time::Duration;
+
+use super::{Class, Ratio};
+use crate::class::Terms;
+use crate::packet::Direction;
+use crate::scheduler::Term;
+use crate::{Bytes, Chance, Rate};
+
+impl Class {
+    /// The terms that it has beyond those of every class.
+    #[must_use]
+    pub fn written(&self) -> Vec<Term> {
+        let has = [
+            (Term::Parent, self.parent.is_some()),
+            (Term::Guarantee, self.guarantee.iter().any(|rate| rate.bps() > 0)),
+            (Term::Ceiling, self.ceiling != [None; 2]),
+            (Term::Weight, self.weight != 1),
+            (Term::Priority, self.priority != 0),
+            (Term::Burst, self.burst.is_some()),
+            (Term::DelayBound, self.delay_bound != [None; 2]),
+            (Term::LossBound, self.loss_bound.is_some()),
+            (Term::DelayRatio, self.delay_ratio.is_some()),
+            (Term::LossRatio, self.loss_ratio.is_some()),
+        ];
+        has.into_iter().filter_map(|(term, has)| has.then_some(term)).collect()
+    }
+}
+
+/// What is to change of a class that runs; what is not named stays.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClassChange {
+    /// Its guarantee, up and down.
+    pub guarantee: [Option<Rate>; 2],
+    /// Its ceiling, up and down; `Some(None)` for none.
+    pub ceiling: [Option<Option<Rate>>; 2],
+    /// Its weight.
+    pub weight: Option<u32>,
+    /// Its priority.
+    pub priority: Option<u8>,
+    /// Its burst.
+    pub burst: Option<Bytes>,
+    /// Its delay bound, up and down; `Some(None)` for none.
+    pub delay_bound: [Option<Option<Duration>>; 2],
+    /// Its loss bound; `Some(None)` for none.
+    pub loss_bound: Option<Option<Chance>>,
+    /// Its delay ratio; `Some(None)` for none.
+    pub delay_ratio: Option<Option<Ratio>>,
+    /// Its loss ratio; `Some(None)` for none.
+    pub loss_ratio: Option<Option<Ratio>>,
+}
+
+impl ClassChange {
+    /// The terms that it changes.
+    #[must_use]
+    pub fn terms(&self) -> Vec<Term> {
+        let changes = [
+            (Term::Guarantee, self.guarantee != [None; 2]),
+            (Term::Ceiling, self.ceiling != [None; 2]),
+            (Term::Weight, self.weight.is_some()),
+            (Term::Priority, self.priority.is_some()),
+            (Term::Burst, self.burst.is_some()),
+            (Term::DelayBound, self.delay_bound != [None; 2]),
+            (Term::LossBound, self.loss_bound.is_some()),
+            (Term::DelayRatio, self.delay_ratio.is_some()),
+            (Term::LossRatio, self.loss_ratio.is_some()),
+        ];
+        changes.into_iter().filter_map(|(term, changes)| changes.then_some(term)).collect()
+    }
+
+    /// `class` as it is afterwards.
+    #[must_use]
+    pub fn apply(&self, class: &Class) -> Class {
+        let each = [0, 1];
+        Class {
+            guarantee: each.map(|way| self.guarantee[way].unwrap_or(class.guarantee[way])),
+            ceiling: each.map(|way| self.ceiling[way].unwrap_or(class.ceiling[way])),
+            weight: self.weight.unwrap_or(class.weight),
+            priority: self.priority.unwrap_or(class.priority),
+            burst: self.burst.or(class.burst),
+            delay_bound: each.map(|way| self.delay_bound[way].unwrap_or(class.delay_bound[way])),
+            loss_bound: self.loss_bound.unwrap_or(class.loss_bound),
+            delay_ratio: self.delay_ratio.clone().unwrap_or_else(|| class.delay_ratio.clone()),
+            loss_ratio: self.loss_ratio.clone().unwrap_or_else(|| class.loss_ratio.clone()),
+            ..class.clone()
+        }
+    }
+
+    /// What a class of these terms has a right to afterwards.
+    #[must_use]
+    pub fn of(&self, terms: Terms, direction: Direction) -> Terms {
+        Terms {
+            guarantee: self.guarantee[direction.index()].unwrap_or(terms.guarantee),
+            ceiling: self.ceiling[direction.index()].unwrap_or(terms.ceiling),
+            weight: self.weight.unwrap_or(terms.weight),
+            priority: self.priority.unwrap_or(terms.priority),
+            burst: self.burst.unwrap_or(terms.burst),
+            delay_bound: self.delay_bound[direction.index()].unwrap_or(terms.delay_bound),
+            loss_bound: self.loss_bound.unwrap_or(terms.loss_bound),
+        }
+    }
+}

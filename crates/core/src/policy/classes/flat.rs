@@ -1,0 +1,158 @@
+//! Classes without parents, whose scheduler keeps bounds and ratios: faults of their promises.
+//!
+//! Promises that no traffic could ever have together are faults. The scheduler relaxes promises that only the
+//! traffic makes infeasible.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Class, ClassFault, ClassFaultKind, Ratio};
+use crate::packet::Direction;
+use crate::scheduler::Term;
+use crate::{Bytes, Rate};
+
+/// The faults of `classes` under a link of `rate`, whose packets are charged at most `frame`.
+pub(super) fn faults(
+    classes: &[Class],
+    rate: [Option<Rate>; 2],
+    frame: Bytes,
+    faults: &mut Vec<ClassFault>,
+) {
+    for direction in Direction::BOTH {
+        let Some(rate) = rate[direction.index()] else { continue };
+        promised(classes, direction, rate, faults);
+        let least = rate.time_for(frame);
+        for (at, class) in classes.iter().enumerate() {
+            if class.delay_bound[direction.index()].is_some_and(|bound| bound < least) {
+                let kind = ClassFaultKind::BoundBelowPacket { direction, least };
+                faults.push(ClassFault { at, other: None, kind });
+            }
+        }
+    }
+    related(classes, Term::DelayRatio, |class| class.delay_ratio.as_ref(), faults);
+    related(classes, Term::LossRatio, |class| class.loss_ratio.as_ref(), faults);
+}
+
+/// Complains of guarantees that leave nothing of the link.
+fn promised(classes: &[Class], direction: Direction, of: Rate, faults: &mut Vec<ClassFault>) {
+    let mut sum = 0u64;
+    for (at, class) in classes.iter().enumerate() {
+        let before = sum;
+        sum = sum.saturating_add(class.guarantee[direction.index()].bps());
+        if sum >= of.bps() && before < of.bps() {
+            let promised = Rate::from_bps(sum);
+            let kind = ClassFaultKind::NothingLeft { direction, promised, of };
+            faults.push(ClassFault { at, other: None, kind });
+        }
+    }
+}
+
+/// Complains of ratios that refer to no class, to the class itself in the end, or are zero.
+fn related<'a>(
+    classes: &'a [Class],
+    term: Term,
+    ratio: impl Fn(&'a Class) -> Option<&'a Ratio>,
+    faults: &mut Vec<ClassFault>,
+) {
+    let places: BTreeMap<&str, usize> =
+        classes.iter().enumerate().map(|(at, class)| (class.name.as_str(), at)).collect();
+    let mut others = vec![None; classes.len()];
+    for (at, class) in classes.iter().enumerate() {
+        let Some(Ratio { of, factor }) = ratio(class) else { continue };
+        let mut complain = |kind| faults.push(ClassFault { at, other: None, kind });
+        others[at] = places.get(of.as_str()).copied();
+        if others[at].is_none() && of != Class::DEFAULT {
+            complain(ClassFaultKind::RatioToNone(term));
+        }
+        if factor.millionths() == 0 {
+            complain(ClassFaultKind::ZeroFactor(term));
+        }
+    }
+    for at in on_cycles(&others) {
+        let kind = ClassFaultKind::RatioLoop(term);
+        faults.push(ClassFault { at, other: others[at], kind });
+    }
+}
+
+/// One class of each cycle, where each class refers to one other at most.
+fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
+    let mut found = Vec::new();
+    // The walk that visited a class; zero for none.
+    let mut walk = vec![0; others.len()];
+    for at in 0..others.len() {
+        let mut next = Some(at);
+        while let Some(class) = next.filter(|class| walk[*class] == 0) {
+            walk[class] = at + 1;
+            next = others[class];
+        }
+        found.extend(next.filter(|class| walk[*class] == at + 1));
+    }
+    found
+}
+
+/// `span`, as errors show it.
+pub(super) fn shown(span: Duration) -> String {
+    crate::units::duration::show(super::rounded_up(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qdisc::QdiscSpec;
+    use crate::scheduler::SchedulerSpec;
+    use crate::{Factor, policy::ClassSet};
+
+    fn class(name: &str, kbps: u64, ratios: [Option<(&str, u64)>; 2]) -> Class {
+        let ratio = |it: Option<(&str, u64)>| {
+            it.map(|(of, millionths)| Ratio {
+                of: of.to_owned(),
+                factor: Factor::from_millionths(millionths),
+            })
+        };
+        Class {
+            guarantee: [Rate::from_kbps(kbps), Rate::from_bps(0)],
+            delay_ratio: ratio(ratios[0]),
+            loss_ratio: ratio(ratios[1]),
+            ..Class::new(name, QdiscSpec::one_line(Bytes(1)))
+        }
+    }
+
+    fn found(classes: Vec<Class>) -> Vec<(usize, ClassFaultKind)> {
+        let jobs = SchedulerSpec::Jobs(Default::default());
+        let rate = [Some(Rate::from_mbps(1)), None];
+        let faults = ClassSet::of(classes, rate, Bytes(1_500), &jobs).err().unwrap_or_default();
+        faults.into_iter().map(|fault| (fault.at, fault.kind)).collect()
+    }
+
+    /// Kills: a sum that may equal the rate; a cycle found only from its first class; cycles of one kind that
+    /// hide those of the other.
+    #[test]
+    fn promises_that_no_traffic_could_have_are_refused() {
+        use ClassFaultKind::{BoundBelowPacket, NothingLeft, RatioLoop, RatioToNone, ZeroFactor};
+        let half = Some(("b", 500_000));
+        let of = Rate::from_mbps(1);
+        let all = vec![class("a", 400, [None; 2]), class("b", 600, [None; 2])];
+        let promised = of;
+        assert_eq!(found(all), [(1, NothingLeft { direction: Direction::Up, promised, of })]);
+        let fits = vec![class("a", 400, [half, half]), class("b", 599, [None; 2])];
+        assert_eq!(found(fits), []);
+        let chain = vec![
+            class("a", 0, [Some(("b", 1)), Some(("default", 1))]),
+            class("b", 0, [Some(("c", 1)), None]),
+            class("c", 0, [Some(("b", 1)), Some(("c", 1))]),
+            class("d", 0, [Some(("nobody", 1)), Some(("a", 0))]),
+        ];
+        let wrong = [
+            (3, RatioToNone(Term::DelayRatio)),
+            (1, RatioLoop(Term::DelayRatio)),
+            (3, ZeroFactor(Term::LossRatio)),
+            (2, RatioLoop(Term::LossRatio)),
+        ];
+        assert_eq!(found(chain), wrong);
+        let least = Duration::from_millis(12);
+        let bound = |bound| Class { delay_bound: [Some(bound); 2], ..class("a", 0, [None; 2]) };
+        let short = BoundBelowPacket { direction: Direction::Up, least };
+        assert_eq!(found(vec![bound(least - Duration::from_nanos(1))]), [(0, short)]);
+        assert_eq!(found(vec![bound(least)]), []);
+    }
+}

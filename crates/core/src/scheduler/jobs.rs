@@ -1,0 +1,316 @@
+//! JoBS: one mechanism schedules the classes of a link and manages the buffer that they share.
+//!
+//! A class `i` has up to five promises:
+//!
+//! | promise | term | meaning |
+//! |---|---|---|
+//! | ALC | `loss_bound` | loss `p_i <= L_i` |
+//! | ADC | `delay_bound` | delay `D_i <= d_i` |
+//! | ARC | `guarantee` | rate `r_i >= mu_i` while backlogged |
+//! | RDC | `delay_ratio` | `D_i = factor * D_of` |
+//! | RLC | `loss_ratio` | `p_i = factor * p_of` |
+//!
+//! Each class has three curves: input `R_in`, output `R_out`, and theoretical output `R_th`, which grows at the
+//! class's rate `r_i`. The backlogged class with the largest `R_th - R_out` sends next. Every arrival adjusts
+//! the rates, whose sum is the rate `C` of the link:
+//!
+//! 1. The set of backlogged classes changed, or one of them has no rate: each gets `C / number`.
+//! 2. The buffer is full: a class drops its newest packet ([`loss`]).
+//! 3. ADC and ARC need `r_i >= max(mu_i, backlog_i / (d_i - age_i))`, and `C` after the deadline. Classes
+//!    below that take rate from other classes. If it is not enough, they drop, but not beyond their ALC.
+//! 4. RDC moves rate to classes that wait too long in relation to others ([`rates`]).
+//!
+//! If not all promises are feasible, ALC precedes ADC and ARC, which precede RDC and RLC. Relaxations and
+//! violations are counted for each class and promise ([`record`]). Loss and input curves count from the start
+//! of a busy period: the time in which packets wait without interruption.
+//!
+//! Cost: each arrival and departure visits all classes, so a packet costs O(classes). That is JoBS itself.
+//!
+//! Source: `marking`, section 3 (its scheduler is JoBS of INFOCOM 2001); ns-2 2.35, `queue/jobs.cc` (gain).
+//! Differs:
+//! - `R_th` grows with the bytes that the link sends, not with time: control traffic and a late driver then
+//!   take nothing from a single class.
+//! - A class that becomes idle gives up its rate at once, not at the next arrival.
+//! - The mean packet length is measured; ns-2 has a parameter for it.
+//! - The gain ignores classes without traffic in this busy period. In ns-2 they make it zero.
+//! - Several losses in one arrival all count in `p_i`. ns-2 forgets all but the last.
+//! - Control traffic that exceeds its allowance is one more class without promises.
+
+mod class;
+mod loss;
+mod rates;
+mod record;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+use serde::Deserialize;
+
+use super::{ClassState, Delays, Kept, Relations, Scheduler, Term};
+use crate::class::{ClassId, Sent, Terms};
+use crate::packet::number;
+use crate::units::real;
+use crate::{Bytes, Rate, Time};
+use class::Class;
+use rates::Load;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How the class is found that is furthest below its loss bound.
+    pub victim: Search,
+    /// Bytes that may wait in all classes together: `buffer` of the gateway.
+    #[serde(skip)]
+    pub buffer: Bytes,
+}
+
+/// How a full buffer finds the class that is furthest below its loss bound.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Search {
+    /// The class that can lose most; equal classes: the one of lower priority.
+    #[default]
+    Furthest,
+    /// The backlogged class of lowest priority, as a fault in ns-2's search has it. Only for comparison.
+    Ns2,
+}
+
+impl Config {
+    /// Bytes that may wait: those of the second experiment of `marking`.
+    pub const BUFFER: Bytes = Bytes(250_000);
+
+    pub(super) fn build(&self, rate: Rate) -> Jobs {
+        Jobs {
+            search: self.victim,
+            buffer: self.buffer,
+            link: rate,
+            classes: vec![Class::default()],
+            free: Vec::new(),
+            order: Vec::new(),
+            unweighted: false,
+            backlogged: 0,
+            queued: Bytes::ZERO,
+            free_at: Time::ZERO,
+            newcomer: 0,
+            load: Load::default(),
+            window: record::Window::default(),
+            states: Vec::new(),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { victim: Search::default(), buffer: Self::BUFFER }
+    }
+}
+
+const TERMS: &[Term] =
+    &[Term::Guarantee, Term::DelayBound, Term::LossBound, Term::DelayRatio, Term::LossRatio];
+
+/// The classes of one direction of a link.
+pub(super) struct Jobs {
+    search: Search,
+    buffer: Bytes,
+    link: Rate,
+    /// By class number; the first is the link.
+    classes: Vec<Class>,
+    free: Vec<u32>,
+    /// Indices of the classes, the highest priority first.
+    order: Vec<usize>,
+    /// The weights do not match the relations of the classes.
+    unweighted: bool,
+    /// Number of backlogged classes.
+    backlogged: u32,
+    /// Bytes in the buffer.
+    queued: Bytes,
+    /// When the link has sent everything that it was given.
+    free_at: Time,
+    /// The class whose packet came last.
+    newcomer: usize,
+    load: Load,
+    window: record::Window,
+    states: Vec<ClassState>,
+}
+
+impl Scheduler for Jobs {
+    fn declares(&self) -> &'static [Term] {
+        TERMS
+    }
+
+    fn buffer(&self) -> Option<Bytes> {
+        Some(self.buffer)
+    }
+
+    fn reserve(&mut self, more: usize) {
+        self.classes.reserve_exact(more);
+        self.order.reserve_exact(more);
+        self.free.reserve_exact(self.classes.capacity().saturating_sub(self.free.len()));
+    }
+
+    fn add(&mut self, _: Time, _: ClassId, terms: Terms) -> ClassId {
+        let class = Class::new(terms);
+        let id = match self.free.pop() {
+            Some(free) => {
+                let id = ClassId(free);
+                self.classes[id.index()] = class;
+                id
+            }
+            None => {
+                self.classes.push(class);
+                ClassId(number(self.classes.len() - 1))
+            }
+        };
+        self.order.push(id.index());
+        id
+    }
+
+    fn remove(&mut self, id: ClassId) {
+        self.idle(id);
+        self.classes[id.index()] = Class::default();
+        self.order.retain(|at| *at != id.index());
+        self.unweighted = true;
+        self.free.push(id.0);
+    }
+
+    fn set(&mut self, _: Time, id: ClassId, terms: Terms) {
+        self.classes[id.index()].terms = terms;
+    }
+
+    fn relate(&mut self, id: ClassId, relations: Relations) {
+        self.classes[id.index()].relations = relations;
+        self.unweighted = true;
+    }
+
+    fn set_rate(&mut self, _: Time, rate: Rate) {
+        if rate != self.link {
+            self.link = rate;
+            self.split_evenly();
+        }
+    }
+
+    fn terms(&self, id: ClassId) -> Terms {
+        self.classes[id.index()].terms
+    }
+
+    fn is_leaf(&self, id: ClassId) -> bool {
+        id != ClassId::ROOT
+    }
+
+    fn counts(&self, id: ClassId) -> Sent {
+        self.classes[id.index()].sent
+    }
+
+    fn wait(&mut self, now: Time, leaf: ClassId) {
+        if self.classes[leaf.index()].backlogged {
+            return;
+        }
+        self.end_windows(now);
+        if self.backlogged == 0 && now >= self.free_at {
+            self.classes.iter_mut().for_each(Class::begin_busy_period);
+        }
+        self.classes[leaf.index()].backlogged = true;
+        self.backlogged += 1;
+        self.split_evenly();
+    }
+
+    fn idle(&mut self, leaf: ClassId) {
+        let class = &mut self.classes[leaf.index()];
+        self.queued = self.queued.saturating_sub(class.withdraw_all());
+        self.becomes_idle(leaf.index());
+    }
+
+    fn arrived(&mut self, now: Time, leaf: ClassId, len: Bytes) -> Option<ClassId> {
+        self.end_windows(now);
+        self.load.note(now, len);
+        self.queued += len;
+        self.newcomer = leaf.index();
+        self.classes[leaf.index()].arrived(now, len);
+        self.adjust(now)
+    }
+
+    fn dropped(&mut self, now: Time, leaf: ClassId, more: bool) -> Option<ClassId> {
+        let len = self.classes[leaf.index()].dropped();
+        self.queued = self.queued.saturating_sub(len);
+        if !more {
+            self.becomes_idle(leaf.index());
+        }
+        self.adjust(now)
+    }
+
+    fn withdrawn(&mut self, leaf: ClassId, queued: Time) {
+        let len = self.classes[leaf.index()].withdraw(queued);
+        self.queued = self.queued.saturating_sub(len);
+    }
+
+    fn next(&mut self, _: Time) -> Option<ClassId> {
+        let mut first: Option<(usize, f64)> = None;
+        for at in self.order.iter().copied().filter(|at| self.classes[*at].backlogged) {
+            let behind = self.classes[at].behind();
+            if first.is_none_or(|(_, most)| behind > most) {
+                first = Some((at, behind));
+            }
+        }
+        first.map(|(at, _)| ClassId(number(at)))
+    }
+
+    fn sent(&mut self, now: Time, leaf: ClassId, len: Bytes, more: bool) {
+        self.end_windows(now);
+        let part = real(len.0) / real(self.link.bps().max(1));
+        for class in self.classes.iter_mut().filter(|class| class.backlogged) {
+            class.theory += part * class.rate;
+        }
+        let left = self.classes[leaf.index()].sent(now, len);
+        self.queued = self.queued.saturating_sub(left);
+        self.free_at = self.free_at.max(now) + self.link.time_for(len);
+        if !more {
+            self.becomes_idle(leaf.index());
+        }
+    }
+
+    fn ready_at(&mut self, now: Time) -> Option<Time> {
+        (self.backlogged > 0).then_some(now)
+    }
+
+    fn class_states(&mut self, _: Time) -> &[ClassState] {
+        self.states.clear();
+        self.states.extend(self.classes.iter().map(Class::state));
+        &self.states
+    }
+
+    fn kept(&self, id: ClassId) -> Vec<Kept> {
+        record::kept(&self.classes, id.index())
+    }
+
+    fn delays(&self, id: ClassId) -> Option<Delays> {
+        Some(self.classes[id.index()].record.delays())
+    }
+}
+
+impl Jobs {
+    /// Adjusts the buffer and the rates after an arrival or a drop. Returns the class that has to drop.
+    fn adjust(&mut self, now: Time) -> Option<ClassId> {
+        if self.unweighted {
+            self.weigh();
+        }
+        let victim = if self.queued > self.buffer {
+            Some(self.overflow_victim())
+        } else {
+            self.keep_bounds(now)
+        };
+        if victim.is_none() {
+            self.keep_delay_ratios(now);
+        }
+        victim.map(|at| ClassId(number(at)))
+    }
+
+    fn becomes_idle(&mut self, at: usize) {
+        let class = &mut self.classes[at];
+        if std::mem::take(&mut class.backlogged) {
+            class.window.interrupted = true;
+            self.backlogged -= 1;
+            self.split_evenly();
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! One class: its curves in this busy period, and the arrival times of its waiting packets.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::record::{ClassWindow, Record};
+use super::weights::Weight;
+use crate::class::{Sent, Terms};
+use crate::scheduler::{ClassState, Relations};
+use crate::units::real;
+use crate::{Bytes, Rate, Time};
+
+#[derive(Debug)]
+pub(super) struct Class {
+    pub(super) terms: Terms,
+    pub(super) relations: Relations,
+    /// Its weight among classes with delay ratios, and among those with loss ratios.
+    pub(super) delay_weight: Option<Weight>,
+    pub(super) loss_weight: Option<Weight>,
+    pub(super) sent: Sent,
+    pub(super) record: Record,
+    pub(super) window: ClassWindow,
+    /// Its queue has packets.
+    pub(super) backlogged: bool,
+    /// Service rate in bits per second.
+    pub(super) rate: f64,
+    /// The least rate that its absolute promises need, but not more than its rate.
+    pub(super) floor: f64,
+    /// Bytes that arrived, were dropped and departed in this busy period.
+    arrived: u64,
+    dropped: u64,
+    departed: u64,
+    /// The theoretical output in bytes.
+    pub(super) theory: f64,
+    /// Sums over its group, if it is the root, while something is computed.
+    pub(super) scratch: (f64, f64),
+    /// The rate that the delay ratios want.
+    pub(super) target: f64,
+    /// Waiting packets, the oldest first.
+    waiting: VecDeque<Waiting>,
+    /// Their bytes.
+    backlog: Bytes,
+    /// Queueing delay of the packet that was sent last.
+    delay: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Time,
+    len: Bytes,
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        Self::new(Terms::NONE)
+    }
+}
+
+impl Class {
+    pub(super) fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            relations: Relations::default(),
+            delay_weight: None,
+            loss_weight: None,
+            sent: Sent::default(),
+            record: Record::default(),
+            window: ClassWindow::new(false),
+            backlogged: false,
+            rate: 0.0,
+            floor: 0.0,
+            arrived: 0,
+            dropped: 0,
+            departed: 0,
+            theory: 0.0,
+            scratch: (0.0, 0.0),
+            target: 0.0,
+            waiting: VecDeque::new(),
+            backlog: Bytes::ZERO,
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// All curves start at zero.
+    pub(super) const fn begin_busy_period(&mut self) {
+        (self.arrived, self.dropped, self.departed) = (0, 0, 0);
+        self.theory = 0.0;
+    }
+
+    pub(super) fn arrived(&mut self, now: Time, len: Bytes) {
+        self.arrived += len.0;
+        self.record.arrived += len.0;
+        self.backlog += len;
+        self.waiting.push_back(Waiting { since: now, len });
+    }
+
+    /// Its newest packet was dropped. Returns the length.
+    pub(super) fn dropped(&mut self) -> Bytes {
+        let Some(Waiting { len, .. }) = self.waiting.pop_back() else { return Bytes::ZERO };
+        self.dropped += len.0;
+        self.backlog -= len;
+        self.record.dropped += len.0;
+        if !self.keeps_loss_bound(Bytes::ZERO) {
+            self.record.beyond_loss_bound += 1;
+        }
+        len
+    }
+
+    /// It has sent `len`. Returns the bytes that left the buffer.
+    pub(super) fn sent(&mut self, now: Time, len: Bytes) -> Bytes {
+        self.departed += len.0;
+        if len > Bytes::ZERO {
+            self.sent.packets += 1;
+            self.sent.bytes += len.0;
+            self.window.sent += len.0;
+        }
+        // Control traffic waits elsewhere.
+        let Some(Waiting { since, len }) = self.waiting.pop_front() else { return Bytes::ZERO };
+        self.backlog -= len;
+        self.delay = now.since(since);
+        self.record.sent(self.delay, self.terms.delay_bound);
+        self.window.delays += nanos(self.delay);
+        self.window.packets += 1;
+        len
+    }
+
+    /// The packet that arrived at `since` went to another class. Returns its length.
+    pub(super) fn withdraw(&mut self, since: Time) -> Bytes {
+        let at = self.waiting.partition_point(|waiting| waiting.since < since);
+        let len = self.waiting.remove(at).map_or(Bytes::ZERO, |waiting| waiting.len);
+        self.forget(len);
+        len
+    }
+
+    /// All its packets went elsewhere. Returns their bytes.
+    pub(super) fn withdraw_all(&mut self) -> Bytes {
+        let all = self.backlog;
+        self.waiting.clear();
+        self.forget(all);
+        all
+    }
+
+    fn forget(&mut self, len: Bytes) {
+        self.backlog = self.backlog.saturating_sub(len);
+        self.arrived = self.arrived.saturating_sub(len.0);
+        self.record.arrived = self.record.arrived.saturating_sub(len.0);
+    }
+
+    /// Bytes that arrived in this busy period and were not dropped: `R_in`.
+    pub(super) const fn input(&self) -> u64 {
+        self.arrived.saturating_sub(self.dropped)
+    }
+
+    /// Bytes by which the output is behind the theoretical output.
+    pub(super) fn behind(&self) -> f64 {
+        self.theory - real(self.departed)
+    }
+
+    pub(super) const fn backlog(&self) -> Bytes {
+        self.backlog
+    }
+
+    /// How long its oldest packet waits.
+    pub(super) fn age(&self, now: Time) -> Duration {
+        self.waiting.front().map_or(Duration::ZERO, |oldest| now.since(oldest.since))
+    }
+
+    /// Length of the newest packet.
+    pub(super) fn newest(&self) -> Option<Bytes> {
+        self.waiting.back().map(|newest| newest.len)
+    }
+
+    /// Loss in this busy period: dropped bytes of arrived bytes.
+    pub(super) fn loss(&self) -> f64 {
+        real(self.dropped) / real(self.arrived.max(1))
+    }
+
+    /// Returns `true` if the loss bound holds after it has lost another `len`.
+    pub(super) fn keeps_loss_bound(&self, len: Bytes) -> bool {
+        let lost = u128::from(self.dropped + len.0) * 1_000_000_000;
+        self.terms
+            .loss_bound
+            .is_none_or(|bound| lost <= u128::from(self.arrived) * u128::from(bound.ppb()))
+    }
+
+    /// The time until the deadline of its oldest packet; `None` without a delay bound.
+    pub(super) fn until_deadline(&self, now: Time) -> Option<Duration> {
+        Some(self.terms.delay_bound?.saturating_sub(self.age(now)))
+    }
+
+    /// The state for a marking.
+    pub(super) fn state(&self) -> ClassState {
+        ClassState {
+            rate: whole(self.rate),
+            backlog: self.backlog,
+            guarantee: self.terms.guarantee,
+            delay_bound: self.terms.delay_bound,
+            delay: self.delay,
+        }
+    }
+}
+
+pub(super) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `rate`, which is neither negative nor infinite, in whole bits per second.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rounded down"
+)]
+const fn whole(rate: f64) -> Rate {
+    Rate::from_bps(rate as u64)
+}

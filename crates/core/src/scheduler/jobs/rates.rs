@@ -1,0 +1,261 @@
+//! The rates of the classes: work conservation, absolute promises, and delay ratios.
+//!
+//! Delay ratios are kept by a proportional controller. Let `D_i` be the age of the oldest packet of class `i`,
+//! `w_i` its weight, and `R` the backlogged classes with delay ratios. With one adjustment for each arrival,
+//!
+//! ```text
+//! r_i += gain * (w_i D_i - mean over R of w_j D_j)
+//! gain = 2 / (max w * mean packet) * upper^2 * share * load * max(load, 1)
+//! ```
+//!
+//! - `upper`: rate of the link without the rates of backlogged classes that have no delay ratio.
+//! - `share`: the smallest `R_in` of a class with promises, divided by the sum over classes with delay ratios.
+//! - `load`: offered load of the current window, relative to the link.
+//!
+//! No rate gets below what the absolute promises of its class need. Classes of the lowest priority pay first.
+//!
+//! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc` (gain, order of payment).
+
+use std::time::Duration;
+
+use super::Jobs;
+use super::class::Class;
+use super::loss::may_drop;
+use crate::units::real;
+use crate::{Bytes, Time};
+
+/// The offered load since the last window began.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// The last arrival before the window.
+    since: Time,
+    until: Time,
+    last: Time,
+    bits: f64,
+    packets: f64,
+}
+
+/// Source: ns-2 2.35, `queue/jobs.h` (`MON_WINDOW_SIZE`).
+pub(super) const WINDOW: Duration = Duration::from_millis(500);
+
+/// Rates below this are none, in bits per second.
+const NO_RATE: f64 = 1.0;
+
+impl Load {
+    pub(super) fn note(&mut self, now: Time, len: Bytes) {
+        if now >= self.until {
+            (self.since, self.until) = (self.last, now + WINDOW);
+            (self.bits, self.packets) = (0.0, 0.0);
+        }
+        self.last = now;
+        self.bits += 8.0 * real(len.0);
+        self.packets += 1.0;
+    }
+
+    /// Load relative to `link`, in bits per second, and mean packet length in bits. `None` if no time has
+    /// passed.
+    fn measured(&self, link: f64) -> Option<(f64, f64)> {
+        let span = self.last.since(self.since).as_secs_f64();
+        (span > 0.0 && self.bits > 0.0)
+            .then(|| (self.bits / (span * link), self.bits / self.packets))
+    }
+}
+
+impl Jobs {
+    /// Gives each backlogged class the same rate, and other classes none.
+    pub(super) fn split_evenly(&mut self) {
+        let each = self.link_bps() / f64::from(self.backlogged.max(1));
+        for class in &mut self.classes {
+            (class.rate, class.floor) = (if class.backlogged { each } else { 0.0 }, 0.0);
+        }
+    }
+
+    fn link_bps(&self) -> f64 {
+        real(self.link.bps())
+    }
+
+    /// Gives classes the rates that their delay bounds and guarantees need. Returns the class that has to drop
+    /// a packet because that is impossible.
+    pub(super) fn keep_bounds(&mut self, now: Time) -> Option<usize> {
+        let starved = |class: &Class| class.backlogged && class.rate < NO_RATE;
+        if self.classes.iter().any(starved) {
+            self.split_evenly();
+        }
+        let link = self.link_bps();
+        let mut short = false;
+        for class in self.classes.iter_mut().filter(|class| class.backlogged) {
+            class.floor = class.needs(now, link);
+            short |= class.floor > class.rate;
+        }
+        if !short {
+            return None;
+        }
+        self.transfer();
+        for at in self.order.iter().copied() {
+            let class = &mut self.classes[at];
+            if !class.backlogged {
+                continue;
+            }
+            if class.misses_deadline(now) {
+                if may_drop(class) {
+                    return Some(at);
+                }
+                class.record.relaxed.delay_bound += 1;
+            }
+            if class.rate + NO_RATE < real(class.terms.guarantee.bps()) {
+                class.record.relaxed.guarantee += 1;
+            }
+            class.floor = class.floor.min(class.rate);
+        }
+        None
+    }
+
+    /// Moves rate from the lowest classes that can spare some to the highest that need some.
+    fn transfer(&mut self) {
+        let mut donors = self.order.len();
+        for to in 0..self.order.len() {
+            let to = self.order[to];
+            loop {
+                let needed = self.classes[to].floor - self.classes[to].rate;
+                if !self.classes[to].backlogged || needed <= 0.0 {
+                    break;
+                }
+                let spare = |at: &usize| {
+                    let class = &self.classes[self.order[*at]];
+                    class.backlogged && class.rate > class.floor
+                };
+                let Some(donor) = (0..donors).rev().find(spare) else { return };
+                donors = donor + 1;
+                let donor = &mut self.classes[self.order[donor]];
+                let given = needed.min(donor.rate - donor.floor);
+                donor.rate = if given < needed { donor.floor } else { donor.rate - given };
+                self.classes[to].rate += given;
+            }
+        }
+    }
+
+    /// Moves rate between classes with delay ratios, towards equal weighted delays.
+    pub(super) fn keep_delay_ratios(&mut self, now: Time) {
+        let Some(Step { gain, upper }) = self.step() else { return };
+        for class in &mut self.classes {
+            class.scratch = (0.0, 0.0);
+        }
+        for at in 0..self.classes.len() {
+            if let Some((group, delay)) = self.classes[at].weighted_delay(now) {
+                let (sum, count) = self.classes[group].scratch;
+                self.classes[group].scratch = (sum + delay, count + 1.0);
+            }
+        }
+        let mut floors = 0.0;
+        for at in 0..self.classes.len() {
+            let Some((group, delay)) = self.classes[at].weighted_delay(now) else { continue };
+            let (sum, count) = self.classes[group].scratch;
+            let class = &mut self.classes[at];
+            class.target = class.rate + gain * (delay - sum / count);
+            floors += class.floor;
+        }
+        self.saturate(upper, floors);
+    }
+
+    /// The gain, and the rate that classes with delay ratios share. `None` if nothing can be moved.
+    fn step(&self) -> Option<Step> {
+        let link = self.link_bps();
+        let mut upper = link;
+        let (mut input, mut least, mut members) = (0.0, f64::INFINITY, 0);
+        for class in &self.classes {
+            let bytes = real(class.input());
+            if class.delay_weight.is_some() {
+                input += bytes;
+                members += u32::from(class.backlogged);
+            } else if class.backlogged {
+                upper -= class.rate;
+            }
+            if class.input() > 0 && class.has_promises() {
+                least = bytes.min(least);
+            }
+        }
+        if members < 2 || upper < NO_RATE {
+            return None;
+        }
+        let (load, packet) = self.load.measured(link)?;
+        let share = (least / input).min(1.0);
+        let gain = 2.0 / packet * upper * upper * share * load * load.max(1.0);
+        Some(Step { gain, upper })
+    }
+
+    /// Puts the targets in force: at least the floors, at most `upper`, and in sum what the classes had.
+    fn saturate(&mut self, upper: f64, floors: f64) {
+        let member = |class: &Class| class.backlogged && class.delay_weight.is_some();
+        let is_above = |at: &usize| {
+            let class = &self.classes[*at];
+            member(class) && class.target > upper
+        };
+        let all = self.order.iter().copied().find(is_above);
+        if let Some(all) = all {
+            let limited = upper + NO_RATE < self.link_bps();
+            for (at, class) in self.classes.iter_mut().enumerate().filter(|(_, it)| member(it)) {
+                class.rate = if at == all { upper - (floors - class.floor) } else { class.floor };
+                class.record.relaxed.delay_ratio += u64::from(limited || class.floor > 0.0);
+            }
+            return;
+        }
+        let mut owed = 0.0;
+        for class in self.classes.iter_mut().filter(|class| member(class)) {
+            if class.target < class.floor {
+                owed += class.floor - class.target;
+                class.target = class.floor;
+                class.record.relaxed.delay_ratio += u64::from(class.floor > 0.0);
+            }
+        }
+        for at in self.order.iter().rev() {
+            let class = &mut self.classes[*at];
+            if member(class) {
+                let paid = (class.target - class.floor).min(owed);
+                owed -= paid;
+                class.rate = class.target - paid;
+            }
+        }
+    }
+}
+
+/// One adjustment of the delay ratios.
+struct Step {
+    gain: f64,
+    upper: f64,
+}
+
+impl Class {
+    /// The rate that its guarantee and delay bound need, but not more than that of the link.
+    fn needs(&self, now: Time, link: f64) -> f64 {
+        let bound = self.until_deadline(now).map_or(0.0, |left| {
+            let needed = 8.0 * real(self.backlog().0) / left.as_secs_f64();
+            if needed.is_finite() { needed } else { link }
+        });
+        bound.max(real(self.terms.guarantee.bps())).min(link)
+    }
+
+    /// Returns `true` if its backlog does not depart before its deadline at its rate.
+    fn misses_deadline(&self, now: Time) -> bool {
+        self.until_deadline(now).is_some_and(|left| {
+            8.0 * real(self.backlog().0) > left.as_secs_f64() * self.rate + ROUNDING
+        })
+    }
+
+    /// Its group and weighted delay, if it is backlogged and has a delay ratio.
+    fn weighted_delay(&self, now: Time) -> Option<(usize, f64)> {
+        let weight = self.delay_weight.filter(|_| self.backlogged)?;
+        Some((weight.group, weight.part * self.age(now).as_secs_f64()))
+    }
+
+    fn has_promises(&self) -> bool {
+        let terms = &self.terms;
+        terms.guarantee.bps() > 0
+            || terms.delay_bound.is_some()
+            || terms.loss_bound.is_some()
+            || self.delay_weight.is_some()
+            || self.loss_weight.is_some()
+    }
+}
+
+/// Bits that reals may be wrong by.
+const ROUNDING: f64 = 1.0;

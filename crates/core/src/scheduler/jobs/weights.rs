@@ -1,0 +1,59 @@
+//! Weights of classes that are related by ratios.
+//!
+//! Related classes form trees: a class names the class it is compared with. In a tree, class `i` should have
+//! `t_i` times the delay (or loss) of the root, where `t_i` is the product of the factors on the way to the
+//! root. Then `w_i = min t / t_i` makes all `w_i D_i` equal when all ratios hold, and the largest weight 1.
+//!
+//! Source: `marking`, section 3. Differs: trees instead of one chain.
+
+use super::Jobs;
+use super::class::Class;
+use crate::scheduler::{Relation, Relations};
+
+/// The weight of a class in its tree.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Weight {
+    /// Index of the root of its tree.
+    pub(super) group: usize,
+    /// From 0 to 1.
+    pub(super) part: f64,
+}
+
+impl Jobs {
+    /// Computes all weights, and the order of priority.
+    pub(super) fn weigh(&mut self) {
+        self.unweighted = false;
+        let classes = &self.classes;
+        self.order.sort_by_key(|at| classes[*at].relations.rank);
+        let delay = weights(&self.classes, |it| it.delay);
+        let loss = weights(&self.classes, |it| it.loss);
+        for (class, (delay, loss)) in self.classes.iter_mut().zip(delay.into_iter().zip(loss)) {
+            (class.delay_weight, class.loss_weight) = (delay, loss);
+        }
+    }
+}
+
+fn weights(classes: &[Class], of: impl Fn(&Relations) -> Option<Relation>) -> Vec<Option<Weight>> {
+    let mut is_related = vec![false; classes.len()];
+    let mut places = Vec::with_capacity(classes.len());
+    let mut least = vec![f64::INFINITY; classes.len()];
+    for at in 0..classes.len() {
+        let (mut root, mut times) = (at, 1.0);
+        // Each class names one other at most, and `check` refuses cycles.
+        for _ in 0..classes.len() {
+            let Some(relation) = of(&classes[root].relations) else { break };
+            let Some(next) = Some(relation.of.index()).filter(|next| *next < classes.len()) else {
+                break;
+            };
+            (is_related[root], is_related[next]) = (true, true);
+            root = next;
+            times *= relation.factor.real();
+        }
+        least[root] = times.min(least[root]);
+        places.push((root, times));
+    }
+    let weight = |(at, (root, times)): (usize, (usize, f64))| {
+        is_related[at].then(|| Weight { group: root, part: least[root] / times })
+    };
+    places.into_iter().enumerate().map(weight).collect()
+}
