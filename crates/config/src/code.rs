@@ -132,7 +132,7 @@ catalogue! {
     Alone = "TG0047", "a node that nothing leads to",
         "add a [[link]] to it, or remove it";
 
-    // What is written of classes whose scheduler keeps bounds and ratios.
+    // Terms of classes that depend on the scheduler.
     NotOfScheduler = "TG0048", "a field that the scheduler does not have",
         "leave the field out, or choose the `scheduler` that has it";
     BadPromise = "TG0049", "a ratio or loss bound that says nothing",

@@ -57,12 +57,20 @@ const MOST: &str = r#"{"default":0.7,"minimum":0,"maximum":1}"#;
 const MECHANISMS: &[(&str, &[Parameter])] = &[
     (
         "jobs",
-        &[(
-            "victim",
-            "How a full buffer finds the class that is furthest below its loss bound; \"ns2\" takes the last \
+        &[
+            (
+                "victim",
+                "How a full buffer finds the class that is furthest below its loss bound; \"ns2\" takes the last \
              backlogged class, as a fault in ns-2 does, for comparison.",
-            r#"{"default":"furthest"}"#,
-        )],
+                r#"{"default":"furthest"}"#,
+            ),
+            (
+                "output",
+                "When the theoretical output of a class grows: at its \"arrivals\", as in the authors' code, or \
+             \"continuous\", which keeps delay bounds better.",
+                r#"{"default":"arrivals"}"#,
+            ),
+        ],
     ),
     ("drop-tail", &[("limit", LIMIT, r#"{"default":"1 MiB"}"#)]),
     (
@@ -94,6 +102,11 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("tracker", TRACKER, r#"{"default":"two-way"}"#),
             ("k", K, r#"{"minimum":1}"#),
             ("a", A, r#"{"minimum":0,"maximum":1}"#),
+            (
+                "rounds",
+                "Rounds of a flow that are projected at most, up to the longest round trip; 1 as in the paper.",
+                r#"{"default":4,"minimum":1,"maximum":8}"#,
+            ),
             (
                 "interval",
                 "Time over which the rate of untracked traffic is measured; not zero.",

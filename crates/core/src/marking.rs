@@ -14,7 +14,6 @@ pub mod filter;
 mod heuristic;
 mod memory;
 mod reference;
-mod response;
 mod rounds;
 mod sums;
 #[cfg(test)]
@@ -130,12 +129,14 @@ const fn acknowledges<'a>(seen: &Observed<'a>, ack: &'a Packet) -> Sighting<'a> 
 
 /// The decision about a packet without a tracker, if an overflow is predicted and all flows are marked.
 ///
-/// ECT(0) promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4). SYNs and pure ACKs
-/// are never ECN-capable (RFC 3168, section 6.1.4), and their loss slows nobody down.
-fn last_resort(packet: &Packet) -> Decision {
-    match (packet.ecn, packet.tcp) {
-        (Ecn::Ect0 | Ecn::Ce, _) => Decision::MarkArrival,
-        (_, Some(tcp)) if tcp.payload == 0 => Decision::Pass,
+/// An ECT codepoint promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4), unless the
+/// flow `ignores` marks. SYNs, pure ACKs and retransmissions are never ECN-capable (RFC 3168, sections
+/// 6.1.4 and 6.1.5). Their loss slows nobody down, or costs a timeout.
+fn last_resort(packet: &Packet, ignores: bool) -> Decision {
+    let carries_news = packet.tcp.is_none_or(|tcp| tcp.payload > 0) && !packet.seen_before;
+    match packet.ecn {
+        _ if !carries_news => Decision::Pass,
+        Ecn::Ect0 | Ecn::Ect1 | Ecn::Ce if !ignores => Decision::MarkArrival,
         _ => Decision::Drop,
     }
 }

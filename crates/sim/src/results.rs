@@ -1,5 +1,7 @@
 //! Results of a run.
 
+mod classes;
+
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
@@ -41,8 +43,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `passages`, `transfers`, or
-    /// one of a probe.
+    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `classes`, `promises`, `passages`,
+    /// `transfers`, or one of a probe.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
@@ -69,6 +71,8 @@ impl Results {
             drops(scenario, &lanes, &stations),
             aggregates(scenario, &stations, &shares, span),
             trunks(scenario, &stations),
+            classes::classes(scenario, &stations),
+            classes::promises(scenario, &stations),
             passages(scenario, &stations, &names, span),
             transfers,
         ];

@@ -42,6 +42,7 @@ fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
         shaping_triggers: TriggerSet::default(),
         trunks: Vec::new(),
         seed: 0,
+        scheduler: Default::default(),
     };
     let gateway = Gateway { config, policies: PolicySet::default() };
     let traffic = |(name, kind): (&str, Kind)| Traffic {

@@ -139,7 +139,7 @@ tables! {
     "`delay_ratio` and `loss_ratio`" Ratio {
         /// The other class.
         "of" => of: Required<String>,
-        /// Its own delay or loss is this times that of the other class; above 0.
+        /// Delay or loss of this class, divided by that of the other class; above 0.
         "factor" => factor: Required<Factor>,
     }
 

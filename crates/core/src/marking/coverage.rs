@@ -305,7 +305,11 @@ impl Marking for Coverage {
             return Decision::Mark(self.memory.get(entry).target());
         }
         self.walk.left = 0;
-        if self.walk.found || self.ours { Decision::Pass } else { last_resort(packet) }
+        if self.walk.found || self.ours {
+            Decision::Pass
+        } else {
+            last_resort(packet, self.ignores(packet.flow))
+        }
     }
 
     fn done(&mut self, now: Time, target: Target, outcome: Outcome) {

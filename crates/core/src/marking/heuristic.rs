@@ -308,7 +308,7 @@ impl Marking for Heuristic {
         if self.walk.found || self.ours {
             return Decision::Pass;
         }
-        match last_resort(packet) {
+        match last_resort(packet, self.ignores(packet.flow)) {
             Decision::MarkArrival => Decision::Pass,
             decision => decision,
         }

@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::response::Response;
 use super::rounds::{Net, Round, Rounds, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
@@ -130,8 +129,6 @@ const NONE: u32 = u32::MAX;
 struct Entry {
     target: Target,
     track: Track,
-    response: Response,
-    round_start: Time,
     /// End of its projection.
     expires: Time,
     /// Has a place in `expiries`.
@@ -201,8 +198,7 @@ impl Reference {
         }
         let Observed { now, direction, flow, .. } = *seen;
         let sighting = Sighting { now, packet, direction, flow };
-        let opens = tcp.flags.any(TcpFlags::SYN) && !packet.seen_before;
-        let (entry, mut changed) = match self.entry(packet.flow).filter(|_| !opens) {
+        let (entry, mut changed) = match self.entry(packet.flow) {
             Some(entry) => (entry, self.entries[slot(entry)].track.on_arrival(&sighting)),
             None => {
                 let target = Target { flow: packet.flow, member: packet.member };
@@ -214,11 +210,7 @@ impl Reference {
         it.target.member = packet.member;
         changed |= std::mem::replace(&mut it.is_empty, false);
         let estimate = it.track.estimate(now);
-        if it.round_start != estimate.round_start {
-            it.round_start = estimate.round_start;
-            it.response.on_round(estimate.window);
-        }
-        if !estimate.responds || it.response.ignores() {
+        if !estimate.responds {
             self.retire(entry);
             return false;
         }
@@ -234,13 +226,12 @@ impl Reference {
         self.entry_of.get(slot(flow.0)).copied().filter(|entry| *entry != NONE)
     }
 
-    /// A new entry, in place of an earlier connection's. If all are used, a flow that is not projected loses
-    /// its own.
+    /// A new entry. If all are used, a flow that is not projected loses its own.
     fn begin(&mut self, target: Target, first: &Sighting<'_>) -> Option<u32> {
-        let entry = match self.entry(target.flow) {
-            Some(own) => own,
-            None if self.entries.len() < MOST_FLOWS => number(self.entries.len()),
-            None => self.idle.first()?.0,
+        let entry = if self.entries.len() < MOST_FLOWS {
+            number(self.entries.len())
+        } else {
+            self.idle.first()?.0
         };
         self.idle.remove(Member(entry));
         let is_timed = self.entries.get(slot(entry)).is_some_and(|old| old.is_timed);
@@ -252,8 +243,6 @@ impl Reference {
         let new = Entry {
             target,
             track: Track::new(&self.tracker, first),
-            response: Response::default(),
-            round_start: first.now,
             expires: first.now,
             is_timed,
             is_empty: false,
@@ -289,10 +278,7 @@ impl Reference {
             self.expiries.push(Reverse((it.expires, entry)));
         }
     }
-}
 
-/// Ends of projections.
-impl Reference {
     fn is_projected(&self, entry: u32) -> bool {
         self.rounds.has(entry * self.rounds_each)
     }
@@ -320,9 +306,10 @@ impl Marking for Reference {
 
     fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
         let Some(entry) = self.entry(ack.flow) else { return };
-        let it = &mut self.entries[slot(entry)];
-        if it.track.on_ack(&acknowledges(seen, ack)) && self.rounds.has(entry) {
-            let estimate = it.track.estimate(seen.now);
+        let track = &mut self.entries[slot(entry)].track;
+        let changed = track.on_ack(&acknowledges(seen, ack));
+        let estimate = track.estimate(seen.now);
+        if changed && self.is_projected(entry) {
             self.schedule(seen.now, entry, &estimate);
         }
     }
@@ -339,21 +326,17 @@ impl Marking for Reference {
         match self.rounds.best() {
             Some(round) => Decision::Mark(self.entries[slot(round / self.rounds_each)].target),
             None if self.ours => Decision::Pass,
-            None => last_resort(packet),
+            None => last_resort(packet, self.ignores(packet.flow)),
         }
     }
 
     fn done(&mut self, now: Time, target: Target, outcome: Outcome) {
         let Some(entry) = self.entry(target.flow) else { return };
         let it = &mut self.entries[slot(entry)];
-        let before = it.track.estimate(now);
         match outcome {
             Outcome::Marked => it.track.on_mark(now),
             Outcome::Dropped => it.track.on_drop(now),
             Outcome::NoPacket => it.is_empty = true,
-        }
-        if outcome == Outcome::Marked {
-            it.response.on_mark(before.window, before.growth);
         }
         let estimate = it.track.estimate(now);
         self.schedule(now, entry, &estimate);
@@ -367,7 +350,7 @@ impl Marking for Reference {
     }
 
     fn ignores(&self, flow: FlowId) -> bool {
-        self.entry(flow).is_some_and(|entry| self.entries[slot(entry)].response.ignores())
+        self.entry(flow).is_some_and(|entry| self.entries[slot(entry)].track.ignores())
     }
 
     fn longest_rtt(&self) -> Duration {

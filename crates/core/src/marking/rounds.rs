@@ -135,7 +135,7 @@ impl Rounds {
     }
 
     /// The largest growth of the backlog from `now` to the start of a round, in bytes. A round that should
-    /// have begun counts as if it began now. `None` without rounds.
+    /// have begun counts as if it began now. At least zero, the growth until now. `None` without rounds.
     pub(super) fn growth(&self, now: Time) -> Option<i64> {
         let (mut late, mut most, mut at) = (0, NOTHING, self.root);
         if at == NIL {
@@ -316,7 +316,7 @@ mod tests {
                 let sum: i64 = begun.map(|(_, other)| signed(other.bytes)).sum();
                 sum - net.bytes(until.since(now))
             });
-            terms.max()
+            terms.max().map(|most| most.max(0))
         }
 
         fn best(&self) -> Option<Bytes> {

@@ -2,13 +2,11 @@
 //!
 //! A class `i` has up to five promises:
 //!
-//! | promise | term | meaning |
-//! |---|---|---|
-//! | ALC | `loss_bound` | loss `p_i <= L_i` |
-//! | ADC | `delay_bound` | delay `D_i <= d_i` |
-//! | ARC | `guarantee` | rate `r_i >= mu_i` while backlogged |
-//! | RDC | `delay_ratio` | `D_i = factor * D_of` |
-//! | RLC | `loss_ratio` | `p_i = factor * p_of` |
+//! - ALC, the term `loss_bound`: its loss `p_i` is at most `L_i`.
+//! - ADC, `delay_bound`: its delay `D_i` is at most `d_i`.
+//! - ARC, `guarantee`: its rate `r_i` is at least `mu_i` while it is backlogged.
+//! - RDC, `delay_ratio`: `D_i = factor * D_of`.
+//! - RLC, `loss_ratio`: `p_i = factor * p_of`.
 //!
 //! Each class has three curves: input `R_in`, output `R_out`, and theoretical output `R_th`, which grows at the
 //! class's rate `r_i`. The backlogged class with the largest `R_th - R_out` sends next. Every arrival adjusts
@@ -28,9 +26,9 @@
 //!
 //! Source: `marking`, section 3 (its scheduler is JoBS of INFOCOM 2001); ns-2 2.35, `queue/jobs.cc` (gain).
 //! Differs:
-//! - `R_th` grows with the bytes that the link sends, not with time: control traffic and a late driver then
-//!   take nothing from a single class.
-//! - A class that becomes idle gives up its rate at once, not at the next arrival.
+//! - [`Output::Continuous`] is ours. `R_th` of all classes then grows with the bytes that the link sends, so
+//!   control traffic and a late driver take nothing from a single class. The authors' code lets `R_th` of a
+//!   class grow at arrivals of that class. Between them the class falls behind, and its packets may be late.
 //! - The mean packet length is measured; ns-2 has a parameter for it.
 //! - The gain ignores classes without traffic in this busy period. In ns-2 they make it zero.
 //! - Several losses in one arrival all count in `p_i`. ns-2 forgets all but the last.
@@ -60,6 +58,8 @@ use rates::Load;
 pub struct Config {
     /// How the class is found that is furthest below its loss bound.
     pub victim: Search,
+    /// When the theoretical output of a class grows.
+    pub output: Output,
     /// Bytes that may wait in all classes together: `buffer` of the gateway.
     #[serde(skip)]
     pub buffer: Bytes,
@@ -76,6 +76,17 @@ pub enum Search {
     Ns2,
 }
 
+/// When the theoretical output of a class grows.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Output {
+    /// When a packet of the class arrives, as in the authors' code.
+    #[default]
+    Arrivals,
+    /// Whenever the link sends.
+    Continuous,
+}
+
 impl Config {
     /// Bytes that may wait: those of the second experiment of `marking`.
     pub const BUFFER: Bytes = Bytes(250_000);
@@ -83,12 +94,14 @@ impl Config {
     pub(super) fn build(&self, rate: Rate) -> Jobs {
         Jobs {
             search: self.victim,
+            output: self.output,
             buffer: self.buffer,
             link: rate,
             classes: vec![Class::default()],
             free: Vec::new(),
             order: Vec::new(),
             unweighted: false,
+            changed: false,
             backlogged: 0,
             queued: Bytes::ZERO,
             free_at: Time::ZERO,
@@ -102,7 +115,7 @@ impl Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { victim: Search::default(), buffer: Self::BUFFER }
+        Self { victim: Search::default(), output: Output::default(), buffer: Self::BUFFER }
     }
 }
 
@@ -112,6 +125,7 @@ const TERMS: &[Term] =
 /// The classes of one direction of a link.
 pub(super) struct Jobs {
     search: Search,
+    output: Output,
     buffer: Bytes,
     link: Rate,
     /// By class number; the first is the link.
@@ -121,6 +135,8 @@ pub(super) struct Jobs {
     order: Vec<usize>,
     /// The weights do not match the relations of the classes.
     unweighted: bool,
+    /// The set of backlogged classes changed since the last arrival.
+    changed: bool,
     /// Number of backlogged classes.
     backlogged: u32,
     /// Bytes in the buffer.
@@ -186,7 +202,7 @@ impl Scheduler for Jobs {
     fn set_rate(&mut self, _: Time, rate: Rate) {
         if rate != self.link {
             self.link = rate;
-            self.split_evenly();
+            self.changed = true;
         }
     }
 
@@ -210,9 +226,10 @@ impl Scheduler for Jobs {
         if self.backlogged == 0 && now >= self.free_at {
             self.classes.iter_mut().for_each(Class::begin_busy_period);
         }
+        self.grow(now, leaf);
         self.classes[leaf.index()].backlogged = true;
         self.backlogged += 1;
-        self.split_evenly();
+        self.changed = true;
     }
 
     fn idle(&mut self, leaf: ClassId) {
@@ -226,6 +243,7 @@ impl Scheduler for Jobs {
         self.load.note(now, len);
         self.queued += len;
         self.newcomer = leaf.index();
+        self.grow(now, leaf);
         self.classes[leaf.index()].arrived(now, len);
         self.adjust(now)
     }
@@ -257,9 +275,11 @@ impl Scheduler for Jobs {
 
     fn sent(&mut self, now: Time, leaf: ClassId, len: Bytes, more: bool) {
         self.end_windows(now);
-        let part = real(len.0) / real(self.link.bps().max(1));
-        for class in self.classes.iter_mut().filter(|class| class.backlogged) {
-            class.theory += part * class.rate;
+        if self.output == Output::Continuous {
+            let part = real(len.0) / real(self.link.bps().max(1));
+            for class in self.classes.iter_mut().filter(|class| class.backlogged) {
+                class.theory += part * class.rate;
+            }
         }
         let left = self.classes[leaf.index()].sent(now, len);
         self.queued = self.queued.saturating_sub(left);
@@ -305,12 +325,20 @@ impl Jobs {
         victim.map(|at| ClassId(number(at)))
     }
 
+    /// Lets the theoretical output of a class grow at an arrival.
+    fn grow(&mut self, now: Time, leaf: ClassId) {
+        if self.output == Output::Arrivals {
+            self.classes[leaf.index()].grow(now);
+        }
+    }
+
     fn becomes_idle(&mut self, at: usize) {
         let class = &mut self.classes[at];
+        debug_assert_eq!(class.backlog(), Bytes::ZERO, "an idle class has packets");
         if std::mem::take(&mut class.backlogged) {
             class.window.interrupted = true;
             self.backlogged -= 1;
-            self.split_evenly();
+            self.changed = true;
         }
     }
 }

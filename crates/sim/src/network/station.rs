@@ -9,7 +9,7 @@ use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteRep
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, FlowId, Member};
 use tidegate_core::random::Random;
-use tidegate_core::report::{AggregateReport, Count, Report};
+use tidegate_core::report::{AggregateReport, ClassReport, Count, Report};
 use tidegate_core::trunk::Report as TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
 
@@ -225,6 +225,14 @@ impl Station {
             now.counts = now.counts.since(&before.counts);
         }
         all
+    }
+
+    /// The classes of a gateway, since the run began.
+    pub(crate) fn classes(&self) -> Vec<ClassReport> {
+        match &self.works {
+            Works::Gateway(gateway) => gateway.classes(),
+            Works::Cloud(_) => Vec::new(),
+        }
     }
 
     fn trunk_reports(&self) -> Vec<TrunkReport> {

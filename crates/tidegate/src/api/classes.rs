@@ -9,7 +9,7 @@ use super::{Count, EachWay, OrNone, Period};
 /// The classes that share the link.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Classes {
-    /// Each of them in each direction; none if the link has one queue.
+    /// All classes, for each direction. Empty if the link has one queue.
     pub classes: Vec<Class>,
 }
 
@@ -26,7 +26,7 @@ pub struct Class {
     pub guarantee_bps: u64,
     /// The most it may send, in bits per second; none for as much as its parent.
     pub ceiling_bps: Option<u64>,
-    /// Its part in what guarantees leave.
+    /// Its share of the excess, relative to its siblings.
     pub weight: u32,
     /// The highest gets what guarantees leave first.
     pub priority: u8,
@@ -34,11 +34,11 @@ pub struct Class {
     pub burst_bytes: u64,
     /// The longest its packets may wait, in microseconds, as long as they keep to its guarantee and burst.
     pub delay_bound_us: Option<u64>,
-    /// What it, and what is below it, has sent, as charged for on the link.
+    /// Packets and bytes that it and the classes below it have sent, as charged on the link.
     pub sent: Count,
-    /// Bytes of that beyond its guarantee.
+    /// Sent bytes beyond its guarantee.
     pub borrowed_bytes: u64,
-    /// What waits at it, and below it.
+    /// Packets and bytes that wait at it, and below it.
     pub waiting: Count,
     /// Packets dropped at it, and below it.
     pub dropped_packets: u64,
@@ -92,12 +92,12 @@ pub struct NewClass {
     /// Where its packets wait; none for the gateway's queue discipline.
     #[serde(default)]
     pub queue: Option<QdiscSpec>,
-    /// What it has a right to.
+    /// Its terms.
     #[serde(default)]
     pub rights: ClassChange,
 }
 
-/// What is to change of a class; what is left out stays.
+/// Changes of a class. Absent fields keep their values.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassChange {

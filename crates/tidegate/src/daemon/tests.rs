@@ -24,6 +24,7 @@ use super::*;
 use crate::api::Classes;
 use crate::client;
 
+mod guarantees;
 mod limits;
 mod slow;
 mod trunks;

@@ -32,6 +32,7 @@ pub(super) struct Class {
     departed: u64,
     /// The theoretical output in bytes.
     pub(super) theory: f64,
+    theory_at: Option<Time>,
     /// Sums over its group, if it is the root, while something is computed.
     pub(super) scratch: (f64, f64),
     /// The rate that the delay ratios want.
@@ -73,6 +74,7 @@ impl Class {
             dropped: 0,
             departed: 0,
             theory: 0.0,
+            theory_at: None,
             scratch: (0.0, 0.0),
             target: 0.0,
             waiting: VecDeque::new(),
@@ -85,6 +87,14 @@ impl Class {
     pub(super) const fn begin_busy_period(&mut self) {
         (self.arrived, self.dropped, self.departed) = (0, 0, 0);
         self.theory = 0.0;
+        self.theory_at = None;
+    }
+
+    /// Lets the theoretical output grow until `now`.
+    pub(super) fn grow(&mut self, now: Time) {
+        if let Some(before) = self.theory_at.replace(now) {
+            self.theory += self.rate / 8.0 * now.since(before).as_secs_f64();
+        }
     }
 
     pub(super) fn arrived(&mut self, now: Time, len: Bytes) {

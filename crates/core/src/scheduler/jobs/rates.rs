@@ -78,7 +78,7 @@ impl Jobs {
     /// a packet because that is impossible.
     pub(super) fn keep_bounds(&mut self, now: Time) -> Option<usize> {
         let starved = |class: &Class| class.backlogged && class.rate < NO_RATE;
-        if self.classes.iter().any(starved) {
+        if std::mem::take(&mut self.changed) || self.classes.iter().any(starved) {
             self.split_evenly();
         }
         let link = self.link_bps();

@@ -28,7 +28,7 @@ const PACKET: Bytes = Bytes(500);
 
 impl Link {
     fn new(search: Search, buffer: Bytes, classes: &[Terms]) -> Self {
-        let mut jobs = Config { victim: search, buffer }.build(RATE);
+        let mut jobs = Config { victim: search, output: Output::Continuous, buffer }.build(RATE);
         for terms in classes {
             jobs.add(Time::ZERO, ClassId::ROOT, *terms);
         }
@@ -130,7 +130,25 @@ fn rate(mbps: u64) -> Terms {
     Terms { guarantee: Rate::from_mbps(mbps), ..Terms::NONE }
 }
 
-/// Kills: a needed rate without the age of the oldest packet; no transfer of rate.
+/// Kills: a needed rate without the age of the oldest packet.
+#[test]
+fn a_class_needs_more_rate_as_its_oldest_packet_gets_older() {
+    let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, None), Terms::NONE]);
+    (0..10).for_each(|_| link.arrive(1, PACKET));
+    let mut rate_at = |millis| {
+        // The link does not send meanwhile.
+        link.now = Time::from_millis(millis);
+        link.arrive(2, PACKET);
+        link.jobs.class_states(link.now)[1].rate.bps()
+    };
+    // 40,000 bits need 4 Mbit/s in 10 ms, which is less than half of the link, and 8 Mbit/s in 5 ms. In 3 ms,
+    // only 28,000 bits fit: three packets are dropped.
+    let rates = [0, 5, 7].map(&mut rate_at);
+    assert_eq!(rates.map(|rate| rate / 1_000), [5_000, 8_000, 9_333]);
+    assert_eq!(link.dropped, [(1, 9), (1, 8), (1, 7)]);
+}
+
+/// Kills: no transfer of rate.
 #[test]
 fn a_feasible_delay_bound_is_kept_beside_an_overload() {
     let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, Some(0)), Terms::NONE]);
@@ -322,10 +340,14 @@ proptest! {
     #[test]
     fn packets_rates_and_the_buffer_are_conserved(
         classes in prop::collection::vec(terms(), 4),
+        exact in any::<bool>(),
         factors in prop::collection::vec((1u64..4_000_000, 1u64..4_000_000), 3),
         arrivals in prop::collection::vec((1usize..5, 40u64..1_500, 0u64..2_000), 1..400),
     ) {
         let mut link = Link::new(Search::Furthest, Bytes(20_000), &classes);
+        if !exact {
+            link.jobs.output = Output::Arrivals;
+        }
         for (at, (delay, loss)) in factors.into_iter().enumerate() {
             let of = number(at + 2);
             link = link.relate(at + 1, Some((of, delay)), Some((of, loss)));

@@ -1,0 +1,77 @@
+//! Classes with promises: shown, changed, and swapped for classes of a tree and back.
+
+use serde_json::json;
+
+use super::*;
+
+fn file(jobs: bool) -> String {
+    let rate = "rate = { up = \"10 Mbit/s\", down = \"20 Mbit/s\" }\n";
+    let names = ["gold", "silver"].map(|name| format!("[[class]]\nname = \"{name}\"\n"));
+    let [gold, silver] = names;
+    if jobs {
+        format!(
+            "{NOTHING}{rate}scheduler = \"jobs\"\n{gold}loss_bound = \"1 %\"\n\
+             delay_ratio = {{ of = \"silver\", factor = 0.5 }}\n{silver}"
+        )
+    } else {
+        format!("{NOTHING}{rate}{gold}weight = 2\n{silver}")
+    }
+}
+
+/// The terms and promised values of the class called `name`, upwards.
+fn promises(classes: &Classes, name: &str) -> Vec<(String, f64)> {
+    let of = |it: &&crate::api::Class| it.name == name && it.direction == "up";
+    let class = classes.classes.iter().find(of).unwrap();
+    class.promises.iter().map(|it| (it.term.clone(), it.promised)).collect()
+}
+
+/// Kills: a scheduler that stays when a file names another; a term that its file does not know; live changes
+/// checked by the rules of the other scheduler.
+#[tokio::test]
+async fn promises_are_shown_and_changed_and_the_scheduler_is_swapped() {
+    let fixture = Fixture::new(&file(false)).await;
+    let before: Classes = fixture.get("/v1/classes").await;
+    assert!(before.classes.iter().all(|it| it.promises.is_empty() && it.delays.is_none()));
+    let refused = fixture.change("gold", json!({ "loss_bound": "1 %" })).await.unwrap_err();
+    assert_eq!(refused.downcast_ref::<Failure>().unwrap().code.name(), "TG0048");
+
+    let applied = fixture.apply(&file(true), None).await.unwrap();
+    let what: Vec<_> = applied.changes.iter().map(ToString::to_string).collect();
+    assert!(what.iter().any(|it| it.contains("scheduler")), "{what:?}");
+    let classes: Classes = fixture.get("/v1/classes").await;
+    let of_gold = [("loss_bound".to_owned(), 0.01), ("delay_ratio".to_owned(), 0.5)];
+    assert_eq!(promises(&classes, "gold"), of_gold);
+    let wider = json!({ "loss_bound": "2 %", "delay_ratio": { "of": "default", "factor": 0.25 } });
+    let changed = fixture.change("gold", wider).await.unwrap();
+    assert_eq!(promises(&changed, "gold")[1].1, 0.25);
+    let none = fixture.change("gold", json!({ "loss_bound": "none" })).await.unwrap();
+    assert_eq!(promises(&none, "gold").len(), 1);
+    for (name, body, code) in [
+        ("gold", json!({ "weight": 2 }), "TG0048"),
+        ("gold", json!({ "delay_ratio": { "of": "gold", "factor": 2 } }), "TG0049"),
+        ("gold", json!({ "loss_ratio": { "of": "nobody", "factor": 2 } }), "TG0049"),
+        ("gold", json!({ "guarantee": "10 Mbit/s" }), "TG0032"),
+        ("silver", json!({ "delay_bound": "1 us" }), "TG0038"),
+    ] {
+        let error = fixture.change(name, body).await.unwrap_err();
+        let failure = error.downcast_ref::<Failure>().unwrap();
+        assert_eq!(failure.code.name(), code, "{failure}");
+    }
+    for (class, code) in [
+        (json!({ "name": "bronze", "queue": "red" }), "TG0048"),
+        (json!({ "name": "bronze", "parent": "gold" }), "TG0048"),
+    ] {
+        let refused = fixture.post::<Classes>("/v1/classes", class.clone()).await.unwrap_err();
+        assert_eq!(refused.downcast_ref::<Failure>().unwrap().code.name(), code, "{class}");
+    }
+    let rights = json!({ "loss_ratio": { "of": "gold", "factor": 2 } });
+    let bronze = json!({ "name": "bronze", "rights": rights });
+    let added: Classes = fixture.post("/v1/classes", bronze).await.unwrap();
+    assert_eq!(promises(&added, "bronze"), [("loss_ratio".to_owned(), 2.0)]);
+
+    let applied = fixture.apply(&file(false), None).await.unwrap();
+    assert_eq!(applied.undone, ["bronze", "gold"]);
+    let classes: Classes = fixture.get("/v1/classes").await;
+    assert!(classes.classes.iter().all(|it| it.promises.is_empty()));
+    assert_eq!(classes.classes.iter().filter(|it| it.weight == 2).count(), 2);
+}
