@@ -12,7 +12,6 @@ use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::link::LinkConfig;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
-use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::tcp::{Config, EcnMode, Profile};
 use tidegate_core::{Bytes, Rate, qdisc::QdiscSpec};
 use tidegate_sim::scenario::{
@@ -35,7 +34,6 @@ fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
         rate: [Some(RATE), None],
         overhead: Overhead::default(),
         queue,
-        scheduler: SchedulerSpec::default(),
         packets: 1_024,
         flows: 64,
         shaping_interval: Duration::ZERO,

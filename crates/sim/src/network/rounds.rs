@@ -14,7 +14,7 @@ use crate::series::seconds;
 use crate::table::Table;
 
 /// The rounds of all flows in one direction.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     spec: TrackerSpec,
     /// By flow.
@@ -39,6 +39,14 @@ struct Rows {
     flow: Vec<u64>,
     times: [Vec<f64>; 2],
     bytes: [Vec<u64>; 2],
+}
+
+impl Default for Rounds {
+    /// No flow yet. The tracker is `paper`: it needs one direction only.
+    fn default() -> Self {
+        let spec = TrackerSpec::Paper(Default::default());
+        Self { spec, flows: Vec::new(), rows: Rows::default() }
+    }
 }
 
 impl Rounds {
