@@ -3,6 +3,7 @@
 mod ahead;
 mod lane;
 mod passage;
+mod rounds;
 mod station;
 
 use tidegate_core::packet::Note;

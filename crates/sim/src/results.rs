@@ -59,7 +59,7 @@ impl Results {
         let (flows, transfers) = (flows(scenario, &engine, span), transfers(&engine));
         let names: Vec<_> = engine.groups.iter().map(|it| it.traffic.name.clone()).collect();
         let series = match scenario.run.sample {
-            Some(_) => series.tables(scenario, &engine),
+            Some(_) => series.tables(scenario, &mut engine),
             None => Vec::new(),
         };
         // The tables of links are large: what was looked at goes before they are made.

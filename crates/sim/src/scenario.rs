@@ -252,5 +252,7 @@ pub enum Probe {
         direction: Direction,
         /// Packets inside for longer are late.
         bound: Option<Duration>,
+        /// Follows the rounds of each flow with the tracker `paper`.
+        rounds: bool,
     },
 }

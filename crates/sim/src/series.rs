@@ -129,7 +129,7 @@ impl Series {
     pub(crate) fn tables<A: Agenda>(
         self,
         scenario: &Scenario,
-        engine: &Engine<'_, A>,
+        engine: &mut Engine<'_, A>,
     ) -> Vec<Table> {
         let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
         let at_times = |name: String| Table::new(name).with("time_seconds", self.times.clone());
@@ -142,7 +142,7 @@ impl Series {
         }
         let mut tables = vec![groups, goodput];
         for probe in self.probes {
-            tables.push(match probe {
+            let table = match probe {
                 Watched::Queue(way, [packets, bytes]) => {
                     let table = at_times(format!("queue of {}", ways[index(way)].0));
                     table.with("packets", packets).with("bytes", bytes)
@@ -166,10 +166,12 @@ impl Series {
                     })
                 }
                 Watched::Passage(series) => {
+                    tables.extend(series.rounds(&mut engine.network.stations));
                     let table = at_times(format!("passage {}", series.name));
                     series.columns(table)
                 }
-            });
+            };
+            tables.push(table);
         }
         tables
     }

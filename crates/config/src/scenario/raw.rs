@@ -107,6 +107,9 @@ tables! {
         "direction" => direction: Option<Spanned<Direction>>,
         /// With kind "passage": packets that are inside for longer count as late. Default: none is late.
         "bound" => bound: Option<Spanned<Period>>,
+        /// With kind "passage": whether the rounds of each flow are recorded, as the tracker "paper" of
+        /// markings sees them. Default: false.
+        "rounds" => rounds: Option<Spanned<Flag>>,
     }
 }
 

@@ -448,7 +448,7 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
         raw::ProbeKind::Queue | raw::ProbeKind::Capture => &["from", "to"],
         raw::ProbeKind::Throughput => &["traffic"],
         raw::ProbeKind::Window => &["traffic", "flows"],
-        raw::ProbeKind::Passage => &["gateway", "direction", "bound"],
+        raw::ProbeKind::Passage => &["gateway", "direction", "bound", "rounds"],
     };
     let fields = [
         ("from", raw.from.as_ref().map(Spanned::span)),
@@ -458,6 +458,7 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
         ("gateway", raw.gateway.as_ref().map(Spanned::span)),
         ("direction", raw.direction.as_ref().map(Spanned::span)),
         ("bound", raw.bound.as_ref().map(Spanned::span)),
+        ("rounds", raw.rounds.as_ref().map(Spanned::span)),
     ];
     only(&fields, used, kind.span(), found);
     match kind.get_ref() {
@@ -479,7 +480,8 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
             let gateway = its.needed("gateway", raw.gateway.as_ref())?.clone();
             let direction = *its.needed("direction", raw.direction.as_ref())?;
             let bound = raw.bound.as_ref().map(|it| it.get_ref().0);
-            Some(Probe::Passage { gateway, direction, bound })
+            let rounds = raw.rounds.as_ref().is_some_and(|it| it.get_ref().0);
+            Some(Probe::Passage { gateway, direction, bound, rounds })
         }
     }
 }

@@ -16,6 +16,7 @@ use tidegate_core::packet::{Direction, Ecn};
 use tidegate_core::report::Count;
 use tidegate_core::{Packet, PacketPool, Time};
 
+use super::rounds::Rounds;
 use super::{Tag, since};
 use crate::histogram::Histogram;
 use crate::routes::index;
@@ -36,6 +37,7 @@ pub(crate) struct Passages {
 #[derive(Clone, Copy, Debug)]
 struct Inside {
     direction: Direction,
+    flow: u32,
     group: u32,
     len: u32,
     entered: Time,
@@ -50,6 +52,8 @@ pub(crate) struct Passage {
     bound: Duration,
     /// By group.
     pub(crate) groups: Vec<GroupPassage>,
+    /// Rounds of flows, where they are followed.
+    rounds: Option<Box<Rounds>>,
 }
 
 /// Packets of one group that passed in one direction.
@@ -86,16 +90,28 @@ impl Passages {
         Self { ways: [const { None }; 2], groups, inside: Vec::new(), held: 0 }
     }
 
-    /// Counts packets in this direction; without a bound no packet is late.
-    pub(crate) fn watch(&mut self, direction: Direction, bound: Option<Duration>, groups: usize) {
+    /// Counts packets of so many groups in this direction; without a bound no packet is late.
+    pub(crate) fn watch(
+        &mut self,
+        direction: Direction,
+        bound: Option<Duration>,
+        rounds: bool,
+        groups: usize,
+    ) {
         let bound = bound.unwrap_or(Duration::MAX);
-        self.ways[direction.index()] =
-            Some(Passage { bound, groups: vec![GroupPassage::default(); groups] });
+        let groups = vec![GroupPassage::default(); groups];
+        let rounds = rounds.then(Box::default);
+        self.ways[direction.index()] = Some(Passage { bound, groups, rounds });
     }
 
     /// The passage in this direction.
     pub(crate) fn way(&self, direction: Direction) -> Option<&Passage> {
         self.ways[direction.index()].as_ref()
+    }
+
+    /// The rounds of flows in this direction, where they were followed.
+    pub(crate) fn take_rounds(&mut self, direction: Direction) -> Option<Rounds> {
+        self.ways[direction.index()].as_mut()?.rounds.take().map(|it| *it)
     }
 
     /// The delays since the last sample, by group; starts a new sample.
@@ -123,11 +139,14 @@ impl Passages {
         if empty {
             way.groups.iter_mut().for_each(GroupPassage::begin_busy_period);
         }
+        if let Some(rounds) = &mut way.rounds {
+            rounds.on_arrival(now, tag.flow, direction, packet);
+        }
         let passed = &mut way.groups[index(group)];
         passed.counts.arrived.add(packet.len);
         let Some(slot) = slot else { return passed.counts.dropped.add(packet.len) };
         let (len, entered, marked) = (packet.len, now, packet.ecn == Ecn::Ce);
-        *self.place(slot) = Some(Inside { direction, group, len, entered, marked });
+        *self.place(slot) = Some(Inside { direction, flow: tag.flow, group, len, entered, marked });
     }
 
     fn place(&mut self, slot: usize) -> &mut Option<Inside> {
@@ -138,12 +157,13 @@ impl Passages {
     }
 
     /// After a call of the machine: counts the packets it dropped.
-    pub(super) fn settle(&mut self, pool: &PacketPool) {
+    pub(super) fn settle(&mut self, now: Time, pool: &PacketPool) {
         let released = self.held.saturating_sub(pool.in_use());
         for slot in pool.free_slots().take(index(released)) {
             let Some(lost) = self.place(slot).take() else { continue };
             if let Some(way) = &mut self.ways[lost.direction.index()] {
                 way.groups[index(lost.group)].counts.dropped.add(lost.len);
+                way.rounds.iter_mut().for_each(|it| it.on_congestion(now, lost.flow));
             }
         }
         self.held = pool.in_use();
@@ -159,7 +179,10 @@ impl Passages {
         let passed = &mut way.groups[index(inside.group)];
         passed.counts.departed.add(inside.len);
         passed.counts.late += u64::from(is_late);
-        passed.counts.marked += u64::from(!inside.marked && packet.ecn == Ecn::Ce);
+        if !inside.marked && packet.ecn == Ecn::Ce {
+            passed.counts.marked += 1;
+            way.rounds.iter_mut().for_each(|it| it.on_congestion(now, inside.flow));
+        }
         passed.counts.area += u128::from(inside.len) * delay.as_nanos();
         passed.delay.add(delay);
         let (count, sum, most) = passed.recent;
@@ -181,11 +204,11 @@ impl GroupPassage {
         self.busy = [self.counts.arrived.bytes, self.counts.dropped.bytes];
     }
 
-    /// The share of the bytes that arrived in the current busy period and were dropped; `None` if none arrived.
-    pub(crate) const fn busy_loss(&self) -> Option<[u64; 2]> {
-        let arrived = self.counts.arrived.bytes - self.busy[0];
-        let dropped = self.counts.dropped.bytes - self.busy[1];
-        if arrived == 0 { None } else { Some([dropped, arrived]) }
+    /// Bytes that arrived and that were dropped in the current busy period.
+    pub(crate) const fn in_busy_period(&self) -> [u64; 2] {
+        let Count { bytes: arrived, .. } = self.counts.arrived;
+        let Count { bytes: dropped, .. } = self.counts.dropped;
+        [arrived - self.busy[0], dropped - self.busy[1]]
     }
 
     /// The counts since the end of the warm-up.

@@ -307,9 +307,9 @@ impl Station {
 
     /// Counts the packets that the machine dropped in its last call.
     #[inline]
-    fn settle_passages(&mut self) {
+    fn settle_passages(&mut self, now: Time) {
         if let (Some(passages), Works::Gateway(gateway)) = (&mut self.passages, &mut self.works) {
-            passages.settle(gateway.pool());
+            passages.settle(now, gateway.pool());
         }
     }
 
@@ -356,7 +356,7 @@ impl Network {
         it.tags[inside.index()] = tag;
         it.machine().handle_packet(now, PortId(port), inside);
         it.copy_tags();
-        it.settle_passages();
+        it.settle_passages(now);
         self.drain(agenda, now, station);
     }
 
@@ -373,7 +373,7 @@ impl Network {
             loop {
                 let it = &mut self.stations[index(station)];
                 let departing = it.machine().poll_transmit(now, port_id);
-                it.settle_passages();
+                it.settle_passages(now);
                 let Some(inside) = departing else { break };
                 it.copy_tags();
                 let (mut tag, exit) = (it.tags[inside.index()], it.exits[port]);

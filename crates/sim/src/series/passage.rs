@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tidegate_core::packet::Direction;
 
-use crate::draw::real;
 use crate::network::Station;
 use crate::table::{Table, Values};
 
@@ -17,14 +16,15 @@ pub(super) struct PassageSeries {
     groups: Vec<(String, GroupSeries)>,
 }
 
-/// One traffic at every step: counts since the run began, but for delays, which are those of the step.
+/// One traffic at every step.
 #[derive(Default)]
 struct GroupSeries {
     whole: [Vec<u64>; COUNTS.len()],
     real: [Vec<f64>; MEASURES.len()],
 }
 
-const COUNTS: [&str; 9] = [
+/// Counts since the run began, bytes that wait now, and bytes of the current busy period of the gateway.
+const COUNTS: [&str; 11] = [
     "arrived_packets",
     "arrived_bytes",
     "departed_packets",
@@ -34,11 +34,12 @@ const COUNTS: [&str; 9] = [
     "marked_packets",
     "late_packets",
     "waiting_bytes",
+    "busy_arrived_bytes",
+    "busy_dropped_bytes",
 ];
 
-/// Mean and longest delay of the packets that departed in the step, and the part of the bytes of the current
-/// busy period of the gateway that was dropped.
-const MEASURES: [&str; 3] = ["delay_mean_seconds", "delay_max_seconds", "busy_loss"];
+/// Mean and longest delay of the packets that departed in the step.
+const MEASURES: [&str; 2] = ["delay_mean_seconds", "delay_max_seconds"];
 
 impl PassageSeries {
     /// The gateway that is the station of this number; `groups` are the names of all traffic.
@@ -63,6 +64,7 @@ impl PassageSeries {
             self.groups.iter_mut().zip(groups).zip(recent)
         {
             let it = &passed.counts;
+            let [busy_arrived, busy_dropped] = passed.in_busy_period();
             let counts = [
                 it.arrived.packets,
                 it.arrived.bytes,
@@ -73,15 +75,22 @@ impl PassageSeries {
                 it.marked,
                 it.late,
                 it.waiting().bytes,
+                busy_arrived,
+                busy_dropped,
             ];
             seen.whole.iter_mut().zip(counts).for_each(|(seen, now)| seen.push(now));
             let of_step = |value: f64| if count == 0 { f64::NAN } else { value };
             let mean = Duration::from_nanos(sum / count.max(1)).as_secs_f64();
-            let loss = passed.busy_loss();
-            let loss = loss.map_or(f64::NAN, |[dropped, arrived]| real(dropped) / real(arrived));
-            let measures = [of_step(mean), of_step(most.as_secs_f64()), loss];
+            let measures = [of_step(mean), of_step(most.as_secs_f64())];
             seen.real.iter_mut().zip(measures).for_each(|(seen, now)| seen.push(now));
         }
+    }
+
+    /// The rounds of flows, where they were followed.
+    pub(super) fn rounds(&self, stations: &mut [Station]) -> Option<Table> {
+        let passages = stations.get_mut(self.station)?.passages.as_mut()?;
+        let rounds = passages.take_rounds(self.direction)?;
+        Some(rounds.table(format!("rounds {}", self.name)))
     }
 
     /// The table with a column for each count of each traffic that came there.

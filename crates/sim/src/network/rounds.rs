@@ -1,0 +1,108 @@
+//! The rounds of flows that pass a gateway, as the tracker `paper` of markings sees them.
+//!
+//! At the end of each round the tracker projects the start and the window of the next one. A row compares
+//! this projection with the packets that then arrived.
+//!
+//! Source: `marking`, section 2.1 and figure 1.
+
+use tidegate_core::marking::tracker::{Sighting, Track, TrackerSpec};
+use tidegate_core::packet::Direction;
+use tidegate_core::{Bytes, Packet, Time};
+
+use crate::routes::index;
+use crate::series::seconds;
+use crate::table::Table;
+
+/// The rounds of all flows in one direction.
+#[derive(Clone, Debug)]
+pub(crate) struct Rounds {
+    spec: TrackerSpec,
+    /// By flow.
+    flows: Vec<Option<Followed>>,
+    rows: Rows,
+}
+
+/// A flow whose rounds are followed.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    track: Track,
+    /// Bytes that arrived since the round began.
+    arrived: u64,
+    /// Start and bytes of this round, as they were projected at the end of the last one.
+    projected: Option<(Time, Bytes)>,
+    began: Time,
+}
+
+/// The columns of the table.
+#[derive(Clone, Debug, Default)]
+struct Rows {
+    flow: Vec<u64>,
+    times: [Vec<f64>; 2],
+    bytes: [Vec<u64>; 2],
+}
+
+impl Default for Rounds {
+    /// No flow yet. The tracker is `paper`: it needs one direction only.
+    fn default() -> Self {
+        let spec = TrackerSpec::Paper(Default::default());
+        Self { spec, flows: Vec::new(), rows: Rows::default() }
+    }
+}
+
+impl Rounds {
+    /// A packet with data, or a SYN, of `flow` arrives.
+    pub(super) fn on_arrival(
+        &mut self,
+        now: Time,
+        flow: u32,
+        direction: Direction,
+        packet: &Packet,
+    ) {
+        let place = index(flow);
+        if place >= self.flows.len() {
+            self.flows.resize(place + 1, None);
+        }
+        let seen = Sighting { now, packet, direction, flow: None };
+        let Some(followed) = &mut self.flows[place] else {
+            let (track, arrived) = (Track::new(&self.spec, &seen), packet.len.into());
+            self.flows[place] = Some(Followed { track, arrived, projected: None, began: now });
+            return;
+        };
+        let before = followed.track.estimate(now);
+        followed.track.on_arrival(&seen);
+        if followed.track.estimate(now).round_start == before.round_start {
+            followed.arrived += u64::from(packet.len);
+            return;
+        }
+        let next = (before.next_round(), before.next_window());
+        if let Some((start, bytes)) = followed.projected.replace(next) {
+            self.rows.push(flow, [followed.began, start], [followed.arrived, bytes.0]);
+        }
+        (followed.arrived, followed.began) = (packet.len.into(), now);
+    }
+
+    /// A packet of `flow` was marked here or dropped here.
+    pub(super) fn on_congestion(&mut self, now: Time, flow: u32) {
+        let followed = self.flows.get_mut(index(flow)).and_then(Option::as_mut);
+        followed.into_iter().for_each(|it| it.track.on_mark(now));
+    }
+
+    /// A row for each round that ended.
+    pub(crate) fn table(self, name: String) -> Table {
+        let Rows { flow, times: [began, expected], bytes: [arrived, projected] } = self.rows;
+        Table::new(name)
+            .with("flow", flow)
+            .with("began_seconds", began)
+            .with("projected_seconds", expected)
+            .with("arrived_bytes", arrived)
+            .with("projected_bytes", projected)
+    }
+}
+
+impl Rows {
+    fn push(&mut self, flow: u32, times: [Time; 2], bytes: [u64; 2]) {
+        self.flow.push(flow.into());
+        self.times.iter_mut().zip(times).for_each(|(column, at)| column.push(seconds(at)));
+        self.bytes.iter_mut().zip(bytes).for_each(|(column, count)| column.push(count));
+    }
+}
