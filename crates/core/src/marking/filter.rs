@@ -42,11 +42,14 @@ impl Stages {
         Self { shape, counters }
     }
 
-    /// The index of the flow's counter in `stage`.
+    /// The index of the flow's counter in `stage`. Two stages share the 64 bits of a hash.
     fn at(&self, stage: u32, fingerprint: u64) -> usize {
-        let hash = u128::from(mixed(fingerprint.wrapping_add(u64::from(stage))));
-        let (bucket, _) = halves(hash * u128::from(self.shape.buckets));
-        let bucket = u32::try_from(bucket).unwrap_or(0);
+        let hash = match stage / 2 {
+            0 => fingerprint,
+            pair => mixed(fingerprint.wrapping_add(u64::from(pair))),
+        };
+        let half = if stage.is_multiple_of(2) { hash >> 32 } else { hash & u64::from(u32::MAX) };
+        let bucket = u32::try_from((half * u64::from(self.shape.buckets)) >> 32).unwrap_or(0);
         slot(stage) * slot(self.shape.buckets) + slot(bucket)
     }
 }

@@ -132,8 +132,10 @@ impl Memory {
         };
         let entry = match self.free.pop() {
             Some(entry) => {
-                // A packet that arrived at this very time may be in the queue.
-                self.begin_again();
+                // Packets of the entry's last flow that arrived at this very time would count as its own.
+                if self.waiting.back().is_some_and(|last| last.arrived == clock(seen.packet)) {
+                    self.begin_again();
+                }
                 entry
             }
             None if self.entries.len() < self.most => number(self.entries.len()),
