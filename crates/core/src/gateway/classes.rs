@@ -408,6 +408,11 @@ impl Classes {
     }
 
     /// The marking of a leaf class's queue, if it has one.
+    pub(super) fn marked(&self, leaf: ClassId) -> Option<&Marked> {
+        self.lines.get(leaf.index())?.queue.as_ref()?.marked()
+    }
+
+    /// The marking of a leaf class's queue, if it has one.
     pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
         self.lines.get(leaf.index())?.spec.marking()?;
         self.queue(leaf).marked_mut()

@@ -138,6 +138,14 @@ impl Link {
     }
 
     /// The marking of the queue at `leaf`, if it has one.
+    pub(super) fn marked(&self, leaf: ClassId) -> Option<&Marked> {
+        match &self.classes {
+            Some(classes) => classes.marked(leaf),
+            None => self.queue.marked(),
+        }
+    }
+
+    /// The marking of the queue at `leaf`, if it has one.
     pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
         self.bucket.as_ref()?;
         match &mut self.classes {

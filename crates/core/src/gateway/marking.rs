@@ -3,6 +3,8 @@
 use super::Gateway;
 use super::aggregates::Aggregates;
 use super::link::Link;
+use crate::ack::line;
+use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, FlowId, Packet, TcpFlags};
@@ -14,6 +16,14 @@ impl Gateway {
         self.policies.has_markings() || self.config.queue.marking().is_some()
     }
 
+    /// Returns `true` if a marking that tracks `flow` says that its window does not fall after marks.
+    pub(super) fn ignores_marks(&self, id: FlowId, flow: &Flow, direction: Direction) -> bool {
+        let at_link = self.links[direction.index()].marked(flow.class(direction));
+        let aggregate = self.aggregates.now(flow.handle(direction));
+        let places = [at_link, aggregate.and_then(Aggregate::marked)];
+        places.into_iter().flatten().any(|marked| marked.ignores(id))
+    }
+
     /// Shows `packet`, which is going to be queued at `leaf` of a link, to the marking there.
     pub(super) fn sight_at_link(
         &mut self,
@@ -23,6 +33,7 @@ impl Gateway {
         packet: &PacketId,
     ) {
         if let Some(marked) = self.links[direction.index()].marked_mut(leaf) {
+            self.pool[packet].member = line(self.pool[packet].flow);
             let packet = &self.pool[packet];
             let flow = self.flows.of_packet(packet, direction);
             marked.sight(now, direction, packet, flow.as_deref());
