@@ -1,7 +1,7 @@
 //! Markings: predict that a queue will overflow, and tell senders before it does.
 //!
 //! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate. It
-//! decides which flow's packet is marked "congestion experienced". A [`Stage`] joins it to the place, marks the
+//! decides which flow's packet is marked "congestion experienced". A [`Marker`] joins it to the place, marks the
 //! packet, and tells the marking the outcome.
 //!
 //! To add one: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
@@ -13,16 +13,16 @@ mod coverage;
 pub mod filter;
 mod guarantees;
 mod heuristic;
+mod marker;
 mod memory;
 mod reference;
 mod rounds;
-mod stage;
 mod sums;
 #[cfg(test)]
 mod testing;
 pub mod tracker;
 
-pub use stage::{Marks, Place, Stage};
+pub use marker::{Marker, Marks, Place};
 
 use std::time::Duration;
 

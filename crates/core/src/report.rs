@@ -241,6 +241,8 @@ pub struct FlowReport {
     pub tracking: &'static str,
     /// Milliseconds since its last packet.
     pub idle_ms: u64,
+    /// Its window did not fall after marks of a queue with a marking.
+    pub ignores_marks: bool,
 }
 
 /// The limit of a flow in one direction, in the order of the checks.

@@ -237,6 +237,9 @@ pub struct Flow {
     pub tracking: String,
     /// Milliseconds since its last packet.
     pub idle_ms: u64,
+    /// Its window did not fall after marks of a queue with a marking.
+    #[serde(default)]
+    pub ignores_marks: bool,
     /// What limits it now.
     pub limit: String,
 }

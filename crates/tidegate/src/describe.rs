@@ -313,7 +313,12 @@ where
 }
 
 fn queue_name(spec: &QdiscSpec) -> String {
-    mechanism(spec, spec.name())
+    let plain = spec.unmarked();
+    let queue = mechanism(plain, plain.name());
+    match spec.marking() {
+        Some(marking) => format!("{queue}, marking {}", mechanism(marking, marking.name())),
+        None => queue,
+    }
 }
 
 fn allocation(spec: &AllocationSpec) -> String {

@@ -52,6 +52,11 @@ impl Waiting {
     }
 
     /// The marking of the queue, if it has one.
+    pub(crate) fn marked(&self) -> Option<&Marked> {
+        self.queue.marked()
+    }
+
+    /// The marking of the queue, if it has one.
     pub(crate) fn marked_mut(&mut self) -> Option<&mut Marked> {
         self.queue.marked_mut()
     }

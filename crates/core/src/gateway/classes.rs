@@ -16,7 +16,7 @@ use super::control::Control;
 use super::survey::{ClassLine, Parts};
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, Terms};
-use crate::marking::Stage;
+use crate::marking::Marker;
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, Marked, QdiscSpec};
@@ -36,7 +36,7 @@ pub(super) struct Classes {
     /// The classes share one buffer, and no class has a queue discipline of its own.
     one_buffer: bool,
     /// The marking of the shared buffer.
-    stage: Option<Box<Stage>>,
+    marker: Option<Box<Marker>>,
     /// By number; the link itself has one too, in which nothing waits.
     lines: Vec<Line>,
     by_name: BTreeMap<Box<str>, ClassId>,
@@ -112,7 +112,7 @@ impl Classes {
             rate,
             spec: config.scheduler.clone(),
             one_buffer: scheduler.buffer().is_some(),
-            stage: None,
+            marker: None,
             scheduler,
             lines: vec![Line::new("", config.queue.clone())],
             by_name: BTreeMap::new(),
@@ -416,6 +416,11 @@ impl Classes {
             queue.set_rate(departs);
         }
         queue
+    }
+
+    /// The marking of a leaf class's queue, if it has one.
+    fn marked(&self, leaf: ClassId) -> Option<&Marked> {
+        self.lines.get(leaf.index())?.queue.as_ref()?.marked()
     }
 
     /// The marking of a leaf class's queue, if it has one.

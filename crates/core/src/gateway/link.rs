@@ -8,6 +8,7 @@ use super::control::Control;
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
 use crate::flow::Flow;
+use crate::marking::Marker;
 use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::{Class, ClassSet};
@@ -136,6 +137,14 @@ impl Link {
     /// The classes, if any share it, to change them.
     pub(super) fn classes_mut(&mut self) -> Option<&mut Classes> {
         self.classes.as_deref_mut()
+    }
+
+    /// The marking at `leaf`, if there is one.
+    pub(super) fn marker(&self, leaf: ClassId) -> Option<&Marker> {
+        match &self.classes {
+            Some(classes) => classes.marker(leaf),
+            None => Some(self.queue.marked()?.marker()),
+        }
     }
 
     /// Shows `packet` of `flow`, which is going to be queued at `leaf`, to the marking there.

@@ -3,15 +3,26 @@
 use super::Gateway;
 use super::aggregates::Aggregates;
 use super::link::Link;
+use crate::ack::line;
+use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, FlowId, Packet, TcpFlags};
+use crate::qdisc::Marked;
 use crate::{PacketId, Time};
 
 impl Gateway {
     /// Returns `true` if a queue may have a marking.
     pub(super) fn has_markings(&self) -> bool {
         self.policies.has_markings() || self.config.queue.marking().is_some()
+    }
+
+    /// Returns `true` if a marking that tracks `flow` says that its window does not fall after marks.
+    pub(super) fn ignores_marks(&self, id: FlowId, flow: &Flow, direction: Direction) -> bool {
+        let at_link = self.links[direction.index()].marker(flow.class(direction));
+        let aggregate = self.aggregates.now(flow.handle(direction)).and_then(Aggregate::marked);
+        let markers = [at_link, aggregate.map(Marked::marker)];
+        markers.into_iter().flatten().any(|marker| marker.ignores(id))
     }
 
     /// Shows `packet`, which is going to be queued at `leaf` of a link, to the marking there.
@@ -22,6 +33,7 @@ impl Gateway {
         leaf: ClassId,
         packet: &PacketId,
     ) {
+        self.pool[packet].member = line(self.pool[packet].flow);
         let packet = &self.pool[packet];
         let flow = self.flows.of_packet(packet, direction);
         self.links[direction.index()].sight(now, leaf, packet, flow.as_deref());

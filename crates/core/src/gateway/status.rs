@@ -233,6 +233,7 @@ impl Gateway {
             retransmissions: flow.retransmissions(direction).into(),
             tracking: flow.tracking().name(),
             idle_ms: u64::try_from(flow.idle(now).as_millis()).unwrap_or(u64::MAX),
+            ignores_marks: self.ignores_marks(id, flow, direction),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::{Backlog, Qdisc, QdiscSpec};
 use crate::flow::Flow;
-use crate::marking::{MarkingSpec, Observed, Place, Stage, Target};
+use crate::marking::{Marker, MarkingSpec, Observed, Place, Target};
 use crate::packet::{Direction, FlowId, Handover, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -58,17 +58,17 @@ impl Config {
     }
 
     pub(super) fn build(&self, rate: Option<Rate>, mut random: Random) -> Marked {
-        let stage = Stage::new(self.marking.build(Random::new(random.below(u64::MAX), 0)));
+        let marker = Marker::new(self.marking.build(Random::new(random.below(u64::MAX), 0)));
         let queue = self.queue.build(rate, random);
         let rate = rate.unwrap_or(Rate::from_bps(0));
-        Marked { place: Line { queue, rate, tokens: Bytes::ZERO }, stage }
+        Marked { place: Line { queue, rate, tokens: Bytes::ZERO }, marker }
     }
 }
 
 /// A queue with a marking.
 pub struct Marked {
     place: Line,
-    stage: Stage,
+    marker: Marker,
 }
 
 /// The queue, and the rate at which its packets depart.
@@ -98,24 +98,24 @@ impl Marked {
     /// Notes `packet` of `flow`, which is going to be enqueued. `None`: its flow is not in the flow table.
     pub fn sight(&mut self, now: Time, direction: Direction, packet: &Packet, flow: Option<&Flow>) {
         let seen = Observed { flow, ..self.place.observed(now, direction) };
-        self.stage.sight(&seen, packet);
+        self.marker.sight(&seen, packet);
     }
 
     /// Notes `ack`, a packet that departs to the sender of `flow`, whose packets go in `direction`.
     pub fn acknowledge(&mut self, now: Time, direction: Direction, ack: &Packet, flow: &Flow) {
         let seen = Observed { flow: Some(flow), ..self.place.observed(now, direction) };
-        self.stage.acknowledge(&seen, ack);
+        self.marker.acknowledge(&seen, ack);
     }
 
     /// The marking, and what it did.
     #[must_use]
-    pub const fn stage(&self) -> &Stage {
-        &self.stage
+    pub const fn marker(&self) -> &Marker {
+        &self.marker
     }
 
     /// Forgets `flow`: its number may be given to another flow.
     pub fn forget(&mut self, flow: FlowId) {
-        self.stage.forget(flow);
+        self.marker.forget(flow);
     }
 
     /// Bytes that depart at once beyond the rate.
@@ -125,15 +125,15 @@ impl Marked {
 
     fn departs(&mut self, cx: &Cx<'_>, packet: Option<PacketId>) -> Option<PacketId> {
         let packet = packet?;
-        let seen = self.place.observed(cx.now, self.stage.direction());
-        self.stage.departs(&seen, &cx.pool[&packet]);
+        let seen = self.place.observed(cx.now, self.marker.direction());
+        self.marker.departs(&seen, &cx.pool[&packet]);
         Some(packet)
     }
 }
 
 impl Qdisc for Marked {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        if let Some(packet) = self.stage.prevent(cx, &mut self.place, packet) {
+        if let Some(packet) = self.marker.prevent(cx, &mut self.place, packet) {
             self.place.queue.enqueue(cx, packet);
         }
     }

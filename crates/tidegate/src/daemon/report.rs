@@ -195,6 +195,7 @@ type Policies<'a> = HashMap<&'a str, &'a Policy>;
 
 fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
     let limit = limit(&flow, policies);
+    let limit = if flow.ignores_marks { format!("{limit}; it ignores marks") } else { limit };
     api::Flow {
         src: flow.src,
         dst: flow.dst,
@@ -210,6 +211,7 @@ fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
         retransmissions: flow.retransmissions,
         tracking: flow.tracking.to_owned(),
         idle_ms: flow.idle_ms,
+        ignores_marks: flow.ignores_marks,
         limit,
     }
 }
@@ -295,6 +297,7 @@ mod tests {
                 retransmissions: 0,
                 tracking: "full",
                 idle_ms: 0,
+                ignores_marks: false,
             };
             flows(vec![report], &config)[0].limit.clone()
         };

@@ -6,7 +6,7 @@
 use super::{Classes, Line};
 use crate::class::ClassId;
 use crate::flow::Flow;
-use crate::marking::{Observed, Place, Stage, Target};
+use crate::marking::{Marker, Observed, Place, Target};
 use crate::packet::{Direction, FlowId, number};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
@@ -78,21 +78,29 @@ impl Classes {
     /// buffer. A marking that stays the same keeps its trackers.
     pub(super) fn set_link_queue(&mut self, spec: &QdiscSpec) {
         let link = &mut self.lines[ClassId::ROOT.index()];
-        if self.stage.is_none() || link.spec.marking() != spec.marking() {
+        if self.marker.is_none() || link.spec.marking() != spec.marking() {
             let random = Random::named(self.seed, &["marking", self.direction.name()]);
             let marking = spec.marking().filter(|_| self.one_buffer);
-            self.stage = marking.map(|marking| Box::new(Stage::new(marking.build(random))));
+            self.marker = marking.map(|marking| Box::new(Marker::new(marking.build(random))));
         }
         link.spec.clone_from(spec);
     }
 
+    /// The marking at `leaf`, if there is one.
+    pub(in crate::gateway) fn marker(&self, leaf: ClassId) -> Option<&Marker> {
+        match &self.marker {
+            Some(marker) => Some(marker),
+            None => Some(self.marked(leaf)?.marker()),
+        }
+    }
+
     /// The marking of the shared buffer, and what it sees of it. `class` is the class of the packet.
-    fn staged(&mut self, now: Time, class: ClassId) -> Option<(&mut Stage, Observed<'_>)> {
-        let stage = self.stage.as_deref_mut()?;
+    fn sees(&mut self, now: Time, class: ClassId) -> Option<(&mut Marker, Observed<'_>)> {
+        let marker = self.marker.as_deref_mut()?;
         let rate = self.rate;
         let buffer =
             Buffer { lines: &mut self.lines, scheduler: &mut *self.scheduler, rate, class };
-        Some((stage, buffer.into_observed(now, self.direction)))
+        Some((marker, buffer.into_observed(now, self.direction)))
     }
 
     /// Shows `packet` of `flow`, which is going to be queued at `leaf`, to the marking there.
@@ -104,8 +112,8 @@ impl Classes {
         flow: Option<&Flow>,
     ) {
         let direction = self.direction;
-        if let Some((stage, seen)) = self.staged(now, leaf) {
-            stage.sight(&Observed { flow, ..seen }, packet);
+        if let Some((marker, seen)) = self.sees(now, leaf) {
+            marker.sight(&Observed { flow, ..seen }, packet);
         } else if let Some(marked) = self.marked_mut(leaf) {
             marked.sight(now, direction, packet, flow);
         }
@@ -120,8 +128,8 @@ impl Classes {
         flow: &Flow,
     ) {
         let direction = self.direction;
-        if let Some((stage, seen)) = self.staged(now, leaf) {
-            stage.acknowledge(&Observed { flow: Some(flow), ..seen }, ack);
+        if let Some((marker, seen)) = self.sees(now, leaf) {
+            marker.acknowledge(&Observed { flow: Some(flow), ..seen }, ack);
         } else if let Some(marked) = self.marked_mut(leaf) {
             marked.acknowledge(now, direction, ack, flow);
         }
@@ -129,8 +137,8 @@ impl Classes {
 
     /// Lets the marking at `leaf` forget `flow`.
     pub(in crate::gateway) fn forget(&mut self, leaf: ClassId, flow: FlowId) {
-        if let Some(stage) = &mut self.stage {
-            stage.forget(flow);
+        if let Some(marker) = &mut self.marker {
+            marker.forget(flow);
         } else if let Some(marked) = self.marked_mut(leaf) {
             marked.forget(flow);
         }
@@ -144,15 +152,15 @@ impl Classes {
         class: ClassId,
         packet: PacketId,
     ) -> Option<PacketId> {
-        let Some(stage) = self.stage.as_deref_mut() else { return Some(packet) };
+        let Some(marker) = self.marker.as_deref_mut() else { return Some(packet) };
         let (lines, scheduler) = (&mut self.lines[..], &mut *self.scheduler);
-        stage.prevent(cx, &mut Buffer { lines, scheduler, rate: self.rate, class }, packet)
+        marker.prevent(cx, &mut Buffer { lines, scheduler, rate: self.rate, class }, packet)
     }
 
     /// Tells the marking of the shared buffer that `packet` departs from `leaf`.
     pub(super) fn departs(&mut self, cx: &Cx<'_>, leaf: ClassId, packet: &PacketId) {
-        if let Some((stage, seen)) = self.staged(cx.now, leaf) {
-            stage.departs(&seen, &cx.pool[packet]);
+        if let Some((marker, seen)) = self.sees(cx.now, leaf) {
+            marker.departs(&seen, &cx.pool[packet]);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! A marking at its place: the marking decides, and the stage marks the packet that waits there.
+//! A marking at its place: the marking decides, and the marker marks the packet that waits there.
 //!
-//! The gateway shows every packet that arrives with [`Stage::sight`]. Before the packet is queued, it calls
-//! [`Stage::prevent`]. Packets that move to the place from another queue are queued without both.
+//! The gateway shows every packet that arrives with [`Marker::sight`]. Before the packet is queued, it calls
+//! [`Marker::prevent`]. Packets that move to the place from another queue are queued without both.
 
 use super::{Decision, Marking, Observed, Outcome, Target};
 use crate::packet::{Direction, FlowId};
 use crate::{Cx, Packet, PacketId, PacketPool, Reason, Time};
 
 /// A marking, and what it did.
-pub struct Stage {
+pub struct Marker {
     marking: Box<dyn Marking>,
     /// Direction of the last packet that was seen; all have the same.
     direction: Direction,
@@ -42,8 +42,8 @@ pub trait Place {
 /// one member.
 const SEARCHED: u32 = 64;
 
-impl Stage {
-    /// A stage for `marking`, which has seen no packets.
+impl Marker {
+    /// A marker for `marking`, which has seen no packets.
     #[must_use]
     pub fn new(marking: Box<dyn Marking>) -> Self {
         Self { marking, direction: Direction::Up, marks: Marks::default() }

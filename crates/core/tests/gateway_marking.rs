@@ -1,0 +1,205 @@
+//! Markings at the link, at a class and at an aggregate of a gateway that is driven by hand.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(dead_code, reason = "each test file uses its part of the modules")]
+
+mod gateway_run;
+
+use gateway_run::{config, packet, policy};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::packet::{Ecn, Protocol};
+use tidegate_core::policy::{
+    Action, Class, ClassSet, Conditioning, Filter, Policy, PolicySet, Profile,
+};
+use tidegate_core::qdisc::{QdiscSpec, with_marking};
+use tidegate_core::report::Report;
+use tidegate_core::{Bytes, Machine, Packet, Rate, Reason, Time};
+
+/// Carries 12,500 bytes in a round trip.
+const RATE: Rate = Rate::from_mbps(1);
+const ROUND_MS: u64 = 100;
+const FRAME: u32 = 500;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    Link,
+    Class,
+    Aggregate,
+}
+
+const PLACES: [Place; 3] = [Place::Link, Place::Class, Place::Aggregate];
+
+fn queue(marking: Option<&str>) -> QdiscSpec {
+    let text = |text: &str| toml::from_str::<toml::Table>(text).unwrap()["it"].clone();
+    let plain = text("it = { kind = \"drop-tail\", limit = \"20 kB\" }").try_into().unwrap();
+    with_marking(plain, marking.map(|it| text(&format!("it = {it}")).try_into().unwrap()))
+}
+
+const REFERENCE: &str = "{ kind = \"reference\", tracker = \"paper\" }";
+
+fn gateway(place: Place, marking: Option<&str>) -> Gateway {
+    let wide = [Some(Rate::from_mbps(100)); 2];
+    let limited = if place == Place::Aggregate { wide } else { [Some(RATE); 2] };
+    let plain = queue(None);
+    let at = |here: Place| if here == place { queue(marking) } else { plain.clone() };
+    let config = GatewayConfig { rate: limited, queue: at(Place::Link), ..config() };
+    let (classes, policies) = match place {
+        Place::Link => (Vec::new(), Vec::new()),
+        Place::Class => (vec![Class::new(Class::DEFAULT, at(Place::Class))], Vec::new()),
+        Place::Aggregate => (Vec::new(), vec![shaped(at(Place::Aggregate))]),
+    };
+    let classes = ClassSet::new(classes, limited).unwrap();
+    let policies = PolicySet::new(policies).unwrap().with_classes(classes);
+    Gateway::new(&config, policies, Time::ZERO)
+}
+
+fn shaped(queue: QdiscSpec) -> Policy {
+    let conditioning = Conditioning {
+        profile: Profile::new(RATE, None, Bytes(1_514), Bytes(1_514)).unwrap(),
+        allocation: gateway_run::allocation("fcfs"),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    };
+    policy("all", Filter::default(), Action::Shape { conditioning, queue, signal: None })
+}
+
+/// A sender whose packets of a round arrive together, and a gateway.
+struct Bench {
+    gateway: Gateway,
+    ms: u64,
+    offered: u64,
+    left: u64,
+    /// Packets that left with a mark since the last round.
+    marked: u32,
+    number: u32,
+}
+
+impl Bench {
+    fn new(place: Place, marking: Option<&str>) -> Self {
+        let gateway = gateway(place, marking);
+        Self { gateway, ms: 0, offered: 0, left: 0, marked: 0, number: 0 }
+    }
+
+    fn offer(&mut self, packet: Packet) {
+        let id = self.gateway.pool().insert(packet).unwrap();
+        self.offered += 1;
+        self.gateway.handle_packet(Time::from_millis(self.ms), Gateway::LAN, id);
+    }
+
+    /// A round of `window` packets of data with this ECN field.
+    fn round(&mut self, window: u32, ecn: Ecn) {
+        for _ in 0..window {
+            let mut data = packet(1, self.number, FRAME);
+            data.ecn = ecn;
+            data.tcp.as_mut().unwrap().payload = 100;
+            self.number += 100;
+            self.offer(data);
+        }
+    }
+
+    fn udp(&mut self, bytes: u64) {
+        for _ in 0..bytes / u64::from(FRAME) {
+            let mut datagram = packet(2, 0, FRAME);
+            datagram.key.protocol = Protocol::UDP;
+            datagram.tcp = None;
+            self.offer(datagram);
+        }
+    }
+
+    fn advance(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.ms += 1;
+            let now = Time::from_millis(self.ms);
+            while let Some(id) = self.gateway.poll_transmit(now, Gateway::WAN) {
+                self.left += 1;
+                self.marked += u32::from(self.gateway.pool()[&id].ecn == Ecn::Ce);
+                self.gateway.pool().release(id);
+            }
+        }
+    }
+
+    fn report(&mut self) -> Report {
+        let report = self.gateway.report();
+        let accounted = self.left + report.drops.total() + u64::from(report.held);
+        assert_eq!(self.offered, accounted, "{report:?}");
+        report
+    }
+
+    /// Rounds of a sender that halves its window when a packet is marked, or dropped.
+    fn responds(&mut self, rounds: u32, ecn: Ecn) -> Report {
+        let (mut window, mut dropped) = (1, 0);
+        for _ in 0..rounds {
+            self.round(window, ecn);
+            self.advance(ROUND_MS);
+            let gone = self.report().drops.total();
+            let told = std::mem::take(&mut self.marked) > 0 || gone > dropped;
+            dropped = gone;
+            window = if told { (window / 2).max(1) } else { window + 1 };
+        }
+        self.report()
+    }
+}
+
+/// Kills: a place whose packets the marking does not see; a queue that is full before it marks; marks of
+/// the newest packet, which are too late.
+#[test]
+fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
+    for place in PLACES {
+        let full = Bench::new(place, None).responds(300, Ecn::Ect0);
+        assert!(full.drops.of(Reason::QueueFull) > 0, "{place:?}: {:?}", full.drops);
+        let report = Bench::new(place, Some(REFERENCE)).responds(300, Ecn::Ect0);
+        assert_eq!(report.drops.total(), 0, "{place:?}: {:?}", report.drops);
+        assert!(report.marks.of(Reason::Predicted) > 3, "{place:?}: {:?}", report.marks);
+    }
+}
+
+/// Kills: packets without ECN that are marked, or left to overflow the queue; their drops with another
+/// reason.
+#[test]
+fn packets_that_are_not_ecn_capable_are_dropped_in_place_of_a_mark() {
+    for place in PLACES {
+        let report = Bench::new(place, Some(REFERENCE)).responds(300, Ecn::NotEct);
+        let (drops, marks) = (report.drops, report.marks);
+        assert!(drops.of(Reason::Predicted) > 3 && marks.total() == 0, "{place:?}: {drops:?}");
+        assert_eq!(drops.total(), drops.of(Reason::Predicted), "{place:?}: {drops:?}");
+    }
+}
+
+/// Kills: traffic without a tracker that the projection leaves out; drops of packets of the marked flow.
+#[test]
+fn datagrams_beyond_the_rate_are_dropped_once_the_flow_is_marked() {
+    for place in PLACES {
+        let mut bench = Bench::new(place, Some(REFERENCE));
+        for _ in 0..100 {
+            bench.round(2, Ecn::Ect0);
+            for _ in 0..10 {
+                bench.udp(2_000);
+                bench.advance(ROUND_MS / 10);
+            }
+        }
+        let report = bench.report();
+        let drops = report.drops;
+        assert!(drops.of(Reason::Unmarkable) > 100, "{place:?}: {drops:?}");
+        assert!(report.marks.of(Reason::Predicted) > 10, "{place:?}: {:?}", report.marks);
+    }
+}
+
+/// Kills: a packet that is lost or counted twice when a queue with a marking is exchanged under traffic.
+#[test]
+fn no_packet_is_lost_or_counted_twice_when_the_marking_changes() {
+    let mut bench = Bench::new(Place::Link, Some(REFERENCE));
+    let with = |marking| GatewayConfig { rate: [Some(RATE); 2], queue: queue(marking), ..config() };
+    for turn in 0_u32..60 {
+        bench.round(turn % 20, Ecn::Ect0);
+        bench.advance(ROUND_MS / 2);
+        let marking = [Some(REFERENCE), None, Some("\"coverage\"")][slot(turn % 3)];
+        bench.gateway.reconfigure(Time::from_millis(bench.ms), &with(marking));
+        bench.advance(ROUND_MS / 2);
+        drop(bench.report());
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "it widens")]
+const fn slot(number: u32) -> usize {
+    number as usize
+}
