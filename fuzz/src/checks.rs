@@ -8,7 +8,9 @@
 
 use tidegate_core::Packet;
 use tidegate_core::Time;
-use tidegate_core::packet::{Ecn, Network};
+use tidegate_core::flow::FlowTable;
+use tidegate_core::marking::tracker::{Sighting, Track, TrackerSpec};
+use tidegate_core::packet::{Direction, Ecn, Network, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
 use tidegate_wire::trunk::message::Message;
 use tidegate_wire::trunk::{Ends, Form, Key, Opened, Session, admit, user_packet};
@@ -193,3 +195,71 @@ fn carried_any(bytes: &[u8]) {
 
 /// DSCP and ECN, ACK number, window.
 pub(crate) const VALUES: usize = 7;
+
+/// Bytes of a packet in the input of [`trackers_any`].
+const PACKET: usize = 20;
+
+/// Each [`PACKET`] bytes are a packet of one flow, in either direction, and the time before it. Every tracker's
+/// window is made of bytes that it saw, its RTT is not zero, and its round does not begin in the future.
+pub(crate) fn trackers_any(bytes: &[u8]) {
+    let specs = [
+        TrackerSpec::TwoWay(Default::default()),
+        TrackerSpec::Paper(Default::default()),
+        TrackerSpec::PaperIdle(Default::default()),
+    ];
+    for spec in specs {
+        let mut table = FlowTable::new(1, 1);
+        let (mut now, mut seen, mut track) = (Time::ZERO, 0, None);
+        for bytes in bytes.chunks_exact(PACKET) {
+            let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+            let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            let what = bytes[0];
+            now = Time::from_micros(now.nanos() / 1_000 + (u64::from(bytes[1]) << (what >> 4)));
+            let tcp = TcpSegment {
+                seq: number(2),
+                ack: number(6),
+                payload: u32::from(short(10)),
+                flags: TcpFlags(bytes[12]),
+                window: short(13),
+                timestamps: (bytes[15] > 127).then(|| (u32::from(short(16)), u32::from(short(18)))),
+                ..TcpSegment::default()
+            };
+            let direction = Direction::BOTH[usize::from(what & 1)];
+            let mut packet = Packet {
+                len: tcp.payload + 54,
+                tcp: Some(tcp),
+                ecn: [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(what >> 1 & 3)],
+                segments: u16::from(bytes[15] & 15),
+                segment: short(10) / 16,
+                ..Packet::default()
+            };
+            let found = table.find(&packet, Direction::Up);
+            let id = found.unwrap_or_else(|| {
+                table.insert(now, &packet, Direction::Up, |_, _| true).unwrap().id
+            });
+            table[id].on_arrival(now, &mut packet, direction);
+            table[id].on_departure(now, &packet, direction);
+            let sighting = Sighting { now, packet: &packet, direction, flow: Some(&table[id]) };
+            if direction == Direction::Down {
+                if let Some(track) = &mut track {
+                    Track::on_ack(track, &sighting);
+                }
+                continue;
+            }
+            seen += u64::from(packet.len);
+            match &mut track {
+                Some(track) => {
+                    Track::on_arrival(track, &sighting);
+                }
+                None => track = Some(Track::new(&spec, &sighting)),
+            }
+            let track = track.as_mut().unwrap();
+            if what & 8 != 0 {
+                track.on_mark(now);
+            }
+            let estimate = track.estimate(now);
+            assert!(estimate.window.0 <= seen && estimate.growth.0 < 1 << 16);
+            assert!(estimate.round_start <= now && !estimate.rtt.is_zero());
+        }
+    }
+}

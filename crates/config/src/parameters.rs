@@ -103,6 +103,11 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("k", K, r#"{"minimum":1}"#),
             ("a", A, r#"{"minimum":0,"maximum":1}"#),
             (
+                "rounds",
+                "Rounds of a flow that are projected at most, up to the longest round trip; 1 as in the paper.",
+                r#"{"default":4,"minimum":1,"maximum":8}"#,
+            ),
+            (
                 "interval",
                 "Time over which the rate of untracked traffic is measured; not zero.",
                 r#"{"default":"1 s"}"#,

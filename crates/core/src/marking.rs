@@ -1,8 +1,8 @@
 //! Markings: predict that a queue will overflow, and tell senders before it does.
 //!
 //! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate. It
-//! decides which flow's packet is marked "congestion experienced". [`crate::qdisc::Marked`] joins it to the
-//! queue, marks the packet, and tells the marking the outcome.
+//! decides which flow's packet is marked "congestion experienced". A [`Stage`] joins it to the place, marks the
+//! packet, and tells the marking the outcome.
 //!
 //! To add one: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
 //! its line in `registry!` below.
@@ -14,19 +14,23 @@ pub mod filter;
 mod heuristic;
 mod memory;
 mod reference;
-mod response;
 mod rounds;
+mod stage;
 mod sums;
 #[cfg(test)]
 mod testing;
 pub mod tracker;
 
+pub use stage::{Marks, Place, Stage};
+
 use std::time::Duration;
 
+use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, Ecn, FlowId, Member};
 use crate::random::Random;
 use crate::registry::registry;
+use crate::scheduler::ClassState;
 use crate::{Bytes, Packet, Rate, Time};
 use tracker::Sighting;
 
@@ -48,14 +52,19 @@ pub struct Observed<'a> {
     pub backlog: Bytes,
     /// Largest backlog in frame bytes.
     pub limit: Bytes,
+    /// States of the classes that share the place, by class number. Empty if they share none.
+    pub classes: &'a [ClassState],
+    /// Class of the packet, where classes share the place.
+    pub class: ClassId,
 }
 
-impl Observed<'_> {
+impl<'a> Observed<'a> {
     /// An empty queue of `limit` bytes from which packets depart at `rate`.
     #[must_use]
     pub const fn empty(now: Time, direction: Direction, rate: Rate, limit: Bytes) -> Self {
         let (tokens, backlog) = (Bytes::ZERO, Bytes::ZERO);
-        Self { now, direction, flow: None, rate, tokens, backlog, limit }
+        let (classes, class): (&'a [ClassState], _) = (&[], ClassId::ROOT);
+        Self { now, direction, flow: None, rate, tokens, backlog, limit, classes, class }
     }
 }
 
@@ -130,12 +139,14 @@ const fn acknowledges<'a>(seen: &Observed<'a>, ack: &'a Packet) -> Sighting<'a> 
 
 /// The decision about a packet without a tracker, if an overflow is predicted and all flows are marked.
 ///
-/// ECT(0) promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4). SYNs and pure ACKs
-/// are never ECN-capable (RFC 3168, section 6.1.4), and their loss slows nobody down.
-fn last_resort(packet: &Packet) -> Decision {
-    match (packet.ecn, packet.tcp) {
-        (Ecn::Ect0 | Ecn::Ce, _) => Decision::MarkArrival,
-        (_, Some(tcp)) if tcp.payload == 0 => Decision::Pass,
+/// An ECT codepoint promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4), unless the
+/// flow `ignores` marks. SYNs, pure ACKs and retransmissions are never ECN-capable (RFC 3168, sections
+/// 6.1.4 and 6.1.5). Their loss slows nobody down, or costs a timeout.
+fn last_resort(packet: &Packet, ignores: bool) -> Decision {
+    let carries_news = packet.tcp.is_none_or(|tcp| tcp.payload > 0) && !packet.seen_before;
+    match packet.ecn {
+        _ if !carries_news => Decision::Pass,
+        Ecn::Ect0 | Ecn::Ect1 | Ecn::Ce if !ignores => Decision::MarkArrival,
         _ => Decision::Drop,
     }
 }

@@ -24,7 +24,7 @@ mod testing;
 mod trunk_fifo;
 
 pub use length::Measure;
-pub use marked::{Marked, Marks, with_marking};
+pub use marked::{Marked, with_marking};
 pub use pi::{Gain, Gains, pi_design};
 
 use serde::de::Error;

@@ -29,3 +29,8 @@ fn the_corpus_of_rewrite_holds() {
 fn the_corpus_of_trunk_holds() {
     assert!(replay("trunk", checks::trunk_any) >= 5);
 }
+
+#[test]
+fn the_corpus_of_trackers_holds() {
+    assert!(replay("trackers", checks::trackers_any) >= 5);
+}

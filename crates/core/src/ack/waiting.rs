@@ -3,7 +3,7 @@
 use super::Ahead;
 use crate::packet::{FlowId, Governed, Handover, Member};
 use crate::qdisc::{Backlog, Marked, Qdisc};
-use crate::{Bytes, Cx, PacketId, PacketPool, Rate};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
 /// A queue at the link, or of a trunk.
 pub(crate) struct Waiting {
@@ -39,6 +39,16 @@ impl Waiting {
     /// The sender whose queue this is may have so much in flight.
     pub(crate) fn set_window(&mut self, window: Bytes) {
         self.queue.set_window(window);
+    }
+
+    /// Offers the packets of `flow` to `which`, the oldest first, until it returns `true`.
+    pub(crate) fn visit(
+        &self,
+        pool: &mut PacketPool,
+        flow: FlowId,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
+    ) {
+        self.queue.visit(pool, line(flow), which);
     }
 
     /// The marking of the queue, if it has one.
@@ -108,7 +118,7 @@ mod tests {
     use super::*;
     use crate::qdisc::QdiscSpec;
     use crate::random::Random;
-    use crate::{Packet, PacketPool, Tally, Time};
+    use crate::{PacketPool, Tally, Time};
 
     /// Kills: lengths of frames compared with what was charged.
     #[test]

@@ -1,5 +1,6 @@
 //! The classes of one direction of the link: their scheduler, and a queue for each leaf class.
 
+mod marking;
 mod rights;
 mod shared;
 mod swap;
@@ -15,6 +16,7 @@ use super::control::Control;
 use super::survey::{ClassLine, Parts};
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, Terms};
+use crate::marking::Stage;
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, Marked, QdiscSpec};
@@ -33,6 +35,8 @@ pub(super) struct Classes {
     spec: SchedulerSpec,
     /// The classes share one buffer, and no class has a queue discipline of its own.
     one_buffer: bool,
+    /// The marking of the shared buffer.
+    stage: Option<Box<Stage>>,
     /// By number; the link itself has one too, in which nothing waits.
     lines: Vec<Line>,
     by_name: BTreeMap<Box<str>, ClassId>,
@@ -102,12 +106,13 @@ impl Classes {
     /// own.
     pub(super) fn new(direction: Direction, rate: Rate, config: &GatewayConfig) -> Self {
         let scheduler = config.scheduler.build(rate);
-        Self {
+        let mut classes = Self {
             direction,
             seed: config.seed,
             rate,
             spec: config.scheduler.clone(),
             one_buffer: scheduler.buffer().is_some(),
+            stage: None,
             scheduler,
             lines: vec![Line::new("", config.queue.clone())],
             by_name: BTreeMap::new(),
@@ -117,7 +122,9 @@ impl Classes {
             frame: Bytes::ZERO,
             named: Vec::new(),
             next_rank: 0,
-        }
+        };
+        classes.set_link_queue(&config.queue);
+        classes
     }
 
     /// Puts `set` in force under a link of `rate` with the default queue `spec`. Classes that keep their name
@@ -131,7 +138,7 @@ impl Classes {
         displaced: &mut Fifo,
     ) {
         self.set_link_rate(cx.now, rate);
-        self.lines[0].spec = spec.clone();
+        self.set_link_queue(spec);
         self.frame = set.frame();
         let default = Class::new(Class::DEFAULT, self.lines[0].spec.clone());
         let default = (!set.names_default()).then_some(&default);
@@ -372,6 +379,10 @@ impl Classes {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+        let Some(packet) = self.prevent(cx, leaf, packet) else {
+            self.lines[leaf.index()].arrived += 1;
+            return;
+        };
         let len = cx.pool[&packet].charged();
         if self.one_buffer {
             cx.pool[&packet].queued = cx.now;
@@ -408,7 +419,7 @@ impl Classes {
     }
 
     /// The marking of a leaf class's queue, if it has one.
-    pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
+    fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
         self.lines.get(leaf.index())?.spec.marking()?;
         self.queue(leaf).marked_mut()
     }
@@ -432,8 +443,9 @@ impl Classes {
             };
             let len = packet.as_ref().map_or(Bytes::ZERO, |packet| cx.pool[packet].charged());
             self.scheduler.sent(cx.now, leaf, len, more);
-            if packet.is_some() {
-                return packet;
+            if let Some(packet) = packet {
+                self.departs(cx, leaf, &packet);
+                return Some(packet);
             }
         }
     }
@@ -487,17 +499,11 @@ impl Classes {
     }
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId) -> Option<PacketId> {
-        let old = self.lines.get_mut(from.index())?;
-        let packet = old.queue.as_mut()?.dequeue_flow(cx, flow);
-        old.arrived = old.arrived.saturating_sub(packet.is_some().into());
-        if let Some(packet) = packet.as_ref().filter(|_| self.one_buffer) {
-            self.scheduler.withdrawn(from, cx.pool[packet].queued);
-        }
-        let old = self.lines.get_mut(from.index())?;
-        if old.queue.is_some() && old.backlog().packets == 0 {
-            self.scheduler.idle(from);
-        }
-        packet
+        let packet =
+            marking::withdraw(cx, &mut self.lines, &mut *self.scheduler, flow, from.index())?;
+        let old = &mut self.lines[from.index()];
+        old.arrived = old.arrived.saturating_sub(1);
+        Some(packet)
     }
 
     /// What a class has a right to.

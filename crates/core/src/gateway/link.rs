@@ -7,10 +7,11 @@ use super::classes::{Classes, plus};
 use super::control::Control;
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
+use crate::flow::Flow;
 use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::{Backlog, Marked};
+use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
@@ -137,12 +138,41 @@ impl Link {
         self.classes.as_deref_mut()
     }
 
-    /// The marking of the queue at `leaf`, if it has one.
-    pub(super) fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
-        self.bucket.as_ref()?;
+    /// Shows `packet` of `flow`, which is going to be queued at `leaf`, to the marking there.
+    pub(super) fn sight(&mut self, now: Time, leaf: ClassId, packet: &Packet, flow: Option<&Flow>) {
+        match (&self.bucket, &mut self.classes) {
+            (None, _) => {}
+            (Some(_), Some(classes)) => classes.sight(now, leaf, packet, flow),
+            (Some(_), None) => {
+                if let Some(marked) = self.queue.marked_mut() {
+                    marked.sight(now, self.direction, packet, flow);
+                }
+            }
+        }
+    }
+
+    /// Shows `ack`, which departs to the sender of `flow`, to the marking at `leaf`.
+    pub(super) fn acknowledge(&mut self, now: Time, leaf: ClassId, ack: &Packet, flow: &Flow) {
+        match (&self.bucket, &mut self.classes) {
+            (None, _) => {}
+            (Some(_), Some(classes)) => classes.acknowledge(now, leaf, ack, flow),
+            (Some(_), None) => {
+                if let Some(marked) = self.queue.marked_mut() {
+                    marked.acknowledge(now, self.direction, ack, flow);
+                }
+            }
+        }
+    }
+
+    /// Lets the marking at `leaf` forget `flow`.
+    pub(super) fn forget(&mut self, leaf: ClassId, flow: FlowId) {
         match &mut self.classes {
-            Some(classes) => classes.marked_mut(leaf),
-            None => self.queue.marked_mut(),
+            Some(classes) => classes.forget(leaf, flow),
+            None => {
+                if let Some(marked) = self.queue.marked_mut() {
+                    marked.forget(flow);
+                }
+            }
         }
     }
 

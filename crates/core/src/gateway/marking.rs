@@ -22,11 +22,9 @@ impl Gateway {
         leaf: ClassId,
         packet: &PacketId,
     ) {
-        if let Some(marked) = self.links[direction.index()].marked_mut(leaf) {
-            let packet = &self.pool[packet];
-            let flow = self.flows.of_packet(packet, direction);
-            marked.sight(now, direction, packet, flow.as_deref());
-        }
+        let packet = &self.pool[packet];
+        let flow = self.flows.of_packet(packet, direction);
+        self.links[direction.index()].sight(now, leaf, packet, flow.as_deref());
     }
 
     /// Shows `packet`, which is going to be offered to the aggregate in `slot`, to the marking there.
@@ -58,9 +56,7 @@ pub(super) fn acknowledge(
         return;
     }
     let way = direction.reverse();
-    if let Some(marked) = links[way.index()].marked_mut(flow.class(way)) {
-        marked.acknowledge(now, way, ack, flow);
-    }
+    links[way.index()].acknowledge(now, flow.class(way), ack, flow);
     let aggregate = aggregates.meant(flow.handle(way));
     if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
         marked.acknowledge(now, way, ack, flow);
@@ -70,9 +66,7 @@ pub(super) fn acknowledge(
 /// Lets the markings of both directions forget `flow`, whose number was `id`.
 pub(super) fn forget(links: &mut [Link; 2], aggregates: &mut Aggregates, id: FlowId, flow: &Flow) {
     for way in Direction::BOTH {
-        if let Some(marked) = links[way.index()].marked_mut(flow.class(way)) {
-            marked.forget(id);
-        }
+        links[way.index()].forget(flow.class(way), id);
         let aggregate = aggregates.meant(flow.handle(way));
         if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
             marked.forget(id);

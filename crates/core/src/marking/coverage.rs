@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::filter::{Parallel, Shape, fingerprint};
 use super::heuristic::check_filter;
 use super::memory::{Memory, is_trackable};
-use super::sums::{Part, Rho, Sums, Walk};
+use super::sums::{Part, Rho, Sums, Walk, is_markable};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -180,7 +180,7 @@ impl Coverage {
         self.began = now;
     }
 
-    /// Whether the flow of an entry stays tracked. Its bytes are then those of this interval.
+    /// Returns `true` if the flow of an entry stays tracked. Its count of bytes then begins with this interval.
     fn settle(&mut self, entry: u32, now: Time) -> bool {
         let (interval, preserves) = (self.interval, self.preserves);
         let it = self.memory.get_mut(entry);
@@ -255,9 +255,13 @@ impl Coverage {
     fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
         let it = self.memory.get_mut(entry);
         let was_in = std::mem::replace(&mut it.counted, IN_SUMS) == IN_SUMS;
-        let before = if was_in { Part::of(&it.track.last_estimate(now)) } else { Part::default() };
+        let before = it.track.last_estimate(now);
         how(&mut it.track);
-        self.sums.change(before, &it.track.last_estimate(now));
+        let after = it.track.last_estimate(now);
+        self.sums.change(if was_in { Part::of(&before) } else { Part::default() }, &after);
+        if !is_markable(&before) && is_markable(&after) {
+            self.memory.may_be_chosen(entry);
+        }
     }
 }
 
@@ -291,21 +295,21 @@ impl Marking for Coverage {
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {
         if std::mem::replace(&mut self.tests, false) {
             let left = self.sums.marks(seen, Rho::ONE, self.untracked);
-            self.walk = Walk { left, position: 0, found: false };
+            self.walk = Walk { left, found: false };
         }
         if self.walk.left == 0 {
             return Decision::Pass;
         }
-        let now = seen.now;
-        let found = self.memory.oldest(&mut self.walk.position, |entry| {
-            let estimate = entry.track.last_estimate(now);
-            estimate.responds && !estimate.marked
-        });
-        if let Some(entry) = found {
-            return Decision::Mark(self.memory.get(entry).target());
+        let found = self.memory.oldest(|entry| is_markable(&entry.track.last_estimate(seen.now)));
+        if let Some(target) = found {
+            return Decision::Mark(target);
         }
         self.walk.left = 0;
-        if self.walk.found || self.ours { Decision::Pass } else { last_resort(packet) }
+        if self.walk.found || self.ours {
+            Decision::Pass
+        } else {
+            last_resort(packet, self.ignores(packet.flow))
+        }
     }
 
     fn done(&mut self, now: Time, target: Target, outcome: Outcome) {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::filter::{Serial, Shape, fingerprint};
 use super::memory::{Entry, Memory, is_trackable};
-use super::sums::{Part, Rho, Sums, Walk};
+use super::sums::{Part, Rho, Sums, Walk, is_markable};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -170,6 +170,7 @@ impl Heuristic {
         let over = passed / span;
         self.last = if over == 1 { std::mem::take(&mut self.now) } else { Sums::default() };
         self.now = Sums::default();
+        self.memory.begin_again();
         self.rho = Rho::new(self.arrived, self.last.bytes);
         self.arrived = 0;
         self.interval =
@@ -242,26 +243,28 @@ impl Heuristic {
     /// Lets the tracker of an entry change, and the sums with it.
     fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
         let it = self.memory.get_mut(entry);
-        let before = Part::of(&it.track.last_estimate(now));
+        let before = it.track.last_estimate(now);
         how(&mut it.track);
         let after = it.track.last_estimate(now);
         let lists = lists(it, self.interval);
+        let part = Part::of(&before);
         if lists.now {
-            self.now.change(before, &after);
+            self.now.change(part, &after);
         }
         if lists.last {
-            self.last.change(before, &after);
+            self.last.change(part, &after);
+        }
+        if !is_markable(&before) && is_markable(&after) {
+            self.memory.may_be_chosen(entry);
         }
     }
 
     /// The flow to mark next.
     fn next(&mut self, now: Time) -> Option<Target> {
-        let Self { memory, walk, interval, .. } = self;
-        let found = memory.oldest(&mut walk.position, |entry| {
-            let estimate = entry.track.last_estimate(now);
-            lists(entry, *interval).last && estimate.responds && !estimate.marked
-        });
-        found.map(|entry| self.memory.get(entry).target())
+        let interval = self.interval;
+        self.memory.oldest(|entry| {
+            lists(entry, interval).last && is_markable(&entry.track.last_estimate(now))
+        })
     }
 }
 
@@ -296,7 +299,7 @@ impl Marking for Heuristic {
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {
         if std::mem::replace(&mut self.tests, false) {
             let left = self.last.marks(seen, self.rho, Rate::from_bps(0));
-            self.walk = Walk { left, position: 0, found: false };
+            self.walk = Walk { left, found: false };
         }
         if self.walk.left == 0 {
             return Decision::Pass;
@@ -308,7 +311,7 @@ impl Marking for Heuristic {
         if self.walk.found || self.ours {
             return Decision::Pass;
         }
-        match last_resort(packet) {
+        match last_resort(packet, self.ignores(packet.flow)) {
             Decision::MarkArrival => Decision::Pass,
             decision => decision,
         }

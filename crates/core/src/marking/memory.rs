@@ -12,8 +12,8 @@ use crate::packet::{FlowId, Member, TcpFlags, make_room, number, slot};
 pub(super) struct Entry {
     pub(super) track: Track,
     flow: FlowId,
-    member: Member,
-    /// Clock of the arrival of the packet that departed last.
+    /// Clock of the arrival of the newest packet, and of the one that departed last.
+    queued: u32,
     departed: u32,
     /// Bytes that arrived in an interval of the marking.
     pub(super) bytes: u32,
@@ -28,16 +28,11 @@ pub(super) struct Entry {
 // A marking with 4,096 flows has 384 KiB for them.
 const _: () = assert!(size_of::<Entry>() <= 96);
 
-impl Entry {
-    pub(super) const fn target(&self) -> Target {
-        Target { flow: self.flow, member: self.member }
-    }
-}
-
 /// A packet of a tracked flow in the queue.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     entry: u32,
+    member: Member,
     arrived: u32,
 }
 
@@ -53,6 +48,8 @@ pub(super) struct Memory {
     hand: usize,
     /// Packets, oldest first. Some may have departed.
     waiting: VecDeque<Waiting>,
+    /// Of the oldest, packets that [`oldest`](Self::oldest) has passed.
+    passed: usize,
 }
 
 const NONE: u32 = u32::MAX;
@@ -67,11 +64,17 @@ fn clock(packet: &Packet) -> u32 {
     u32::try_from((packet.arrived.nanos() >> 10) & u64::from(u32::MAX)).unwrap_or(0)
 }
 
+/// Whether `one` is later than `other`, where the clock wraps.
+const fn is_after(one: u32, other: u32) -> bool {
+    let after = one.wrapping_sub(other);
+    after != 0 && after < 1 << 31
+}
+
 impl Memory {
     /// No flows, and room for `most`.
     pub(super) fn new(most: usize) -> Self {
         let (entries, entry_of, free) = (Vec::new(), Vec::new(), Vec::new());
-        Self { entries, entry_of, free, most, hand: 0, waiting: VecDeque::new() }
+        Self { entries, entry_of, free, most, hand: 0, waiting: VecDeque::new(), passed: 0 }
     }
 
     /// The entry of `flow`.
@@ -89,19 +92,23 @@ impl Memory {
 
     /// Makes an entry for the flow of the packet that arrives; `None` if there is no room.
     pub(super) fn insert(&mut self, spec: &TrackerSpec, seen: &Sighting<'_>) -> Option<u32> {
-        let (flow, member) = (seen.packet.flow, seen.packet.member);
+        let (flow, before) = (seen.packet.flow, clock(seen.packet).wrapping_sub(1));
         let new = Entry {
             track: Track::new(spec, seen),
             flow,
-            member,
-            departed: clock(seen.packet).wrapping_sub(1),
+            queued: before,
+            departed: before,
             bytes: 0,
             interval: 0,
             counted: 0,
             flag: false,
         };
         let entry = match self.free.pop() {
-            Some(entry) => entry,
+            Some(entry) => {
+                // A packet that arrived at this very time may be in the queue.
+                self.begin_again();
+                entry
+            }
             None if self.entries.len() < self.most => number(self.entries.len()),
             None => return None,
         };
@@ -135,50 +142,81 @@ impl Memory {
 
     /// Notes that `packet` is going to be queued. Nothing waits if the queue `was_empty`.
     pub(super) fn queued(&mut self, entry: u32, packet: &Packet, was_empty: bool) {
-        self.entries[slot(entry)].member = packet.member;
+        let arrived = clock(packet);
+        self.entries[slot(entry)].queued = arrived;
         if was_empty {
             self.waiting.clear();
+            self.passed = 0;
         } else if self.waiting.len() == MOST_WAITING {
-            self.waiting.pop_front();
+            self.pop();
         }
-        self.waiting.push_back(Waiting { entry, arrived: clock(packet) });
+        self.waiting.push_back(Waiting { entry, member: packet.member, arrived });
+    }
+
+    fn pop(&mut self) {
+        self.waiting.pop_front();
+        self.passed = self.passed.saturating_sub(1);
     }
 
     /// Notes that `packet` departs: the packets of its flow that arrived before have departed or were dropped.
     pub(super) fn departed(&mut self, packet: &Packet) {
         if let Some(entry) = self.find(packet.flow) {
-            self.entries[slot(entry)].departed = clock(packet);
+            let (it, arrived) = (&mut self.entries[slot(entry)], clock(packet));
+            // It may have arrived before the flow had an entry.
+            if is_after(arrived, it.departed) {
+                it.departed = arrived;
+            }
         }
         while let Some(first) = self.waiting.front()
             && !self.is_waiting(*first)
         {
-            self.waiting.pop_front();
+            self.pop();
         }
     }
 
     /// Notes that no packet of the flow waits.
     pub(super) fn emptied(&mut self, entry: u32) {
-        let newest = self.waiting.back().map(|newest| newest.arrived);
         let it = &mut self.entries[slot(entry)];
-        it.departed = newest.unwrap_or(it.departed);
+        it.departed = it.queued;
     }
 
     fn is_waiting(&self, packet: Waiting) -> bool {
         let it = &self.entries[slot(packet.entry)];
-        let after = packet.arrived.wrapping_sub(it.departed);
-        it.flow != FlowId::NONE && after != 0 && after < 1 << 31
+        it.flow != FlowId::NONE && is_after(packet.arrived, it.departed)
     }
 
-    /// The flow of the oldest packet from position `from` on that waits and may be `chosen`; `from` is then the
-    /// position after it.
-    pub(super) fn oldest(&self, from: &mut usize, chosen: impl Fn(&Entry) -> bool) -> Option<u32> {
-        while let Some(packet) = self.waiting.get(*from) {
-            *from += 1;
-            if self.is_waiting(*packet) && chosen(&self.entries[slot(packet.entry)]) {
-                return Some(packet.entry);
+    /// The flow of the oldest packet that waits and may be `chosen`, of those that were not passed. They are passed
+    /// by then.
+    pub(super) fn oldest(&mut self, chosen: impl Fn(&Entry) -> bool) -> Option<Target> {
+        while let Some(packet) = self.waiting.get(self.passed).copied() {
+            self.passed += 1;
+            let it = &self.entries[slot(packet.entry)];
+            if self.is_waiting(packet) && chosen(it) {
+                return Some(Target { flow: it.flow, member: packet.member });
             }
         }
         None
+    }
+
+    /// Notes that a flow may be chosen now. If packets of it wait, [`oldest`](Self::oldest) begins again.
+    pub(super) fn may_be_chosen(&mut self, entry: u32) {
+        let it = &self.entries[slot(entry)];
+        if it.queued != it.departed {
+            self.begin_again();
+        }
+    }
+
+    /// A packet that was passed waits and may be `chosen`.
+    #[cfg(test)]
+    pub(super) fn has_missed(&self, chosen: impl Fn(&Entry) -> bool) -> bool {
+        let passed = self.waiting.iter().take(self.passed);
+        let mut waiting = passed.filter(|packet| self.is_waiting(**packet));
+        waiting.any(|packet| chosen(&self.entries[slot(packet.entry)]))
+    }
+
+    /// No packet was passed.
+    pub(super) const fn begin_again(&mut self) {
+        self.passed = 0;
     }
 }
 

@@ -6,6 +6,9 @@
 //!
 //! Source: `marking`, section 2.2, equations (5) to (10).
 //! Differs:
+//! - Flows of short round trips have several rounds until the last flow's next round begins. Each is a
+//!   segment larger than the one before. The paper counts the first only, which is `rounds = 1`.
+//! - A marked flow sends one segment at least.
 //! - Traffic without a tracker arrives at its rate of the last interval.
 //! - A flow that stays silent for two round trips from the start of its round is not projected.
 //! - A packet tests only if its flow's next round changed, or if it has no tracker.
@@ -16,7 +19,6 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::response::Response;
 use super::rounds::{Net, Round, Rounds, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
@@ -35,6 +37,11 @@ pub struct Config {
     pub k: Option<u32>,
     /// Parameter of the tracker: weight of the old round-trip time against a new sample.
     pub a: Option<Factor>,
+    /// Rounds of a flow that are projected at most, from 1 to 8.
+    ///
+    /// The defaults come from `marking/exp1` (seeds 1 to 3, loss in 20 s): 1 loses 2 to 5 %, 2 up to 0.7 %, and 4
+    /// nothing.
+    pub rounds: u32,
     /// Time over which the rate of untracked traffic is measured.
     #[serde(with = "units::duration")]
     pub interval: Duration,
@@ -43,7 +50,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let interval = Duration::from_secs(1);
-        Self { tracker: TrackerSpec::default(), k: None, a: None, interval }
+        Self { tracker: TrackerSpec::default(), k: None, a: None, rounds: 4, interval }
     }
 }
 
@@ -54,6 +61,9 @@ impl Config {
         if self.interval == Duration::ZERO {
             return Err("`interval` must not be zero; write for example \"1 s\"");
         }
+        if !(1..=MOST_ROUNDS).contains(&self.rounds) {
+            return Err("`rounds` must be from 1 to 8; write 1 for the projection of the paper");
+        }
         self.tracker.clone().with(self.k, self.a).map(drop)
     }
 
@@ -62,6 +72,7 @@ impl Config {
         Reference {
             tracker: tracker.unwrap_or_else(|_| self.tracker.clone()),
             interval: self.interval,
+            rounds_each: self.rounds,
             entries: Vec::new(),
             entry_of: Vec::new(),
             idle: Ring::default(),
@@ -78,17 +89,22 @@ impl Config {
     }
 }
 
+/// Rounds of a flow that are projected at most: round trips of 25 to 200 ms on one link.
+const MOST_ROUNDS: u32 = 8;
+
 /// Flows that are tracked at most. The packets of others count as untracked.
 const MOST_FLOWS: usize = 1_000;
 
 pub(super) struct Reference {
     tracker: TrackerSpec,
     interval: Duration,
+    rounds_each: u32,
     entries: Vec<Entry>,
     /// Index of the entry of each flow; [`NONE`] if it has none.
     entry_of: Vec<u32>,
     /// Entries of flows that are not projected, longest first.
     idle: Ring,
+    /// The rounds of entry `n` have the numbers from `n * rounds_each` on, the next one first.
     rounds: Rounds,
     /// For each flow in `expiries`, a time at or before the end of its projection.
     expiries: BinaryHeap<Reverse<(Time, u32)>>,
@@ -113,8 +129,6 @@ const NONE: u32 = u32::MAX;
 struct Entry {
     target: Target,
     track: Track,
-    response: Response,
-    round_start: Time,
     /// End of its projection.
     expires: Time,
     /// Has a place in `expiries`.
@@ -169,9 +183,8 @@ impl Reference {
                 continue;
             }
             it.is_timed = false;
-            if self.rounds.has(entry) {
-                self.rounds.set(entry, None);
-                self.idle.push(Member(entry));
+            if self.is_projected(entry) {
+                self.retire(entry);
             }
         }
     }
@@ -185,8 +198,7 @@ impl Reference {
         }
         let Observed { now, direction, flow, .. } = *seen;
         let sighting = Sighting { now, packet, direction, flow };
-        let opens = tcp.flags.any(TcpFlags::SYN) && !packet.seen_before;
-        let (entry, mut changed) = match self.entry(packet.flow).filter(|_| !opens) {
+        let (entry, mut changed) = match self.entry(packet.flow) {
             Some(entry) => (entry, self.entries[slot(entry)].track.on_arrival(&sighting)),
             None => {
                 let target = Target { flow: packet.flow, member: packet.member };
@@ -198,16 +210,11 @@ impl Reference {
         it.target.member = packet.member;
         changed |= std::mem::replace(&mut it.is_empty, false);
         let estimate = it.track.estimate(now);
-        if it.round_start != estimate.round_start {
-            it.round_start = estimate.round_start;
-            it.response.on_round(estimate.window);
-        }
-        if !estimate.responds || it.response.ignores() {
-            self.rounds.set(entry, None);
-            self.idle.push(Member(entry));
+        if !estimate.responds {
+            self.retire(entry);
             return false;
         }
-        self.tests = changed || !self.rounds.has(entry);
+        self.tests = changed || !self.is_projected(entry);
         if self.tests {
             self.schedule(now, entry, &estimate);
         }
@@ -219,13 +226,12 @@ impl Reference {
         self.entry_of.get(slot(flow.0)).copied().filter(|entry| *entry != NONE)
     }
 
-    /// A new entry, in place of an earlier connection's. If all are used, a flow that is not projected loses
-    /// its own.
+    /// A new entry. If all are used, a flow that is not projected loses its own.
     fn begin(&mut self, target: Target, first: &Sighting<'_>) -> Option<u32> {
-        let entry = match self.entry(target.flow) {
-            Some(own) => own,
-            None if self.entries.len() < MOST_FLOWS => number(self.entries.len()),
-            None => self.idle.first()?.0,
+        let entry = if self.entries.len() < MOST_FLOWS {
+            number(self.entries.len())
+        } else {
+            self.idle.first()?.0
         };
         self.idle.remove(Member(entry));
         let is_timed = self.entries.get(slot(entry)).is_some_and(|old| old.is_timed);
@@ -237,8 +243,6 @@ impl Reference {
         let new = Entry {
             target,
             track: Track::new(&self.tracker, first),
-            response: Response::default(),
-            round_start: first.now,
             expires: first.now,
             is_timed,
             is_empty: false,
@@ -254,16 +258,36 @@ impl Reference {
     fn schedule(&mut self, now: Time, entry: u32, estimate: &Estimate) {
         let it = &mut self.entries[slot(entry)];
         let candidate = (!estimate.marked && !it.is_empty).then_some(estimate.window);
-        let (due, bytes) = (estimate.next_round(), estimate.next_window());
+        let due = estimate.next_round();
+        let bytes = estimate.next_window().max(estimate.growth);
         it.expires = (due + estimate.rtt).max(now + Duration::from_nanos(1));
-        self.rounds.set(entry, Some(Round { due, bytes, candidate }));
         self.idle.remove(Member(entry));
         self.longest_now = self.longest_now.max(estimate.rtt);
         self.longest_rtt = self.longest_rtt.max(estimate.rtt);
+        let (number, horizon) = (entry * self.rounds_each, now + self.longest_rtt);
+        self.rounds.set(number, Some(Round { due, bytes, candidate }));
+        for later in 1..self.rounds_each {
+            let due = due + estimate.rtt * later;
+            let bytes = bytes + estimate.growth * later.into();
+            let round = Round { due, bytes, candidate: None };
+            self.rounds.set(number + later, (due <= horizon).then_some(round));
+        }
+        let it = &mut self.entries[slot(entry)];
         if !it.is_timed {
             it.is_timed = true;
             self.expiries.push(Reverse((it.expires, entry)));
         }
+    }
+
+    fn is_projected(&self, entry: u32) -> bool {
+        self.rounds.has(entry * self.rounds_each)
+    }
+
+    /// Ends the projection of a flow.
+    fn retire(&mut self, entry: u32) {
+        let number = entry * self.rounds_each;
+        (number..number + self.rounds_each).for_each(|round| self.rounds.set(round, None));
+        self.idle.push(Member(entry));
     }
 }
 
@@ -282,9 +306,10 @@ impl Marking for Reference {
 
     fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
         let Some(entry) = self.entry(ack.flow) else { return };
-        let it = &mut self.entries[slot(entry)];
-        if it.track.on_ack(&acknowledges(seen, ack)) && self.rounds.has(entry) {
-            let estimate = it.track.estimate(seen.now);
+        let track = &mut self.entries[slot(entry)].track;
+        let changed = track.on_ack(&acknowledges(seen, ack));
+        let estimate = track.estimate(seen.now);
+        if changed && self.is_projected(entry) {
             self.schedule(seen.now, entry, &estimate);
         }
     }
@@ -299,23 +324,19 @@ impl Marking for Reference {
             return Decision::Pass;
         }
         match self.rounds.best() {
-            Some(entry) => Decision::Mark(self.entries[slot(entry)].target),
+            Some(round) => Decision::Mark(self.entries[slot(round / self.rounds_each)].target),
             None if self.ours => Decision::Pass,
-            None => last_resort(packet),
+            None => last_resort(packet, self.ignores(packet.flow)),
         }
     }
 
     fn done(&mut self, now: Time, target: Target, outcome: Outcome) {
         let Some(entry) = self.entry(target.flow) else { return };
         let it = &mut self.entries[slot(entry)];
-        let before = it.track.estimate(now);
         match outcome {
             Outcome::Marked => it.track.on_mark(now),
             Outcome::Dropped => it.track.on_drop(now),
             Outcome::NoPacket => it.is_empty = true,
-        }
-        if outcome == Outcome::Marked {
-            it.response.on_mark(before.window, before.growth);
         }
         let estimate = it.track.estimate(now);
         self.schedule(now, entry, &estimate);
@@ -325,12 +346,11 @@ impl Marking for Reference {
         let Some(entry) = self.entry(flow) else { return };
         self.entry_of[slot(flow.0)] = NONE;
         self.entries[slot(entry)].target.flow = FlowId::NONE;
-        self.rounds.set(entry, None);
-        self.idle.push(Member(entry));
+        self.retire(entry);
     }
 
     fn ignores(&self, flow: FlowId) -> bool {
-        self.entry(flow).is_some_and(|entry| self.entries[slot(entry)].response.ignores())
+        self.entry(flow).is_some_and(|entry| self.entries[slot(entry)].track.ignores())
     }
 
     fn longest_rtt(&self) -> Duration {

@@ -12,14 +12,14 @@ use std::time::Duration;
 use crate::packet::{make_room, slot};
 use crate::{Bytes, Rate, Time};
 
-/// The next round of a flow.
+/// A round of a flow that is yet to come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Round {
     /// Its start.
     pub(super) due: Time,
     /// Its bytes.
     pub(super) bytes: Bytes,
-    /// Window of the flow, if the flow may be marked.
+    /// Window of the flow, if this is its next round and the flow may be marked.
     pub(super) candidate: Option<Bytes>,
 }
 
@@ -45,7 +45,7 @@ impl Net {
     }
 }
 
-/// The rounds of flows, by a small number for each flow.
+/// The rounds of flows, by a small number for each round.
 pub(super) struct Rounds {
     nodes: Vec<Node>,
     root: u32,
@@ -66,9 +66,9 @@ struct Node {
     sum: i64,
     /// The largest `sum of bytes up to a node - served` in this subtree.
     most: i64,
-    /// Window if the flow may be marked, otherwise zero.
+    /// Window if this is the next round of a flow that may be marked, otherwise zero.
     window: u64,
-    /// The largest `window` in this subtree, and its flow.
+    /// The largest `window` in this subtree, and its round.
     best: (u64, u32),
     present: bool,
 }
@@ -99,30 +99,30 @@ impl Rounds {
         Self { nodes: Vec::new(), root: NIL, base: Time::ZERO, net }
     }
 
-    /// Puts `round` in place of the round of `flow`; `None` removes it.
-    pub(super) fn set(&mut self, flow: u32, round: Option<Round>) {
-        make_room(&mut self.nodes, slot(flow), Node::ABSENT);
-        let old = &self.nodes[slot(flow)];
+    /// Puts `round` in place of round `number`; `None` removes it.
+    pub(super) fn set(&mut self, number: u32, round: Option<Round>) {
+        make_room(&mut self.nodes, slot(number), Node::ABSENT);
+        let old = &self.nodes[slot(number)];
         let stays = round.is_some_and(|round| old.present && old.due == round.due);
         if old.present && !stays {
-            self.root = self.remove(self.root, flow);
-            self.nodes[slot(flow)] = Node::ABSENT;
+            self.root = self.remove(self.root, number);
+            self.nodes[slot(number)] = Node::ABSENT;
         }
         let Some(Round { due, bytes, candidate }) = round else { return };
         let served = self.net.bytes(due.since(self.base));
         let (bytes, window) = (signed(bytes), candidate.map_or(0, |window| window.0));
-        let node = &mut self.nodes[slot(flow)];
+        let node = &mut self.nodes[slot(number)];
         *node = Node { due, served, bytes, window, present: true, ..*node };
         if stays {
-            self.update(self.root, flow);
+            self.update(self.root, number);
         } else {
-            self.root = self.insert(self.root, flow);
+            self.root = self.insert(self.root, number);
         }
     }
 
-    /// Returns `true` if `flow` has a round.
-    pub(super) fn has(&self, flow: u32) -> bool {
-        self.nodes.get(slot(flow)).is_some_and(|node| node.present)
+    /// Returns `true` if there is a round `number`.
+    pub(super) fn has(&self, number: u32) -> bool {
+        self.nodes.get(slot(number)).is_some_and(|node| node.present)
     }
 
     /// Counts service at `net` from `base` on. Takes time in proportion to the number of rounds.
@@ -135,7 +135,7 @@ impl Rounds {
     }
 
     /// The largest growth of the backlog from `now` to the start of a round, in bytes. A round that should
-    /// have begun counts as if it began now. `None` without rounds.
+    /// have begun counts as if it began now. At least zero, the growth until now. `None` without rounds.
     pub(super) fn growth(&self, now: Time) -> Option<i64> {
         let (mut late, mut most, mut at) = (0, NOTHING, self.root);
         if at == NIL {
@@ -155,7 +155,7 @@ impl Rounds {
         Some(late.max(most + self.net.bytes(now.since(self.base))))
     }
 
-    /// The flow with the largest window of those that may be marked.
+    /// The round of the flow with the largest window of those that may be marked.
     pub(super) fn best(&self) -> Option<u32> {
         let (window, flow) = self.nodes.get(slot(self.root))?.best;
         (window > 0).then_some(flow)
@@ -173,7 +173,7 @@ impl Rounds {
         self.nodes.get(slot(at)).map_or((0, NIL), |node| node.best)
     }
 
-    /// Order of two rounds: by their starts, then by their flows.
+    /// Order of two rounds: by their starts, then by their numbers.
     fn precedes(&self, a: u32, b: u32) -> bool {
         (self.nodes[slot(a)].due, a) < (self.nodes[slot(b)].due, b)
     }
@@ -287,9 +287,9 @@ impl Rounds {
     }
 }
 
-/// A number that looks random (Fibonacci hashing) and is different for every flow.
-const fn priority(flow: u32) -> u32 {
-    flow.wrapping_add(1).wrapping_mul(0x9e37_79b1).rotate_left(16).wrapping_mul(0x85eb_ca6b)
+/// A priority that looks random (Fibonacci hashing) and is different for every round.
+const fn priority(number: u32) -> u32 {
+    number.wrapping_add(1).wrapping_mul(0x9e37_79b1).rotate_left(16).wrapping_mul(0x85eb_ca6b)
 }
 
 /// Bytes as a difference: as many as `i64` holds.
@@ -316,7 +316,7 @@ mod tests {
                 let sum: i64 = begun.map(|(_, other)| signed(other.bytes)).sum();
                 sum - net.bytes(until.since(now))
             });
-            terms.max()
+            terms.max().map(|most| most.max(0))
         }
 
         fn best(&self) -> Option<Bytes> {

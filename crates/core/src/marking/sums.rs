@@ -44,11 +44,16 @@ impl Part {
     }
 }
 
+/// Whether a mark would make the next round of the flow smaller: it responds, and has none in this round.
+pub(super) const fn is_markable(estimate: &Estimate) -> bool {
+    estimate.responds && !estimate.marked
+}
+
 /// Sums over the flows of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     part: Part,
-    /// Bytes that arrived of them in this interval.
+    /// Bytes of these flows in this interval.
     pub(super) bytes: u64,
     /// The latest start of a next round.
     due: Time,
@@ -123,13 +128,11 @@ impl Rho {
     }
 }
 
-/// A walk along the queue that marks some flows.
+/// Marks that one arrival calls for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
     /// Marks that are still to be set.
     pub(super) left: u64,
-    /// The position in the queue.
-    pub(super) position: usize,
     /// A mark was set.
     pub(super) found: bool,
 }

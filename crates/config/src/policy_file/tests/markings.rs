@@ -41,6 +41,7 @@ fn parameters_that_no_tracker_works_with_are_refused_by_name() {
         ("a = 1.5", "`a`"),
         ("a = -0.1", "a number from 0"),
         ("interval = \"0 s\"", "`interval`"),
+        ("rounds = 0", "`rounds`"),
         ("tracker = { kind = \"paper\", k = 0 }", "`k`"),
     ] {
         let marking = format!("marking = {{ kind = \"reference\", {parameter} }}");

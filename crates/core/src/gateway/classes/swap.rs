@@ -61,7 +61,7 @@ impl Classes {
         (rate, spec): (Rate, &QdiscSpec),
     ) {
         self.set_link_rate(now, rate);
-        self.lines[ClassId::ROOT.index()].spec = spec.clone();
+        self.set_link_queue(spec);
         self.frame = set.frame();
         self.named = vec![false; self.lines.len()];
         self.next_rank = 0;
@@ -94,7 +94,7 @@ impl Classes {
 
     /// Sets the queue of the class `default`, which the set does not name, to `spec`.
     pub(in crate::gateway) fn set_queue_of_default(&mut self, cx: &mut Cx<'_>, spec: &QdiscSpec) {
-        self.lines[ClassId::ROOT.index()].spec = spec.clone();
+        self.set_link_queue(spec);
         self.put(cx, &Class::new(Class::DEFAULT, spec.clone()), u32::MAX);
     }
 

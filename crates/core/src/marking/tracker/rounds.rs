@@ -245,8 +245,7 @@ impl Rounds {
 
     /// Bytes of the window, as frames.
     ///
-    /// A part of a round says little, so a round is at least as long as the one before, or half of it if that
-    /// was marked. Source: `marking`, section 2.1 (implementation warning).
+    /// A round that has only begun counts as the round before, or as half of it if that was marked. Source: `marking`, section 2.1 (implementation warning).
     pub(super) fn window(&self) -> u32 {
         if self.has(REDUCED) {
             return self.bytes_before;
@@ -266,7 +265,7 @@ impl Rounds {
         Micros::of(now).since(self.last) > self.rtt.saturating_mul(IDLE_ROUNDS)
     }
 
-    /// What is known of the flow, had its last packet just arrived.
+    /// The estimate, as if the last packet of the flow had just arrived.
     pub(super) fn estimate(&self, now: Time) -> Estimate {
         let growth = if self.has(LIMITED) { 0 } else { u64::from(self.frame) };
         Estimate {

@@ -40,7 +40,7 @@ pub struct TwoWay {
     /// Bytes before the beginning of the round that this ACK also acknowledged. While gaps begin rounds, bytes of
     /// frames since the segment at `from`.
     stretch: u32,
-    /// Timestamp of that ACK, if it has one.
+    /// Timestamp of the ACK at `acked`; meaningful with `has_echo`.
     echo: u32,
     has_echo: bool,
     state: State,

@@ -1,0 +1,158 @@
+//! The marking of the buffer that all classes share.
+//!
+//! It sees the packets of all classes, and the state that the scheduler keeps of each class. So it can protect the
+//! guarantees of the classes as well as the buffer (`marking`, section 2.4).
+
+use super::{Classes, Line};
+use crate::class::ClassId;
+use crate::flow::Flow;
+use crate::marking::{Observed, Place, Stage, Target};
+use crate::packet::{Direction, FlowId, number};
+use crate::qdisc::{Backlog, QdiscSpec};
+use crate::random::Random;
+use crate::scheduler::Scheduler;
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
+
+/// The queues of all classes, and the scheduler that shares the buffer between them.
+struct Buffer<'a> {
+    lines: &'a mut [Line],
+    scheduler: &'a mut dyn Scheduler,
+    rate: Rate,
+    class: ClassId,
+}
+
+impl<'a> Buffer<'a> {
+    /// State of the buffer, for as long as the queues and the scheduler are lent.
+    fn into_observed(self, now: Time, direction: Direction) -> Observed<'a> {
+        let backlog = self.lines.iter().map(Line::backlog).fold(Backlog::default(), super::plus);
+        let limit = self.scheduler.buffer().unwrap_or(Bytes(u64::MAX / 4));
+        let empty = Observed::empty(now, direction, self.rate, limit);
+        let classes = self.scheduler.class_states(now);
+        Observed { backlog: backlog.bytes, classes, class: self.class, ..empty }
+    }
+}
+
+impl Place for Buffer<'_> {
+    fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_> {
+        let Self { lines, scheduler, rate, class } = self;
+        let lent = Buffer { lines, scheduler: &mut **scheduler, rate: *rate, class: *class };
+        lent.into_observed(now, direction)
+    }
+
+    fn visit(&self, pool: &mut PacketPool, of: Target, which: &mut dyn FnMut(&mut Packet) -> bool) {
+        for queue in self.lines.iter().filter_map(|line| line.queue.as_ref()) {
+            queue.visit(pool, of.flow, which);
+        }
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>, of: Target) -> Option<PacketId> {
+        let leaf = self.lines.iter().position(|line| {
+            line.queue.as_ref().is_some_and(|queue| queue.bytes_of(of.flow) > Bytes::ZERO)
+        })?;
+        withdraw(cx, self.lines, self.scheduler, of.flow, leaf)
+    }
+}
+
+/// Removes the oldest packet of `flow` from the queue of class `leaf`, and from the scheduler's counts.
+pub(super) fn withdraw(
+    cx: &mut Cx<'_>,
+    lines: &mut [Line],
+    scheduler: &mut dyn Scheduler,
+    flow: FlowId,
+    leaf: usize,
+) -> Option<PacketId> {
+    let line = lines.get_mut(leaf)?;
+    let packet = line.queue.as_mut()?.dequeue_flow(cx, flow);
+    let leaf = ClassId(number(leaf));
+    if let Some(packet) = packet.as_ref().filter(|_| scheduler.buffer().is_some()) {
+        scheduler.withdrawn(leaf, cx.pool[packet].queued);
+    }
+    if line.backlog().packets == 0 {
+        scheduler.idle(leaf);
+    }
+    packet
+}
+
+impl Classes {
+    /// Sets the queue of the link, which classes without a queue of their own have, and the marking of a shared
+    /// buffer. A marking that stays the same keeps its trackers.
+    pub(super) fn set_link_queue(&mut self, spec: &QdiscSpec) {
+        let link = &mut self.lines[ClassId::ROOT.index()];
+        if self.stage.is_none() || link.spec.marking() != spec.marking() {
+            let random = Random::named(self.seed, &["marking", self.direction.name()]);
+            let marking = spec.marking().filter(|_| self.one_buffer);
+            self.stage = marking.map(|marking| Box::new(Stage::new(marking.build(random))));
+        }
+        link.spec.clone_from(spec);
+    }
+
+    /// The marking of the shared buffer, and what it sees of it. `class` is the class of the packet.
+    fn staged(&mut self, now: Time, class: ClassId) -> Option<(&mut Stage, Observed<'_>)> {
+        let stage = self.stage.as_deref_mut()?;
+        let rate = self.rate;
+        let buffer =
+            Buffer { lines: &mut self.lines, scheduler: &mut *self.scheduler, rate, class };
+        Some((stage, buffer.into_observed(now, self.direction)))
+    }
+
+    /// Shows `packet` of `flow`, which is going to be queued at `leaf`, to the marking there.
+    pub(in crate::gateway) fn sight(
+        &mut self,
+        now: Time,
+        leaf: ClassId,
+        packet: &Packet,
+        flow: Option<&Flow>,
+    ) {
+        let direction = self.direction;
+        if let Some((stage, seen)) = self.staged(now, leaf) {
+            stage.sight(&Observed { flow, ..seen }, packet);
+        } else if let Some(marked) = self.marked_mut(leaf) {
+            marked.sight(now, direction, packet, flow);
+        }
+    }
+
+    /// Shows `ack`, which departs to the sender of `flow`, to the marking at `leaf`.
+    pub(in crate::gateway) fn acknowledge(
+        &mut self,
+        now: Time,
+        leaf: ClassId,
+        ack: &Packet,
+        flow: &Flow,
+    ) {
+        let direction = self.direction;
+        if let Some((stage, seen)) = self.staged(now, leaf) {
+            stage.acknowledge(&Observed { flow: Some(flow), ..seen }, ack);
+        } else if let Some(marked) = self.marked_mut(leaf) {
+            marked.acknowledge(now, direction, ack, flow);
+        }
+    }
+
+    /// Lets the marking at `leaf` forget `flow`.
+    pub(in crate::gateway) fn forget(&mut self, leaf: ClassId, flow: FlowId) {
+        if let Some(stage) = &mut self.stage {
+            stage.forget(flow);
+        } else if let Some(marked) = self.marked_mut(leaf) {
+            marked.forget(flow);
+        }
+    }
+
+    /// Lets the marking of the shared buffer mark packets before `packet` is queued at `leaf`. Returns `packet`
+    /// unless it was dropped.
+    pub(super) fn prevent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        class: ClassId,
+        packet: PacketId,
+    ) -> Option<PacketId> {
+        let Some(stage) = self.stage.as_deref_mut() else { return Some(packet) };
+        let (lines, scheduler) = (&mut self.lines[..], &mut *self.scheduler);
+        stage.prevent(cx, &mut Buffer { lines, scheduler, rate: self.rate, class }, packet)
+    }
+
+    /// Tells the marking of the shared buffer that `packet` departs from `leaf`.
+    pub(super) fn departs(&mut self, cx: &Cx<'_>, leaf: ClassId, packet: &PacketId) {
+        if let Some((stage, seen)) = self.staged(cx.now, leaf) {
+            stage.departs(&seen, &cx.pool[packet]);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A marking at its place: the marking decides, and the stage marks the packet that waits there.
+//!
+//! The gateway shows every packet that arrives with [`Stage::sight`]. Before the packet is queued, it calls
+//! [`Stage::prevent`]. Packets that move to the place from another queue are queued without both.
+
+use super::{Decision, Marking, Observed, Outcome, Target};
+use crate::packet::{Direction, FlowId};
+use crate::{Cx, Packet, PacketId, PacketPool, Reason, Time};
+
+/// A marking, and what it did.
+pub struct Stage {
+    marking: Box<dyn Marking>,
+    /// Direction of the last packet that was seen; all have the same.
+    direction: Direction,
+    marks: Marks,
+}
+
+/// Packets marked, and dropped in place of a mark.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Marks {
+    /// Packets marked.
+    pub marked: u64,
+    /// Packets dropped in place of a mark, because they are not ECN-capable.
+    pub not_ect: u64,
+    /// Packets dropped because no flow was left to mark.
+    pub unmarkable: u64,
+}
+
+/// Packets that wait, of one queue or of several that share a buffer.
+pub trait Place {
+    /// State of the place, without a flow.
+    fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_>;
+
+    /// Offers the packets of a flow's member to `which`, the oldest first, until it returns `true`.
+    fn visit(&self, pool: &mut PacketPool, of: Target, which: &mut dyn FnMut(&mut Packet) -> bool);
+
+    /// Removes the oldest packet of a flow's member, for a caller that drops it.
+    fn take(&mut self, cx: &mut Cx<'_>, of: Target) -> Option<PacketId>;
+}
+
+/// Packets of one member that are searched at most for one of the flow: several flows of a host may be
+/// one member.
+const SEARCHED: u32 = 64;
+
+impl Stage {
+    /// A stage for `marking`, which has seen no packets.
+    #[must_use]
+    pub fn new(marking: Box<dyn Marking>) -> Self {
+        Self { marking, direction: Direction::Up, marks: Marks::default() }
+    }
+
+    /// Direction of the packets.
+    #[must_use]
+    pub const fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Notes `packet`, which is going to be queued. `seen` has its flow, if that is in the flow table.
+    pub fn sight(&mut self, seen: &Observed<'_>, packet: &Packet) {
+        self.direction = seen.direction;
+        self.marking.arrived(seen, packet);
+    }
+
+    /// Notes `ack`, a packet that departs to the sender of `seen.flow`, whose packets go in `seen.direction`.
+    pub fn acknowledge(&mut self, seen: &Observed<'_>, ack: &Packet) {
+        self.marking.acknowledged(seen, ack);
+    }
+
+    /// Notes `packet`, which departs.
+    pub fn departs(&mut self, seen: &Observed<'_>, packet: &Packet) {
+        self.marking.leaving(seen, packet);
+    }
+
+    /// Forgets `flow`: its number may be given to another flow.
+    pub fn forget(&mut self, flow: FlowId) {
+        self.marking.forget(flow);
+    }
+
+    /// Packets marked and dropped.
+    #[must_use]
+    pub const fn marks(&self) -> Marks {
+        self.marks
+    }
+
+    /// Returns `true` if `flow` ignores marks.
+    #[must_use]
+    pub fn ignores(&self, flow: FlowId) -> bool {
+        self.marking.ignores(flow)
+    }
+
+    /// Marks packets that wait, or `packet`, which arrives. Returns `packet` if it is to be queued; otherwise
+    /// it was dropped.
+    pub fn prevent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        place: &mut dyn Place,
+        packet: PacketId,
+    ) -> Option<PacketId> {
+        let Some(reason) = self.decide(cx, place, &packet) else { return Some(packet) };
+        match reason {
+            Reason::Unmarkable => self.marks.unmarkable += 1,
+            _ => self.marks.not_ect += 1,
+        }
+        cx.drop(packet, reason);
+        None
+    }
+
+    /// Marks until nothing would overflow. Returns a reason if `packet` is to be dropped.
+    fn decide(
+        &mut self,
+        cx: &mut Cx<'_>,
+        place: &mut dyn Place,
+        packet: &PacketId,
+    ) -> Option<Reason> {
+        loop {
+            let mut seen = place.observed(cx.now, self.direction);
+            seen.backlog += cx.pool[packet].frame_len();
+            match self.marking.decide(&seen, &cx.pool[packet]) {
+                Decision::Pass => return None,
+                Decision::MarkArrival => {
+                    return (!self.mark(cx, packet)).then_some(Reason::Predicted);
+                }
+                Decision::Drop => return Some(Reason::Unmarkable),
+                Decision::Mark(target) => {
+                    let oldest = self.mark_oldest(cx, place, target);
+                    let own = cx.pool[packet].flow == target.flow && counts(&cx.pool[packet]);
+                    let marks_own = oldest == Outcome::NoPacket && own;
+                    let outcome = match marks_own {
+                        true if self.mark(cx, packet) => Outcome::Marked,
+                        true => Outcome::Dropped,
+                        false => oldest,
+                    };
+                    self.marking.done(cx.now, target, outcome);
+                    if marks_own && outcome == Outcome::Dropped {
+                        return Some(Reason::Predicted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Marks or drops the oldest packet of a flow that waits.
+    fn mark_oldest(&mut self, cx: &mut Cx<'_>, place: &mut dyn Place, target: Target) -> Outcome {
+        let (mut outcome, mut before) = (Outcome::NoPacket, 0);
+        place.visit(cx.pool, target, &mut |packet| {
+            let is_first = before == 0;
+            before += 1;
+            if packet.flow != target.flow || !counts(packet) {
+                return before == SEARCHED;
+            }
+            if packet.mark_congestion() {
+                outcome = Outcome::Marked;
+            } else if is_first {
+                outcome = Outcome::Dropped;
+            }
+            true
+        });
+        match outcome {
+            Outcome::Marked => {
+                cx.tally.marks.count(Reason::Predicted);
+                self.marks.marked += 1;
+            }
+            Outcome::Dropped => {
+                if let Some(packet) = place.take(cx, target) {
+                    cx.drop(packet, Reason::Predicted);
+                    self.marks.not_ect += 1;
+                }
+            }
+            Outcome::NoPacket => {}
+        }
+        outcome
+    }
+
+    /// Marks the packet that arrives, if it is ECN-capable.
+    fn mark(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> bool {
+        let marked = cx.mark(packet, Reason::Predicted);
+        self.marks.marked += u64::from(marked);
+        marked
+    }
+}
+
+/// Returns `true` if the sender of `packet` may send it ECN-capable: data, and not for the second time.
+///
+/// Source: RFC 3168, sections 6.1.4 and 6.1.5.
+fn counts(packet: &Packet) -> bool {
+    packet.tcp.is_some_and(|tcp| tcp.payload > 0) && !packet.seen_before
+}
