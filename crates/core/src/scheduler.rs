@@ -231,8 +231,6 @@ pub enum Term {
     LossRatio,
     /// Its own queue discipline.
     Queue,
-    /// A marking of its queue, or that of the link.
-    Marking,
 }
 
 impl Term {
@@ -251,7 +249,6 @@ impl Term {
             Self::DelayRatio => "delay_ratio",
             Self::LossRatio => "loss_ratio",
             Self::Queue => "queue",
-            Self::Marking => "marking",
         }
     }
 

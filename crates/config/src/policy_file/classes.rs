@@ -38,8 +38,7 @@ pub(super) fn compile(
         let message = "classes share a rate, and the link has none";
         found.push(Diagnostic::error(Code::ClassWithoutRate, first.span(), message));
     }
-    let marking = file.gateway.get().and_then(|it| Some(it.get_ref().marking.as_ref()?.span()));
-    if !of_scheduler(written, marking, gateway, frame, found) {
+    if !of_scheduler(written, gateway, frame, found) {
         return None;
     }
     let link = file.gateway.get().and_then(|it| Some(it.get_ref().rate.as_ref()?.span()));
@@ -302,7 +301,6 @@ fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
         (Term::DelayRatio, span(raw.delay_ratio.as_ref())),
         (Term::LossRatio, span(raw.loss_ratio.as_ref())),
         (Term::Queue, span(raw.queue.as_ref())),
-        (Term::Marking, span(raw.marking.as_ref())),
     ];
     written.into_iter().filter_map(|(term, span)| Some((term, span?))).collect()
 }
@@ -311,7 +309,6 @@ fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
 /// `true` if there are none.
 fn of_scheduler(
     written: &[Spanned<raw::Class>],
-    marking: Option<Span>,
     gateway: &GatewayConfig,
     frame: Bytes,
     found: &mut Findings,
@@ -320,9 +317,7 @@ fn of_scheduler(
     let (name, known) = (gateway.scheduler.name(), gateway.scheduler.terms());
     let buffer = gateway.scheduler.build(Rate::from_bps(0)).buffer();
     let holds = frame * u64::from(gateway.packets);
-    let marking = marking.filter(|_| !written.is_empty()).map(|span| (Term::Marking, span));
-    let terms = written.iter().flat_map(|class| terms(class.get_ref())).chain(marking);
-    for (term, span) in terms {
+    for (term, span) in written.iter().flat_map(|class| terms(class.get_ref())) {
         if !known.contains(&term) {
             fits = false;
             let message = format!("classes of the scheduler `{name}` have no `{}`", term.name());

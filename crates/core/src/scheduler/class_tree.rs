@@ -26,7 +26,6 @@ const TERMS: &[Term] = &[
     Term::Burst,
     Term::DelayBound,
     Term::Queue,
-    Term::Marking,
 ];
 
 impl Scheduler for ClassTree {

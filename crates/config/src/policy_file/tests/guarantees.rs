@@ -60,7 +60,6 @@ fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
         "priority = 1",
         "burst = \"9 kB\"",
         "queue = \"red\"",
-        "marking = \"reference\"",
     ] {
         let found = of(&format!("{class}{line}\n"));
         assert!(found.contains(&("TG0048".to_owned(), line.to_owned())), "{line}: {found:?}");
@@ -76,14 +75,6 @@ fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     }
     let buffer = "buffer = \"100 kB\"";
     assert_eq!(errors(&format!("{PORTS}{buffer}\n")), one("TG0048", buffer));
-}
-
-/// Kills: the marking of a link whose classes share a buffer, which has no effect.
-#[test]
-fn a_marking_of_the_link_is_refused_where_classes_share_a_buffer() {
-    let marking = "marking = \"reference\"";
-    assert_eq!(of(&format!("{marking}\n[[class]]\nname = \"a\"\n")), one("TG0048", marking));
-    assert_eq!(of(&format!("{marking}\n")), []);
 }
 
 #[test]
