@@ -231,6 +231,8 @@ pub enum Term {
     LossRatio,
     /// Its own queue discipline.
     Queue,
+    /// Its own marking.
+    Marking,
 }
 
 impl Term {
@@ -249,6 +251,7 @@ impl Term {
             Self::DelayRatio => "delay_ratio",
             Self::LossRatio => "loss_ratio",
             Self::Queue => "queue",
+            Self::Marking => "marking",
         }
     }
 

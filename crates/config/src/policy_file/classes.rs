@@ -301,6 +301,7 @@ fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
         (Term::DelayRatio, span(raw.delay_ratio.as_ref())),
         (Term::LossRatio, span(raw.loss_ratio.as_ref())),
         (Term::Queue, span(raw.queue.as_ref())),
+        (Term::Marking, span(raw.marking.as_ref())),
     ];
     written.into_iter().filter_map(|(term, span)| Some((term, span?))).collect()
 }

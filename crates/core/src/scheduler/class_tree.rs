@@ -26,6 +26,7 @@ const TERMS: &[Term] = &[
     Term::Burst,
     Term::DelayBound,
     Term::Queue,
+    Term::Marking,
 ];
 
 impl Scheduler for ClassTree {

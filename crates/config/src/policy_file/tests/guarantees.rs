@@ -60,6 +60,7 @@ fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
         "priority = 1",
         "burst = \"9 kB\"",
         "queue = \"red\"",
+        "marking = \"reference\"",
     ] {
         let found = of(&format!("{class}{line}\n"));
         assert!(found.contains(&("TG0048".to_owned(), line.to_owned())), "{line}: {found:?}");
@@ -75,6 +76,12 @@ fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     }
     let buffer = "buffer = \"100 kB\"";
     assert_eq!(errors(&format!("{PORTS}{buffer}\n")), one("TG0048", buffer));
+}
+
+/// The shared buffer has the marking of the link.
+#[test]
+fn the_link_may_have_a_marking_where_classes_share_a_buffer() {
+    assert_eq!(of("marking = \"reference\"\n[[class]]\nname = \"a\"\n"), []);
 }
 
 #[test]
