@@ -231,7 +231,7 @@ pub enum Term {
     LossRatio,
     /// Its own queue discipline.
     Queue,
-    /// A marking of its queue.
+    /// Its own marking.
     Marking,
 }
 

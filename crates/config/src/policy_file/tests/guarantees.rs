@@ -78,11 +78,10 @@ fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     assert_eq!(errors(&format!("{PORTS}{buffer}\n")), one("TG0048", buffer));
 }
 
-/// Kills: the marking of a shared buffer refused like that of a class.
+/// The shared buffer has the marking of the link.
 #[test]
-fn the_marking_of_the_gateway_is_that_of_the_shared_buffer() {
-    let marking = "marking = \"reference\"";
-    assert_eq!(of(&format!("{marking}\n[[class]]\nname = \"a\"\n")), []);
+fn the_link_may_have_a_marking_where_classes_share_a_buffer() {
+    assert_eq!(of("marking = \"reference\"\n[[class]]\nname = \"a\"\n"), []);
 }
 
 #[test]

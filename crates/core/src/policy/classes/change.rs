@@ -1,4 +1,4 @@
-//! Changes of a class that runs, and the terms that are written of it.
+//! Changes of a class that runs, and the terms that a file writes of it.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Class {
     }
 }
 
-/// What is to change of a class that runs; what is not named stays.
+/// Changes of a class that runs. Absent fields keep their values.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClassChange {
     /// Its guarantee, up and down.

@@ -1,10 +1,9 @@
-//! Promises and their fulfilment: delays, loss, rates and ratios of each class, and how often each was broken.
+//! Promises and their fulfilment, and how often each promise was broken.
 //!
-//! - A packet that waits longer than the delay bound violates it.
-//! - A drop that raises the loss in the busy period above the loss bound violates that.
-//! - Rates and ratios are judged in windows of 0.5 s, if the classes concerned were backlogged throughout. A
-//!   class that sends less than its guarantee, short of one packet, violates it. A ratio that is off by more
-//!   than a quarter is violated.
+//! A packet that waits longer than the delay bound violates it. A drop that raises the loss in the busy period
+//! above the loss bound violates that. Rates and ratios are judged in windows of 0.5 s in which the classes were
+//! backlogged throughout. A class that sends less than its guarantee, short of one packet, violates it. A ratio
+//! that is off by more than a quarter is violated.
 
 use std::time::Duration;
 

@@ -331,9 +331,8 @@ fn terms() -> impl Strategy<Value = Terms> {
 }
 
 proptest! {
-    /// Whatever comes: nothing is lost or made, the buffer is never exceeded, each class keeps its order, the
-    /// rates of backlogged classes add up to that of the link, and a loss bound is broken only where that is
-    /// counted.
+    /// No packet is lost or made, and each class keeps its order. The buffer is never exceeded. The rates of
+    /// backlogged classes add up to that of the link. A loss bound is broken only where that is counted.
     ///
     /// Kills: bytes that a drop or a departure leaves in the buffer; a rate that a transfer makes or loses; a
     /// loss bound that is broken without being counted as relaxed.
