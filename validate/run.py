@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import comparisons
+import jobs
 import live
 import page
 import speed
@@ -25,6 +26,7 @@ PARTS: dict[str, Callable[[Report, Executor], None]] = {
     "golden": comparisons.golden,
     "networks": comparisons.networks,
     "aqm": comparisons.aqms,
+    "jobs": jobs.jobs,
     "formulas": comparisons.losses,
     "kernel": comparisons.kernel,
     "speed": speed.speed,

@@ -1,0 +1,106 @@
+"""TCP flows with ECN through one bottleneck: the link of a gateway.
+
+Source: marking, section 5; ledger sections 4, 5, 6 and 10.
+Differs: the router is the gateway, and its link sends two frames of 1,514 B at once after a pause.
+Senders are of profile `ns2-2003`: NewReno, an ACK for each segment, least window one segment.
+Packets have 500 B with 40 B of headers, counted from the IP header on. Half of a flow's delay is
+on its sender's link, half on its receiver's. Where the text is silent: an on-off flow begins its
+next pause when its burst is acknowledged.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tidegate import Result, Scenario
+
+PACKET, PAYLOAD = 500, 460
+"""Bytes of a packet, and of its payload."""
+
+BURST, PAUSE = 300, 1.0
+"""Mean packets of an on period, and mean seconds of an off period."""
+
+SECONDS, WARMUP = 70, 10
+"""A run, and its beginning that is left out."""
+
+WINDOW = 0.25
+"""Seconds of the sliding windows of figures 3, 4 and 5."""
+
+STEP = 0.05
+"""Seconds between two samples."""
+
+ACCESS = "1 Gbit/s"
+
+PROFILES: dict[str, dict[str, Any]] = {
+    "ns2-2003": {"profile": "ns2-2003", "initial_window": 1},
+    "rfc": {"profile": "rfc"},
+    "linux": {"profile": "linux"},
+}
+"""Of senders and receivers; `ns2-2003` is judged."""
+
+PAPER = {"tracker": "paper", "k": 10, "a": 0.9}
+"""The paper's parameters of its tracker."""
+
+
+def tcp(profile: str = "ns2-2003", **changed: Any) -> dict[str, Any]:
+    """The settings of all hosts: segments of 460 B, and ECN in the whole network."""
+    return {**PROFILES[profile], "mss": f"{PAYLOAD} B", "ecn": "classic", **changed}
+
+
+def scenario(
+    gateway: Mapping[str, Any],
+    *,
+    profile: str = "ns2-2003",
+    seconds: float = SECONDS,
+    warmup: float = WARMUP,
+    step: float = STEP,
+    bound: str | None = None,
+    rounds: bool = False,
+) -> Scenario:
+    """A gateway ``edge`` of these tables of a policy file, and a probe of packets that go up."""
+    net = Scenario(
+        duration=f"{seconds} s", warmup=f"{warmup} s", sample=f"{round(step * 1e6)} us",
+        link_header="0 B", tcp=tcp(profile),
+    )  # fmt: skip
+    net.router("near", "far")
+    net.gateway("edge", gateway)
+    net.link("near", "edge.lan")
+    net.link("edge.wan", "far")
+    more: dict[str, Any] = {"bound": bound} if bound else {}
+    if rounds:
+        more["rounds"] = True
+    net.probe("passage", gateway="edge", direction="up", **more)
+    return net
+
+
+def flows(net: Scenario, name: str, kind: str, rtts: Sequence[float], **fields: Any) -> None:
+    """Adds a traffic ``name`` of one flow for each of these base round-trip times in seconds.
+
+    ``kind`` is ``"greedy"`` or ``"on-off"``.
+    """
+    if kind == "on-off":
+        fields["size"] = {"exponential": f"{BURST * PAYLOAD} B"}
+        fields["off"] = {"exponential": f"{PAUSE} s"}
+    for number, rtt in enumerate(rtts):
+        leg = f"{round(rtt / 4 * 1e9)} ns"
+        source, sink = f"{name}-s{number}", f"{name}-d{number}"
+        net.hosts(source, sink)
+        net.link(source, "near", rate=ACCESS, delay=leg)
+        net.link("far", sink, rate=ACCESS, delay=leg)
+    ends = [[f"{name}-{side}{number}" for number in range(len(rtts))] for side in "sd"]
+    net.traffic(name, kind, *ends, **fields)
+
+
+def uniform(seed: int, what: str, count: int, least: float, most: float) -> list[float]:
+    """So many random numbers, the same for each algorithm that is compared."""
+    chance = Random(f"{seed} {what}")
+    return [chance.uniform(least, most) for _ in range(count)]
+
+
+def total(run: Result, what: str) -> np.ndarray:
+    """A column of the passage at each step, over all traffic."""
+    series = run["passage edge up"]
+    columns = [column for name, column in series.columns.items() if name.endswith(f"_{what}")]
+    return np.sum(np.array(columns, dtype=float), axis=0)

@@ -1,0 +1,92 @@
+"""TCP senders and the receiver of the live experiment, one process for each host.
+
+``receive`` takes all data that comes to the port, and prints ``ready``. ``send ADDRESS GREEDY
+ON_OFF SEED`` opens connections of two kinds. Greedy ones never end. On-off ones send bursts of 300
+segments on average, and pause for a second on average when a burst is acknowledged. Both means are
+of exponential distributions. All senders are Reno of this kernel, and begin within five seconds.
+"""
+
+import array
+import fcntl
+import selectors
+import socket
+import sys
+import threading
+import time
+from random import Random
+from typing import NoReturn
+
+PORT = 5001
+SEGMENT = 448
+"""Payload of a packet of 500 bytes with timestamps."""
+
+BURST, PAUSE, WITHIN = 300, 1.0, 5.0
+
+SIOCOUTQ = 0x5411
+"""Asks for the bytes that were handed over and are not acknowledged (`man 7 tcp`)."""
+
+LOOK = 0.02
+"""Seconds between two looks whether a burst is acknowledged."""
+
+CHUNK = bytes(1 << 16)
+
+
+def receive() -> NoReturn:
+    """Reads all connections to the port."""
+    ready = selectors.DefaultSelector()
+    listener = socket.create_server(("", PORT), backlog=1024)
+    ready.register(listener, selectors.EVENT_READ)
+    print("ready", flush=True)
+    while True:
+        for key, _ in ready.select():
+            line = key.fileobj
+            assert isinstance(line, socket.socket)
+            if line is listener:
+                ready.register(listener.accept()[0], selectors.EVENT_READ)
+            elif not line.recv(1 << 16):
+                ready.unregister(line)
+                line.close()
+
+
+def connect(address: str, chance: Random) -> socket.socket:
+    """A connection with Reno, after a random time."""
+    time.sleep(chance.uniform(0, WITHIN))
+    line = socket.socket()
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line.connect((address, PORT))
+    return line
+
+
+def greedy(address: str, chance: Random) -> None:
+    """Sends without end."""
+    line = connect(address, chance)
+    while True:
+        line.sendall(CHUNK)
+
+
+def bursts(address: str, chance: Random) -> None:
+    """Sends bursts, and pauses when each is acknowledged."""
+    line, left = connect(address, chance), array.array("i", [1])
+    while True:
+        line.sendall(bytes(SEGMENT * max(1, round(chance.expovariate(1 / BURST)))))
+        left[0] = 1
+        while left[0]:
+            time.sleep(LOOK)
+            fcntl.ioctl(line, SIOCOUTQ, left)
+        time.sleep(chance.expovariate(1 / PAUSE))
+
+
+def send(address: str, endless: str, on_off: str, seed: str) -> None:
+    """A thread for each connection."""
+    for kind, count in ((greedy, endless), (bursts, on_off)):
+        for number in range(int(count)):
+            chance = Random(f"{seed} {kind.__name__} {number}")
+            threading.Thread(target=kind, args=(address, chance), daemon=True).start()
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "receive":
+        receive()
+    send(*sys.argv[2:])

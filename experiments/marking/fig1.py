@@ -1,0 +1,113 @@
+"""The projection of a flow's next round, compared with the packets that then arrive.
+
+Source: marking, section 2.1, figure 1, equations (4) to (6) and (9); ledger A004-11.
+Differs: see `_network.py`. The figure of the text is a drawing; this is measured. The projection
+of a round is made at the end of the one before, by the tracker `paper`. One greedy flow of 100 ms,
+and the 60 of experiment 1, pass the link of experiment 1 under `reference`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Result, Scenario, Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ._network import WARMUP, flows, scenario, total, uniform
+from .exp1 import ALGORITHMS, LONGEST, RATE, SHORTEST
+
+fig1 = Experiment(__file__)
+
+ALONE = 0.1
+"""Base round-trip time of the single flow in seconds."""
+
+
+def network(count: int, seed: int, **times: Any) -> Scenario:
+    """So many greedy flows through the link of experiment 1."""
+    gateway = {"rate": {"up": f"{RATE} bit/s"}, **ALGORITHMS["reference"]}
+    net = scenario({"gateway": gateway}, rounds=True, **times)
+    rtts = [ALONE] if count == 1 else uniform(seed, "greedy", count, SHORTEST, LONGEST)
+    flows(net, "greedy", "greedy", rtts, start={"uniform": ["0 s", "5 s"]})
+    return net
+
+
+def rounds(run: Result) -> dict[str, np.ndarray]:
+    """The rounds after the warm-up: bytes that arrived and that were projected, and starts.
+
+    ``late`` is the start less the projected one, as a part of the time since the last start.
+    """
+    table = run["rounds edge up"]
+    columns: dict[str, list[np.ndarray]] = {"arrived": [], "projected": [], "late": [], "began": []}
+    for flow in np.unique(table["flow"]):
+        own = table.where(flow=flow)
+        began = own["began_seconds"]
+        counted = began[1:] > WARMUP
+        took = np.maximum(np.diff(began), 1e-9)
+        columns["late"].append(((began - own["projected_seconds"])[1:] / took)[counted])
+        columns["arrived"].append(own["arrived_bytes"][1:][counted].astype(float))
+        columns["projected"].append(own["projected_bytes"][1:][counted].astype(float))
+        columns["began"].append(began[1:][counted])
+    return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
+@fig1.run(flows=[1, 60])
+def measure(seed: int, flows: int) -> dict[str, float]:
+    own = rounds(network(flows, seed).run(seed))
+    arrived, projected = own["arrived"], own["projected"]
+    return {
+        "rounds": float(len(arrived)),
+        "bytes": float(projected.sum() / arrived.sum()),
+        "error": float(np.abs(projected - arrived).sum() / arrived.sum()),
+        "below": float((arrived > projected).mean()),
+        "late": float(np.median(np.abs(own["late"]))),
+    }
+
+
+def claim_flows(count: int, name: str) -> None:
+    """Claims of one number of flows."""
+
+    def claim(key: str, text: str, column: str, **bounds: Any) -> None:
+        def measured(runs: Table) -> Numbers:
+            values: np.ndarray = runs.where(flows=count)[column]
+            return values
+
+        measured.__name__ = f"{key}_{count}"
+        fig1.claim("A004-11", f"{name}: {text}", **bounds)(measured)
+
+    claim("bytes", "projected bytes of all rounds, over those that arrived", "bytes",
+          at_least=0.75, at_most=1.25)  # fmt: skip
+    claim("error", "mean error of a round's bytes, of the bytes that arrived", "error",
+          at_most=0.25)  # fmt: skip
+    claim("late", "median error of a round's start, of the round", "late", at_most=0.25)
+    claim("below", "rounds with more bytes than projected", "below", at_most=0.05)
+
+
+claim_flows(1, "one flow")
+claim_flows(60, "60 flows")
+
+
+SHOWN = (30.0, 31.0)
+"""Seconds of the figure."""
+
+
+@fig1.figure
+def figure(_runs: Table) -> Any:
+    figure, panels = plots.panels(["one flow", "60 flows"])
+    for axes, count in zip(panels, (1, 60), strict=True):
+        run = network(count, 1, seconds=SHOWN[1] + 1, step=0.002).run(1)
+        series = run["passage edge up"]
+        time, arrived = series["time_seconds"], total(run, "arrived_bytes")
+        shown = (time >= SHOWN[0]) & (time <= SHOWN[1])
+        zero = arrived[shown][0]
+        axes.plot(time[shown], (arrived[shown] - zero) / 1e3, label="arrived")
+        table = run["rounds edge up"]
+        starts, sizes = table["projected_seconds"], table["projected_bytes"]
+        within = (starts >= SHOWN[0]) & (starts <= SHOWN[1])
+        order = np.argsort(starts[within])
+        steps = np.cumsum(sizes[within][order]) / 1e3
+        axes.step(starts[within][order], steps, where="post", label="projected rounds")
+        axes.set_xlabel("time (s)")
+        axes.set_ylabel("kB")
+        axes.legend()
+    return figure

@@ -1,0 +1,50 @@
+"""Short forms of the experiments of the paper `marking`: one seed each, the same bounds."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SEED = 1
+
+
+@pytest.fixture
+def of_paper(monkeypatch):
+    """Loads an experiment by its name."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    return lambda name: import_module(f"experiments.marking.{name}")
+
+
+def test_the_comparators_lose_what_they_lose_in_ns2(of_paper):
+    """Kills: a queue of the gateway that differs from the same queue of a link."""
+    measure = of_paper("exp1").measure
+    drop_tail, exact = measure(SEED, "Drop-Tail"), measure(SEED, "PI exact")
+    assert 0.08 < drop_tail["loss"] < 0.16 and drop_tail["queue"] > 0.85 * 150_000
+    assert exact["loss"] < 0.02 and 80_000 < exact["queue"] < 120_000
+    assert min(drop_tail["throughput"], exact["throughput"]) > 0.97
+
+
+def test_the_reference_marking_loses_a_twentieth_of_drop_tail_at_most(of_paper):
+    """Kills: a mark on the newest packet; a projection without one of its terms.
+
+    Most seeds lose nothing; `exp1` counts them.
+    """
+    reference = of_paper("exp1").measure(SEED, "reference")
+    assert reference["loss"] < 0.005 and reference["throughput"] > 0.97
+    assert reference["queue"] < 100_000 and reference["twice"] < 0.01
+
+
+def test_the_next_round_of_a_lone_flow_is_projected(of_paper):
+    """Kills: a window of another round; a round that begins a round trip late."""
+    alone = of_paper("fig1").measure(SEED, 1)
+    assert alone["error"] < 0.25 and alone["late"] < 0.25 and alone["rounds"] > 100
+
+
+def test_classes_under_jobs_keep_their_ratios(of_paper):
+    """Kills: a ratio that is turned round; a class that is served from another's rate."""
+    classes = of_paper("exp2").measure(SEED, "JoBS", "1/2")
+    assert classes["loss_1"] <= 0.01 and classes["sum"] > 0.98
+    for name in ("delays_2", "delays_3", "losses_2", "losses_3"):
+        assert 1.5 < classes[name] < 2.5
