@@ -143,7 +143,7 @@ fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scen
         nodes,
         links,
         traffic,
-        probes: vec![Probe::Passage { gateway: "edge".into(), direction: Direction::Up, bound }],
+        probes: vec![Probe::Passage { gateway: "edge".into(), direction: Direction::Up, bound, rounds: false }],
     }
 }
 
@@ -245,5 +245,7 @@ fn a_marking_of_the_shared_buffer_keeps_the_promises_without_loss() {
         let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(marking), 1));
         let came = came(&results);
         println!("{marking} {came:#?}");
+        let t = results.table("drops").unwrap();
+        println!("{:?} {:?} {:?}", t.text("reason"), t.whole("dropped_packets"), t.whole("marked_packets"));
     }
 }
