@@ -53,7 +53,8 @@ ORACLE = (
 )
 
 UNJOINED = (
-    "(b) has no runs: a marking at the link does not take part in JoBS yet, and `check` refuses it"
+    "where no number stands, the program that wrote the page refused a marking where classes share "
+    "a buffer"
 )
 
 
