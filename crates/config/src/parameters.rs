@@ -128,6 +128,11 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ),
             ("stages", STAGES, r#"{"default":3,"minimum":1,"maximum":16}"#),
             ("buckets", BUCKETS, r#"{"default":8,"minimum":1,"maximum":1048576}"#),
+            (
+                "rounds",
+                "The rounds of a flow that are projected: one in each round trip, or the next, as in the paper.",
+                r#"{"default":"all","enum":["all","next"]}"#,
+            ),
         ],
     ),
     (

@@ -143,7 +143,12 @@ fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scen
         nodes,
         links,
         traffic,
-        probes: vec![Probe::Passage { gateway: "edge".into(), direction: Direction::Up, bound, rounds: false }],
+        probes: vec![Probe::Passage {
+            gateway: "edge".into(),
+            direction: Direction::Up,
+            bound,
+            rounds: false,
+        }],
     }
 }
 
@@ -227,25 +232,22 @@ fn with_continuous_output_the_delay_bound_holds_and_so_do_the_ratios() {
     assert!(ratios.iter().all(|ratio| (1.8..2.2).contains(ratio)), "{ratios:?}");
 }
 
-/// The heuristic of the paper with its parameters for this experiment.
+/// The parameters of the paper for this experiment.
 const HEURISTIC: &str =
     r#"{"kind":"heuristic","tracker":"paper","interval":"100 ms","threshold":"25 kB"}"#;
 
+/// JoBS alone has 4 to 5 % late packets in the first class, at most 23 to 30 ms late, and drops 1 % of them.
+///
+/// Kills: a marking that does not see the shared buffer; a delay bound that limits no class; an account with the rate
+/// that its class has at the moment.
 #[test]
-fn a_marking_of_the_shared_buffer_keeps_the_promises_without_loss() {
-    for seed in 1..4 {
-        let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(HEURISTIC), seed));
-        let came = came(&results);
-        println!("{came:#?}");
-    }
-    for marking in [
-        r#"{"kind":"coverage","interval":"100 ms"}"#,
-        r#"{"kind":"coverage","interval":"100 ms","tracker":"paper"}"#,
-    ] {
-        let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(marking), 1));
-        let came = came(&results);
-        println!("{marking} {came:#?}");
-        let t = results.table("drops").unwrap();
-        println!("{:?} {:?} {:?}", t.text("reason"), t.whole("dropped_packets"), t.whole("marked_packets"));
-    }
+fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
+    let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(HEURISTIC), 1));
+    let came = came(&results);
+    let sum: f64 = came.iter().map(|it| it.mbps).sum();
+    println!("{came:#?} {sum}");
+    let first = &came[0];
+    assert!(first.late <= 0.01 && first.longest <= 0.025, "{first:?}");
+    assert!(first.loss <= 0.002 && first.mbps >= 5.0, "{first:?}");
+    assert!(came[1..].iter().all(|it| it.loss <= 0.001), "{came:?}");
 }

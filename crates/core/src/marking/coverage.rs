@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::filter::{Parallel, Shape, fingerprint};
 use super::heuristic::check_filter;
 use super::memory::{Memory, is_trackable};
-use super::sums::{Accounts, Others, Part, Rho, Walk, is_markable};
+use super::sums::{Accounts, Others, Part, Rho, Rounds, Walk, is_markable};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -306,7 +306,7 @@ impl Marking for Coverage {
             self.walk = Walk::default();
         }
         let seen = (seen, packet.frame_len());
-        let others = Others { rho: Rho::ONE, untracked: self.untracked };
+        let others = Others { rho: Rho::ONE, untracked: self.untracked, rounds: Rounds::All };
         let found = self.walk.next(&self.sums, seen, &others, &mut self.memory, |entry| {
             is_markable(&entry.track.last_estimate(seen.0.now))
         });

@@ -1,8 +1,8 @@
 //! The marking `heuristic`: the flows that passed a filter in the last interval stand for all.
 //!
 //! At the end of an interval the list L_1 of flows that passed becomes L_0, and L_1 is empty. The flows of L_0
-//! are projected and marked. Their next rounds are multiplied by rho, the part of all bytes that they had. If
-//! the projection exceeds the limit, packets of L_0 are marked from the oldest in the queue on, one of a flow in
+//! are projected and marked. Their rounds are multiplied by rho, the inverse of their part of all bytes. If the
+//! projection exceeds the limit, packets of L_0 are marked from the oldest in the queue on, one of a flow in
 //! its round, until the marks make up for the excess.
 //!
 //! Source: `marking`, section 2.3, and its section 10 (the count of marks; rho on increments after the swap).
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::filter::{Serial, Shape, fingerprint};
 use super::memory::{Entry, Memory, is_trackable};
-use super::sums::{Accounts, Others, Part, Rho, Walk, is_markable};
+use super::sums::{Accounts, Others, Part, Rho, Rounds, Walk, is_markable};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -42,6 +42,8 @@ pub struct Config {
     pub stages: u32,
     /// Counters of a stage.
     pub buckets: u32,
+    /// The rounds of a flow that the projection counts: `next` is the paper's.
+    pub rounds: Rounds,
 }
 
 impl Default for Config {
@@ -55,6 +57,7 @@ impl Default for Config {
             threshold: Bytes(12_500),
             stages: 3,
             buckets: 8,
+            rounds: Rounds::default(),
         }
     }
 }
@@ -104,6 +107,7 @@ impl Config {
         Heuristic {
             tracker: tracker.unwrap_or_else(|_| self.tracker.clone()),
             span: self.interval,
+            rounds: self.rounds,
             filter: Serial::new(self.shape(), threshold),
             seed: random.below(u64::MAX),
             memory: Memory::new(usize::MAX),
@@ -123,6 +127,7 @@ impl Config {
 pub(super) struct Heuristic {
     tracker: TrackerSpec,
     span: Duration,
+    rounds: Rounds,
     filter: Serial,
     seed: u64,
     memory: Memory,
@@ -315,7 +320,7 @@ impl Marking for Heuristic {
             self.walk = Walk::default();
         }
         let (interval, seen) = (self.interval, (seen, packet.frame_len()));
-        let others = Others { rho: self.rho, untracked: Rate::from_bps(0) };
+        let others = Others { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
         let found = self.walk.next(&self.last, seen, &others, &mut self.memory, |entry| {
             lists(entry, interval).last && is_markable(&entry.track.last_estimate(seen.0.now))
         });

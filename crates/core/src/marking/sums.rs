@@ -1,24 +1,31 @@
-//! The projection that two numbers make: the sum of all next rounds, and the latest of their starts.
+//! The projection that a few sums make, in constant time for any number of flows.
+//!
+//! A flow `i` has a round of `W'_i` bytes in each round trip `RTT_i`. A mark takes effect one round trip later, so the
+//! projection looks ahead for the longest round trip `T` of the flows:
 //!
 //! ```text
-//! tau*   = latest start - now
-//! excess = backlog + rho * sum of next rounds + (untracked - C) * tau* - limit
-//! marks  = excess / (rho * (mean window / 2 + mean growth)), rounded up
+//! excess = backlog + (rho * sum of W'_i / RTT_i + untracked - C) * T - limit
+//! relief = rho * mean of (W_i / 2 + growth_i) / RTT_i * T
+//! marks  = excess / relief, rounded up
 //! ```
 //!
-//! Arrivals between now and tau* are interpolated linearly, so tau* is the only time to test. A mark changes the
-//! next round of its flow from window and growth to half a window.
+//! A mark changes a round of its flow from window and growth to half a window.
 //!
 //! Source: `marking`, section 2.3.
-//! Differs: the latest start is that of the flow that last had it. If an estimate moves it to an earlier time, the
-//! starts of other flows count again from their next packet on.
+//! Differs: the paper counts one round of each flow until `tau*`, the latest start of a next round ([`Rounds::Next`]).
+//! Flows with short round trips then send more than it projects, and packets are lost (`marking/exp1`). The latest
+//! start is that of the flow that last had it. If an estimate moves it to an earlier time, the starts of other flows
+//! count again from their next packet on.
 
 use std::time::Duration;
+
+use serde::Deserialize;
 
 use super::memory::{Entry, Memory};
 use super::tracker::{Estimate, Track};
 use super::{Observed, Target, guarantees};
 use crate::packet::make_room;
+use crate::scheduler::ClassState;
 use crate::{Bytes, Rate, Time};
 
 /// Part of one flow in the sums.
@@ -28,6 +35,9 @@ pub(super) struct Part {
     window: u64,
     next: u64,
     growth: u64,
+    /// Bytes per second of the next rounds, one in each round trip, and how much less they are after a mark.
+    rate: u64,
+    relief: u64,
 }
 
 impl Part {
@@ -36,8 +46,12 @@ impl Part {
         if !estimate.responds {
             return Self::default();
         }
-        let next = estimate.next_window().0;
-        Self { flows: 1, window: estimate.window.0, next, growth: estimate.growth.0 }
+        let (window, growth, next) =
+            (estimate.window.0, estimate.growth.0, estimate.next_window().0);
+        let nanos = u64::try_from(estimate.rtt.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let rate = next.saturating_mul(1_000_000_000) / nanos;
+        let relief = (window / 2 + growth).saturating_mul(1_000_000_000) / nanos;
+        Self { flows: 1, window, next, growth, rate, relief }
     }
 
     /// Whether the flow counts as tracked.
@@ -72,6 +86,8 @@ impl Sums {
         part.window = of(part.window, before.window, after.window);
         part.next = of(part.next, before.next, after.next);
         part.growth = of(part.growth, before.growth, after.growth);
+        part.rate = of(part.rate, before.rate, after.rate);
+        part.relief = of(part.relief, before.relief, after.relief);
         if after.counts() {
             self.due = self.due.max(estimate.next_round());
             self.longest_rtt = self.longest_rtt.max(estimate.rtt);
@@ -85,17 +101,35 @@ impl Sums {
     }
 
     /// Marks that the projection calls for, with untracked traffic at a rate.
-    fn marks(&self, seen: &Observed<'_>, rho: Rho, untracked: Rate) -> u64 {
-        let ahead = self.due.since(seen.now);
-        let more = seen.backlog + rho.of(self.part.next) + untracked.bytes_in(ahead);
+    fn marks(&self, seen: &Observed<'_>, others: &Others) -> u64 {
+        let ahead = match others.rounds {
+            Rounds::Next => self.due.since(seen.now),
+            Rounds::All => self.longest_rtt,
+        };
+        let over = |rate: u64| Rate::from_bps(rate.saturating_mul(8)).bytes_in(ahead).0;
+        let (rounds, relief) = match others.rounds {
+            Rounds::Next => (self.part.next, self.part.window / 2 + self.part.growth),
+            Rounds::All => (over(self.part.rate), over(self.part.relief)),
+        };
+        let more = seen.backlog + others.rho.of(rounds) + others.untracked.bytes_in(ahead);
         let room = seen.limit + seen.tokens + seen.rate.bytes_in(ahead);
-        let excess = more.saturating_sub(room);
-        let relief = rho.of(self.part.window / 2 + self.part.growth);
+        let (excess, relief) = (more.saturating_sub(room), others.rho.of(relief));
         if excess == Bytes::ZERO || relief == Bytes::ZERO {
             return 0;
         }
         let marks = u128::from(excess.0) * u128::from(self.part.flows);
         u64::try_from(marks.div_ceil(u128::from(relief.0))).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes of the rounds of all flows in the time that the projection looks ahead, and that time.
+    fn rounds(&self, now: Time, others: &Others) -> (Bytes, Duration) {
+        match others.rounds {
+            Rounds::Next => (others.rho.of(self.part.next), self.due.since(now)),
+            Rounds::All => {
+                let rate = Rate::from_bps(self.part.rate.saturating_mul(8));
+                (others.rho.of(rate.bytes_in(self.longest_rtt).0), self.longest_rtt)
+            }
+        }
     }
 }
 
@@ -174,29 +208,42 @@ impl Accounts {
     }
 
     /// Marks that account `n` calls for: account 0 is the buffer, the others are classes with a delay bound.
-    fn marks(&self, n: usize, (seen, len): (&Observed<'_>, Bytes), share: &Others) -> u64 {
+    fn marks(&self, n: usize, (seen, len): (&Observed<'_>, Bytes), others: &Others) -> u64 {
         if n == 0 {
-            return self.all.marks(seen, share.rho, share.untracked);
+            return self.all.marks(seen, others);
         }
-        let projected = |n: usize| {
-            let Some(own) = self.of.get(n) else { return Bytes::ZERO };
-            let (ahead, more) = (own.due.since(seen.now), share.rho.of(own.part.next));
-            let served = seen.classes.get(n).map_or(Bytes::ZERO, |it| it.rate.bytes_in(ahead));
-            more.saturating_sub(served)
+        let projected = |m: usize, class: &ClassState| {
+            let Some(own) = self.of.get(m) else { return class.backlog };
+            let (rounds, ahead) = own.rounds(seen.now, others);
+            (class.backlog + rounds).saturating_sub(class.rate.bytes_in(ahead))
         };
+        let of_class = Others { untracked: Rate::from_bps(0), ..*others };
         match (guarantees::account(seen, len, n, projected), self.of.get(n)) {
-            (Some(account), Some(own)) => own.marks(&account, share.rho, Rate::from_bps(0)),
+            (Some(account), Some(own)) => own.marks(&account, &of_class),
             _ => 0,
         }
     }
 }
 
-/// Traffic of flows that are not in the sums.
+/// What the sums stand for, and the traffic of other flows.
+#[derive(Clone, Copy)]
 pub(super) struct Others {
-    /// The flows in the sums stand for this part of them.
+    /// The flows in the sums stand for this part of all bytes.
     pub(super) rho: Rho,
-    /// The rest of it has this rate.
+    /// Rate of the traffic that they do not stand for.
     pub(super) untracked: Rate,
+    pub(super) rounds: Rounds,
+}
+
+/// The rounds of a flow that the projection counts.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rounds {
+    /// The next round of each flow, as in the paper.
+    Next,
+    /// A round in each round trip of the flow.
+    #[default]
+    All,
 }
 
 /// The marks that one arrival calls for: first those of the buffer, then those of each class.
@@ -226,7 +273,7 @@ impl Walk {
         &mut self,
         accounts: &Accounts,
         (seen, len): (&Observed<'_>, Bytes),
-        share: &Others,
+        others: &Others,
         memory: &mut Memory,
         may: impl Fn(&Entry) -> bool,
     ) -> Option<Target> {
@@ -236,7 +283,7 @@ impl Walk {
                     return None;
                 }
                 (self.account, self.next) = (self.next, self.next + 1);
-                self.left = accounts.marks(self.account, (seen, len), share);
+                self.left = accounts.marks(self.account, (seen, len), others);
                 if self.left > 0 && !seen.classes.is_empty() {
                     memory.begin_again();
                 }
