@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate import Result, Scenario, ScenarioError
+from tidegate import Result, Scenario
 
 from ._network import PAPER, STEP, WARMUP, flows, scenario, uniform
 
@@ -36,9 +36,10 @@ HEURISTIC: dict[str, Any] = {
 REGULATION: dict[str, dict[str, Any]] = {
     "JoBS": {},
     "regulated": {"marking": HEURISTIC},
+    "one round": {"marking": {**HEURISTIC, "rounds": "next"}},
     "coverage": {"marking": "coverage"},
 }
-"""Fields of `[gateway]`: (a) JoBS alone, (b) with regulation, and ours."""
+"""Fields of `[gateway]`: (a) JoBS alone, (b) regulated, (b) as the paper projects, and ours."""
 
 RATE_WINDOW = 0.5
 """Seconds of the windows of throughput."""
@@ -147,20 +148,3 @@ def measured(run: Result) -> dict[str, float]:
         row[f"losses_{each}"] = row[f"loss_{each + 1}"] / lost if lost else np.nan
     row["cv"] = float(np.mean([row[f"cv_{each}"] for each in CLASSES]))
     return row
-
-
-MEASURED = (
-    "dropped", "late", "longest", "least", "short", "sum", "cv", "delays_2", "delays_3",
-    "losses_2", "losses_3",
-    *(f"{what}_{each}" for what in ("loss", "rate", "cv") for each in CLASSES),
-)  # fmt: skip
-"""The columns of :func:`measured`."""
-
-
-def is_refused(net: Scenario) -> bool:
-    """Whether the program refuses the scenario, as it does a marking in a shared buffer."""
-    try:
-        net.check()
-    except ScenarioError:
-        return True
-    return False
