@@ -13,6 +13,7 @@ mod coverage;
 pub mod filter;
 mod guarantees;
 mod heuristic;
+mod largest;
 mod marker;
 mod memory;
 mod reference;

@@ -19,12 +19,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::largest::Largest;
 use super::rounds::{Net, Round, Rounds, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
 use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
 use crate::random::Random;
 use crate::registry::checked;
+use crate::time::nanos;
 use crate::{Bytes, Factor, Packet, Rate, Time, units};
 
 /// How flows are tracked.
@@ -77,6 +79,7 @@ impl Config {
             entry_of: Vec::new(),
             idle: Ring::default(),
             rounds: Rounds::new(),
+            largest: Largest::new(),
             expiries: BinaryHeap::new(),
             untracked: Untracked::default(),
             arriving: Rate::from_bps(0),
@@ -106,6 +109,8 @@ pub(super) struct Reference {
     idle: Ring,
     /// The rounds of entry `n` have the numbers from `n * rounds_each` on, the next one first.
     rounds: Rounds,
+    /// Windows of the projected flows that may be marked, by entry.
+    largest: Largest,
     /// For each flow in `expiries`, a time at or before the end of its projection.
     expiries: BinaryHeap<Reverse<(Time, u32)>>,
     untracked: Untracked,
@@ -163,11 +168,12 @@ impl Reference {
         let ended = seen.now.since(self.untracked.since) >= self.interval;
         if ended {
             self.longest_rtt = std::mem::take(&mut self.longest_now);
+            self.rounds.cover(seen.now, self.longest_rtt);
         }
         if ended || seen.rate != self.out {
             let untracked = if ended { self.untracked.rate(seen.now) } else { self.arriving };
             (self.out, self.arriving) = (seen.rate, untracked);
-            self.rounds.set_net(seen.now, Net::new(seen.rate, untracked));
+            self.rounds.set_net(Net::new(seen.rate, untracked));
         }
     }
 
@@ -257,20 +263,26 @@ impl Reference {
     /// Puts the next round of a flow into the projection.
     fn schedule(&mut self, now: Time, entry: u32, estimate: &Estimate) {
         let it = &mut self.entries[slot(entry)];
-        let candidate = (!estimate.marked && !it.is_empty).then_some(estimate.window);
+        let window = if estimate.marked || it.is_empty { Bytes::ZERO } else { estimate.window };
         let due = estimate.next_round();
         let bytes = estimate.next_window().max(estimate.growth);
         it.expires = (due + estimate.rtt).max(now + Duration::from_nanos(1));
         self.idle.remove(Member(entry));
         self.longest_now = self.longest_now.max(estimate.rtt);
-        self.longest_rtt = self.longest_rtt.max(estimate.rtt);
+        if estimate.rtt > self.longest_rtt {
+            self.longest_rtt = estimate.rtt;
+            self.rounds.cover(now, estimate.rtt);
+        }
+        self.rounds.advance(now);
+        self.largest.set(entry, u32::try_from(window.0).unwrap_or(u32::MAX));
         let (number, horizon) = (entry * self.rounds_each, now + self.longest_rtt);
-        self.rounds.set(number, Some(Round { due, bytes, candidate }));
+        self.rounds.set(number, Some(Round { due, bytes }));
+        let rtt = nanos(estimate.rtt);
+        let mut round = Round { due, bytes };
         for later in 1..self.rounds_each {
-            let due = due + estimate.rtt * later;
-            let bytes = bytes + estimate.growth * later.into();
-            let round = Round { due, bytes, candidate: None };
-            self.rounds.set(number + later, (due <= horizon).then_some(round));
+            round.due = Time::from_nanos(round.due.nanos() + rtt);
+            round.bytes += estimate.growth;
+            self.rounds.set(number + later, (round.due <= horizon).then_some(round));
         }
         let it = &mut self.entries[slot(entry)];
         if !it.is_timed {
@@ -287,6 +299,7 @@ impl Reference {
     fn retire(&mut self, entry: u32) {
         let number = entry * self.rounds_each;
         (number..number + self.rounds_each).for_each(|round| self.rounds.set(round, None));
+        self.largest.set(entry, 0);
         self.idle.push(Member(entry));
     }
 }
@@ -323,8 +336,8 @@ impl Marking for Reference {
             self.tests = false;
             return Decision::Pass;
         }
-        match self.rounds.best() {
-            Some(round) => Decision::Mark(self.entries[slot(round / self.rounds_each)].target),
+        match self.largest.flow() {
+            Some(entry) => Decision::Mark(self.entries[slot(entry)].target),
             None if self.ours => Decision::Pass,
             None => last_resort(packet, self.ignores(packet.flow)),
         }

@@ -1,11 +1,12 @@
-//! The next rounds of the tracked flows, in the order of their starts.
+//! The next rounds of the tracked flows, in slots of time.
 //!
 //! The projection takes the packets of a round as a batch at its start. A queue of backlog `q` needs
-//! `q + sum of the rounds up to i - service until i` bytes at the start of round `i`. A balanced tree
-//! keeps the largest of these terms, so that a change and a test take time in proportion to the
-//! logarithm of the number of flows.
+//! `q + sum of the rounds up to i - service until i` bytes at the start of round `i`. A slot has the sum of the
+//! rounds that start in it, and they count at its start. A change takes one step, and a test takes one step for
+//! each slot. Neither depends on the number of flows.
 //!
-//! Source: `marking`, section 2.2, equations (7) to (9); a treap (doi 10.1109/SFCS.1989.63531).
+//! Source: `marking`, section 2.2, equations (7) to (9).
+//! Differs: the service of a part of a slot is left out, so the projection exceeds the paper's by that at most.
 
 use std::time::Duration;
 
@@ -19,8 +20,6 @@ pub(super) struct Round {
     pub(super) due: Time,
     /// Its bytes.
     pub(super) bytes: Bytes,
-    /// Window of the flow, if this is its next round and the flow may be marked.
-    pub(super) candidate: Option<Bytes>,
 }
 
 /// Rate at which the backlog shrinks or grows between rounds.
@@ -45,257 +44,152 @@ impl Net {
     }
 }
 
+/// Slots of the future.
+///
+/// A slot is at most 1/32 of the longest round-trip time. The service of a slot is then at most 1/32 of a buffer
+/// of one bandwidth-delay product. The power of two replaces divisions.
+const SLOTS: u32 = 64;
+
 /// The rounds of flows, by a small number for each round.
 pub(super) struct Rounds {
-    nodes: Vec<Node>,
-    root: u32,
-    base: Time,
+    placed: Vec<Option<Placed>>,
+    /// Number of rounds.
+    count: usize,
+    /// Bytes of the rounds in each slot after the present one. Slot `n` is at `n % SLOTS`, and again `SLOTS` later:
+    /// from any slot on, all others follow in order.
+    slots: [i64; 2 * slot(SLOTS)],
+    /// Bytes of the rounds in the present slot and before it.
+    late: i64,
+    /// Number of the present slot.
+    present: u64,
+    /// A slot has two to the power of `shift` nanoseconds. Slot `n` starts at `n` times that.
+    shift: u32,
     net: Net,
+    /// Net service in a slot.
+    step: i64,
 }
 
-/// A round in the tree. Its priority is at least that of its children.
+/// A round and its slot: that of its start, or the last of all slots at the time of its change.
 #[derive(Clone, Copy, Debug)]
-struct Node {
-    due: Time,
-    left: u32,
-    right: u32,
-    /// Net service from the base to `due`, in bytes.
-    served: i64,
-    bytes: i64,
-    /// Sum of `bytes` in this subtree.
-    sum: i64,
-    /// The largest `sum of bytes up to a node - served` in this subtree.
-    most: i64,
-    /// Window if this is the next round of a flow that may be marked, otherwise zero.
-    window: u64,
-    /// The largest `window` in this subtree, and its round.
-    best: (u64, u32),
-    present: bool,
-}
-
-const NIL: u32 = u32::MAX;
-
-/// The tree without nodes is below every maximum.
-const NOTHING: i64 = i64::MIN / 2;
-
-impl Node {
-    const ABSENT: Self = Self {
-        due: Time::ZERO,
-        left: NIL,
-        right: NIL,
-        served: 0,
-        bytes: 0,
-        sum: 0,
-        most: NOTHING,
-        window: 0,
-        best: (0, NIL),
-        present: false,
-    };
+struct Placed {
+    round: Round,
+    slot: u64,
 }
 
 impl Rounds {
     pub(super) const fn new() -> Self {
-        let net = Net::new(Rate::from_bps(0), Rate::from_bps(0));
-        Self { nodes: Vec::new(), root: NIL, base: Time::ZERO, net }
+        Self {
+            placed: Vec::new(),
+            count: 0,
+            slots: [0; 2 * slot(SLOTS)],
+            late: 0,
+            present: 0,
+            shift: 0,
+            net: Net::new(Rate::from_bps(0), Rate::from_bps(0)),
+            step: 0,
+        }
     }
 
     /// Puts `round` in place of round `number`; `None` removes it.
     pub(super) fn set(&mut self, number: u32, round: Option<Round>) {
-        make_room(&mut self.nodes, slot(number), Node::ABSENT);
-        let old = &self.nodes[slot(number)];
-        let stays = round.is_some_and(|round| old.present && old.due == round.due);
-        if old.present && !stays {
-            self.root = self.remove(self.root, number);
-            self.nodes[slot(number)] = Node::ABSENT;
+        make_room(&mut self.placed, slot(number), None);
+        let old = self.placed[slot(number)];
+        if old.map(|old| old.round) == round {
+            return;
         }
-        let Some(Round { due, bytes, candidate }) = round else { return };
-        let served = self.net.bytes(due.since(self.base));
-        let (bytes, window) = (signed(bytes), candidate.map_or(0, |window| window.0));
-        let node = &mut self.nodes[slot(number)];
-        *node = Node { due, served, bytes, window, present: true, ..*node };
-        if stays {
-            self.update(self.root, number);
-        } else {
-            self.root = self.insert(self.root, number);
+        if let Some(old) = old {
+            self.add(old.slot, -signed(old.round.bytes));
+            self.count -= 1;
         }
+        let new = round.map(|round| self.place(round));
+        self.count += usize::from(new.is_some());
+        self.placed[slot(number)] = new;
     }
 
     /// Returns `true` if there is a round `number`.
     pub(super) fn has(&self, number: u32) -> bool {
-        self.nodes.get(slot(number)).is_some_and(|node| node.present)
+        self.placed.get(slot(number)).is_some_and(Option::is_some)
     }
 
-    /// Counts service at `net` from `base` on. Takes time in proportion to the number of rounds.
-    pub(super) fn set_net(&mut self, base: Time, net: Net) {
-        (self.base, self.net) = (base, net);
-        for node in &mut self.nodes {
-            node.served = net.bytes(node.due.since(base));
+    /// Counts service at `net`.
+    pub(super) fn set_net(&mut self, net: Net) {
+        self.net = net;
+        self.step = net.bytes(Duration::from_nanos(1 << self.shift));
+    }
+
+    /// Makes the slots as short as they may be to reach from `now` to the end of `span`. Takes time in
+    /// proportion to the number of rounds if their length changes, which is at least by a factor of two.
+    pub(super) fn cover(&mut self, now: Time, span: Duration) {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let shift = nanos.div_ceil(u64::from(SLOTS)).next_power_of_two().ilog2();
+        if shift == self.shift {
+            return;
         }
-        self.refresh(self.root);
+        (self.shift, self.present) = (shift, now.nanos() >> shift);
+        (self.slots, self.late) = ([0; 2 * slot(SLOTS)], 0);
+        self.set_net(self.net);
+        for number in 0..self.placed.len() {
+            self.placed[number] = self.placed[number].map(|old| self.place(old.round));
+        }
+    }
+
+    /// Lets the time be `now`.
+    pub(super) fn advance(&mut self, now: Time) {
+        let present = now.nanos() >> self.shift;
+        let passed = present.saturating_sub(self.present).min(u64::from(SLOTS));
+        for number in self.present + 1..=self.present + passed {
+            self.late += std::mem::take(&mut self.slots[index(number)]);
+            self.slots[index(number) + slot(SLOTS)] = 0;
+        }
+        self.present = self.present.max(present);
     }
 
     /// The largest growth of the backlog from `now` to the start of a round, in bytes. A round that should
     /// have begun counts as if it began now. At least zero, the growth until now. `None` without rounds.
-    pub(super) fn growth(&self, now: Time) -> Option<i64> {
-        let (mut late, mut most, mut at) = (0, NOTHING, self.root);
-        if at == NIL {
+    pub(super) fn growth(&mut self, now: Time) -> Option<i64> {
+        self.advance(now);
+        if self.count == 0 {
             return None;
         }
-        while at != NIL {
-            let node = &self.nodes[slot(at)];
-            let upto = late + self.sum(node.left) + node.bytes;
-            if node.due > now {
-                let right = upto + self.most(node.right);
-                most = most.max(upto - node.served).max(right);
-                at = node.left;
-            } else {
-                (late, at) = (upto, node.right);
-            }
-        }
-        Some(late.max(most + self.net.bytes(now.since(self.base))))
-    }
-
-    /// The round of the flow with the largest window of those that may be marked.
-    pub(super) fn best(&self) -> Option<u32> {
-        let (window, flow) = self.nodes.get(slot(self.root))?.best;
-        (window > 0).then_some(flow)
-    }
-
-    fn sum(&self, at: u32) -> i64 {
-        self.nodes.get(slot(at)).map_or(0, |node| node.sum)
-    }
-
-    fn most(&self, at: u32) -> i64 {
-        self.nodes.get(slot(at)).map_or(NOTHING, |node| node.most)
-    }
-
-    fn best_of(&self, at: u32) -> (u64, u32) {
-        self.nodes.get(slot(at)).map_or((0, NIL), |node| node.best)
-    }
-
-    /// Order of two rounds: by their starts, then by their numbers.
-    fn precedes(&self, a: u32, b: u32) -> bool {
-        (self.nodes[slot(a)].due, a) < (self.nodes[slot(b)].due, b)
-    }
-
-    /// Computes the sums of a node from those of its children.
-    fn pull(&mut self, at: u32) {
-        let Node { left, right, bytes, served, window, .. } = self.nodes[slot(at)];
-        let upto = self.sum(left) + bytes;
-        let sum = upto + self.sum(right);
-        let most = self.most(left).max(upto - served).max(upto + self.most(right));
-        let (a, b) = (self.best_of(left), self.best_of(right));
-        let best = if a.0 >= window { a } else { (window, at) };
-        let best = if best.0 >= b.0 { best } else { b };
-        let node = &mut self.nodes[slot(at)];
-        (node.sum, node.most, node.best) = (sum, most, best);
-    }
-
-    /// Inserts a node into the tree `at`. Returns the new root of the tree.
-    fn insert(&mut self, at: u32, new: u32) -> u32 {
-        if at == NIL {
-            self.pull(new);
-            return new;
-        }
-        if priority(new) > priority(at) {
-            let (left, right) = self.split(at, new);
-            (self.nodes[slot(new)].left, self.nodes[slot(new)].right) = (left, right);
-            self.pull(new);
-            return new;
-        }
-        if self.precedes(new, at) {
-            let left = self.insert(self.nodes[slot(at)].left, new);
-            self.nodes[slot(at)].left = left;
-        } else {
-            let right = self.insert(self.nodes[slot(at)].right, new);
-            self.nodes[slot(at)].right = right;
-        }
-        self.pull(at);
-        at
-    }
-
-    /// Splits the tree `at` into the rounds before `key` and those after it.
-    fn split(&mut self, at: u32, key: u32) -> (u32, u32) {
-        if at == NIL {
-            return (NIL, NIL);
-        }
-        if self.precedes(at, key) {
-            let (middle, right) = self.split(self.nodes[slot(at)].right, key);
-            self.nodes[slot(at)].right = middle;
-            self.pull(at);
-            (at, right)
-        } else {
-            let (left, middle) = self.split(self.nodes[slot(at)].left, key);
-            self.nodes[slot(at)].left = middle;
-            self.pull(at);
-            (left, at)
-        }
-    }
-
-    /// Removes a node from the tree `at`. Returns the new root of the tree.
-    fn remove(&mut self, at: u32, gone: u32) -> u32 {
-        if at == gone {
-            let Node { left, right, .. } = self.nodes[slot(at)];
-            return self.merge(left, right);
-        }
-        if self.precedes(gone, at) {
-            let left = self.remove(self.nodes[slot(at)].left, gone);
-            self.nodes[slot(at)].left = left;
-        } else {
-            let right = self.remove(self.nodes[slot(at)].right, gone);
-            self.nodes[slot(at)].right = right;
-        }
-        self.pull(at);
-        at
-    }
-
-    /// Joins two trees; all rounds of `left` precede those of `right`.
-    fn merge(&mut self, left: u32, right: u32) -> u32 {
-        if left == NIL || right == NIL {
-            return left.min(right);
-        }
-        let root = if priority(left) > priority(right) {
-            self.nodes[slot(left)].right = self.merge(self.nodes[slot(left)].right, right);
-            left
-        } else {
-            self.nodes[slot(right)].left = self.merge(left, self.nodes[slot(right)].left);
-            right
+        let next = Time::from_nanos((self.present + 1) << self.shift);
+        let from = index(self.present + 1);
+        let slots = &self.slots[from..from + slot(SLOTS)];
+        let (mut growth, mut most) = (self.late - self.net.bytes(next.since(now)), self.late);
+        // While the backlog grows without rounds, the last round is the time to test. There is none after it.
+        let slots = match slots.iter().rposition(|bytes| *bytes != 0) {
+            Some(last) if self.net.grows => &slots[..=last],
+            None => &[],
+            _ => slots,
         };
-        self.pull(root);
-        root
+        for bytes in slots {
+            growth += bytes;
+            most = most.max(growth);
+            growth -= self.step;
+        }
+        Some(most)
     }
 
-    /// Computes the sums above a node that has changed.
-    fn update(&mut self, at: u32, changed: u32) {
-        if at != changed {
-            let node = &self.nodes[slot(at)];
-            let next = if self.precedes(changed, at) { node.left } else { node.right };
-            self.update(next, changed);
-        }
-        self.pull(at);
+    /// Adds a round to its slot.
+    fn place(&mut self, round: Round) -> Placed {
+        let slot = (round.due.nanos() >> self.shift).min(self.present + u64::from(SLOTS));
+        self.add(slot, signed(round.bytes));
+        Placed { round, slot }
     }
 
-    /// Computes all sums in the tree `at`.
-    fn refresh(&mut self, at: u32) {
-        if at == NIL {
-            return;
+    /// Adds to the bytes of slot `number`.
+    fn add(&mut self, number: u64, bytes: i64) {
+        if number <= self.present {
+            self.late += bytes;
+        } else {
+            self.slots[index(number)] += bytes;
+            self.slots[index(number) + slot(SLOTS)] += bytes;
         }
-        let Node { left, right, .. } = self.nodes[slot(at)];
-        self.refresh(left);
-        self.refresh(right);
-        self.pull(at);
     }
 }
 
-/// A priority that looks random and is different for every round.
-///
-/// Source: the last steps of MurmurHash3 for 32 bits. Numbers that differ by four, as those of flows do, get a tree
-/// of little depth.
-const fn priority(number: u32) -> u32 {
-    let mut hash = number;
-    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
-    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
-    hash ^ hash >> 16
+/// The place of slot `number` in a list of all.
+fn index(number: u64) -> usize {
+    slot(u32::try_from(number % u64::from(SLOTS)).unwrap_or(0))
 }
 
 /// Bytes as a difference: as many as `i64` holds.
@@ -305,90 +199,98 @@ pub(super) fn signed(bytes: Bytes) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
 
-    /// All rounds in a list, searched from the front.
+    /// All rounds in a list, searched from the front, each at its own start.
     #[derive(Default)]
-    struct Model(Vec<(u32, Round)>);
+    struct Model(BTreeMap<u32, Round>);
 
     impl Model {
         fn growth(&self, now: Time, net: Net) -> Option<i64> {
-            let terms = self.0.iter().map(|(_, round)| {
+            let terms = self.0.values().map(|round| {
                 let until = round.due.max(now);
-                let begun = self.0.iter().filter(|(_, other)| other.due.max(now) <= until);
-                let sum: i64 = begun.map(|(_, other)| signed(other.bytes)).sum();
+                let begun = self.0.values().filter(|other| other.due.max(now) <= until);
+                let sum: i64 = begun.map(|other| signed(other.bytes)).sum();
                 sum - net.bytes(until.since(now))
             });
             terms.max().map(|most| most.max(0))
         }
-
-        fn best(&self) -> Option<Bytes> {
-            self.0.iter().filter_map(|(_, round)| round.candidate).max()
-        }
     }
 
-    /// A flow, and its new round: start in ms, bytes, and whether it may be marked.
-    type Change = (u32, Option<(u64, u64, bool)>);
+    /// A round, its start in microseconds from now on, and its bytes; or none. Microseconds until the next change.
+    type Change = (u32, Option<(u64, u64)>, u64);
 
     fn changes() -> impl Strategy<Value = Vec<Change>> {
-        let round = proptest::option::weighted(0.8, (0u64..200, 1u64..9_000, any::<bool>()));
-        prop::collection::vec((0u32..40, round), 1..200)
+        let round = proptest::option::weighted(0.8, (0..SPAN, 1u64..9_000));
+        prop::collection::vec((0u32..40, round, prop_oneof![Just(0), 0..SPAN / 10]), 1..200)
     }
+
+    /// The longest round-trip time in microseconds.
+    const SPAN: u64 = 200_000;
 
     proptest! {
-        /// Kills: sums that are not renewed along the path of a change; a round that is late left out, or
-        /// served before now; the window of a flow that may not be marked in the maximum; growth where
-        /// untracked traffic exceeds the rate.
+        /// The slots may differ from the search by the service of one slot, and by a byte for each slot.
+        ///
+        /// Kills: rounds that stay in a slot that has passed; a round that is late left out, or served before
+        /// now; the old bytes of a round that changes; slots that are shorter than the horizon asks for, or longer
+        /// than twice that; growth where untracked traffic exceeds the rate; tests in slots without rounds.
         #[test]
-        fn the_tree_knows_what_a_search_of_all_rounds_finds(
-            changes in changes(), now in 0u64..200, out in 0u64..40, untracked in 0u64..40,
+        fn the_slots_know_what_a_search_of_all_rounds_finds(
+            changes in changes(), spans in (0..SPAN, 0..SPAN), out in 0u64..40, untracked in 0u64..40,
         ) {
             let (out, untracked) = (Rate::from_mbps(out), Rate::from_mbps(untracked));
-            let (now, net) = (Time::from_millis(now), Net::new(out, untracked));
+            let (mut net, mut now) = (Net::new(out, untracked), Time::from_millis(1));
             let (mut rounds, mut model) = (Rounds::new(), Model::default());
-            rounds.set_net(Time::ZERO, net);
-            for (flow, round) in changes {
-                let round = round.map(|(due, bytes, free)| {
-                    let (due, bytes) = (Time::from_millis(due), Bytes(bytes));
-                    Round { due, bytes, candidate: free.then_some(bytes) }
-                });
-                rounds.set(flow, round);
-                model.0.retain(|(of, _)| *of != flow);
-                model.0.extend(round.map(|round| (flow, round)));
-                prop_assert_eq!(rounds.has(flow), round.is_some());
-                prop_assert_eq!(rounds.growth(now), model.growth(now, net));
-                let best = rounds.best();
-                let of = |flow| model.0.iter().find(|(of, _)| *of == flow).map(|(_, it)| it);
-                let window = best.and_then(|flow| of(flow)?.candidate);
-                prop_assert_eq!(window, model.best());
+            // Another horizon first: its slots have another length.
+            for micros in [spans.0, spans.1, SPAN] {
+                rounds.set(99, Some(Round { due: now, bytes: Bytes(micros) }));
+                rounds.cover(now, Duration::from_micros(micros));
             }
-            let slower = Net::new(untracked, out);
-            rounds.set_net(Time::ZERO, slower);
-            prop_assert_eq!(rounds.growth(now), model.growth(now, slower));
+            rounds.set(99, None);
+            rounds.set_net(net);
+            let half = changes.len() / 2;
+            for (n, (flow, round, pause)) in changes.into_iter().enumerate() {
+                let round = round.map(|(ahead, bytes)| {
+                    Round { due: now + Duration::from_micros(ahead), bytes: Bytes(bytes) }
+                });
+                rounds.advance(now);
+                rounds.set(flow, round);
+                model.0.remove(&flow);
+                model.0.extend(round.map(|round| (flow, round)));
+                if n == half {
+                    net = Net::new(untracked, out);
+                    rounds.set_net(net);
+                }
+                now += Duration::from_micros(pause);
+                prop_assert_eq!(rounds.has(flow), round.is_some());
+                let (found, exact) = (rounds.growth(now), model.growth(now, net));
+                prop_assert_eq!(found.is_some(), exact.is_some());
+                let more = found.unwrap_or(0) - exact.unwrap_or(0);
+                let more = if net.grows { -more } else { more };
+                let slot = Duration::from_micros(SPAN) / (SLOTS / 2);
+                let most = net.bytes(slot).abs() + i64::from(SLOTS);
+                prop_assert!((0..=most).contains(&more), "{found:?} for {exact:?}");
+            }
         }
     }
 
-    /// Kills: priorities that make the tree a list.
+    /// Kills: a round beyond the last slot in the slot of an earlier time; the horizon of another length.
     #[test]
-    fn a_thousand_rounds_in_order_are_a_tree_of_little_depth() {
+    fn a_round_beyond_the_horizon_counts_at_its_end() {
         let mut rounds = Rounds::new();
-        let numbers = (0..1_000).map(|flow| 4 * flow);
-        for flow in numbers.clone() {
-            let due = Time::from_micros(u64::from(flow));
-            rounds.set(flow, Some(Round { due, bytes: Bytes(1), candidate: None }));
+        let (now, ms) = (Time::from_millis(900), Duration::from_millis);
+        rounds.cover(now, ms(64));
+        rounds.set_net(Net::new(Rate::from_mbps(8), Rate::from_bps(0)));
+        let round = |ahead| Some(Round { due: now + ms(ahead), bytes: Bytes(100_000) });
+        // 8 Mbit/s are 1,000 bytes each millisecond.
+        for (ahead, least) in [(40, 58_000), (1_000, 30_000), (9_000, 30_000)] {
+            rounds.set(3, round(ahead));
+            let growth = rounds.growth(now).unwrap();
+            assert!((least..=least + 6_000).contains(&growth), "{ahead} ms ahead: {growth}");
         }
-        let depth = |flow: u32| {
-            let (mut at, mut depth) = (rounds.root, 1);
-            while at != flow {
-                let node = &rounds.nodes[slot(at)];
-                at = if rounds.precedes(flow, at) { node.left } else { node.right };
-                depth += 1;
-            }
-            depth
-        };
-        let deepest = numbers.map(depth).max();
-        assert!(deepest <= Some(30), "{deepest:?}");
     }
 }

@@ -1,0 +1,87 @@
+//! The flow with the largest window, of those that may be marked.
+//!
+//! The windows are the leaves of a binary tree without pointers. Every other node has the larger of its two
+//! children. A change takes a step for each level, which is ten steps with 1,000 flows.
+
+use crate::packet::{number, slot};
+
+/// The windows of flows, by the number of each.
+pub(super) struct Largest {
+    /// Node `n` has the children `2 n` and `2 n + 1`. The last half are the leaves.
+    nodes: Vec<Node>,
+}
+
+/// A window, and its flow.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Node {
+    window: u32,
+    flow: u32,
+}
+
+impl Largest {
+    /// No windows.
+    pub(super) const fn new() -> Self {
+        Self { nodes: Vec::new() }
+    }
+
+    /// Sets the window of `flow`. Zero says that it may not be marked.
+    pub(super) fn set(&mut self, flow: u32, window: u32) {
+        if slot(flow) >= self.nodes.len() / 2 {
+            self.grow(slot(flow) + 1);
+        }
+        let mut at = self.nodes.len() / 2 + slot(flow);
+        let mut new = Node { window, flow };
+        while self.nodes[at] != new {
+            self.nodes[at] = new;
+            if at == 1 {
+                break;
+            }
+            let beside = self.nodes[at ^ 1];
+            new = if beside.window > new.window { beside } else { new };
+            at /= 2;
+        }
+    }
+
+    /// The flow with the largest window; `None` if all are zero.
+    pub(super) fn flow(&self) -> Option<u32> {
+        self.nodes.get(1).filter(|root| root.window > 0).map(|root| root.flow)
+    }
+
+    /// Makes room for so many flows, and for as many as there are at least.
+    #[cold]
+    fn grow(&mut self, flows: usize) {
+        let old = std::mem::take(&mut self.nodes);
+        let leaves = flows.next_power_of_two();
+        self.nodes = vec![Node::default(); 2 * leaves];
+        let windows = old.iter().skip(old.len() / 2).map(|leaf| leaf.window);
+        for (flow, window) in windows.enumerate() {
+            self.set(number(flow), window);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Kills: a path that ends below the root while the winner changes; the smaller of two windows; windows
+        /// that are lost when the tree grows; a flow without a window as the largest.
+        #[test]
+        fn the_largest_window_is_that_of_a_search(
+            changes in prop::collection::vec((0u32..70, prop_oneof![Just(0), 0u32..50]), 1..300),
+        ) {
+            let (mut largest, mut all) = (Largest::new(), BTreeMap::new());
+            for (flow, window) in changes {
+                largest.set(flow, window);
+                all.insert(flow, window);
+                let most = all.values().copied().max().filter(|window| *window > 0);
+                prop_assert_eq!(largest.flow().map(|flow| all[&flow]), most);
+            }
+        }
+    }
+}
