@@ -76,7 +76,10 @@ struct Bench {
 
 impl Bench {
     fn new(place: Place, marking: Option<&str>) -> Self {
-        let gateway = gateway(place, marking);
+        Self::of(gateway(place, marking))
+    }
+
+    fn of(gateway: Gateway) -> Self {
         Self { gateway, ms: 0, offered: 0, left: 0, marked: 0, number: 0 }
     }
 
@@ -104,6 +107,11 @@ impl Bench {
             datagram.tcp = None;
             self.offer(datagram);
         }
+    }
+
+    /// Drops of the class `default`.
+    fn drops_of_default(&self) -> u64 {
+        self.gateway.class(Class::DEFAULT).iter().map(|it| it.drops).sum()
     }
 
     fn advance(&mut self, ms: u64) {
@@ -182,6 +190,56 @@ fn datagrams_beyond_the_rate_are_dropped_once_the_flow_is_marked() {
         assert!(drops.of(Reason::Unmarkable) > 100, "{place:?}: {drops:?}");
         assert!(report.marks.of(Reason::Predicted) > 10, "{place:?}: {:?}", report.marks);
     }
+}
+
+/// A class `default` with the marking, and a class `other` for the host 2. They share `rate`.
+fn two_classes(rate: Rate, guarantee: Rate) -> Gateway {
+    let link = [Some(rate); 2];
+    let config = GatewayConfig { rate: link, queue: queue(None), ..config() };
+    let marked =
+        Class { guarantee: [guarantee; 2], ..Class::new(Class::DEFAULT, queue(Some(REFERENCE))) };
+    let classes = vec![marked, Class::new("other", queue(None))];
+    let other = Policy {
+        class: Some("other".to_owned()),
+        ..policy("other", gateway_run::from(2), Action::Pass)
+    };
+    let classes = ClassSet::new(classes, link).unwrap();
+    Gateway::new(&config, PolicySet::new(vec![other]).unwrap().with_classes(classes), Time::ZERO)
+}
+
+/// Source: `marking`, section 2: the rate of a class is the rate at which it was served.
+///
+/// Kills: the rate of the link as that of a class that shares the link.
+#[test]
+fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
+    let mut bench = Bench::of(two_classes(Rate::from_mbps(2), Rate::from_bps(0)));
+    let mut window = 1;
+    for _ in 0..300 {
+        bench.round(window, Ecn::Ect0);
+        for _ in 0..10 {
+            // Twice what the class `other` is served.
+            bench.udp(2_500);
+            bench.advance(ROUND_MS / 10);
+        }
+        let told = std::mem::take(&mut bench.marked) > 0;
+        window = if told { (window / 2).max(1) } else { window + 1 };
+    }
+    assert_eq!(bench.drops_of_default(), 0);
+    let marks = bench.report().marks.of(Reason::Predicted);
+    assert!((4..60).contains(&marks), "{marks}");
+}
+
+/// Kills: the guarantee as the rate of a class that borrows all of the link.
+#[test]
+fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
+    let mut alone = Bench::new(Place::Link, Some(REFERENCE));
+    let mut borrows = Bench::of(two_classes(RATE, Rate::from_kbps(100)));
+    for bench in [&mut alone, &mut borrows] {
+        let drops = bench.responds(300, Ecn::Ect0).drops;
+        assert_eq!(drops.total(), 0, "{drops:?}");
+    }
+    let (least, served) = (alone.left * 95 / 100, borrows.left);
+    assert!(served >= least, "{served} packets of {}", alone.left);
 }
 
 /// Kills: a packet that is lost or counted twice when a queue with a marking is exchanged under traffic.

@@ -143,7 +143,12 @@ fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scen
         nodes,
         links,
         traffic,
-        probes: vec![Probe::Passage { gateway: "edge".into(), direction: Direction::Up, bound, rounds: false }],
+        probes: vec![Probe::Passage {
+            gateway: "edge".into(),
+            direction: Direction::Up,
+            bound,
+            rounds: false,
+        }],
     }
 }
 
@@ -246,6 +251,11 @@ fn a_marking_of_the_shared_buffer_keeps_the_promises_without_loss() {
         let came = came(&results);
         println!("{marking} {came:#?}");
         let t = results.table("drops").unwrap();
-        println!("{:?} {:?} {:?}", t.text("reason"), t.whole("dropped_packets"), t.whole("marked_packets"));
+        println!(
+            "{:?} {:?} {:?}",
+            t.text("reason"),
+            t.whole("dropped_packets"),
+            t.whole("marked_packets")
+        );
     }
 }
