@@ -5,6 +5,8 @@
 
 mod gateway_run;
 
+use std::time::Duration;
+
 use gateway_run::{config, packet, policy};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Ecn, Protocol};
@@ -30,9 +32,13 @@ enum Place {
 const PLACES: [Place; 3] = [Place::Link, Place::Class, Place::Aggregate];
 
 fn queue(marking: Option<&str>) -> QdiscSpec {
-    let text = |text: &str| toml::from_str::<toml::Table>(text).unwrap()["it"].clone();
-    let plain = text("it = { kind = \"drop-tail\", limit = \"20 kB\" }").try_into().unwrap();
-    with_marking(plain, marking.map(|it| text(&format!("it = {it}")).try_into().unwrap()))
+    queue_of("{ kind = \"drop-tail\", limit = \"20 kB\" }", marking)
+}
+
+fn queue_of(plain: &str, marking: Option<&str>) -> QdiscSpec {
+    let text = |text| toml::from_str::<toml::Table>(&format!("it = {text}")).unwrap()["it"].clone();
+    let plain = text(plain).try_into().unwrap();
+    with_marking(plain, marking.map(|it| text(it).try_into().unwrap()))
 }
 
 const REFERENCE: &str = "{ kind = \"reference\", tracker = \"paper\" }";
@@ -159,6 +165,25 @@ fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
         assert_eq!(report.drops.total(), 0, "{place:?}: {:?}", report.drops);
         assert!(report.marks.of(Reason::Predicted) > 3, "{place:?}: {:?}", report.marks);
     }
+}
+
+/// Kills: a limit of one flow that a marking does not expect, and drops with the reason `flow-full`; a marking
+/// that lets a flow wait for longer than its retransmission timeout.
+#[test]
+fn one_flow_is_marked_before_it_fills_a_queue_per_flow() {
+    let queue = queue_of("\"per-flow\"", Some(REFERENCE));
+    let config = GatewayConfig { rate: [Some(RATE); 2], queue, ..config() };
+    let mut bench = Bench::of(Gateway::new(&config, PolicySet::default(), Time::ZERO));
+    let (mut window, mut most) = (1, 0);
+    for _ in 0..300 {
+        bench.round(window, Ecn::Ect0);
+        bench.advance(ROUND_MS);
+        most = most.max(bench.report().link[0].bytes.0);
+        let told = std::mem::take(&mut bench.marked) > 0;
+        window = if told { (window / 2).max(1) } else { window + 1 };
+    }
+    assert_eq!(bench.report().drops.total(), 0);
+    assert!((60_000..RATE.bytes_in(Duration::from_secs(1)).0).contains(&most), "{most}");
 }
 
 /// Kills: packets without ECN that are marked, or left to overflow the queue; their drops with another

@@ -65,6 +65,11 @@ impl Service {
         Rate::from_bps(measured).clamp(self.least, self.most)
     }
 
+    /// The highest rate at which packets depart.
+    pub(crate) const fn most(&self) -> Rate {
+        self.most
+    }
+
     /// Notes a packet that arrives, where flows have round-trip times of at most `rtt`.
     pub(crate) fn arrives(&mut self, now: Time, rtt: Duration) {
         self.rest(now);

@@ -1,7 +1,12 @@
 //! A queue with a marking.
 //!
+//! The marking predicts against the limit of the whole queue, or against the bytes that depart within 1 s if these
+//! are less. A flow of a queue `per-flow` has no limit of its own unless the file has one: it would be dropped
+//! before its marking expects it.
+//!
 //! The gateway hands in every packet that arrives with [`Marked::sight`], and then enqueues it.
 
+use super::per_flow::LONGEST_WAIT;
 use super::{Backlog, Qdisc, QdiscSpec};
 use crate::flow::Flow;
 use crate::marking::{Marker, MarkingSpec, Observed, Place, Service, Target};
@@ -59,7 +64,12 @@ impl Config {
 
     pub(super) fn build(&self, rate: Option<Rate>, mut random: Random) -> Marked {
         let marker = Marker::new(self.marking.build(Random::new(random.below(u64::MAX), 0)));
-        let queue = self.queue.build(rate, random);
+        let queue = match &*self.queue {
+            QdiscSpec::PerFlow(queue) => {
+                QdiscSpec::PerFlow(queue.without_flow_limit()).build(rate, random)
+            }
+            queue => queue.build(rate, random),
+        };
         let service = Service::fixed(rate.unwrap_or(Rate::from_bps(0)));
         Marked { place: Line { queue, service, tokens: Bytes::ZERO }, marker }
     }
@@ -80,7 +90,8 @@ struct Line {
 
 impl Place for Line {
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_> {
-        let limit = self.queue.limit().unwrap_or(Bytes(u64::MAX / 4));
+        let limit = self.service.most().bytes_in(LONGEST_WAIT);
+        let limit = self.queue.limit().map_or(limit, |bytes| bytes.min(limit));
         let empty = Observed::empty(now, direction, self.service.rate(), limit);
         Observed { tokens: self.tokens, backlog: self.queue.backlog().bytes, ..empty }
     }
