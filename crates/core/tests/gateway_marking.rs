@@ -60,8 +60,12 @@ fn gateway(place: Place, marking: Option<&str>) -> Gateway {
 }
 
 fn shaped(queue: QdiscSpec) -> Policy {
+    shaped_with(Bytes(1_514), queue)
+}
+
+fn shaped_with(burst: Bytes, queue: QdiscSpec) -> Policy {
     let conditioning = Conditioning {
-        profile: Profile::new(RATE, None, Bytes(1_514), Bytes(1_514)).unwrap(),
+        profile: Profile::new(RATE, None, burst, Bytes(1_514)).unwrap(),
         allocation: gateway_run::allocation("fcfs"),
         weights: Vec::new(),
         fair_between: Default::default(),
@@ -265,6 +269,29 @@ fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
     }
     let (least, served) = (alone.left * 95 / 100, borrows.left);
     assert!(served >= least, "{served} packets of {}", alone.left);
+}
+
+/// Source: `marking`, section 2: an aggregate sends its tokens and the mean rate.
+///
+/// Kills: a projection without the tokens, which marks packets of a burst that passes at once.
+#[test]
+fn a_burst_for_which_there_are_tokens_is_not_marked() {
+    let (burst, idle) = (Bytes(60_000), 1_000);
+    let policies = vec![shaped_with(burst, queue(Some(REFERENCE)))];
+    let gateway = Gateway::new(&config(), PolicySet::new(policies).unwrap(), Time::ZERO);
+    let mut bench = Bench::of(gateway);
+    for _ in 0..20 {
+        bench.round(80, Ecn::Ect0);
+        bench.advance(idle);
+    }
+    let report = bench.report();
+    assert_eq!((report.marks.total(), report.drops.total()), (0, 0), "{report:?}");
+    // Tokens for a second of the rate are not enough for this.
+    for _ in 0..20 {
+        bench.round(160, Ecn::Ect0);
+        bench.advance(idle);
+    }
+    assert!(bench.report().marks.of(Reason::Predicted) > 0);
 }
 
 /// Kills: a packet that is lost or counted twice when a queue with a marking is exchanged under traffic.
