@@ -80,7 +80,7 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             (
                 "flow_limit",
                 "Most bytes of one flow that may wait, as frames; a single packet always may. Default: 1 s of \
-                 the rate, at most 256 KiB.",
+                 the rate, at most 256 KiB; with a `marking`, `limit`.",
                 "{}",
             ),
         ],

@@ -47,6 +47,9 @@ pub trait Allocation: Send {
     /// `member` has packets waiting. Saying so again changes nothing.
     fn wait(&mut self, now: Time, member: Member);
 
+    /// Tokens of the aggregate at `now`, whoever may take them.
+    fn tokens(&self, now: Time) -> Bytes;
+
     /// Returns `true` if a flow may use tokens that other flows leave unused.
     fn lends(&self) -> bool {
         true

@@ -18,12 +18,14 @@ mod marker;
 mod memory;
 mod reference;
 mod rounds;
+mod service;
 mod sums;
 #[cfg(test)]
 mod testing;
 pub mod tracker;
 
 pub use marker::{Marker, Marks, Place};
+pub(crate) use service::Service;
 
 use std::time::Duration;
 

@@ -5,6 +5,8 @@
 
 mod gateway_run;
 
+use std::time::Duration;
+
 use gateway_run::{config, packet, policy};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Ecn, Protocol};
@@ -30,9 +32,13 @@ enum Place {
 const PLACES: [Place; 3] = [Place::Link, Place::Class, Place::Aggregate];
 
 fn queue(marking: Option<&str>) -> QdiscSpec {
-    let text = |text: &str| toml::from_str::<toml::Table>(text).unwrap()["it"].clone();
-    let plain = text("it = { kind = \"drop-tail\", limit = \"20 kB\" }").try_into().unwrap();
-    with_marking(plain, marking.map(|it| text(&format!("it = {it}")).try_into().unwrap()))
+    queue_of("{ kind = \"drop-tail\", limit = \"20 kB\" }", marking)
+}
+
+fn queue_of(plain: &str, marking: Option<&str>) -> QdiscSpec {
+    let text = |text| toml::from_str::<toml::Table>(&format!("it = {text}")).unwrap()["it"].clone();
+    let plain = text(plain).try_into().unwrap();
+    with_marking(plain, marking.map(|it| text(it).try_into().unwrap()))
 }
 
 const REFERENCE: &str = "{ kind = \"reference\", tracker = \"paper\" }";
@@ -54,8 +60,12 @@ fn gateway(place: Place, marking: Option<&str>) -> Gateway {
 }
 
 fn shaped(queue: QdiscSpec) -> Policy {
+    shaped_with(Bytes(1_514), queue)
+}
+
+fn shaped_with(burst: Bytes, queue: QdiscSpec) -> Policy {
     let conditioning = Conditioning {
-        profile: Profile::new(RATE, None, Bytes(1_514), Bytes(1_514)).unwrap(),
+        profile: Profile::new(RATE, None, burst, Bytes(1_514)).unwrap(),
         allocation: gateway_run::allocation("fcfs"),
         weights: Vec::new(),
         fair_between: Default::default(),
@@ -76,7 +86,10 @@ struct Bench {
 
 impl Bench {
     fn new(place: Place, marking: Option<&str>) -> Self {
-        let gateway = gateway(place, marking);
+        Self::of(gateway(place, marking))
+    }
+
+    fn of(gateway: Gateway) -> Self {
         Self { gateway, ms: 0, offered: 0, left: 0, marked: 0, number: 0 }
     }
 
@@ -104,6 +117,11 @@ impl Bench {
             datagram.tcp = None;
             self.offer(datagram);
         }
+    }
+
+    /// Drops of the class `default`.
+    fn drops_of_default(&self) -> u64 {
+        self.gateway.class(Class::DEFAULT).iter().map(|it| it.drops).sum()
     }
 
     fn advance(&mut self, ms: u64) {
@@ -153,6 +171,25 @@ fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
     }
 }
 
+/// Kills: a limit of one flow that a marking does not expect, and drops with the reason `flow-full`; a marking
+/// that lets a flow wait for longer than its retransmission timeout.
+#[test]
+fn one_flow_is_marked_before_it_fills_a_queue_per_flow() {
+    let queue = queue_of("\"per-flow\"", Some(REFERENCE));
+    let config = GatewayConfig { rate: [Some(RATE); 2], queue, ..config() };
+    let mut bench = Bench::of(Gateway::new(&config, PolicySet::default(), Time::ZERO));
+    let (mut window, mut most) = (1, 0);
+    for _ in 0..300 {
+        bench.round(window, Ecn::Ect0);
+        bench.advance(ROUND_MS);
+        most = most.max(bench.report().link[0].bytes.0);
+        let told = std::mem::take(&mut bench.marked) > 0;
+        window = if told { (window / 2).max(1) } else { window + 1 };
+    }
+    assert_eq!(bench.report().drops.total(), 0);
+    assert!((60_000..RATE.bytes_in(Duration::from_secs(1)).0).contains(&most), "{most}");
+}
+
 /// Kills: packets without ECN that are marked, or left to overflow the queue; their drops with another
 /// reason.
 #[test]
@@ -182,6 +219,76 @@ fn datagrams_beyond_the_rate_are_dropped_once_the_flow_is_marked() {
         assert!(drops.of(Reason::Unmarkable) > 100, "{place:?}: {drops:?}");
         assert!(report.marks.of(Reason::Predicted) > 10, "{place:?}: {:?}", report.marks);
     }
+}
+
+/// A class `default` with the marking, and a class `other` for the host 2. They share `rate`.
+fn two_classes(rate: Rate, guarantee: Rate) -> Gateway {
+    let link = [Some(rate); 2];
+    let config = GatewayConfig { rate: link, queue: queue(None), ..config() };
+    let marked =
+        Class { guarantee: [guarantee; 2], ..Class::new(Class::DEFAULT, queue(Some(REFERENCE))) };
+    let classes = vec![marked, Class::new("other", queue(None))];
+    let other = Policy {
+        class: Some("other".to_owned()),
+        ..policy("other", gateway_run::from(2), Action::Pass)
+    };
+    let classes = ClassSet::new(classes, link).unwrap();
+    Gateway::new(&config, PolicySet::new(vec![other]).unwrap().with_classes(classes), Time::ZERO)
+}
+
+/// Source: `marking`, section 2: the rate of a class is the rate at which it was served.
+///
+/// Kills: the rate of the link as that of a class that shares the link.
+#[test]
+fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
+    let mut bench = Bench::of(two_classes(Rate::from_mbps(2), Rate::from_bps(0)));
+    let mut window = 1;
+    for _ in 0..300 {
+        bench.round(window, Ecn::Ect0);
+        for _ in 0..10 {
+            // Twice what the class `other` is served.
+            bench.udp(2_500);
+            bench.advance(ROUND_MS / 10);
+        }
+        let told = std::mem::take(&mut bench.marked) > 0;
+        window = if told { (window / 2).max(1) } else { window + 1 };
+    }
+    assert_eq!(bench.drops_of_default(), 0);
+    let marks = bench.report().marks.of(Reason::Predicted);
+    assert!((4..60).contains(&marks), "{marks}");
+}
+
+/// Kills: the guarantee as the rate of a class that borrows all of the link.
+#[test]
+fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
+    let mut alone = Bench::new(Place::Link, Some(REFERENCE));
+    let mut borrows = Bench::of(two_classes(RATE, Rate::from_kbps(100)));
+    for bench in [&mut alone, &mut borrows] {
+        let drops = bench.responds(300, Ecn::Ect0).drops;
+        assert_eq!(drops.total(), 0, "{drops:?}");
+    }
+    let (least, served) = (alone.left * 95 / 100, borrows.left);
+    assert!(served >= least, "{served} packets of {}", alone.left);
+}
+
+/// Source: `marking`, section 2: an aggregate sends its tokens and the mean rate.
+///
+/// Kills: a projection without the tokens, which marks packets of a burst that passes at once.
+#[test]
+fn a_burst_for_which_there_are_tokens_is_not_marked() {
+    let marks = |burst| {
+        let policies = vec![shaped_with(burst, queue(Some(REFERENCE)))];
+        let gateway = Gateway::new(&config(), PolicySet::new(policies).unwrap(), Time::ZERO);
+        let mut bench = Bench::of(gateway);
+        for _ in 0..20 {
+            bench.round(80, Ecn::Ect0);
+            bench.advance(1_000);
+        }
+        let report = bench.report();
+        (report.marks.total(), report.drops.total())
+    };
+    assert_eq!(marks(Bytes(60_000)), (0, 0));
+    assert!(marks(Bytes(1_514)).0 > 0);
 }
 
 /// Kills: a packet that is lost or counted twice when a queue with a marking is exchanged under traffic.

@@ -244,8 +244,6 @@ const HEURISTIC: &str =
 fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
     let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(HEURISTIC), 1));
     let came = came(&results);
-    let sum: f64 = came.iter().map(|it| it.mbps).sum();
-    println!("{came:#?} {sum}");
     let first = &came[0];
     assert!(first.late <= 0.01 && first.longest <= 0.025, "{first:?}");
     assert!(first.loss <= 0.002 && first.mbps >= 5.0, "{first:?}");

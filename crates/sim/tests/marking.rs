@@ -160,12 +160,3 @@ fn one_round_of_each_flow_is_not_enough() {
     let paper = outcome(1, Some(r#"{"kind":"reference","tracker":"paper","rounds":1}"#));
     assert!(paper.dropped() > 0 && paper.loss() < 0.08, "{paper:?}");
 }
-
-#[test]
-fn scratch() {
-    let Ok(marking) = std::env::var("SCRATCH") else { return };
-    for seed in 1..4 {
-        let it = outcome(seed, Some(&marking));
-        println!("seed {seed} loss {:.4} goodput {:.3} {:?}", it.loss(), it.goodput, it.counts);
-    }
-}

@@ -114,6 +114,10 @@ impl Shaper {
 
     pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {
         let member = cx.pool[&packet].member;
+        if let Some(marked) = self.queue.marked_mut() {
+            let tokens = self.allocation.tokens(cx.now);
+            marked.set_tokens(tokens.saturating_sub(Bytes(self.owed)));
+        }
         self.queue.enqueue(cx, packet);
         self.allocation.wait(cx.now, member);
         match self.timer.triggers {

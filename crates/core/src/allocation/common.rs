@@ -77,6 +77,10 @@ impl<O: Order> Allocation for CommonBucket<O> {
         self.order.wait(member);
     }
 
+    fn tokens(&self, now: Time) -> Bytes {
+        self.bucket.tokens_at(now)
+    }
+
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
         if let Some(last) = self.last.take()
             && heads.head(last).is_none()

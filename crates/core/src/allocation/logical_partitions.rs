@@ -1,12 +1,10 @@
 //! Logical partitions: one bucket with a part for each flow, which share the tokens of unused parts.
 //!
-//! A member without waiting packets saves its share of the earned tokens, up to its part of half
-//! the burst. All other tokens are the excess. A member sends from its own savings first. Then it
-//! takes turns with the other waiting members, by deficit round robin on the excess. The remainder
-//! of its savings is its first deficit.
+//! A member without waiting packets saves its share of the earned tokens, up to its part of half the burst. All other
+//! tokens are the excess. A member sends from its own savings first. Then it takes turns with the other waiting
+//! members, by deficit round robin on the excess. The remainder of its savings is its first deficit.
 //!
-//! Source: aggregates, section 7.3 of the ledger; "Efficient fair queuing
-//! using deficit round robin" (SIGCOMM 1995).
+//! Source: aggregates, section 7.3 of the ledger; "Efficient fair queuing using deficit round robin" (SIGCOMM 1995).
 //! Differs:
 //! - The excess is the content of the bucket less all savings. It cannot be given out twice, as the
 //!   printed estimate can.
@@ -14,8 +12,7 @@
 //!   round gives the share back by the same weights.
 //! - Parts divide half of the burst. The upper half of the bucket is for every packet, also while
 //!   members that were not looked at since parts shrank save more. A full bucket is, too.
-//! - With no packet waiting, the excess goes to the first packet that asks
-//!   ([`try_take`](Allocation::try_take)).
+//! - With no packet waiting, the excess goes to the first packet that asks ([`try_take`](Allocation::try_take)).
 
 use serde::Deserialize;
 
@@ -523,6 +520,10 @@ impl Allocation for LogicalPartitions {
             self.rings.remove_from(SAVING, member);
             self.rings.push_to(READY, member);
         }
+    }
+
+    fn tokens(&self, now: Time) -> Bytes {
+        self.shares.tokens(now)
     }
 
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {

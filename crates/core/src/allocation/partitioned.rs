@@ -154,6 +154,10 @@ impl Allocation for Partitioned {
         }
     }
 
+    fn tokens(&self, now: Time) -> Bytes {
+        self.shares.tokens(now)
+    }
+
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
         self.shares.advance(now);
         while let Some(number) = self.filled.pop(Time::from_nanos(self.shares.earned())) {

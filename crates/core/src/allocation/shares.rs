@@ -135,6 +135,11 @@ impl Shares {
         i128::from(self.bucket.content()) - i128::from(self.carry)
     }
 
+    /// Content of the bucket at `now`, in whole bytes.
+    pub(super) fn tokens(&self, now: Time) -> Bytes {
+        self.bucket.tokens_at(now)
+    }
+
     /// Returns `true` if half of the bucket remains after `len` tokens are taken, or the bucket is full.
     pub(super) fn spares(&self, len: Nanobits) -> bool {
         self.bucket.content() >= self.spare_level(len)

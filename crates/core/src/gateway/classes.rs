@@ -19,7 +19,7 @@ use crate::class::{ClassId, Terms};
 use crate::marking::Marker;
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::{Backlog, Marked, QdiscSpec};
+use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
 use crate::scheduler::{Scheduler, SchedulerSpec};
@@ -416,17 +416,6 @@ impl Classes {
             queue.set_rate(departs);
         }
         queue
-    }
-
-    /// The marking of a leaf class's queue, if it has one.
-    fn marked(&self, leaf: ClassId) -> Option<&Marked> {
-        self.lines.get(leaf.index())?.queue.as_ref()?.marked()
-    }
-
-    /// The marking of a leaf class's queue, if it has one.
-    fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
-        self.lines.get(leaf.index())?.spec.marking()?;
-        self.queue(leaf).marked_mut()
     }
 
     /// Removes the next packet of the link. `control` is the control traffic that waits and borrows.

@@ -3,6 +3,8 @@
 //! The gateway shows every packet that arrives with [`Marker::sight`]. Before the packet is queued, it calls
 //! [`Marker::prevent`]. Packets that move to the place from another queue are queued without both.
 
+use std::time::Duration;
+
 use super::{Decision, Marking, Observed, Outcome, Target};
 use crate::packet::{Direction, FlowId};
 use crate::{Cx, Packet, PacketId, PacketPool, Reason, Time};
@@ -80,6 +82,12 @@ impl Marker {
     #[must_use]
     pub const fn marks(&self) -> Marks {
         self.marks
+    }
+
+    /// The longest round-trip time of the tracked flows.
+    #[must_use]
+    pub fn longest_rtt(&self) -> Duration {
+        self.marking.longest_rtt()
     }
 
     /// Returns `true` if `flow` ignores marks.

@@ -66,6 +66,13 @@ impl TokenBucket {
         Bytes(self.tokens.max(0).cast_unsigned() / NANOBITS_PER_BYTE)
     }
 
+    /// Whole bytes' worth of tokens in the bucket at `now`, if none are taken before.
+    #[must_use]
+    pub fn tokens_at(&self, now: Time) -> Bytes {
+        let mut then = self.clone();
+        then.available(now)
+    }
+
     /// The earliest time at which `len` may go, if nothing else goes before.
     #[must_use]
     pub fn ready_at(&self, len: Bytes) -> Time {

@@ -1,10 +1,15 @@
 //! A queue with a marking.
 //!
+//! The marking predicts against the limit of the whole queue, or against the bytes that depart within 1 s if these
+//! are less. A flow of a queue `per-flow` has no limit of its own unless the file has one: it would be dropped
+//! before its marking expects it.
+//!
 //! The gateway hands in every packet that arrives with [`Marked::sight`], and then enqueues it.
 
+use super::per_flow::LONGEST_WAIT;
 use super::{Backlog, Qdisc, QdiscSpec};
 use crate::flow::Flow;
-use crate::marking::{Marker, MarkingSpec, Observed, Place, Target};
+use crate::marking::{Marker, MarkingSpec, Observed, Place, Service, Target};
 use crate::packet::{Direction, FlowId, Handover, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -59,9 +64,14 @@ impl Config {
 
     pub(super) fn build(&self, rate: Option<Rate>, mut random: Random) -> Marked {
         let marker = Marker::new(self.marking.build(Random::new(random.below(u64::MAX), 0)));
-        let queue = self.queue.build(rate, random);
-        let rate = rate.unwrap_or(Rate::from_bps(0));
-        Marked { place: Line { queue, rate, tokens: Bytes::ZERO }, marker }
+        let queue = match &*self.queue {
+            QdiscSpec::PerFlow(queue) => {
+                QdiscSpec::PerFlow(queue.without_flow_limit()).build(rate, random)
+            }
+            queue => queue.build(rate, random),
+        };
+        let service = Service::fixed(rate.unwrap_or(Rate::from_bps(0)));
+        Marked { place: Line { queue, service, tokens: Bytes::ZERO }, marker }
     }
 }
 
@@ -74,14 +84,15 @@ pub struct Marked {
 /// The queue, and the rate at which its packets depart.
 struct Line {
     queue: Box<dyn Qdisc>,
-    rate: Rate,
+    service: Service,
     tokens: Bytes,
 }
 
 impl Place for Line {
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_> {
-        let limit = self.queue.limit().unwrap_or(Bytes(u64::MAX / 4));
-        let empty = Observed::empty(now, direction, self.rate, limit);
+        let limit = self.service.most().bytes_in(LONGEST_WAIT);
+        let limit = self.queue.limit().map_or(limit, |bytes| bytes.min(limit));
+        let empty = Observed::empty(now, direction, self.service.rate(), limit);
         Observed { tokens: self.tokens, backlog: self.queue.backlog().bytes, ..empty }
     }
 
@@ -97,6 +108,7 @@ impl Place for Line {
 impl Marked {
     /// Notes `packet` of `flow`, which is going to be enqueued. `None`: its flow is not in the flow table.
     pub fn sight(&mut self, now: Time, direction: Direction, packet: &Packet, flow: Option<&Flow>) {
+        self.place.service.arrives(now, self.marker.longest_rtt());
         let seen = Observed { flow, ..self.place.observed(now, direction) };
         self.marker.sight(&seen, packet);
     }
@@ -123,8 +135,15 @@ impl Marked {
         self.place.tokens = tokens;
     }
 
+    /// Bounds of the rate at which packets depart, for a place whose rate is measured: a class.
+    pub(crate) fn set_range(&mut self, least: Rate, most: Rate) {
+        self.place.service.set_range(least, most);
+    }
+
     fn departs(&mut self, cx: &Cx<'_>, packet: Option<PacketId>) -> Option<PacketId> {
         let packet = packet?;
+        let (len, more) = (cx.pool[&packet].frame_len(), self.backlog().packets > 0);
+        self.place.service.departs(cx.now, self.marker.longest_rtt(), len, more);
         let seen = self.place.observed(cx.now, self.marker.direction());
         self.marker.departs(&seen, &cx.pool[&packet]);
         Some(packet)
@@ -181,7 +200,7 @@ impl Qdisc for Marked {
     }
 
     fn set_rate(&mut self, rate: Rate) {
-        self.place.rate = rate;
+        self.place.service.set_range(rate, rate);
         self.place.queue.set_rate(rate);
     }
 }

@@ -23,7 +23,7 @@ pub struct Config {
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
     /// Largest backlog of one flow in frame bytes. A single packet always fits. `None`: the bytes that the
-    /// rate carries in 1 s, at most 256 KiB.
+    /// rate carries in 1 s, at most 256 KiB. With a marking: `limit`.
     #[serde(deserialize_with = "super::some_room")]
     pub flow_limit: Option<Bytes>,
 }
@@ -35,6 +35,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same queue, in which a flow without a limit of its own may take all of the room.
+    pub(super) fn without_flow_limit(&self) -> Self {
+        Self { limit: self.limit, flow_limit: Some(self.flow_limit.unwrap_or(self.limit)) }
+    }
+
     pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> PerFlow {
         PerFlow {
             limit: self.limit,
@@ -58,7 +63,7 @@ const MOST_OF_FLOW: Bytes = Bytes(256 << 10);
 
 /// The initial retransmission timeout (RFC 6298, 2.1). After a longer wait, senders retransmit packets that
 /// still wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Inside, a flow is its line, which it has as long as it has packets.
 pub(super) struct PerFlow {

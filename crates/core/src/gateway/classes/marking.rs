@@ -1,6 +1,6 @@
-//! The marking of the buffer that all classes share.
+//! The markings of classes: one in the queue of each class, or one of the buffer that all classes share.
 //!
-//! It sees the packets of all classes, and the state that the scheduler keeps of each class. So it can protect the
+//! The marking of a shared buffer sees the packets of all classes, and the state that the scheduler keeps of each class. So it can protect the
 //! guarantees of the classes as well as the buffer (`marking`, section 2.4).
 
 use super::{Classes, Line};
@@ -8,7 +8,7 @@ use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::marking::{Marker, Observed, Place, Target};
 use crate::packet::{Direction, FlowId, number};
-use crate::qdisc::{Backlog, QdiscSpec};
+use crate::qdisc::{Backlog, Marked, QdiscSpec};
 use crate::random::Random;
 use crate::scheduler::Scheduler;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -84,6 +84,23 @@ impl Classes {
             self.marker = marking.map(|marking| Box::new(Marker::new(marking.build(random))));
         }
         link.spec.clone_from(spec);
+    }
+
+    /// The marking of a leaf class's queue, if it has one.
+    fn marked(&self, leaf: ClassId) -> Option<&Marked> {
+        self.lines.get(leaf.index())?.queue.as_ref()?.marked()
+    }
+
+    /// The marking of a leaf class's queue, if it has one. The rate of the class is measured: from its guarantee up
+    /// to the least of its ceiling, those of its parents, and the rate of the link.
+    fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
+        self.lines.get(leaf.index())?.spec.marking()?;
+        let least = self.scheduler.terms(leaf).guarantee;
+        let ceilings = self.way(leaf).filter_map(|id| self.scheduler.terms(id).ceiling);
+        let most = ceilings.min().map_or(self.rate, |ceiling| ceiling.min(self.rate));
+        let marked = self.queue(leaf).marked_mut()?;
+        marked.set_range(least, most);
+        Some(marked)
     }
 
     /// The marking at `leaf`, if there is one.

@@ -1,0 +1,156 @@
+//! An aggregate with a marking in the simulator: its rate, and its losses.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod networks;
+
+use std::time::Duration;
+
+use networks::run;
+use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::link::LinkConfig;
+use tidegate_core::packet::Direction;
+use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
+use tidegate_core::qdisc::with_marking;
+use tidegate_core::{Bytes, Rate, tcp};
+use tidegate_sim::scenario::{
+    End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
+};
+
+const RATE: Rate = Rate::from_mbps(10);
+const RTT: Duration = Duration::from_millis(40);
+const SPAN: Duration = Duration::from_secs(20);
+const FLOWS: usize = 8;
+
+fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A policy for all packets to the WAN, whose queue has room for `limit`.
+fn policy(limit: Bytes, marking: Option<&str>, allocation: &str) -> Policy {
+    let queue = spec(&format!(r#"{{"kind":"drop-tail","limit":"{} B"}}"#, limit.0));
+    let conditioning = Conditioning {
+        profile: Profile::new(RATE, None, Bytes(30_280), Bytes(1_514)).unwrap(),
+        allocation: spec(&format!("{allocation:?}")),
+        weights: Vec::new(),
+        fair_between: Default::default(),
+    };
+    Policy {
+        name: "all".to_owned(),
+        priority: 0,
+        filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
+        action: Action::Shape {
+            conditioning,
+            queue: with_marking(queue, marking.map(spec)),
+            signal: None,
+        },
+        mode: Mode::Enforce,
+        class: None,
+        trunk: None,
+    }
+}
+
+fn scenario(policy: Policy) -> Scenario {
+    let config = GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: spec("\"drop-tail\""),
+        packets: 4_096,
+        flows: 64,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        seed: 1,
+        trunks: Vec::new(),
+        scheduler: Default::default(),
+    };
+    let gateway = Gateway { config, policies: PolicySet::new(vec![policy]).unwrap() };
+    let node = |name: &str, kind| Node { name: name.to_owned(), kind };
+    let end = |side| End { node: "gateway".into(), side };
+    let link =
+        LinkConfig { delay: RTT / 4, rate: Some(Rate::from_mbps(1_000)), ..LinkConfig::default() };
+    let greedy = Traffic {
+        name: "greedy".into(),
+        kind: Kind::Greedy,
+        pairs: (0..FLOWS).map(|_| Pair { from: "l".into(), to: "w".into() }).collect(),
+        start: Start::Between(Duration::ZERO, Duration::from_secs(1)),
+        ..Traffic::default()
+    };
+    Scenario {
+        run: Run {
+            duration: SPAN,
+            warmup: SPAN / 4,
+            link_header: 14,
+            tcp: spec::<tcp::Config>(r#"{"profile":"rfc","ecn":"classic"}"#),
+            ..Run::default()
+        },
+        nodes: vec![
+            node("gateway", NodeKind::Gateway(Box::new(gateway))),
+            node("l", NodeKind::Host(Host::default())),
+            node("w", NodeKind::Host(Host::default())),
+        ],
+        links: vec![
+            Link::new(End::of("l"), end(Side::Lan), link.clone()),
+            Link::new(end(Side::Wan), End::of("w"), link),
+        ],
+        traffic: vec![greedy],
+        ..Scenario::default()
+    }
+}
+
+/// After the warm-up.
+#[derive(Debug)]
+struct Outcome {
+    /// Bytes that departed, in parts of those that the mean rate carries.
+    rate: f64,
+    /// Drops and marks, by reason.
+    counts: Vec<(String, u64, u64)>,
+}
+
+fn outcome(percent: u64, marking: Option<&str>, allocation: &str) -> Outcome {
+    let limit = Bytes(RATE.bytes_in(RTT).0 * percent / 100);
+    let results = run(&scenario(policy(limit, marking, allocation)));
+    let aggregates = results.table("aggregates").unwrap();
+    let drops = results.table("drops").unwrap();
+    let counts = drops.text("reason").iter().zip(drops.whole("dropped_packets"));
+    let counts = counts.zip(drops.whole("marked_packets"));
+    let rate = aggregates.real("conforming_bps").iter().sum::<f64>() / 10e6;
+    Outcome { rate, counts: counts.map(|((why, d), m)| (why.clone(), *d, *m)).collect() }
+}
+
+impl Outcome {
+    fn dropped(&self) -> u64 {
+        self.counts.iter().map(|(_, dropped, _)| dropped).sum()
+    }
+
+    fn marked(&self) -> u64 {
+        self.counts.iter().map(|(_, _, marked)| marked).sum()
+    }
+}
+
+const REFERENCE: Option<&str> = Some("\"reference\"");
+
+/// The rate of an aggregate: tokens and the mean rate, whether or not its queue is empty now.
+///
+/// Kills: service that ends with the backlog, which halves the windows of a queue that is short; service without the
+/// mean rate, or at the rate of the link.
+#[test]
+fn an_aggregate_with_a_marking_keeps_its_rate_and_loses_nothing() {
+    for allocation in ["fcfs", "drr", "logical-partitions", "partitioned"] {
+        for percent in [100, 200] {
+            let marked = outcome(percent, REFERENCE, allocation);
+            assert_eq!(marked.dropped(), 0, "{allocation}, {percent} %: {marked:?}");
+            assert!(marked.marked() > 50, "{allocation}, {percent} %: {marked:?}");
+            assert!((0.98..1.001).contains(&marked.rate), "{allocation}, {percent} %: {marked:?}");
+        }
+    }
+    let plain = outcome(100, None, "fcfs");
+    assert!(plain.dropped() > 300, "{plain:?}");
+}
+
+/// Half a bandwidth-delay product is too little for halved windows: the rate is 97 %, and some packets overflow.
+#[test]
+fn below_the_bandwidth_delay_product_the_rate_is_not_halved() {
+    let (plain, marked) = (outcome(50, None, "fcfs"), outcome(50, REFERENCE, "fcfs"));
+    assert!((0.95..1.001).contains(&marked.rate), "{marked:?}");
+    assert!(marked.dropped() * 10 < plain.dropped(), "{marked:?} {plain:?}");
+}
