@@ -443,6 +443,7 @@ impl Aggregate {
             exceeding: progress.exceeding,
             drops: self.tally.drops,
             marks: self.tally.marks,
+            marking: self.marked().map(|marked| marked.marker().marks()),
             backlog: self.conditioner.backlog(),
             peak_backlog,
             waited_ns: progress.waited_ns,

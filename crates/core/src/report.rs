@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use serde::Serialize;
 
 use crate::class::{Sent, Terms};
+use crate::marking::Marks;
 use crate::packet::Direction;
 use crate::qdisc::Backlog;
 use crate::scheduler::{Delays, Term};
@@ -23,6 +24,9 @@ pub struct Report {
     pub held: u32,
     /// Packets that wait for the access link, by direction.
     pub link: [Backlog; 2],
+    /// Packets marked and dropped by the marking of the link's queue or of its shared buffer, by direction. `None`
+    /// without a marking there.
+    pub link_marking: [Option<Marks>; 2],
     /// Control traffic of the access link, by direction. `None` if no packet came yet.
     pub control: [Option<ControlReport>; 2],
     /// Packets dropped, by reason.
@@ -100,6 +104,8 @@ pub struct AggregateReport {
     pub drops: ByReason,
     /// What was marked "congestion experienced".
     pub marks: ByReason,
+    /// Packets marked and dropped by the marking of its queue, if it has one.
+    pub marking: Option<Marks>,
     /// What waits now.
     pub backlog: Backlog,
     /// Most bytes that ever waited.
@@ -168,6 +174,8 @@ pub struct ClassReport {
     pub backlog: Backlog,
     /// Packets dropped at it, and below it.
     pub drops: u64,
+    /// Packets marked and dropped by the marking of its queue, if it has one.
+    pub marking: Option<Marks>,
     /// Queueing delays of the packets it has sent, if its scheduler records them.
     pub delays: Option<Delays>,
     /// Its promises and how they were kept, if its scheduler records that.

@@ -98,6 +98,9 @@ pub struct LinkDirection {
     pub transmitted: Count,
     /// Packets and bytes that wait for the access link.
     pub waiting: Count,
+    /// What the marking of the link's queue, or of the buffer that classes share, did; absent without one.
+    #[serde(default)]
+    pub marking: Option<Marking>,
     /// Control traffic, such as ARP and routing; absent until there is some on a link with a rate.
     #[serde(default)]
     pub control: Option<Control>,
@@ -105,6 +108,17 @@ pub struct LinkDirection {
     pub port: Option<PortCount>,
     /// Frames that went straight across, by reason; absent without fail-to-wire.
     pub bypassed: Option<Bypassed>,
+}
+
+/// What a marking did since it has been at its queue.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Marking {
+    /// Packets marked "congestion experienced" (RFC 3168).
+    pub marked_packets: u64,
+    /// Packets dropped in place of a mark, because they are not ECN-capable.
+    pub not_ect_packets: u64,
+    /// Packets dropped because no flow was left to mark.
+    pub unmarkable_packets: u64,
 }
 
 /// Control traffic in one direction of the link.
@@ -184,6 +198,9 @@ pub struct Aggregate {
     pub drops: BTreeMap<String, u64>,
     /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
     pub marks: BTreeMap<String, u64>,
+    /// What the marking of its queue did; absent without one.
+    #[serde(default)]
+    pub marking: Option<Marking>,
     /// How often each trigger looked whether it may send.
     pub triggers: BTreeMap<String, u64>,
     /// What is done with the ACKs that go back to its senders; nothing without a signal.

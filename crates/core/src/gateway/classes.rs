@@ -554,6 +554,7 @@ impl Classes {
             sent: self.scheduler.counts(id),
             backlog: waiting,
             drops,
+            marking: self.marked(id).map(|marked| marked.marker().marks()),
             delays: self.scheduler.delays(id),
             promises: self.promises(id),
         }

@@ -8,7 +8,7 @@ use super::control::Control;
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
 use crate::flow::Flow;
-use crate::marking::Marker;
+use crate::marking::{Marker, Marks};
 use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::{Class, ClassSet};
@@ -145,6 +145,15 @@ impl Link {
             Some(classes) => classes.marker(leaf),
             None => Some(self.queue.marked()?.marker()),
         }
+    }
+
+    /// Packets marked and dropped by the marking of the link's queue or of the shared buffer, if there is one.
+    pub(super) fn marks(&self) -> Option<Marks> {
+        let marker = match &self.classes {
+            Some(classes) => classes.shared_marker()?,
+            None => self.queue.marked()?.marker(),
+        };
+        Some(marker.marks())
     }
 
     /// Shows `packet` of `flow`, which is going to be queued at `leaf`, to the marking there.

@@ -143,6 +143,7 @@ impl Gateway {
             transmitted: self.counts.transmitted,
             held: links.iter().map(|link| link.packets).sum::<u32>() + at_trunks,
             link: links,
+            link_marking: Direction::BOTH.map(|way| self.links[way.index()].marks()),
             control: self.control(),
             drops: tally.drops,
             marks: tally.marks,

@@ -325,6 +325,7 @@ mod tests {
             sent: Default::default(),
             backlog: Backlog { packets, bytes: Bytes::ZERO },
             drops: u64::from(packets),
+            marking: None,
             delays: None,
             promises: Vec::new(),
         };

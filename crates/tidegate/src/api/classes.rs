@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Chance, Factor, Rate};
 
-use super::{Count, EachWay, OrNone, Period};
+use super::{Count, EachWay, Marking, OrNone, Period};
 
 /// The classes that share the link.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -42,6 +42,9 @@ pub struct Class {
     pub waiting: Count,
     /// Packets dropped at it, and below it.
     pub dropped_packets: u64,
+    /// What the marking of its queue did; none without one. A marking of the buffer that classes share is the link's.
+    #[serde(default)]
+    pub marking: Option<Marking>,
     /// Queueing delays of the packets it has sent; none if its scheduler does not record them.
     #[serde(default)]
     pub delays: Option<ClassDelays>,

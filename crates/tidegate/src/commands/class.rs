@@ -140,6 +140,7 @@ fn table(classes: &[Class]) -> String {
         "borrowed",
         "waiting",
         "drops",
+        "marks",
     ];
     let rate = |bps: Option<u64>| {
         bps.map_or_else(|| "-".to_owned(), |bps| Rate::from_bps(bps).to_string())
@@ -160,6 +161,7 @@ fn table(classes: &[Class]) -> String {
             size(it.borrowed_bytes),
             size(it.waiting.bytes),
             it.dropped_packets.to_string(),
+            it.marking.map_or_else(|| "-".to_owned(), |it| it.marked_packets.to_string()),
         ]
     }));
     columns(&rows)

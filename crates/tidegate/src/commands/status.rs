@@ -90,6 +90,13 @@ fn crossed(it: &LinkDirection) -> String {
         sent.packets,
         size(sent.bytes)
     );
+    let all = match it.marking {
+        Some(marking) => {
+            let dropped = marking.not_ect_packets + marking.unmarkable_packets;
+            format!("{all}; marking: {} marked, {dropped} dropped", marking.marked_packets)
+        }
+        None => all,
+    };
     match it.control.filter(|it| it.waiting.packets > 0 || it.dropped_packets > 0) {
         Some(control) => format!(
             "{all}; control traffic: {} wait, {} dropped",

@@ -3,6 +3,7 @@
 mod datagrams;
 
 mod classes;
+mod marking;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -57,6 +58,7 @@ pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk])
     aggregates(&status.aggregates, &mut page);
     signals(&status.aggregates, &mut page);
     classes::write(all_classes, &mut page);
+    marking::write(status, all_classes, &mut page);
     trunks(all_trunks, &mut page);
     page.0
 }
@@ -320,7 +322,11 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::api::{Bypassed, ClassDelays, Count, PortCount, Ports, Promise};
+    use crate::api::{Bypassed, ClassDelays, Count, Marking, PortCount, Ports, Promise};
+
+    fn marking() -> Marking {
+        Marking { marked_packets: 5, not_ect_packets: 6, unmarkable_packets: 7 }
+    }
 
     fn status() -> Status {
         let count = Count { packets: 3, bytes: 4_500 };
@@ -328,7 +334,9 @@ mod tests {
         let bypassed = Some(Bypassed { told: 5, silent: 0, no_socket: 1 });
         let [received, transmitted, waiting] = [count; 3];
         let control = Some(Control { sent: count, waiting: count, ..Control::default() });
-        let direction = LinkDirection { received, transmitted, waiting, control, port, bypassed };
+        let marking = Some(marking());
+        let direction =
+            LinkDirection { received, transmitted, waiting, marking, control, port, bypassed };
         let drops = BTreeMap::from([("queue-full".to_owned(), 7)]);
         let marks = BTreeMap::from([("aqm".to_owned(), 8)]);
         let counts = Counts {
@@ -361,6 +369,7 @@ mod tests {
             late: 3,
             drops: drops.clone(),
             marks: marks.clone(),
+            marking,
             triggers: BTreeMap::new(),
             signal: Some(signal.clone()),
         };
@@ -402,6 +411,7 @@ mod tests {
             borrowed_bytes: 1_500,
             waiting: count,
             dropped_packets: 2,
+            marking: Some(marking()),
             delays: Some(ClassDelays { packets: 3, total_us: 9_000, longest_us: 4_000 }),
             promises: vec![Promise {
                 term: "delay_ratio".to_owned(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tidegate_core::ByReason;
+use tidegate_core::marking::Marks;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
@@ -63,6 +64,7 @@ fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
         received: count(seen.report.received[at]),
         transmitted: count(seen.report.transmitted[at]),
         waiting: waiting(seen.report.link[at]),
+        marking: seen.report.link_marking[at].map(marking),
         control: seen.report.control[at].as_ref().map(control),
         port,
         bypassed: seen.bypassed.get(at).map(|it| api::Bypassed {
@@ -70,6 +72,14 @@ fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
             silent: it.silent,
             no_socket: it.no_socket,
         }),
+    }
+}
+
+fn marking(it: Marks) -> api::Marking {
+    api::Marking {
+        marked_packets: it.marked,
+        not_ect_packets: it.not_ect,
+        unmarkable_packets: it.unmarkable,
     }
 }
 
@@ -116,6 +126,7 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         late: it.late,
         drops: counted([it.drops]),
         marks: counted([it.marks]),
+        marking: it.marking.map(marking),
         triggers: triggers(it.triggers),
         signal: it.signal.map(|kind| signal(kind, it)),
     }
@@ -145,6 +156,7 @@ pub(super) fn class(it: ClassReport) -> api::Class {
         borrowed_bytes: it.sent.borrowed,
         waiting: waiting(it.backlog),
         dropped_packets: it.drops,
+        marking: it.marking.map(marking),
         delays: it.delays.map(|it| api::ClassDelays {
             packets: it.packets,
             total_us: micros(it.total),

@@ -87,7 +87,7 @@ impl Classes {
     }
 
     /// The marking of a leaf class's queue, if it has one.
-    fn marked(&self, leaf: ClassId) -> Option<&Marked> {
+    pub(super) fn marked(&self, leaf: ClassId) -> Option<&Marked> {
         self.lines.get(leaf.index())?.queue.as_ref()?.marked()
     }
 
@@ -101,6 +101,11 @@ impl Classes {
         let marked = self.queue(leaf).marked_mut()?;
         marked.set_range(least, most);
         Some(marked)
+    }
+
+    /// The marking of the shared buffer, if it has one.
+    pub(in crate::gateway) fn shared_marker(&self) -> Option<&Marker> {
+        self.marker.as_deref()
     }
 
     /// The marking at `leaf`, if there is one.

@@ -1,0 +1,41 @@
+//! Metrics of markings, by the place of their queues.
+
+use super::{Labels, Page, float, labels};
+use crate::api::{Class, Marking, Status};
+
+/// Adds the metrics of the markings at the link and at its classes.
+pub(super) fn write(status: &Status, classes: &[Class], page: &mut Page) {
+    let link = [("up", &status.up), ("down", &status.down)];
+    let link =
+        link.into_iter().filter_map(|(way, it)| Some((vec![("direction", way)], it.marking?)));
+    let link: Vec<_> = link.collect();
+    let help =
+        "Packets marked by the marking of the link's queue, or of the buffer that classes share.";
+    page.metric("tidegate_link_marked_packets_total", "counter", help, link.iter().map(marked));
+    let help = "Packets dropped by the marking of the link's queue, or of the buffer that classes share: `predicted` in place of a mark, `unmarkable` with no flow left to mark.";
+    let name = "tidegate_link_marking_dropped_packets_total";
+    page.metric(name, "counter", help, link.iter().flat_map(dropped));
+
+    let classes: Vec<_> = classes.iter().filter_map(|it| Some((place(it), it.marking?))).collect();
+    let help = "Packets of the class that the marking of its queue marked.";
+    page.metric("tidegate_class_marked_packets_total", "counter", help, classes.iter().map(marked));
+    let help = "Packets of the class that the marking of its queue dropped: `predicted` in place of a mark, `unmarkable` with no flow left to mark.";
+    let name = "tidegate_class_marking_dropped_packets_total";
+    page.metric(name, "counter", help, classes.iter().flat_map(dropped));
+}
+
+/// Labels of a place, and the counts of its marking.
+type Sample<'a> = (Vec<(&'static str, &'a str)>, Marking);
+
+fn place(class: &Class) -> Vec<(&'static str, &str)> {
+    vec![("class", &class.name), ("direction", &class.direction)]
+}
+
+fn marked((place, it): &Sample<'_>) -> (Labels, f64) {
+    (labels(place), float(it.marked_packets))
+}
+
+fn dropped((place, it): &Sample<'_>) -> [(Labels, f64); 2] {
+    let of = |reason, n| (labels(&[&place[..], &[("reason", reason)]].concat()), float(n));
+    [of("predicted", it.not_ect_packets), of("unmarkable", it.unmarkable_packets)]
+}
