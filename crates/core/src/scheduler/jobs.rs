@@ -13,13 +13,13 @@
 //! the rates, whose sum is the rate `C` of the link:
 //!
 //! 1. The set of backlogged classes changed, or one of them has no rate: each gets `C / number`.
-//! 2. The buffer is full: a class drops its newest packet ([`loss`]).
+//! 2. The buffer is full: a class drops its newest packet (`loss.rs`).
 //! 3. ADC and ARC need `r_i >= max(mu_i, backlog_i / (d_i - age_i))`, and `C` after the deadline. Classes
 //!    below that take rate from other classes. If it is not enough, they drop, but not beyond their ALC.
-//! 4. RDC moves rate to classes that wait too long in relation to others ([`rates`]).
+//! 4. RDC moves rate to classes that wait too long in relation to others (`rates.rs`).
 //!
 //! If not all promises are feasible, ALC precedes ADC and ARC, which precede RDC and RLC. Relaxations and
-//! violations are counted for each class and promise ([`record`]). Loss and input curves count from the start
+//! violations are counted for each class and promise (`record.rs`). Loss and input curves count from the start
 //! of a busy period: the time in which packets wait without interruption.
 //!
 //! Cost: each arrival and departure visits all classes, so a packet costs O(classes). That is JoBS itself.
