@@ -104,7 +104,7 @@ pub struct AggregateReport {
     pub drops: ByReason,
     /// What was marked "congestion experienced".
     pub marks: ByReason,
-    /// Packets marked and dropped by the marking of its queue, if it has one.
+    /// Packets that the marking of the policy's queue marked and dropped. `None` without a marking.
     pub marking: Option<Marks>,
     /// What waits now.
     pub backlog: Backlog,
@@ -174,7 +174,7 @@ pub struct ClassReport {
     pub backlog: Backlog,
     /// Packets dropped at it, and below it.
     pub drops: u64,
-    /// Packets marked and dropped by the marking of its queue, if it has one.
+    /// Packets that the marking of the class's queue marked and dropped. `None` without a marking.
     pub marking: Option<Marks>,
     /// Queueing delays of the packets it has sent, if its scheduler records them.
     pub delays: Option<Delays>,

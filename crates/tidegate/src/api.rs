@@ -98,7 +98,7 @@ pub struct LinkDirection {
     pub transmitted: Count,
     /// Packets and bytes that wait for the access link.
     pub waiting: Count,
-    /// What the marking of the link's queue, or of the buffer that classes share, did; absent without one.
+    /// Counts of the marking of the link's queue, or of the buffer that classes share; absent without a marking.
     #[serde(default)]
     pub marking: Option<Marking>,
     /// Control traffic, such as ARP and routing; absent until there is some on a link with a rate.
@@ -110,7 +110,7 @@ pub struct LinkDirection {
     pub bypassed: Option<Bypassed>,
 }
 
-/// What a marking did since it has been at its queue.
+/// Packets that a marking marked and dropped since it was joined to its queue.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Marking {
     /// Packets marked "congestion experienced" (RFC 3168).
@@ -198,7 +198,7 @@ pub struct Aggregate {
     pub drops: BTreeMap<String, u64>,
     /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
     pub marks: BTreeMap<String, u64>,
-    /// What the marking of its queue did; absent without one.
+    /// Counts of the marking of the policy's queue; absent without a marking.
     #[serde(default)]
     pub marking: Option<Marking>,
     /// How often each trigger looked whether it may send.

@@ -42,7 +42,7 @@ pub struct Class {
     pub waiting: Count,
     /// Packets dropped at it, and below it.
     pub dropped_packets: u64,
-    /// What the marking of its queue did; none without one. A marking of the buffer that classes share is the link's.
+    /// Counts of the marking of the class's queue; none without a marking. A marking of a shared buffer is the link's.
     #[serde(default)]
     pub marking: Option<Marking>,
     /// Queueing delays of the packets it has sent; none if its scheduler does not record them.
