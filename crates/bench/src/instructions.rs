@@ -60,9 +60,10 @@ const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "
 const TRUNK: f64 = 1.5;
 const TRUNKS: f64 = 1.3;
 
-/// Markings, and the most flows that they are measured with.
-const MARKINGS: [(&str, u32); 3] =
-    [("reference", 1_000), ("heuristic", 100_000), ("coverage", 100_000)];
+/// Markings, the most flows that they are measured with, and whether the short form measures them. It measures
+/// those whose limits hold with up to 10,000 flows.
+const MARKINGS: [(&str, u32, bool); 3] =
+    [("reference", 1_000, true), ("heuristic", 100_000, false), ("coverage", 100_000, true)];
 
 /// How much more a packet may take among so many flows than among a hundred, and than a packet without a marking.
 const MORE_FLOWS: f64 = 1.2;
@@ -242,18 +243,20 @@ fn operation(
 
 /// A shaped packet whose queue has a marking, beside one that is only `shaped`.
 fn markings(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> {
-    for (kind, most) in MARKINGS {
+    let measured = MARKINGS.into_iter().filter(|(.., short)| *short || depth == Depth::Full);
+    for (kind, most, _) in measured {
         let name = format!("marking/{kind}");
         let flows = if depth == Depth::Full { most } else { most.min(10_000) };
         let ((few, _), (many, beside)) = (case(&name, 100, depth)?, case(&name, flows, depth)?);
         report.add(instructions(format!("{name}, of {flows} flows"), many, None, beside));
-        let beside = format!("{few:.1} instructions of 100");
-        report.add(ratio(
-            format!("{name}, of {flows} flows to of 100"),
-            many / few,
-            MORE_FLOWS,
-            beside,
-        ));
+        let mut beside = format!("{few:.1} instructions of 100");
+        if depth == Depth::Full {
+            let (few, _) = case("marking/none", 100, depth)?;
+            let (many, _) = case("marking/none", flows, depth)?;
+            beside += &format!("; without a marking {:.2} x", many / few);
+        }
+        let what = format!("{name}, of {flows} flows to of 100");
+        report.add(ratio(what, many / few, MORE_FLOWS, beside));
         let beside = format!("{shaped:.1} instructions shaped");
         let worst = few.max(many) / shaped;
         report.add(ratio(format!("{name}, to gateway/shaped"), worst, MARKED, beside));

@@ -22,6 +22,9 @@ pub(super) struct Through {
     gateway: Gateway,
     packets: Vec<(Packet, Direction)>,
     at: usize,
+    /// Segments that a flow sends in succession, and how many of them are still to come.
+    window: u32,
+    left: u32,
     now: Time,
 }
 
@@ -41,17 +44,21 @@ pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     Ok(through)
 }
 
-/// As [`shaped`], with a marking at the queue, and packets that are ECN-capable.
+/// As [`shaped`], with a marking at the queue, or with `none`. Packets are ECN-capable.
+///
+/// A flow sends a window at once, and the windows of all flows last a round trip. Among more flows than the link has
+/// segments in a round trip, each sends one segment in its turn.
 pub(super) fn marked(marking: &str, flows: u32, seed: u64) -> anyhow::Result<Through> {
     let name: StrDeserializer<'_, Error> = marking.into_deserializer();
-    let marking = MarkingSpec::deserialize(name)?;
+    let marking = (marking != "none").then(|| MarkingSpec::deserialize(name)).transpose()?;
     let mut policy = shaping()?;
     if let Action::Shape { queue, .. } = &mut policy.action {
-        *queue = with_marking(queue.clone(), Some(marking));
+        *queue = with_marking(queue.clone(), marking);
     }
     let mut packets = data(flows, seed);
     packets.iter_mut().for_each(|(packet, _)| packet.ecn = Ecn::Ect0);
     let mut through = Through::new(PolicySet::new(vec![policy])?, packets, None, seed)?;
+    through.window = (IN_ROUND_TRIP / flows).max(1);
     through.now += Duration::from_secs(1);
     for _ in 0..BACKLOG {
         through.offer();
@@ -120,6 +127,9 @@ const LONG: Duration = Duration::from_secs(10);
 /// A full-size frame at 1 Gbit/s.
 const SPACING: Duration = Duration::from_nanos(12_112);
 
+/// Full-size frames at 1 Gbit/s in a round trip of 97 ms.
+const IN_ROUND_TRIP: u32 = 8_000;
+
 /// Full-size data segments on their way up, one of each flow.
 fn data(flows: u32, seed: u64) -> Vec<(Packet, Direction)> {
     let mut random = Random::new(seed, 1);
@@ -152,7 +162,7 @@ impl Through {
     ) -> anyhow::Result<Self> {
         let config = config(rate, u32::try_from(packets.len())?, seed);
         let gateway = Gateway::new(&config, policies, Time::ZERO);
-        let mut through = Self { gateway, packets, at: 0, now: Time::ZERO };
+        let mut through = Self { gateway, packets, at: 0, window: 1, left: 0, now: Time::ZERO };
         // The first packet of each flow.
         for _ in 0..through.packets.len() {
             through.now += SPACING;
@@ -164,7 +174,11 @@ impl Through {
 
     /// The next packet arrives.
     fn offer(&mut self) {
-        self.at = if self.at + 1 < self.packets.len() { self.at + 1 } else { 0 };
+        if self.left == 0 {
+            self.at = if self.at + 1 < self.packets.len() { self.at + 1 } else { 0 };
+            self.left = self.window;
+        }
+        self.left -= 1;
         let (packet, direction) = &mut self.packets[self.at];
         if let Some(tcp) = &mut packet.tcp {
             tcp.seq = tcp.seq.wrapping_add(tcp.payload);

@@ -141,7 +141,8 @@ pub(super) struct Coverage {
 
 /// The threshold for the next interval, if `tracked` of `all` bytes were of tracked flows.
 ///
-/// Source: measured; a target of 80 to 90 % leaves rho at most 1.25, as `marking`, section 5, asks for.
+/// If 80 % are tracked, rho would be 1.25; `marking`, section 5, asks for a small rho. The factors are chosen, not
+/// measured: one step undoes the other, and ten intervals change the threshold ninefold.
 fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
     let (tracked, all) = (u128::from(tracked) * 100, u128::from(all));
     let next = if full || tracked > 90 * all {

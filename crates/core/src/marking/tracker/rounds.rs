@@ -35,7 +35,7 @@ pub(super) fn micros(span: Duration) -> u32 {
 
 /// RTT of a flow that is met in mid-connection, until it is measured.
 ///
-/// Source: measured, as the middle of the round-trip times that `marking`, section 5, uses (24 to 180 ms).
+/// Chosen, not measured: the middle of the round-trip times that `marking`, section 5, uses (24 to 180 ms).
 pub(super) const FIRST_RTT: u32 = 100_000;
 
 /// After this many RTT without a packet a flow is idle. The next packet begins a round.

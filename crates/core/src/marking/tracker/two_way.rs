@@ -67,12 +67,12 @@ const LONGEST_SILENCE: u32 = 1_000_000;
 
 /// The application limits a flow without outstanding data if the sender reacts this part of an RTT late.
 ///
-/// Source: measured, as a delayed ACK or a jitter of some milliseconds is shorter.
+/// Chosen, not measured: a jitter of some milliseconds is shorter at round-trip times of 24 ms and more.
 const LATE: u32 = 4;
 
 /// A reaction may be this part of the shortest round trip to the sender earlier than that.
 ///
-/// Source: measured, as the handshake may be slower than data and ACKs.
+/// Chosen, not measured: a reaction may be faster than all samples so far, which may be of the handshake only.
 const EARLY: u32 = 16;
 
 impl TwoWay {
