@@ -168,7 +168,7 @@ impl Reference {
         let ended = seen.now.since(self.untracked.since) >= self.interval;
         if ended {
             self.longest_rtt = std::mem::take(&mut self.longest_now);
-            self.rounds.cover(seen.now, self.longest_rtt);
+            self.rounds.shrink(seen.now, self.longest_rtt);
         }
         if ended || seen.rate != self.out {
             let untracked = if ended { self.untracked.rate(seen.now) } else { self.arriving };
@@ -271,7 +271,7 @@ impl Reference {
         self.longest_now = self.longest_now.max(estimate.rtt);
         if estimate.rtt > self.longest_rtt {
             self.longest_rtt = estimate.rtt;
-            self.rounds.cover(now, estimate.rtt);
+            self.rounds.reach(now, estimate.rtt);
         }
         self.rounds.advance(now);
         self.largest.set(entry, u32::try_from(window.0).unwrap_or(u32::MAX));

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use crate::packet::{make_room, slot};
+use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
 
 /// A round of a flow that is yet to come.
@@ -117,14 +118,28 @@ impl Rounds {
         self.step = net.bytes(Duration::from_nanos(1 << self.shift));
     }
 
-    /// Makes the slots as short as they may be to reach from `now` to the end of `span`. Takes time in
-    /// proportion to the number of rounds if their length changes, which is at least by a factor of two.
-    pub(super) fn cover(&mut self, now: Time, span: Duration) {
-        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        let shift = nanos.div_ceil(u64::from(SLOTS)).next_power_of_two().ilog2();
-        if shift == self.shift {
-            return;
+    /// Makes the slots long enough to reach from `now` to the end of `span`.
+    pub(super) fn reach(&mut self, now: Time, span: Duration) {
+        let shift = shift_for(span);
+        if shift > self.shift {
+            self.resize(now, shift);
         }
+    }
+
+    /// Makes the slots as short as they may be to reach to the end of `span`, and to all rounds. Takes time in
+    /// proportion to the number of rounds.
+    pub(super) fn shrink(&mut self, now: Time, span: Duration) {
+        let latest = self.placed.iter().flatten().map(|placed| placed.round.due).max();
+        let ahead = latest.map_or(Duration::ZERO, |latest| latest.since(now));
+        let shift = shift_for(span.max(ahead));
+        if shift != self.shift {
+            self.resize(now, shift);
+        }
+    }
+
+    /// Changes the length of the slots, which is at least by a factor of two, and places all rounds again.
+    #[cold]
+    fn resize(&mut self, now: Time, shift: u32) {
         (self.shift, self.present) = (shift, now.nanos() >> shift);
         (self.slots, self.late) = ([0; 2 * slot(SLOTS)], 0);
         self.set_net(self.net);
@@ -187,6 +202,11 @@ impl Rounds {
     }
 }
 
+/// The `shift` of the shortest slots that reach over `span`.
+fn shift_for(span: Duration) -> u32 {
+    nanos(span).div_ceil(u64::from(SLOTS)).next_power_of_two().ilog2()
+}
+
 /// The place of slot `number` in a list of all.
 fn index(number: u64) -> usize {
     slot(u32::try_from(number % u64::from(SLOTS)).unwrap_or(0))
@@ -236,7 +256,7 @@ mod tests {
         /// The slots may differ from the search by the service of one slot, and by a byte for each slot.
         ///
         /// Kills: rounds that stay in a slot that has passed; a round that is late left out, or served before
-        /// now; the old bytes of a round that changes; slots that are shorter than the horizon asks for, or longer
+        /// now; the old bytes of a round that changes; slots that do not reach to the rounds that are there, or are longer
         /// than twice that; growth where untracked traffic exceeds the rate; tests in slots without rounds.
         #[test]
         fn the_slots_know_what_a_search_of_all_rounds_finds(
@@ -248,7 +268,7 @@ mod tests {
             // Another horizon first: its slots have another length.
             for micros in [spans.0, spans.1, SPAN] {
                 rounds.set(99, Some(Round { due: now, bytes: Bytes(micros) }));
-                rounds.cover(now, Duration::from_micros(micros));
+                rounds.reach(now, Duration::from_micros(micros));
             }
             rounds.set(99, None);
             rounds.set_net(net);
@@ -257,6 +277,7 @@ mod tests {
                 let round = round.map(|(ahead, bytes)| {
                     Round { due: now + Duration::from_micros(ahead), bytes: Bytes(bytes) }
                 });
+                rounds.reach(now, Duration::from_micros(SPAN));
                 rounds.advance(now);
                 rounds.set(flow, round);
                 model.0.remove(&flow);
@@ -266,6 +287,9 @@ mod tests {
                     rounds.set_net(net);
                 }
                 now += Duration::from_micros(pause);
+                if n % 16 == 0 {
+                    rounds.shrink(now, Duration::from_micros(spans.0));
+                }
                 prop_assert_eq!(rounds.has(flow), round.is_some());
                 let (found, exact) = (rounds.growth(now), model.growth(now, net));
                 prop_assert_eq!(found.is_some(), exact.is_some());
@@ -283,7 +307,7 @@ mod tests {
     fn a_round_beyond_the_horizon_counts_at_its_end() {
         let mut rounds = Rounds::new();
         let (now, ms) = (Time::from_millis(900), Duration::from_millis);
-        rounds.cover(now, ms(64));
+        rounds.reach(now, ms(64));
         rounds.set_net(Net::new(Rate::from_mbps(8), Rate::from_bps(0)));
         let round = |ahead| Some(Round { due: now + ms(ahead), bytes: Bytes(100_000) });
         // 8 Mbit/s are 1,000 bytes each millisecond.
