@@ -105,17 +105,15 @@ struct Marking {
     marking: MarkingSpec,
 }
 
-/// By the ACKs the next round has nine segments. Shortly before it begins, that is more than 5 kB of queue and a
-/// few segments that depart. By gaps each segment is a round.
+/// By the ACKs a round of 100 ms has eight segments, which is less than the link carries. By gaps each segment is a
+/// round, and the next has two.
 ///
 /// Kills: ACKs that are not shown to the marking, or to that of their own direction; a tracker that does not use
 /// them.
 #[test]
 fn markings_know_windows_by_the_acks() {
     for marking in ["heuristic", "coverage"] {
-        // A mark every other round, until the flow has ignored four that were judged.
-        let marked = Run::new(marking).run(true);
-        assert!((4..=12).contains(&marked), "{marking}: {marked}");
-        assert_eq!(Run::new(marking).run(false), 0, "{marking}");
+        assert_eq!(Run::new(marking).run(true), 0, "{marking}");
+        assert!(Run::new(marking).run(false) > 10, "{marking}");
     }
 }

@@ -14,7 +14,7 @@ fn config(text: &str) -> Config {
 
 /// A place of 8 Mbit/s whose filter passes every flow after its second packet, or a little later.
 fn place(limit: u64) -> Place<Heuristic> {
-    let config = config("threshold = \"2 kB\"\nstages = 1\nbuckets = 4096");
+    let config = config("threshold = \"2 kB\"\nstages = 1\nbuckets = 4096\nrounds = \"next\"");
     Place::new(config.build(Random::new(1, 1)), Rate::from_mbps(8), Bytes(limit))
 }
 
