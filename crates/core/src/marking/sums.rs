@@ -102,19 +102,24 @@ impl Sums {
 
     /// Marks that the projection calls for, with untracked traffic at a rate.
     fn marks(&self, seen: &Observed<'_>, others: &Others) -> u64 {
-        let ahead = match others.rounds {
-            Rounds::Next => self.due.since(seen.now),
-            Rounds::All => self.longest_rtt,
+        let (waiting, room) = (seen.backlog, seen.limit + seen.tokens);
+        let (ahead, at_once, rate) = match others.rounds {
+            Rounds::Next => (self.due.since(seen.now), others.rho.of(self.part.next), 0),
+            Rounds::All => (self.longest_rtt, Bytes::ZERO, others.rho.of(self.part.rate).0),
         };
-        let over = |rate: u64| Rate::from_bps(rate.saturating_mul(8)).bytes_in(ahead).0;
-        let (rounds, relief) = match others.rounds {
-            Rounds::Next => (self.part.next, self.part.window / 2 + self.part.growth),
-            Rounds::All => (over(self.part.rate), over(self.part.relief)),
-        };
-        let more = seen.backlog + others.rho.of(rounds) + others.untracked.bytes_in(ahead);
-        let room = seen.limit + seen.tokens + seen.rate.bytes_in(ahead);
-        let (excess, relief) = (more.saturating_sub(room), others.rho.of(relief));
-        if excess == Bytes::ZERO || relief == Bytes::ZERO {
+        let arrives = rate.saturating_mul(8).saturating_add(others.untracked.bps());
+        let net = Rate::from_bps(arrives.abs_diff(seen.rate.bps())).bytes_in(ahead);
+        let (more, less) =
+            if arrives > seen.rate.bps() { (net, Bytes::ZERO) } else { (Bytes::ZERO, net) };
+        let excess = (waiting + at_once + more).saturating_sub(room + less);
+        if excess == Bytes::ZERO {
+            return 0;
+        }
+        let relief = others.rho.of(match others.rounds {
+            Rounds::Next => self.part.window / 2 + self.part.growth,
+            Rounds::All => Rate::from_bps(self.part.relief.saturating_mul(8)).bytes_in(ahead).0,
+        });
+        if relief == Bytes::ZERO {
             return 0;
         }
         let marks = u128::from(excess.0) * u128::from(self.part.flows);
