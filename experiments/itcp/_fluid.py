@@ -52,20 +52,15 @@ def gps_workloads(arrivals: Files, share: float) -> np.ndarray:
     """
     first = second = last = 0.0
     met = []
-    rows = zip(
-        arrivals.time.tolist(), arrivals.work.tolist(), arrivals.owner.tolist(), strict=True
-    )
+    rows = zip(arrivals.time.tolist(), arrivals.work.tolist(), arrivals.owner.tolist(), strict=True)
     for now, size, owner in rows:
         left, last = now - last, now
         if first > 0 and second > 0:
             both = min(left, first / share, second / (1 - share))
             first, second = first - both * share, second - both * (1 - share)
             left -= both
-        # At most one queue has work, but for the rounding of its last moment.
-        if first > second:
-            first, second = max(0.0, first - left), 0.0
-        else:
-            first, second = 0.0, max(0.0, second - left)
+        # Only one queue has work now, or no time is left.
+        first, second = max(0.0, first - left), max(0.0, second - left)
         if owner:
             met.append(first)
             second += size
@@ -196,9 +191,7 @@ class _Run:
     def share(self, now: float) -> None:
         """Divides the bottleneck by weight between the aggregates that have files."""
         self.advance(now)
-        total = sum(
-            it.weight for it, own in zip(self.adjusters, self.own, strict=True) if own.heap
-        )
+        total = sum(it.weight for it, own in zip(self.adjusters, self.own, strict=True) if own.heap)
         for number, own in enumerate(self.own):
             own.rate = self.adjusters[number].weight / total if own.heap else 0.0
             self.next[number] = own.departs()
