@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 
 class Adjuster(Protocol):
-    """Finds the weight of one aggregate from what its gateway sees."""
+    """Finds the weight of one aggregate from the state of its gateway."""
 
     weight: float
     due: float

@@ -142,7 +142,7 @@ def figure(_runs: Table) -> Any:
     for color, mode in enumerate(MODES):
         own, ran = run("E1", mode, 1)
         for number in range(2):
-            style = {"color": f"C{color}", "linestyle": "-" if number == 0 else "--"}
+            style: Any = {"color": f"C{color}", "linestyle": "-" if number == 0 else "--"}
             label = f"{mode}, class {number + 1}"
             panels[0].plot(ran.time, ran.shares[:, number], linewidth=1, label=label, **style)
             sojourn = (ran.departed - own.time)[own.owner == number]

@@ -145,7 +145,7 @@ for index in ("1.4", "1.7"):
             f"at_{x:g}", f"workload_{index.replace('.', '_')}_{x:g}", paper=1, within=0.25,
         )  # fmt: skip
 claim(
-    "(2)", "E1's class 1 and its margin, index 1.4: P[W_1 > 3 s] over equation (2)", "E1 margin",
+    "(2)", "E1's class 1 and its margin, index 1.4: P[W_1 > 1 s] over equation (2)", "E1 margin",
     "at_1", "workload_margin", kind="context",
 )  # fmt: skip
 
