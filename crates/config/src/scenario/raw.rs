@@ -14,6 +14,7 @@ use crate::read::{
 };
 use crate::values::{Flag, Period};
 
+use super::draw::Draw;
 use super::tcp::Tcp;
 
 tables! {
@@ -54,7 +55,9 @@ tables! {
         /// When the senders stop to offer data. Default: at the end.
         "stop" => stop: Option<Spanned<Period>>,
         /// Length of a file, a burst or an answer: a size, { uniform = [LEAST, MOST] },
-        /// { exponential = MEAN } or { pareto = { mean = MEAN, shape = 2.5 } }.
+        /// { exponential = MEAN }, { pareto = { mean = MEAN, shape = 2.5 } },
+        /// { lognormal = { mean = MEAN, deviation = DEVIATION } } or
+        /// { weibull = { mean = MEAN, shape = 0.5 } }.
         "size" => size: Option<Spanned<Draw<Bytes>>>,
         /// With kind "web": length of a request, given like `size`. Default: "300 B".
         "request" => request: Option<Spanned<Draw<Bytes>>>,
@@ -171,124 +174,6 @@ impl Choice for ProbeKind {
         ("capture", Self::Capture),
         ("passage", Self::Passage),
     ];
-}
-
-/// How a quantity is drawn.
-#[derive(Clone, Debug)]
-pub(crate) enum Draw<T> {
-    /// Not at all.
-    Constant(T),
-    /// Each equally likely, between the two.
-    Uniform(Spanned<T>, Spanned<T>),
-    /// Exponentially, with this mean.
-    Exponential(Spanned<T>),
-    /// By the distribution of Pareto, with this mean and shape.
-    Pareto(Spanned<T>, Spanned<Real>),
-}
-
-/// The ways to draw, by name.
-const DRAWS: &[&str] = &["uniform", "exponential", "pareto"];
-
-impl<T: Read> Read for Draw<T> {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        let Some(table) = node.get_ref().as_table() else {
-            return T::read(node, found).map(Self::Constant);
-        };
-        let mut entries = table.iter();
-        let (Some((name, value)), None) = (entries.next(), entries.next()) else {
-            let message = "this is not how a quantity is drawn";
-            let help = "write { exponential = MEAN }, { uniform = [LEAST, MOST] } or { pareto = { mean = MEAN, shape = 2.5 } }";
-            found.push(Diagnostic::error(Code::BadDraw, node.span(), message).help(help));
-            return None;
-        };
-        let spanned = |node: &Node<'_>, found: &mut Findings| {
-            Some(Spanned::new(node.span(), T::read(node, found)?))
-        };
-        match name.get_ref().as_ref() {
-            "exponential" => spanned(value, found).map(Self::Exponential),
-            "uniform" => match value.get_ref().as_array().map(|it| it.iter().as_slice()) {
-                Some([least, most]) => {
-                    let (least, most) = (spanned(least, found), spanned(most, found));
-                    Some(Self::Uniform(least?, most?))
-                }
-                _ => {
-                    let message = "a uniform distribution is given by its two ends";
-                    let help = "write { uniform = [LEAST, MOST] }";
-                    found.push(Diagnostic::error(Code::BadDraw, value.span(), message).help(help));
-                    None
-                }
-            },
-            "pareto" => {
-                let Pareto { mean, shape } = Table::open(value, "`pareto`", found)?.only(found);
-                Some(Self::Pareto(mean.take()?, shape.take()?))
-            }
-            other => {
-                found.push(unknown_name(name.span(), other, "a distribution", DRAWS));
-                None
-            }
-        }
-    }
-
-    fn schema() -> Value {
-        let item = T::schema();
-        let mut pareto = TableSchema::default();
-        Pareto::<T>::describe(&mut pareto);
-        json!({ "anyOf": [
-            item,
-            { "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
-              "properties": {
-                "uniform": { "type": "array", "items": item, "minItems": 2, "maxItems": 2 },
-                "exponential": item,
-                "pareto": pareto.finish("By the distribution of Pareto."),
-            } },
-        ] })
-    }
-}
-
-/// A Pareto distribution.
-struct Pareto<T> {
-    mean: Required<T>,
-    shape: Required<Real>,
-}
-
-impl<T: Read> Fields for Pareto<T> {
-    fn keys() -> Vec<&'static str> {
-        vec!["mean", "shape"]
-    }
-
-    fn take(table: &Table<'_>, found: &mut Findings) -> Self {
-        Self { mean: Field::take(table, "mean", found), shape: Field::take(table, "shape", found) }
-    }
-
-    fn describe(into: &mut TableSchema) {
-        <Required<T> as Field>::describe("mean", "Its mean.", into);
-        let shape = "Its shape, above 1: the nearer to 1, the heavier its tail.";
-        <Required<Real> as Field>::describe("shape", shape, into);
-    }
-}
-
-/// A number without a unit that need not be whole.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Real(pub(crate) f64);
-
-impl Read for Real {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        let text = match node.get_ref() {
-            DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str()),
-            DeValue::Float(number) => Some(number.as_str()),
-            _ => None,
-        };
-        let number = text.and_then(|it| it.replace('_', "").parse::<f64>().ok());
-        let number = number.filter(|it| it.is_finite());
-        if number.is_none() {
-            found.push(wrong_type(node, "a number without quotes"));
-        }
-        number.map(Self)
-    }
-
-    fn schema() -> Value {
-        json!({ "type": "number" })
-    }
 }
 
 /// When something is sent, and how much.

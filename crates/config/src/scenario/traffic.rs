@@ -10,8 +10,9 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::Fetch;
+use super::draw::{Draw, Real};
 use super::network::Ends;
-use super::raw::{self, Draw, Protocol, Real};
+use super::raw::{self, Protocol};
 use super::tcp::Settings;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
@@ -367,6 +368,13 @@ fn drawn<T, U>(draw: &Draw<T>, of: impl Fn(&T) -> U) -> Distribution<U> {
         Draw::Pareto(mean, shape) => {
             let Real(shape) = *shape.get_ref();
             Distribution::Pareto(of(mean.get_ref()), shape)
+        }
+        Draw::Lognormal(mean, deviation) => {
+            Distribution::Lognormal(of(mean.get_ref()), of(deviation.get_ref()))
+        }
+        Draw::Weibull(mean, shape) => {
+            let Real(shape) = *shape.get_ref();
+            Distribution::Weibull(of(mean.get_ref()), shape)
         }
     }
 }

@@ -373,6 +373,10 @@ impl<'a> Check<'a> {
                 let fits = shape > 1.0 && shape <= 1_000.0;
                 self.range(place, fits, shape, "the shape is above 1, at most 1000");
             }
+            Distribution::Weibull(_, shape) => {
+                let fits = (0.1..=1_000.0).contains(&shape);
+                self.range(place, fits, shape, "the shape is 0.1 to 1000");
+            }
             _ => {}
         }
         // A mean of zero has no distribution to speak of; where zero may be, it is a constant.

@@ -163,13 +163,22 @@ pub enum Distribution<T> {
     Exponential(T),
     /// Pareto with this mean and this shape, which is above 1; at or below 2 its variance is infinite.
     Pareto(T, f64),
+    /// Lognormal with this mean and this standard deviation.
+    Lognormal(T, T),
+    /// Weibull with this mean and this shape, which is at least 0.1; below 1 its tail is heavier than
+    /// exponential.
+    Weibull(T, f64),
 }
 
 impl<T: Copy> Distribution<T> {
-    /// The quantities it is given by.
+    /// The quantities it is given by that may not be zero.
     pub fn parameters(&self) -> impl Iterator<Item = T> {
         let (first, second) = match *self {
-            Self::Constant(x) | Self::Exponential(x) | Self::Pareto(x, _) => (x, None),
+            Self::Constant(x)
+            | Self::Exponential(x)
+            | Self::Pareto(x, _)
+            | Self::Lognormal(x, _)
+            | Self::Weibull(x, _) => (x, None),
             Self::Uniform(least, most) => (least, Some(most)),
         };
         [first].into_iter().chain(second)
