@@ -4,13 +4,10 @@ use serde_json::{Value, json};
 use tidegate_core::packet::Direction;
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
-use toml::de::DeValue;
 
-use crate::code::Code;
-use crate::diagnostic::{Diagnostic, Findings};
+use crate::diagnostic::Findings;
 use crate::read::{
-    Array, Choice, Field, Fields, List, Node, Number, Read, Required, Table, TableSchema, Token,
-    tables, unknown_name, wrong_type,
+    Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, tables, wrong_type,
 };
 use crate::values::{Flag, Period};
 
@@ -40,7 +37,8 @@ tables! {
         "name" => name: Required<String>,
         /// What its flows send: "greedy" has always more; "file" sends one; "on-off" sends bursts with
         /// pauses; "web" asks for answers and thinks; "arrivals" begins files at random; "cbr" sends
-        /// at a constant rate; "trace" sends at given times; "relay" hands on what other traffic brings.
+        /// at a constant rate; "trace" sends at given times; "relay" hands on what other traffic brings;
+        /// "aggregate" carries the data of other traffic over one connection.
         "kind" => kind: Required<Kind>,
         /// "tcp" or "udp". Default: "udp" for cbr, "tcp" for all others.
         "protocol" => protocol: Option<Spanned<Protocol>>,
@@ -78,10 +76,18 @@ tables! {
         /// With kind "trace": pairs of a time after the start and a size, or the path of a file with
         /// such a pair in each line.
         "trace" => trace: Option<Spanned<Trace>>,
-        /// With kind "relay": the traffic, written before it, whose receivers are its senders.
-        "of" => of: Option<Spanned<String>>,
-        /// With kind "relay": most bytes of a flow that were read and wait to be acknowledged beyond.
+        /// With kind "relay" or "aggregate": the traffic, written before it, whose receivers are its senders. An
+        /// aggregate connection may carry several.
+        "of" => of: Option<Spanned<List<String>>>,
+        /// With kind "relay": most bytes of a flow that were read and wait to be acknowledged beyond. With kind
+        /// "aggregate" and overflow "slow": most bytes of one local connection that wait. Default: no bound.
         "buffer" => buffer: Option<Spanned<Bytes>>,
+        /// With kind "aggregate": the reaction of the gateway to a long queue. "grow": none; "slow": it stops reading
+        /// local connections; "withhold": it keeps their ACKs back while the mean queue is too long. Default: "grow".
+        "overflow" => overflow: Option<Spanned<Overflow>>,
+        /// With overflow "slow": most bytes that wait, of all local connections. With "withhold": the threshold of
+        /// the mean queue.
+        "queue" => queue: Option<Spanned<Bytes>>,
         /// Port of the receiver. Default: 5001.
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.
@@ -94,13 +100,14 @@ tables! {
     /// Something to record.
     "[[probe]]" Probe {
         /// What: "queue" and "capture" of the way from one end of a link to the other; "throughput" and
-        /// "window" of traffic; "passage" of packets through a gateway.
+        /// "window" of traffic; "passage" of packets through a gateway; "aggregate" of the gateway of an
+        /// aggregate connection.
         "kind" => kind: Required<ProbeKind>,
         /// With kind "queue" or "capture": where the packets enter the link, written as in `[[link]]`.
         "from" => from: Option<Spanned<String>>,
         /// With kind "queue" or "capture": where they leave it.
         "to" => to: Option<Spanned<String>>,
-        /// With kind "throughput" or "window": name of the traffic.
+        /// With kind "throughput", "window" or "aggregate": name of the traffic.
         "traffic" => traffic: Option<Spanned<String>>,
         /// With kind "window": numbers of the flows, from 0. Default: all.
         "flows" => flows: Option<Spanned<Array<Number>>>,
@@ -127,6 +134,7 @@ pub(crate) enum Kind {
     Constant,
     Trace,
     Relay,
+    Aggregate,
 }
 
 impl Choice for Kind {
@@ -140,7 +148,22 @@ impl Choice for Kind {
         ("cbr", Self::Constant),
         ("trace", Self::Trace),
         ("relay", Self::Relay),
+        ("aggregate", Self::Aggregate),
     ];
+}
+
+/// How an aggregate gateway reacts to a long queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Overflow {
+    Grow,
+    Slow,
+    Withhold,
+}
+
+impl Choice for Overflow {
+    const WHAT: &str = "a reaction to overflow";
+    const CHOICES: &[(&str, Self)] =
+        &[("grow", Self::Grow), ("slow", Self::Slow), ("withhold", Self::Withhold)];
 }
 
 /// What carries it.
@@ -163,6 +186,7 @@ pub(crate) enum ProbeKind {
     Window,
     Capture,
     Passage,
+    Aggregate,
 }
 
 impl Choice for ProbeKind {
@@ -173,6 +197,7 @@ impl Choice for ProbeKind {
         ("window", Self::Window),
         ("capture", Self::Capture),
         ("passage", Self::Passage),
+        ("aggregate", Self::Aggregate),
     ];
 }
 

@@ -114,6 +114,18 @@ pub enum Kind {
         /// that, what comes stays in the receive buffer of the first.
         buffer: Bytes,
     },
+    /// One long-lived connection over which a gateway at `from` carries the data of local connections: those of
+    /// other groups that end there. Each waiting local connection sends a segment in turn.
+    ///
+    /// A transfer of these groups is complete when its last byte has arrived, in order, at `to`.
+    ///
+    /// Source: `itcp`, section 1.
+    Aggregate {
+        /// The groups of the local connections. All of their receivers are `from`.
+        of: Vec<String>,
+        /// The reaction of the gateway to a long queue.
+        overflow: Overflow,
+    },
     /// UDP at a constant rate.
     Constant {
         /// Its rate, in whole packets.
@@ -141,6 +153,26 @@ pub enum Kind {
     Packets {
         /// When, in order, and how long, as of [`Constant`](Self::Constant).
         packets: Vec<(Duration, u32)>,
+    },
+}
+
+/// How an aggregate gateway reacts when many bytes wait for the aggregate connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Overflow {
+    /// It does not: the queue has no bound.
+    #[default]
+    Grow,
+    /// It stops reading local connections, so that the windows of their clients close.
+    Slow {
+        /// Most bytes that wait, of all local connections.
+        queue: Bytes,
+        /// Most bytes of one local connection that wait; `None` for no bound of its own.
+        buffer: Option<Bytes>,
+    },
+    /// It reads on, but keeps ACKs of data back while the mean queue is longer than this.
+    Withhold {
+        /// The threshold.
+        queue: Bytes,
     },
 }
 
