@@ -10,6 +10,7 @@ use tidegate_core::report::Count;
 use tidegate_core::tcp::Config;
 use tidegate_core::{Packet, Time};
 
+use crate::aggregate::{Aggregate, Sinks};
 use crate::draw::stream;
 use crate::engine::apps::App;
 use crate::histogram::Histogram;
@@ -80,6 +81,9 @@ pub(crate) struct Group<'a> {
     pub(crate) failed: u64,
     /// The group whose flows its flows hand on, and the one whose flows hand on its own.
     pub(crate) relay: [Option<u32>; 2],
+    /// The aggregate gateway at which its local connections end, and the one whose aggregate connection it is.
+    pub(crate) carrier: Option<u32>,
+    pub(crate) gateway: Option<u32>,
     /// Its congestion controls want to know the mean round-trip time of all.
     pub(crate) shares_rtt: bool,
     /// The sum of the round-trip times of its connections that have measured one, in nanoseconds.
@@ -94,6 +98,8 @@ pub(crate) struct Flows<'a> {
     pub(crate) hosts: Hosts<'a>,
     /// What there is of settings for end points.
     pub(crate) configs: Vec<Arc<Config>>,
+    pub(crate) aggregates: Vec<Aggregate>,
+    pub(crate) sinks: Sinks,
 }
 
 impl<'a> Group<'a> {
@@ -106,6 +112,8 @@ impl<'a> Group<'a> {
             delay: Histogram::default(),
             failed: 0,
             relay: [None; 2],
+            carrier: None,
+            gateway: None,
             shares_rtt,
             rtt_sum: 0,
             rtt_count: 0,
@@ -188,7 +196,20 @@ impl<'a> Flows<'a> {
             groups.push(Group::new(traffic, range, shares_rtt));
         }
         relays(&mut groups);
-        Self { groups, flows, hosts, configs: configs.all }
+        let (mut aggregates, mut sinks) = (Vec::new(), Sinks::default());
+        for place in 0..groups.len() {
+            let Kind::Aggregate { of, overflow } = &groups[place].traffic.kind else { continue };
+            let gateway = number(aggregates.len());
+            let of_group = groups[place].flows.start;
+            let flow = &flows[index(of_group)];
+            let sink = sinks.add(flow.hosts[1]);
+            let tcp = &configs.all[index(flow.configs[0])];
+            aggregates.push(Aggregate::new(of_group, sink, *overflow, tcp));
+            groups[place].gateway = Some(gateway);
+            let carried = |it: &&mut Group<'_>| of.contains(&it.traffic.name);
+            groups.iter_mut().filter(carried).for_each(|it| it.carrier = Some(gateway));
+        }
+        Self { groups, flows, hosts, configs: configs.all, aggregates, sinks }
     }
 }
 

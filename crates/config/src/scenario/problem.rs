@@ -97,6 +97,7 @@ fn code(problem: &Problem) -> Code {
         (What::NoName, _) => Code::BadName,
         (What::Twice(_), Place::Node(_, "addresses")) => Code::BadAddress,
         (What::Twice(_), _) => Code::DuplicateName,
+        (What::Aggregate(_), _) => Code::BadAggregate,
         (What::Relay(_), _) | (_, Place::Traffic(_, "of" | "buffer")) => Code::BadRelay,
         (What::Unknown { .. }, Place::Probe(..)) => Code::BadProbe,
         (What::Unknown { .. } | What::NoSuchSide { .. }, _) => Code::UnknownNode,

@@ -5,7 +5,7 @@ use crate::agenda::Agenda;
 use crate::flow::Flow;
 use crate::routes::index;
 use crate::scenario::Kind;
-use crate::stream::{EndId, Stream};
+use crate::stream::{EndId, Reader, Stream};
 
 impl<A: Agenda> Engine<'_, A> {
     /// Opens the second connection of a relay. How much it will carry is not known before the first ends.
@@ -40,7 +40,7 @@ impl<A: Agenda> Engine<'_, A> {
     fn hand_on_end(&mut self, from: EndId, to: EndId) {
         for id in [from, to] {
             let end = self.streams.end_mut(id);
-            end.relays = false;
+            end.reader = Reader::Host;
             end.tcp.close();
         }
         let began = self.streams.get(from.stream()).began;
@@ -55,7 +55,7 @@ impl<A: Agenda> Engine<'_, A> {
         for id in [0, 1].map(|side| EndId::new(stream, side)) {
             let Some(other) = self.other_half(id) else { continue };
             for id in [id, other] {
-                self.streams.end_mut(id).relays = false;
+                self.streams.end_mut(id).reader = Reader::Host;
             }
             self.streams.end_mut(other).tcp.abort();
             self.send_what_may(other);
@@ -68,7 +68,7 @@ impl<A: Agenda> Engine<'_, A> {
         if id.side() == 1 && self.other_flow(id).is_some_and(began) {
             let end = self.streams.end_mut(id);
             if end.tcp.readable() > 0 || end.ended {
-                end.relays = false;
+                end.reader = Reader::Host;
                 end.tcp.abort();
             }
         }
@@ -81,7 +81,7 @@ impl<A: Agenda> Engine<'_, A> {
 
     fn other_flow(&self, id: EndId) -> Option<&Flow> {
         let stream = self.streams.get(id.stream());
-        if !stream.ends[id.side()].relays {
+        if stream.ends[id.side()].reader != Reader::Relay {
             return None;
         }
         let group = &self.groups[index(self.flows[index(stream.flow)].group)];

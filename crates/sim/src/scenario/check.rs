@@ -1,5 +1,6 @@
 //! What about a scenario cannot be.
 
+mod aggregate;
 mod relay;
 
 use std::collections::HashSet;
@@ -285,6 +286,7 @@ impl<'a> Check<'a> {
         }
         self.kind(&traffic.kind, place);
         self.relay(n, traffic);
+        self.aggregate(n, traffic);
     }
 
     fn tcp(&mut self, place: Place, config: &tcp::Config) {
@@ -310,7 +312,7 @@ impl<'a> Check<'a> {
 
     fn kind(&mut self, kind: &Kind, place: impl Fn(&'static str) -> Place + Copy) {
         match kind {
-            Kind::Greedy | Kind::Relay { .. } => {}
+            Kind::Greedy | Kind::Relay { .. } | Kind::Aggregate { .. } => {}
             Kind::File { size } => self.size(place("size"), size),
             Kind::OnOff { burst, pause, .. } => {
                 self.size(place("burst"), burst);
@@ -373,6 +375,10 @@ impl<'a> Check<'a> {
                 let fits = shape > 1.0 && shape <= 1_000.0;
                 self.range(place, fits, shape, "the shape is above 1, at most 1000");
             }
+            Distribution::Weibull(_, shape) => {
+                let fits = (0.1..=1_000.0).contains(&shape);
+                self.range(place, fits, shape, "the shape is 0.1 to 1000");
+            }
             _ => {}
         }
         // A mean of zero has no distribution to speak of; where zero may be, it is a constant.
@@ -403,6 +409,13 @@ impl<'a> Check<'a> {
             Probe::Throughput { traffic } => {
                 self.group(n, traffic);
             }
+            Probe::Aggregate { traffic } => {
+                let Some(traffic) = self.group(n, traffic) else { return };
+                if !matches!(traffic.kind, Kind::Aggregate { .. }) {
+                    let what = "this traffic is no aggregate connection";
+                    self.wrong(Place::Probe(n, "traffic"), What::Contradiction(what));
+                }
+            }
             Probe::Passage { gateway, direction, .. } => self.passage(n, gateway, *direction),
             Probe::Window { traffic, flows } => {
                 let Some(traffic) = self.group(n, traffic) else { return };
@@ -417,7 +430,10 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        let series = matches!(probe, Probe::Throughput { .. } | Probe::Window { .. });
+        let series = matches!(
+            probe,
+            Probe::Throughput { .. } | Probe::Window { .. } | Probe::Aggregate { .. }
+        );
         if series && self.scenario.run.sample.is_none() {
             let what = "a series needs a step; give run.sample";
             self.wrong(Place::Probe(n, "sample"), What::Contradiction(what));

@@ -114,6 +114,18 @@ pub enum Kind {
         /// that, what comes stays in the receive buffer of the first.
         buffer: Bytes,
     },
+    /// One long-lived connection over which a gateway at `from` carries the data of local connections: those of
+    /// other groups that end there. Each waiting local connection sends a segment in turn.
+    ///
+    /// A transfer of these groups is complete when its last byte has arrived, in order, at `to`.
+    ///
+    /// Source: `itcp`, section 1.
+    Aggregate {
+        /// The groups of the local connections. All of their receivers are `from`.
+        of: Vec<String>,
+        /// The reaction of the gateway to a long queue.
+        overflow: Overflow,
+    },
     /// UDP at a constant rate.
     Constant {
         /// Its rate, in whole packets.
@@ -144,6 +156,26 @@ pub enum Kind {
     },
 }
 
+/// How an aggregate gateway reacts when many bytes wait for the aggregate connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Overflow {
+    /// It does not: the queue has no bound.
+    #[default]
+    Grow,
+    /// It stops reading local connections, so that the windows of their clients close.
+    Slow {
+        /// Most bytes that wait, of all local connections.
+        queue: Bytes,
+        /// Most bytes of one local connection that wait; `None` for no bound of its own.
+        buffer: Option<Bytes>,
+    },
+    /// It reads on, but keeps ACKs of data back while the mean queue is longer than this.
+    Withhold {
+        /// The threshold.
+        queue: Bytes,
+    },
+}
+
 impl Kind {
     /// Whether it is sent over TCP; if not, over UDP.
     #[must_use]
@@ -163,13 +195,22 @@ pub enum Distribution<T> {
     Exponential(T),
     /// Pareto with this mean and this shape, which is above 1; at or below 2 its variance is infinite.
     Pareto(T, f64),
+    /// Lognormal with this mean and this standard deviation.
+    Lognormal(T, T),
+    /// Weibull with this mean and this shape, which is at least 0.1; below 1 its tail is heavier than
+    /// exponential.
+    Weibull(T, f64),
 }
 
 impl<T: Copy> Distribution<T> {
-    /// The quantities it is given by.
+    /// The quantities it is given by that may not be zero.
     pub fn parameters(&self) -> impl Iterator<Item = T> {
         let (first, second) = match *self {
-            Self::Constant(x) | Self::Exponential(x) | Self::Pareto(x, _) => (x, None),
+            Self::Constant(x)
+            | Self::Exponential(x)
+            | Self::Pareto(x, _)
+            | Self::Lognormal(x, _)
+            | Self::Weibull(x, _) => (x, None),
             Self::Uniform(least, most) => (least, Some(most)),
         };
         [first].into_iter().chain(second)
