@@ -34,6 +34,9 @@ BUFFER = 10_000 * (PACKET + HEADER)
 FIRST_FILE = 10
 """Seconds before the first files; the aggregates start in these."""
 
+GIANT_START = 600
+"""Seconds."""
+
 SAMPLE = 10.0
 """Seconds between two samples of queues and weights."""
 
@@ -72,6 +75,14 @@ class Setup:
     """Delay between a gateway and the router."""
     clients: int = CLIENTS
     sample: float = SAMPLE
+    giant: int = 0
+    """Bytes of one more file of class 2, at `GIANT_START`."""
+    cross: Mapping[str, Any] | None = None
+    """Congestion control of greedy connections beside the subnets; none without it."""
+    crosses: int = 1
+    """Number of these connections."""
+    stop: Mapping[int, float] = field(default_factory=dict)
+    """Seconds at which the second half of the clients of a subnet stop, by subnet."""
 
 
 def loads(classes: Sequence[Class]) -> np.ndarray:
@@ -102,30 +113,54 @@ def network(classes: Sequence[Class], mode: str, setup: Setup) -> Scenario:
         net.hosts(*clients)
         for client in clients:
             net.link(client, gateway, rate="100 Mbit/s", delay="1 ms")
-        every = setup.clients / each.arrivals
-        net.traffic(
-            f"files{number}", "arrivals", clients, "server" if mode == "separate" else gateway,
-            every=f"{round(every * 1e6)} us", start=f"{FIRST_FILE} s",
-            size={"pareto": {"mean": f"{each.mean:.0f} B", "shape": each.index}},
-        )  # fmt: skip
+        groups = _files(net, number, each, clients, mode, setup)
         if mode != "separate":
-            _aggregate(net, number, each, classes, mode, setup)
+            _aggregate(net, number, groups, classes, mode, setup)
+    if setup.cross:
+        net.host("cross")
+        net.link("cross", "r", rate="100 Mbit/s", delay=setup.far)
+        net.traffic("cross", "greedy", "cross", "server", flows=setup.crosses,
+                    start={"uniform": [f"{FIRST_FILE} s", f"{2 * FIRST_FILE} s"]},
+                    tcp={"congestion": dict(setup.cross)})  # fmt: skip
     return net
 
 
+def _files(
+    net: Scenario, number: int, own: Class, clients: list[str], mode: str, setup: Setup
+) -> list[str]:
+    """The files of one subnet; names of their groups."""
+    to = "server" if mode == "separate" else f"gw{number}"
+    fields: dict[str, Any] = {
+        "every": f"{round(setup.clients / own.arrivals * 1e6)} us", "start": f"{FIRST_FILE} s",
+        "size": {"pareto": {"mean": f"{own.mean:.0f} B", "shape": own.index}},
+    }  # fmt: skip
+    half = len(clients) // 2 if number in setup.stop else len(clients)
+    net.traffic(f"files{number}", "arrivals", clients[:half], to, **fields)
+    groups = [f"files{number}"]
+    if number in setup.stop:
+        stop = f"{setup.stop[number]:.0f} s"
+        net.traffic(f"less{number}", "arrivals", clients[half:], to, stop=stop, **fields)
+        groups.append(f"less{number}")
+    if setup.giant and number == 2:
+        net.traffic("giant", "file", clients[0], to, size=f"{setup.giant} B",
+                    start=f"{GIANT_START} s")  # fmt: skip
+        groups.append("giant")
+    return groups
+
+
 def _aggregate(
-    net: Scenario, number: int, own: Class, classes: Sequence[Class], mode: str, setup: Setup
+    net: Scenario, number: int, groups: list[str], classes: Sequence[Class], mode: str, setup: Setup
 ) -> None:
     """The aggregate connection of one subnet, and its probe."""
     largest = max(each.load for each in classes)
-    theta = MOST * own.load / largest if mode == "by load" else setup.weight
+    theta = MOST * classes[number - 1].load / largest if mode == "by load" else setup.weight
     more: dict[str, Any] = {}
     if mode in ("literal", "measured"):
         more["weight"] = {
             "kind": mode, "samples": setup.samples, "weight": theta, **setup.adjuster
         }  # fmt: skip
     net.traffic(
-        f"long{number}", "aggregate", f"gw{number}", "server", of=[f"files{number}"],
+        f"long{number}", "aggregate", f"gw{number}", "server", of=groups,
         start=f"{number - 1} s",
         tcp={"congestion": {**setup.control, "theta": round(theta, 3)}}, **more,
     )  # fmt: skip
@@ -175,7 +210,10 @@ def _shares(run: Result, classes: Sequence[Class]) -> dict[str, float]:
             f"weight_{number}": float(own["weight"][first:].mean()),
             f"queue_{number}": float(own["queue_bytes"].max()),
             f"busy_{number}": float(own["busy_seconds"][-1] / own["time_seconds"][-1]),
+            f"outside_{number}": float(((own["weight"] < 1) | (own["weight"] > MOST)).sum()),
         }
+    changes = np.array([np.diff(it["weight"].astype(float)) != 0 for it in series])
+    row["together"] = float(changes.all(axis=0).sum() / max(changes.any(axis=0).sum(), 1))
     row["all_above"] = float(above[first:].mean())
     row["until"] = _until(series[0]["time_seconds"], above)
     return row

@@ -66,7 +66,7 @@ def network(case: str, seed: int) -> Scenario:
         net.host(f"gw{number}")
         net.link(f"gw{number}", "r", rate="100 Mbit/s", delay="10 ms")
         start = BEGIN + SPREAD * chance.random() + (LATE if late and number else 0)
-        parts = [[f"{round(start * 1e6)} us", "400 MB"]]
+        parts: Any = [[f"{round(start * 1e6)} us", "400 MB"]]
         if not late:
             parts.insert(0, [f"{number} s", "5 kB"])
         net.traffic(f"flow{number}", "trace", f"gw{number}", "server", trace=parts,
