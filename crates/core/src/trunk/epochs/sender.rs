@@ -28,7 +28,9 @@ pub(super) struct Sender {
     ledger: Ledger,
     spacing: Spacing,
     sent: Sent,
-    /// Bytes that left for the guarantee, of all that were sent.
+    /// Bytes of user packets sent at the rate of the control. A super-packet counts its headers once.
+    elastic: u64,
+    /// Bytes of user packets sent for the guarantee, counted in the same way.
     guaranteed: u64,
     /// Bytes that did not arrive, less what came late; and the most it ever was.
     missing: (i64, u64),
@@ -63,6 +65,7 @@ impl Sender {
             ledger: Ledger::default(),
             spacing: Spacing::default(),
             sent: Sent::default(),
+            elastic: 0,
             guaranteed: 0,
             missing: (0, 0),
             heard: Sent::default(),
@@ -97,9 +100,9 @@ impl Sender {
         self.tunnel.at_most(Rate::from_bps(elastic.saturating_add(guaranteed).max(1)))
     }
 
-    /// Bytes of user packets that left at the rate of the control, and for the guarantee.
+    /// Bytes of user packets sent at the rate of the control, and for the guarantee.
     pub(super) const fn bytes(&self) -> (u64, u64) {
-        (self.sent.bytes - self.guaranteed, self.guaranteed)
+        (self.elastic, self.guaranteed)
     }
 
     /// Bytes of user packets that did not arrive, as far as is known.
@@ -143,6 +146,7 @@ impl Sender {
             && self.tunnel.is_open(cx.now)
             && let Some(packet) = self.tunnel.pop(cx)
         {
+            self.elastic += network_len(&cx.pool[&packet]);
             self.pace(cx.now, self.tunnel.takes(&cx.pool[&packet]));
             self.leaves(cx.now, &cx.pool[&packet]);
             out.push(cx.pool, packet);
