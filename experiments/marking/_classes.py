@@ -64,7 +64,7 @@ def policy(regulation: str, factor: float, buffer: int = BUFFER) -> dict[str, An
     ]
     gateway = {
         "rate": {"up": f"{RATE} bit/s"},
-        "scheduler": "jobs",
+        "scheduler": {"kind": "jobs", "output": "arrivals"},
         "buffer": f"{buffer} B",
         **REGULATION[regulation],
     }
