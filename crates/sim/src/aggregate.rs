@@ -9,6 +9,8 @@
 //! Differs: the sender of the aggregate connection holds up to [`AHEAD`] segments that are already in turn.
 //! Without them it would seem to have nothing to send between two ACKs.
 
+pub(crate) mod adjustment;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -17,8 +19,9 @@ use tidegate_core::tcp::congestion::CongestionSpec;
 use tidegate_core::{Bytes, Factor, Time};
 
 use crate::routes::{index, number};
-use crate::scenario::Overflow;
+use crate::scenario::{Kind, Overflow, Traffic};
 use crate::stream::Transfers;
+use adjustment::Adjustment;
 
 /// Segments that the sender of the aggregate connection holds beyond those it has sent.
 ///
@@ -36,6 +39,9 @@ pub(crate) struct Aggregate {
     pub(crate) failed: bool,
     /// The weight of the aggregate connection.
     pub(crate) weight: Factor,
+    pub(crate) adjuster: Option<Box<Adjustment>>,
+    /// When the queue is sampled for its mean.
+    pub(crate) sample_due: Time,
     overflow: Overflow,
     segment: u64,
     files: Vec<File>,
@@ -130,7 +136,11 @@ pub(crate) struct Part {
 
 impl Aggregate {
     /// A gateway without files, whose aggregate connection has these settings.
-    pub(crate) fn new(flow: u32, sink: usize, overflow: Overflow, tcp: &Config) -> Self {
+    pub(crate) fn new(flow: u32, sink: usize, traffic: &Traffic, tcp: &Config) -> Self {
+        let (overflow, adjuster) = match &traffic.kind {
+            Kind::Aggregate { overflow, weight, .. } => (*overflow, weight.as_deref().cloned()),
+            _ => Default::default(),
+        };
         let segment = u64::from(tcp.mss);
         let weight = match &tcp.congestion {
             CongestionSpec::VegasNs2(vegas) => vegas.theta,
@@ -143,6 +153,8 @@ impl Aggregate {
             sink,
             failed: false,
             weight,
+            adjuster: adjuster.map(|config| Box::new(Adjustment::new(config))),
+            sample_due: Time::ZERO,
             overflow,
             segment,
             files: Vec::new(),

@@ -94,7 +94,8 @@ impl<'a, A: Agenda> Engine<'a, A> {
     /// A scenario that has passed its check, before anything happens.
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let mut network = Network::new(scenario);
-        let Flows { groups, flows, hosts, configs, aggregates, sinks } = Flows::new(scenario, &network);
+        let Flows { groups, flows, hosts, configs, aggregates, sinks } =
+            Flows::new(scenario, &network);
         let is_tcp = |it: &&Flow| it.datagrams.is_none();
         let streams = Streams::with_capacity(flows.iter().filter(is_tcp).count());
         let stations = number(network.lanes.len());

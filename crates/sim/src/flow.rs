@@ -198,13 +198,13 @@ impl<'a> Flows<'a> {
         relays(&mut groups);
         let (mut aggregates, mut sinks) = (Vec::new(), Sinks::default());
         for place in 0..groups.len() {
-            let Kind::Aggregate { of, overflow } = &groups[place].traffic.kind else { continue };
+            let Kind::Aggregate { of, .. } = &groups[place].traffic.kind else { continue };
             let gateway = number(aggregates.len());
             let of_group = groups[place].flows.start;
             let flow = &flows[index(of_group)];
             let sink = sinks.add(flow.hosts[1]);
             let tcp = &configs.all[index(flow.configs[0])];
-            aggregates.push(Aggregate::new(of_group, sink, *overflow, tcp));
+            aggregates.push(Aggregate::new(of_group, sink, groups[place].traffic, tcp));
             groups[place].gateway = Some(gateway);
             let carried = |it: &&mut Group<'_>| of.contains(&it.traffic.name);
             groups.iter_mut().filter(carried).for_each(|it| it.carrier = Some(gateway));

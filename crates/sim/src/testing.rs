@@ -70,8 +70,13 @@ pub(crate) fn relayed(pairs: usize, kind: Kind, buffer: Bytes) -> Scenario {
     scenario
 }
 
+/// Vegas with `alpha = beta = 1`.
 fn vegas() -> CongestionSpec {
-    CongestionSpec::VegasNs2(Default::default())
+    let mut spec = CongestionSpec::VegasNs2(Default::default());
+    if let CongestionSpec::VegasNs2(vegas) = &mut spec {
+        vegas.beta = vegas.alpha;
+    }
+    spec
 }
 
 /// Sites of so many clients each, whose traffic of one kind ends at a gateway. Aggregate connections of
@@ -84,8 +89,7 @@ pub(crate) fn gathered(sites: usize, clients: usize, kind: &Kind, overflow: Over
         let (rate, delay) = (Some(Rate::from_mbps(mbps)), Duration::from_millis(1));
         Link::new(End::of(a), End::of(b), LinkConfig { rate, delay, ..LinkConfig::default() })
     };
-    let mut nodes =
-        vec![host("sink".into()), Node { name: "r".into(), kind: NodeKind::Router }];
+    let mut nodes = vec![host("sink".into()), Node { name: "r".into(), kind: NodeKind::Router }];
     let mut links = vec![link("r", "sink", 10)];
     let (mut local, mut long) = (Vec::new(), Vec::new());
     for site in 0..sites {
@@ -107,7 +111,7 @@ pub(crate) fn gathered(sites: usize, clients: usize, kind: &Kind, overflow: Over
         });
         long.push(Traffic {
             name: format!("long{site}"),
-            kind: Kind::Aggregate { of: vec![format!("files{site}")], overflow },
+            kind: Kind::Aggregate { of: vec![format!("files{site}")], overflow, weight: None },
             pairs: vec![Pair { from: gateway, to: "sink".into() }],
             tcp: Some(Config { congestion: vegas(), ..Config::default() }),
             ..Traffic::default()

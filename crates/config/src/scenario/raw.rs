@@ -9,7 +9,7 @@ use crate::diagnostic::Findings;
 use crate::read::{
     Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, tables, wrong_type,
 };
-use crate::values::{Flag, Period};
+use crate::values::{Flag, Period, Weight};
 
 use super::draw::Draw;
 use super::tcp::Tcp;
@@ -88,6 +88,9 @@ tables! {
         /// With overflow "slow": most bytes that wait, of all local connections. With "withhold": the threshold of
         /// the mean queue.
         "queue" => queue: Option<Spanned<Bytes>>,
+        /// With kind "aggregate": how its weight follows the load, "fixed", "literal" or "measured", or a table with
+        /// `kind` and parameters. Default: the weight of its congestion control.
+        "weight" => weight: Option<Spanned<Weight>>,
         /// Port of the receiver. Default: 5001.
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.

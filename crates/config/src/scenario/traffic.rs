@@ -294,6 +294,7 @@ fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &
         ("of", raw.of.as_ref().map(Spanned::span)),
         ("buffer", raw.buffer.as_ref().map(Spanned::span)),
         ("overflow", raw.overflow.as_ref().map(Spanned::span)),
+        ("weight", raw.weight.as_ref().map(Spanned::span)),
         ("queue", raw.queue.as_ref().map(Spanned::span)),
         ("tcp", raw.tcp.as_ref().map(Spanned::span)),
     ];

@@ -5,10 +5,15 @@ use super::*;
 const SEGMENT: u64 = 1_000;
 
 fn aggregate(overflow: Overflow) -> Aggregate {
-    let tcp = Config { mss: 1_000, ..Config::default() };
     let mut sinks = Sinks::default();
     let sink = sinks.add(0);
-    Aggregate::new(9, sink, overflow, &tcp)
+    to(sink, overflow)
+}
+
+fn to(sink: usize, overflow: Overflow) -> Aggregate {
+    let tcp = Config { mss: 1_000, ..Config::default() };
+    let kind = Kind::Aggregate { of: Vec::new(), overflow, weight: None };
+    Aggregate::new(9, sink, &Traffic { kind, ..Traffic::default() }, &tcp)
 }
 
 /// The files whose segments the next `n` turns take, and their bytes.
@@ -105,12 +110,8 @@ fn stopped_files_resume_in_turn_as_room_appears() {
 /// Kills: a busy time that goes on when the queue is empty; times together of one gateway alone.
 #[test]
 fn busy_times_are_those_with_a_queue() {
-    let tcp = Config { mss: 1_000, ..Config::default() };
     let mut sinks = Sinks::default();
-    let mut all = [1, 2].map(|flow| {
-        let sink = sinks.add(4);
-        Aggregate::new(flow, sink, Overflow::Grow, &tcp)
-    });
+    let mut all = [(); 2].map(|()| to(sinks.add(4), Overflow::Grow));
     let at = Time::from_secs;
     let seconds = Duration::from_secs;
     for (gateway, now) in [(0, 1), (1, 3)] {

@@ -1,10 +1,15 @@
 //! Aggregate gateways at work: local connections in, one aggregate connection out.
 
+use tidegate_core::itcp::Seen;
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Factor};
+
 use super::Engine;
 use crate::agenda::Agenda;
 use crate::aggregate::{SAMPLE_EVERY, Totals};
+use crate::draw::stream;
 use crate::flow::Group;
-use crate::routes::index;
+use crate::routes::{index, number};
 use crate::stream::{EndId, Reader};
 
 impl<A: Agenda> Engine<'_, A> {
@@ -15,6 +20,7 @@ impl<A: Agenda> Engine<'_, A> {
         let ends = &mut self.streams.get_mut(stream).ends;
         (ends[0].reader, ends[1].reader) = (Reader::Aggregate, Reader::Sink);
         self.aggregates[index(gateway)].stream = Some(stream);
+        self.begin_adjuster(gateway);
         self.attend(EndId::new(stream, 0));
     }
 
@@ -141,17 +147,69 @@ impl<A: Agenda> Engine<'_, A> {
 
     /// A gateway does what is due.
     pub(super) fn gateway_due(&mut self, gateway: u32) {
-        let released = self.aggregates[index(gateway)].average();
-        for stream in released {
-            self.send_what_may(EndId::new(stream, 1));
+        if self.aggregates[index(gateway)].sample_due <= self.now {
+            self.aggregates[index(gateway)].sample_due = self.now + SAMPLE_EVERY;
+            for stream in self.aggregates[index(gateway)].average() {
+                self.send_what_may(EndId::new(stream, 1));
+            }
+            let it = &mut self.aggregates[index(gateway)];
+            it.note(self.now, &mut self.sinks);
         }
+        self.adjust(gateway);
         self.arm_gateway(gateway);
+    }
+
+    /// The aggregate connection is open: its adjuster begins to measure.
+    fn begin_adjuster(&mut self, gateway: u32) {
+        let it = &mut self.aggregates[index(gateway)];
+        let name = &self.groups[index(self.flows[index(it.flow)].group)].traffic.name;
+        let random = Random::new(self.run.seed, stream("weight", name, 0));
+        if let Some(adjuster) = &mut it.adjuster {
+            let weight = adjuster.begin(random, self.now);
+            self.set_weight(gateway, weight);
+            self.arm_gateway(gateway);
+        }
+    }
+
+    /// Lets the adjuster see the gateway.
+    fn adjust(&mut self, gateway: u32) {
+        let it = &self.aggregates[index(gateway)];
+        let Some(stream) = it.stream.filter(|_| it.adjuster.is_some() && !it.failed) else {
+            return;
+        };
+        let sender = self.streams.get(stream).ends[0].tcp.statistics();
+        let seen = Seen {
+            queue: Bytes(it.queue()),
+            arrived: it.totals.arrived,
+            sent: it.totals.sent,
+            sent_busy: it.totals.busy_sent,
+            busy: it.busy(self.now),
+            blocked: it.is_blocked(),
+            window: Bytes(sender.congestion_window),
+            least_rtt: sender.least_rtt,
+            connections: number(it.connections()),
+        };
+        let adjuster = self.aggregates[index(gateway)].adjuster.as_mut();
+        if let Some(weight) = adjuster.and_then(|adjuster| adjuster.call(self.now, &seen)) {
+            self.set_weight(gateway, weight);
+        }
+    }
+
+    fn set_weight(&mut self, gateway: u32, weight: Factor) {
+        let it = &mut self.aggregates[index(gateway)];
+        it.weight = weight;
+        if let Some(stream) = it.stream {
+            self.streams.end_mut(EndId::new(stream, 0)).tcp.set_weight(weight);
+        }
     }
 
     /// Sets when a gateway is called next.
     pub(super) fn arm_gateway(&mut self, gateway: u32) {
-        if self.aggregates[index(gateway)].samples() {
-            self.agenda.set(self.parts.gateways + gateway, self.now + SAMPLE_EVERY);
+        let it = &self.aggregates[index(gateway)];
+        let adjuster = it.adjuster.as_ref().and_then(|adjuster| adjuster.due(self.now));
+        let sample = it.samples().then_some(it.sample_due);
+        if let Some(at) = adjuster.into_iter().chain(sample).min() {
+            self.agenda.set(self.parts.gateways + gateway, at);
         }
     }
 
@@ -205,7 +263,7 @@ impl<A: Agenda> Engine<'_, A> {
 
     /// When every aggregate gateway begins.
     pub(super) fn begin_gateways(&mut self) {
-        for gateway in 0..crate::routes::number(self.aggregates.len()) {
+        for gateway in 0..number(self.aggregates.len()) {
             self.arm_gateway(gateway);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Bytes, Rate, tcp};
+use tidegate_core::{Bytes, Rate, itcp, tcp};
 
 /// Flows of one kind: a group with a name, whose figures are also given together.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,6 +125,8 @@ pub enum Kind {
         of: Vec<String>,
         /// The reaction of the gateway to a long queue.
         overflow: Overflow,
+        /// The adjuster of its weight; `None` for the weight that its congestion control begins with.
+        weight: Option<Box<itcp::Config>>,
     },
     /// UDP at a constant rate.
     Constant {

@@ -1,9 +1,10 @@
 //! Aggregate gateways over time: queue, weight, and sent bytes.
 
-use tidegate_core::{Factor, Time};
+use tidegate_core::Time;
 
 use crate::agenda::Agenda;
 use crate::aggregate::Aggregate;
+use crate::aggregate::adjustment::factor;
 use crate::draw::real;
 use crate::engine::Engine;
 use crate::routes::index;
@@ -77,9 +78,4 @@ impl AggregateSeries {
         }
         table
     }
-}
-
-/// A factor as a real number.
-fn factor(factor: Factor) -> f64 {
-    real(factor.millionths()) / real(Factor::ONE.millionths())
 }

@@ -9,9 +9,9 @@ use crate::scenario::raw;
 /// The fields that an aggregate uses, which depend on its `overflow`.
 pub(super) fn used(raw: &raw::Traffic) -> &'static [&'static str] {
     match overflow(raw) {
-        raw::Overflow::Grow => &["of", "overflow"],
-        raw::Overflow::Slow => &["of", "overflow", "queue", "buffer"],
-        raw::Overflow::Withhold => &["of", "overflow", "queue"],
+        raw::Overflow::Grow => &["of", "overflow", "weight"],
+        raw::Overflow::Slow => &["of", "overflow", "queue", "buffer", "weight"],
+        raw::Overflow::Withhold => &["of", "overflow", "queue", "weight"],
     }
 }
 
@@ -35,5 +35,6 @@ pub(super) fn kind(raw: &raw::Traffic, its: &mut Fields<'_>) -> Option<Kind> {
         }
     };
     let of = of?.0.iter().map(Spanned::get_ref).cloned().collect();
-    Some(Kind::Aggregate { of, overflow: overflow? })
+    let weight = raw.weight.as_ref().map(|it| Box::new(it.get_ref().0.clone()));
+    Some(Kind::Aggregate { of, overflow: overflow?, weight })
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tidegate_core::link::Loss;
 use tidegate_core::wheel::TimerWheel;
-use tidegate_core::{Bytes, Chance};
+use tidegate_core::{Bytes, Chance, Factor, itcp};
 
 use super::*;
 use crate::results::Results;
-use crate::scenario::{Distribution, Kind, Overflow, Scenario, Start};
+use crate::scenario::{Distribution, Kind, Overflow, Probe, Scenario, Start};
 use crate::table::Table;
 use crate::testing::gathered;
 
@@ -68,7 +68,7 @@ fn files_arrive_whole_under_each_overflow_and_with_losses() {
     for overflow in all_overflows() {
         for percent in [0, 3] {
             let mut scenario = gathered(2, 3, &file(300_000), overflow);
-            scenario.run.duration = Duration::from_secs(30);
+            scenario.run.duration = 30 * SECOND;
             lossy(&mut scenario, "r", "sink", percent);
             let engine = play(&scenario);
             assert_eq!(engine.streams.iter().count(), 2, "{overflow:?}");
@@ -245,12 +245,98 @@ fn a_local_connection_that_fails_leaves_the_others_alone() {
     assert!(sojourns(results.table("transfers").unwrap(), 1).len() > 30);
 }
 
+/// Gives the aggregate connection of `site` an adjuster with rounds of 20 samples, one each 50 ms.
+fn adjust(scenario: &mut Scenario, site: usize, kind: itcp::Kind, weight: u32) {
+    let (samples, every, weight) = (20, Duration::from_millis(50), Factor::whole(weight));
+    let config = itcp::Config { kind, samples, every, weight, ..itcp::Config::default() };
+    let traffic = scenario.traffic.iter_mut().filter(|it| it.name == format!("long{site}"));
+    for it in traffic {
+        if let Kind::Aggregate { weight, .. } = &mut it.kind {
+            *weight = Some(Box::new(config.clone()));
+        }
+    }
+}
+
+/// Series of the gateway of `site`, sampled ten times a second.
+fn watch(scenario: &mut Scenario, site: usize) {
+    scenario.run.sample = Some(Duration::from_millis(100));
+    scenario.probes.push(Probe::Aggregate { traffic: format!("long{site}") });
+}
+
+/// Kills: a weight that does not reach the congestion control; one that is set before the connection and lost;
+/// shares of another sink.
+#[test]
+fn shares_follow_the_weights() {
+    let mut scenario = gathered(2, 2, &Kind::Greedy, SLOW);
+    for (site, weight) in [(0, 6), (1, 2)] {
+        adjust(&mut scenario, site, itcp::Kind::Fixed, weight);
+        watch(&mut scenario, site);
+    }
+    scenario.run.duration = 20 * SECOND;
+    scenario.run.warmup = 8 * SECOND;
+    let results = results(&scenario);
+    let goodput = results.table("groups").unwrap().real("goodput_bps");
+    let ratio = goodput[2] / goodput[3];
+    assert!((2.6..3.4).contains(&ratio), "{goodput:?}");
+    let first = results.table("aggregate long0").unwrap();
+    let last = |name: &str| *first.real(name).last().unwrap();
+    assert_eq!([last("weight"), last("weight_share")], [6.0, 0.75]);
+    assert!(last("busy_seconds") > 19.0 && last("together_seconds") > 19.0);
+    let rounds = results.table("adjustments long0").unwrap().real("weight");
+    assert!(rounds.len() > 10 && rounds.iter().all(|it| it.to_bits() == 6_f64.to_bits()));
+}
+
+/// Kills: an adjuster that is never called, or sees another queue; weights beyond their bounds; a decision that is
+/// not recorded.
+#[test]
+fn a_measured_weight_follows_the_load() {
+    // 6 and 1.2 Mbit/s of 10.
+    let mut scenario = gathered(2, 5, &arrivals(250, 37_500), Overflow::Grow);
+    scenario.traffic[1].kind = arrivals(1_250, 37_500);
+    for site in [0, 1] {
+        adjust(&mut scenario, site, itcp::Kind::Measured, 3);
+        watch(&mut scenario, site);
+    }
+    scenario.run.duration = 60 * SECOND;
+    let results = results(&scenario);
+    let table = |name| results.table(name).unwrap();
+    for name in ["adjustments long0", "adjustments long1"] {
+        let rounds = table(name);
+        let weights = rounds.real("weight");
+        assert!((30..60).contains(&weights.len()), "{weights:?}");
+        assert!(weights.iter().all(|it| (1.0..=10.0).contains(it)), "{weights:?}");
+        let offered: f64 = rounds.real("offered_bps").iter().sum();
+        let expected = if name.ends_with('0') { 6e6 } else { 1.2e6 };
+        let mean = offered / 1e6 / weights.iter().map(|_| 1.0).sum::<f64>();
+        assert!((0.6..1.5).contains(&(mean * 1e6 / expected)), "{name}: {mean} Mbit/s");
+    }
+    let [first, second] = ["aggregate long0", "aggregate long1"].map(|it| table(it).real("weight"));
+    let mean = |it: &[f64]| it.iter().sum::<f64>() / it.iter().map(|_| 1.0).sum::<f64>();
+    assert!(mean(first) > 1.2 * mean(second), "{} {}", mean(first), mean(second));
+}
+
+/// Kills: a bound that is the number at the last round.
+#[test]
+fn the_number_of_connections_bounds_the_weight() {
+    let mut scenario = gathered(1, 3, &arrivals(1_000, 20_000), Overflow::Grow);
+    adjust(&mut scenario, 0, itcp::Kind::Measured, 3);
+    watch(&mut scenario, 0);
+    if let Kind::Aggregate { weight: Some(config), .. } = &mut scenario.traffic[1].kind {
+        config.most = itcp::Most::Connections;
+    }
+    let results = results(&scenario);
+    let weights = results.table("aggregate long0").unwrap().real("weight");
+    assert!(weights.iter().all(|it| (1.0..=5.0).contains(it)), "{weights:?}");
+}
+
 /// Kills: an order that depends on more than the seed.
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for overflow in all_overflows() {
         let mut scenario = gathered(2, 3, &arrivals(50, 40_000), overflow);
         lossy(&mut scenario, "r", "sink", 1);
+        adjust(&mut scenario, 0, itcp::Kind::Measured, 3);
+        adjust(&mut scenario, 1, itcp::Kind::Literal, 3);
         assert!(results(&scenario) == results(&scenario));
     }
 }

@@ -8,7 +8,7 @@ use crate::scenario::{Kind, Overflow, Place, Traffic, What};
 impl Check<'_> {
     /// The local connections of an aggregate end at its sender.
     pub(super) fn aggregate(&mut self, n: usize, aggregate: &Traffic) {
-        let Kind::Aggregate { of, overflow } = &aggregate.kind else { return };
+        let Kind::Aggregate { of, overflow, weight } = &aggregate.kind else { return };
         let place = |field| Place::Traffic(n, field);
         if aggregate.stop.is_some() {
             let what = "an aggregate connection lasts; stop the traffic that it carries";
@@ -17,6 +17,9 @@ impl Check<'_> {
         if aggregate.flows != 1 || aggregate.pairs.len() > 1 {
             let what = "an aggregate connection is one flow from one gateway to one host";
             self.wrong(place("flows"), What::Aggregate(what));
+        }
+        if let Some(Err(what)) = weight.as_ref().map(|weight| weight.check()) {
+            self.wrong(place("weight"), What::Aggregate(what));
         }
         match overflow {
             Overflow::Slow { queue: Bytes::ZERO, .. }
