@@ -403,6 +403,7 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("after_loss", AFTER_LOSS, HALF),
         ],
     ),
+    ("weighted-reno", &[("theta", "The weight; below 1 it counts as 1.", ONE)]),
     (
         "aggregate-fair",
         &[(
