@@ -269,8 +269,8 @@ mod tests {
         assert!((101.0..=105.0).contains(&mean), "{mean}");
     }
 
-    /// Two connections of these weights, with `alpha` 1. Both know the round-trip time of the path if `told`. The
-    /// second starts after `gap`. Returns their shares of what arrives in 30 s, a minute later.
+    /// Runs two connections with `alpha = 1`, the second after `gap`. If `told`, both know the round-trip time of the
+    /// path. Returns their shares of the bytes delivered in 30 s, a minute after the second started.
     fn shares(weights: [u32; 2], beta: u32, told: bool, gap: Duration) -> [f64; 2] {
         // The path of `itcp`, section 5.
         let (link, delay) = (Rate::from_mbps(10), Duration::from_millis(42));
@@ -301,8 +301,8 @@ mod tests {
 
     #[test]
     fn other_weights_share_within_ten_points_but_not_within_ten_percent() {
-        // A002-1 over the grid. Whole packets are counted, and so 0.5 to 1.5 queued are as good as one: the share
-        // of a weight of 1 is up to 30 % off. `weighted-vegas` counts bytes.
+        // A002-1 over the grid. ns-2 counts whole packets: any queue from 0.5 to 1.5 packets counts as one. A
+        // weight of 1 therefore misses its share by up to 30 %. `weighted-vegas` counts bytes.
         let mut worst: f64 = 0.0;
         for weights in [[1, 2], [1, 5], [1, 10], [2, 5], [2, 10], [5, 10]] {
             let shares = shares(weights, 1, true, Duration::from_millis(7));
@@ -318,10 +318,9 @@ mod tests {
 
     #[test]
     fn with_alpha_equal_to_beta_a_latecomer_finds_the_path_and_with_a_dead_band_it_does_not() {
-        // Whole steps of theta segments empty the queue now and then, so a latecomer sees the path without it.
-        // Between theta and 3 theta queued, however, nothing moves. Without knowledge of the path, weights of 1
-        // and 3 then share 1:1.6 if started together, and 1:1.9 half a minute apart. (ns-2 with other settings:
-        // 1:2.80 and 1:1.08.)
+        // With alpha = beta, whole steps empty the queue now and then, and a latecomer sees the path without it.
+        // Between theta and 3 theta queued nothing moves. Weights of 1 and 3 then share 1:1.6 if started
+        // together, and 1:1.9 half a minute apart. (`itcp`, ns-2 on another path: 1:2.80 and 1:1.08.)
         // Kills: a base that only the first round sets; one threshold for both directions.
         let ratio = |beta, gap| {
             let [one, other] = shares([1, 3], beta, false, gap);

@@ -9,7 +9,7 @@
 //! Differs:
 //! - Slow start is Reno's, whatever the weight.
 //! - The window grows by at most one segment for an ACK.
-//! - The weight counts as at least one: below it a reduction would leave less than half.
+//! - A weight below one counts as one. Otherwise a reduction would leave less than half.
 
 use serde::Deserialize;
 
@@ -130,8 +130,7 @@ mod tests {
         assert_eq!(small.threshold, SEGMENT);
     }
 
-    /// By which part the shares of one link, which 100 segments fill for a round-trip time, differ from those of
-    /// these weights.
+    /// Relative errors of the shares on one link. Its bandwidth-delay product is 100 segments.
     fn errors(weights: &[u32], buffer: u64, lose_one_in: Option<u64>) -> Vec<f64> {
         let link = Rate::from_kbps(100 * SEGMENT * 8 / 100);
         let mut pipe = Pipe::new(Bottleneck { lose_one_in, ..Bottleneck::new(link, buffer) });
@@ -151,7 +150,7 @@ mod tests {
 
     #[test]
     fn shares_are_in_proportion_to_weights_where_losses_hit_packets_alike() {
-        // A002-10: one full link that loses one packet in 1,000 of each sender. Within 15 %.
+        // A002-10: within 15 % on a full link. Each sender loses one packet in 1,000.
         // Kills: a reduction or growth without the weight.
         for weights in [&[1, 2][..], &[1, 3], &[5, 2], &[1, 10], &[1, 2, 5, 10]] {
             let errors = errors(weights, 10_000, Some(1_000));
@@ -161,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_buffer_that_hits_all_at_once_gives_the_square_of_the_weight() {
-        // A limit of the law, not of this file: `w` in each round trip balances `cwnd / 2w` once in `T` round
-        // trips where `cwnd = 2 w^2 T`. With 1:3 the share of the first is 1/10 and not 1/4.
+        // A limit of the law. If all lose a packet once in T round trips, growth by w T balances a loss of
+        // cwnd / 2w at cwnd = 2 w^2 T. Then weights of 1:3 share 1:9.
         let errors = errors(&[1, 3], 100, None);
         assert!((-0.75..-0.55).contains(&errors[0]), "{errors:?}");
     }
