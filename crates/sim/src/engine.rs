@@ -2,6 +2,7 @@
 
 mod aggregate;
 pub(crate) mod apps;
+mod chain;
 mod conservation;
 mod hosts;
 mod relay;
@@ -39,6 +40,8 @@ pub(crate) struct Engine<'a, A> {
     configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,
+    /// Transfers of relays whose connections carry several.
+    parts_of: chain::Parts,
     /// Aggregate gateways, and the receivers of their connections.
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
@@ -116,6 +119,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
             configs,
             streams,
             transfers: Transfers::default(),
+            parts_of: chain::Parts::new(),
             aggregates,
             sinks,
             arrived: Vec::new(),
