@@ -28,6 +28,11 @@ pub(super) const ADJUSTER: &[Parameter] = &[
         r#"{"default":0.1,"minimum":0,"exclusiveMaximum":1}"#,
     ),
     (
+        "service",
+        "With \"measured\": the service rate of all busy time, or \"contended\": of the samples with the least rates.",
+        r#"{"default":"mean"}"#,
+    ),
+    (
         "beta",
         "A decrease takes this part of the weight.",
         r#"{"default":0.2,"minimum":0,"exclusiveMaximum":1}"#,
