@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gateway_run::{config, packet, policy};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
-use tidegate_core::marking::Marks;
+use tidegate_core::marking::{Marks, Tracked};
 use tidegate_core::packet::{Ecn, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, Filter, Policy, PolicySet, Profile,
@@ -145,8 +145,13 @@ impl Bench {
         self.gateway.install(Time::from_millis(self.ms), policies);
     }
 
-    /// Counts of the marking at `place`.
+    /// Counts of the marking at `place`, without those of tracked flows.
     fn marks(&mut self, place: Place) -> Option<Marks> {
+        Some(Marks { tracked: Tracked::default(), ..self.marking(place)? })
+    }
+
+    /// Report of the marking at `place`.
+    fn marking(&mut self, place: Place) -> Option<Marks> {
         let report = self.report();
         match place {
             Place::Link | Place::Buffer => report.link_marking[0],

@@ -26,6 +26,7 @@ use super::tracker::{Estimate, Track};
 use super::{Observed, Target, guarantees};
 use crate::packet::make_room;
 use crate::scheduler::ClassState;
+use crate::units::real;
 use crate::{Bytes, Rate, Time};
 
 /// Part of one flow in the sums.
@@ -95,6 +96,11 @@ impl Sums {
         after
     }
 
+    /// Flows of the list that respond to marks.
+    pub(super) const fn flows(&self) -> u64 {
+        self.part.flows
+    }
+
     #[cfg(test)]
     pub(super) const fn part(&self) -> Part {
         self.part
@@ -152,6 +158,11 @@ impl Rho {
     /// `all / tracked`, at least one.
     pub(super) fn new(all: u64, tracked: u64) -> Self {
         if tracked == 0 { Self::ONE } else { Self { all: all.max(tracked), tracked } }
+    }
+
+    /// The factor as a real number, for reports.
+    pub(super) fn factor(self) -> f64 {
+        real(self.all) / real(self.tracked)
     }
 
     fn of(self, bytes: u64) -> Bytes {

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::super::memory::Entry;
 use super::super::testing::Place;
 use super::*;
-use crate::packet::Protocol;
+use crate::marking::Marking;
+use crate::packet::{FlowId, Protocol};
 
 const FRAME: u32 = 1_054;
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,7 +18,7 @@ fn new_place(threshold: u32) -> Place<Coverage> {
 }
 
 fn is_tracked(place: &Place<Coverage>, flow: u32) -> bool {
-    place.marking.memory.find(FlowId(flow)).is_some()
+    place.marking.common.memory.find(FlowId(flow)).is_some()
 }
 
 /// Kills: factors other than 0.8 and 1.25; a threshold that rises while too little is tracked, or that falls while
@@ -139,8 +140,8 @@ proptest! {
             for _ in 0..count {
                 let packet = place.segment(flow, FRAME);
                 place.arrive(packet);
-                if place.marking.interval != interval {
-                    (sent, interval) = ([0; 10], place.marking.interval);
+                if place.marking.common.interval != interval {
+                    (sent, interval) = ([0; 10], place.marking.common.interval);
                 }
                 sent[usize::try_from(flow).unwrap()] += FRAME;
             }
@@ -157,15 +158,15 @@ proptest! {
             let marking = &place.marking;
             let mut sums = Accounts::default();
             for flow in 0..10 {
-                let Some(entry) = marking.memory.find(FlowId(flow)) else { continue };
-                let entry = marking.memory.get(entry);
+                let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
+                let entry = marking.common.memory.get(entry);
                 if entry.counted == IN_SUMS {
                     sums.change(0, Part::default(), &entry.track.last_estimate(place.now));
                 }
             }
             prop_assert_eq!(sums.all.part(), marking.sums.all.part());
             let markable = |entry: &Entry| is_markable(&entry.track.last_estimate(place.now));
-            prop_assert!(!marking.memory.has_missed(markable));
+            prop_assert!(!marking.common.memory.has_missed(markable));
         }
     }
 }

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use super::super::testing::Place;
 use super::*;
-use crate::packet::Protocol;
+use crate::Packet;
+use crate::marking::Marking;
+use crate::packet::{FlowId, Protocol};
 
 const FRAME: u32 = 1_054;
 
@@ -22,8 +24,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn in_lists(place: &Place<Heuristic>, flow: u32) -> (bool, bool) {
     let marking = &place.marking;
-    marking.memory.find(FlowId(flow)).map_or((false, false), |entry| {
-        let Lists { now, last } = lists(marking.memory.get(entry), marking.interval);
+    marking.common.memory.find(FlowId(flow)).map_or((false, false), |entry| {
+        let Lists { now, last } = lists(marking.common.memory.get(entry), marking.common.interval);
         (now, last)
     })
 }
@@ -40,9 +42,9 @@ fn lists_are_swapped_at_the_end_of_an_interval() {
     place.pass(SECOND);
     place.send(1, FRAME, 1);
     assert_eq!(in_lists(&place, 1), (false, true));
-    let entry = place.marking.memory.find(FlowId(1)).unwrap();
+    let entry = place.marking.common.memory.find(FlowId(1)).unwrap();
     let window = |place: &Place<Heuristic>| {
-        place.marking.memory.get(entry).track.last_estimate(place.now).window
+        place.marking.common.memory.get(entry).track.last_estimate(place.now).window
     };
     place.send(1, FRAME, 3);
     assert_eq!(in_lists(&place, 1), (true, true));
@@ -143,10 +145,10 @@ proptest! {
             let marking = &place.marking;
             let (mut now, mut last) = (Accounts::default(), Accounts::default());
             for flow in 0..10 {
-                let Some(entry) = marking.memory.find(FlowId(flow)) else { continue };
-                let entry = marking.memory.get(entry);
+                let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
+                let entry = marking.common.memory.get(entry);
                 let estimate = entry.track.last_estimate(place.now);
-                let lists = lists(entry, marking.interval);
+                let lists = lists(entry, marking.common.interval);
                 if lists.now {
                     now.change(0, Part::default(), &estimate);
                 }
@@ -156,9 +158,9 @@ proptest! {
             }
             prop_assert_eq!(now.all.part(), marking.now.all.part());
             prop_assert_eq!(last.all.part(), marking.last.all.part());
-            let missed = marking.memory.has_missed(|entry| {
+            let missed = marking.common.memory.has_missed(|entry| {
                 let estimate = entry.track.last_estimate(place.now);
-                lists(entry, marking.interval).last && is_markable(&estimate)
+                lists(entry, marking.common.interval).last && is_markable(&estimate)
             });
             prop_assert!(!missed);
         }
