@@ -95,7 +95,6 @@ impl Config {
             threshold,
             preserves: threshold,
             was_full: false,
-            preserved: 0,
             sums: Accounts::default(),
             longest_before: Duration::ZERO,
             untracked: Rate::from_bps(0),
@@ -112,8 +111,6 @@ pub(super) struct Coverage {
     preserves: u32,
     /// The memory was full in this interval.
     was_full: bool,
-    /// Flows that were tracked before this interval and stay so.
-    preserved: u64,
     /// Of the tracked flows, with their bytes in the interval.
     sums: Accounts,
     longest_before: Duration,
@@ -153,7 +150,7 @@ impl Coverage {
         let others = common.arrived.saturating_sub(tracked);
         let bps = u128::from(others) * 8_000_000_000 / passed.as_nanos().max(1);
         self.untracked = Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX));
-        common.record.end(1, std::mem::take(&mut self.preserved), self.threshold);
+        common.record.end(self.threshold, 0);
         self.preserves = self.threshold;
         self.threshold = adapted(self.threshold, tracked, common.arrived, self.was_full);
         self.filter.clear(self.threshold);
@@ -177,7 +174,7 @@ impl Coverage {
         };
         if stays {
             (it.interval, it.bytes, it.flag) = (interval, 0, false);
-            self.preserved += 1;
+            self.common.record.whole += 1;
         } else {
             self.quiet(entry, now);
             self.common.memory.remove(entry);
@@ -250,8 +247,9 @@ impl Filtered for Coverage {
         let it = self.common.memory.get_mut(entry);
         let before = it.bytes;
         it.bytes = before.saturating_add(packet.len);
-        let becomes_large = before < self.threshold && it.bytes >= self.threshold;
-        self.common.record.large += u64::from(!it.flag && becomes_large);
+        if !it.flag {
+            self.common.record.count(before, it.bytes, self.threshold);
+        }
         if !Part::of(&it.track.last_estimate(sighting.now)).counts() {
             return None;
         }
@@ -281,6 +279,11 @@ impl Filtered for Coverage {
     }
 
     fn take_out(&mut self, entry: u32) {
+        let Common { memory, interval, record, .. } = &mut self.common;
+        let it = memory.get(entry);
+        if !it.flag && it.interval == *interval {
+            record.forget(it.bytes, self.threshold);
+        }
         self.quiet(entry, self.common.began);
     }
 

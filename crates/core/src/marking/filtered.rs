@@ -75,16 +75,29 @@ pub(super) struct Record {
     /// Of the last interval.
     threshold: u32,
     false_positives: u64,
-    /// Flows that have been tracked since the interval began and have sent the threshold in it.
+    /// Flows that are tracked since the interval began, and those of them that sent the threshold in it.
+    pub(super) whole: u64,
     pub(super) large: u64,
 }
 
 impl Record {
-    /// Notes that `ended` intervals are over. `whole` flows were tracked through the last one.
-    pub(super) fn end(&mut self, ended: u64, whole: u64, threshold: u32) {
-        self.intervals += ended;
+    /// Ends the interval, whose threshold is given. In the next one, `whole` flows are tracked from its beginning.
+    pub(super) const fn end(&mut self, threshold: u32, whole: u64) {
+        self.intervals += 1;
         self.threshold = threshold;
-        self.false_positives = whole.saturating_sub(std::mem::take(&mut self.large));
+        self.false_positives = self.whole.saturating_sub(self.large);
+        (self.whole, self.large) = (whole, 0);
+    }
+
+    /// Notes bytes of a flow that was tracked when the interval began: `before` and with the packet that arrives.
+    pub(super) fn count(&mut self, before: u32, bytes: u32, threshold: u32) {
+        self.large += u64::from(before < threshold && bytes >= threshold);
+    }
+
+    /// Takes out a flow that was tracked when the interval began and has sent so many bytes.
+    pub(super) fn forget(&mut self, bytes: u32, threshold: u32) {
+        self.whole = self.whole.saturating_sub(1);
+        self.large = self.large.saturating_sub(u64::from(bytes >= threshold));
     }
 }
 

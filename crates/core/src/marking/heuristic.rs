@@ -110,6 +110,7 @@ impl Config {
             filter: Serial::new(self.shape(), threshold),
             threshold,
             now: Accounts::default(),
+            joined: 0,
             last: Accounts::default(),
             rho: Rho::ONE,
         }
@@ -122,8 +123,9 @@ pub(super) struct Heuristic {
     filter: Serial,
     /// Bytes of a flow in an interval after which it passes the filter at the latest.
     threshold: u32,
-    /// L_1, the flows that passed the filter in this interval.
+    /// L_1, the flows that passed the filter in this interval, and their number.
     now: Accounts,
+    joined: u64,
     /// L_0, those of the last.
     last: Accounts,
     rho: Rho,
@@ -155,8 +157,10 @@ impl Heuristic {
             return;
         }
         let over = u64::try_from(passed / span).unwrap_or(u64::MAX);
-        let whole = if over == 1 { self.last.all.flows() } else { 0 };
-        common.record.end(over, whole, self.threshold);
+        // Nothing passes in an interval without packets.
+        for _ in 0..over.min(3) {
+            common.record.end(self.threshold, std::mem::take(&mut self.joined));
+        }
         std::mem::swap(&mut self.now, &mut self.last);
         self.now.clear();
         if over > 1 {
@@ -201,8 +205,9 @@ impl Heuristic {
         }
         let before = it.bytes;
         it.bytes = before.saturating_add(bytes);
-        let becomes_large = before < self.threshold && it.bytes >= self.threshold;
-        self.common.record.large += u64::from(lists.last && becomes_large);
+        if lists.last {
+            self.common.record.count(before, it.bytes, self.threshold);
+        }
         if lists.now {
             self.now.all.bytes += u64::from(bytes);
         }
@@ -216,6 +221,7 @@ impl Heuristic {
         let (estimate, bytes) = (it.track.last_estimate(now), it.bytes);
         self.now.change(self.common.memory.class(entry), Part::default(), &estimate);
         self.now.all.bytes += u64::from(bytes);
+        self.joined += 1;
     }
 }
 
@@ -294,12 +300,12 @@ impl Filtered for Heuristic {
         let lists = lists(it, *interval);
         if lists.now {
             self.now.remove(class, &it.track, *began);
+            self.joined -= 1;
         }
         if lists.last {
             self.last.remove(class, &it.track, *began);
             let [_, counted] = interval.to_be_bytes();
-            let was_large = it.counted == counted && it.bytes >= self.threshold;
-            record.large = record.large.saturating_sub(u64::from(was_large));
+            record.forget(if it.counted == counted { it.bytes } else { 0 }, self.threshold);
         }
     }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::memory::Entry;
 use super::super::testing::Place;
 use super::*;
-use crate::marking::Marking;
+use crate::marking::{Marking, Tracked};
 use crate::packet::{FlowId, Protocol};
 
 const FRAME: u32 = 1_054;
@@ -52,7 +52,8 @@ fn small_flows_are_tracked_once_the_threshold_has_fallen() {
 }
 
 /// Kills: flows that lose their tracker although they send the threshold; flows that keep it without; a flow that
-/// began late in the interval and is not preserved; shielded packets that the filter counts.
+/// began late in the interval and is not preserved; shielded packets that the filter counts; a flow that was tracked
+/// throughout the interval, sent less than the threshold, and is no false positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
     let mut place = new_place(3_000);
@@ -65,12 +66,15 @@ fn flows_that_send_the_threshold_are_preserved() {
     place.pass(SECOND);
     place.send(1, FRAME, 1);
     assert!(!is_tracked(&place, 1), "it sent one packet in the last interval");
+    let Tracked { intervals, threshold, false_positives, .. } = place.marking.tracked();
+    assert_eq!((intervals, threshold, false_positives), (2, Bytes(2_400), 1));
     let mut other = new_place(3_000);
     other.send(1, FRAME, 50);
     for _ in 0..9 {
         other.pass(SECOND);
         other.send(1, FRAME, 50);
         assert!(is_tracked(&other, 1));
+        assert_eq!(other.marking.tracked().false_positives, 0);
     }
     other.pass(SECOND * 3);
     other.send(2, FRAME, 4_200);
