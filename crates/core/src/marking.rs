@@ -120,7 +120,7 @@ pub trait Marking: Send {
     fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool;
 
     /// Notes `packet`, which departs.
-    fn leaving(&mut self, seen: &Observed<'_>, packet: &Packet);
+    fn leaving(&mut self, packet: &Packet);
 
     /// Notes `ack`, a packet with an acknowledgement that departs in the other direction, to the sender of a flow
     /// that is queued here. `seen.direction` is that of the place.

@@ -8,7 +8,7 @@ use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::marking::Tracked;
-use crate::packet::{Direction, FlowId, FlowKey, Packet, TcpFlags};
+use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Packet, TcpFlags};
 use crate::qdisc::Marked;
 use crate::{PacketId, Time};
 
@@ -32,10 +32,11 @@ impl Gateway {
         Some(self.links[direction.index()].whole_marker()?.marks().tracked)
     }
 
-    /// Returns `true` if that marking projects the flow of `key`, which has no VLAN.
+    /// Returns `true` if that marking projects the flow of `key` in untagged frames.
     #[must_use]
     pub fn tracks(&self, direction: Direction, key: FlowKey) -> bool {
-        let flow = self.flows.find(&Packet { key, ..Packet::default() }, direction);
+        let packet = Packet { key, vlan: NO_VLAN, ..Packet::default() };
+        let flow = self.flows.find(&packet, direction);
         let marker = self.links[direction.index()].whole_marker();
         marker.zip(flow).is_some_and(|(marker, flow)| marker.tracks(flow))
     }

@@ -19,7 +19,7 @@ use super::filter::{Parallel, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
 use super::heuristic::check_filter;
 use super::memory::{Entry, is_trackable};
-use super::sums::{Accounts, Others, Part, Rho, Rounds, is_markable};
+use super::sums::{Accounts, Change, Others, Part, Rho, Rounds};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::random::Random;
 use crate::registry::checked;
@@ -95,7 +95,7 @@ impl Config {
             threshold,
             preserves: threshold,
             was_full: false,
-            sums: Accounts::default(),
+            sums: Accounts::new(Rounds::All),
             longest_before: Duration::ZERO,
             untracked: Rate::from_bps(0),
         }
@@ -139,31 +139,8 @@ fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
 const IN_SUMS: u8 = 1;
 
 impl Coverage {
-    /// Ends the interval if it is over.
-    fn end_interval(&mut self, now: Time) {
-        let common = &mut self.common;
-        let passed = now.since(common.began);
-        if passed < common.span {
-            return;
-        }
-        let tracked = std::mem::take(&mut self.sums.all.bytes);
-        let others = common.arrived.saturating_sub(tracked);
-        let bps = u128::from(others) * 8_000_000_000 / passed.as_nanos().max(1);
-        self.untracked = Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX));
-        common.record.end(self.threshold, 0);
-        self.preserves = self.threshold;
-        self.threshold = adapted(self.threshold, tracked, common.arrived, self.was_full);
-        self.filter.clear(self.threshold);
-        (common.arrived, self.was_full) = (0, common.memory.is_full());
-        self.longest_before = std::mem::take(&mut self.sums.all.longest_rtt);
-        // After a longer silence no flow is preserved.
-        let steps = if passed >= common.span * 2 { 2 } else { 1 };
-        common.interval = common.interval.wrapping_add(steps);
-        common.began = now;
-    }
-
     /// Returns `true` if the flow of an entry stays tracked. Its count of bytes then begins with this interval.
-    fn settle(&mut self, entry: u32, now: Time) -> bool {
+    fn settle(&mut self, entry: u32) -> bool {
         let (interval, preserves) = (self.common.interval, self.preserves);
         let it = self.common.memory.get_mut(entry);
         let age = interval.wrapping_sub(it.interval);
@@ -176,18 +153,18 @@ impl Coverage {
             (it.interval, it.bytes, it.flag) = (interval, 0, false);
             self.common.record.whole += 1;
         } else {
-            self.quiet(entry, now);
+            self.quiet(entry);
             self.common.memory.remove(entry);
         }
         stays
     }
 
     /// Takes a flow out of the sums.
-    fn quiet(&mut self, entry: u32, now: Time) {
+    fn quiet(&mut self, entry: u32) {
         let class = self.common.memory.class(entry);
         let it = self.common.memory.get_mut(entry);
         if std::mem::replace(&mut it.counted, 0) == IN_SUMS {
-            self.sums.remove(class, &it.track, now);
+            self.sums.change(class, &Change::leaves(&it.track.brief()));
         }
     }
 
@@ -195,7 +172,7 @@ impl Coverage {
     fn entry(&mut self, sighting: &Sighting<'_>) -> Option<u32> {
         let (now, packet) = (sighting.now, sighting.packet);
         let known = self.common.memory.find(packet.flow);
-        if let Some(entry) = known.filter(|entry| self.settle(*entry, now)) {
+        if let Some(entry) = known.filter(|entry| self.settle(*entry)) {
             self.change(entry, now, |track| {
                 track.on_arrival(sighting);
             });
@@ -227,14 +204,31 @@ impl Filtered for Coverage {
         &mut self.common
     }
 
-    /// Looks at an entry: whether it stays, and whether its flow is idle.
-    fn turn(&mut self, now: Time) {
-        self.end_interval(now);
+    fn end_interval(&mut self, now: Time) {
+        let common = &mut self.common;
+        let passed = now.since(common.began);
+        let tracked = std::mem::take(&mut self.sums.all.bytes);
+        let others = common.arrived.saturating_sub(tracked);
+        let bps = u128::from(others) * 8_000_000_000 / passed.as_nanos().max(1);
+        self.untracked = Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX));
+        common.record.end(self.threshold, 0);
+        self.preserves = self.threshold;
+        self.threshold = adapted(self.threshold, tracked, common.arrived, self.was_full);
+        self.filter.clear(self.threshold);
+        (common.arrived, self.was_full) = (0, common.memory.is_full());
+        self.longest_before = self.sums.all.take_longest_rtt();
+        // After a longer silence no flow is preserved.
+        let steps = if passed >= common.span * 2 { 2 } else { 1 };
+        common.begin(now, steps);
+    }
+
+    /// Whether the flow stays tracked, and whether it is idle.
+    fn tidy(&mut self, now: Time) {
         if let Some(entry) = self.common.memory.advance()
-            && self.settle(entry, now)
+            && self.settle(entry)
             && self.common.memory.get(entry).track.is_idle(now)
         {
-            self.quiet(entry, now);
+            self.quiet(entry);
         }
     }
 
@@ -250,7 +244,7 @@ impl Filtered for Coverage {
         if !it.flag {
             self.common.record.count(before, it.bytes, self.threshold);
         }
-        if !Part::of(&it.track.last_estimate(sighting.now)).counts() {
+        if !it.track.brief().responds {
             return None;
         }
         self.sums.all.bytes += u64::from(packet.len);
@@ -262,20 +256,25 @@ impl Filtered for Coverage {
         let class = self.common.memory.class(entry);
         let it = self.common.memory.get_mut(entry);
         let was_in = std::mem::replace(&mut it.counted, IN_SUMS) == IN_SUMS;
-        let before = it.track.last_estimate(now);
+        let before = it.track.brief();
         how(&mut it.track);
-        let after = it.track.last_estimate(now);
-        let part = if was_in { Part::of(&before) } else { Part::default() };
-        self.sums.change(class, part, &after);
-        if !is_markable(&before) && is_markable(&after) {
+        let (after, due) = (it.track.brief(), self.sums.due(&it.track, now));
+        if !was_in {
+            self.sums.change(class, &Change::enters(&after, due));
+        } else if before != after {
+            let (before, part) = (Part::of(&before), Part::of(&after));
+            self.sums.change(class, &Change { before, after: part, rtt: after.rtt, due });
+        } else if after.responds {
+            self.sums.reach(class, after.rtt, due);
+        }
+        if !before.is_markable() && after.is_markable() {
             self.common.memory.may_be_chosen(entry);
         }
     }
 
     fn classify(&mut self, entry: u32, class: u16, now: Time) {
         let old = self.common.memory.set_class(entry, class);
-        let estimate = self.common.memory.get(entry).track.last_estimate(now);
-        self.sums.move_flow(old, class, &estimate);
+        self.sums.move_flow(old, class, &self.common.memory.get(entry).track, now);
     }
 
     fn take_out(&mut self, entry: u32) {
@@ -284,7 +283,7 @@ impl Filtered for Coverage {
         if !it.flag && it.interval == *interval {
             record.forget(it.bytes, self.threshold);
         }
-        self.quiet(entry, self.common.began);
+        self.quiet(entry);
     }
 
     fn projection(&mut self) -> (&Accounts, Others, &mut Common) {
@@ -298,7 +297,7 @@ impl Filtered for Coverage {
     }
 
     fn longest(&self) -> Duration {
-        self.sums.all.longest_rtt.max(self.longest_before)
+        self.sums.all.longest_rtt().max(self.longest_before)
     }
 
     fn projected(&self) -> (u64, f64) {

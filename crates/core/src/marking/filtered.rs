@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::memory::{Entry, Memory};
-use super::sums::{Accounts, Others, Walk, is_markable};
+use super::sums::{Accounts, Others, Walk};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -20,8 +20,11 @@ pub(super) trait Filtered: Send {
 
     fn common_mut(&mut self) -> &mut Common;
 
-    /// Ends the interval if it is over, and looks at the entry whose turn it is.
-    fn turn(&mut self, now: Time);
+    /// Ends the interval, which is over.
+    fn end_interval(&mut self, now: Time);
+
+    /// Looks at the entry whose turn it is.
+    fn tidy(&mut self, now: Time);
 
     /// Notes a packet that arrives. Returns the entry of its flow, and whether the projection counts its rounds.
     fn track(&mut self, sighting: &Sighting<'_>) -> Option<(u32, bool)>;
@@ -55,8 +58,9 @@ pub(super) struct Common {
     pub(super) span: Duration,
     pub(super) seed: u64,
     pub(super) memory: Memory,
-    /// Start of the interval, and its number.
+    /// Start of the interval, its end, and its number.
     pub(super) began: Time,
+    ends: Time,
     pub(super) interval: u16,
     /// Bytes in the interval.
     pub(super) arrived: u64,
@@ -110,6 +114,7 @@ impl Common {
             seed,
             memory: Memory::new(most),
             began: Time::ZERO,
+            ends: Time::ZERO + span,
             interval: 1,
             arrived: 0,
             record: Record::default(),
@@ -118,12 +123,26 @@ impl Common {
             ours: false,
         }
     }
+
+    /// Whether the interval is over.
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        now >= self.ends
+    }
+
+    /// Begins the interval whose number is larger by `steps`.
+    pub(super) fn begin(&mut self, at: Time, steps: u16) {
+        (self.began, self.ends) = (at, at + self.span);
+        self.interval = self.interval.wrapping_add(steps);
+    }
 }
 
 impl<F: Filtered> Marking for F {
     fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool {
         let Observed { now, direction, flow, backlog, .. } = *seen;
-        self.turn(now);
+        if self.common().is_over(now) {
+            self.end_interval(now);
+        }
+        self.tidy(now);
         self.common_mut().arrived += u64::from(packet.len);
         let found = self.track(&Sighting { now, packet, direction, flow });
         if let Some((entry, _)) = found {
@@ -138,7 +157,7 @@ impl<F: Filtered> Marking for F {
         ours
     }
 
-    fn leaving(&mut self, _: &Observed<'_>, packet: &Packet) {
+    fn leaving(&mut self, packet: &Packet) {
         self.common_mut().memory.departed(packet);
     }
 
@@ -156,7 +175,7 @@ impl<F: Filtered> Marking for F {
         }
         let Common { memory, walk, interval, .. } = common;
         let found = walk.next(accounts, (seen, packet.frame_len()), &others, memory, |entry| {
-            F::is_projected(entry, *interval) && is_markable(&entry.track.last_estimate(seen.now))
+            F::is_projected(entry, *interval) && entry.track.is_markable()
         });
         if let Some(target) = found {
             return Decision::Mark(target);

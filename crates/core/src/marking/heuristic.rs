@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::filter::{Serial, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
 use super::memory::{Entry, is_trackable};
-use super::sums::{Accounts, Others, Part, Rho, Rounds, is_markable};
+use super::sums::{Accounts, Change, Others, Part, Rho, Rounds};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::random::Random;
 use crate::registry::checked;
@@ -109,9 +109,9 @@ impl Config {
             rounds: self.rounds,
             filter: Serial::new(self.shape(), threshold),
             threshold,
-            now: Accounts::default(),
+            now: Accounts::new(self.rounds),
             joined: 0,
-            last: Accounts::default(),
+            last: Accounts::new(self.rounds),
             rho: Rho::ONE,
         }
     }
@@ -149,33 +149,6 @@ const fn lists(entry: &Entry, interval: u16) -> Lists {
 }
 
 impl Heuristic {
-    /// Ends the intervals that are over.
-    fn end_intervals(&mut self, now: Time) {
-        let common = &mut self.common;
-        let (passed, span) = (now.since(common.began).as_nanos(), common.span.as_nanos());
-        if passed < span {
-            return;
-        }
-        let over = u64::try_from(passed / span).unwrap_or(u64::MAX);
-        // Nothing passes in an interval without packets.
-        for _ in 0..over.min(3) {
-            common.record.end(self.threshold, std::mem::take(&mut self.joined));
-        }
-        std::mem::swap(&mut self.now, &mut self.last);
-        self.now.clear();
-        if over > 1 {
-            self.last.clear();
-        }
-        common.memory.begin_again();
-        self.rho = Rho::new(common.arrived, self.last.all.bytes);
-        common.arrived = 0;
-        common.interval =
-            common.interval.wrapping_add(u16::try_from(over.min(1 << 15)).unwrap_or(u16::MAX));
-        common.began +=
-            Duration::from_nanos(u64::try_from(u128::from(over) * span).unwrap_or(0));
-        self.filter.clear();
-    }
-
     /// Notes a packet of a flow that can be tracked; returns the entry and the lists.
     fn entry(&mut self, sighting: &Sighting<'_>, passes: bool) -> Option<(u32, Lists)> {
         let Common { memory, interval, tracker, .. } = &mut self.common;
@@ -218,8 +191,9 @@ impl Heuristic {
         let interval = self.common.interval;
         let it = self.common.memory.get_mut(entry);
         (it.interval, it.flag) = (interval, lists.last);
-        let (estimate, bytes) = (it.track.last_estimate(now), it.bytes);
-        self.now.change(self.common.memory.class(entry), Part::default(), &estimate);
+        let (flow, bytes) = (it.track.brief(), it.bytes);
+        let enters = Change::enters(&flow, self.now.due(&it.track, now));
+        self.now.change(self.common.memory.class(entry), &enters);
         self.now.all.bytes += u64::from(bytes);
         self.joined += 1;
     }
@@ -236,8 +210,30 @@ impl Filtered for Heuristic {
         &mut self.common
     }
 
-    fn turn(&mut self, now: Time) {
-        self.end_intervals(now);
+    /// Several intervals may be over.
+    fn end_interval(&mut self, now: Time) {
+        let common = &mut self.common;
+        let (passed, span) = (now.since(common.began).as_nanos(), common.span.as_nanos());
+        let over = u64::try_from(passed / span).unwrap_or(u64::MAX);
+        // Nothing passes in an interval without packets.
+        for _ in 0..over.min(3) {
+            common.record.end(self.threshold, std::mem::take(&mut self.joined));
+        }
+        std::mem::swap(&mut self.now, &mut self.last);
+        self.now.clear();
+        if over > 1 {
+            self.last.clear();
+        }
+        common.memory.begin_again();
+        self.rho = Rho::new(common.arrived, self.last.all.bytes);
+        common.arrived = 0;
+        let whole = Duration::from_nanos(u64::try_from(u128::from(over) * span).unwrap_or(0));
+        common.begin(common.began + whole, u16::try_from(over.min(1 << 15)).unwrap_or(u16::MAX));
+        self.filter.clear();
+    }
+
+    /// Removes the entry if it is in no list.
+    fn tidy(&mut self, _: Time) {
         if let Some(entry) = self.common.memory.advance() {
             let Lists { now, last } = lists(self.common.memory.get(entry), self.common.interval);
             if !now && !last {
@@ -264,18 +260,28 @@ impl Filtered for Heuristic {
         let Common { memory, interval, .. } = &mut self.common;
         let class = memory.class(entry);
         let it = memory.get_mut(entry);
-        let before = it.track.last_estimate(now);
+        let before = it.track.brief();
         how(&mut it.track);
-        let after = it.track.last_estimate(now);
-        let lists = lists(it, *interval);
-        let part = Part::of(&before);
-        if lists.now {
-            self.now.change(class, part, &after);
+        let (after, lists) = (it.track.brief(), lists(it, *interval));
+        let due = self.last.due(&it.track, now);
+        if before != after {
+            let change =
+                Change { before: Part::of(&before), after: Part::of(&after), rtt: after.rtt, due };
+            if lists.now {
+                self.now.change(class, &change);
+            }
+            if lists.last {
+                self.last.change(class, &change);
+            }
+        } else if after.responds {
+            if lists.now {
+                self.now.reach(class, after.rtt, due);
+            }
+            if lists.last {
+                self.last.reach(class, after.rtt, due);
+            }
         }
-        if lists.last {
-            self.last.change(class, part, &after);
-        }
-        if !is_markable(&before) && is_markable(&after) {
+        if !before.is_markable() && after.is_markable() {
             memory.may_be_chosen(entry);
         }
     }
@@ -285,25 +291,24 @@ impl Filtered for Heuristic {
         let old = memory.set_class(entry, class);
         let it = memory.get(entry);
         let lists = lists(it, *interval);
-        let estimate = it.track.last_estimate(now);
         if lists.now {
-            self.now.move_flow(old, class, &estimate);
+            self.now.move_flow(old, class, &it.track, now);
         }
         if lists.last {
-            self.last.move_flow(old, class, &estimate);
+            self.last.move_flow(old, class, &it.track, now);
         }
     }
 
     fn take_out(&mut self, entry: u32) {
-        let Common { memory, interval, began, record, .. } = &mut self.common;
+        let Common { memory, interval, record, .. } = &mut self.common;
         let (it, class) = (memory.get(entry), memory.class(entry));
-        let lists = lists(it, *interval);
+        let (lists, leaves) = (lists(it, *interval), Change::leaves(&it.track.brief()));
         if lists.now {
-            self.now.remove(class, &it.track, *began);
+            self.now.change(class, &leaves);
             self.joined -= 1;
         }
         if lists.last {
-            self.last.remove(class, &it.track, *began);
+            self.last.change(class, &leaves);
             let [_, counted] = interval.to_be_bytes();
             record.forget(if it.counted == counted { it.bytes } else { 0 }, self.threshold);
         }
@@ -320,7 +325,7 @@ impl Filtered for Heuristic {
     }
 
     fn longest(&self) -> Duration {
-        self.now.all.longest_rtt.max(self.last.all.longest_rtt)
+        self.now.all.longest_rtt().max(self.last.all.longest_rtt())
     }
 
     fn projected(&self) -> (u64, f64) {

@@ -97,8 +97,8 @@ impl Marker {
     }
 
     /// Notes `packet`, which departs.
-    pub fn departs(&mut self, seen: &Observed<'_>, packet: &Packet) {
-        self.marking.leaving(seen, packet);
+    pub fn departs(&mut self, packet: &Packet) {
+        self.marking.leaving(packet);
     }
 
     /// Forgets `flow`: its number may be given to another flow.

@@ -316,7 +316,7 @@ impl Marking for Reference {
         self.ours
     }
 
-    fn leaving(&mut self, _: &Observed<'_>, _: &Packet) {}
+    fn leaving(&mut self, _: &Packet) {}
 
     fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
         let Some(entry) = self.entry(ack.flow) else { return };

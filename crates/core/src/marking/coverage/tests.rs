@@ -165,11 +165,11 @@ proptest! {
                 let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.common.memory.get(entry);
                 if entry.counted == IN_SUMS {
-                    sums.change(0, Part::default(), &entry.track.last_estimate(place.now));
+                    sums.change(0, &Change::enters(&entry.track.brief(), Time::ZERO));
                 }
             }
             prop_assert_eq!(sums.all.part(), marking.sums.all.part());
-            let markable = |entry: &Entry| is_markable(&entry.track.last_estimate(place.now));
+            let markable = |entry: &Entry| entry.track.is_markable();
             prop_assert!(!marking.common.memory.has_missed(markable));
         }
     }

@@ -44,7 +44,7 @@ fn lists_are_swapped_at_the_end_of_an_interval() {
     assert_eq!(in_lists(&place, 1), (false, true));
     let entry = place.marking.common.memory.find(FlowId(1)).unwrap();
     let window = |place: &Place<Heuristic>| {
-        place.marking.common.memory.get(entry).track.last_estimate(place.now).window
+        place.marking.common.memory.get(entry).track.brief().window
     };
     place.send(1, FRAME, 3);
     assert_eq!(in_lists(&place, 1), (true, true));
@@ -163,20 +163,19 @@ proptest! {
             for flow in 0..10 {
                 let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.common.memory.get(entry);
-                let estimate = entry.track.last_estimate(place.now);
+                let enters = Change::enters(&entry.track.brief(), Time::ZERO);
                 let lists = lists(entry, marking.common.interval);
                 if lists.now {
-                    now.change(0, Part::default(), &estimate);
+                    now.change(0, &enters);
                 }
                 if lists.last {
-                    last.change(0, Part::default(), &estimate);
+                    last.change(0, &enters);
                 }
             }
             prop_assert_eq!(now.all.part(), marking.now.all.part());
             prop_assert_eq!(last.all.part(), marking.last.all.part());
             let missed = marking.common.memory.has_missed(|entry| {
-                let estimate = entry.track.last_estimate(place.now);
-                lists(entry, marking.common.interval).last && is_markable(&estimate)
+                lists(entry, marking.common.interval).last && entry.track.is_markable()
             });
             prop_assert!(!missed);
         }
