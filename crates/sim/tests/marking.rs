@@ -193,12 +193,17 @@ fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
 #[test]
 fn a_filter_misses_no_large_flow_and_a_small_one_finds_many_others() {
     let of = |buckets| {
-        format!(r#"{{"kind":"heuristic","tracker":"paper","buckets":{buckets},"threshold":"12500 B"}}"#)
+        format!(
+            r#"{{"kind":"heuristic","tracker":"paper","buckets":{buckets},"threshold":"12500 B"}}"#
+        )
     };
     let (small, large) = (tracked(&of(8)), tracked(&of(16_384)));
     assert_eq!((small.len(), large.len()), (9, 9), "{small:?}");
     for (falsely, missed, flows, is_part) in small {
-        assert!(missed == 0 && is_part && flows > 100 && falsely * 2 > flows, "{falsely} of {flows}");
+        assert!(
+            missed == 0 && is_part && flows > 100 && falsely * 2 > flows,
+            "{falsely} of {flows}"
+        );
     }
     for (falsely, missed, flows, is_part) in large {
         assert!(missed == 0 && is_part && falsely * 4 < flows, "{falsely} of {flows}");

@@ -315,8 +315,7 @@ impl Filtered for Heuristic {
     }
 
     fn projection(&mut self) -> (&Accounts, Others, &mut Common) {
-        let others =
-            Others { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
+        let others = Others { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
         (&self.last, others, &mut self.common)
     }
 

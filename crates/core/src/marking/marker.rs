@@ -110,7 +110,10 @@ impl Marker {
     #[must_use]
     pub fn marks(&self) -> Marks {
         let [all_bytes, tracked_bytes] = self.bytes;
-        Marks { tracked: Tracked { all_bytes, tracked_bytes, ..self.marking.tracked() }, ..self.marks }
+        Marks {
+            tracked: Tracked { all_bytes, tracked_bytes, ..self.marking.tracked() },
+            ..self.marks
+        }
     }
 
     /// Returns `true` if the marking projects `flow`.

@@ -46,12 +46,7 @@ impl Tracking {
     }
 
     /// Adds a row for the interval that ended. `is_tracked` says which flows are tracked after it.
-    pub(super) fn end(
-        &mut self,
-        now: Time,
-        seen: &Tracked,
-        is_tracked: impl Fn(&FlowKey) -> bool,
-    ) {
+    pub(super) fn end(&mut self, now: Time, seen: &Tracked, is_tracked: impl Fn(&FlowKey) -> bool) {
         let large = self.sent.iter().filter(|(_, sent)| **sent >= seen.threshold.0);
         let large: Vec<_> = large.map(|(key, _)| key).collect();
         let found = count(large.iter().filter(|key| is_tracked(key)).count());

@@ -43,9 +43,8 @@ fn lists_are_swapped_at_the_end_of_an_interval() {
     place.send(1, FRAME, 1);
     assert_eq!(in_lists(&place, 1), (false, true));
     let entry = place.marking.common.memory.find(FlowId(1)).unwrap();
-    let window = |place: &Place<Heuristic>| {
-        place.marking.common.memory.get(entry).track.brief().window
-    };
+    let window =
+        |place: &Place<Heuristic>| place.marking.common.memory.get(entry).track.brief().window;
     place.send(1, FRAME, 3);
     assert_eq!(in_lists(&place, 1), (true, true));
     let tracked = window(&place);
