@@ -1,7 +1,7 @@
 //! A marking at its place: the marking decides, and the marker marks the packet that waits there.
 //!
 //! The gateway shows every packet that arrives with [`Marker::sight`]. Before the packet is queued, it calls
-//! [`Marker::prevent`]. Packets that move to the place from another queue are queued without both.
+//! [`Marker::prevent`]. A packet that moves to the place from another queue was not seen: it is queued as it is.
 
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub struct Marker {
     marking: Box<dyn Marking>,
     /// Direction of the last packet that was seen; all have the same.
     direction: Direction,
+    /// A packet was seen that has not been queued yet.
+    pending: bool,
     marks: Marks,
     /// Bytes of packets that arrived, and of those that belong to tracked flows.
     bytes: [u64; 2],
@@ -74,7 +76,8 @@ impl Marker {
     /// A marker for `marking`, which has seen no packets.
     #[must_use]
     pub fn new(marking: Box<dyn Marking>) -> Self {
-        Self { marking, direction: Direction::Up, marks: Marks::default(), bytes: [0; 2] }
+        let (direction, marks) = (Direction::Up, Marks::default());
+        Self { marking, direction, pending: false, marks, bytes: [0; 2] }
     }
 
     /// Direction of the packets.
@@ -85,7 +88,7 @@ impl Marker {
 
     /// Notes `packet`, which is going to be queued. `seen` has its flow, if that is in the flow table.
     pub fn sight(&mut self, seen: &Observed<'_>, packet: &Packet) {
-        self.direction = seen.direction;
+        (self.direction, self.pending) = (seen.direction, true);
         let (ours, len) = (self.marking.arrived(seen, packet), u64::from(packet.len));
         self.bytes[0] += len;
         self.bytes[1] += if ours { len } else { 0 };
@@ -134,14 +137,17 @@ impl Marker {
         self.marking.ignores(flow)
     }
 
-    /// Marks packets that wait, or `packet`, which arrives. Returns `packet` if it is to be queued; otherwise
-    /// it was dropped.
+    /// Marks packets that wait, or `packet`, if it was [seen](Self::sight) just before. Returns `packet` if it is
+    /// to be queued; otherwise it was dropped.
     pub fn prevent(
         &mut self,
         cx: &mut Cx<'_>,
         place: &mut dyn Place,
         packet: PacketId,
     ) -> Option<PacketId> {
+        if !std::mem::take(&mut self.pending) {
+            return Some(packet);
+        }
         let Some(reason) = self.decide(cx, place, &packet) else { return Some(packet) };
         match reason {
             Reason::Unmarkable => self.marks.unmarkable += 1,
