@@ -150,7 +150,7 @@ FIGURES = {
     "rho": "rho",
     "false": "part of the tracked flows that are false positives",
 }
-"""What is shown of each filter, by its column."""
+"""Figures of each filter, by their columns."""
 
 
 def claim(name: str, count: int, column: str, what: str, **judged: Any) -> None:
