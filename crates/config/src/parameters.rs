@@ -1,6 +1,10 @@
 //! What the parameters of mechanisms and of links are, what they are where nothing is written, and their range.
 
+mod adjuster;
+
 use serde_json::{Map, Value};
+
+use adjuster::ADJUSTER;
 
 /// A parameter: its name, what it is, and the rest of its JSON Schema.
 type Parameter = (&'static str, &'static str, &'static str);
@@ -53,53 +57,6 @@ const ONE: &str = r#"{"default":1,"minimum":0}"#;
 /// A part of a whole.
 const HALF: &str = r#"{"default":0.5,"minimum":0,"maximum":1}"#;
 const MOST: &str = r#"{"default":0.7,"minimum":0,"maximum":1}"#;
-
-/// The parameters of rate adjusters, the same for each kind.
-const ADJUSTER: &[Parameter] = &[
-    ("samples", "Samples of a round.", r#"{"default":180,"minimum":3,"maximum":10000}"#),
-    (
-        "every",
-        "Time between two samples; not below the round-trip time.",
-        r#"{"default":"500 ms"}"#,
-    ),
-    ("weight", "The initial weight.", r#"{"default":10,"minimum":1}"#),
-    ("least", "The least weight.", r#"{"default":1,"minimum":1}"#),
-    (
-        "most",
-        "The greatest weight: a number, or \"connections\" for that of local connections.",
-        r#"{"default":10}"#,
-    ),
-    (
-        "epsilon",
-        "With \"literal\": the share that is wanted above the load.",
-        r#"{"default":0.1,"minimum":0,"exclusiveMaximum":1}"#,
-    ),
-    (
-        "margin",
-        "With \"measured\": the part of the load that the share is to exceed it by.",
-        r#"{"default":0.1,"minimum":0,"exclusiveMaximum":1}"#,
-    ),
-    (
-        "beta",
-        "A decrease takes this part of the weight.",
-        r#"{"default":0.2,"minimum":0,"exclusiveMaximum":1}"#,
-    ),
-    (
-        "low_threshold",
-        "With \"literal\": no increase while the mean queue is below this part of `max_queue`.",
-        r#"{"default":0.2,"minimum":0}"#,
-    ),
-    (
-        "high_threshold",
-        "With \"literal\": an increase, and no decrease, while the mean queue is above this part of `max_queue`.",
-        r#"{"default":1,"minimum":0}"#,
-    ),
-    (
-        "max_queue",
-        "With \"literal\": the queue to which the thresholds refer.",
-        r#"{"default":"200 MB"}"#,
-    ),
-];
 
 const MECHANISMS: &[(&str, &[Parameter])] = &[
     ("fixed", ADJUSTER),

@@ -145,6 +145,7 @@ impl Aggregate {
         let weight = match &tcp.congestion {
             CongestionSpec::VegasNs2(vegas) => vegas.theta,
             CongestionSpec::WeightedVegas(vegas) => vegas.theta,
+            CongestionSpec::WeightedReno(reno) => reno.theta,
             _ => Factor::ONE,
         };
         Self {

@@ -2,6 +2,7 @@
 
 mod aggregate;
 pub(crate) mod apps;
+mod chain;
 mod conservation;
 mod hosts;
 mod relay;
@@ -39,6 +40,8 @@ pub(crate) struct Engine<'a, A> {
     configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,
+    /// Transfers of relays whose connections carry several.
+    parts_of: chain::Parts,
     /// Aggregate gateways, and the receivers of their connections.
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
@@ -116,6 +119,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
             configs,
             streams,
             transfers: Transfers::default(),
+            parts_of: chain::Parts::new(),
             aggregates,
             sinks,
             arrived: Vec::new(),
@@ -233,12 +237,14 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
         let groups: Vec<u32> = self.flows.iter().map(|flow| flow.group).collect();
         for probe in &scenario.probes {
-            let Probe::Passage { gateway, direction, bound, rounds } = probe else { continue };
+            let Probe::Passage { gateway, direction, bound, rounds, tracked } = probe else {
+                continue;
+            };
             let is_it = |it: &&mut Station| scenario.nodes[index(it.node)].name == *gateway;
             let Some(station) = self.network.stations.iter_mut().find(is_it) else { continue };
             let passages = || Box::new(Passages::new(groups.clone()));
             let passages = station.passages.get_or_insert_with(passages);
-            passages.watch(*direction, *bound, *rounds, self.groups.len());
+            passages.watch(*direction, *bound, [*rounds, *tracked], self.groups.len());
         }
     }
 

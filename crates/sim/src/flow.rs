@@ -81,6 +81,8 @@ pub(crate) struct Group<'a> {
     pub(crate) failed: u64,
     /// The group whose flows its flows hand on, and the one whose flows hand on its own.
     pub(crate) relay: [Option<u32>; 2],
+    /// How relays hand on the traffic that it is a part of.
+    pub(crate) chain: Chain,
     /// The aggregate gateway at which its local connections end, and the one whose aggregate connection it is.
     pub(crate) carrier: Option<u32>,
     pub(crate) gateway: Option<u32>,
@@ -112,6 +114,7 @@ impl<'a> Group<'a> {
             delay: Histogram::default(),
             failed: 0,
             relay: [None; 2],
+            chain: Chain::Single,
             carrier: None,
             gateway: None,
             shares_rtt,
@@ -220,6 +223,34 @@ fn relays(groups: &mut [Group<'_>]) {
         if let Some(first) = groups.iter().position(|it| it.traffic.name == *of) {
             groups[relay].relay[0] = Some(number(first));
             groups[first].relay[1] = Some(number(relay));
+            if groups[first].relay[0].is_none() {
+                groups[first].chain = Chain::of(&groups[first].traffic.kind);
+            }
+            groups[relay].chain = groups[first].chain;
+        }
+    }
+}
+
+/// How relays hand on some traffic.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Chain {
+    /// One connection that is one transfer.
+    Single,
+    /// One connection with many transfers.
+    Parts,
+    /// A connection for each transfer.
+    Each,
+    /// The same, opened from its receiver.
+    Asks,
+}
+
+impl Chain {
+    pub(crate) const fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::OnOff { reconnect: false, .. } | Kind::Trace { .. } => Self::Parts,
+            Kind::OnOff { reconnect: true, .. } | Kind::Arrivals { .. } => Self::Each,
+            Kind::Web { .. } => Self::Asks,
+            _ => Self::Single,
         }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Stream {
     pub(crate) size: u64,
     /// Smoothed round-trip time of side 0 in nanoseconds, as its group knows it; zero before it is known.
     pub(crate) rtt: u64,
+    /// At each side, the connection that a relay links it with, where each connection has one of its own.
+    pub(crate) other: [Option<u32>; 2],
     /// Its file in the aggregate gateway that it ends at.
     pub(crate) file: Option<u32>,
     /// It ended before all was transferred.
@@ -151,8 +153,8 @@ impl Streams {
         };
         let ends = [end(0), end(1)];
         let (began, size) = (now, 0);
-        let (rtt, file, failed, open) = (0, None, false, true);
-        let stream = Stream { flow, life, key, ends, began, size, rtt, file, failed, open };
+        let (rtt, file, other, failed, open) = (0, None, [None; 2], false, true);
+        let stream = Stream { flow, life, key, ends, began, size, rtt, file, other, failed, open };
         match self.all.get_mut(index(number)) {
             Some(place) => *place = stream,
             None => self.all.push(stream),

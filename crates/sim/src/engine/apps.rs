@@ -127,6 +127,9 @@ impl<A: Agenda> Engine<'_, A> {
         } else if let (Some(file), Some(carrier)) = (it.file, carrier) {
             let at = it.ends[0].written;
             self.aggregates[index(carrier)].promise(file, Part { at, began: now, bytes });
+        } else {
+            let at = it.ends[0].written;
+            self.promise_on(flow, Part { at, began: now, bytes });
         }
         debug_assert_eq!(self.streams.get(stream).flow, flow);
         self.attend(EndId::new(stream, 0));
@@ -151,10 +154,14 @@ impl<A: Agenda> Engine<'_, A> {
     /// A client asks for an answer.
     fn ask(&mut self, flow: u32, request: Distribution<Bytes>, answer: Distribution<Bytes>) {
         let (request, answer) = (self.draw(flow, request).0, self.draw(flow, answer).0);
-        let stream = self.open(flow, 1);
+        // Through relays, the client is the receiver of the last.
+        let last = self.last_of(flow);
+        let stream = self.open(last, 1);
         let it = self.streams.get_mut(stream);
         it.size = answer;
-        it.ends[0].expects = request;
+        if last == flow {
+            it.ends[0].expects = request;
+        }
         it.ends[1].expects = answer;
         it.ends[1].write(request);
         self.attend(EndId::new(stream, 1));
@@ -183,23 +190,25 @@ impl<A: Agenda> Engine<'_, A> {
 
     /// All that an end waited for is here.
     pub(super) fn complete(&mut self, id: EndId) {
+        let (flow, size) = (self.streams.get(id.stream()).flow, self.streams.get(id.stream()).size);
+        let asker = self.first_of(flow);
+        let kind = &self.groups[index(self.flows[index(asker)].group)].traffic.kind;
+        let is_last = self.groups[index(self.flows[index(flow)].group)].relay[1].is_none();
         let stream = self.streams.get_mut(id.stream());
-        let (flow, size) = (stream.flow, stream.size);
-        let kind = &self.groups[index(self.flows[index(flow)].group)].traffic.kind;
         let think = match kind {
             Kind::Web { .. } if id.side() == 0 => {
                 stream.ends[0].write(size);
                 stream.ends[0].tcp.close();
                 return;
             }
-            Kind::Web { think, .. } => Some(*think),
+            Kind::Web { think, .. } if is_last => Some(*think),
             _ => None,
         };
         self.transfers.push(flow, stream.began, self.now, size);
         stream.size = 0;
         if let Some(think) = think {
             stream.ends[1].tcp.close();
-            self.pause(flow, think);
+            self.pause(asker, think);
         }
     }
 
@@ -231,16 +240,19 @@ impl<A: Agenda> Engine<'_, A> {
             return;
         }
         stream.ends.iter_mut().for_each(|end| (end.awaits_acks, end.expects) = (false, u64::MAX));
+        let asker = self.first_of(flow);
+        let kind = &self.groups[index(self.flows[index(asker)].group)].traffic.kind;
         let it = &mut self.flows[index(flow)];
         let group = &mut self.groups[index(it.group)];
         group.failed += u64::from(loses);
+        let is_last = group.relay[1].is_none();
         if it.app.stream != Some(number) {
             return;
         }
         it.app.stream = None;
-        match group.traffic.kind {
-            Kind::OnOff { pause, .. } => self.pause(flow, pause),
-            Kind::Web { think, .. } => self.pause(flow, think),
+        match *kind {
+            Kind::OnOff { pause, .. } if asker == flow => self.pause(flow, pause),
+            Kind::Web { think, .. } if is_last => self.pause(asker, think),
             _ => {}
         }
     }
@@ -266,6 +278,7 @@ impl<A: Agenda> Engine<'_, A> {
         if let (Some(file), Some(carrier)) = (stream.file, self.groups[index(flow.group)].carrier) {
             self.aggregates[index(carrier)].end(file);
         }
+        self.unlink(number);
         for side in [0, 1] {
             self.agenda.cancel(self.parts.ends + EndId::new(number, side).0);
         }

@@ -139,6 +139,7 @@ impl<A: Agenda> Engine<'_, A> {
             Event::PeerClosed if end.passes_on() => end.ended = true,
             Event::PeerClosed => end.tcp.close(),
             Event::Reset | Event::TimedOut => self.failed(id.stream()),
+            Event::Established if end.reader == Reader::Relay => self.extend(id),
             Event::Established | Event::Arrived { .. } | Event::Closed => {}
         }
     }
@@ -149,8 +150,10 @@ impl<A: Agenda> Engine<'_, A> {
         end.tcp.read(bytes);
         end.received += bytes;
         if id.side() == 1 {
-            let flow = self.streams.get(id.stream()).flow;
+            let stream = self.streams.get(id.stream());
+            let (flow, received) = (stream.flow, stream.ends[1].received);
             self.count_goodput(flow, bytes);
+            self.complete_parts(flow, received);
         }
         self.complete_if_whole(id);
     }

@@ -1,6 +1,7 @@
 //! What about a scenario cannot be.
 
 mod aggregate;
+mod probe;
 mod relay;
 
 use std::collections::HashSet;
@@ -8,12 +9,11 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
-use tidegate_core::packet::Direction;
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 
 use super::{
-    Distribution, End, Kind, Node, NodeKind, Pair, Place, Probe, Problem, Scenario, Side, Start,
-    Traffic, Way, What,
+    Distribution, End, Kind, Node, NodeKind, Pair, Place, Problem, Scenario, Side, Start, Traffic,
+    What,
 };
 use crate::routes::{Graph, NOWHERE, Names, Routes, names, number};
 
@@ -403,73 +403,6 @@ impl<'a> Check<'a> {
         self.range(place, fits, len, format!("{least} to {most} bytes, headers included"));
     }
 
-    fn probe(&mut self, n: usize, probe: &Probe) {
-        match probe {
-            Probe::Queue(way) | Probe::Capture(way) => self.way(Place::Probe(n, "link"), way),
-            Probe::Throughput { traffic } => {
-                self.group(n, traffic);
-            }
-            Probe::Aggregate { traffic } => {
-                let Some(traffic) = self.group(n, traffic) else { return };
-                if !matches!(traffic.kind, Kind::Aggregate { .. }) {
-                    let what = "this traffic is no aggregate connection";
-                    self.wrong(Place::Probe(n, "traffic"), What::Contradiction(what));
-                }
-            }
-            Probe::Passage { gateway, direction, .. } => self.passage(n, gateway, *direction),
-            Probe::Window { traffic, flows } => {
-                let Some(traffic) = self.group(n, traffic) else { return };
-                if !traffic.kind.is_tcp() {
-                    let what = "UDP has no congestion window";
-                    self.wrong(Place::Probe(n, "traffic"), What::Contradiction(what));
-                }
-                let most = u64::from(traffic.flows) * u64::from(number(traffic.pairs.len()));
-                for flow in flows {
-                    let expected = format!("flows are numbered from 0 to {}", most.max(1) - 1);
-                    self.range(Place::Probe(n, "flows"), u64::from(*flow) < most, flow, expected);
-                }
-            }
-        }
-        let series = matches!(
-            probe,
-            Probe::Throughput { .. } | Probe::Window { .. } | Probe::Aggregate { .. }
-        );
-        if series && self.scenario.run.sample.is_none() {
-            let what = "a series needs a step; give run.sample";
-            self.wrong(Place::Probe(n, "sample"), What::Contradiction(what));
-        }
-    }
-
-    fn passage(&mut self, n: usize, gateway: &str, direction: Direction) {
-        let is_it = |it: &&Node| it.name == gateway && matches!(it.kind, NodeKind::Gateway(_));
-        if self.scenario.nodes.iter().find(is_it).is_none() {
-            let what = What::Unknown { kind: "gateway", name: gateway.to_owned() };
-            self.wrong(Place::Probe(n, "gateway"), what);
-        }
-        let same = |it: &&Probe| matches!(it, Probe::Passage { gateway: other, direction: way, .. } if other == gateway && *way == direction);
-        if self.scenario.probes.iter().take(n).any(|it| same(&it)) {
-            let what = "a second probe of this gateway and direction; one is enough";
-            self.wrong(Place::Probe(n, "direction"), What::Contradiction(what));
-        }
-    }
-
-    fn group(&mut self, probe: usize, name: &str) -> Option<&'a Traffic> {
-        let scenario: &'a Scenario = self.scenario;
-        let found = scenario.traffic.iter().find(|traffic| traffic.name == name);
-        if found.is_none() {
-            let what = What::Unknown { kind: "traffic", name: name.to_owned() };
-            self.wrong(Place::Probe(probe, "traffic"), what);
-        }
-        found
-    }
-
-    fn way(&mut self, place: Place, way: &Way) {
-        let mut ways = self.scenario.links.iter().flat_map(super::Link::ways);
-        if !ways.any(|(there, _)| there == *way) {
-            self.wrong(place, What::Unknown { kind: "link", name: way.to_string() });
-        }
-    }
-
     /// Whether packets get to where they should go; the rest must be right for that.
     fn ways(&mut self) {
         let routes = Routes::new(Graph::new(self.scenario));
@@ -514,7 +447,7 @@ const HOLDS: &str = "would hold every packet forever";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Host, Link, Node};
+    use crate::scenario::{Host, Link, Probe};
 
     /// Two hosts with a router between, and a file from one to the other.
     fn scenario() -> Scenario {

@@ -99,7 +99,8 @@ pub enum Kind {
         size: Distribution<Bytes>,
     },
     /// What a flow of another group brings to `from`, handed on over a connection of its own: the two are one
-    /// connection, split at `from`. What is read there is written to the second, which ends after the
+    /// connection, split at `from`. A group with a connection for each transfer is handed on over as many. The
+    /// clients of [`Web`](Self::Web) are at the last receiver. What is read there is written to the second, which ends after the
     /// first; if one of them fails, the other is reset.
     ///
     /// Source: `postack`, ledger R001-21 (PreAck: data is acknowledged early by what buffers it); RFC 3135,

@@ -4,7 +4,7 @@
 //! sets `ssthresh = flight (1 - 1 / (2w))`: one of `w` connections halves its part. With losses of probability `p`
 //! growth and reduction are in balance at `cwnd = w sqrt(2 / p)`, so shares are `w_i / sum w`.
 //!
-//! Source: `itcp`, section 3 (weights for other congestion controls than Vegas); MulTCP (doi 10.1145/293927.293930).
+//! Source: `itcp`, section 3 (weights for controls other than Vegas); MulTCP (doi 10.48550/arXiv.cs/9808004).
 //!
 //! Differs:
 //! - Slow start is Reno's, whatever the weight.
