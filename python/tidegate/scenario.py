@@ -107,8 +107,9 @@ class Scenario:
 
         ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several
         senders and receivers are paired; one serves all of the others. ``flows`` (each pair),
-        ``start``, ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file. What a relay hands on
-        is the traffic ``of``, added before it, with at most ``buffer`` of a flow on the way::
+        ``start``, ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file. What a
+        relay hands on is the traffic ``of``, added before it, with at most ``buffer`` of a flow on
+        the way::
 
             net.traffic("bulk", "greedy", "client", "middle")
             net.traffic("onward", "relay", "middle", "server", of="bulk", buffer="64 KiB")
