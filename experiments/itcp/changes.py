@@ -81,8 +81,7 @@ def claim(case: str, column: str, text: str, **bounds: Any) -> None:
 
 ABOVE = "part of the last quarter with phi_i > rho_i for both"
 for mode in ("literal", "measured"):
-    claim(f"{mode}, connections", "all_above", ABOVE, at_least=0.9,
-          why="few connections are open at a time, so both weights are near 1")  # fmt: skip
+    claim(f"{mode}, connections", "all_above", ABOVE, at_least=0.9, why=DRIFT)
     claim(f"{mode}, half", "all_above", f"load of class 1 halves: {ABOVE}", at_least=0.9, why=DRIFT)
 
 
