@@ -145,7 +145,7 @@ claim_stable("fixed", 2, paper="stable", at_most=1.5)
 claim_stable("measured", 1, at_least=2)
 claim_stable("measured", 2, at_most=1.5, why=DRIFT)
 claim_stable("literal", 2, at_most=1.5,
-             why="weight 1 rises to n while weight 2 falls, so class 2 has less than its load")  # fmt: skip
+             why="weight 1 rises to n while weight 2 falls below its load")  # fmt: skip
 
 
 @overload.figure
