@@ -15,6 +15,10 @@ from ._network import MOMENTS, TAIL_X, Setup, curve, curves, loads, measured, ne
 MODES = ("fixed", "literal", "measured", "by load", "separate")
 
 DRIFT = "both weights drift to 1, because service while busy includes the share of idle neighbours"
+NOISE = "both weights drift to 1, because the noise of the slope is negative in half of the rounds"
+
+WHY = {"literal": NOISE, "measured": DRIFT}
+"""Why an adjuster misses the shares."""
 
 
 def run(classes: Sequence[Class], mode: str, setup: Setup, seed: int) -> dict[str, float]:

@@ -13,7 +13,7 @@ from tidegate.experiment import Experiment
 from tidegate.statistics import quantile
 
 from ._load import E1
-from ._modes import DRIFT, MODES, claim_of, claim_over, draw_shares, draw_tails, run
+from ._modes import DRIFT, MODES, WHY, claim_of, claim_over, draw_shares, draw_tails, run
 from ._network import Setup
 
 fig3to5 = Experiment(__file__)
@@ -54,7 +54,7 @@ for mode in ("fixed", "measured"):
              paper=-1.2, at_least=-1.45, at_most=-0.95)  # fmt: skip
 for mode in ADJUSTED:
     claim_of(fig3to5, "A002-4", mode, "all_above", "part of the time with phi_i > rho_i for both",
-             paper="almost from the start", at_least=0.9, why=DRIFT)  # fmt: skip
+             paper="almost from the start", at_least=0.9, why=WHY[mode])  # fmt: skip
 for mode in ("fixed", "measured"):
     claim_of(fig3to5, "A002-4", mode, "phi_1", "share of class 1 while both are busy",
              kind="context")  # fmt: skip
