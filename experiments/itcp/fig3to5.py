@@ -74,7 +74,7 @@ def together(runs: Table) -> Any:
 
 @fig3to5.figure
 def figure(runs: Table) -> Any:
-    titles = ["figure 5, literal", "figure 5, measured", "figure 5, by load",
+    titles = ["figure 5, literal", "shares, measured", "shares, by load",
               "figure 3: sojourns of subnet 1", "figure 4: sojourns of subnet 2"]  # fmt: skip
     figure, panels = plots.panels(titles, columns=3)
     for axes, mode in zip(panels, (*ADJUSTED, "by load"), strict=False):
