@@ -1,6 +1,6 @@
 """If sum(rho_i + eps) < 1, the weights reach shares above the loads in finitely many updates.
 
-Source: integrated TCP, section 3.1, proposition 1, figure 2, and appendix B, lemma 2; ledger A002-8.
+Source: integrated TCP, section 3.1, proposition 1, figure 2, appendix B; ledger A002-8.
 Differs: none of the model; one connection changes at a time, and chance chooses it among those
 that may. Increases know their exact lack, as the proof assumes. Decreases may go below 1
 (assumption iv); "limit" is the same model with the paper's limit of 1.
