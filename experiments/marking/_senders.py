@@ -33,6 +33,14 @@ LOOK = 0.02
 CHUNK = bytes(1 << 16)
 
 
+def data_of(line: socket.socket) -> bytes:
+    """The data that has arrived; none at the end of a connection, or when its sender resets it."""
+    try:
+        return line.recv(1 << 16)
+    except ConnectionError:
+        return b""
+
+
 def receive() -> NoReturn:
     """Reads all connections to the port."""
     ready = selectors.DefaultSelector()
@@ -45,7 +53,7 @@ def receive() -> NoReturn:
             assert isinstance(line, socket.socket)
             if line is listener:
                 ready.register(listener.accept()[0], selectors.EVENT_READ)
-            elif not line.recv(1 << 16):
+            elif not data_of(line):
                 ready.unregister(line)
                 line.close()
 

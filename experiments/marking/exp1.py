@@ -169,9 +169,15 @@ def loss_drop_tail(runs: Table) -> Numbers:
     return of(runs, "Drop-Tail", "loss")
 
 
+ONCE = (
+    "37 of the 40 seeds lose nothing. The three others lose 156 to 189 of 150,000 packets. The "
+    "cause is not known; bursts that begin together double their windows, which is not projected"
+)
+
+
 @exp1.claim(
     "A004-2", "reference: seeds without a drop from 10 s on", paper="none lost", at_least=0.9,
-    statistic=SHARE,
+    statistic=SHARE, why=ONCE,
 )  # fmt: skip
 def none_lost(runs: Table) -> Numbers:
     return (of(runs, "reference", "dropped") == 0).astype(float)
@@ -251,6 +257,10 @@ for each in ALGORITHMS:
     claim_rates(each, each != "coverage")
 
 
+SHORT = (
+    "both deviate by 16 to 19 kB. The mean queue of `reference` is 28 kB, a third of that of "
+    "`heuristic`, so it is often empty"
+)
 ONE_TEST = (
     "the marking tests one sum at the longest round trip. It permits each backlog from which "
     "the buffer does not overflow until then, so the queue is about half full. `reference` "
@@ -281,7 +291,7 @@ claim_queue("coverage", None, 25_000, 60_000)
 
 @exp1.claim(
     "A004-4", "deviation of the queue, reference over heuristic",
-    paper="almost constant; oscillates", at_most=1,
+    paper="almost constant; oscillates", at_most=1, why=SHORT,
 )  # fmt: skip
 def steadier(runs: Table) -> Numbers:
     return over(runs, "reference", "heuristic", "deviation")
