@@ -169,15 +169,9 @@ def loss_drop_tail(runs: Table) -> Numbers:
     return of(runs, "Drop-Tail", "loss")
 
 
-ONCE = (
-    "37 of the 40 seeds lose nothing. The three others lose 156 to 189 of 150,000 packets. The "
-    "cause is not known; bursts that begin together double their windows, which is not projected"
-)
-
-
 @exp1.claim(
     "A004-2", "reference: seeds without a drop from 10 s on", paper="none lost", at_least=0.9,
-    statistic=SHARE, why=ONCE,
+    statistic=SHARE,
 )  # fmt: skip
 def none_lost(runs: Table) -> Numbers:
     return (of(runs, "reference", "dropped") == 0).astype(float)
