@@ -11,6 +11,7 @@
 
 mod coverage;
 pub mod filter;
+mod filtered;
 mod guarantees;
 mod heuristic;
 mod largest;
@@ -24,7 +25,7 @@ mod sums;
 mod testing;
 pub mod tracker;
 
-pub use marker::{Marker, Marks, Place};
+pub use marker::{Marker, Marks, Place, Tracked};
 pub(crate) use service::Service;
 
 use std::time::Duration;
@@ -117,11 +118,11 @@ pub enum Outcome {
 /// answers anything but [`Decision::Mark`], with [`done`](Self::done) after each such answer and after
 /// [`Decision::Drop`]: a sender that ignored marks may respond to a drop.
 pub trait Marking: Send {
-    /// Notes `packet`, which is going to be queued.
-    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet);
+    /// Notes `packet`, which is going to be queued. Returns `true` if the projection counts its flow by its rounds.
+    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool;
 
     /// Notes `packet`, which departs.
-    fn leaving(&mut self, seen: &Observed<'_>, packet: &Packet);
+    fn leaving(&mut self, packet: &Packet);
 
     /// Notes `ack`, a packet with an acknowledgement that departs in the other direction, to the sender of a flow
     /// that is queued here. `seen.direction` is that of the place.
@@ -141,6 +142,12 @@ pub trait Marking: Send {
 
     /// The longest round-trip time of the tracked flows.
     fn longest_rtt(&self) -> Duration;
+
+    /// Returns `true` if the projection counts `flow` by its rounds.
+    fn tracks(&self, flow: FlowId) -> bool;
+
+    /// What is tracked. The bytes are zero: the [`Marker`] counts them.
+    fn tracked(&self) -> Tracked;
 }
 
 /// The sighting of an ACK that [departs](Marking::acknowledged) to a sender.

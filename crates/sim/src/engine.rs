@@ -219,12 +219,14 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
         let groups: Vec<u32> = self.flows.iter().map(|flow| flow.group).collect();
         for probe in &scenario.probes {
-            let Probe::Passage { gateway, direction, bound, rounds } = probe else { continue };
+            let Probe::Passage { gateway, direction, bound, rounds, tracked } = probe else {
+                continue;
+            };
             let is_it = |it: &&mut Station| scenario.nodes[index(it.node)].name == *gateway;
             let Some(station) = self.network.stations.iter_mut().find(is_it) else { continue };
             let passages = || Box::new(Passages::new(groups.clone()));
             let passages = station.passages.get_or_insert_with(passages);
-            passages.watch(*direction, *bound, *rounds, self.groups.len());
+            passages.watch(*direction, *bound, [*rounds, *tracked], self.groups.len());
         }
     }
 

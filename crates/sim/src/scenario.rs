@@ -254,5 +254,7 @@ pub enum Probe {
         bound: Option<Duration>,
         /// Follows the rounds of each flow with the tracker `paper`.
         rounds: bool,
+        /// Records the flows that the marking of the link tracks, interval by interval.
+        tracked: bool,
     },
 }

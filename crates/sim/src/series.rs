@@ -167,6 +167,7 @@ impl Series {
                 }
                 Watched::Passage(series) => {
                     tables.extend(series.rounds(&mut engine.network.stations));
+                    tables.extend(series.tracking(&mut engine.network.stations));
                     let table = at_times(format!("passage {}", series.name));
                     series.columns(table)
                 }

@@ -110,6 +110,8 @@ tables! {
         /// With kind "passage": whether the rounds of each flow are recorded, as the tracker "paper" of
         /// markings sees them. Default: false.
         "rounds" => rounds: Option<Spanned<Flag>>,
+        /// With kind "passage": whether the flows that the marking of the link tracks are recorded. Default: false.
+        "tracked" => tracked: Option<Spanned<Flag>>,
     }
 }
 

@@ -253,6 +253,7 @@ kind = "passage"
 gateway = "g"
 direction = "up"
 bound = "10 ms"
+tracked = true
 "#;
 
 /// Kills the mutant that leaves findings of an inline file where they are in that file.

@@ -448,7 +448,7 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
         raw::ProbeKind::Queue | raw::ProbeKind::Capture => &["from", "to"],
         raw::ProbeKind::Throughput => &["traffic"],
         raw::ProbeKind::Window => &["traffic", "flows"],
-        raw::ProbeKind::Passage => &["gateway", "direction", "bound", "rounds"],
+        raw::ProbeKind::Passage => &["gateway", "direction", "bound", "rounds", "tracked"],
     };
     let fields = [
         ("from", raw.from.as_ref().map(Spanned::span)),
@@ -459,6 +459,7 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
         ("direction", raw.direction.as_ref().map(Spanned::span)),
         ("bound", raw.bound.as_ref().map(Spanned::span)),
         ("rounds", raw.rounds.as_ref().map(Spanned::span)),
+        ("tracked", raw.tracked.as_ref().map(Spanned::span)),
     ];
     only(&fields, used, kind.span(), found);
     match kind.get_ref() {
@@ -481,7 +482,8 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
             let direction = *its.needed("direction", raw.direction.as_ref())?;
             let bound = raw.bound.as_ref().map(|it| it.get_ref().0);
             let rounds = raw.rounds.as_ref().is_some_and(|it| it.get_ref().0);
-            Some(Probe::Passage { gateway, direction, bound, rounds })
+            let tracked = raw.tracked.as_ref().is_some_and(|it| it.get_ref().0);
+            Some(Probe::Passage { gateway, direction, bound, rounds, tracked })
         }
     }
 }

@@ -90,7 +90,7 @@ impl<M: Marking> Place<M> {
     /// The oldest packet departs.
     pub(super) fn depart(&mut self) {
         if let Some(packet) = self.queue.pop_front() {
-            self.marking.leaving(&self.seen(), &packet);
+            self.marking.leaving(&packet);
         }
     }
 

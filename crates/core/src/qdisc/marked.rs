@@ -108,7 +108,9 @@ impl Place for Line {
 impl Marked {
     /// Notes `packet` of `flow`, which is going to be enqueued. `None`: its flow is not in the flow table.
     pub fn sight(&mut self, now: Time, direction: Direction, packet: &Packet, flow: Option<&Flow>) {
-        self.place.service.arrives(now, self.marker.longest_rtt());
+        if self.place.service.is_measured() {
+            self.place.service.arrives(now, self.marker.longest_rtt());
+        }
         let seen = Observed { flow, ..self.place.observed(now, direction) };
         self.marker.sight(&seen, packet);
     }
@@ -142,10 +144,11 @@ impl Marked {
 
     fn departs(&mut self, cx: &Cx<'_>, packet: Option<PacketId>) -> Option<PacketId> {
         let packet = packet?;
-        let (len, more) = (cx.pool[&packet].frame_len(), self.backlog().packets > 0);
-        self.place.service.departs(cx.now, self.marker.longest_rtt(), len, more);
-        let seen = self.place.observed(cx.now, self.marker.direction());
-        self.marker.departs(&seen, &cx.pool[&packet]);
+        if self.place.service.is_measured() {
+            let (len, more) = (cx.pool[&packet].frame_len(), self.backlog().packets > 0);
+            self.place.service.departs(cx.now, self.marker.longest_rtt(), len, more);
+        }
+        self.marker.departs(&cx.pool[&packet]);
         Some(packet)
     }
 }
@@ -213,15 +216,17 @@ mod tests {
 
     use super::super::testing::{Bench, chance};
     use super::*;
-    use crate::marking::{Decision, Marking, Outcome};
+    use crate::marking::{Decision, Marking, Outcome, Tracked};
 
     /// A marking that drops every packet that it is asked about, and counts the drops that it is told of.
     struct Drops(Arc<AtomicU32>);
 
     impl Marking for Drops {
-        fn arrived(&mut self, _: &Observed<'_>, _: &Packet) {}
+        fn arrived(&mut self, _: &Observed<'_>, _: &Packet) -> bool {
+            false
+        }
 
-        fn leaving(&mut self, _: &Observed<'_>, _: &Packet) {}
+        fn leaving(&mut self, _: &Packet) {}
 
         fn acknowledged(&mut self, _: &Observed<'_>, _: &Packet) {}
 
@@ -242,6 +247,14 @@ mod tests {
 
         fn longest_rtt(&self) -> Duration {
             Duration::ZERO
+        }
+
+        fn tracks(&self, _: FlowId) -> bool {
+            false
+        }
+
+        fn tracked(&self) -> Tracked {
+            Tracked::default()
         }
     }
 
