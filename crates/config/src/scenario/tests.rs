@@ -1,5 +1,6 @@
 //! What becomes of scenario files, good and bad.
 
+mod aggregates;
 mod signals;
 mod trunks;
 
