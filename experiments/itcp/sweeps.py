@@ -14,7 +14,7 @@ from tidegate.experiment import Experiment
 from tidegate.statistics import MEDIAN_RATIO, Numbers, quantile
 
 from ._load import E1
-from ._modes import DRIFT, key
+from ._modes import key
 from ._network import Setup, measured, network
 
 sweeps = Experiment(__file__, seeds=5)
@@ -29,6 +29,9 @@ VALUES: dict[str, tuple[float, ...]] = {
 """Values beside the paper's own."""
 
 CASES: dict[str, tuple[str, Setup]] = {"fixed": ("fixed", Setup(seconds=SECONDS))}
+
+
+ENOUGH = "with a margin of 0.2 the first gateway holds its weight, so both shares exceed the loads"
 
 
 def setup(mode: str, name: str, value: float) -> Setup:
@@ -85,9 +88,9 @@ for case in CASES:
     if case == "fixed":
         continue
     claim(case, "all_above", "part of the time with phi_i > rho_i for both", kind="shown otherwise",
-          at_most=0.9)  # fmt: skip
+          at_most=0.9, why=ENOUGH if case == "measured, eps 0.2" else None)  # fmt: skip
     if case.startswith("measured"):
-        claim_over(case, "median_2", "median sojourn of class 2", at_most=1.5, why=DRIFT)
+        claim_over(case, "median_2", "median sojourn of class 2", at_most=1.5)
 for mode in MODES:
     claim(mode, "until", "seconds until both shares are above the loads", quantile(0.5),
           kind="context")  # fmt: skip
