@@ -51,6 +51,7 @@ impl Config {
             round_end: 0,
             round_began: Time::ZERO,
             growing_round: true,
+            doubling: false,
             per_ack: 0,
             carried: 0,
         }
@@ -69,6 +70,8 @@ pub(super) struct VegasNs2 {
     round_began: Time,
     /// Slow start grows in this round.
     growing_round: bool,
+    /// Slow start has set `per_ack`.
+    doubling: bool,
     /// What an ACK adds to the window, and what is short of a byte of it, in [`UNIT`]s of a byte.
     per_ack: u64,
     carried: u64,
@@ -131,6 +134,7 @@ impl VegasNs2 {
         let exceeds = |threshold: Factor| delta > theta.of(threshold.millionths());
         let least = 2 * window.segment;
         self.per_ack = 0;
+        self.doubling = false;
         if window.in_slow_start() {
             self.growing_round = !self.growing_round;
             if self.growing_round && exceeds(gamma) {
@@ -138,6 +142,7 @@ impl VegasNs2 {
                 window.congestion = (window.congestion - window.congestion / 8).max(least);
             } else if self.growing_round {
                 self.per_ack = window.segment * UNIT;
+                self.doubling = true;
             }
         } else if exceeds(beta) {
             let step = theta.of(window.segment);
@@ -152,8 +157,7 @@ impl VegasNs2 {
 
     /// Adds what the round says, unless the sender does not keep up with the window.
     fn grow(&mut self, window: &mut Window, ack: &Ack) {
-        let one = window.segment * UNIT;
-        if self.per_ack == one && !window.in_slow_start() && window.congestion > window.segment {
+        if self.doubling && !window.in_slow_start() {
             self.per_ack = 0;
         }
         let used = outstanding(window, ack) * window.segment;
@@ -241,6 +245,19 @@ mod tests {
         };
         assert!((after(2) - 33.0).abs() < 0.01, "{}", after(2));
         assert_eq!((after(3), after(9), after(10)), (30.0, 30.0, 27.0));
+    }
+
+    #[test]
+    fn a_window_of_theta_segments_grows() {
+        // It adds one segment for an ACK, as slow start does.
+        // Kills: growth of one segment for an ACK that is taken for the end of slow start.
+        let mut control = Config::default().build(Counting::RFC);
+        control.set_weight(Factor::whole(10));
+        let mut window = window(10, 2 * SEGMENT);
+        control.adjust(&mut window, 0);
+        let sent = window.congestion;
+        control.grow(&mut window, &Ack { sent, acknowledged: 0, ..acknowledged(SEGMENT) });
+        assert_eq!(window.congestion, 11 * SEGMENT);
     }
 
     #[test]
