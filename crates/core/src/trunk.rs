@@ -1,9 +1,9 @@
 //! TCP trunks: a path between two gateways whose share of the network is found by congestion control.
 //!
-//! User packets wait in the *tunnel queue* and depart in order, as the [`probe`] of the trunk permits. By default, that
+//! User packets wait in the *tunnel queue* and depart in order, as the `probe` of the trunk permits. By default, that
 //! is a few *management connections*: real TCP, whose packets have a header and no payload. Each management packet
-//! gives *credit* for VMSS bytes of user packets ([`management`]). A *guaranteed minimum bandwidth* (GMB) departs
-//! beside the share ([`guarantee`]), and a *ceiling* bounds both ([`ceiling`]). The path drops management packets, and
+//! gives *credit* for VMSS bytes of user packets (`management`). A *guaranteed minimum bandwidth* (GMB) departs
+//! beside the share (`guarantee`), and a *ceiling* bounds both (`ceiling`). The path drops management packets, and
 //! each user packet is sent once.
 //!
 //! Source: `trunking`, sections 2, 4 and 6.
