@@ -146,7 +146,8 @@ def policy(buffer: int, guaranteed: Mapping[str, str], delays: int, losses: int)
     ]
     head = (
         f'[gateway]\nlan = "lan"\nwan = "wan"\nrate = {{ up = "{RATE} bit/s" }}\n'
-        f'scheduler = {{ kind = "jobs", victim = "ns2", output = "arrivals" }}\nbuffer = "{buffer * PACKET} B"\n'
+        f'scheduler = {{ kind = "jobs", victim = "ns2", output = "arrivals" }}\n'
+        f'buffer = "{buffer * PACKET} B"\n'
     )
     return "\n".join([head, *classes, *policies])
 

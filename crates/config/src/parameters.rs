@@ -399,10 +399,16 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
                 r#"{"default":2,"minimum":0}"#,
             ),
             ("gamma", "Slow start ends when more than this times the weight are queued.", ONE),
+            (
+                "double_every",
+                "In slow start the window doubles once in so many round trips.",
+                r#"{"default":2}"#,
+            ),
             ("step", "How far the window moves once per round trip.", r#"{"default":"bounded"}"#),
             ("after_loss", AFTER_LOSS, HALF),
         ],
     ),
+    ("weighted-reno", &[("theta", "The weight; below 1 it counts as 1.", ONE)]),
     (
         "aggregate-fair",
         &[(
