@@ -32,7 +32,7 @@ mod weight;
 mod wire;
 
 pub use buffer::{ALPHA, begin, required_buffer};
-pub use config::{Config, Fallback, Probing};
+pub use config::{Config, Fallback, Probing, vegas};
 pub use report::{Counts, Report, State};
 pub use weight::MOST_WEIGHT;
 pub use wire::{Encapsulation, SEAL, USER_HEADER, Wire, datagram_len};

@@ -177,8 +177,8 @@ tables! {
         /// The class of assured forwarding, from 1 to 4: user packets are marked AFx1, management packets
         /// AFx3. Default: 1.
         "assured" => assured: Option<Spanned<Number>>,
-        /// TCP settings of its management connections. Default: profile "rfc", a receive window that never
-        /// limits, and an initial window of one packet.
+        /// TCP settings of its management connections. With "vegas" the congestion control must know weights.
+        /// Default: profile "rfc", a receive window that never limits, and an initial window of one packet.
         "tcp" => tcp: Option<Spanned<OfTrunk>>,
         /// What becomes of user packets while nothing is heard of the other gateway, for three RTO: "hold"
         /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".

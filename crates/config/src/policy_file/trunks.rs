@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::packet::Direction;
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::tcp::congestion::CongestionSpec;
 use tidegate_core::trunk::{Encapsulation, Probing, Wire};
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 use toml::Spanned;
@@ -247,7 +246,7 @@ fn tcp(raw: &raw::Trunk, probing: Probing, found: &mut Findings) -> Option<tcp::
     if probing == Probing::Vegas && !WEIGHTED.contains(&name) {
         let message = format!("the congestion control `{name}` has no weight");
         let help =
-            format!("add congestion = \"weighted-vegas\", or one of: {}", WEIGHTED.join(", "));
+            format!("add a congestion control with a weight, one of: {}", WEIGHTED.join(", "));
         found.push(Diagnostic::error(Code::BadTrunk, written.span(), message).help(help));
         return None;
     }
@@ -255,7 +254,7 @@ fn tcp(raw: &raw::Trunk, probing: Probing, found: &mut Findings) -> Option<tcp::
 }
 
 /// The congestion controls that know weights.
-const WEIGHTED: &[&str] = &["vegas-ns2", "weighted-vegas"];
+const WEIGHTED: &[&str] = &["vegas-ns2", "weighted-vegas", "weighted-reno"];
 
 /// Management connections of a trunk without `connections` and `weight`.
 const USUAL_CONNECTIONS: u16 = 4;
@@ -271,7 +270,7 @@ fn usual_tcp(probing: Probing) -> tcp::Config {
     let usual = tcp::Config::default();
     let details = trunk::begin(usual.details);
     let congestion = match probing {
-        Probing::Vegas => CongestionSpec::WeightedVegas(Default::default()),
+        Probing::Vegas => trunk::vegas(),
         _ => usual.congestion,
     };
     tcp::Config { receive_window: LARGEST_WINDOW, congestion, details, ..usual }

@@ -49,7 +49,14 @@ impl Read for TrunkWeight {
     }
 
     fn schema() -> Value {
-        let table = mechanism_schema(KINDS, ABOUT, |_, offer| drop(Config::deserialize(offer)));
+        let mut table = mechanism_schema(KINDS, ABOUT, |_, offer| drop(Config::deserialize(offer)));
+        for form in table["anyOf"].as_array_mut().into_iter().flatten() {
+            for (name, about) in PARAMETERS {
+                if let Some(property) = form["properties"].get_mut(*name) {
+                    property["description"] = json!(about);
+                }
+            }
+        }
         let number = json!({ "type": "number", "minimum": 1, "maximum": MOST_WEIGHT });
         json!({ "anyOf": [number, table] })
     }
@@ -62,6 +69,25 @@ const KINDS: &[&str] = &["fixed", "measured"];
 
 const ABOUT: &[&str] =
     &["The weight does not change.", "The measured load and the measured service rate decide."];
+
+/// Descriptions of the parameters of a table.
+const PARAMETERS: &[(&str, &str)] = &[
+    ("samples", "Samples of a round. Default: 180."),
+    ("every", "Time between two samples, not below the round-trip time. Default: \"500 ms\"."),
+    ("weight", "The initial weight, from `least` to `most`. Default: 4."),
+    ("least", "The least weight, at least 1. Default: 1."),
+    ("most", "The greatest weight, from `least` to 16. Default: 16."),
+    ("margin", "The part of the load that the share is to exceed it by, below 1. Default: 0.1."),
+    (
+        "service",
+        "The busy time that the service rate is measured in: all of it, or the samples with the least rates. Default: \"mean\".",
+    ),
+    ("beta", "The part of the weight that a decrease takes, below 1. Default: 0.2."),
+    ("epsilon", "Not used by the laws of trunks."),
+    ("low_threshold", "Not used by the laws of trunks."),
+    ("high_threshold", "Not used by the laws of trunks."),
+    ("max_queue", "Not used by the laws of trunks."),
+];
 
 /// A number: a weight that does not change.
 fn fixed(node: &Node<'_>, found: &mut Findings) -> Option<Config> {

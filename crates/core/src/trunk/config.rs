@@ -6,6 +6,7 @@ use super::{MOST_WEIGHT, Wire};
 use crate::itcp;
 use crate::packet::{Endpoint, FlowKey, Protocol};
 use crate::qdisc::QdiscSpec;
+use crate::tcp::congestion::CongestionSpec;
 use crate::{Bytes, Rate, tcp};
 
 /// One end of a trunk. Both ends have the same configuration, except for the addresses.
@@ -65,6 +66,16 @@ pub enum Probing {
     Epochs,
     /// By the management packets of one connection, whose congestion control knows weights, such as weighted Vegas.
     Vegas,
+}
+
+/// The usual congestion control with [`Probing::Vegas`].
+///
+/// Chosen: `vegas-ns2` with `alpha = beta = 3` keeps its estimate of the empty path through pauses, so that a late-comer
+/// gets at most 7 % too much. But it does not grow where its window is exactly `theta` packets. `weighted-vegas`
+/// always fills the path.
+#[must_use]
+pub fn vegas() -> CongestionSpec {
+    CongestionSpec::WeightedVegas(Default::default())
 }
 
 impl Config {

@@ -86,7 +86,7 @@ fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
     assert_eq!((third.probing, third.assured), (Probing::Management, 3));
 }
 
-/// Kills: the defaults of aggregates for a trunk; a weight that does not reach the core; Vegas without weighted Vegas.
+/// Kills: the defaults of aggregates for a trunk; a weight that does not reach the core; `vegas` with another control.
 #[test]
 fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
     let trunk = |fields: &str| {
@@ -95,7 +95,7 @@ fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
     };
     let plain = trunk("probing = \"vegas\"");
     assert_eq!((plain.probing, plain.channels(), plain.weight), (Probing::Vegas, 1, None));
-    assert_eq!(plain.tcp.congestion.name(), "weighted-vegas");
+    assert_eq!(plain.tcp.congestion, tidegate_core::trunk::vegas());
     assert_eq!(plain.tcp.receive_window, Bytes((1 << 30) - 1));
     let tcp = "probing = \"vegas\"\ntcp = { congestion = \"vegas-ns2\" }";
     assert_eq!(trunk(tcp).tcp.congestion.name(), "vegas-ns2");

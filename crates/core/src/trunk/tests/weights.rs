@@ -4,7 +4,6 @@ use super::*;
 use crate::Factor;
 use crate::itcp;
 use crate::link::Link;
-use crate::tcp::congestion::CongestionSpec;
 
 /// Room for 16 connections: trunk-fifo begins to drop at half of the threshold.
 const DEEP: &str = "{ kind = \"trunk-fifo\", limit = \"1 MB\", threshold = 256 }";
@@ -29,7 +28,7 @@ fn management(weight: itcp::Config) -> Config {
 
 fn vegas(weight: itcp::Config) -> Config {
     let mut config = Config { probing: Probing::Vegas, ..management(weight) };
-    config.tcp.congestion = CongestionSpec::WeightedVegas(Default::default());
+    config.tcp.congestion = super::vegas();
     config
 }
 
