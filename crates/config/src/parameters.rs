@@ -1,6 +1,10 @@
 //! What the parameters of mechanisms and of links are, what they are where nothing is written, and their range.
 
+mod adjuster;
+
 use serde_json::{Map, Value};
+
+use adjuster::ADJUSTER;
 
 /// A parameter: its name, what it is, and the rest of its JSON Schema.
 type Parameter = (&'static str, &'static str, &'static str);
@@ -55,6 +59,9 @@ const HALF: &str = r#"{"default":0.5,"minimum":0,"maximum":1}"#;
 const MOST: &str = r#"{"default":0.7,"minimum":0,"maximum":1}"#;
 
 const MECHANISMS: &[(&str, &[Parameter])] = &[
+    ("fixed", ADJUSTER),
+    ("literal", ADJUSTER),
+    ("measured", ADJUSTER),
     (
         "jobs",
         &[
