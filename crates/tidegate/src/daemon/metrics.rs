@@ -1,6 +1,7 @@
 //! Metrics in the Prometheus text format: base units, and labels that do not grow with traffic.
 
 mod datagrams;
+mod weights;
 
 mod classes;
 mod marking;
@@ -269,20 +270,6 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     metric("tidegate_trunk_missing_bytes_total", "counter", help, |it| {
         Some(float(it.missing_bytes?))
     });
-    let help = "Management connections in use.";
-    metric("tidegate_trunk_active_connections", "gauge", help, |it| Some(float(it.active)));
-    let help = "Weight of the trunk.";
-    metric("tidegate_trunk_weight_ratio", "gauge", help, |it| Some(it.weight.as_ref()?.weight));
-    let help = "Share of the last round of the weight's adjuster in which packets waited.";
-    metric("tidegate_trunk_busy_ratio", "gauge", help, |it| it.weight.as_ref()?.busy);
-    let help = "User bytes that arrived in the last round of the weight's adjuster.";
-    metric("tidegate_trunk_offered_bytes_per_second", "gauge", help, |it| {
-        Some(float(it.weight.as_ref()?.offered_bps?) / 8.0)
-    });
-    let help = "User bytes that the trunk sends while packets wait, in the last round of the weight's adjuster.";
-    metric("tidegate_trunk_service_bytes_per_second", "gauge", help, |it| {
-        Some(float(it.weight.as_ref()?.service_bps?) / 8.0)
-    });
     let help = "Sessions agreed on with the other gateway.";
     metric("tidegate_trunk_sessions_total", "counter", help, |it| {
         Some(float(it.other_end.as_ref()?.sessions))
@@ -298,19 +285,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     let help =
         "User bytes sent, from the IP header on: for credit, for the guarantee, past the trunk.";
     page.metric("tidegate_trunk_sent_bytes_total", "counter", help, sent);
-    let decisions = all.iter().flat_map(|it| {
-        let kinds = it.weight.iter().flat_map(|weight| {
-            [
-                ("increased", weight.increased),
-                ("decreased", weight.decreased),
-                ("held", weight.held),
-                ("abandoned", weight.abandoned),
-            ]
-        });
-        kinds.map(|(by, count)| (labels(&[("trunk", &it.name), ("decision", by)]), float(count)))
-    });
-    let help = "Rounds of the weight's adjuster, by decision.";
-    page.metric("tidegate_trunk_weight_decisions_total", "counter", help, decisions);
+    weights::write(all, page);
     let states = all.iter().flat_map(|it| {
         let now = it.other_end.as_ref().map(|end| end.state.as_str());
         let of = move |state| {
