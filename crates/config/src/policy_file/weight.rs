@@ -56,6 +56,11 @@ impl Read for TrunkWeight {
                     property["description"] = json!(about);
                 }
             }
+            for (name, default) in [("weight", u64::from(INITIAL)), ("most", MOST_WEIGHT.into())] {
+                if let Some(property) = form["properties"].get_mut(name) {
+                    property["default"] = json!(default);
+                }
+            }
         }
         let number = json!({ "type": "number", "minimum": 1, "maximum": MOST_WEIGHT });
         json!({ "anyOf": [number, table] })
