@@ -105,8 +105,8 @@ class Scenario:
     ) -> None:
         """Traffic from ``sender`` to ``receiver``, a group of flows called ``name`` in results.
 
-        ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several senders and
-        receivers are paired; one serves all of the others. ``flows`` (each pair), ``start``,
+        ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several
+        senders and receivers are paired; one serves all of the others. ``flows`` (each pair), ``start``,
         ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file. What a relay hands on
         is the traffic ``of``, added before it, with at most ``buffer`` of a flow on the way::
 

@@ -16,7 +16,7 @@ use crate::testing::gathered;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A bound of the queue that files of these tests exceed.
+/// A bound of the queue; the files of these tests are longer.
 const QUEUE: Bytes = Bytes(30_000);
 
 const SLOW: Overflow = Overflow::Slow { queue: QUEUE, buffer: None };
