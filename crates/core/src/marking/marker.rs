@@ -172,7 +172,11 @@ impl Marker {
                 Decision::MarkArrival => {
                     return (!self.mark(cx, packet)).then_some(Reason::Predicted);
                 }
-                Decision::Drop => return Some(Reason::Unmarkable),
+                Decision::Drop => {
+                    let Packet { flow, member, .. } = cx.pool[packet];
+                    self.marking.done(cx.now, Target { flow, member }, Outcome::Dropped);
+                    return Some(Reason::Unmarkable);
+                }
                 Decision::Mark(target) => {
                     let oldest = self.mark_oldest(cx, place, target);
                     let own = cx.pool[packet].flow == target.flow && counts(&cx.pool[packet]);

@@ -210,14 +210,16 @@ impl Qdisc for Marked {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
     use super::super::testing::{Bench, chance};
     use super::*;
     use crate::marking::{Decision, Marking, Outcome, Tracked};
 
-    /// A marking that drops every packet that it is asked about.
-    struct Drops;
+    /// A marking that drops every packet that it is asked about, and counts the drops that it is told of.
+    struct Drops(Arc<AtomicU32>);
 
     impl Marking for Drops {
         fn arrived(&mut self, _: &Observed<'_>, _: &Packet) -> bool {
@@ -232,7 +234,10 @@ mod tests {
             Decision::Drop
         }
 
-        fn done(&mut self, _: Time, _: Target, _: Outcome) {}
+        fn done(&mut self, _: Time, target: Target, outcome: Outcome) {
+            assert_eq!((target.member, outcome), (Member(1), Outcome::Dropped));
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
 
         fn forget(&mut self, _: FlowId) {}
 
@@ -253,18 +258,22 @@ mod tests {
         }
     }
 
-    /// Kills: a packet from another queue that is dropped for the overflow that the last arrival foresaw.
+    /// Kills: a packet from another queue that is dropped for the overflow that the last arrival foresaw; a drop
+    /// that the marking does not learn of, so that a sender that responds to it is never marked again.
     #[test]
     fn only_a_packet_that_was_seen_is_judged() {
+        let told = Arc::<AtomicU32>::default();
         let queue = QdiscSpec::DropTail(Default::default()).build(None, chance());
         let service = Service::fixed(Rate::from_mbps(1));
         let place = Line { queue, service, tokens: Bytes::ZERO };
-        let mut bench = Bench::new(Marked { place, marker: Marker::new(Box::new(Drops)) });
+        let mut bench =
+            Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(told.clone()))) });
         let packet = Packet::default();
         bench.qdisc.sight(bench.now, Direction::Up, &packet, None);
         bench.enqueue(1, 500);
         assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (0, 1));
         bench.enqueue(1, 500);
         assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (1, 1));
+        assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 }
