@@ -70,7 +70,7 @@ pub(super) struct VegasNs2 {
     round_began: Time,
     /// Slow start grows in this round.
     growing_round: bool,
-    /// Slow start has set `per_ack`.
+    /// `per_ack` is that of slow start.
     doubling: bool,
     /// What an ACK adds to the window, and what is short of a byte of it, in [`UNIT`]s of a byte.
     per_ack: u64,
@@ -133,16 +133,14 @@ impl VegasNs2 {
         let delta = delta.saturating_mul(Factor::ONE.millionths());
         let exceeds = |threshold: Factor| delta > theta.of(threshold.millionths());
         let least = 2 * window.segment;
-        self.per_ack = 0;
-        self.doubling = false;
+        (self.per_ack, self.doubling) = (0, false);
         if window.in_slow_start() {
             self.growing_round = !self.growing_round;
             if self.growing_round && exceeds(gamma) {
                 window.threshold = least;
                 window.congestion = (window.congestion - window.congestion / 8).max(least);
             } else if self.growing_round {
-                self.per_ack = window.segment * UNIT;
-                self.doubling = true;
+                (self.per_ack, self.doubling) = (window.segment * UNIT, true);
             }
         } else if exceeds(beta) {
             let step = theta.of(window.segment);
@@ -157,8 +155,8 @@ impl VegasNs2 {
 
     /// Adds what the round says, unless the sender does not keep up with the window.
     fn grow(&mut self, window: &mut Window, ack: &Ack) {
-        if self.doubling && !window.in_slow_start() {
-            self.per_ack = 0;
+        if self.doubling && !window.in_slow_start() && window.congestion > window.segment {
+            (self.per_ack, self.doubling) = (0, false);
         }
         let used = outstanding(window, ack) * window.segment;
         if window.congestion.saturating_sub(used) > 2 * window.segment {
@@ -248,16 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_theta_segments_grows() {
-        // It adds one segment for an ACK, as slow start does.
-        // Kills: growth of one segment for an ACK that is taken for the end of slow start.
-        let mut control = Config::default().build(Counting::RFC);
-        control.set_weight(Factor::whole(10));
-        let mut window = window(10, 2 * SEGMENT);
+    fn a_window_of_as_many_segments_as_the_weight_grows() {
+        // Its ACKs add a segment each, as in slow start. Kills: slow start that is told by this step.
+        let config = Config { theta: Factor::whole(8), ..Config::default() };
+        let mut control = config.build(Counting::RFC);
+        let mut window = window(8, 8);
         control.adjust(&mut window, 0);
-        let sent = window.congestion;
-        control.grow(&mut window, &Ack { sent, acknowledged: 0, ..acknowledged(SEGMENT) });
-        assert_eq!(window.congestion, 11 * SEGMENT);
+        let ack = Ack {
+            sent: 8 * SEGMENT,
+            acknowledged: SEGMENT,
+            may_grow: true,
+            ..acknowledged(SEGMENT)
+        };
+        control.grow(&mut window, &ack);
+        assert_eq!(window.congestion, 9 * SEGMENT);
     }
 
     #[test]
