@@ -92,7 +92,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }
 """Tables of `[gateway]` beside its rate, and the profile of the senders."""
 
-exp1 = Experiment(__file__, more={"case": {"reference": 40}})
+exp1 = Experiment(__file__, more={"case": {"reference": 40, "reference, one round": 40}})
 
 
 def network(case: str, seed: int, **times: Any) -> Scenario:
