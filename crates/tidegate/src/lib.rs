@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod api;
+mod aggregate;
 mod cli;
 mod client;
 mod clock;
