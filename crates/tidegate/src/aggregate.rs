@@ -12,14 +12,18 @@ mod counters;
 mod inward;
 mod keys;
 mod link;
+mod listener;
 mod message;
 mod outward;
 mod peer;
 mod queue;
+mod run;
 mod site;
+mod transparent;
 mod transport;
 
 pub(crate) use keys::{make as make_key, public_of};
+pub(crate) use run::Gateway;
 
 #[cfg(test)]
 mod tests;
