@@ -1,7 +1,8 @@
 """Classes with guarantees: the authors' JoBS in ns-2 beside the scheduler `jobs`.
 
 Two networks: `cn2002`, whose parameters are those of the authors' own script, and experiment 2 of
-the paper `marking` without its regulation. Both run with `victim = "ns2"`, the search of ns-2.
+the paper `marking` without its regulation. Ours runs with `victim = "ns2"`, the search of
+ns-2, and with `output = "arrivals"`.
 """
 
 import json
@@ -145,7 +146,8 @@ def policy(buffer: int, guaranteed: Mapping[str, str], delays: int, losses: int)
     ]
     head = (
         f'[gateway]\nlan = "lan"\nwan = "wan"\nrate = {{ up = "{RATE} bit/s" }}\n'
-        f'scheduler = {{ kind = "jobs", victim = "ns2" }}\nbuffer = "{buffer * PACKET} B"\n'
+        f'scheduler = {{ kind = "jobs", victim = "ns2", output = "arrivals" }}\n'
+        f'buffer = "{buffer * PACKET} B"\n'
     )
     return "\n".join([head, *classes, *policies])
 

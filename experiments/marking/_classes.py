@@ -64,7 +64,7 @@ def policy(regulation: str, factor: float, buffer: int = BUFFER) -> dict[str, An
     ]
     gateway = {
         "rate": {"up": f"{RATE} bit/s"},
-        "scheduler": "jobs",
+        "scheduler": {"kind": "jobs", "output": "arrivals"},
         "buffer": f"{buffer} B",
         **REGULATION[regulation],
     }
@@ -123,6 +123,26 @@ def delays(run: Result, each: int) -> np.ndarray:
     return np.where(backlogged, mean, np.nan)
 
 
+def briefly(run: Result, each: int) -> float:
+    """The delay of the next class over that of a class, in samples at whose ends both wait.
+
+    Regulated classes hardly ever wait for a whole window of 0.5 s.
+    """
+    first = round(WARMUP / STEP)
+    both, means = np.array(True), []
+    for number in (each, each + 1):
+        waits: np.ndarray = np.sum(of_class(run, number, "waiting_bytes"), axis=0)[first:] > 0
+        both = both & waits[1:] & waits[:-1]
+    for number in (each, each + 1):
+        packets = [np.diff(it[first:])[both] for it in of_class(run, number, "departed_packets")]
+        delay = of_class(run, number, "delay_mean_seconds")
+        waited = [
+            n * np.nan_to_num(it[first + 1 :][both]) for n, it in zip(packets, delay, strict=True)
+        ]
+        means.append(np.sum(waited) / max(np.sum(packets), 1))
+    return float(means[1] / means[0]) if means[0] else float("nan")
+
+
 def measured(run: Result) -> dict[str, float]:
     """Delays and rates of class 1, losses, steadiness, and ratios between neighbouring classes."""
     row: dict[str, float] = {"dropped": float(run["passages"]["dropped_packets"].sum())}
@@ -146,5 +166,6 @@ def measured(run: Result) -> dict[str, float]:
         row[f"delays_{each}"] = float(np.nanmedian(ratio)) if np.isfinite(ratio).any() else np.nan
         lost = row[f"loss_{each}"]
         row[f"losses_{each}"] = row[f"loss_{each + 1}"] / lost if lost else np.nan
+        row[f"briefly_{each}"] = briefly(run, each)
     row["cv"] = float(np.mean([row[f"cv_{each}"] for each in CLASSES]))
     return row

@@ -66,9 +66,9 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ),
             (
                 "output",
-                "When the theoretical output of a class grows: at its \"arrivals\", as in the authors' code, or \
-             \"continuous\", which keeps delay bounds better.",
-                r#"{"default":"arrivals"}"#,
+                "When the theoretical output of a class grows: \"continuous\", whenever the link sends, or at the \
+             \"arrivals\" of the class, as in the authors' code, for comparison.",
+                r#"{"default":"continuous"}"#,
             ),
         ],
     ),

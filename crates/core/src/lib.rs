@@ -6,7 +6,7 @@
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `scheduler` · `flow` · `allocation` ·
-//! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `trunk` · `gateway` · `emulator`.
+//! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `itcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ pub mod cx;
 pub mod emulator;
 pub mod flow;
 pub mod gateway;
+pub mod itcp;
 pub mod link;
 pub mod machine;
 pub mod marking;

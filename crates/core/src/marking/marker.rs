@@ -1,7 +1,7 @@
 //! A marking at its place: the marking decides, and the marker marks the packet that waits there.
 //!
 //! The gateway shows every packet that arrives with [`Marker::sight`]. Before the packet is queued, it calls
-//! [`Marker::prevent`]. Packets that move to the place from another queue are queued without both.
+//! [`Marker::prevent`]. A packet that moves to the place from another queue was not seen: it is queued as it is.
 
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub struct Marker {
     marking: Box<dyn Marking>,
     /// Direction of the last packet that was seen; all have the same.
     direction: Direction,
+    /// A packet was seen that has not been queued yet.
+    pending: bool,
     marks: Marks,
 }
 
@@ -48,7 +50,7 @@ impl Marker {
     /// A marker for `marking`, which has seen no packets.
     #[must_use]
     pub fn new(marking: Box<dyn Marking>) -> Self {
-        Self { marking, direction: Direction::Up, marks: Marks::default() }
+        Self { marking, direction: Direction::Up, pending: false, marks: Marks::default() }
     }
 
     /// Direction of the packets.
@@ -59,7 +61,7 @@ impl Marker {
 
     /// Notes `packet`, which is going to be queued. `seen` has its flow, if that is in the flow table.
     pub fn sight(&mut self, seen: &Observed<'_>, packet: &Packet) {
-        self.direction = seen.direction;
+        (self.direction, self.pending) = (seen.direction, true);
         self.marking.arrived(seen, packet);
     }
 
@@ -96,14 +98,17 @@ impl Marker {
         self.marking.ignores(flow)
     }
 
-    /// Marks packets that wait, or `packet`, which arrives. Returns `packet` if it is to be queued; otherwise
-    /// it was dropped.
+    /// Marks packets that wait, or `packet`, if it was [seen](Self::sight) just before. Returns `packet` if it is
+    /// to be queued; otherwise it was dropped.
     pub fn prevent(
         &mut self,
         cx: &mut Cx<'_>,
         place: &mut dyn Place,
         packet: PacketId,
     ) -> Option<PacketId> {
+        if !std::mem::take(&mut self.pending) {
+            return Some(packet);
+        }
         let Some(reason) = self.decide(cx, place, &packet) else { return Some(packet) };
         match reason {
             Reason::Unmarkable => self.marks.unmarkable += 1,

@@ -204,3 +204,54 @@ impl Qdisc for Marked {
         self.place.queue.set_rate(rate);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::testing::{Bench, chance};
+    use super::*;
+    use crate::marking::{Decision, Marking, Outcome};
+
+    /// A marking that drops every packet that it is asked about.
+    struct Drops;
+
+    impl Marking for Drops {
+        fn arrived(&mut self, _: &Observed<'_>, _: &Packet) {}
+
+        fn leaving(&mut self, _: &Observed<'_>, _: &Packet) {}
+
+        fn acknowledged(&mut self, _: &Observed<'_>, _: &Packet) {}
+
+        fn decide(&mut self, _: &Observed<'_>, _: &Packet) -> Decision {
+            Decision::Drop
+        }
+
+        fn done(&mut self, _: Time, _: Target, _: Outcome) {}
+
+        fn forget(&mut self, _: FlowId) {}
+
+        fn ignores(&self, _: FlowId) -> bool {
+            false
+        }
+
+        fn longest_rtt(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// Kills: a packet from another queue that is dropped for the overflow that the last arrival foresaw.
+    #[test]
+    fn only_a_packet_that_was_seen_is_judged() {
+        let queue = QdiscSpec::DropTail(Default::default()).build(None, chance());
+        let service = Service::fixed(Rate::from_mbps(1));
+        let place = Line { queue, service, tokens: Bytes::ZERO };
+        let mut bench = Bench::new(Marked { place, marker: Marker::new(Box::new(Drops)) });
+        let packet = Packet::default();
+        bench.qdisc.sight(bench.now, Direction::Up, &packet, None);
+        bench.enqueue(1, 500);
+        assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (0, 1));
+        bench.enqueue(1, 500);
+        assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (1, 1));
+    }
+}

@@ -26,9 +26,9 @@
 //!
 //! Source: `marking`, section 3 (its scheduler is JoBS of INFOCOM 2001); ns-2 2.35, `queue/jobs.cc` (gain).
 //! Differs:
-//! - [`Output::Continuous`] is ours. `R_th` of all classes then grows with the bytes that the link sends, so
-//!   control traffic and a late driver take nothing from a single class. The authors' code lets `R_th` of a
-//!   class grow at arrivals of that class. Between them the class falls behind, and its packets may be late.
+//! - `R_th` of all classes grows with the bytes that the link sends, so control traffic and a late driver
+//!   take nothing from a single class. The authors' code lets `R_th` of a class grow at arrivals of that class
+//!   ([`Output::Arrivals`]). Between them the class falls behind, and its packets may be late.
 //! - The mean packet length is measured; ns-2 has a parameter for it.
 //! - The gain ignores classes without traffic in this busy period. In ns-2 they make it zero.
 //! - Several losses in one arrival all count in `p_i`. ns-2 forgets all but the last.
@@ -80,10 +80,10 @@ pub enum Search {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
-    /// When a packet of the class arrives, as in the authors' code.
-    #[default]
+    /// When a packet of the class arrives, as in the authors' code. Only for comparison.
     Arrivals,
     /// Whenever the link sends.
+    #[default]
     Continuous,
 }
 

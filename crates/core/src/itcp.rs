@@ -1,0 +1,259 @@
+//! Integrated TCP: the weight of an aggregate connection follows the load offered to its gateway.
+//!
+//! An *aggregate gateway* ends the local TCP connections of a site. It carries their files over one long-lived
+//! *aggregate connection*, whose congestion control has a *weight* `w`. On a shared bottleneck, connection `i`
+//! gets the *share* `phi_i = w_i / sum w` (equation 3). If `phi_i` is below the offered load `rho_i` of its site,
+//! the queue of the gateway grows and sojourns become long. The [`RateAdjuster`] therefore measures the gateway
+//! in rounds, and changes the weight at the end of each:
+//!
+//! ```text
+//! wait U(0, 1) C P  ->  C samples, one each P  ->  increase, decrease or hold  ->  least <= w <= n
+//! ```
+//!
+//! Two laws decide: [`Kind::Literal`] uses the slope of the queue, [`Kind::Measured`] the measured load.
+//!
+//! Source: `itcp`, sections 3 and 4.
+//!
+//! Differs:
+//! - A sample at the start of the round gives the totals that the measured law subtracts.
+//! - With [`Most::Connections`] a decision is bounded by the most connections seen in its round. Otherwise a
+//!   single idle sample would reset the weight to its least. Between decisions the applied weight is also at most
+//!   the present number of connections.
+//! - A round is abandoned if samples are missing or a total runs backwards. It decides nothing.
+
+mod config;
+mod literal;
+mod measured;
+mod round;
+mod slope;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use config::{Config, Kind, Most};
+pub use round::Round;
+
+use crate::random::Random;
+use crate::time::nanos;
+use crate::{Bytes, Factor, Time};
+use literal::Literal;
+use measured::Measured;
+use round::{Observed, Sampling};
+
+/// The state of an aggregate gateway, as its driver sees it. Totals count from the start of the connection.
+/// All bytes are payload.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Seen {
+    /// Bytes that now wait in the gateway for the aggregate connection.
+    pub queue: Bytes,
+    /// Total of bytes that arrived from local connections.
+    pub arrived: u64,
+    /// Total of bytes sent over the aggregate connection, each counted once.
+    pub sent: u64,
+    /// Those of `sent` that were sent while the gateway was busy, as `busy` defines it.
+    pub sent_busy: u64,
+    /// Total time in which at least one stream waited for the aggregate connection, or was stopped by the gateway.
+    pub busy: Duration,
+    /// The gateway now keeps at least one source from sending.
+    pub blocked: bool,
+    /// Congestion window of the aggregate connection.
+    pub window: Bytes,
+    /// Least round-trip time of the aggregate connection; `None` until it is measured.
+    pub least_rtt: Option<Duration>,
+    /// Local connections that are open now: `n_i` of the paper.
+    pub connections: u32,
+}
+
+/// Finds the weight of an aggregate connection from the load of its gateway.
+///
+/// The driver calls [`handle_timeout`](Self::handle_timeout) at [`poll_timeout`](Self::poll_timeout).
+#[derive(Clone, Debug)]
+pub struct RateAdjuster {
+    config: Config,
+    law: Law,
+    random: Random,
+    /// The weight that the law has chosen.
+    chosen: Factor,
+    /// The weight in force: `chosen`, within the bounds that hold now.
+    applied: Factor,
+    /// The round in progress; `None` during the random wait.
+    sampling: Option<Sampling>,
+    due: Time,
+    last: Option<Round>,
+    decisions: Decisions,
+}
+
+/// The latest round of a [`RateAdjuster`], and its decisions so far.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Report {
+    /// The weight in force.
+    pub weight: Factor,
+    /// The latest complete round; `None` before the first.
+    pub last: Option<Round>,
+    /// Decisions since the start.
+    pub decisions: Decisions,
+}
+
+/// Numbers of rounds by their outcome.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Decisions {
+    /// The weight was increased: the load exceeded the share.
+    pub increased: u64,
+    /// The weight was increased because the queue was above `high_threshold` (`literal` only).
+    pub forced: u64,
+    /// The weight was decreased.
+    pub decreased: u64,
+    /// The weight was left alone.
+    pub held: u64,
+    /// The round had gaps or inconsistent totals, and was abandoned.
+    pub abandoned: u64,
+}
+
+impl RateAdjuster {
+    /// Starts at `now` with the random wait. The weight is the initial one of `config`.
+    #[must_use]
+    pub fn new(config: &Config, random: Random, now: Time) -> Self {
+        let law = match config.kind {
+            Kind::Fixed => Law::Fixed,
+            Kind::Literal => Law::Literal(Literal::default()),
+            Kind::Measured => Law::Measured(Measured::default()),
+        };
+        let mut adjuster = Self {
+            config: config.clone(),
+            law,
+            random,
+            chosen: config.weight,
+            applied: config.bounded(config.weight, 0),
+            sampling: None,
+            due: now,
+            last: None,
+            decisions: Decisions::default(),
+        };
+        adjuster.wait(now);
+        adjuster
+    }
+
+    /// The time of the next sample.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Time {
+        self.due
+    }
+
+    /// Takes a sample if one is due. Returns the weight if it changed.
+    ///
+    /// A call before [`poll_timeout`](Self::poll_timeout) takes no sample, but applies the bound of
+    /// [`Most::Connections`].
+    pub fn handle_timeout(&mut self, now: Time, seen: &Seen) -> Option<Factor> {
+        if now >= self.due {
+            self.sample(now, seen);
+        }
+        let weight = self.config.bounded(self.chosen, seen.connections);
+        let changed = weight != self.applied;
+        self.applied = weight;
+        changed.then_some(weight)
+    }
+
+    /// The weight in force.
+    #[must_use]
+    pub const fn weight(&self) -> Factor {
+        self.applied
+    }
+
+    /// The latest round, and the decisions so far.
+    #[must_use]
+    pub const fn report(&self) -> Report {
+        Report { weight: self.applied, last: self.last, decisions: self.decisions }
+    }
+
+    fn sample(&mut self, now: Time, seen: &Seen) {
+        let Some(mut sampling) = self.sampling.take() else {
+            self.sampling = Some(Sampling::new(now, seen));
+            self.due = now + self.config.every;
+            return;
+        };
+        if !sampling.add(now, seen, self.config.every) {
+            self.decisions.abandoned += 1;
+            self.wait(now);
+        } else if sampling.samples() >= self.config.samples {
+            self.end_round(&sampling.end());
+            self.wait(now);
+        } else {
+            self.sampling = Some(sampling);
+            let next = self.due + self.config.every;
+            self.due = if next > now { next } else { now + self.config.every };
+        }
+    }
+
+    fn end_round(&mut self, observed: &Observed) {
+        self.last = Some(observed.round);
+        let decision = self.law.decide(&self.config, observed, self.chosen);
+        let weight = match decision {
+            Decision::Hold => self.chosen,
+            Decision::Increase(step) | Decision::Force(step) => plus(self.chosen, step),
+            Decision::Decrease => less_part(self.chosen, self.config.beta),
+        };
+        self.chosen = self.config.bounded(weight, observed.most_connections);
+        let count = match decision {
+            Decision::Hold => &mut self.decisions.held,
+            Decision::Increase(_) => &mut self.decisions.increased,
+            Decision::Force(_) => &mut self.decisions.forced,
+            Decision::Decrease => &mut self.decisions.decreased,
+        };
+        *count += 1;
+    }
+
+    /// Begins the wait before a round: it keeps the gateways of a bottleneck from changing at the same time.
+    fn wait(&mut self, now: Time) {
+        let span = self.random.below(nanos(self.config.round()));
+        self.due = now + Duration::from_nanos(span);
+    }
+}
+
+/// How the weight changes at the end of a round.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Decision {
+    Hold,
+    /// By this much.
+    Increase(Factor),
+    /// By this much, because the queue is too long.
+    Force(Factor),
+    /// By the part `beta`.
+    Decrease,
+}
+
+/// The law that decides, with its memory of earlier rounds.
+#[derive(Clone, Debug)]
+enum Law {
+    Fixed,
+    Literal(Literal),
+    Measured(Measured),
+}
+
+impl Law {
+    fn decide(&mut self, config: &Config, observed: &Observed, weight: Factor) -> Decision {
+        match self {
+            Self::Fixed => Decision::Hold,
+            Self::Literal(law) => law.decide(config, observed, weight),
+            Self::Measured(law) => law.decide(config, observed, weight),
+        }
+    }
+}
+
+/// `0.5 (delta + epsilon) weight`, rounded down (equation 10).
+fn step(delta: Factor, epsilon: Factor, weight: Factor) -> Factor {
+    let sum = u128::from(delta.millionths()) + u128::from(epsilon.millionths());
+    let twice = sum.saturating_mul(u128::from(weight.millionths()));
+    let step = twice / (2 * u128::from(Factor::ONE.millionths()));
+    Factor::from_millionths(u64::try_from(step).unwrap_or(u64::MAX))
+}
+
+fn plus(weight: Factor, step: Factor) -> Factor {
+    Factor::from_millionths(weight.millionths().saturating_add(step.millionths()))
+}
+
+/// `weight (1 - part)`.
+fn less_part(weight: Factor, part: Factor) -> Factor {
+    let rest = Factor::ONE.millionths().saturating_sub(part.millionths());
+    Factor::from_millionths(Factor::from_millionths(rest).of(weight.millionths()))
+}

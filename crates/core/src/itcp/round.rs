@@ -1,0 +1,157 @@
+//! One round of measurement: its samples, and the loads and rates that follow from them.
+//!
+//! Formulas: `busy = busy time / round`; `a = bytes arrived / round`; `s = bytes sent while busy / busy time`, or
+//! `cwnd / minRTT` (equation 8) where `busy` is below 5 %; `delta' = slope * minRTT / cwnd` (equation 9).
+//!
+//! Source: `itcp`, section 4, equations 8 and 9.
+//!
+//! Differs: `busy`, `a` and `s` are ours. They also describe a gateway with bounded buffers, whose queue has no
+//! slope. `delta'` is zero while the window or the round-trip time is unknown.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use super::Seen;
+use super::slope::Line;
+use crate::time::nanos;
+use crate::{Bytes, Factor, Rate, Time};
+
+/// The result of a round.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Round {
+    /// Part of the round in which the gateway was busy.
+    pub busy: Factor,
+    /// Offered load: the rate at which bytes arrived.
+    pub offered: Rate,
+    /// The rate at which bytes were sent.
+    pub sent: Rate,
+    /// Service rate: the rate that the aggregate connection has while busy; `None` if unknown.
+    pub service: Option<Rate>,
+    /// Growth of the queue, in bytes per second.
+    pub slope: i64,
+    /// The mean queue.
+    pub queue: Bytes,
+}
+
+/// A round, and the details that only the laws need.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Observed {
+    pub(super) round: Round,
+    /// The sign of the slope.
+    pub(super) trend: Ordering,
+    /// `delta'` where the queue grew, else zero.
+    pub(super) delta: Factor,
+    /// Sources were blocked in at least half of the samples.
+    pub(super) blocked: bool,
+    /// The most local connections in any sample.
+    pub(super) most_connections: u32,
+}
+
+/// A round in progress.
+#[derive(Clone, Debug)]
+pub(super) struct Sampling {
+    began: Time,
+    first: Seen,
+    latest: (Time, Seen),
+    line: Line,
+    blocked: u32,
+    most_connections: u32,
+}
+
+impl Sampling {
+    pub(super) fn new(now: Time, seen: &Seen) -> Self {
+        Self {
+            began: now,
+            first: *seen,
+            latest: (now, *seen),
+            line: Line::default(),
+            blocked: 0,
+            most_connections: seen.connections,
+        }
+    }
+
+    pub(super) const fn samples(&self) -> u32 {
+        self.line.count()
+    }
+
+    /// Adds a sample. Returns `false` if it does not continue the round.
+    pub(super) fn add(&mut self, now: Time, seen: &Seen, every: Duration) -> bool {
+        let (at, before) = &self.latest;
+        let backwards = seen.arrived < before.arrived
+            || seen.sent < before.sent
+            || seen.sent_busy < before.sent_busy
+            || seen.busy < before.busy;
+        if backwards || now <= *at || now.since(*at) > every.saturating_mul(LONGEST_GAP) {
+            return false;
+        }
+        self.latest = (now, *seen);
+        self.line.add(now.since(self.began), seen.queue.0);
+        self.blocked += u32::from(seen.blocked);
+        self.most_connections = self.most_connections.max(seen.connections);
+        true
+    }
+
+    pub(super) fn end(&self) -> Observed {
+        let (now, last) = &self.latest;
+        let length = now.since(self.began);
+        let busy_time = (last.busy - self.first.busy).min(length);
+        let busy = part(busy_time, length);
+        let service = if busy < RARELY_BUSY {
+            expected(last)
+        } else {
+            rate(last.sent_busy - self.first.sent_busy, busy_time)
+        };
+        let slope = self.line.slope();
+        let round = Round {
+            busy,
+            offered: rate(last.arrived - self.first.arrived, length).unwrap_or(NONE),
+            sent: rate(last.sent - self.first.sent, length).unwrap_or(NONE),
+            service: service.filter(|rate| *rate > NONE),
+            slope,
+            queue: Bytes(self.line.mean()),
+        };
+        Observed {
+            round,
+            trend: self.line.trend(),
+            delta: delta(slope, last),
+            blocked: 2 * u64::from(self.blocked) >= u64::from(self.line.count()),
+            most_connections: self.most_connections,
+        }
+    }
+}
+
+/// After a longer gap, in intervals, a round is abandoned: the clock stepped, or the host slept.
+/// Chosen: a busy executor is late by less than that.
+const LONGEST_GAP: u32 = 4;
+
+/// Below it too few bytes are sent while busy to measure a service rate. Chosen: nine samples of 180.
+const RARELY_BUSY: Factor = Factor::from_millionths(50_000);
+
+const NONE: Rate = Rate::from_bps(0);
+
+/// `cwnd / minRTT` (equation 8).
+fn expected(seen: &Seen) -> Option<Rate> {
+    seen.least_rtt.and_then(|rtt| rate(seen.window.0, rtt))
+}
+
+/// `slope * minRTT / cwnd` (equation 9), or zero if that is negative or unknown.
+fn delta(slope: i64, seen: &Seen) -> Factor {
+    let grown = u128::from(u64::try_from(slope).unwrap_or(0));
+    let rtt = u128::from(nanos(seen.least_rtt.unwrap_or(Duration::ZERO)));
+    let Some(product) = grown.checked_mul(rtt) else { return Factor::from_millionths(u64::MAX) };
+    // Nanoseconds to seconds, and ones to millionths.
+    let delta = (product / 1_000).checked_div(u128::from(seen.window.0)).unwrap_or(0);
+    Factor::from_millionths(u64::try_from(delta).unwrap_or(u64::MAX))
+}
+
+/// Payload bytes over a time; `None` if no time passed.
+fn rate(bytes: u64, span: Duration) -> Option<Rate> {
+    let bits = u128::from(bytes) * 8 * 1_000_000_000;
+    let bps = bits.checked_div(u128::from(nanos(span)))?;
+    Some(Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX)))
+}
+
+fn part(of: Duration, whole: Duration) -> Factor {
+    let millionths = u128::from(nanos(of)) * 1_000_000 / u128::from(nanos(whole).max(1));
+    Factor::from_millionths(u64::try_from(millionths).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,60 @@
+//! Tests of the rate adjuster: a gateway is a function from time to [`Seen`].
+
+mod bad_input;
+mod literal;
+mod measured;
+mod rounds;
+
+use super::*;
+
+/// A bottleneck of 10 Mbit/s and 42 ms, as in `itcp`, section 5.
+const RTT: Duration = Duration::from_millis(42);
+const WINDOW: Bytes = Bytes(52_500);
+
+/// Rounds of ten samples, each 100 ms, from a weight of 4 between 1 and 10.
+fn config(kind: Kind) -> Config {
+    Config {
+        kind,
+        samples: 10,
+        every: Duration::from_millis(100),
+        weight: Factor::whole(4),
+        max_queue: Bytes(1_000_000),
+        ..Config::default()
+    }
+}
+
+fn build(config: &Config) -> RateAdjuster {
+    RateAdjuster::new(config, Random::new(1, 0), Time::ZERO)
+}
+
+/// An idle gateway on that path, with twenty connections.
+fn idle() -> Seen {
+    Seen { window: WINDOW, least_rtt: Some(RTT), connections: 20, ..Seen::default() }
+}
+
+/// Runs one round. `at` gives the state at a time since the round began, `before` the totals until then.
+fn round(adjuster: &mut RateAdjuster, before: &mut Seen, at: impl Fn(Duration, Seen) -> Seen) {
+    let (began, rounds) = (adjuster.poll_timeout(), ended(adjuster));
+    let start = *before;
+    while ended(adjuster) == rounds {
+        let now = adjuster.poll_timeout();
+        *before = at(now.since(began), start);
+        adjuster.handle_timeout(now, before);
+    }
+}
+
+fn ended(adjuster: &RateAdjuster) -> u64 {
+    let Decisions { increased, forced, decreased, held, abandoned } = adjuster.report().decisions;
+    increased + forced + decreased + held + abandoned
+}
+
+/// `per_second` bytes in `span`.
+fn bytes(per_second: u64, span: Duration) -> u64 {
+    Rate::from_bps(8 * per_second).bytes_in(span).0
+}
+
+fn millionths(adjuster: &RateAdjuster) -> u64 {
+    adjuster.weight().millionths()
+}
+
+use crate::Rate;

@@ -1,0 +1,147 @@
+//! The `literal` law: slopes, thresholds, consecutive rounds, and equation 10 in units.
+
+use super::*;
+
+/// A round in which the queue goes from `from` bytes by `per_second` up or down.
+fn queue(adjuster: &mut RateAdjuster, from: u64, per_second: i64) {
+    queue_of(adjuster, from, per_second, idle());
+}
+
+fn queue_of(adjuster: &mut RateAdjuster, from: u64, per_second: i64, seen: Seen) {
+    let mut seen = seen;
+    round(adjuster, &mut seen, |at, seen| {
+        let moved = bytes(per_second.unsigned_abs(), at);
+        let queue = if per_second < 0 { from - moved } else { from + moved };
+        Seen { queue: Bytes(queue), ..seen }
+    });
+}
+
+/// Kills: packets in place of bytes; milliseconds; a step without the 0.5, without epsilon, or not times w.
+#[test]
+fn equation_10_in_units() {
+    // 125 packets of 1,000 bytes a second on a path of 1,250: delta' is a tenth. 4 (0.1 + 0.1) / 2 = 0.4.
+    let mut adjuster = build(&config(Kind::Literal));
+    queue(&mut adjuster, 300_000, 125_000);
+    assert_eq!(adjuster.report().last.unwrap().slope, 125_000);
+    assert_eq!(millionths(&adjuster), 4_400_000);
+    // The same with windows and queues in packets of another size: the ratio has no unit.
+    let mut adjuster = build(&config(Kind::Literal));
+    queue_of(&mut adjuster, 300_000, 250_000, Seen { window: Bytes(105_000), ..idle() });
+    assert_eq!(millionths(&adjuster), 4_400_000);
+    // A longer path with the same window has less bandwidth: delta' is 0.2.
+    let mut adjuster = build(&config(Kind::Literal));
+    queue_of(&mut adjuster, 300_000, 125_000, Seen { least_rtt: Some(2 * RTT), ..idle() });
+    assert_eq!(millionths(&adjuster), 4_600_000);
+}
+
+/// Kills: `>=` in place of `>` at a threshold; the latest queue in place of the mean; no low threshold.
+#[test]
+fn below_the_low_threshold_the_weight_does_not_grow() {
+    // Means of a queue that grows by 10 bytes each 100 ms from `from`: 55 bytes more. The threshold is 200,000.
+    for (from, grows) in [(199_945, false), (199_946, true)] {
+        let mut adjuster = build(&config(Kind::Literal));
+        queue(&mut adjuster, from, 100);
+        assert_eq!(adjuster.weight() > Factor::whole(4), grows, "{from}");
+        assert_eq!(adjuster.report().last.unwrap().queue, Bytes(from + 55));
+    }
+}
+
+/// Kills: a forced increase without its least step; one with a falling queue; a decrease above the threshold.
+#[test]
+fn above_the_high_threshold_the_weight_grows_by_at_least_one() {
+    let after = |per_second| {
+        let mut adjuster = build(&config(Kind::Literal));
+        queue(&mut adjuster, 2_000_000, per_second);
+        (millionths(&adjuster), adjuster.report().decisions.forced)
+    };
+    // A flat queue is not falling. 0.5 (0 + 0.1) 4 is less than one.
+    assert_eq!(after(0), (5_000_000, 1));
+    assert_eq!(after(1), (5_000_000, 1));
+    // delta' = 0.6: 0.5 (0.6 + 0.1) 4 = 1.4.
+    assert_eq!(after(750_000), (5_400_000, 1));
+    assert_eq!(after(-1), (4_000_000, 0));
+    // Falling for long, but still above: no decrease.
+    let mut adjuster = build(&config(Kind::Literal));
+    for _ in 0..4 {
+        queue(&mut adjuster, 2_000_000, -1_000);
+    }
+    assert_eq!(millionths(&adjuster), 4_000_000);
+    // The third round is below the threshold: the rounds before count.
+    queue(&mut adjuster, 100_000, -1_000);
+    assert_eq!(millionths(&adjuster), 3_200_000);
+}
+
+/// Kills: one round is enough; the count is kept after a decrease; beta in place of 1 - beta.
+#[test]
+fn a_decrease_needs_two_new_negative_rounds() {
+    let mut adjuster = build(&config(Kind::Literal));
+    let weights: Vec<u64> = (0..5)
+        .map(|_| {
+            queue(&mut adjuster, 100_000, -1_000);
+            millionths(&adjuster)
+        })
+        .collect();
+    assert_eq!(weights, [4_000_000, 3_200_000, 3_200_000, 2_560_000, 2_560_000]);
+}
+
+/// Kills: slope zero counted as negative, as positive, or skipped between two negative rounds.
+#[test]
+fn a_slope_of_zero_is_neither() {
+    let mut adjuster = build(&config(Kind::Literal));
+    for per_second in [-1_000, 0, -1_000, 0, 0, 0] {
+        queue(&mut adjuster, 500_000, per_second);
+    }
+    assert_eq!(millionths(&adjuster), 4_000_000);
+    assert_eq!(adjuster.report().decisions.held, 6);
+    // A rising queue also ends the sequence, even where it is too short for an increase.
+    for per_second in [-1_000, 1_000, -1_000] {
+        queue(&mut adjuster, 100_000, per_second);
+    }
+    assert_eq!(millionths(&adjuster), 4_000_000);
+}
+
+/// Kills: `blocked` ignored; a blocked round that counts as falling; any blocked sample is enough.
+#[test]
+fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
+    let blocked_for = |samples: u64, per_second: u64, rounds: u32| {
+        let mut adjuster = build(&config(Kind::Literal));
+        let mut seen = idle();
+        for _ in 0..rounds {
+            round(&mut adjuster, &mut seen, |at, seen| {
+                let blocked = at <= Duration::from_millis(100 * samples) && !at.is_zero();
+                Seen { queue: Bytes(10_000 - bytes(per_second, at)), blocked, ..seen }
+            });
+        }
+        millionths(&adjuster)
+    };
+    // The queue is constant, or falls, and is far below the threshold: 0.5 (0 + 0.1) 4 = 0.2.
+    assert_eq!(blocked_for(10, 0, 1), 4_200_000);
+    assert_eq!(blocked_for(10, 100, 1), 4_200_000);
+    assert_eq!(blocked_for(5, 0, 1), 4_200_000);
+    assert_eq!(blocked_for(4, 0, 1), 4_000_000);
+    assert_eq!(blocked_for(4, 100, 2), 3_200_000);
+    assert_eq!(blocked_for(0, 100, 2), 3_200_000);
+}
+
+/// Kills: a division by a round-trip time or window of zero; no increase while they are unknown.
+#[test]
+fn without_a_path_it_grows_by_epsilon_alone() {
+    for least_rtt in [None, Some(Duration::ZERO)] {
+        for window in [Bytes::ZERO, WINDOW] {
+            let mut adjuster = build(&config(Kind::Literal));
+            queue_of(&mut adjuster, 300_000, 125_000, Seen { least_rtt, window, ..idle() });
+            assert_eq!(millionths(&adjuster), 4_200_000, "{least_rtt:?} {window:?}");
+        }
+    }
+}
+
+/// Kills: `fixed` with a law.
+#[test]
+fn a_fixed_weight_is_measured_and_not_changed() {
+    let mut adjuster = build(&config(Kind::Fixed));
+    for per_second in [750_000, -1_000, -1_000, -1_000] {
+        queue(&mut adjuster, 2_000_000, per_second);
+    }
+    assert_eq!((millionths(&adjuster), adjuster.report().decisions.held), (4_000_000, 4));
+    assert_eq!(adjuster.report().last.unwrap().slope, -1_000);
+}

@@ -1,0 +1,202 @@
+//! Rounds and their timers: bounds of the weight, random waits, gaps, and totals that run backwards.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A002-6. Kills: equal waits; no wait; a wait that is drawn once.
+#[test]
+fn two_gateways_do_not_update_at_the_same_time() {
+    let updates = |component| {
+        let mut adjuster =
+            RateAdjuster::new(&config(Kind::Fixed), Random::new(7, component), Time::ZERO);
+        let each = (0..200).map(|_| {
+            let before = adjuster.poll_timeout();
+            round(&mut adjuster, &mut idle(), |_, seen| seen);
+            before
+        });
+        each.collect::<Vec<Time>>()
+    };
+    let (one, other) = (updates(0), updates(1));
+    // A round lasts 1 s, a wait 0 to 1 s, 0.5 s on average.
+    let gaps: Vec<Duration> = one.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    let (least, most) = (*gaps.iter().min().unwrap(), *gaps.iter().max().unwrap());
+    assert!(
+        least >= Duration::from_secs(1) && most <= Duration::from_secs(2),
+        "{least:?} {most:?}"
+    );
+    assert!(most - least > Duration::from_millis(900), "{least:?} {most:?}");
+    let mean = one[199].since(one[0]) / 199;
+    assert!(mean.abs_diff(Duration::from_millis(1_500)) < Duration::from_millis(70), "{mean:?}");
+    let near = |at: &&Time| {
+        other.iter().any(|it| it.since(**at).max(at.since(*it)) < Duration::from_millis(10))
+    };
+    // Independent updates are this near in 20 ms of 1.5 s.
+    assert!(one.iter().filter(near).count() < 12);
+}
+
+/// Kills: a round with fewer or more samples; samples before the wait; a drift of the samples.
+#[test]
+fn a_round_is_a_first_look_and_its_samples_at_equal_distances() {
+    let mut adjuster = build(&config(Kind::Fixed));
+    let began = adjuster.poll_timeout();
+    for sample in 0..=10 {
+        assert_eq!(adjuster.poll_timeout(), began + Duration::from_millis(100) * sample);
+        assert_eq!(ended(&adjuster), 0);
+        // Late samples do not delay the later ones.
+        let late = if sample == 0 { Duration::ZERO } else { Duration::from_millis(30) };
+        adjuster.handle_timeout(adjuster.poll_timeout() + late, &idle());
+    }
+    assert_eq!(ended(&adjuster), 1);
+}
+
+/// Kills: a sample for each call.
+#[test]
+fn an_early_call_takes_no_sample() {
+    let mut adjuster = build(&config(Kind::Fixed));
+    adjuster.handle_timeout(adjuster.poll_timeout(), &idle());
+    let due = adjuster.poll_timeout();
+    for _ in 0..100 {
+        adjuster.handle_timeout(due.before(Duration::from_nanos(1)), &idle());
+    }
+    assert_eq!((adjuster.poll_timeout(), ended(&adjuster)), (due, 0));
+}
+
+/// Kills: a clock step counted as a part of the round; a short delay that ends a round.
+#[test]
+fn a_gap_abandons_the_round_and_a_delay_does_not() {
+    let gap = |late: Duration| {
+        let mut adjuster = build(&config(Kind::Measured));
+        for sample in 0..=10 {
+            let late = if sample == 5 { late } else { Duration::ZERO };
+            adjuster.handle_timeout(adjuster.poll_timeout() + late, &idle());
+            if ended(&adjuster) == 1 {
+                break;
+            }
+        }
+        adjuster.report()
+    };
+    assert_eq!(gap(Duration::from_millis(300)).decisions.abandoned, 0);
+    assert!(gap(Duration::from_millis(300)).last.is_some());
+    for late in [Duration::from_millis(301), Duration::from_secs(3_600)] {
+        let report = gap(late);
+        assert_eq!((report.decisions.abandoned, report.last), (1, None));
+    }
+}
+
+/// Kills: totals subtracted without a look; a reset of one total that is overlooked.
+#[test]
+fn totals_that_run_backwards_abandon_the_round() {
+    let full = Seen { arrived: 9, sent: 9, sent_busy: 9, busy: Duration::from_secs(1), ..idle() };
+    for reset in [
+        Seen { arrived: 8, ..full },
+        Seen { sent: 8, ..full },
+        Seen { sent_busy: 8, ..full },
+        Seen { busy: Duration::ZERO, ..full },
+    ] {
+        let mut adjuster = build(&config(Kind::Measured));
+        for seen in [full, full, reset] {
+            adjuster.handle_timeout(adjuster.poll_timeout(), &seen);
+        }
+        assert_eq!(adjuster.report().decisions.abandoned, 1, "{reset:?}");
+        // The next round begins after a wait, with the new totals.
+        round(&mut adjuster, &mut reset.clone(), |_, seen| seen);
+        assert_eq!(adjuster.report().decisions.held, 1);
+    }
+}
+
+/// Kills: the same clock reading twice, which would divide by zero.
+#[test]
+fn a_clock_that_stands_still_abandons_the_round() {
+    let mut adjuster = build(&config(Kind::Measured));
+    for _ in 0..3 {
+        adjuster.handle_timeout(Time::MAX, &idle());
+    }
+    assert_eq!(adjuster.report().decisions.abandoned, 1);
+}
+
+/// Kills: a bound by the constant; a weight that stays when connections end; one reset by a single idle sample.
+#[test]
+fn the_number_of_connections_bounds_the_weight_at_once() {
+    let config = Config { most: Most::Connections, ..config(Kind::Fixed) };
+    let mut adjuster = build(&config);
+    // Nothing is known yet.
+    assert_eq!(adjuster.weight(), Factor::ONE);
+    let early = Time::ZERO;
+    let mut with = |connections| {
+        let changed = adjuster.handle_timeout(early, &Seen { connections, ..idle() });
+        assert_eq!(changed.unwrap_or_else(|| adjuster.weight()), adjuster.weight());
+        changed.map(|weight| weight.millionths() / 1_000_000)
+    };
+    assert_eq!(
+        [with(20), with(3), with(3), with(0), with(20)],
+        [Some(4), Some(3), None, Some(1), Some(4)]
+    );
+    // A round with at most two connections sets the weight to two.
+    let mut seen = Seen { connections: 2, ..idle() };
+    round(&mut adjuster, &mut seen, |_, seen| seen);
+    adjuster.handle_timeout(Time::ZERO, &idle());
+    assert_eq!(adjuster.weight(), Factor::whole(2));
+}
+
+fn any_seen() -> impl Strategy<Value = Seen> {
+    let number = || prop_oneof![Just(0), 1..2_000_000_u64, Just(u64::MAX)];
+    let span = || (0..3_000_000_000_u64).prop_map(Duration::from_nanos);
+    let rtt = prop_oneof![
+        Just(None),
+        Just(Some(Duration::ZERO)),
+        span().prop_map(Some),
+        Just(Some(Duration::MAX))
+    ];
+    let totals = (0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, span());
+    (number(), totals, any::<bool>(), number(), rtt, 0..30_u32).prop_map(
+        |(queue, (arrived, sent, sent_busy, busy), blocked, window, least_rtt, connections)| Seen {
+            queue: Bytes(queue),
+            arrived,
+            sent,
+            sent_busy,
+            busy,
+            blocked,
+            window: Bytes(window),
+            least_rtt,
+            connections,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A002-6. Kills: no clamp, one before the step, one at decisions only; overflows of sums and products.
+    #[test]
+    fn the_weight_is_never_outside_its_bounds(
+        kind in prop_oneof![Just(Kind::Literal), Just(Kind::Measured)],
+        most in prop_oneof![Just(Most::Connections), (4..20_u32).prop_map(Most::Constant)],
+        steps in proptest::collection::vec((any_seen(), 0..150_u64), 100..300),
+        max_queue in prop_oneof![Just(Bytes(1)), Just(Bytes(1_000_000)), Just(Bytes(u64::MAX))],
+    ) {
+        let config = Config { samples: 3, most, max_queue, ..config(kind) };
+        let mut adjuster = build(&config);
+        let mut total = Seen::default();
+        for (seen, late) in steps {
+            // The totals of a driver grow.
+            total = Seen {
+                arrived: total.arrived + seen.arrived,
+                sent: total.sent + seen.sent,
+                sent_busy: total.sent_busy + seen.sent_busy,
+                busy: total.busy + seen.busy,
+                ..seen
+            };
+            let before = adjuster.weight();
+            let changed = adjuster.handle_timeout(adjuster.poll_timeout() + Duration::from_millis(late), &total);
+            prop_assert_eq!(changed.unwrap_or(before), adjuster.weight());
+            prop_assert!(changed != Some(before));
+            let bound = match most {
+                Most::Constant(most) => most,
+                Most::Connections => seen.connections.max(1),
+            };
+            prop_assert!(adjuster.weight() >= Factor::ONE && adjuster.weight() <= Factor::whole(bound));
+        }
+        prop_assert!(ended(&adjuster) >= 20);
+    }
+}

@@ -1,0 +1,154 @@
+"""Rate adjusters for the ideal models: fixed, literal and measured weights.
+
+Source: integrated TCP, section 3.1, equations (7) to (10); ledger section 4, R002-9.
+Differs: queues and sizes are in seconds of the whole bottleneck, and the expected bandwidth of
+equation (8), cwnd / minRTT, is the share by weight itself. After a decrease the literal adjuster
+waits for two new negative rounds, and a slope of exactly 0 counts as neither sign.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from random import Random
+from typing import NamedTuple, Protocol
+
+SAMPLES, EVERY = 180, 0.5
+"""C and P of Table I; P in seconds."""
+
+EPSILON, MARGIN, BETA = 0.1, 0.1, 0.2
+LOW, HIGH = 0.2, 1.0
+MOST = 10.0
+"""The largest weight n of Table I; also the weight when adjustment is off."""
+
+MAX_QUEUE = 160.0
+"""200,000 packets of 1,000 B, in seconds of the bottleneck."""
+
+CAUTION = 0.5
+"""The factor in equation (10)."""
+
+ALWAYS, SELDOM = 0.95, 0.05
+"""Parts of a round: the aggregate was busy all the time, or too seldom to measure its rate."""
+
+
+class Seen(NamedTuple):
+    """State of one aggregate: seconds of work, busy seconds in all, and its share by weight."""
+
+    queue: float
+    arrived: float
+    served: float
+    busy: float
+    expected: float
+
+
+class Adjuster(Protocol):
+    """Finds the weight of one aggregate from the state of its gateway."""
+
+    weight: float
+    due: float
+    """When it looks next."""
+
+    def sample(self, now: float, seen: Seen) -> bool:
+        """Looks at the aggregate; whether the weight changed."""
+        ...
+
+
+class Fixed:
+    """A weight that never changes."""
+
+    def __init__(self, weight: float = MOST) -> None:
+        self.weight, self.due = weight, inf
+
+    def sample(self, now: float, seen: Seen) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of both adjusters."""
+
+    samples: int = SAMPLES
+    every: float = EVERY
+    epsilon: float = EPSILON
+    margin: float = MARGIN
+    beta: float = BETA
+    max_queue: float = MAX_QUEUE
+    initial: float = MOST
+    most: float = MOST
+
+
+class _Rounds:
+    """A random wait, then C samples, then a decision."""
+
+    def __init__(self, seed: int, number: int, parameters: Parameters) -> None:
+        self.own = parameters
+        self.chance = Random(f"{seed} adjuster {number}")
+        self.weight = parameters.initial
+        self.due = self._wait()
+        self.taken: list[float] = []
+        self.first: Seen | None = None
+        self.negative = 0
+
+    def _wait(self) -> float:
+        return self.chance.random() * self.own.samples * self.own.every
+
+    def sample(self, now: float, seen: Seen) -> bool:
+        if self.first is None:
+            self.first, self.taken = seen, []
+        self.taken.append(seen.queue)
+        self.due = now + self.own.every
+        if len(self.taken) < self.own.samples:
+            return False
+        before = self.weight
+        self.weight = min(max(self.decide(self.first, seen), 1.0), self.own.most)
+        self.first = None
+        self.due = now + self._wait()
+        return self.weight != before
+
+    def decide(self, first: Seen, last: Seen) -> float:
+        raise NotImplementedError
+
+    def decrease(self, negative: bool) -> float:
+        """The weight after the second of two such rounds in a row is smaller by beta."""
+        self.negative = self.negative + 1 if negative else 0
+        if self.negative < 2:
+            return self.weight
+        self.negative = 0
+        return self.weight * (1 - self.own.beta)
+
+
+class Literal(_Rounds):
+    """The paper's loop: the slope of the queue decides."""
+
+    def decide(self, first: Seen, last: Seen) -> float:
+        own, mean = self.own, sum(self.taken) / len(self.taken)
+        slope = least_squares(self.taken) / own.every
+        step = CAUTION * (slope / last.expected + own.epsilon) * self.weight
+        full = mean > HIGH * own.max_queue
+        if slope > 0 or (full and slope >= 0):
+            self.negative = 0
+            if full:
+                return self.weight + max(1.0, step)
+            return self.weight + step if mean > LOW * own.max_queue else self.weight
+        return self.decrease(slope < 0 and not full)
+
+
+class Measured(_Rounds):
+    """Our estimator: offered load beside the rate of service while busy."""
+
+    def decide(self, first: Seen, last: Seen) -> float:
+        own = self.own
+        length = own.every * (own.samples - 1)
+        busy = last.busy - first.busy
+        service = last.expected if busy < SELDOM * length else (last.served - first.served) / busy
+        offered = (last.arrived - first.arrived) / length
+        if busy > ALWAYS * length:
+            self.negative = 0
+            lack = max((offered - service) / service, 0.0) + own.margin
+            return self.weight + CAUTION * lack * self.weight
+        return self.decrease(offered * (1 + own.margin) < service)
+
+
+def least_squares(values: list[float]) -> float:
+    """The slope of a line through values at the times 0, 1, 2 and so on."""
+    middle = (len(values) - 1) / 2
+    over = sum((at - middle) * value for at, value in enumerate(values))
+    return over / sum((at - middle) ** 2 for at in range(len(values)))

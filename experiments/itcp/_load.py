@@ -1,0 +1,105 @@
+"""Files that arrive at the aggregates: Poisson arrivals, Pareto sizes, and tails of samples.
+
+Source: integrated TCP, section 4; ledger section 5.
+Differs: the text does not print the packet size. We take 1,000 B of payload, and loads count the
+payload.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+RATE = 10_000_000 / 8
+"""Of the bottleneck: bytes a second."""
+
+PACKET = 1_000
+"""Bytes of payload of a packet."""
+
+CLIENTS, INTERVAL = 10, 1.0
+"""Clients of a subnet, and the mean time between two files of a client in seconds."""
+
+
+@dataclass(frozen=True)
+class Class:
+    """The files of one subnet: Pareto sizes with this mean in bytes and this index of the tail."""
+
+    mean: float
+    index: float
+    arrivals: float = CLIENTS / INTERVAL
+    """Files a second."""
+
+    @property
+    def seconds(self) -> float:
+        """Mean service time, if a file has the whole bottleneck."""
+        return self.mean / RATE
+
+    @property
+    def least(self) -> float:
+        """Service time of the smallest file."""
+        return self.seconds * (self.index - 1) / self.index
+
+    @property
+    def load(self) -> float:
+        """Offered load, as a part of the bottleneck."""
+        return self.arrivals * self.seconds
+
+    def tail(self, x: np.ndarray | float) -> np.ndarray:
+        """P[S > x] of the service time S, with x in seconds."""
+        return np.minimum(1.0, (self.least / np.maximum(x, 1e-300)) ** self.index)
+
+    def residual(self, x: np.ndarray | float) -> np.ndarray:
+        """P[S^r > x] of the residual service time, for x above the smallest file."""
+        return (self.least / np.asarray(x)) ** (self.index - 1) / self.index
+
+
+E1 = (Class(65_000, 2.5), Class(30_000, 1.2))
+"""Two subnets."""
+
+E3 = (Class(35_000, 2.5), Class(10_000, 1.2), Class(10_000, 1.7), Class(30_000, 2.2))
+"""Four subnets."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Arrivals in order of time."""
+
+    time: np.ndarray
+    """Seconds."""
+    work: np.ndarray
+    """Service times in seconds."""
+    owner: np.ndarray
+    """Index of the class."""
+
+
+def files(classes: Sequence[Class], seconds: float, seed: int) -> Files:
+    """The files of a run. The same seed gives the same files in all modes."""
+    parts = []
+    for number, each in enumerate(classes):
+        chance = np.random.default_rng([seed, number])
+        count = chance.poisson(each.arrivals * seconds)
+        time = np.sort(chance.uniform(0, seconds, count))
+        work = each.least * (1 - chance.random(count)) ** (-1 / each.index)
+        parts.append((time, work, np.full(count, number)))
+    time, work, owner = (np.concatenate(it) for it in zip(*parts, strict=True))
+    order = np.argsort(time, kind="stable")
+    return Files(time[order], work[order], owner[order])
+
+
+def ccdf(samples: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The part of the samples above each x."""
+    return 1 - np.searchsorted(np.sort(samples), x, side="right") / max(len(samples), 1)
+
+
+SLOPE_FROM, SLOPE_TO, SLOPE_POINTS, SLOPE_COUNT = 1.0, 60.0, 20, 10
+"""Seconds between which a slope is fitted, points, and samples that have to lie above a point."""
+
+
+def slope(samples: np.ndarray) -> float:
+    """Slope of log P[V > x] over log x between 1 s and 60 s; NaN with fewer than three points."""
+    x = np.geomspace(SLOPE_FROM, SLOPE_TO, SLOPE_POINTS)
+    tail = ccdf(samples, x)
+    shown = tail * len(samples) >= SLOPE_COUNT
+    if shown.sum() < 3:
+        return float("nan")
+    return float(np.polyfit(np.log(x[shown]), np.log(tail[shown]), 1)[0])

@@ -1,0 +1,91 @@
+"""Short forms of the experiments of the paper `itcp`: one seed each, the same bounds."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SEED = 1
+
+
+@pytest.fixture
+def of_paper(monkeypatch):
+    """Loads an experiment by its name."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    return lambda name: import_module(f"experiments.itcp.{name}")
+
+
+def test_files_that_share_a_server_slow_down_by_its_free_part(of_paper):
+    """Kills: a virtual time that does not divide by the number of files."""
+    load, fluid = of_paper("_load"), of_paper("_fluid")
+    own = load.files((load.Class(65_000, 2.5),), 5_000, SEED)
+    slowdown = ((fluid.processor_sharing(own.time, own.work) - own.time) / own.work).mean()
+    assert slowdown == pytest.approx(1 / (1 - 0.52), rel=0.03)
+
+
+def test_equal_aggregates_of_one_file_each_are_processor_sharing(of_paper):
+    """Kills: a share that an idle aggregate keeps; a departure that leaves its work behind."""
+    load, fluid, adjust = (of_paper(it) for it in ("_load", "_fluid", "_adjust"))
+    rng = np.random.default_rng(SEED)
+    time, work = np.sort(rng.uniform(0, 100, 40)), rng.exponential(2, 40)
+    alone = load.Files(time, work, np.arange(40))
+    shared = fluid.share_by_weight(alone, [adjust.Fixed() for _ in range(40)], 1_000)
+    assert shared.departed == pytest.approx(fluid.processor_sharing(time, work))
+    together = load.Files(time, work, np.zeros(40, dtype=int))
+    one = fluid.share_by_weight(together, [adjust.Fixed()], 1_000)
+    assert one.departed == pytest.approx(fluid.processor_sharing(time, work))
+
+
+def test_a_queue_that_is_overloaded_grows_by_its_lack_of_share(of_paper):
+    """Kills: shares that do not follow the weights while both aggregates are busy."""
+    load, fluid, adjust = (of_paper(it) for it in ("_load", "_fluid", "_adjust"))
+    # A file of 1,000 s keeps class 2 busy; class 1 gets 5 s of work each 10 s.
+    time = np.concatenate([[0.0], np.arange(0.5, 1_000, 10)])
+    work, owner = np.array([1_000.0] + [5.0] * 100), np.array([1] + [0] * 100)
+    ran = fluid.share_by_weight(
+        load.Files(time, work, owner), [adjust.Fixed(1), adjust.Fixed(3)], 1_000
+    )
+    late = np.searchsorted(ran.time, 990)
+    assert ran.queues[late, 0] == pytest.approx((0.5 - 0.25) * 990, rel=0.02)
+
+
+def test_the_literal_adjuster_obeys_its_thresholds(of_paper):
+    """Kills: an increase below the low threshold; a decrease after one negative round."""
+    adjust = of_paper("_adjust")
+    own = adjust.Parameters(samples=3, every=1.0, max_queue=10.0, initial=5.0)
+    literal = adjust.Literal(SEED, 0, own)
+    seen = adjust.Seen(0, 0, 0, 0, 0.5)
+
+    def round_of(*queues):
+        literal.taken = list(queues)
+        literal.weight = literal.decide(seen, seen)
+        return literal.weight
+
+    assert round_of(0.1, 0.2, 0.3) == 5.0
+    assert round_of(3, 4, 5) == pytest.approx(5 + 0.5 * (1 / 0.5 + 0.1) * 5)
+    before = literal.weight
+    assert round_of(5, 4, 3) == before and round_of(5, 4, 3) == pytest.approx(0.8 * before)
+    assert round_of(5, 4, 3) == pytest.approx(0.8 * before)
+    assert round_of(11, 11, 11) == pytest.approx(0.8 * before + 1)
+
+
+def test_the_simplified_equation_and_proposition_1_behave_as_claimed(of_paper):
+    """Kills: a matrix without its rank-one part; an increase beyond rho_i + eps."""
+    ode = of_paper("ode").measure(SEED, "E3, decays")
+    assert ode["eigenvalues"] < 1e-9 and ode["away"] < 0.01 and not ode["grows"]
+    assert ode["rate"] == pytest.approx(1, abs=0.05)
+    within = of_paper("proposition").measure(SEED, "within")
+    assert within["reached"] == 1 and within["excess"] <= 0
+    assert of_paper("proposition").measure(SEED, "beyond")["reached"] < 1
+
+
+def test_an_overloaded_queue_grows_as_the_theorem_says(of_paper):
+    """Kills: a gamma for a server of rate 1 in place of phi_1."""
+    theory, load = of_paper("theory"), of_paper("_load")
+    gamma = theory.growth(load.E1[0], theory.OVERLOADED)
+    assert gamma == pytest.approx(0.49, abs=0.01)
+    growth = np.mean([theory.measure(seed, "growth")["growth"] for seed in range(1, 4)])
+    assert growth == pytest.approx(gamma, rel=0.25)
