@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 use serde_json::Value;
-use tidegate_core::Bytes;
+use tidegate_core::{Bytes, itcp};
 
 use crate::{Findings, read};
 
@@ -39,6 +39,8 @@ pub struct AggregateConfig {
     pub stream_queue: Bytes,
     /// Most bytes of all connections together that wait in a gateway.
     pub max_queue: Bytes,
+    /// How the weight of the aggregate connection is found.
+    pub weight: itcp::Config,
 }
 
 /// The source address of connections that a gateway opens for its peer.

@@ -24,13 +24,16 @@ pub(crate) struct Cli {
         global = true,
         help_heading = "Everywhere",
         value_name = "PATH",
-        default_value = "/run/tidegate.sock"
+        default_value = SOCKET
     )]
     socket: PathBuf,
 
     #[command(subcommand)]
     command: Command,
 }
+
+/// The control socket of a gateway, unless --socket names another.
+pub(crate) const SOCKET: &str = "/run/tidegate.sock";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -4,8 +4,8 @@
 // The print macros panic if stdout or stderr is closed; the functions of `output` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-pub mod api;
 mod aggregate;
+pub mod api;
 mod cli;
 mod client;
 mod clock;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use tidegate_core::Bytes;
+use tidegate_core::{Bytes, itcp};
 use toml::Spanned;
 
 use super::{AggregateConfig, raw};
@@ -57,6 +57,7 @@ pub(super) fn compile(file: &raw::File, found: &mut Findings) -> Option<Aggregat
         confirm_close: it.confirm_close.as_ref().is_some_and(|it| it.get_ref().0),
         stream_queue,
         max_queue,
+        weight: weight(it, max_queue),
     })
 }
 
@@ -93,7 +94,8 @@ fn whole_path(text: &Spanned<String>, found: &mut Findings) -> Option<String> {
     let path = text.get_ref();
     if !path.starts_with('/') {
         let help = "begin it with /, so that it is the same file wherever this one is read";
-        let error = Diagnostic::error(Code::BadAggregate, text.span(), "`key_file` is no whole path");
+        let error =
+            Diagnostic::error(Code::BadAggregate, text.span(), "`key_file` is no whole path");
         found.push(error.help(help));
         return None;
     }
@@ -126,11 +128,23 @@ fn prefix(text: &Spanned<String>, found: &mut Findings) -> Option<IpNet> {
         return None;
     };
     if net != net.trunc() {
-        let message = format!("`{written}` has bits beyond its length: the prefix is {}", net.trunc());
+        let message =
+            format!("`{written}` has bits beyond its length: the prefix is {}", net.trunc());
         found.push(Diagnostic::error(Code::HostBits, text.span(), message));
         return None;
     }
     Some(net)
+}
+
+/// How the weight is found. The thresholds of the literal law refer to the queue of the gateway.
+fn weight(it: &raw::Aggregate, max_queue: Bytes) -> itcp::Config {
+    let written = it.weight.as_ref().map(Spanned::get_ref);
+    let config = written.map_or_else(
+        || itcp::Config { kind: itcp::Kind::Measured, ..itcp::Config::default() },
+        |it| it.config.clone(),
+    );
+    let of_gateway = written.is_none_or(|it| !it.has_queue);
+    itcp::Config { max_queue: if of_gateway { max_queue } else { config.max_queue }, ..config }
 }
 
 /// `stream_queue` and `max_queue`, each within its bounds, and the first not above the second.

@@ -1,12 +1,15 @@
 //! The file of an aggregate gateway as it is written.
 
-use tidegate_core::Bytes;
+use serde_json::Value;
+use tidegate_core::{Bytes, itcp};
 use toml::Spanned;
 use toml::de::DeTable;
 
 use super::{PeerDown, Source};
 use crate::diagnostic::Findings;
-use crate::read::{Choice, Field, List, Node, Number, Read, Required, Table, tables};
+use crate::read::{
+    Choice, Field, List, Node, Number, Read, Required, Table, mechanism, mechanism_schema, tables,
+};
 use crate::values::Flag;
 
 tables! {
@@ -45,6 +48,9 @@ tables! {
         "stream_queue" => stream_queue: Option<Spanned<Bytes>>,
         /// Most bytes of all connections that wait in a gateway. Default: "64 MiB".
         "max_queue" => max_queue: Option<Spanned<Bytes>>,
+        /// How the weight of the aggregate connection is found: "fixed", "literal" or "measured", or a table of its
+        /// parameters. The `max_queue` of "literal" is that of the gateway. Default: "measured".
+        "weight" => weight: Option<Spanned<Weight>>,
     }
 }
 
@@ -63,4 +69,26 @@ impl Choice for Source {
 impl Choice for PeerDown {
     const WHAT: &str = "what to do while the peer is down";
     const CHOICES: &[(&str, Self)] = &[("pass", Self::Pass), ("refuse", Self::Refuse)];
+}
+
+/// How the weight is found.
+#[derive(Clone, Debug)]
+pub(crate) struct Weight {
+    pub(super) config: itcp::Config,
+    /// The table has a `max_queue`.
+    pub(super) has_queue: bool,
+}
+
+impl Read for Weight {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let config = mechanism(node, "a rate adjuster", itcp::Kind::NAMES, found)?;
+        let table = node.get_ref().as_table();
+        Some(Self { config, has_queue: table.is_some_and(|it| it.contains_key("max_queue")) })
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(itcp::Kind::NAMES, itcp::Kind::ABOUT, |_, offer| {
+            drop(itcp::Config::deserialize(offer));
+        })
+    }
 }

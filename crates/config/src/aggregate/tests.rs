@@ -34,6 +34,8 @@ fn a_short_file_has_all_defaults() {
     assert_eq!((config.peer_key[1], config.peer_key[31]), (0x11, 0xff));
     assert_eq!(config.destinations[2].to_string(), "192.0.2.7/32");
     assert_eq!((config.reachable, config.max_connections), (None, None));
+    assert_eq!(config.weight.kind, itcp::Kind::Measured);
+    assert_eq!(config.weight.max_queue, config.max_queue);
     assert!(!config.confirm_close && is_meant(FILE) && !is_meant("[gateway]\nlan = \"a\""));
 }
 
@@ -49,6 +51,13 @@ fn each_mistake_is_found_at_its_line() {
         ("max_queue = \"0 B\"", "TG0009", "max_queue"),
         ("max_queue = \"128 KiB\"", "TG0064", "below `stream_queue`"),
         ("max_queue = 64", "TG0005", "unit"),
+        ("weight = \"adaptive\"", "TG0008", "a rate adjuster"),
+        ("weight = { kind = \"literal\", samples = 2 }", "TG0030", "samples"),
+        ("weight = { kind = \"literal\", epsilon = 1.0 }", "TG0030", "below 1"),
+        ("weight = { kind = \"literal\", beta = 1.5 }", "TG0030", "beta"),
+        ("weight = { kind = \"literal\", max_queue = \"0 B\" }", "TG0030", "max_queue"),
+        ("weight = { kind = \"measured\", most = 0 }", "TG0030", "from 1"),
+        ("weight = { kind = \"literal\", low_threshold = 1.0 }", "TG0030", "low_threshold"),
         ("reachable = [\"10.2.0.1/16\"]", "TG0011", "10.2.0.0/16"),
         ("reachable = []", "TG0016", "empty"),
         ("reachables = [\"10.2.0.0/16\"]", "TG0002", "reachables"),

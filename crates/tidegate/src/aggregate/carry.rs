@@ -8,10 +8,14 @@
 //!
 //! Buffers exist only while bytes move, so that an idle connection holds none.
 
+use std::fmt;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -43,6 +47,17 @@ pub(super) enum End {
     Lost,
     /// The peer could not open its TCP connection.
     Failed(Answer),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(error) => write!(f, "{error}"),
+            Self::There => f.write_str("reset at the peer"),
+            Self::Lost => f.write_str("lost with the aggregate connection"),
+            Self::Failed(answer) => f.write_str(answer.name()),
+        }
+    }
 }
 
 impl From<io::Error> for End {
@@ -166,11 +181,22 @@ impl Ends<'_> {
             let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             self.site.counters.sent.add(length);
             self.site.queue.put(length);
-            send.write_chunk(bytes).await?;
+            self.write(send, bytes).await?;
         }
         self.eof.store(true, Ordering::Release);
         // The stream may have been stopped; the other direction then says so.
         send.finish().map_err(|_| End::There)
+    }
+
+    /// Hands `bytes` to the stream, when it may take them.
+    async fn write(&self, send: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
+        let mut write = pin!(send.write_chunk(bytes));
+        // Most writes end at the first poll.
+        if let Some(written) = at_once(write.as_mut()).await {
+            return written;
+        }
+        let _stopped = Stopped::new(self.site);
+        write.await
     }
 
     /// From the peer to the TCP connection.
@@ -179,7 +205,7 @@ impl Ends<'_> {
             write(self.tcp, &chunk.bytes).await?;
             self.site.counters.received.add(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX));
         }
-        if !(self.site.config.confirm_close && self.eof.load(Ordering::Acquire)) {
+        if !(self.site.config.confirm_close && self.has_sent_fin().await) {
             SockRef::from(self.tcp).shutdown(Shutdown::Write)?;
             self.all_acknowledged().await?;
             self.link.tell(self.number);
@@ -195,6 +221,13 @@ impl Ends<'_> {
         Ok(SockRef::from(self.tcp).shutdown(Shutdown::Write)?)
     }
 
+    /// Whether the TCP connection has sent its FIN, be it that bytes before it have not been read.
+    async fn has_sent_fin(&self) -> bool {
+        let ready = at_once(pin!(self.tcp.ready(Interest::READABLE))).await;
+        let is_closed = matches!(ready, Some(Ok(ready)) if ready.is_read_closed());
+        is_closed || self.eof.load(Ordering::Acquire)
+    }
+
     /// Waits until the TCP connection has acknowledged all that was written to it. The kernel does not tell when, so
     /// it is asked at growing intervals.
     async fn all_acknowledged(&self) -> Result<(), End> {
@@ -207,6 +240,30 @@ impl Ends<'_> {
             interval = (interval * 2).min(LATE);
         }
         Ok(())
+    }
+}
+
+/// What `future` yields at its first poll.
+async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// A stream that waits until it may write.
+struct Stopped<'a>(&'a Site);
+
+impl<'a> Stopped<'a> {
+    fn new(site: &'a Site) -> Self {
+        site.stopped.fetch_add(1, Ordering::Relaxed);
+        Self(site)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.stopped.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn serve(
         if !matches!(end, End::There) {
             site.counters.reset.one();
         }
-        tracing::debug!("for the peer to {destination}: {end:?}");
+        tracing::debug!("for the peer to {destination}: {end}");
     }
 }
 
@@ -86,7 +86,12 @@ fn may_reach(config: &AggregateConfig, address: IpAddr) -> bool {
     };
     let listed = |prefixes: &Vec<IpNet>| prefixes.iter().any(|it| it.contains(&address));
     config.reachable.as_ref().map_or_else(
-        || !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || is_local),
+        || {
+            !(address.is_loopback()
+                || address.is_unspecified()
+                || address.is_multicast()
+                || is_local)
+        },
         listed,
     )
 }
@@ -102,7 +107,9 @@ async fn connect(config: &AggregateConfig, header: &Header) -> io::Result<TcpStr
 async fn as_client(client: SocketAddr, destination: SocketAddr) -> io::Result<TcpStream> {
     match transparent(client)?.connect(destination).await {
         // An earlier connection of this port may not be over for the kernel.
-        Err(error) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable) =>
+        {
             let any_port = SocketAddr::new(client.ip(), 0);
             transparent(any_port)?.connect(destination).await
         }

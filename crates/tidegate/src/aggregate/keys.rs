@@ -10,9 +10,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use quinn::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use quinn::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
 use quinn::rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, ring as provider, verify_tls13_signature_with_raw_key,
+    CryptoProvider, WebPkiSupportedAlgorithms, ring as provider,
+    verify_tls13_signature_with_raw_key,
 };
 use quinn::rustls::pki_types::{
     CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
@@ -42,8 +45,7 @@ pub(super) struct Keys {
 const MOST: usize = 4 << 10;
 
 /// Before the 32 bytes of a private key (RFC 8410, section 7).
-const PRIVATE: [u8; 16] =
-    [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+const PRIVATE: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
 /// Before the 32 bytes of a public key (RFC 8410, section 4).
 const PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
@@ -257,9 +259,13 @@ pub(super) mod tests {
         if one.opens() { [one, other] } else { [other, one] }
     }
 
-    /// The same gateway, with a private key that its peer does not know.
-    pub(crate) fn impostor(of: &Keys) -> Keys {
-        Keys { seed: [9; 32], public: public(&[9; 32]).unwrap(), peer: of.peer }
+    /// A gateway with a private key that the peer of `of` does not know, and which opens the connection or not.
+    pub(crate) fn impostor(of: &Keys, opens: bool) -> Keys {
+        let keys = (3..).map(|byte| [byte; 32]).map(|seed| {
+            let public = public(&seed).unwrap();
+            Keys { seed, public, peer: of.peer }
+        });
+        keys.into_iter().find(|it| it.opens() == opens).unwrap()
     }
 
     #[test]

@@ -57,13 +57,12 @@ async fn serve(
     drop(seat);
     match ended {
         Ok(()) => {}
-        Err(End::Failed(answer)) => {
-            site.counters.fail(answer);
-            tracing::debug!("{client} to {destination}: {}", answer.name());
-        }
         Err(end) => {
-            site.counters.reset.one();
-            tracing::debug!("{client} to {destination}: {end:?}");
+            match end {
+                End::Failed(answer) => site.counters.fail(answer),
+                _ => site.counters.reset.one(),
+            }
+            tracing::debug!("{client} to {destination}: {end}");
         }
     }
 }

@@ -5,11 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::{Connection, ConnectionError, Endpoint, Incoming, TransportErrorCode, VarInt};
+use quinn::{
+    Connection, ConnectionError, Endpoint, Incoming, RecvStream, SendStream, TransportErrorCode,
+    VarInt,
+};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 use super::link::{Link, confirm};
+use super::message::VERSION;
 use super::site::Site;
 use super::{inward, transport};
 
@@ -60,10 +64,17 @@ async fn open(site: &Arc<Site>, endpoint: &Endpoint) {
         let Ok(connecting) = endpoint.connect(peer, NAME) else { return };
         match timeout(ATTEMPT, connecting).await {
             Ok(Ok(connection)) => {
-                (pause, complaint) = (PAUSE, Complaint::default());
-                hold(site.clone(), connection).await;
+                let links = site.counters.links.get();
+                let error = hold(site.clone(), connection).await;
+                if site.counters.links.get() > links {
+                    (pause, complaint) = (PAUSE, Complaint::default());
+                } else {
+                    complaint.say(format!("no aggregate connection to {peer}: {}", words(&error)));
+                }
             }
-            Ok(Err(error)) => complaint.say(format!("no aggregate connection to {peer}: {}", words(&error))),
+            Ok(Err(error)) => {
+                complaint.say(format!("no aggregate connection to {peer}: {}", words(&error)))
+            }
             Err(_) => complaint.say(format!("no aggregate connection to {peer}: no answer")),
         }
         sleep(pause).await;
@@ -95,10 +106,6 @@ async fn accept(site: &Arc<Site>, endpoint: &Endpoint) {
             Some(shaken) = established.recv() => match shaken {
                 Ok(connection) => {
                     complaint = Complaint::default();
-                    if let Some(old) = site.link() {
-                        // The peer has started again, or has lost the old connection.
-                        old.connection.close(VarInt::from_u32(0), b"replaced");
-                    }
                     tokio::spawn(hold(site.clone(), connection));
                 }
                 Err(words) => complaint.say(words),
@@ -116,28 +123,47 @@ async fn shake(incoming: Incoming) -> Result<Connection, String> {
     shaken.map_err(|_| failed("no answer".to_owned()))?.map_err(|error| failed(words(&error)))
 }
 
-/// Serves the streams of an aggregate connection until it is lost.
-async fn hold(site: Arc<Site>, connection: Connection) {
+/// Serves the streams of an aggregate connection until it is lost. It is up when the peer has said its version: in
+/// TLS 1.3 the one that opens it does not know before whether its key was accepted.
+async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     let peer = connection.remote_address();
-    let (link, to_send) = Link::new(connection.clone());
+    let greeted = timeout(ATTEMPT, greet(&site, &connection)).await;
+    let Ok(Ok((to_peer, from_peer))) = greeted else {
+        connection.close(VarInt::from_u32(1), b"no greeting");
+        return connection.closed().await;
+    };
+    let (link, to_send) = Link::new(connection);
     let link = Arc::new(link);
     site.counters.links.one();
-    site.link.send_replace(Some(link.clone()));
+    if let Some(old) = site.link.send_replace(Some(link.clone())) {
+        // The peer has started again, or has lost the old connection.
+        old.connection.close(VarInt::from_u32(0), b"replaced");
+    }
     tracing::info!("the aggregate connection with {peer} is up");
-    let confirmations = connection.clone();
-    tokio::spawn(async move {
-        if let Ok(stream) = confirmations.open_uni().await {
-            confirm(to_send, stream).await;
-        }
-    });
+    tokio::spawn(confirm(to_send, to_peer));
     let error = tokio::select! {
         error = streams(&site, &link) => error,
-        error = hear(&site, &link) => error,
+        error = hear(&site, &link, from_peer) => error,
     };
-    let is_ours = |it: &Arc<Link>| Arc::ptr_eq(it, &link);
-    site.link.send_if_modified(|current| current.take_if(|it| is_ours(it)).is_some());
+    site.link.send_if_modified(|current| current.take_if(|it| Arc::ptr_eq(it, &link)).is_some());
     tracing::warn!("the aggregate connection with {peer} is lost: {}", words(&error));
     tokio::spawn(report_losses(site));
+    error
+}
+
+/// Says and hears the version, on the streams that then carry confirmations.
+async fn greet(site: &Site, connection: &Connection) -> Result<(SendStream, RecvStream), ()> {
+    let mut to_peer = connection.open_uni().await.map_err(drop)?;
+    to_peer.write_all(&[VERSION]).await.map_err(drop)?;
+    let mut from_peer = connection.accept_uni().await.map_err(drop)?;
+    let mut version = [0];
+    from_peer.read_exact(&mut version).await.map_err(drop)?;
+    if version != [VERSION] {
+        site.counters.bad_messages.one();
+        tracing::warn!("the peer speaks version {}, and this gateway {VERSION}", version[0]);
+        return Err(());
+    }
+    Ok((to_peer, from_peer))
 }
 
 async fn streams(site: &Arc<Site>, link: &Arc<Link>) -> ConnectionError {
@@ -152,12 +178,10 @@ async fn streams(site: &Arc<Site>, link: &Arc<Link>) -> ConnectionError {
 }
 
 /// Takes the confirmations of the peer in; closes the connection if one cannot be used.
-async fn hear(site: &Arc<Site>, link: &Arc<Link>) -> ConnectionError {
-    if let Ok(stream) = link.connection.accept_uni().await {
-        if let Err(bad) = link.hear(stream).await {
-            site.counters.bad_messages.one();
-            link.connection.close(VarInt::from_u32(1), format!("{bad:?}").as_bytes());
-        }
+async fn hear(site: &Site, link: &Link, from_peer: RecvStream) -> ConnectionError {
+    if let Err(bad) = link.hear(from_peer).await {
+        site.counters.bad_messages.one();
+        link.connection.close(VarInt::from_u32(1), format!("{bad:?}").as_bytes());
     }
     link.connection.closed().await
 }
@@ -170,7 +194,9 @@ async fn report_losses(site: Arc<Site>) {
     sleep(NOTICED).await;
     let lost = site.counters.lost_after_close.get();
     if lost > 0 {
-        tracing::warn!("{lost} connections so far lost bytes after their clients had closed (lost_after_close)");
+        tracing::warn!(
+            "{lost} connections so far lost bytes after their clients had closed (lost_after_close)"
+        );
     }
 }
 

@@ -3,10 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use axum::Router;
 use tidegate_config::aggregate::{AggregateConfig, PeerDown};
+use tokio::time::Instant;
 
+use super::adjust::Adjuster;
+use super::control::{Factory, Shared};
 use super::keys::Keys;
 use super::site::Site;
+use super::status::Sources;
 use super::transparent::Transparent;
 use super::{listener, peer, transport};
 use crate::code::Code;
@@ -14,7 +19,7 @@ use crate::output::Failure;
 
 /// A gateway that takes connections while this exists.
 pub(crate) struct Gateway {
-    site: Arc<Site>,
+    sources: Sources,
     endpoint: quinn::Endpoint,
     opens: bool,
     listeners: Vec<tokio::net::TcpListener>,
@@ -26,30 +31,52 @@ impl Gateway {
     pub(crate) fn start(config: AggregateConfig) -> Result<Self, Failure> {
         let keys = Keys::read(Path::new(&config.key_file), config.peer_key)?;
         let seats = listener::seats(config.max_connections)?;
-        let site = Arc::new(Site::new(config, seats));
-        let config = &site.config;
-        let control = Arc::new(quinn::congestion::CubicConfig::default());
-        let endpoint = transport::endpoint(config, &keys, seats, control).map_err(|error| {
-            let message = format!("cannot listen on {}: {error}", config.listen);
-            Failure::new(Code::NoSocket, message)
-        })?;
+        let (sources, endpoint) = prepare(config, &keys, seats)?;
         let listeners = listener::listeners()?;
         let addresses = listeners.iter().filter_map(|it| it.local_addr().ok()).collect();
-        let transparent = Transparent::install(config.destinations.clone(), addresses)?;
-        Ok(Self { opens: keys.opens(), site, endpoint, listeners, transparent })
+        let destinations = sources.site.config.destinations.clone();
+        let transparent = Transparent::install(destinations, addresses)?;
+        Ok(Self { opens: keys.opens(), sources, endpoint, listeners, transparent })
+    }
+
+    /// What the control socket answers, and the pages of metrics.
+    pub(crate) fn routes(&self) -> [Router; 2] {
+        self.sources.clone().routes()
     }
 
     /// Carries connections until dropped. Returns if it cannot go on.
     pub(crate) async fn run(self) {
-        let Self { site, endpoint, opens, listeners, transparent } = self;
+        let Self { sources, endpoint, opens, listeners, transparent } = self;
+        let Sources { site, shared, adjuster, .. } = sources;
         for listener in listeners {
             tokio::spawn(listener::serve(site.clone(), listener));
         }
         tokio::select! {
-            () = peer::keep(site.clone(), endpoint.clone(), opens) => {}
+            () = peer::keep(site.clone(), endpoint, opens) => {}
             () = follow(&site, &transparent) => {}
+            () = adjuster.run(&site, &shared) => {}
         }
     }
+}
+
+/// The parts of a gateway that need no privileges.
+pub(super) fn prepare(
+    config: AggregateConfig,
+    keys: &Keys,
+    seats: usize,
+) -> Result<(Sources, quinn::Endpoint), Failure> {
+    let site = Arc::new(Site::new(config, seats));
+    let started = Instant::now();
+    let weight = site.config.weight.weight;
+    let shared = Arc::new(Shared::new(site.queue.clone(), weight, started.into_std()));
+    let control = Arc::new(Factory(shared.clone()));
+    let endpoint = transport::endpoint(&site.config, keys, seats, control).map_err(|error| {
+        let message = format!("cannot listen on {}: {error}", site.config.listen);
+        Failure::new(Code::NoSocket, message)
+    })?;
+    let seed = keys.derive("rate adjuster").first_chunk().map_or(0, |it| u64::from_be_bytes(*it));
+    let adjuster = Arc::new(Adjuster::new(&site, seed));
+    Ok((Sources { site, shared, adjuster, started }, endpoint))
 }
 
 /// Takes new connections as the file says: always, or while the peer is up.

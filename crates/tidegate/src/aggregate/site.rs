@@ -1,6 +1,7 @@
 //! What all tasks of a gateway share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_config::aggregate::AggregateConfig;
 use tokio::sync::{Semaphore, watch};
@@ -22,6 +23,8 @@ pub(super) struct Site {
     pub(super) most: usize,
     /// What waits for the aggregate connection.
     pub(super) queue: Arc<Queue>,
+    /// Streams that wait until they may write: for room here, or for credit of the peer.
+    pub(super) stopped: AtomicU64,
     /// The aggregate connection, while the peer is up.
     pub(super) link: watch::Sender<Option<Arc<Link>>>,
 }
@@ -35,6 +38,7 @@ impl Site {
             counters: Counters::default(),
             seats: Arc::new(Semaphore::new(most)),
             most,
+            stopped: AtomicU64::new(0),
             link: watch::Sender::new(None),
         }
     }
@@ -42,6 +46,11 @@ impl Site {
     /// The aggregate connection, if the peer is up.
     pub(super) fn link(&self) -> Option<Arc<Link>> {
         self.link.borrow().clone()
+    }
+
+    /// Streams that now wait until they may write.
+    pub(super) fn stopped(&self) -> u64 {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     /// TCP connections now.

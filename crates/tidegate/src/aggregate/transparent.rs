@@ -151,8 +151,12 @@ mod tests {
         };
         let rules = transparent.rules(true);
         // Kills: rules of the wrong family; rules that stay while nothing is to be taken.
-        assert!(rules.contains("ip daddr { 10.2.0.0/16 } meta l4proto tcp tproxy ip to 127.0.0.1:5"));
-        assert!(rules.contains("ip6 daddr { 2001:db8::/32 } meta l4proto tcp tproxy ip6 to [::1]:6"));
+        assert!(
+            rules.contains("ip daddr { 10.2.0.0/16 } meta l4proto tcp tproxy ip to 127.0.0.1:5")
+        );
+        assert!(
+            rules.contains("ip6 daddr { 2001:db8::/32 } meta l4proto tcp tproxy ip6 to [::1]:6")
+        );
         assert!(!transparent.rules(false).contains("tproxy"));
         std::mem::forget(transparent);
     }

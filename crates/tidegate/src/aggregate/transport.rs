@@ -13,9 +13,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use quinn::rustls::server::AlwaysResolvesServerRawPublicKeys;
 use quinn::rustls::{self, ClientConfig, ServerConfig, version};
-use quinn::{
-    AckFrequencyConfig, Endpoint, EndpointConfig, TokioRuntime, TransportConfig, VarInt,
-};
+use quinn::{AckFrequencyConfig, Endpoint, EndpointConfig, TokioRuntime, TransportConfig, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_config::aggregate::AggregateConfig;
@@ -61,7 +59,9 @@ pub(super) fn endpoint(
         let mut tls = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&version::TLS13])?
             .with_client_cert_verifier(keys.pinned(&provider))
-            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(keys.certified()?)));
+            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(
+                keys.certified()?,
+            )));
         tls.alpn_protocols = vec![PROTOCOL.to_vec()];
         tls.send_tls13_tickets = 0;
         let crypto = QuicServerConfig::try_from(tls)?;
@@ -73,7 +73,9 @@ pub(super) fn endpoint(
         .with_protocol_versions(&[&version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(keys.pinned(&provider))
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(keys.certified()?)));
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
+            keys.certified()?,
+        )));
     tls.alpn_protocols = vec![PROTOCOL.to_vec()];
     tls.resumption = Resumption::disabled();
     let mut client = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));

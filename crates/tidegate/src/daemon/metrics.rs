@@ -13,11 +13,17 @@ use tidegate_core::ack::Counts;
 use crate::api::{Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Status, Trunk};
 
 /// Metrics being written.
-struct Page(String);
+#[derive(Default)]
+pub(crate) struct Page(String);
 
 impl Page {
+    /// The page as it is sent.
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
+
     /// A metric of the samples given as labels and value.
-    fn metric(
+    pub(crate) fn metric(
         &mut self,
         name: &str,
         kind: &str,
@@ -37,10 +43,10 @@ impl Page {
 }
 
 /// Labels as they are written.
-struct Labels(String);
+pub(crate) struct Labels(String);
 
 /// `pairs` of a label and its value.
-fn labels(pairs: &[(&str, &str)]) -> Labels {
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
     if pairs.is_empty() {
         return Labels(String::new());
     }
@@ -311,7 +317,7 @@ const fn signed(count: i64) -> f64 {
 }
 
 #[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
-const fn float(count: u64) -> f64 {
+pub(crate) const fn float(count: u64) -> f64 {
     count as f64
 }
 
@@ -507,14 +513,23 @@ mod tests {
     fn metrics_pass_our_own_lint() {
         let page = page(&status(), &classes(), &trunks_of_a_test());
         assert_eq!(lint(&page), [""; 0], "{page}");
+        let of_aggregate = crate::aggregate::metrics_of_a_test();
+        assert_eq!(lint(&of_aggregate), [""; 0], "{of_aggregate}");
         assert!(page.contains("tidegate_policy_wait_seconds_total{policy=\"web \\\"2\\\"\""));
         assert!(page.contains("tidegate_dropped_packets_total{reason=\"queue-full\"} 7\n"));
         assert!(page.contains("tidegate_marked_packets_total{reason=\"aqm\"} 8\n"));
     }
 
-    /// The metrics of `page` as a page of the manual.
+    /// The metrics of `page`, and those of an aggregate gateway, as a page of the manual.
     fn manual(page: &str) -> String {
         let mut text = String::from(include_str!("metrics.md"));
+        text += &table(page);
+        text += include_str!("metrics/aggregate.md");
+        text + &table(&crate::aggregate::metrics_of_a_test())
+    }
+
+    fn table(page: &str) -> String {
+        let mut text = String::new();
         let mut lines = page.lines().peekable();
         while let Some(line) = lines.next() {
             let Some(help) = line.strip_prefix("# HELP ") else { continue };
