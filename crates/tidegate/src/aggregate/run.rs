@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use quinn::VarInt;
 use tidegate_config::aggregate::{AggregateConfig, PeerDown};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::adjust::Adjuster;
 use super::control::{Factory, Shared};
@@ -44,6 +46,11 @@ impl Gateway {
         self.sources.clone().routes()
     }
 
+    /// What ends the aggregate connection.
+    pub(crate) fn farewell(&self) -> Farewell {
+        Farewell(self.endpoint.clone())
+    }
+
     /// Carries connections until dropped. Returns if it cannot go on.
     pub(crate) async fn run(self) {
         let Self { sources, endpoint, opens, listeners, transparent } = self;
@@ -56,6 +63,21 @@ impl Gateway {
             () = follow(&site, &transparent) => {}
             () = adjuster.run(&site, &shared) => {}
         }
+    }
+}
+
+/// Tells the peer that this gateway ends.
+pub(crate) struct Farewell(quinn::Endpoint);
+
+/// How long the farewell may take: some round trips.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+impl Farewell {
+    /// Ends the aggregate connection, so that the peer need not wait for signs of life.
+    pub(crate) async fn say(self) {
+        self.0.close(VarInt::from_u32(0), b"stopped");
+        // A peer that is down does not answer.
+        let _ = timeout(FAREWELL, self.0.wait_idle()).await;
     }
 }
 

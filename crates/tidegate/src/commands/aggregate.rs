@@ -119,7 +119,7 @@ async fn serve(config: AggregateConfig, args: &Args, context: &Context) -> anyho
     let gateway = Gateway::start(config)?;
     let descriptors = Limits::descriptors();
     let seats = [Limits::control(descriptors), Limits::metrics(descriptors)].map(Seats::new);
-    let [routes, pages] = gateway.routes();
+    let ([routes, pages], farewell) = (gateway.routes(), gateway.farewell());
     tracing::info!("aggregate gateway on {listen}, peer {peer}");
     let exit = tokio::select! {
         () = gateway.run() => Exit::Failed,
@@ -127,6 +127,7 @@ async fn serve(config: AggregateConfig, args: &Args, context: &Context) -> anyho
         _ = terminate.recv() => Exit::Done,
         _ = interrupt.recv() => Exit::Done,
     };
+    farewell.say().await;
     tracing::info!("stopped");
     Ok(exit)
 }
