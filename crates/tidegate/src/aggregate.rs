@@ -15,7 +15,6 @@ mod inward;
 mod keys;
 mod link;
 mod listener;
-mod message;
 mod metrics;
 mod outward;
 mod peer;

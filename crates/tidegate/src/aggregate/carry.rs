@@ -22,11 +22,11 @@ use hyper::body::Bytes;
 use quinn::{ReadError, RecvStream, SendStream, VarInt, WriteError};
 use socket2::SockRef;
 use tidegate_dataplane::unacknowledged;
+use tidegate_wire::aggregate::Answer;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::link::{Delivery, Link};
-use super::message::Answer;
 use super::site::Site;
 
 /// Bytes that are read from a TCP connection at once: ten datagrams of QUIC, so that one system call is not paid

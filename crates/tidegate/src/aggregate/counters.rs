@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::message::Answer;
+use tidegate_wire::aggregate::Answer;
 
 /// A count that only grows.
 #[derive(Debug, Default)]

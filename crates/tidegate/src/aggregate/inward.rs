@@ -9,12 +9,12 @@ use ipnet::IpNet;
 use quinn::{RecvStream, SendStream};
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_config::aggregate::{AggregateConfig, Source};
+use tidegate_wire::aggregate::{Answer, FIXED, Header, LONGEST};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::carry::{Carried, End, carry};
 use super::link::Link;
-use super::message::{Answer, FIXED, Header, LONGEST};
 use super::site::Site;
 
 /// How long a server may take to accept a connection.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quinn::{Connection, RecvStream, SendStream};
 use tokio::sync::{Notify, mpsc};
 
-use super::message::{CONFIRMATION, Confirmation};
+use tidegate_wire::aggregate::{CONFIRMATION, Confirmation};
 
 /// One aggregate connection.
 #[derive(Debug)]
@@ -78,7 +78,10 @@ impl Link {
     }
 
     /// Takes the peer's confirmations in. Returns when there are no more, or one cannot be used.
-    pub(super) async fn hear(&self, mut stream: RecvStream) -> Result<(), super::message::Bad> {
+    pub(super) async fn hear(
+        &self,
+        mut stream: RecvStream,
+    ) -> Result<(), tidegate_wire::aggregate::Bad> {
         let mut bytes = [0; CONFIRMATION];
         while stream.read_exact(&mut bytes).await.is_ok() {
             let Confirmation(number) = Confirmation::decode(bytes)?;

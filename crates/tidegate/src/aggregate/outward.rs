@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use quinn::RecvStream;
 use tidegate_config::aggregate::Source;
+use tidegate_wire::aggregate::{Answer, Header};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::carry::{Carried, End, carry, reset};
 use super::inward::OPENING;
-use super::message::{Answer, Header};
 use super::site::Site;
 
 /// How long the answer of the peer is waited for: it waits for the server, and messages travel there and back.

@@ -9,11 +9,11 @@ use quinn::{
     Connection, ConnectionError, Endpoint, Incoming, RecvStream, SendStream, TransportErrorCode,
     VarInt,
 };
+use tidegate_wire::aggregate::VERSION;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 use super::link::{Link, confirm};
-use super::message::VERSION;
 use super::site::Site;
 use super::{inward, transport};
 

@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
 use tidegate_core::itcp;
+use tidegate_wire::aggregate::Answer;
 use tokio::time::Instant;
 
 use super::adjust::Adjuster;
 use super::control::Shared;
-use super::message::Answer;
 use super::metrics;
 use super::site::Site;
 use crate::daemon::{PAGE, answer, unknown};

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tidegate_config::aggregate::{self, AggregateConfig};
 use tidegate_core::Bytes;
+use tidegate_wire::aggregate::{Answer, Confirmation, VERSION};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::carry::reset;
 use super::keys::{Keys, tests::impostor, tests::pair};
-use super::message::{Answer, Confirmation, VERSION};
 use super::run::prepare;
 use super::site::Site;
 use super::{outward, peer};

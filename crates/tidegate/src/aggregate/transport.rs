@@ -17,9 +17,9 @@ use quinn::{AckFrequencyConfig, Endpoint, EndpointConfig, TokioRuntime, Transpor
 use quinn_proto::HashedConnectionIdGenerator;
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_config::aggregate::AggregateConfig;
+use tidegate_wire::aggregate::PROTOCOL;
 
 use super::keys::Keys;
-use super::message::PROTOCOL;
 
 /// How long the peer may delay an acknowledgement. With QUIC's default of 25 ms, Vegas would take the delay for
 /// a queue.

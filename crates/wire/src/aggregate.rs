@@ -1,32 +1,34 @@
-//! What gateways tell each other beside the bytes of users: the header and the answer of a stream, and
+//! What aggregate gateways tell each other beside the bytes of users: the header and the answer of a stream, and
 //! confirmations.
 //!
 //! Header: version (1 B), flags (1 B), destination (address and port), and the address and port of the client if
 //! the flag says so. All numbers are in network byte order. The gateway that opens the connection to the server
 //! answers with one byte. Bytes of users follow in both directions.
 //!
-//! A confirmation travels on a stream of its own: kind (1 B) and the number of a stream (8 B).
+//! Confirmations travel on a stream of their own, after the version (1 B): kind (1 B) and the number of a stream (8 B).
+//!
+//! Source: ours; `itcp` does not say how its gateways tell each other where a connection leads.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The version of these messages. The handshake agrees on it: it is in [`PROTOCOL`].
-pub(super) const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
 
 /// What the TLS handshake negotiates (ALPN, RFC 7301): peers of different versions do not connect.
-pub(super) const PROTOCOL: &[u8] = b"tidegate-aggregate/1";
+pub const PROTOCOL: &[u8] = b"tidegate-aggregate/1";
 
 /// A connection that the peer is to open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Header {
+pub struct Header {
     /// The server.
-    pub(super) destination: SocketAddr,
+    pub destination: SocketAddr,
     /// The client, of the same family; the server sees it if the peer is told to show it.
-    pub(super) client: Option<SocketAddr>,
+    pub client: Option<SocketAddr>,
 }
 
 /// Why a header or a confirmation cannot be used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Bad {
+pub enum Bad {
     /// Another version.
     Version(u8),
     /// Flags that this version does not have.
@@ -45,13 +47,14 @@ const IPV6: u8 = 1;
 const CLIENT: u8 = 2;
 
 /// Bytes before the addresses.
-pub(super) const FIXED: usize = 2;
+pub const FIXED: usize = 2;
 /// Length of the longest header: two IPv6 addresses with their ports.
-pub(super) const LONGEST: usize = FIXED + 2 * (16 + 2);
+pub const LONGEST: usize = FIXED + 2 * (16 + 2);
 
 impl Header {
     /// The header as it is sent.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
         let client = self.client.filter(|it| it.is_ipv4() == self.destination.is_ipv4());
         let ipv6 = if self.destination.is_ipv6() { IPV6 } else { 0 };
         let flags = ipv6 | if client.is_some() { CLIENT } else { 0 };
@@ -67,7 +70,11 @@ impl Header {
     }
 
     /// Length of the addresses of a header that begins like this.
-    pub(super) fn rest(fixed: [u8; FIXED]) -> Result<usize, Bad> {
+    ///
+    /// # Errors
+    ///
+    /// If it is of another version, or has flags that this version does not have.
+    pub fn rest(fixed: [u8; FIXED]) -> Result<usize, Bad> {
         let [version, flags] = fixed;
         if version != VERSION {
             return Err(Bad::Version(version));
@@ -80,7 +87,11 @@ impl Header {
     }
 
     /// The header that these bytes are.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Bad> {
+    ///
+    /// # Errors
+    ///
+    /// If they are no header of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Bad> {
         let (fixed, rest) = bytes.split_first_chunk::<FIXED>().ok_or(Bad::Length)?;
         if rest.len() != Self::rest(*fixed)? {
             return Err(Bad::Length);
@@ -111,7 +122,7 @@ fn address(ipv6: bool, bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
 
 /// What came of a connection that the peer was to open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Answer {
+pub enum Answer {
     /// The server has accepted it.
     Connected,
     /// The server has refused it.
@@ -130,7 +141,7 @@ pub(super) enum Answer {
 
 impl Answer {
     /// All but `Connected`.
-    pub(super) const FAILURES: [Self; 6] = [
+    pub const FAILURES: [Self; 6] = [
         Self::Refused,
         Self::Unreachable,
         Self::Silent,
@@ -140,7 +151,8 @@ impl Answer {
     ];
 
     /// The answer as it is sent.
-    pub(super) const fn byte(self) -> u8 {
+    #[must_use]
+    pub const fn byte(self) -> u8 {
         match self {
             Self::Connected => 0,
             Self::Refused => 1,
@@ -153,13 +165,15 @@ impl Answer {
     }
 
     /// The answer that this byte is.
-    pub(super) fn of(byte: u8) -> Option<Self> {
+    #[must_use]
+    pub fn of(byte: u8) -> Option<Self> {
         let mut all = [Self::Connected].into_iter().chain(Self::FAILURES);
         all.find(|it| it.byte() == byte)
     }
 
     /// What it is called in metrics and in the log.
-    pub(super) const fn name(self) -> &'static str {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Connected => "connected",
             Self::Refused => "refused",
@@ -174,23 +188,28 @@ impl Answer {
 
 /// The server has acknowledged all bytes of this stream and the FIN after them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Confirmation(pub(super) u64);
+pub struct Confirmation(pub u64);
 
 /// Length of a confirmation.
-pub(super) const CONFIRMATION: usize = 1 + 8;
+pub const CONFIRMATION: usize = 1 + 8;
 
 /// The kind of a confirmation; 0 is not used, so that a run of zeros is no message.
 const CONFIRMED: u8 = 1;
 
 impl Confirmation {
     /// The confirmation as it is sent.
-    pub(super) fn encode(self) -> [u8; CONFIRMATION] {
+    #[must_use]
+    pub fn encode(self) -> [u8; CONFIRMATION] {
         let [a, b, c, d, e, f, g, h] = self.0.to_be_bytes();
         [CONFIRMED, a, b, c, d, e, f, g, h]
     }
 
     /// The confirmation that these bytes are.
-    pub(super) fn decode(bytes: [u8; CONFIRMATION]) -> Result<Self, Bad> {
+    ///
+    /// # Errors
+    ///
+    /// If they are of another kind.
+    pub fn decode(bytes: [u8; CONFIRMATION]) -> Result<Self, Bad> {
         let [kind, number @ ..] = bytes;
         match kind {
             CONFIRMED => Ok(Self(u64::from_be_bytes(number))),
