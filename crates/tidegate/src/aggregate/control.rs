@@ -326,8 +326,9 @@ impl Controller for Control {
         };
         self.recovery = Some(now);
         let (time, mut window) = (self.shared.time(now), self.window);
-        let flight = self.in_flight.max(window.floor);
-        self.control().on_signal(time, &mut window, flight, signal);
+        // RFC 9002, section 7.3.2: a reduction starts from the window.
+        let from = window.congestion;
+        self.control().on_signal(time, &mut window, from, signal);
         window.congestion = match signal {
             Signal::Timeout { .. } => window.floor,
             Signal::Loss | Signal::Echo => window.threshold.min(window.congestion),
@@ -359,5 +360,103 @@ impl Controller for Control {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: u64 = 1_200;
+    const BASE: Duration = Duration::from_millis(100);
+
+    fn control(weight: u32) -> (Control, Arc<Shared>, Instant) {
+        let now = tokio::time::Instant::now().into_std();
+        let queue = Arc::new(Queue::new(1 << 30));
+        let shared = Arc::new(Shared::new(queue, Factor::whole(weight), now));
+        (Control::new(shared.clone(), now, MTU), shared, now)
+    }
+
+    /// One ACK of a packet that was sent a round-trip time ago.
+    fn ack(control: &mut Control, now: Instant, rtt: Duration, in_flight: u64, limited: bool) {
+        let newest = Some(now.checked_sub(rtt).unwrap());
+        control.batch = Batch { bytes: MTU, newest, is_limited_by_users: limited };
+        control.rtts = Some((rtt, BASE));
+        control.acknowledged(now, in_flight);
+    }
+
+    /// A round trip over a bottleneck that holds `capacity` packets without a queue. Returns its end.
+    fn round(control: &mut Control, start: Instant, capacity: u64) -> Instant {
+        let packets = control.window() / MTU;
+        let queued = u32::try_from(packets.saturating_sub(capacity)).unwrap();
+        let rtt = BASE + BASE * queued / u32::try_from(capacity).unwrap();
+        let end = start + rtt;
+        for _ in 0..packets {
+            let in_flight = control.window().saturating_sub(MTU);
+            ack(control, end, rtt, in_flight, false);
+        }
+        end
+    }
+
+    /// Packets of its own that the control keeps in the queue after 200 round trips.
+    fn queued(control: &mut Control, mut now: Instant) -> (u64, Instant) {
+        for _ in 0..200 {
+            now = round(control, now, 50);
+        }
+        ((control.window() / MTU).saturating_sub(50), now)
+    }
+
+    /// Kills: a weight that never arrives, or only in new connections; bytes taken for packets.
+    #[test]
+    fn the_core_keeps_two_packets_in_the_queue_for_each_unit_of_weight() {
+        let (mut it, shared, now) = control(1);
+        let (one, now) = queued(&mut it, now);
+        shared.set_weight(Factor::whole(5));
+        let (five, now) = queued(&mut it, now);
+        shared.set_weight(Factor::whole(2));
+        let (two, _) = queued(&mut it, now);
+        assert!((1..=3).contains(&one) && (9..=11).contains(&five), "{one} {five}");
+        assert!((3..=5).contains(&two), "{two}");
+        assert_eq!(shared.observed().window, it.window());
+    }
+
+    /// Kills: a reduction for each lost packet; none at all; ECN taken for a timeout.
+    #[test]
+    fn losses_of_one_round_trip_are_one_reduction() {
+        let (mut it, _, start) = control(1);
+        let (_, now) = queued(&mut it, start);
+        let before = it.window();
+        let sent = now.checked_sub(BASE).unwrap();
+        it.on_congestion_event(now, sent, false, MTU);
+        let after = it.window();
+        assert!(after < before && after >= before / 4, "{before} {after}");
+        it.on_congestion_event(now + BASE / 2, sent, false, MTU);
+        assert_eq!(it.window(), after);
+        it.on_congestion_event(now + BASE * 2, now + BASE, false, 0);
+        assert!(it.window() < after);
+        it.on_congestion_event(now + BASE * 4, now + BASE * 3, true, MTU);
+        assert_eq!(it.window(), LEAST * MTU);
+    }
+
+    /// Kills: time without bytes that counts as busy; a queue whose estimate is never corrected.
+    #[test]
+    fn only_time_in_which_bytes_wait_is_busy_and_then_the_queue_is_what_is_in_flight() {
+        let (mut it, shared, now) = control(1);
+        shared_queue(&shared).put(100 * MTU);
+        let later = now + BASE;
+        ack(&mut it, later, BASE, 9 * MTU, false);
+        let seen = shared.observed();
+        assert_eq!((seen.busy, seen.waits), (BASE, true));
+        assert_eq!(seen.sent_busy, MTU - OVERHEAD);
+        assert_eq!(shared_queue(&shared).held(), 100 * MTU - seen.sent_busy);
+        ack(&mut it, later + BASE, BASE, 2 * MTU, true);
+        let seen = shared.observed();
+        assert_eq!((seen.busy, seen.waits), (BASE, false));
+        assert_eq!(shared_queue(&shared).held(), 2 * (MTU - OVERHEAD));
+        assert_eq!(seen.sent, 100 * MTU - 2 * (MTU - OVERHEAD));
+    }
+
+    fn shared_queue(shared: &Shared) -> &Queue {
+        &shared.queue
     }
 }

@@ -1,5 +1,7 @@
 //! Aggregate gateways at two sites: the TCP connections of a client are carried over one connection.
 
+mod load;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
