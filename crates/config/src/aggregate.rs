@@ -11,12 +11,12 @@ use tidegate_core::{Bytes, itcp};
 
 use crate::{Findings, read};
 
-/// What the file of an aggregate gateway says, with every default filled in.
+/// The content of the file of an aggregate gateway, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregateConfig {
-    /// Where the aggregate connection of the peer is received (UDP).
+    /// UDP address at which this gateway receives.
     pub listen: SocketAddr,
-    /// Where the peer receives it.
+    /// UDP address at which the peer receives.
     pub peer: SocketAddr,
     /// The file with the private key of this gateway.
     pub key_file: String,
@@ -31,15 +31,15 @@ pub struct AggregateConfig {
     pub source: Source,
     /// Maximum number of connections at once; half of the descriptor limit, if `None`.
     pub max_connections: Option<usize>,
-    /// What happens to new connections while the peer is down.
+    /// The treatment of new connections while the peer is down.
     pub on_peer_down: PeerDown,
-    /// Whether our FIN waits until the last byte of the client is known to have arrived.
+    /// Our FIN waits until the server has acknowledged the last byte of the client.
     pub confirm_close: bool,
     /// Most bytes of a connection in one direction that wait in a gateway.
     pub stream_queue: Bytes,
     /// Most bytes of all connections together that wait in a gateway.
     pub max_queue: Bytes,
-    /// How the weight of the aggregate connection is found.
+    /// The rate adjuster, which finds the weight of the aggregate connection.
     pub weight: itcp::Config,
 }
 
@@ -53,7 +53,7 @@ pub enum Source {
     Gateway,
 }
 
-/// What happens to new connections while the peer is down.
+/// The treatment of new connections while the peer is down.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum PeerDown {
     /// They are routed past the gateway.
@@ -74,7 +74,7 @@ pub fn parse(path: &str, text: &str) -> (Option<AggregateConfig>, Findings) {
     (config.filter(|_| !found.has_errors()), found)
 }
 
-/// Whether `text` is meant as the file of an aggregate gateway: it has an `[aggregate]`.
+/// Tells the file of an aggregate gateway, which has an `[aggregate]`, from a policy file.
 #[must_use]
 pub fn is_meant(text: &str) -> bool {
     toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("aggregate"))

@@ -166,7 +166,7 @@ catalogue! {
     BadRelay = "TG0063", "a relay that cannot hand on what it should",
         "write it after traffic of kind greedy, file or relay, with its receivers as senders, as many flows, and a buffer";
 
-    // What is written in the file of an aggregate gateway.
+    // The file of an aggregate gateway.
     BadAggregate = "TG0064", "an aggregate gateway that cannot work",
         "correct the field the message names; the gateways of both sites have addresses and keys of their own";
 

@@ -1,4 +1,4 @@
-//! How much of what was written to a TCP socket the other end has not acknowledged.
+//! The bytes of a TCP socket that the other end has not acknowledged.
 //!
 //! Source: `tcp(7)`, `SIOCOUTQ`; the kernel's `tcp_ioctl` counts a FIN as one byte.
 

@@ -1,4 +1,4 @@
-//! What aggregate gateways tell each other beside the bytes of users: the header and the answer of a stream, and
+//! The messages of aggregate gateways beside the bytes of users: the header and the answer of a stream, and
 //! confirmations.
 //!
 //! Header: version (1 B), flags (1 B), destination (address and port), and the address and port of the client if
@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// The version of these messages. The handshake agrees on it: it is in [`PROTOCOL`].
 pub const VERSION: u8 = 1;
 
-/// What the TLS handshake negotiates (ALPN, RFC 7301): peers of different versions do not connect.
+/// The protocol in the TLS handshake (ALPN, RFC 7301). Peers of different versions do not connect.
 pub const PROTOCOL: &[u8] = b"tidegate-aggregate/1";
 
 /// A connection that the peer is to open.
@@ -107,7 +107,7 @@ impl Header {
     }
 }
 
-/// The address that `bytes` begin with, and what follows it.
+/// The address at the start of `bytes`, and the rest.
 fn address(ipv6: bool, bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     let (ip, rest) = if ipv6 {
         let (octets, rest) = bytes.split_first_chunk::<16>()?;
@@ -120,7 +120,7 @@ fn address(ipv6: bool, bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     Some((SocketAddr::new(ip, u16::from_be_bytes(*port)), rest))
 }
 
-/// What came of a connection that the peer was to open.
+/// The outcome of a connection that the peer was to open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
     /// The server has accepted it.
@@ -171,7 +171,7 @@ impl Answer {
         all.find(|it| it.byte() == byte)
     }
 
-    /// What it is called in metrics and in the log.
+    /// Its name in metrics and in the log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -28,7 +28,7 @@ const MOST_QUEUE: Bytes = Bytes(4 << 30);
 /// Largest number of connections. Linux allows at most 2^20 descriptors by default (`fs.nr_open`).
 const MOST_CONNECTIONS: i64 = 1 << 20;
 
-/// What `file` says, if everything required is there.
+/// The content of `file`, if everything required is there.
 pub(super) fn compile(file: &raw::File, found: &mut Findings) -> Option<AggregateConfig> {
     let it = file.aggregate.get()?.get_ref();
     let listen = it.listen.get().and_then(|text| socket(text, "listen", found));
@@ -136,7 +136,7 @@ fn prefix(text: &Spanned<String>, found: &mut Findings) -> Option<IpNet> {
     Some(net)
 }
 
-/// How the weight is found. The thresholds of the literal law refer to the queue of the gateway.
+/// The rate adjuster. The thresholds of the literal law refer to the queue of the gateway.
 fn weight(it: &raw::Aggregate, max_queue: Bytes) -> itcp::Config {
     let written = it.weight.as_ref().map(Spanned::get_ref);
     let config = written.map_or_else(

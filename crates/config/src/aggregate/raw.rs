@@ -21,7 +21,7 @@ tables! {
 
     /// The gateway.
     "[aggregate]" Aggregate {
-        /// Address and UDP port where the aggregate connection is received, such as "203.0.113.1:4755" or "[::]:4755".
+        /// Address and UDP port where the aggregate connection is received, such as "203.0.113.1:4755".
         "listen" => listen: Required<String>,
         /// Address and UDP port of the peer.
         "peer" => peer: Required<String>,
@@ -48,7 +48,7 @@ tables! {
         "stream_queue" => stream_queue: Option<Spanned<Bytes>>,
         /// Most bytes of all connections that wait in a gateway. Default: "64 MiB".
         "max_queue" => max_queue: Option<Spanned<Bytes>>,
-        /// How the weight of the aggregate connection is found: "fixed", "literal" or "measured", or a table of its
+        /// The rule for the weight of the aggregate connection: "fixed", "literal" or "measured", or a table of its
         /// parameters. The `max_queue` of "literal" is that of the gateway. Default: "measured".
         "weight" => weight: Option<Spanned<Weight>>,
     }
@@ -71,7 +71,7 @@ impl Choice for PeerDown {
     const CHOICES: &[(&str, Self)] = &[("pass", Self::Pass), ("refuse", Self::Refuse)];
 }
 
-/// How the weight is found.
+/// The rate adjuster of the aggregate connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Weight {
     pub(super) config: itcp::Config,

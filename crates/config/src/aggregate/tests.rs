@@ -40,6 +40,13 @@ fn a_short_file_has_all_defaults() {
 }
 
 #[test]
+fn the_example_of_the_manual_has_nothing_wrong() {
+    let (config, found) =
+        parse("aggregate.toml", include_str!("../../../../examples/aggregate.toml"));
+    assert!(config.is_some() && found.iter().next().is_none(), "{}", found.render(false));
+}
+
+#[test]
 fn each_mistake_is_found_at_its_line() {
     // Kills: a bound that is not checked; a finding that points at the whole table.
     for (line, code, words) in [

@@ -39,12 +39,19 @@ impl Adjuster {
     /// Takes samples until dropped.
     pub(super) async fn run(&self, site: &Arc<Site>, shared: &Shared) {
         shared.set_weight(self.adjuster().weight());
+        let mut warned = None;
         loop {
             let due = self.adjuster().poll_timeout();
             let now = Time::ZERO + self.started.elapsed();
             sleep(due.since(now).max(LEAST)).await;
             let now = Time::ZERO + self.started.elapsed();
-            let weight = self.adjuster().handle_timeout(now, &seen(site, shared));
+            let seen = seen(site, shared);
+            let wrong = seen.least_rtt.and_then(|rtt| site.config.weight.check_path(rtt).err());
+            if wrong != warned {
+                warned = wrong;
+                wrong.inspect(|words| tracing::warn!("weight: {words}"));
+            }
+            let weight = self.adjuster().handle_timeout(now, &seen);
             if let Some(weight) = weight {
                 shared.set_weight(weight);
                 tracing::debug!("weight {weight}");
@@ -56,7 +63,7 @@ impl Adjuster {
 /// Shortest sleep: the resolution of the timer.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// What the gateway looks like now.
+/// A sample of the gateway.
 fn seen(site: &Site, shared: &Shared) -> Seen {
     let observed = shared.observed();
     let least_rtt = site.link().map(|it| it.connection.min_rtt()).filter(|it| !it.is_zero());

@@ -29,8 +29,8 @@ use tokio::net::TcpStream;
 use super::link::{Delivery, Link};
 use super::site::Site;
 
-/// Bytes that are read from a TCP connection at once: ten datagrams of QUIC, so that one system call is not paid
-/// for each, and short enough that streams take turns.
+/// Bytes that are read from a TCP connection at once: ten datagrams of QUIC. Longer chunks would let streams wait
+/// for each other.
 const CHUNK: usize = 16 << 10;
 
 /// Error code of a stream whose TCP connection was reset.
@@ -141,6 +141,14 @@ fn lose(site: &Site, end: &End, unconfirmed: bool) {
     }
 }
 
+/// Sets the options of a TCP connection of a user. A failure costs speed, or the early end of a dead connection.
+pub(super) fn set_options(tcp: &TcpStream) {
+    // Bytes leave as they come; the buffers of the kernel make full segments of them under load.
+    let _ = tcp.set_nodelay(true);
+    // A host that is gone gives its seat back. The kernel's `tcp_keepalive_time` says when.
+    let _ = SockRef::from(tcp).set_keepalive(true);
+}
+
 /// Resets a TCP connection.
 pub(super) fn reset(tcp: TcpStream) {
     // Closed with a linger time of zero, a socket sends RST (`socket(7)`). On failure it sends FIN.
@@ -148,14 +156,14 @@ pub(super) fn reset(tcp: TcpStream) {
     drop(tcp);
 }
 
-/// What both directions of a connection share.
+/// The state that both directions of a connection share.
 struct Ends<'a> {
     site: &'a Site,
     link: &'a Link,
     tcp: &'a TcpStream,
     /// The number of the stream in confirmations.
     number: u64,
-    /// Whether all bytes of the TCP connection here have been acknowledged at the other end.
+    /// Tells when all bytes of the TCP connection here have been acknowledged at the other end.
     delivery: Arc<Delivery>,
     /// The TCP connection here has sent its FIN.
     eof: AtomicBool,
@@ -221,7 +229,7 @@ impl Ends<'_> {
         Ok(SockRef::from(self.tcp).shutdown(Shutdown::Write)?)
     }
 
-    /// Whether the TCP connection has sent its FIN, be it that bytes before it have not been read.
+    /// Tells if the TCP connection has sent its FIN. Bytes before it may not have been read yet.
     async fn has_sent_fin(&self) -> bool {
         let ready = at_once(pin!(self.tcp.ready(Interest::READABLE))).await;
         let is_closed = matches!(ready, Some(Ok(ready)) if ready.is_read_closed());
@@ -243,7 +251,7 @@ impl Ends<'_> {
     }
 }
 
-/// What `future` yields at its first poll.
+/// The output of `future`, if its first poll yields one.
 async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
         Poll::Ready(output) => Some(output),
@@ -272,7 +280,7 @@ const SOON: Duration = Duration::from_millis(1);
 /// Longest interval.
 const LATE: Duration = Duration::from_millis(100);
 
-/// What can be read now; nothing after a FIN. Takes no more memory than there are bytes.
+/// The bytes that can be read now; none after a FIN. Takes no more memory than there are bytes.
 fn read(tcp: &TcpStream) -> io::Result<Bytes> {
     let mut buffer = [0; CHUNK];
     let length = tcp.try_read(&mut buffer)?;

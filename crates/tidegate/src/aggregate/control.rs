@@ -1,6 +1,6 @@
 //! The congestion control of the aggregate connection: a weighted Vegas of the core, driven by quinn's events.
 //!
-//! Source: `itcp`, section 3; RFC 9002, section 7 (what QUIC tells its congestion control).
+//! Source: `itcp`, section 3; RFC 9002, section 7 (the events of QUIC's congestion control).
 //!
 //! Differs: QUIC numbers packets and not bytes. The core is given the bytes of packets, with their headers, and counts
 //! the settled ones (acknowledged or lost) as acknowledged. quinn paces packets at 1.25 windows per round trip.
@@ -35,7 +35,7 @@ const OVERHEAD: u64 = 40;
 /// After so long without bytes of users the path may have changed, and its least round-trip time is measured again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What the gateway tells the congestion control, and what it reports.
+/// The state that the gateway and the congestion control share.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// The clock of the core counts from here.
@@ -56,7 +56,7 @@ pub(super) struct Shared {
     sent: AtomicU64,
 }
 
-/// What [`Shared`] reports.
+/// The report of [`Shared`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Observed {
     pub(super) window: u64,
@@ -95,7 +95,7 @@ impl Shared {
         Factor::from_millionths(self.weight.load(Ordering::Relaxed))
     }
 
-    /// What the congestion control has seen.
+    /// The measurements of the congestion control.
     pub(super) fn observed(&self) -> Observed {
         let get = |it: &AtomicU64| it.load(Ordering::Relaxed);
         Observed {
@@ -142,7 +142,7 @@ impl ControllerFactory for Factory {
 #[derive(Debug, Default)]
 struct Batch {
     bytes: u64,
-    /// When the newest of them was sent.
+    /// The time at which the newest of them was sent.
     newest: Option<Instant>,
     is_limited_by_users: bool,
 }
@@ -162,7 +162,7 @@ pub(super) struct Control {
     rtts: Option<(Duration, Duration)>,
     /// Packets sent before are part of the last reduction (RFC 9002, section 7.3.2).
     recovery: Option<Instant>,
-    /// When the last batch ended, and when bytes of users were last in the gateway.
+    /// The end of the last batch, and the last time at which bytes of users were in the gateway.
     last: Instant,
     last_data: Instant,
 }

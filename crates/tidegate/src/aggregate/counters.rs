@@ -1,4 +1,4 @@
-//! What a gateway has carried, lost and refused since its start.
+//! The counts of a gateway since its start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ impl Count {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// The count.
     pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

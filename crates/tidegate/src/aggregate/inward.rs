@@ -13,11 +13,11 @@ use tidegate_wire::aggregate::{Answer, FIXED, Header, LONGEST};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use super::carry::{Carried, End, carry};
+use super::carry::{Carried, End, carry, reset, set_options};
 use super::link::Link;
 use super::site::Site;
 
-/// How long a server may take to accept a connection.
+/// Time limit for a server to accept a connection.
 pub(super) const OPENING: Duration = Duration::from_secs(10);
 
 /// Opens the connection that a stream of the peer asks for, and carries it to its end.
@@ -52,9 +52,9 @@ pub(super) async fn serve(
         }
     };
     site.counters.opened.one();
-    let _ = tcp.set_nodelay(true);
+    set_options(&tcp);
     if send.write_all(&[Answer::Connected.byte()]).await.is_err() {
-        return super::carry::reset(tcp);
+        return reset(tcp);
     }
     let ended = carry(&site, &link, Carried { tcp, send, recv }, async |_| Ok(())).await;
     drop(seat);
@@ -76,7 +76,7 @@ async fn header(recv: &mut RecvStream) -> Result<Header, Answer> {
     Header::decode(&bytes[..FIXED + length]).map_err(|_| Answer::BadHeader)
 }
 
-/// Whether the peer may have a connection to `address` opened here.
+/// Tells if the peer may have a connection to `address` opened here.
 fn may_reach(config: &AggregateConfig, address: IpAddr) -> bool {
     // An IPv4 address in IPv6 clothes would evade the prefixes of `reachable`.
     let address = address.to_canonical();
@@ -131,7 +131,7 @@ fn transparent(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(TcpSocket::from_std_stream(socket.into()))
 }
 
-/// What the peer is told when a connection cannot be opened.
+/// The answer to the peer when a connection cannot be opened.
 fn reason(error: &io::Error) -> Answer {
     match error.kind() {
         ErrorKind::ConnectionRefused => Answer::Refused,

@@ -103,7 +103,7 @@ impl Keys {
         Ok(Self { seed, public, peer })
     }
 
-    /// Whether this gateway opens the aggregate connection: the one with the lesser key does.
+    /// Tells if this gateway opens the aggregate connection. The one with the lesser key does.
     pub(super) fn opens(&self) -> bool {
         self.public < self.peer
     }
@@ -124,7 +124,7 @@ impl Keys {
         Ok(Arc::new(CertifiedKey::new(vec![public], private)))
     }
 
-    /// What checks that the other end is the peer.
+    /// The verifier of the peer's key.
     pub(super) fn pinned(&self, provider: &CryptoProvider) -> Arc<Pinned> {
         let key = [&PUBLIC[..], &self.peer].concat();
         Arc::new(Pinned { key, algorithms: provider.signature_verification_algorithms })

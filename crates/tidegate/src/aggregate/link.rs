@@ -20,7 +20,7 @@ pub(super) struct Link {
     waiting: Mutex<HashMap<u64, Arc<Delivery>>>,
 }
 
-/// Whether all bytes that a TCP connection here has sent were acknowledged by the other end.
+/// Tells when the other end has acknowledged all bytes of a TCP connection here.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     is_done: AtomicBool,
@@ -28,12 +28,12 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Whether they are.
+    /// Tells if they are acknowledged.
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Waits until they are.
+    /// Waits until they are acknowledged.
     pub(super) async fn done(&self) {
         while !self.is_done() {
             self.done.notified().await;
@@ -49,7 +49,7 @@ impl Delivery {
 }
 
 impl Link {
-    /// The link of an established connection, and what is to be sent by [`confirm`].
+    /// The link of an established connection, and the confirmations for [`confirm`] to send.
     pub(super) fn new(connection: Connection) -> (Self, mpsc::UnboundedReceiver<Confirmation>) {
         let (confirmed, to_send) = mpsc::unbounded_channel();
         (Self { connection, confirmed, waiting: Mutex::default() }, to_send)

@@ -68,7 +68,7 @@ pub(super) async fn serve(site: Arc<Site>, listener: TcpListener) {
     }
 }
 
-/// Maximum number of connections: what is `wanted`, else half of the descriptors. Raises the limit as far as the
+/// Maximum number of connections: `wanted`, or half of the descriptors. Raises the limit as far as the
 /// system allows.
 pub(super) fn seats(wanted: Option<usize>) -> Result<usize, Failure> {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, hard)| {
@@ -96,7 +96,7 @@ fn within(wanted: Option<usize>, limit: usize) -> Result<usize, Failure> {
 mod tests {
     use super::*;
 
-    /// Kills: a reserve that is not kept; half of what is left after it.
+    /// Kills: a reserve that is not kept; half of the rest.
     #[test]
     fn connections_leave_descriptors_in_reserve() {
         assert_eq!(within(None, 1_024).unwrap(), 512);

@@ -11,11 +11,11 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::carry::{Carried, End, carry, reset};
+use super::carry::{Carried, End, carry, reset, set_options};
 use super::inward::OPENING;
 use super::site::Site;
 
-/// How long the answer of the peer is waited for: it waits for the server, and messages travel there and back.
+/// Time limit for the answer of the peer: the time limit of the server, and the way there and back.
 const ANSWER: Duration = Duration::from_secs(OPENING.as_secs() + 5);
 
 /// Takes a connection of a client, if there is a seat for it and the peer is up. Resets it otherwise.
@@ -36,8 +36,7 @@ async fn serve(
     destination: SocketAddr,
     seat: OwnedSemaphorePermit,
 ) {
-    // Bytes leave as they come; the peer's TCP makes full segments of them.
-    let _ = tcp.set_nodelay(true);
+    set_options(&tcp);
     let Some(link) = site.link() else {
         site.counters.peer_down.one();
         return reset(tcp);

@@ -21,10 +21,10 @@ use super::{inward, transport};
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long an attempt may take. Its messages are sent after 0, 0.3, 0.9 and 2.1 s.
+/// Time limit of an attempt. Its messages are sent after 0, 0.3, 0.9 and 2.1 s.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// Handshakes at once, with whoever sends a first packet.
+/// Maximum number of handshakes at once. Strangers can begin them.
 const HANDSHAKES: usize = 16;
 
 /// The name in the TLS handshake; the key says who the peer is.
@@ -43,7 +43,7 @@ pub(super) async fn keep(site: Arc<Site>, endpoint: Endpoint, opens: bool) {
     }
 }
 
-/// What is wrong with the peer, said once.
+/// The latest complaint about the peer. It is logged once.
 #[derive(Default)]
 struct Complaint(Option<String>);
 
@@ -145,7 +145,11 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
         error = streams(&site, &link) => error,
         error = hear(&site, &link, from_peer) => error,
     };
-    site.link.send_if_modified(|current| current.take_if(|it| Arc::ptr_eq(it, &link)).is_some());
+    let is_ours = |it: &mut Arc<Link>| Arc::ptr_eq(it, &link);
+    if site.link.send_if_modified(|current| current.take_if(is_ours).is_some()) {
+        // Bytes that have not arrived are lost with the connection.
+        site.queue.drained(0);
+    }
     tracing::warn!("the aggregate connection with {peer} is lost: {}", words(&error));
     tokio::spawn(report_losses(site));
     error
@@ -186,7 +190,7 @@ async fn hear(site: &Site, link: &Link, from_peer: RecvStream) -> ConnectionErro
     link.connection.closed().await
 }
 
-/// How long after the loss of the aggregate connection all connections have noticed.
+/// Time after which all connections have noticed the loss of the aggregate connection.
 const NOTICED: Duration = Duration::from_secs(1);
 
 /// Logs how many connections lost bytes that their clients believe to have arrived.

@@ -1,7 +1,7 @@
-//! What waits in this gateway for the aggregate connection: bytes of users that were read and have not arrived.
+//! The queue in front of the aggregate connection: bytes of users that were read here and have not arrived.
 //!
 //! Differs: QUIC does not tell which bytes of users arrived, only which packets. Their payload is estimated with the
-//! share of payload in what was sent. An estimate that is off is corrected each time nothing waits: the queue is then
+//! share of payload in a full packet. An estimate that is off is corrected each time nothing waits: the queue is then
 //! what is in flight.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ impl Queue {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Whether users are stopped because the queue is full.
+    /// Tells if users are stopped because the queue is full.
     pub(super) fn is_full(&self) -> bool {
         self.held() >= self.most
     }

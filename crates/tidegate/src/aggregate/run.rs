@@ -41,12 +41,12 @@ impl Gateway {
         Ok(Self { opens: keys.opens(), sources, endpoint, listeners, transparent })
     }
 
-    /// What the control socket answers, and the pages of metrics.
+    /// The routes of the control socket, and those of the metrics.
     pub(crate) fn routes(&self) -> [Router; 2] {
         self.sources.clone().routes()
     }
 
-    /// What ends the aggregate connection.
+    /// The farewell to the peer, to be said at the end.
     pub(crate) fn farewell(&self) -> Farewell {
         Farewell(self.endpoint.clone())
     }
@@ -69,7 +69,7 @@ impl Gateway {
 /// Tells the peer that this gateway ends.
 pub(crate) struct Farewell(quinn::Endpoint);
 
-/// How long the farewell may take: some round trips.
+/// Time limit of the farewell: some round trips.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl Farewell {

@@ -1,4 +1,4 @@
-//! What all tasks of a gateway share.
+//! The state that all tasks of a gateway share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use super::queue::Queue;
 pub(super) struct Site {
     /// Its file.
     pub(super) config: AggregateConfig,
-    /// What it has carried.
+    /// Its counts.
     pub(super) counters: Counters,
     /// Seats for TCP connections: `max_connections`.
     pub(super) seats: Arc<Semaphore>,
-    /// How many seats there are.
+    /// The number of seats.
     pub(super) most: usize,
-    /// What waits for the aggregate connection.
+    /// The queue in front of the aggregate connection.
     pub(super) queue: Arc<Queue>,
     /// Streams that wait until they may write: for room here, or for credit of the peer.
     pub(super) stopped: AtomicU64,

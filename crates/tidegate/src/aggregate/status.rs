@@ -51,7 +51,7 @@ pub(crate) struct Status {
 pub(crate) struct Peer {
     /// Its address.
     pub(crate) address: String,
-    /// Whether the aggregate connection is up.
+    /// The aggregate connection is up.
     pub(crate) is_up: bool,
     /// Aggregate connections that were established.
     pub(crate) links: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Peer {
 pub(crate) struct Connections {
     /// Those that exist.
     pub(crate) now: u64,
-    /// How many there can be.
+    /// The limit of `now`.
     pub(crate) most: u64,
     /// Connections of clients that were taken here.
     pub(crate) taken: u64,
@@ -116,7 +116,7 @@ pub(crate) struct Round {
     pub(crate) queue_bytes: u64,
 }
 
-/// What the state is made of.
+/// The sources of the state.
 #[derive(Clone)]
 pub(super) struct Sources {
     pub(super) site: Arc<Site>,
@@ -126,7 +126,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// What the control socket answers.
+    /// The routes of the control socket, and those of the metrics.
     pub(super) fn routes(self) -> [Router; 2] {
         let routes = Router::new()
             .route("/v1/aggregate", get(tell))

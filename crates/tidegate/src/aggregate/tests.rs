@@ -149,7 +149,7 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     let [a, b] = gateways.map(|it| it.site);
     for site in [&a, &b] {
         until("seats to be given back", || site.connections() == 0).await;
-        // Each took one connection and opened one: what it echoed and what was echoed.
+        // Each took one connection, and opened one. A file counts in both directions of both.
         assert_eq!((site.counters.taken.get(), site.counters.opened.get()), (1, 1));
         assert_eq!(
             (site.counters.sent.get(), site.counters.received.get()),
@@ -242,7 +242,7 @@ async fn a_slow_server_stops_its_client_and_nobody_else() {
     assert!(arrived == content[..sent]);
 }
 
-/// Whether a client sees the FIN of a server before the server has acknowledged what the client has sent.
+/// Tells if a client sees the FIN of a server before the server has acknowledged the bytes of the client.
 async fn sees_fin_early(confirm_close: bool) -> bool {
     let [a, _b] = pair_up(|it| it.confirm_close = confirm_close).await;
     let (listener, server) = listener().await;

@@ -28,7 +28,7 @@ const ROUTES: &str = "29799";
 /// Families of the routing rules, and the default route of each.
 const FAMILIES: [(&str, &str); 2] = [("-4", "0.0.0.0/0"), ("-6", "::/0")];
 
-/// What was installed; removed when dropped.
+/// The installed rules. They are removed when dropped.
 #[derive(Debug)]
 pub(super) struct Transparent {
     destinations: Vec<IpNet>,
@@ -36,8 +36,8 @@ pub(super) struct Transparent {
 }
 
 impl Transparent {
-    /// Has connections to `destinations` handed to `listeners`, one for each family. Replaces what an earlier
-    /// process has left. Nothing is taken before [`take`](Self::take).
+    /// Has connections to `destinations` handed to `listeners`, one for each family. Replaces the rules that an
+    /// earlier process has left. Nothing is taken before [`take`](Self::take).
     pub(super) fn install(
         destinations: Vec<IpNet>,
         listeners: Vec<SocketAddr>,
@@ -55,7 +55,7 @@ impl Transparent {
         Ok(installed)
     }
 
-    /// Whether new connections are taken from now on. Those that exist stay.
+    /// From now on takes new connections, or lets them pass. Existing connections stay.
     pub(super) fn take(&self, new: bool) -> Result<(), Failure> {
         run("nft", &["-f", "-"], &self.rules(new))
     }

@@ -21,7 +21,7 @@ use tidegate_wire::aggregate::PROTOCOL;
 
 use super::keys::Keys;
 
-/// How long the peer may delay an acknowledgement. With QUIC's default of 25 ms, Vegas would take the delay for
+/// Maximum delay of an acknowledgement by the peer. With QUIC's default of 25 ms, Vegas would take the delay for
 /// a queue.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(1);
 

@@ -20,7 +20,7 @@ use crate::files;
 use crate::log::Log;
 use crate::output::Exit;
 
-/// What `aggregate` is told.
+/// Arguments of `aggregate`.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 enum Command {
     /// Make the private key of a gateway, and print the public key that its peer needs
     Key {
-        /// Where the private key goes; if it is there, only its public key is printed
+        /// The file of the private key; if it exists, only its public key is printed
         file: PathBuf,
     },
     /// Show the state of the running aggregate gateway
@@ -84,7 +84,7 @@ fn key(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What the file says, or the end of the program.
+/// The content of the file, or the end of the program.
 fn load(file: &Path, context: &Context) -> anyhow::Result<Result<AggregateConfig, Exit>> {
     let text = files::read_any(file, files::MOST).map_err(|error| error.of(file))?;
     let (config, found) = aggregate::parse(&name(file), &text);
