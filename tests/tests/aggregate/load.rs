@@ -96,27 +96,36 @@ fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_started_again(
     });
 }
 
-/// Opens connections, holds them, and says how many were reset.
+/// Opens connections, sends a byte on each, and says how many were reset and how many are open in the end. Without
+/// the byte, a client would not learn that the kernel of the gateway had no room for its connection (SYN cookies).
 const FLOOD: &str = r#"
-import resource, select, socket, sys
+import resource, select, socket, sys, time
 count, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
-poll, socks, reset = select.epoll(), {}, 0
+poll, socks, reset, last = select.epoll(), {}, 0, time.monotonic()
 def look(timeout):
-    global reset
+    global reset, last
     for number, event in poll.poll(timeout):
         if event & (select.EPOLLERR | select.EPOLLHUP | select.EPOLLRDHUP):
             poll.unregister(number)
             socks.pop(number).close()
-            reset += 1
+            reset, last = reset + 1, time.monotonic()
+        else:
+            poll.modify(number, select.EPOLLRDHUP)
+            try:
+                socks[number].send(b"x")
+            except OSError:
+                pass
 for _ in range(count):
     sock = socket.socket()
     sock.setblocking(False)
     sock.connect_ex((host, port))
     socks[sock.fileno()] = sock
-    poll.register(sock.fileno(), select.EPOLLRDHUP | select.EPOLLERR | select.EPOLLHUP)
+    events = select.EPOLLOUT | select.EPOLLRDHUP
+    poll.register(sock.fileno(), events)
     look(0)
-for _ in range(50):
+end = time.monotonic() + 180
+while time.monotonic() < min(end, last + 20):
     look(0.1)
 print(reset, len(socks), flush=True)
 sys.stdin.read()
@@ -178,8 +187,10 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
         let status = sites.status(0);
         println!("{reset} reset, {open} open; {}", status["connections"]);
         println!("kB before {before:?}, at most {} and {}", peak_memory(&a), peak_memory(&b));
-        assert!(open <= SEATS - FIRST && reset + open == EACH * u64::from(CLIENTS));
-        assert_eq!(status["connections"]["now"], FIRST + open);
+        // For some, the kernel of the client may not have learned the outcome yet.
+        assert!((SEATS - FIRST..SEATS).contains(&open), "{open}");
+        assert_eq!(reset + open, EACH * u64::from(CLIENTS));
+        assert_eq!(status["connections"]["now"], SEATS);
         for (mut stream, file) in opened {
             stream.write_all(&file[10_000..]).expect("the other half");
             stream.shutdown(Shutdown::Write).expect("an end");
