@@ -58,6 +58,7 @@ def scenario(
     step: float = STEP,
     bound: str | None = None,
     rounds: bool = False,
+    tracked: bool = False,
 ) -> Scenario:
     """A gateway ``edge`` of these tables of a policy file, and a probe of packets that go up."""
     net = Scenario(
@@ -71,6 +72,8 @@ def scenario(
     more: dict[str, Any] = {"bound": bound} if bound else {}
     if rounds:
         more["rounds"] = True
+    if tracked:
+        more["tracked"] = True
     net.probe("passage", gateway="edge", direction="up", **more)
     return net
 

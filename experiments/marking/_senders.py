@@ -1,9 +1,10 @@
-"""TCP senders and the receiver of the live experiment, one process for each host.
+"""TCP senders and the receiver of the live experiments, one process for each host.
 
 ``receive`` takes all data that comes to the port, and prints ``ready``. ``send ADDRESS GREEDY
-ON_OFF SEED`` opens connections of two kinds. Greedy ones never end. On-off ones send bursts of 300
-segments on average, and pause for a second on average when a burst is acknowledged. Both means are
-of exponential distributions. All senders are Reno of this kernel, and begin within five seconds.
+ON_OFF SEED [TOS]`` opens connections of two kinds, whose packets have this type of service. Greedy
+ones never end. On-off ones send bursts of 300 segments on average, and pause for a second on
+average when a burst is acknowledged. Both means are of exponential distributions. All senders are
+Reno of this kernel, and begin within five seconds. They end when the receiver does.
 """
 
 import array
@@ -13,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from random import Random
 from typing import NoReturn
 
@@ -31,6 +33,14 @@ LOOK = 0.02
 CHUNK = bytes(1 << 16)
 
 
+def data_of(line: socket.socket) -> bytes:
+    """The data that has arrived; none at the end of a connection, or when its sender resets it."""
+    try:
+        return line.recv(1 << 16)
+    except ConnectionError:
+        return b""
+
+
 def receive() -> NoReturn:
     """Reads all connections to the port."""
     ready = selectors.DefaultSelector()
@@ -43,46 +53,49 @@ def receive() -> NoReturn:
             assert isinstance(line, socket.socket)
             if line is listener:
                 ready.register(listener.accept()[0], selectors.EVENT_READ)
-            elif not line.recv(1 << 16):
+            elif not data_of(line):
                 ready.unregister(line)
                 line.close()
 
 
-def connect(address: str, chance: Random) -> socket.socket:
+def connect(address: str, chance: Random, tos: int) -> socket.socket:
     """A connection with Reno, after a random time."""
     time.sleep(chance.uniform(0, WITHIN))
     line = socket.socket()
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
     line.connect((address, PORT))
     return line
 
 
-def greedy(address: str, chance: Random) -> None:
+def greedy(address: str, chance: Random, tos: int) -> None:
     """Sends without end."""
-    line = connect(address, chance)
-    while True:
-        line.sendall(CHUNK)
+    line = connect(address, chance, tos)
+    with suppress(ConnectionError):
+        while True:
+            line.sendall(CHUNK)
 
 
-def bursts(address: str, chance: Random) -> None:
+def bursts(address: str, chance: Random, tos: int) -> None:
     """Sends bursts, and pauses when each is acknowledged."""
-    line, left = connect(address, chance), array.array("i", [1])
-    while True:
-        line.sendall(bytes(SEGMENT * max(1, round(chance.expovariate(1 / BURST)))))
-        left[0] = 1
-        while left[0]:
-            time.sleep(LOOK)
-            fcntl.ioctl(line, SIOCOUTQ, left)
-        time.sleep(chance.expovariate(1 / PAUSE))
+    line, left = connect(address, chance, tos), array.array("i", [1])
+    with suppress(ConnectionError):
+        while True:
+            line.sendall(bytes(SEGMENT * max(1, round(chance.expovariate(1 / BURST)))))
+            left[0] = 1
+            while left[0]:
+                time.sleep(LOOK)
+                fcntl.ioctl(line, SIOCOUTQ, left)
+            time.sleep(chance.expovariate(1 / PAUSE))
 
 
-def send(address: str, endless: str, on_off: str, seed: str) -> None:
+def send(address: str, endless: str, on_off: str, seed: str, tos: str = "0") -> None:
     """A thread for each connection."""
     for kind, count in ((greedy, endless), (bursts, on_off)):
         for number in range(int(count)):
             chance = Random(f"{seed} {kind.__name__} {number}")
-            threading.Thread(target=kind, args=(address, chance), daemon=True).start()
+            threading.Thread(target=kind, args=(address, chance, int(tos)), daemon=True).start()
     threading.Event().wait()
 
 

@@ -251,6 +251,10 @@ for each in ALGORITHMS:
     claim_rates(each, each != "coverage")
 
 
+SHORT = (
+    "both deviate by 16 to 19 kB. The mean queue of `reference` is 28 kB, a third of that of "
+    "`heuristic`, so it is often empty"
+)
 ONE_TEST = (
     "the marking tests one sum at the longest round trip. It permits each backlog from which "
     "the buffer does not overflow until then, so the queue is about half full. `reference` "
@@ -281,7 +285,7 @@ claim_queue("coverage", None, 25_000, 60_000)
 
 @exp1.claim(
     "A004-4", "deviation of the queue, reference over heuristic",
-    paper="almost constant; oscillates", at_most=1,
+    paper="almost constant; oscillates", at_most=1, why=SHORT,
 )  # fmt: skip
 def steadier(runs: Table) -> Numbers:
     return over(runs, "reference", "heuristic", "deviation")

@@ -15,11 +15,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "operate" / "python.md"
 def test_the_examples_of_the_manual_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     page = tmp_path / "manual.py"
     page.write_text("\n".join(blocks))
     names = runpy.run_path(str(page))
     assert names["run"].aggregates["policy"].tolist() == ["bulk"] * 2
+    assert names["shared"]["aggregate long-a"]["weight_share"][-1] > 0
     assert names["fairness"](1, "fcfs")["jain"] > 0.5
     assert (tmp_path / "fcfs.svg").exists()
     assert "queue-full" in capsys.readouterr().out

@@ -206,3 +206,8 @@ class Result:
     def aggregates(self) -> Table:
         """A row for each policy and direction of each gateway that saw packets."""
         return self["aggregates"]
+
+    @property
+    def transfers(self) -> Table:
+        """A row for each file, burst or answer that arrived, in the order in which they did."""
+        return self["transfers"]

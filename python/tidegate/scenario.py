@@ -105,13 +105,19 @@ class Scenario:
     ) -> None:
         """Traffic from ``sender`` to ``receiver``, a group of flows called ``name`` in results.
 
-        ``kind``: greedy, file, on-off, web, arrivals, cbr, trace or relay. Several senders and
+        ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several senders and
         receivers are paired; one serves all of the others. ``flows`` (each pair), ``start``,
         ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file. What a relay hands on
         is the traffic ``of``, added before it, with at most ``buffer`` of a flow on the way::
 
             net.traffic("bulk", "greedy", "client", "middle")
             net.traffic("onward", "relay", "middle", "server", of="bulk", buffer="64 KiB")
+
+        An aggregate carries the data of all traffic in ``of`` over one connection, whose weight
+        may follow the load::
+
+            net.traffic("files", "arrivals", "client", "middle", every="1 s", size="65 kB")
+            net.traffic("long", "aggregate", "middle", "server", of="files", weight="measured")
         """
         pairs = {"from": _list(sender), "to": _list(receiver)}
         self._add("traffic", {"name": name, "kind": kind, **pairs, **fields})
@@ -121,7 +127,7 @@ class Scenario:
 
         ``kind``: queue or capture, with the two ends of a link in the direction meant
         (``net.probe("queue", "middle", "client")``); throughput or window, with ``traffic``;
-        passage, with ``gateway`` and ``direction``.
+        passage, with ``gateway`` and ``direction``; aggregate, with ``traffic``.
         """
         if ends and len(ends) != 2:
             raise TypeError(f"a probe is between two ends of a link, not {len(ends)}: {ends}")

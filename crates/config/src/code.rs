@@ -164,10 +164,12 @@ catalogue! {
     BadTcp = "TG0062", "TCP settings that cannot be",
         "correct the field the message names; a profile has all of them, and each may be set otherwise";
     BadRelay = "TG0063", "a relay that cannot hand on what it should",
-        "write it after traffic of kind greedy, file or relay, with its receivers as senders, as many flows, and a buffer";
+        "write it after the TCP traffic that it hands on, with its receivers as senders, as many flows, and a buffer";
+    BadAggregate = "TG0064", "an aggregate connection that cannot carry its traffic",
+        "write one flow from one gateway to one host, after the TCP traffic that ends at the gateway, and name each traffic in one `of` only";
 
     // The file of an aggregate gateway.
-    BadAggregate = "TG0064", "an aggregate gateway that cannot work",
+    BadAggregateGateway = "TG0065", "an aggregate gateway that cannot work",
         "correct the field the message names; the gateways of both sites have addresses and keys of their own";
 
     // The host.

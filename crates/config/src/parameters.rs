@@ -1,6 +1,10 @@
 //! What the parameters of mechanisms and of links are, what they are where nothing is written, and their range.
 
+mod adjuster;
+
 use serde_json::{Map, Value};
+
+use adjuster::ADJUSTER;
 
 /// A parameter: its name, what it is, and the rest of its JSON Schema.
 type Parameter = (&'static str, &'static str, &'static str);
@@ -55,6 +59,9 @@ const HALF: &str = r#"{"default":0.5,"minimum":0,"maximum":1}"#;
 const MOST: &str = r#"{"default":0.7,"minimum":0,"maximum":1}"#;
 
 const MECHANISMS: &[(&str, &[Parameter])] = &[
+    ("fixed", ADJUSTER),
+    ("literal", ADJUSTER),
+    ("measured", ADJUSTER),
     (
         "jobs",
         &[
@@ -399,10 +406,16 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
                 r#"{"default":2,"minimum":0}"#,
             ),
             ("gamma", "Slow start ends when more than this times the weight are queued.", ONE),
+            (
+                "double_every",
+                "In slow start the window doubles once in so many round trips.",
+                r#"{"default":2}"#,
+            ),
             ("step", "How far the window moves once per round trip.", r#"{"default":"bounded"}"#),
             ("after_loss", AFTER_LOSS, HALF),
         ],
     ),
+    ("weighted-reno", &[("theta", "The weight; below 1 it counts as 1.", ONE)]),
     (
         "aggregate-fair",
         &[(

@@ -3,6 +3,7 @@
 //! They are topology files with a `[run]`; a lab builds from the same file what it can.
 
 mod compile;
+pub(crate) mod draw;
 mod network;
 mod problem;
 pub(crate) mod raw;

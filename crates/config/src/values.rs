@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tidegate_core::itcp;
 use tidegate_core::link::{Jitter, Loss};
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::qdisc::QdiscSpec;
@@ -128,6 +129,22 @@ impl Read for MarkingSpec {
     fn schema() -> Value {
         mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
             drop(Self::parameters(name, offer))
+        })
+    }
+}
+
+/// The rate adjuster of an aggregate connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Weight(pub(crate) itcp::Config);
+
+impl Read for Weight {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        mechanism(node, "a rate adjuster", itcp::Kind::NAMES, found).map(Self)
+    }
+
+    fn schema() -> Value {
+        mechanism_schema(itcp::Kind::NAMES, itcp::Kind::ABOUT, |_, offer| {
+            drop(itcp::Config::deserialize(offer));
         })
     }
 }

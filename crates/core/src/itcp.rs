@@ -31,7 +31,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use config::{Config, Kind, Most};
+pub use config::{Config, Kind, Most, Service};
 pub use round::Round;
 
 use crate::random::Random;
@@ -172,11 +172,11 @@ impl RateAdjuster {
             self.due = now + self.config.every;
             return;
         };
-        if !sampling.add(now, seen, self.config.every) {
+        if !sampling.add(now, seen, &self.config) {
             self.decisions.abandoned += 1;
             self.wait(now);
         } else if sampling.samples() >= self.config.samples {
-            self.end_round(&sampling.end());
+            self.end_round(&sampling.end(self.config.service));
             self.wait(now);
         } else {
             self.sampling = Some(sampling);

@@ -11,6 +11,7 @@
 
 mod coverage;
 pub mod filter;
+mod filtered;
 mod guarantees;
 mod heuristic;
 mod largest;
@@ -24,7 +25,7 @@ mod sums;
 mod testing;
 pub mod tracker;
 
-pub use marker::{Marker, Marks, Place};
+pub use marker::{Marker, Marks, Place, Tracked};
 pub(crate) use service::Service;
 
 use std::time::Duration;
@@ -99,12 +100,13 @@ pub struct Target {
     pub member: Member,
 }
 
-/// The outcome of a [`Decision::Mark`].
+/// The outcome of a [`Decision::Mark`] or [`Decision::Drop`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// A packet was marked.
     Marked,
-    /// Its oldest packet is not ECN-capable and was dropped (RFC 3168, section 5).
+    /// Its oldest packet is not ECN-capable and was dropped (RFC 3168, section 5), or the packet that arrives was
+    /// ([`Decision::Drop`]).
     Dropped,
     /// No packet of the flow waits that may be marked or dropped.
     NoPacket,
@@ -113,13 +115,14 @@ pub enum Outcome {
 /// Which packets are marked at one place.
 ///
 /// For a packet, the place calls [`arrived`](Self::arrived), then [`decide`](Self::decide) until it
-/// answers anything but [`Decision::Mark`], with [`done`](Self::done) after each such answer.
+/// answers anything but [`Decision::Mark`], with [`done`](Self::done) after each such answer and after
+/// [`Decision::Drop`]: a sender that ignored marks may respond to a drop.
 pub trait Marking: Send {
-    /// Notes `packet`, which is going to be queued.
-    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet);
+    /// Notes `packet`, which is going to be queued. Returns `true` if the projection counts its flow by its rounds.
+    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool;
 
     /// Notes `packet`, which departs.
-    fn leaving(&mut self, seen: &Observed<'_>, packet: &Packet);
+    fn leaving(&mut self, packet: &Packet);
 
     /// Notes `ack`, a packet with an acknowledgement that departs in the other direction, to the sender of a flow
     /// that is queued here. `seen.direction` is that of the place.
@@ -128,7 +131,7 @@ pub trait Marking: Send {
     /// What is done before `packet`, the last that [arrived](Self::arrived), is queued.
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision;
 
-    /// Notes the outcome of the last [`Decision::Mark`].
+    /// Notes the outcome of the last [`Decision::Mark`] or [`Decision::Drop`]. `target` may have no tracker.
     fn done(&mut self, now: Time, target: Target, outcome: Outcome);
 
     /// Forgets `flow`: the flow table may use its number for another flow.
@@ -139,6 +142,12 @@ pub trait Marking: Send {
 
     /// The longest round-trip time of the tracked flows.
     fn longest_rtt(&self) -> Duration;
+
+    /// Returns `true` if the projection counts `flow` by its rounds.
+    fn tracks(&self, flow: FlowId) -> bool;
+
+    /// What is tracked. The bytes are zero: the [`Marker`] counts them.
+    fn tracked(&self) -> Tracked;
 }
 
 /// The sighting of an ACK that [departs](Marking::acknowledged) to a sender.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gateway_run::{config, packet, policy};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
-use tidegate_core::marking::Marks;
+use tidegate_core::marking::{Marks, Tracked};
 use tidegate_core::packet::{Ecn, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, Filter, Policy, PolicySet, Profile,
@@ -145,8 +145,13 @@ impl Bench {
         self.gateway.install(Time::from_millis(self.ms), policies);
     }
 
-    /// Counts of the marking at `place`.
+    /// Counts of the marking at `place`, without those of tracked flows.
     fn marks(&mut self, place: Place) -> Option<Marks> {
+        Some(Marks { tracked: Tracked::default(), ..self.marking(place)? })
+    }
+
+    /// Report of the marking at `place`.
+    fn marking(&mut self, place: Place) -> Option<Marks> {
         let report = self.report();
         match place {
             Place::Link | Place::Buffer => report.link_marking[0],
@@ -201,7 +206,7 @@ impl Bench {
 }
 
 /// Kills: a place whose packets the marking does not see; a queue that is full before it marks; marks of
-/// the newest packet, which are too late.
+/// the newest packet, which are too late; a report that misses a packet, or a flow that is tracked.
 #[test]
 fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
     for place in PLACES {
@@ -213,6 +218,10 @@ fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
         let marked = report.marks.of(Reason::Predicted);
         assert!(marked > 3, "{place:?}: {:?}", report.marks);
         assert_eq!(bench.marks(place), Some(Marks { marked, ..Marks::default() }), "{place:?}");
+        let tracked = bench.marking(place).unwrap().tracked;
+        assert_eq!((tracked.flows, tracked.rho), (1, 1.0), "{place:?}");
+        let all = bench.offered * u64::from(FRAME);
+        assert_eq!((tracked.all_bytes, tracked.tracked_bytes), (all, all), "{place:?}");
     }
 }
 

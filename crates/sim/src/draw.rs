@@ -63,8 +63,27 @@ impl<T: Quantity> Distribution<T> {
                 let least = real(mean.whole()) * (shape - 1.0) / shape;
                 rounded(least * libm::pow(unit(random), -1.0 / shape))
             }
+            Self::Lognormal(mean, deviation) => {
+                let (mean, deviation) = (real(mean.whole()), real(deviation.whole()));
+                let spread = deviation / mean;
+                let variance = libm::log1p(spread * spread);
+                let exponent = libm::sqrt(variance) * normal(random) - variance / 2.0;
+                rounded(mean * libm::exp(exponent))
+            }
+            Self::Weibull(mean, shape) => {
+                let scale = real(mean.whole()) / libm::tgamma(1.0 + 1.0 / shape);
+                rounded(scale * libm::pow(-libm::log(unit(random)), 1.0 / shape))
+            }
         })
     }
+}
+
+/// A standard normal number.
+///
+/// Source: doi 10.1214/aoms/1177706645 (Box and Muller). The second of each pair is not used.
+fn normal(random: &mut Random) -> f64 {
+    let radius = libm::sqrt(-2.0 * libm::log(unit(random)));
+    radius * libm::cos(std::f64::consts::TAU * unit(random))
 }
 
 /// A number above 0 and at most 1, each multiple of 2^-53 equally likely.
@@ -105,14 +124,17 @@ mod tests {
         (0..n).map(|_| distribution.draw(&mut random).0).collect()
     }
 
-    /// Kills: the mean as the scale of Pareto; the rate instead of the mean of the exponential.
+    /// Kills: the mean as the scale of Pareto or Weibull; the rate instead of the mean of the exponential; a
+    /// lognormal whose logarithm has the logarithm of the mean as its mean.
     #[test]
     fn means_are_those_asked_for() {
         let n = 40_000;
         let uniform = Distribution::Uniform(Bytes(500), Bytes(1_500));
         let exponential = Distribution::Exponential(Bytes(1_000));
         let pareto = Distribution::Pareto(Bytes(1_000), 3.0);
-        for distribution in [uniform, exponential, pareto] {
+        let lognormal = Distribution::Lognormal(Bytes(1_000), Bytes(1_500));
+        let weibull = Distribution::Weibull(Bytes(1_000), 0.7);
+        for distribution in [uniform, exponential, pareto, lognormal, weibull] {
             let mean = drawn(distribution, n).iter().sum::<u64>() / u64::from(n);
             assert!((980..=1_020).contains(&mean), "{distribution:?}: {mean}");
         }
@@ -127,6 +149,40 @@ mod tests {
         assert!((1_850..=2_130).contains(&exponential), "{exponential}"); // 1,991
         let pareto = beyond(Distribution::Pareto(Bytes(1_000), 1.5));
         assert!((1_370..=1_650).contains(&pareto), "{pareto}"); // 40,000 * (1/9)^1.5 = 1,481
+    }
+
+    /// Standard deviations: lognormal as it is given; Weibull of shape 0.7 has 1.4624 times its mean, by
+    /// its gamma functions; Pareto of shape 3 has `mean / sqrt(3)`, and of shape 5 `mean / sqrt(15)`.
+    ///
+    /// Kills: the deviation as the parameter of the logarithm; a Box-Muller without its factor 2; a shape inverted.
+    #[test]
+    fn deviations_are_those_asked_for() {
+        let cases = [
+            (Distribution::Lognormal(Bytes(10_000), Bytes(5_000)), 5_000.0),
+            (Distribution::Weibull(Bytes(10_000), 0.7), 14_624.0),
+            (Distribution::Weibull(Bytes(10_000), 1.0), 10_000.0),
+            (Distribution::Pareto(Bytes(10_000), 5.0), 2_582.0),
+        ];
+        for (distribution, expected) in cases {
+            let all: Vec<_> = drawn(distribution, 40_000).into_iter().map(real).collect();
+            let mean = |of: &dyn Fn(f64) -> f64| all.iter().map(|x| of(*x)).sum::<f64>() / 40_000.0;
+            let about = mean(&|x| x);
+            let deviation = mean(&|x| (x - about).powi(2)).sqrt();
+            assert!((deviation / expected - 1.0).abs() < 0.04, "{distribution:?}: {deviation}");
+        }
+    }
+
+    /// The median says what the tail of infinite variance does not: `least * 2^(1/shape)`.
+    ///
+    /// Kills: a shape near 1 that is taken for another.
+    #[test]
+    fn medians_of_pareto_are_right_for_any_shape() {
+        for shape in [1.05, 1.2, 1.7, 2.2, 2.5, 8.0] {
+            let mut all = drawn(Distribution::Pareto(Bytes(1_000_000), shape), 20_001);
+            all.sort_unstable();
+            let expected = 1e6 * (shape - 1.0) / shape * 2_f64.powf(1.0 / shape);
+            assert!((real(all[10_000]) / expected - 1.0).abs() < 0.03, "{shape}: {}", all[10_000]);
+        }
     }
 
     /// Every recorded run depends on these: they may not change unnoticed.

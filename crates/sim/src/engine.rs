@@ -1,6 +1,8 @@
 //! The driver in virtual time: what is due is called, and time is what that was due at.
 
+mod aggregate;
 pub(crate) mod apps;
+mod chain;
 mod conservation;
 mod hosts;
 mod relay;
@@ -13,6 +15,7 @@ use tidegate_core::tcp::Config;
 use tidegate_core::{PacketId, Time};
 
 use crate::agenda::Agenda;
+use crate::aggregate::{Aggregate, Sinks};
 use crate::flow::{Flow, Flows, Group, Hosts, checksum, datagram};
 use crate::network::{Network, Passages, Station, Tag, number_parts};
 use crate::prefetch::prefetch;
@@ -37,6 +40,11 @@ pub(crate) struct Engine<'a, A> {
     configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,
+    /// Transfers of relays whose connections carry several.
+    parts_of: chain::Parts,
+    /// Aggregate gateways, and the receivers of their connections.
+    pub(crate) aggregates: Vec<Aggregate>,
+    pub(crate) sinks: Sinks,
     /// Packets that have just arrived at a host.
     arrived: Vec<PacketId>,
     pub(crate) series: Series,
@@ -52,6 +60,8 @@ struct Parts {
     /// The next step of the series.
     step: u32,
     flows: u32,
+    /// Aggregate gateways.
+    gateways: u32,
     /// Ends of connections, of which there may come to be more.
     ends: u32,
 }
@@ -87,13 +97,15 @@ impl<'a, A: Agenda> Engine<'a, A> {
     /// A scenario that has passed its check, before anything happens.
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let mut network = Network::new(scenario);
-        let Flows { groups, flows, hosts, configs } = Flows::new(scenario, &network);
+        let Flows { groups, flows, hosts, configs, aggregates, sinks } =
+            Flows::new(scenario, &network);
         let is_tcp = |it: &&Flow| it.datagrams.is_none();
         let streams = Streams::with_capacity(flows.iter().filter(is_tcp).count());
         let stations = number(network.lanes.len());
         let warm = number_parts(&mut network.stations, stations);
-        let ends = warm + 2 + number(flows.len());
-        let parts = Parts { stations, warm, step: warm + 1, flows: warm + 2, ends };
+        let gateways = warm + 2 + number(flows.len());
+        let ends = gateways + number(aggregates.len());
+        let parts = Parts { stations, warm, step: warm + 1, flows: warm + 2, gateways, ends };
         let mut this = Self {
             run: scenario.run.clone(),
             now: Time::ZERO,
@@ -107,6 +119,9 @@ impl<'a, A: Agenda> Engine<'a, A> {
             configs,
             streams,
             transfers: Transfers::default(),
+            parts_of: chain::Parts::new(),
+            aggregates,
+            sinks,
             arrived: Vec::new(),
             series: Series::default(),
             counts: Totals::default(),
@@ -120,6 +135,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         for (part, flow) in (parts.flows..).zip(&this.flows) {
             this.agenda.set(part, flow.start);
         }
+        this.begin_gateways();
         this
     }
 
@@ -163,7 +179,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
 
     /// Lets a part of the network do what is due.
     fn call(&mut self, part: u32) {
-        let Parts { stations, warm, step, flows, ends } = self.parts;
+        let Parts { stations, warm, step, flows, gateways, ends } = self.parts;
         if part < stations {
             self.network.advance(&mut self.agenda, self.now, part, &mut self.arrived);
             self.receive();
@@ -173,8 +189,10 @@ impl<'a, A: Agenda> Engine<'a, A> {
             self.warm();
         } else if part == step {
             self.step();
-        } else if part < ends {
+        } else if part < gateways {
             self.flow(part - flows);
+        } else if part < ends {
+            self.gateway_due(part - gateways);
         } else {
             self.end_due(EndId(part - ends));
         }
@@ -219,12 +237,14 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
         let groups: Vec<u32> = self.flows.iter().map(|flow| flow.group).collect();
         for probe in &scenario.probes {
-            let Probe::Passage { gateway, direction, bound, rounds } = probe else { continue };
+            let Probe::Passage { gateway, direction, bound, rounds, tracked } = probe else {
+                continue;
+            };
             let is_it = |it: &&mut Station| scenario.nodes[index(it.node)].name == *gateway;
             let Some(station) = self.network.stations.iter_mut().find(is_it) else { continue };
             let passages = || Box::new(Passages::new(groups.clone()));
             let passages = station.passages.get_or_insert_with(passages);
-            passages.watch(*direction, *bound, *rounds, self.groups.len());
+            passages.watch(*direction, *bound, [*rounds, *tracked], self.groups.len());
         }
     }
 

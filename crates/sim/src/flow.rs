@@ -10,6 +10,7 @@ use tidegate_core::report::Count;
 use tidegate_core::tcp::Config;
 use tidegate_core::{Packet, Time};
 
+use crate::aggregate::{Aggregate, Sinks};
 use crate::draw::stream;
 use crate::engine::apps::App;
 use crate::histogram::Histogram;
@@ -80,6 +81,11 @@ pub(crate) struct Group<'a> {
     pub(crate) failed: u64,
     /// The group whose flows its flows hand on, and the one whose flows hand on its own.
     pub(crate) relay: [Option<u32>; 2],
+    /// How relays hand on the traffic that it is a part of.
+    pub(crate) chain: Chain,
+    /// The aggregate gateway at which its local connections end, and the one whose aggregate connection it is.
+    pub(crate) carrier: Option<u32>,
+    pub(crate) gateway: Option<u32>,
     /// Its congestion controls want to know the mean round-trip time of all.
     pub(crate) shares_rtt: bool,
     /// The sum of the round-trip times of its connections that have measured one, in nanoseconds.
@@ -94,6 +100,8 @@ pub(crate) struct Flows<'a> {
     pub(crate) hosts: Hosts<'a>,
     /// What there is of settings for end points.
     pub(crate) configs: Vec<Arc<Config>>,
+    pub(crate) aggregates: Vec<Aggregate>,
+    pub(crate) sinks: Sinks,
 }
 
 impl<'a> Group<'a> {
@@ -106,6 +114,9 @@ impl<'a> Group<'a> {
             delay: Histogram::default(),
             failed: 0,
             relay: [None; 2],
+            chain: Chain::Single,
+            carrier: None,
+            gateway: None,
             shares_rtt,
             rtt_sum: 0,
             rtt_count: 0,
@@ -188,7 +199,20 @@ impl<'a> Flows<'a> {
             groups.push(Group::new(traffic, range, shares_rtt));
         }
         relays(&mut groups);
-        Self { groups, flows, hosts, configs: configs.all }
+        let (mut aggregates, mut sinks) = (Vec::new(), Sinks::default());
+        for place in 0..groups.len() {
+            let Kind::Aggregate { of, .. } = &groups[place].traffic.kind else { continue };
+            let gateway = number(aggregates.len());
+            let of_group = groups[place].flows.start;
+            let flow = &flows[index(of_group)];
+            let sink = sinks.add(flow.hosts[1]);
+            let tcp = &configs.all[index(flow.configs[0])];
+            aggregates.push(Aggregate::new(of_group, sink, groups[place].traffic, tcp));
+            groups[place].gateway = Some(gateway);
+            let carried = |it: &&mut Group<'_>| of.contains(&it.traffic.name);
+            groups.iter_mut().filter(carried).for_each(|it| it.carrier = Some(gateway));
+        }
+        Self { groups, flows, hosts, configs: configs.all, aggregates, sinks }
     }
 }
 
@@ -199,6 +223,34 @@ fn relays(groups: &mut [Group<'_>]) {
         if let Some(first) = groups.iter().position(|it| it.traffic.name == *of) {
             groups[relay].relay[0] = Some(number(first));
             groups[first].relay[1] = Some(number(relay));
+            if groups[first].relay[0].is_none() {
+                groups[first].chain = Chain::of(&groups[first].traffic.kind);
+            }
+            groups[relay].chain = groups[first].chain;
+        }
+    }
+}
+
+/// How relays hand on some traffic.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Chain {
+    /// One connection that is one transfer.
+    Single,
+    /// One connection with many transfers.
+    Parts,
+    /// A connection for each transfer.
+    Each,
+    /// The same, opened from its receiver.
+    Asks,
+}
+
+impl Chain {
+    pub(crate) const fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::OnOff { reconnect: false, .. } | Kind::Trace { .. } => Self::Parts,
+            Kind::OnOff { reconnect: true, .. } | Kind::Arrivals { .. } => Self::Each,
+            Kind::Web { .. } => Self::Asks,
+            _ => Self::Single,
         }
     }
 }

@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod agenda;
+mod aggregate;
 mod capture;
 mod draw;
 mod engine;

@@ -5,6 +5,7 @@ mod lane;
 mod passage;
 mod rounds;
 mod station;
+mod tracking;
 
 use tidegate_core::packet::Note;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, trunk};

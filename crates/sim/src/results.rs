@@ -9,6 +9,7 @@ use tidegate_core::packet::Direction;
 use tidegate_core::{Tally, Time};
 
 use crate::agenda::Agenda;
+use crate::aggregate::Aggregate;
 use crate::draw::real;
 use crate::engine::Engine;
 use crate::flow::{Flow, Group};
@@ -57,6 +58,7 @@ impl Results {
         let shares = Shares::new(scenario, &mut engine, span);
         let groups = groups(&engine.groups, &engine.flows, &shares, span);
         let (flows, transfers) = (flows(scenario, &engine, span), transfers(&engine));
+        let adjustments = adjustments(&mut engine);
         let names: Vec<_> = engine.groups.iter().map(|it| it.traffic.name.clone()).collect();
         let series = match scenario.run.sample {
             Some(_) => series.tables(scenario, &mut engine),
@@ -76,6 +78,7 @@ impl Results {
             passages(scenario, &stations, &names, span),
             transfers,
         ];
+        tables.extend(adjustments);
         tables.extend(series);
         Self {
             seed: scenario.run.seed,
@@ -88,6 +91,16 @@ impl Results {
             tables,
         }
     }
+}
+
+/// The rounds of the rate adjusters of aggregate connections.
+fn adjustments<A: Agenda>(engine: &mut Engine<'_, A>) -> Vec<Table> {
+    let (groups, flows) = (&engine.groups, &engine.flows);
+    let of = |it: &mut Aggregate| {
+        let group = &groups[index(flows[index(it.flow)].group)];
+        Some(it.adjuster.as_mut()?.table(format!("adjustments {}", group.traffic.name)))
+    };
+    engine.aggregates.iter_mut().filter_map(of).collect()
 }
 
 /// Bits per second, of bytes in some time.

@@ -21,7 +21,7 @@ use tidegate_core::policy::PolicySet;
 use tidegate_core::{tcp, trunk};
 
 pub use problem::{Place, Problem, What};
-pub use traffic::{Distribution, Kind, Pair, Start, Traffic};
+pub use traffic::{Distribution, Kind, Overflow, Pair, Start, Traffic};
 
 /// A network, its traffic, and what is watched.
 #[derive(Clone, Debug, Default)]
@@ -242,6 +242,11 @@ pub enum Probe {
         /// Numbers of the flows, from zero; none for all.
         flows: Vec<u32>,
     },
+    /// The gateway of an aggregate connection: its queue, its weight, and the bytes it has sent.
+    Aggregate {
+        /// Name of the traffic of the aggregate connection.
+        traffic: String,
+    },
     /// A capture of the packets that arrive at the far end of a link.
     Capture(Way),
     /// Packets that pass a gateway: delays, drops and marks of each traffic, and series if there is a step.
@@ -254,5 +259,7 @@ pub enum Probe {
         bound: Option<Duration>,
         /// Follows the rounds of each flow with the tracker `paper`.
         rounds: bool,
+        /// Records the flows that the marking of the link tracks, interval by interval.
+        tracked: bool,
     },
 }

@@ -1,5 +1,6 @@
 //! What is watched in the course of a run, at every step.
 
+mod aggregate;
 mod passage;
 
 use tidegate_core::Time;
@@ -11,6 +12,7 @@ use crate::network::Station;
 use crate::routes::index;
 use crate::scenario::{Probe, Scenario};
 use crate::table::Table;
+use aggregate::AggregateSeries;
 use passage::PassageSeries;
 
 /// What is watched at every step, and what was seen.
@@ -32,6 +34,8 @@ enum Watched {
     /// Of flows of a group, by their numbers: the congestion window and the threshold in bytes, and
     /// the smoothed round-trip time in seconds.
     Window(u32, Vec<(u32, [Vec<f64>; 3])>),
+    /// An aggregate gateway, by the name of its traffic.
+    Aggregate(String, Box<AggregateSeries>),
     /// Packets that passed a gateway in one direction.
     Passage(Box<PassageSeries>),
 }
@@ -57,6 +61,10 @@ impl Series {
                 let flows = if flows.is_empty() { &all } else { flows };
                 let seen = flows.iter().map(|flow| (*flow, Default::default())).collect();
                 Some(Watched::Window(number, seen))
+            }
+            Probe::Aggregate { traffic } => {
+                let series = AggregateSeries::new(group(traffic)?.1.gateway?);
+                Some(Watched::Aggregate(traffic.clone(), Box::new(series)))
             }
             Probe::Capture(_) => None,
             Probe::Passage { gateway, direction, .. } => {
@@ -100,6 +108,7 @@ impl Series {
                         seen.iter_mut().zip(now).for_each(|(seen, now)| seen.push(now));
                     }
                 }
+                Watched::Aggregate(_, series) => series.sample(now, engine),
                 Watched::Passage(series) => series.sample(&mut engine.network.stations),
             }
         }
@@ -165,8 +174,12 @@ impl Series {
                             .with(format!("flow_{flow}_rtt_seconds"), rtt)
                     })
                 }
+                Watched::Aggregate(name, series) => {
+                    series.columns(at_times(format!("aggregate {name}")))
+                }
                 Watched::Passage(series) => {
                     tables.extend(series.rounds(&mut engine.network.stations));
+                    tables.extend(series.tracking(&mut engine.network.stations));
                     let table = at_times(format!("passage {}", series.name));
                     series.columns(table)
                 }

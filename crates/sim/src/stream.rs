@@ -29,6 +29,10 @@ pub(crate) struct Stream {
     pub(crate) size: u64,
     /// Smoothed round-trip time of side 0 in nanoseconds, as its group knows it; zero before it is known.
     pub(crate) rtt: u64,
+    /// At each side, the connection that a relay links it with, where each connection has one of its own.
+    pub(crate) other: [Option<u32>; 2],
+    /// Its file in the aggregate gateway that it ends at.
+    pub(crate) file: Option<u32>,
     /// It ended before all was transferred.
     pub(crate) failed: bool,
     open: bool,
@@ -45,14 +49,30 @@ pub(crate) struct End {
     pub(crate) endless: bool,
     /// What was handed over is to be acknowledged before it goes on.
     pub(crate) awaits_acks: bool,
-    /// Its application is a relay that still hands on.
-    pub(crate) relays: bool,
+    /// Who reads there.
+    pub(crate) reader: Reader,
     /// All that its peer had is here, though maybe not read.
     pub(crate) ended: bool,
     /// Bytes that came in order, and were read.
     pub(crate) received: u64,
     /// How many it waits for; `u64::MAX` for none.
     pub(crate) expects: u64,
+}
+
+/// The application above an end of a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Reader {
+    /// It reads all at once.
+    #[default]
+    Host,
+    /// A relay that still hands on.
+    Relay,
+    /// An aggregate gateway, at its end of a local connection.
+    Gateway,
+    /// An aggregate gateway, at its end of the aggregate connection.
+    Aggregate,
+    /// The receiver of an aggregate connection.
+    Sink,
 }
 
 /// The number of an end of a connection: that of the connection, and the side.
@@ -85,11 +105,16 @@ impl End {
             written: 0,
             endless: false,
             awaits_acks: false,
-            relays: false,
+            reader: Reader::Host,
             ended: false,
             received: 0,
             expects: u64::MAX,
         }
+    }
+
+    /// Its application reads when there is room for the data elsewhere.
+    pub(crate) const fn passes_on(&self) -> bool {
+        matches!(self.reader, Reader::Relay | Reader::Gateway)
     }
 
     /// Hands over `bytes` more.
@@ -128,8 +153,8 @@ impl Streams {
         };
         let ends = [end(0), end(1)];
         let (began, size) = (now, 0);
-        let stream =
-            Stream { flow, life, key, ends, began, size, rtt: 0, failed: false, open: true };
+        let (rtt, file, other, failed, open) = (0, None, [None; 2], false, true);
+        let stream = Stream { flow, life, key, ends, began, size, rtt, file, other, failed, open };
         match self.all.get_mut(index(number)) {
             Some(place) => *place = stream,
             None => self.all.push(stream),
@@ -209,4 +234,14 @@ pub(crate) struct Transfers {
     pub(crate) began: Vec<Time>,
     pub(crate) ended: Vec<Time>,
     pub(crate) bytes: Vec<u64>,
+}
+
+impl Transfers {
+    /// One more has arrived.
+    pub(crate) fn push(&mut self, flow: u32, began: Time, ended: Time, bytes: u64) {
+        self.flow.push(flow);
+        self.began.push(began);
+        self.ended.push(ended);
+        self.bytes.push(bytes);
+    }
 }

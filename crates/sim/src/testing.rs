@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
+use tidegate_core::tcp::Config;
+use tidegate_core::tcp::congestion::CongestionSpec;
 use tidegate_core::{Bytes, Rate};
 
 use crate::scenario::{
-    End, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Side, Start, Traffic, Way,
+    End, Host, Kind, Link, Node, NodeKind, Overflow, Pair, Probe, Run, Scenario, Side, Start,
+    Traffic, Way,
 };
 
 /// Pairs of hosts on either side of a link of 20 Mbit/s and 10 ms, which is watched; the traffic of
@@ -65,4 +68,56 @@ pub(crate) fn relayed(pairs: usize, kind: Kind, buffer: Bytes) -> Scenario {
         ..Traffic::default()
     });
     scenario
+}
+
+/// Vegas with `alpha = beta = 1`.
+fn vegas() -> CongestionSpec {
+    let mut spec = CongestionSpec::VegasNs2(Default::default());
+    if let CongestionSpec::VegasNs2(vegas) = &mut spec {
+        vegas.beta = vegas.alpha;
+    }
+    spec
+}
+
+/// Sites of so many clients each, whose traffic of one kind ends at a gateway. Aggregate connections of
+/// Vegas carry it over a link of 10 Mbit/s to one sink.
+///
+/// Source: `itcp`, section 5 (E1), with shorter delays.
+pub(crate) fn gathered(sites: usize, clients: usize, kind: &Kind, overflow: Overflow) -> Scenario {
+    let host = |name: String| Node { name, kind: NodeKind::Host(Host::default()) };
+    let link = |a: &str, b: &str, mbps| {
+        let (rate, delay) = (Some(Rate::from_mbps(mbps)), Duration::from_millis(1));
+        Link::new(End::of(a), End::of(b), LinkConfig { rate, delay, ..LinkConfig::default() })
+    };
+    let mut nodes = vec![host("sink".into()), Node { name: "r".into(), kind: NodeKind::Router }];
+    let mut links = vec![link("r", "sink", 10)];
+    let (mut local, mut long) = (Vec::new(), Vec::new());
+    for site in 0..sites {
+        let gateway = format!("g{site}");
+        links.push(link(&gateway, "r", 100));
+        nodes.push(host(gateway.clone()));
+        let clients: Vec<_> = (0..clients).map(|client| format!("c{site}-{client}")).collect();
+        for client in &clients {
+            links.push(link(client, &gateway, 100));
+            nodes.push(host(client.clone()));
+        }
+        let pair = |from: &String| Pair { from: from.clone(), to: gateway.clone() };
+        local.push(Traffic {
+            name: format!("files{site}"),
+            kind: kind.clone(),
+            pairs: clients.iter().map(pair).collect(),
+            start: Start::At(Duration::from_millis(100)),
+            ..Traffic::default()
+        });
+        long.push(Traffic {
+            name: format!("long{site}"),
+            kind: Kind::Aggregate { of: vec![format!("files{site}")], overflow, weight: None },
+            pairs: vec![Pair { from: gateway, to: "sink".into() }],
+            tcp: Some(Config { congestion: vegas(), ..Config::default() }),
+            ..Traffic::default()
+        });
+    }
+    local.append(&mut long);
+    let run = Run { duration: Duration::from_secs(10), ..Run::default() };
+    Scenario { run, nodes, links, traffic: local, probes: Vec::new() }
 }

@@ -148,6 +148,7 @@ fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scen
             direction: Direction::Up,
             bound,
             rounds: false,
+            tracked: false,
         }],
     }
 }

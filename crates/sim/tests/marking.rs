@@ -13,13 +13,14 @@ use networks::run;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::link::LinkConfig;
 use tidegate_core::marking::MarkingSpec;
+use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
 use tidegate_core::qdisc::{QdiscSpec, with_marking};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Rate, tcp};
 use tidegate_sim::scenario::{
-    Distribution, End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start,
-    Traffic,
+    Distribution, End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Side,
+    Start, Traffic,
 };
 
 const BUFFER: &str = r#"{"kind":"drop-tail","limit":"150000 B"}"#;
@@ -159,4 +160,52 @@ fn reference_loses_nothing_where_drop_tail_loses_a_tenth() {
 fn one_round_of_each_flow_is_not_enough() {
     let paper = outcome(1, Some(r#"{"kind":"reference","tracker":"paper","rounds":1}"#));
     assert!(paper.dropped() > 0 && paper.loss() < 0.08, "{paper:?}");
+}
+
+/// The record of tracked flows in a run of 12 s: false positives, missed flows, tracked flows, and whether the
+/// tracked bytes are a part of all bytes, for each interval.
+fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
+    let queue = with_marking(spec(BUFFER), Some(spec::<MarkingSpec>(marking)));
+    let mut scenario = experiment(1, queue);
+    (scenario.run.duration, scenario.run.warmup) = (Duration::from_secs(12), Duration::ZERO);
+    scenario.run.sample = Some(Duration::from_secs(1));
+    scenario.probes.push(Probe::Passage {
+        gateway: "gateway".into(),
+        direction: Direction::Up,
+        bound: None,
+        rounds: false,
+        tracked: true,
+    });
+    let results = run(&scenario);
+    let table = results.table("tracked gateway up").unwrap();
+    let column = |name| table.whole(name).to_vec();
+    let (all, ours) = (column("all_bytes"), column("tracked_bytes"));
+    let (falsely, missed) = (column("true_false_positives"), column("missed_flows"));
+    let flows = column("tracked_flows");
+    let row = |n| (falsely[n], missed[n], flows[n], 0 < ours[n] && ours[n] <= all[n]);
+    // In the second interval of the filter L_0 has flows for the first time.
+    (2..flows.len()).map(row).collect()
+}
+
+/// A filter misses no large flow. One with many counters finds few others, and one of 3 x 8 finds most flows.
+///
+/// Kills: bytes of another interval; flows of L_1 in place of those of L_0; a threshold of the next interval.
+#[test]
+fn a_filter_misses_no_large_flow_and_a_small_one_finds_many_others() {
+    let of = |buckets| {
+        format!(
+            r#"{{"kind":"heuristic","tracker":"paper","buckets":{buckets},"threshold":"12500 B"}}"#
+        )
+    };
+    let (small, large) = (tracked(&of(8)), tracked(&of(16_384)));
+    assert_eq!((small.len(), large.len()), (9, 9), "{small:?}");
+    for (falsely, missed, flows, is_part) in small {
+        assert!(
+            missed == 0 && is_part && flows > 100 && falsely * 2 > flows,
+            "{falsely} of {flows}"
+        );
+    }
+    for (falsely, missed, flows, is_part) in large {
+        assert!(missed == 0 && is_part && falsely * 4 < flows, "{falsely} of {flows}");
+    }
 }

@@ -56,6 +56,7 @@ fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
         direction,
         bound: Some(Duration::from_millis(20)),
         rounds: direction == Direction::Up,
+        tracked: false,
     };
     Scenario {
         run: Run {

@@ -110,8 +110,8 @@ pub struct LinkDirection {
     pub bypassed: Option<Bypassed>,
 }
 
-/// Packets that a marking marked and dropped since it was joined to its queue.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+/// Packets that a marking marked and dropped since it was joined to its queue, and the flows that it tracks.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Marking {
     /// Packets marked "congestion experienced" (RFC 3168).
     pub marked_packets: u64,
@@ -119,6 +119,24 @@ pub struct Marking {
     pub not_ect_packets: u64,
     /// Packets dropped because no flow was left to mark.
     pub unmarkable_packets: u64,
+    /// Flows that are projected by their rounds now.
+    #[serde(default)]
+    pub tracked_flows: u64,
+    /// Bytes of packets that arrived.
+    #[serde(default)]
+    pub all_bytes: u64,
+    /// Bytes of packets whose flows were projected when they arrived.
+    #[serde(default)]
+    pub tracked_bytes: u64,
+    /// Factor by which the rounds of these flows count; 1 if other traffic counts at its rate.
+    #[serde(default)]
+    pub rho: f64,
+    /// Bytes in the last interval from which on a flow was to be tracked; 0 without a filter.
+    #[serde(default)]
+    pub threshold_bytes: u64,
+    /// Flows that were projected throughout the last interval and sent less than the threshold in it.
+    #[serde(default)]
+    pub false_positives: u64,
 }
 
 /// Control traffic in one direction of the link.

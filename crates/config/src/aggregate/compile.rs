@@ -87,15 +87,18 @@ fn ends_fit(it: &raw::Aggregate, listen: SocketAddr, peer: SocketAddr, found: &m
         return;
     };
     let help = "give both gateways an address of the same family, each its own";
-    found.push(Diagnostic::error(Code::BadAggregate, span, problem).help(help));
+    found.push(Diagnostic::error(Code::BadAggregateGateway, span, problem).help(help));
 }
 
 fn whole_path(text: &Spanned<String>, found: &mut Findings) -> Option<String> {
     let path = text.get_ref();
     if !path.starts_with('/') {
         let help = "begin it with /, so that it is the same file wherever this one is read";
-        let error =
-            Diagnostic::error(Code::BadAggregate, text.span(), "`key_file` is no whole path");
+        let error = Diagnostic::error(
+            Code::BadAggregateGateway,
+            text.span(),
+            "`key_file` is no whole path",
+        );
         found.push(error.help(help));
         return None;
     }
@@ -108,7 +111,7 @@ fn key(text: &Spanned<String>, found: &mut Findings) -> Option<[u8; 32]> {
     if key.is_none() {
         let message = "`peer_key` is no public key of 64 hexadecimal digits";
         let help = "write what `tidegate aggregate key FILE` prints on the other gateway";
-        found.push(Diagnostic::error(Code::BadAggregate, text.span(), message).help(help));
+        found.push(Diagnostic::error(Code::BadAggregateGateway, text.span(), message).help(help));
     }
     key
 }
@@ -165,7 +168,8 @@ fn queues(it: &raw::Aggregate, found: &mut Findings) -> (Bytes, Bytes) {
     if let Some(written) = written.filter(|_| max_queue < stream_queue) {
         let message = format!("`max_queue` ({max_queue}) is below `stream_queue` ({stream_queue})");
         let help = "raise `max_queue`, or lower `stream_queue`";
-        found.push(Diagnostic::error(Code::BadAggregate, written.span(), message).help(help));
+        found
+            .push(Diagnostic::error(Code::BadAggregateGateway, written.span(), message).help(help));
     }
     (stream_queue, max_queue)
 }

@@ -7,10 +7,8 @@ use toml::de::DeTable;
 
 use super::{PeerDown, Source};
 use crate::diagnostic::Findings;
-use crate::read::{
-    Choice, Field, List, Node, Number, Read, Required, Table, mechanism, mechanism_schema, tables,
-};
-use crate::values::Flag;
+use crate::read::{Choice, Field, List, Node, Number, Read, Required, Table, tables};
+use crate::values::{Flag, Weight};
 
 tables! {
     /// The file of an aggregate gateway: it ends TCP connections and carries them to its peer over one connection.
@@ -50,7 +48,7 @@ tables! {
         "max_queue" => max_queue: Option<Spanned<Bytes>>,
         /// The rule for the weight of the aggregate connection: "fixed", "literal" or "measured", or a table of its
         /// parameters. The `max_queue` of "literal" is that of the gateway. Default: "measured".
-        "weight" => weight: Option<Spanned<Weight>>,
+        "weight" => weight: Option<Spanned<Adjuster>>,
     }
 }
 
@@ -73,22 +71,20 @@ impl Choice for PeerDown {
 
 /// The rate adjuster of the aggregate connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Weight {
+pub(crate) struct Adjuster {
     pub(super) config: itcp::Config,
     /// The table has a `max_queue`.
     pub(super) has_queue: bool,
 }
 
-impl Read for Weight {
+impl Read for Adjuster {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        let config = mechanism(node, "a rate adjuster", itcp::Kind::NAMES, found)?;
+        let Weight(config) = Weight::read(node, found)?;
         let table = node.get_ref().as_table();
         Some(Self { config, has_queue: table.is_some_and(|it| it.contains_key("max_queue")) })
     }
 
     fn schema() -> Value {
-        mechanism_schema(itcp::Kind::NAMES, itcp::Kind::ABOUT, |_, offer| {
-            drop(itcp::Config::deserialize(offer));
-        })
+        Weight::schema()
     }
 }

@@ -56,7 +56,7 @@ fn each_mistake_is_found_at_its_line() {
         ("confirm_close = 1", "TG0004", "true or false"),
         ("stream_queue = \"1 KiB\"", "TG0009", "stream_queue"),
         ("max_queue = \"0 B\"", "TG0009", "max_queue"),
-        ("max_queue = \"128 KiB\"", "TG0064", "below `stream_queue`"),
+        ("max_queue = \"128 KiB\"", "TG0065", "below `stream_queue`"),
         ("max_queue = 64", "TG0005", "unit"),
         ("weight = \"adaptive\"", "TG0008", "a rate adjuster"),
         ("weight = { kind = \"literal\", samples = 2 }", "TG0030", "samples"),

@@ -1,7 +1,7 @@
 //! What only shows when a scenario is seen as a whole, as findings about its file.
 
 use tidegate_sim::Scenario;
-use tidegate_sim::scenario::{NodeKind, Place, Problem, What};
+use tidegate_sim::scenario::{Kind, NodeKind, Place, Problem, What};
 use toml::de::DeTable;
 
 use crate::code::Code;
@@ -20,7 +20,7 @@ pub(super) fn report(
     for problem in scenario.check() {
         let path = path(&problem.place, scenario, file);
         let place = exact(document, &path, &problem.what);
-        let code = code(&problem);
+        let code = code(&problem, scenario);
         found.push(Diagnostic::worded(code, place, &problem.what.to_string()));
     }
 }
@@ -92,11 +92,14 @@ fn exact(document: &DeTable<'_>, path: &str, what: &What) -> Span {
     field::item(document, path, name)
 }
 
-fn code(problem: &Problem) -> Code {
+fn code(problem: &Problem, scenario: &Scenario) -> Code {
+    let is_aggregate = |n: usize| matches!(&scenario.traffic[n].kind, Kind::Aggregate { .. });
     match (&problem.what, problem.place) {
         (What::NoName, _) => Code::BadName,
         (What::Twice(_), Place::Node(_, "addresses")) => Code::BadAddress,
         (What::Twice(_), _) => Code::DuplicateName,
+        (What::Aggregate(_), _) => Code::BadAggregate,
+        (_, Place::Traffic(n, "of" | "buffer" | "queue")) if is_aggregate(n) => Code::BadAggregate,
         (What::Relay(_), _) | (_, Place::Traffic(_, "of" | "buffer")) => Code::BadRelay,
         (What::Unknown { .. }, Place::Probe(..)) => Code::BadProbe,
         (What::Unknown { .. } | What::NoSuchSide { .. }, _) => Code::UnknownNode,

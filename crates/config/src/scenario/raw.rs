@@ -4,16 +4,14 @@ use serde_json::{Value, json};
 use tidegate_core::packet::Direction;
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
-use toml::de::DeValue;
 
-use crate::code::Code;
-use crate::diagnostic::{Diagnostic, Findings};
+use crate::diagnostic::Findings;
 use crate::read::{
-    Array, Choice, Field, Fields, List, Node, Number, Read, Required, Table, TableSchema, Token,
-    tables, unknown_name, wrong_type,
+    Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, tables, wrong_type,
 };
-use crate::values::{Flag, Period};
+use crate::values::{Flag, Period, Weight};
 
+use super::draw::Draw;
 use super::tcp::Tcp;
 
 tables! {
@@ -39,7 +37,8 @@ tables! {
         "name" => name: Required<String>,
         /// What its flows send: "greedy" has always more; "file" sends one; "on-off" sends bursts with
         /// pauses; "web" asks for answers and thinks; "arrivals" begins files at random; "cbr" sends
-        /// at a constant rate; "trace" sends at given times; "relay" hands on what other traffic brings.
+        /// at a constant rate; "trace" sends at given times; "relay" hands on what other traffic brings;
+        /// "aggregate" carries the data of other traffic over one connection.
         "kind" => kind: Required<Kind>,
         /// "tcp" or "udp". Default: "udp" for cbr, "tcp" for all others.
         "protocol" => protocol: Option<Spanned<Protocol>>,
@@ -54,7 +53,9 @@ tables! {
         /// When the senders stop to offer data. Default: at the end.
         "stop" => stop: Option<Spanned<Period>>,
         /// Length of a file, a burst or an answer: a size, { uniform = [LEAST, MOST] },
-        /// { exponential = MEAN } or { pareto = { mean = MEAN, shape = 2.5 } }.
+        /// { exponential = MEAN }, { pareto = { mean = MEAN, shape = 2.5 } },
+        /// { lognormal = { mean = MEAN, deviation = DEVIATION } } or
+        /// { weibull = { mean = MEAN, shape = 0.5 } }.
         "size" => size: Option<Spanned<Draw<Bytes>>>,
         /// With kind "web": length of a request, given like `size`. Default: "300 B".
         "request" => request: Option<Spanned<Draw<Bytes>>>,
@@ -75,10 +76,21 @@ tables! {
         /// With kind "trace": pairs of a time after the start and a size, or the path of a file with
         /// such a pair in each line.
         "trace" => trace: Option<Spanned<Trace>>,
-        /// With kind "relay": the traffic, written before it, whose receivers are its senders.
-        "of" => of: Option<Spanned<String>>,
-        /// With kind "relay": most bytes of a flow that were read and wait to be acknowledged beyond.
+        /// With kind "relay" or "aggregate": the traffic, written before it, whose receivers are its senders. An
+        /// aggregate connection may carry several.
+        "of" => of: Option<Spanned<List<String>>>,
+        /// With kind "relay": most bytes of a flow that were read and wait to be acknowledged beyond. With kind
+        /// "aggregate" and overflow "slow": most bytes of one local connection that wait. Default: no bound.
         "buffer" => buffer: Option<Spanned<Bytes>>,
+        /// With kind "aggregate": the reaction of the gateway to a long queue. "grow": none; "slow": it stops reading
+        /// local connections; "withhold": it keeps their ACKs back while the mean queue is too long. Default: "grow".
+        "overflow" => overflow: Option<Spanned<Overflow>>,
+        /// With overflow "slow": most bytes that wait, of all local connections. With "withhold": the threshold of
+        /// the mean queue.
+        "queue" => queue: Option<Spanned<Bytes>>,
+        /// With kind "aggregate": how its weight follows the load, "fixed", "literal" or "measured", or a table with
+        /// `kind` and parameters. Default: the weight of its congestion control.
+        "weight" => weight: Option<Spanned<Weight>>,
         /// Port of the receiver. Default: 5001.
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.
@@ -91,13 +103,14 @@ tables! {
     /// Something to record.
     "[[probe]]" Probe {
         /// What: "queue" and "capture" of the way from one end of a link to the other; "throughput" and
-        /// "window" of traffic; "passage" of packets through a gateway.
+        /// "window" of traffic; "passage" of packets through a gateway; "aggregate" of the gateway of an
+        /// aggregate connection.
         "kind" => kind: Required<ProbeKind>,
         /// With kind "queue" or "capture": where the packets enter the link, written as in `[[link]]`.
         "from" => from: Option<Spanned<String>>,
         /// With kind "queue" or "capture": where they leave it.
         "to" => to: Option<Spanned<String>>,
-        /// With kind "throughput" or "window": name of the traffic.
+        /// With kind "throughput", "window" or "aggregate": name of the traffic.
         "traffic" => traffic: Option<Spanned<String>>,
         /// With kind "window": numbers of the flows, from 0. Default: all.
         "flows" => flows: Option<Spanned<Array<Number>>>,
@@ -110,6 +123,8 @@ tables! {
         /// With kind "passage": whether the rounds of each flow are recorded, as the tracker "paper" of
         /// markings sees them. Default: false.
         "rounds" => rounds: Option<Spanned<Flag>>,
+        /// With kind "passage": whether the flows that the marking of the link tracks are recorded. Default: false.
+        "tracked" => tracked: Option<Spanned<Flag>>,
     }
 }
 
@@ -124,6 +139,7 @@ pub(crate) enum Kind {
     Constant,
     Trace,
     Relay,
+    Aggregate,
 }
 
 impl Choice for Kind {
@@ -137,7 +153,22 @@ impl Choice for Kind {
         ("cbr", Self::Constant),
         ("trace", Self::Trace),
         ("relay", Self::Relay),
+        ("aggregate", Self::Aggregate),
     ];
+}
+
+/// How an aggregate gateway reacts to a long queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Overflow {
+    Grow,
+    Slow,
+    Withhold,
+}
+
+impl Choice for Overflow {
+    const WHAT: &str = "a reaction to overflow";
+    const CHOICES: &[(&str, Self)] =
+        &[("grow", Self::Grow), ("slow", Self::Slow), ("withhold", Self::Withhold)];
 }
 
 /// What carries it.
@@ -160,6 +191,7 @@ pub(crate) enum ProbeKind {
     Window,
     Capture,
     Passage,
+    Aggregate,
 }
 
 impl Choice for ProbeKind {
@@ -170,125 +202,8 @@ impl Choice for ProbeKind {
         ("window", Self::Window),
         ("capture", Self::Capture),
         ("passage", Self::Passage),
+        ("aggregate", Self::Aggregate),
     ];
-}
-
-/// How a quantity is drawn.
-#[derive(Clone, Debug)]
-pub(crate) enum Draw<T> {
-    /// Not at all.
-    Constant(T),
-    /// Each equally likely, between the two.
-    Uniform(Spanned<T>, Spanned<T>),
-    /// Exponentially, with this mean.
-    Exponential(Spanned<T>),
-    /// By the distribution of Pareto, with this mean and shape.
-    Pareto(Spanned<T>, Spanned<Real>),
-}
-
-/// The ways to draw, by name.
-const DRAWS: &[&str] = &["uniform", "exponential", "pareto"];
-
-impl<T: Read> Read for Draw<T> {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        let Some(table) = node.get_ref().as_table() else {
-            return T::read(node, found).map(Self::Constant);
-        };
-        let mut entries = table.iter();
-        let (Some((name, value)), None) = (entries.next(), entries.next()) else {
-            let message = "this is not how a quantity is drawn";
-            let help = "write { exponential = MEAN }, { uniform = [LEAST, MOST] } or { pareto = { mean = MEAN, shape = 2.5 } }";
-            found.push(Diagnostic::error(Code::BadDraw, node.span(), message).help(help));
-            return None;
-        };
-        let spanned = |node: &Node<'_>, found: &mut Findings| {
-            Some(Spanned::new(node.span(), T::read(node, found)?))
-        };
-        match name.get_ref().as_ref() {
-            "exponential" => spanned(value, found).map(Self::Exponential),
-            "uniform" => match value.get_ref().as_array().map(|it| it.iter().as_slice()) {
-                Some([least, most]) => {
-                    let (least, most) = (spanned(least, found), spanned(most, found));
-                    Some(Self::Uniform(least?, most?))
-                }
-                _ => {
-                    let message = "a uniform distribution is given by its two ends";
-                    let help = "write { uniform = [LEAST, MOST] }";
-                    found.push(Diagnostic::error(Code::BadDraw, value.span(), message).help(help));
-                    None
-                }
-            },
-            "pareto" => {
-                let Pareto { mean, shape } = Table::open(value, "`pareto`", found)?.only(found);
-                Some(Self::Pareto(mean.take()?, shape.take()?))
-            }
-            other => {
-                found.push(unknown_name(name.span(), other, "a distribution", DRAWS));
-                None
-            }
-        }
-    }
-
-    fn schema() -> Value {
-        let item = T::schema();
-        let mut pareto = TableSchema::default();
-        Pareto::<T>::describe(&mut pareto);
-        json!({ "anyOf": [
-            item,
-            { "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
-              "properties": {
-                "uniform": { "type": "array", "items": item, "minItems": 2, "maxItems": 2 },
-                "exponential": item,
-                "pareto": pareto.finish("By the distribution of Pareto."),
-            } },
-        ] })
-    }
-}
-
-/// A Pareto distribution.
-struct Pareto<T> {
-    mean: Required<T>,
-    shape: Required<Real>,
-}
-
-impl<T: Read> Fields for Pareto<T> {
-    fn keys() -> Vec<&'static str> {
-        vec!["mean", "shape"]
-    }
-
-    fn take(table: &Table<'_>, found: &mut Findings) -> Self {
-        Self { mean: Field::take(table, "mean", found), shape: Field::take(table, "shape", found) }
-    }
-
-    fn describe(into: &mut TableSchema) {
-        <Required<T> as Field>::describe("mean", "Its mean.", into);
-        let shape = "Its shape, above 1: the nearer to 1, the heavier its tail.";
-        <Required<Real> as Field>::describe("shape", shape, into);
-    }
-}
-
-/// A number without a unit that need not be whole.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Real(pub(crate) f64);
-
-impl Read for Real {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        let text = match node.get_ref() {
-            DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str()),
-            DeValue::Float(number) => Some(number.as_str()),
-            _ => None,
-        };
-        let number = text.and_then(|it| it.replace('_', "").parse::<f64>().ok());
-        let number = number.filter(|it| it.is_finite());
-        if number.is_none() {
-            found.push(wrong_type(node, "a number without quotes"));
-        }
-        number.map(Self)
-    }
-
-    fn schema() -> Value {
-        json!({ "type": "number" })
-    }
 }
 
 /// When something is sent, and how much.

@@ -1,5 +1,6 @@
 //! What becomes of scenario files, good and bad.
 
+mod aggregates;
 mod signals;
 mod trunks;
 
@@ -253,6 +254,7 @@ kind = "passage"
 gateway = "g"
 direction = "up"
 bound = "10 ms"
+tracked = true
 "#;
 
 /// Kills the mutant that leaves findings of an inline file where they are in that file.

@@ -1,5 +1,7 @@
 //! Who sends what to whom, and what is recorded.
 
+mod aggregate;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -10,8 +12,9 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::Fetch;
+use super::draw::{Draw, Real};
 use super::network::Ends;
-use super::raw::{self, Draw, Protocol, Real};
+use super::raw::{self, Protocol};
 use super::tcp::Settings;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
@@ -192,6 +195,7 @@ fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Finding
         raw::Kind::Constant => &["rate", "packet"],
         raw::Kind::Trace => &["trace"],
         raw::Kind::Relay => &["of", "buffer"],
+        raw::Kind::Aggregate => aggregate::used(raw),
     };
     let tcp = if udp { &[][..] } else { &["tcp"] };
     belong(raw, kind, &[used, tcp].concat(), found);
@@ -225,10 +229,10 @@ fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Finding
             Kind::Constant { rate: *rate?, packet: packet? }
         }
         raw::Kind::Relay => {
-            let of = its.needed("of", raw.of.as_ref());
-            let buffer = its.needed("buffer", raw.buffer.as_ref());
-            Kind::Relay { of: of?.clone(), buffer: *buffer? }
+            let (of, buffer) = (its.one_of(raw), its.needed("buffer", raw.buffer.as_ref()));
+            Kind::Relay { of: of?, buffer: *buffer? }
         }
+        raw::Kind::Aggregate => aggregate::kind(raw, &mut its)?,
         raw::Kind::Trace => {
             let written = raw.trace.as_ref();
             its.needed("trace", written)?;
@@ -289,6 +293,9 @@ fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &
         ("trace", raw.trace.as_ref().map(Spanned::span)),
         ("of", raw.of.as_ref().map(Spanned::span)),
         ("buffer", raw.buffer.as_ref().map(Spanned::span)),
+        ("overflow", raw.overflow.as_ref().map(Spanned::span)),
+        ("weight", raw.weight.as_ref().map(Spanned::span)),
+        ("queue", raw.queue.as_ref().map(Spanned::span)),
         ("tcp", raw.tcp.as_ref().map(Spanned::span)),
     ];
     only(&fields, used, kind.span(), found);
@@ -351,6 +358,19 @@ impl Fields<'_> {
         self.needed(name, field).map(|it| drawn(it, |it| it.0))
     }
 
+    /// The only traffic that is named.
+    fn one_of(&mut self, raw: &raw::Traffic) -> Option<String> {
+        self.needed("of", raw.of.as_ref())?;
+        let of = raw.of.as_ref()?;
+        let [one] = of.get_ref().0.as_slice() else {
+            let message = "a relay hands on one traffic";
+            let wrong = Diagnostic::error(Code::BadRelay, of.span(), message);
+            self.found.push(wrong.help("add a relay for each"));
+            return None;
+        };
+        Some(one.get_ref().clone())
+    }
+
     fn packet(&mut self, raw: &raw::Traffic) -> Option<u32> {
         raw.packet.as_ref().map_or(Some(PACKET), |it| small(it, self.found))
     }
@@ -367,6 +387,13 @@ fn drawn<T, U>(draw: &Draw<T>, of: impl Fn(&T) -> U) -> Distribution<U> {
         Draw::Pareto(mean, shape) => {
             let Real(shape) = *shape.get_ref();
             Distribution::Pareto(of(mean.get_ref()), shape)
+        }
+        Draw::Lognormal(mean, deviation) => {
+            Distribution::Lognormal(of(mean.get_ref()), of(deviation.get_ref()))
+        }
+        Draw::Weibull(mean, shape) => {
+            let Real(shape) = *shape.get_ref();
+            Distribution::Weibull(of(mean.get_ref()), shape)
         }
     }
 }
@@ -446,9 +473,9 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
     let kind = raw.kind.get()?;
     let used: &[&str] = match kind.get_ref() {
         raw::ProbeKind::Queue | raw::ProbeKind::Capture => &["from", "to"],
-        raw::ProbeKind::Throughput => &["traffic"],
+        raw::ProbeKind::Throughput | raw::ProbeKind::Aggregate => &["traffic"],
         raw::ProbeKind::Window => &["traffic", "flows"],
-        raw::ProbeKind::Passage => &["gateway", "direction", "bound", "rounds"],
+        raw::ProbeKind::Passage => &["gateway", "direction", "bound", "rounds", "tracked"],
     };
     let fields = [
         ("from", raw.from.as_ref().map(Spanned::span)),
@@ -459,6 +486,7 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
         ("direction", raw.direction.as_ref().map(Spanned::span)),
         ("bound", raw.bound.as_ref().map(Spanned::span)),
         ("rounds", raw.rounds.as_ref().map(Spanned::span)),
+        ("tracked", raw.tracked.as_ref().map(Spanned::span)),
     ];
     only(&fields, used, kind.span(), found);
     match kind.get_ref() {
@@ -468,6 +496,10 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
             let mut its = Fields { row, found };
             let traffic = its.needed("traffic", raw.traffic.as_ref())?.clone();
             Some(Probe::Throughput { traffic })
+        }
+        raw::ProbeKind::Aggregate => {
+            let traffic = Fields { row, found }.needed("traffic", raw.traffic.as_ref())?.clone();
+            Some(Probe::Aggregate { traffic })
         }
         raw::ProbeKind::Window => {
             let traffic = Fields { row, found }.needed("traffic", raw.traffic.as_ref())?.clone();
@@ -481,7 +513,8 @@ fn probe(raw: &raw::Probe, row: &Row<'_>, ends: &Ends<'_>, found: &mut Findings)
             let direction = *its.needed("direction", raw.direction.as_ref())?;
             let bound = raw.bound.as_ref().map(|it| it.get_ref().0);
             let rounds = raw.rounds.as_ref().is_some_and(|it| it.get_ref().0);
-            Some(Probe::Passage { gateway, direction, bound, rounds })
+            let tracked = raw.tracked.as_ref().is_some_and(|it| it.get_ref().0);
+            Some(Probe::Passage { gateway, direction, bound, rounds, tracked })
         }
     }
 }

@@ -438,7 +438,7 @@ impl Classes {
             let len = packet.as_ref().map_or(Bytes::ZERO, |packet| cx.pool[packet].charged());
             self.scheduler.sent(cx.now, leaf, len, more);
             if let Some(packet) = packet {
-                self.departs(cx, leaf, &packet);
+                self.departs(cx, &packet);
                 return Some(packet);
             }
         }

@@ -149,11 +149,15 @@ impl Link {
 
     /// Packets marked and dropped by the marking of the link's queue or of the shared buffer, if there is one.
     pub(super) fn marks(&self) -> Option<Marks> {
-        let marker = match &self.classes {
-            Some(classes) => classes.shared_marker()?,
-            None => self.queue.marked()?.marker(),
-        };
-        Some(marker.marks())
+        Some(self.whole_marker()?.marks())
+    }
+
+    /// The marking of the link's queue or of the shared buffer, if there is one.
+    pub(super) fn whole_marker(&self) -> Option<&Marker> {
+        match &self.classes {
+            Some(classes) => classes.shared_marker(),
+            None => Some(self.queue.marked()?.marker()),
+        }
     }
 
     /// Shows `packet` of `flow`, which is going to be queued at `leaf`, to the marking there.

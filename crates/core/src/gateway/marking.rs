@@ -7,7 +7,8 @@ use crate::ack::line;
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::Flow;
-use crate::packet::{Direction, FlowId, Packet, TcpFlags};
+use crate::marking::Tracked;
+use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Packet, TcpFlags};
 use crate::qdisc::Marked;
 use crate::{PacketId, Time};
 
@@ -23,6 +24,21 @@ impl Gateway {
         let aggregate = self.aggregates.now(flow.handle(direction)).and_then(Aggregate::marked);
         let markers = [at_link, aggregate.map(Marked::marker)];
         markers.into_iter().flatten().any(|marker| marker.ignores(id))
+    }
+
+    /// The flows that the marking of the link's queue or of its shared buffer tracks. `None` without a marking.
+    #[must_use]
+    pub fn tracked(&self, direction: Direction) -> Option<Tracked> {
+        Some(self.links[direction.index()].whole_marker()?.marks().tracked)
+    }
+
+    /// Returns `true` if that marking projects the flow of `key` in untagged frames.
+    #[must_use]
+    pub fn tracks(&self, direction: Direction, key: FlowKey) -> bool {
+        let packet = Packet { key, vlan: NO_VLAN, ..Packet::default() };
+        let flow = self.flows.find(&packet, direction);
+        let marker = self.links[direction.index()].whole_marker();
+        marker.zip(flow).is_some_and(|(marker, flow)| marker.tracks(flow))
     }
 
     /// Shows `packet`, which is going to be queued at `leaf` of a link, to the marking there.

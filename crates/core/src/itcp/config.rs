@@ -34,6 +34,8 @@ pub struct Config {
     pub epsilon: Factor,
     /// `measured`: the part of the load that the share is to exceed it by.
     pub margin: Factor,
+    /// `measured`: the part of the busy time that the service rate is of.
+    pub service: Service,
     /// A decrease takes this part of the weight.
     pub beta: Factor,
     /// `literal`: no increase while the mean queue is below this part of `max_queue`.
@@ -56,6 +58,7 @@ impl Default for Config {
             most: Most::Constant(10),
             epsilon: TENTH,
             margin: TENTH,
+            service: Service::Mean,
             beta: FIFTH,
             low_threshold: FIFTH,
             high_threshold: Factor::ONE,
@@ -100,6 +103,17 @@ impl Kind {
             Self::Measured => "measured",
         }
     }
+}
+
+/// The part of the busy time that the service rate of a round is of.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// All of it. The rate contains capacity that idle neighbours leave over.
+    #[default]
+    Mean,
+    /// The samples with the least rates: those in which the neighbours were busy too.
+    Contended,
 }
 
 /// The greatest weight. The paper has a constant in its runs, and the number of connections in its text.

@@ -12,7 +12,7 @@
 //! - The paper's law reads the slope. In a stable system the queue is mostly empty and the slope is noise, which
 //!   drives all weights to one. With bounded buffers the slope is always zero.
 //! - `s` contains capacity that idle neighbours leave over. A weight that was given away may therefore be missed
-//!   when they return, until the law has raised it again.
+//!   when they return, until the law has raised it again. `service = "contended"` takes `s` beside busy neighbours.
 //! - After a decrease two new rounds are needed, as for `literal`. A round without a known `s` changes nothing.
 
 use super::round::Observed;

@@ -3,6 +3,9 @@
 //! Formulas: `busy = busy time / round`; `a = bytes arrived / round`; `s = bytes sent while busy / busy time`, or
 //! `cwnd / minRTT` (equation 8) where `busy` is below 5 %; `delta' = slope * minRTT / cwnd` (equation 9).
 //!
+//! [`Service::Contended`] takes `s` from single samples instead: the rate that only one sample in twenty is below.
+//! A neighbour that is idle for a part of the round then does not raise it.
+//!
 //! Source: `itcp`, section 4, equations 8 and 9.
 //!
 //! Differs: `busy`, `a` and `s` are ours. They also describe a gateway with bounded buffers, whose queue has no
@@ -11,8 +14,8 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use super::Seen;
 use super::slope::Line;
+use super::{Config, Seen, Service};
 use crate::time::nanos;
 use crate::{Bytes, Factor, Rate, Time};
 
@@ -56,6 +59,8 @@ pub(super) struct Sampling {
     line: Line,
     blocked: u32,
     most_connections: u32,
+    /// Service rates of samples that were busy enough, for [`Service::Contended`].
+    rates: Vec<Rate>,
 }
 
 impl Sampling {
@@ -67,6 +72,7 @@ impl Sampling {
             line: Line::default(),
             blocked: 0,
             most_connections: seen.connections,
+            rates: Vec::new(),
         }
     }
 
@@ -75,14 +81,19 @@ impl Sampling {
     }
 
     /// Adds a sample. Returns `false` if it does not continue the round.
-    pub(super) fn add(&mut self, now: Time, seen: &Seen, every: Duration) -> bool {
-        let (at, before) = &self.latest;
+    pub(super) fn add(&mut self, now: Time, seen: &Seen, config: &Config) -> bool {
+        let (at, before) = self.latest;
         let backwards = seen.arrived < before.arrived
             || seen.sent < before.sent
             || seen.sent_busy < before.sent_busy
             || seen.busy < before.busy;
-        if backwards || now <= *at || now.since(*at) > every.saturating_mul(LONGEST_GAP) {
+        if backwards || now <= at || now.since(at) > config.every.saturating_mul(LONGEST_GAP) {
             return false;
+        }
+        if config.service == Service::Contended {
+            let (span, busy) = (now.since(at), seen.busy - before.busy);
+            let rate = rate(seen.sent_busy - before.sent_busy, busy.min(span));
+            self.rates.extend(rate.filter(|_| part(busy, span) >= BUSY_SAMPLE));
         }
         self.latest = (now, *seen);
         self.line.add(now.since(self.began), seen.queue.0);
@@ -91,13 +102,16 @@ impl Sampling {
         true
     }
 
-    pub(super) fn end(&self) -> Observed {
-        let (now, last) = &self.latest;
+    pub(super) fn end(mut self, service: Service) -> Observed {
+        let (now, last) = self.latest;
         let length = now.since(self.began);
         let busy_time = (last.busy - self.first.busy).min(length);
         let busy = part(busy_time, length);
         let service = if busy < RARELY_BUSY {
-            expected(last)
+            expected(&last)
+        } else if service == Service::Contended && self.rates.len() >= LEAST_RATES {
+            let low = self.rates.len() / LOW_QUANTILE;
+            Some(*self.rates.select_nth_unstable(low).1)
         } else {
             rate(last.sent_busy - self.first.sent_busy, busy_time)
         };
@@ -113,7 +127,7 @@ impl Sampling {
         Observed {
             round,
             trend: self.line.trend(),
-            delta: delta(slope, last),
+            delta: delta(slope, &last),
             blocked: 2 * u64::from(self.blocked) >= u64::from(self.line.count()),
             most_connections: self.most_connections,
         }
@@ -126,6 +140,17 @@ const LONGEST_GAP: u32 = 4;
 
 /// Below it too few bytes are sent while busy to measure a service rate. Chosen: nine samples of 180.
 const RARELY_BUSY: Factor = Factor::from_millionths(50_000);
+
+/// A sample counts for [`Service::Contended`] if this part of it was busy. Chosen: in shorter times a few packets
+/// make the rate.
+const BUSY_SAMPLE: Factor = Factor::from_millionths(200_000);
+
+/// With fewer busy samples the service rate is the mean. Chosen: a quantile of few samples is an outlier.
+const LEAST_RATES: usize = 10;
+
+/// One sample in so many may have a lower rate. Chosen, see docs/decisions.md: neighbours are rarely busy in all of
+/// a sample, and 20 % hardly finds such samples.
+const LOW_QUANTILE: usize = 20;
 
 const NONE: Rate = Rate::from_bps(0);
 

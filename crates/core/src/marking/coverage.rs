@@ -16,15 +16,14 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::filter::{Parallel, Shape, fingerprint};
+use super::filtered::{Common, Filtered};
 use super::heuristic::check_filter;
-use super::memory::{Memory, is_trackable};
-use super::sums::{Accounts, Others, Part, Rho, Rounds, Walk, is_markable};
+use super::memory::{Entry, is_trackable};
+use super::sums::{Accounts, Change, Others, Part, Rho, Rounds};
 use super::tracker::{Sighting, Track, TrackerSpec};
-use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
-use crate::packet::FlowId;
 use crate::random::Random;
 use crate::registry::checked;
-use crate::{Bytes, Factor, Packet, Rate, Time, units};
+use crate::{Bytes, Factor, Rate, Time, units};
 
 /// The filter, and how flows are tracked.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -88,55 +87,35 @@ impl Config {
 
     pub(super) fn build(&self, mut random: Random) -> Coverage {
         let tracker = self.tracker.clone().with(self.k, self.a);
+        let tracker = tracker.unwrap_or_else(|_| self.tracker.clone());
         let threshold = u32::try_from(self.threshold.0).unwrap_or(u32::MAX);
         Coverage {
-            tracker: tracker.unwrap_or_else(|_| self.tracker.clone()),
-            span: self.interval,
+            common: Common::new(tracker, self.interval, random.below(u64::MAX), MOST_FLOWS),
             filter: Parallel::new(self.shape(), threshold),
             threshold,
             preserves: threshold,
-            seed: random.below(u64::MAX),
-            memory: Memory::new(MOST_FLOWS),
-            began: Time::ZERO,
-            interval: 1,
-            arrived: 0,
             was_full: false,
-            sums: Accounts::default(),
+            sums: Accounts::new(Rounds::All),
             longest_before: Duration::ZERO,
             untracked: Rate::from_bps(0),
-            walk: Walk::default(),
-            tests: false,
-            ours: false,
         }
     }
 }
 
 pub(super) struct Coverage {
-    tracker: TrackerSpec,
-    span: Duration,
+    common: Common,
     filter: Parallel,
     /// Bytes of a flow in this interval after which it is tracked at the latest.
     threshold: u32,
     /// Bytes of a tracked flow in the last interval from which on it stays tracked.
     preserves: u32,
-    seed: u64,
-    memory: Memory,
-    /// Start of the interval, and its number.
-    began: Time,
-    interval: u16,
-    /// Bytes in the interval; those of tracked flows are in `sums`.
-    arrived: u64,
     /// The memory was full in this interval.
     was_full: bool,
+    /// Of the tracked flows, with their bytes in the interval.
     sums: Accounts,
     longest_before: Duration,
     /// Rate of untracked traffic in the last interval.
     untracked: Rate,
-    walk: Walk,
-    /// The last packet that arrived has not been tested.
-    tests: bool,
-    /// The last packet that arrived is of a tracked flow.
-    ours: bool,
 }
 
 /// The threshold for the next interval, if `tracked` of `all` bytes were of tracked flows.
@@ -160,31 +139,10 @@ fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
 const IN_SUMS: u8 = 1;
 
 impl Coverage {
-    /// Ends the interval if it is over.
-    fn turn(&mut self, now: Time) {
-        let passed = now.since(self.began);
-        if passed < self.span {
-            return;
-        }
-        let tracked = std::mem::take(&mut self.sums.all.bytes);
-        let others = self.arrived.saturating_sub(tracked);
-        let bps = u128::from(others) * 8_000_000_000 / passed.as_nanos().max(1);
-        self.untracked = Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX));
-        self.preserves = self.threshold;
-        self.threshold = adapted(self.threshold, tracked, self.arrived, self.was_full);
-        self.filter.clear(self.threshold);
-        (self.arrived, self.was_full) = (0, self.memory.is_full());
-        self.longest_before = std::mem::take(&mut self.sums.all.longest_rtt);
-        // After a longer silence no flow is preserved.
-        let steps = if passed >= self.span * 2 { 2 } else { 1 };
-        self.interval = self.interval.wrapping_add(steps);
-        self.began = now;
-    }
-
     /// Returns `true` if the flow of an entry stays tracked. Its count of bytes then begins with this interval.
-    fn settle(&mut self, entry: u32, now: Time) -> bool {
-        let (interval, preserves) = (self.interval, self.preserves);
-        let it = self.memory.get_mut(entry);
+    fn settle(&mut self, entry: u32) -> bool {
+        let (interval, preserves) = (self.common.interval, self.preserves);
+        let it = self.common.memory.get_mut(entry);
         let age = interval.wrapping_sub(it.interval);
         let stays = match age {
             0 => return true,
@@ -193,158 +151,157 @@ impl Coverage {
         };
         if stays {
             (it.interval, it.bytes, it.flag) = (interval, 0, false);
+            self.common.record.whole += 1;
         } else {
-            self.quiet(entry, now);
-            self.memory.remove(entry);
+            self.quiet(entry);
+            self.common.memory.remove(entry);
         }
         stays
     }
 
     /// Takes a flow out of the sums.
-    fn quiet(&mut self, entry: u32, now: Time) {
-        let class = self.memory.class(entry);
-        let it = self.memory.get_mut(entry);
+    fn quiet(&mut self, entry: u32) {
+        let class = self.common.memory.class(entry);
+        let it = self.common.memory.get_mut(entry);
         if std::mem::replace(&mut it.counted, 0) == IN_SUMS {
-            self.sums.remove(class, &it.track, now);
+            self.sums.change(class, &Change::leaves(&it.track.brief()));
         }
     }
 
-    /// Looks at the next entry in turn: whether it stays, and whether its flow is idle.
-    fn tidy(&mut self, now: Time) {
-        if let Some(entry) = self.memory.advance()
-            && self.settle(entry, now)
-            && self.memory.get(entry).track.is_idle(now)
-        {
-            self.quiet(entry, now);
-        }
-    }
-
-    /// Notes a packet of a flow that can be tracked. Returns its entry if it is tracked.
-    fn track(&mut self, sighting: &Sighting<'_>) -> Option<u32> {
+    /// The entry of the packet's flow, whose tracker has seen the packet; `None` if the flow is not tracked.
+    fn entry(&mut self, sighting: &Sighting<'_>) -> Option<u32> {
         let (now, packet) = (sighting.now, sighting.packet);
-        let known = self.memory.find(packet.flow).filter(|entry| self.settle(*entry, now));
-        let entry = match known {
-            Some(entry) => {
-                self.change(entry, now, |track| {
-                    track.on_arrival(sighting);
-                });
-                entry
-            }
-            None => {
-                if !self.filter.passes(fingerprint(self.seed, packet), packet.len) {
-                    return None;
-                }
-                let Some(entry) = self.memory.insert(&self.tracker, sighting) else {
-                    self.was_full = true;
-                    return None;
-                };
-                let it = self.memory.get_mut(entry);
-                (it.interval, it.flag) = (self.interval, true);
-                self.change(entry, now, |_| {});
-                entry
-            }
+        let known = self.common.memory.find(packet.flow);
+        if let Some(entry) = known.filter(|entry| self.settle(*entry)) {
+            self.change(entry, now, |track| {
+                track.on_arrival(sighting);
+            });
+            return Some(entry);
+        }
+        let Common { memory, tracker, seed, interval, .. } = &mut self.common;
+        if !self.filter.passes(fingerprint(*seed, packet), packet.len) {
+            return None;
+        }
+        let Some(entry) = memory.insert(tracker, sighting) else {
+            self.was_full = true;
+            return None;
         };
-        let it = self.memory.get_mut(entry);
-        it.bytes = it.bytes.saturating_add(packet.len);
-        let counts = Part::of(&it.track.last_estimate(now)).counts();
-        if counts {
-            self.sums.all.bytes += u64::from(packet.len);
-        }
-        counts.then_some(entry)
-    }
-
-    /// Lets the tracker of an entry change, and the sums with it. The flow is in the sums then.
-    fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
-        let class = self.memory.class(entry);
-        let it = self.memory.get_mut(entry);
-        let was_in = std::mem::replace(&mut it.counted, IN_SUMS) == IN_SUMS;
-        let before = it.track.last_estimate(now);
-        how(&mut it.track);
-        let after = it.track.last_estimate(now);
-        let part = if was_in { Part::of(&before) } else { Part::default() };
-        self.sums.change(class, part, &after);
-        if !is_markable(&before) && is_markable(&after) {
-            self.memory.may_be_chosen(entry);
-        }
+        let it = memory.get_mut(entry);
+        (it.interval, it.flag) = (*interval, true);
+        self.change(entry, now, |_| {});
+        Some(entry)
     }
 }
 
-impl Marking for Coverage {
-    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) {
-        let Observed { now, direction, flow, backlog, .. } = *seen;
-        self.turn(now);
-        self.tidy(now);
-        self.arrived += u64::from(packet.len);
-        (self.tests, self.ours) = (true, false);
-        if is_trackable(packet) {
-            let sighting = Sighting { now, packet, direction, flow };
-            if let Some(entry) = self.track(&sighting) {
-                let (old, class) = (self.memory.class(entry), seen.class_number());
-                if old != class {
-                    self.memory.set_class(entry, class);
-                    let estimate = self.memory.get(entry).track.last_estimate(now);
-                    self.sums.move_flow(old, class, &estimate);
-                }
-                self.memory.queued(entry, packet, backlog == Bytes::ZERO);
-                self.ours = true;
-            }
+impl Filtered for Coverage {
+    const MARKS_ARRIVALS: bool = true;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn end_interval(&mut self, now: Time) {
+        let common = &mut self.common;
+        let passed = now.since(common.began);
+        let tracked = std::mem::take(&mut self.sums.all.bytes);
+        let others = common.arrived.saturating_sub(tracked);
+        let bps = u128::from(others) * 8_000_000_000 / passed.as_nanos().max(1);
+        self.untracked = Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX));
+        common.record.end(self.threshold, 0);
+        self.preserves = self.threshold;
+        self.threshold = adapted(self.threshold, tracked, common.arrived, self.was_full);
+        self.filter.clear(self.threshold);
+        (common.arrived, self.was_full) = (0, common.memory.is_full());
+        self.longest_before = self.sums.all.take_longest_rtt();
+        // After a longer silence no flow is preserved.
+        let steps = if passed >= common.span * 2 { 2 } else { 1 };
+        common.begin(now, steps);
+    }
+
+    /// Whether the flow stays tracked, and whether it is idle.
+    fn tidy(&mut self, now: Time) {
+        if let Some(entry) = self.common.memory.advance()
+            && self.settle(entry)
+            && self.common.memory.get(entry).track.is_idle(now)
+        {
+            self.quiet(entry);
         }
     }
 
-    fn leaving(&mut self, _: &Observed<'_>, packet: &Packet) {
-        self.memory.departed(packet);
-    }
-
-    fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
-        let Some(entry) = self.memory.find(ack.flow) else { return };
-        self.change(entry, seen.now, |track| {
-            track.on_ack(&acknowledges(seen, ack));
-        });
-    }
-
-    fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {
-        if std::mem::replace(&mut self.tests, false) {
-            self.walk = Walk::default();
+    fn track(&mut self, sighting: &Sighting<'_>) -> Option<(u32, bool)> {
+        let packet = sighting.packet;
+        if !is_trackable(packet) {
+            return None;
         }
-        let seen = (seen, packet.frame_len());
+        let entry = self.entry(sighting)?;
+        let it = self.common.memory.get_mut(entry);
+        let before = it.bytes;
+        it.bytes = before.saturating_add(packet.len);
+        if !it.flag {
+            self.common.record.count(before, it.bytes, self.threshold);
+        }
+        if !it.track.brief().responds {
+            return None;
+        }
+        self.sums.all.bytes += u64::from(packet.len);
+        Some((entry, true))
+    }
+
+    /// The flow is in the sums then.
+    fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
+        let class = self.common.memory.class(entry);
+        let it = self.common.memory.get_mut(entry);
+        let was_in = std::mem::replace(&mut it.counted, IN_SUMS) == IN_SUMS;
+        let before = it.track.brief();
+        how(&mut it.track);
+        let (after, due) = (it.track.brief(), self.sums.due(&it.track, now));
+        if !was_in {
+            self.sums.change(class, &Change::enters(&after, due));
+        } else if before != after {
+            let (before, part) = (Part::of(&before), Part::of(&after));
+            self.sums.change(class, &Change { before, after: part, rtt: after.rtt, due });
+        } else if after.responds {
+            self.sums.reach(class, after.rtt, due);
+        }
+        if !before.is_markable() && after.is_markable() {
+            self.common.memory.may_be_chosen(entry);
+        }
+    }
+
+    fn classify(&mut self, entry: u32, class: u16, now: Time) {
+        let old = self.common.memory.set_class(entry, class);
+        self.sums.move_flow(old, class, &self.common.memory.get(entry).track, now);
+    }
+
+    fn take_out(&mut self, entry: u32) {
+        let Common { memory, interval, record, .. } = &mut self.common;
+        let it = memory.get(entry);
+        if !it.flag && it.interval == *interval {
+            record.forget(it.bytes, self.threshold);
+        }
+        self.quiet(entry);
+    }
+
+    fn projection(&mut self) -> (&Accounts, Others, &mut Common) {
         let others = Others { rho: Rho::ONE, untracked: self.untracked, rounds: Rounds::All };
-        let found = self.walk.next(&self.sums, seen, &others, &mut self.memory, |entry| {
-            is_markable(&entry.track.last_estimate(seen.0.now))
-        });
-        if let Some(target) = found {
-            return Decision::Mark(target);
-        }
-        if !self.walk.is_short || self.walk.found || self.ours {
-            Decision::Pass
-        } else {
-            last_resort(packet, self.ignores(packet.flow))
-        }
+        (&self.sums, others, &mut self.common)
     }
 
-    fn done(&mut self, now: Time, target: Target, outcome: Outcome) {
-        let Some(entry) = self.memory.find(target.flow) else { return };
-        match outcome {
-            Outcome::Marked => self.change(entry, now, |track| track.on_mark(now)),
-            Outcome::Dropped => self.change(entry, now, |track| track.on_drop(now)),
-            Outcome::NoPacket => return self.memory.emptied(entry),
-        }
-        self.walk.marked();
+    /// Of an idle flow no packet waits.
+    fn is_projected(_: &Entry, _: u16) -> bool {
+        true
     }
 
-    fn forget(&mut self, flow: FlowId) {
-        if let Some(entry) = self.memory.find(flow) {
-            self.quiet(entry, self.began);
-            self.memory.remove(entry);
-        }
+    fn longest(&self) -> Duration {
+        self.sums.all.longest_rtt().max(self.longest_before)
     }
 
-    fn ignores(&self, flow: FlowId) -> bool {
-        let entry = self.memory.find(flow).map(|entry| self.memory.get(entry));
-        entry.is_some_and(|entry| entry.track.ignores())
-    }
-
-    fn longest_rtt(&self) -> Duration {
-        self.sums.all.longest_rtt.max(self.longest_before)
+    fn projected(&self) -> (u64, f64) {
+        (self.sums.all.flows(), Rho::ONE.factor())
     }
 }
 

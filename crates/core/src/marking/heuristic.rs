@@ -14,14 +14,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::filter::{Serial, Shape, fingerprint};
-use super::memory::{Entry, Memory, is_trackable};
-use super::sums::{Accounts, Others, Part, Rho, Rounds, Walk, is_markable};
+use super::filtered::{Common, Filtered};
+use super::memory::{Entry, is_trackable};
+use super::sums::{Accounts, Change, Others, Part, Rho, Rounds};
 use super::tracker::{Sighting, Track, TrackerSpec};
-use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
-use crate::packet::FlowId;
 use crate::random::Random;
 use crate::registry::checked;
-use crate::{Bytes, Factor, Packet, Rate, Time, units};
+use crate::{Bytes, Factor, Rate, Time, units};
 
 /// The filter, and how flows are tracked.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -103,49 +102,33 @@ impl Config {
 
     pub(super) fn build(&self, mut random: Random) -> Heuristic {
         let tracker = self.tracker.clone().with(self.k, self.a);
+        let tracker = tracker.unwrap_or_else(|_| self.tracker.clone());
         let threshold = u32::try_from(self.threshold.0).unwrap_or(u32::MAX);
         Heuristic {
-            tracker: tracker.unwrap_or_else(|_| self.tracker.clone()),
-            span: self.interval,
+            common: Common::new(tracker, self.interval, random.below(u64::MAX), usize::MAX),
             rounds: self.rounds,
             filter: Serial::new(self.shape(), threshold),
-            seed: random.below(u64::MAX),
-            memory: Memory::new(usize::MAX),
-            began: Time::ZERO,
-            interval: 1,
-            arrived: 0,
-            now: Accounts::default(),
-            last: Accounts::default(),
+            threshold,
+            now: Accounts::new(self.rounds),
+            joined: 0,
+            last: Accounts::new(self.rounds),
             rho: Rho::ONE,
-            walk: Walk::default(),
-            tests: false,
-            ours: false,
         }
     }
 }
 
 pub(super) struct Heuristic {
-    tracker: TrackerSpec,
-    span: Duration,
+    common: Common,
     rounds: Rounds,
     filter: Serial,
-    seed: u64,
-    memory: Memory,
-    /// Start of the interval, and its number.
-    began: Time,
-    interval: u16,
-    /// Bytes in the interval.
-    arrived: u64,
-    /// L_1, the flows that passed the filter in this interval.
+    /// Bytes of a flow in an interval after which it passes the filter at the latest.
+    threshold: u32,
+    /// L_1, the flows that passed the filter in this interval, and their number.
     now: Accounts,
+    joined: u64,
     /// L_0, those of the last.
     last: Accounts,
     rho: Rho,
-    walk: Walk,
-    /// The last packet that arrived has not been tested.
-    tests: bool,
-    /// The last packet that arrived is of a flow in L_0.
-    ours: bool,
 }
 
 /// The lists that a flow is in.
@@ -166,75 +149,38 @@ const fn lists(entry: &Entry, interval: u16) -> Lists {
 }
 
 impl Heuristic {
-    /// Ends the intervals that are over.
-    fn turn(&mut self, now: Time) {
-        let (passed, span) = (now.since(self.began).as_nanos(), self.span.as_nanos());
-        if passed < span {
-            return;
-        }
-        let over = passed / span;
-        std::mem::swap(&mut self.now, &mut self.last);
-        self.now.clear();
-        if over > 1 {
-            self.last.clear();
-        }
-        self.memory.begin_again();
-        self.rho = Rho::new(self.arrived, self.last.all.bytes);
-        self.arrived = 0;
-        self.interval =
-            self.interval.wrapping_add(u16::try_from(over.min(1 << 15)).unwrap_or(u16::MAX));
-        self.began += Duration::from_nanos(u64::try_from(over * span).unwrap_or(0));
-        self.filter.clear();
-    }
-
-    /// Removes an entry that is in no list, if it is its turn.
-    fn tidy(&mut self) {
-        if let Some(entry) = self.memory.advance() {
-            let Lists { now, last } = lists(self.memory.get(entry), self.interval);
-            if !now && !last {
-                self.memory.remove(entry);
-            }
-        }
-    }
-
-    /// Notes a packet of a flow that can be tracked; returns the entry and whether it is in L_0.
-    fn track(&mut self, sighting: &Sighting<'_>, passes: bool) -> Option<(u32, bool)> {
-        let known = self.memory.find(sighting.packet.flow).and_then(|entry| {
-            let lists = lists(self.memory.get(entry), self.interval);
+    /// Notes a packet of a flow that can be tracked; returns the entry and the lists.
+    fn entry(&mut self, sighting: &Sighting<'_>, passes: bool) -> Option<(u32, Lists)> {
+        let Common { memory, interval, tracker, .. } = &mut self.common;
+        if let Some(entry) = memory.find(sighting.packet.flow) {
+            let lists = lists(memory.get(entry), *interval);
             if lists.now || lists.last {
-                return Some((entry, lists));
-            }
-            self.memory.remove(entry);
-            None
-        });
-        let (entry, lists) = match known {
-            Some((entry, lists)) => {
                 self.change(entry, sighting.now, |track| {
                     track.on_arrival(sighting);
                 });
-                (entry, lists)
+                return Some((entry, lists));
             }
-            None if passes => {
-                let entry = self.memory.insert(&self.tracker, sighting)?;
-                (entry, Lists { now: false, last: false })
-            }
-            None => return None,
-        };
-        self.count(entry, lists, sighting.packet.len);
-        if passes && !lists.now {
-            self.join(entry, lists, sighting.now);
+            memory.remove(entry);
         }
-        Some((entry, lists.last))
+        if !passes {
+            return None;
+        }
+        let entry = memory.insert(tracker, sighting)?;
+        Some((entry, Lists { now: false, last: false }))
     }
 
     /// Counts bytes of a flow in this interval.
     fn count(&mut self, entry: u32, lists: Lists, bytes: u32) {
-        let [_, counted] = self.interval.to_be_bytes();
-        let it = self.memory.get_mut(entry);
+        let [_, counted] = self.common.interval.to_be_bytes();
+        let it = self.common.memory.get_mut(entry);
         if it.counted != counted {
             (it.counted, it.bytes) = (counted, 0);
         }
-        it.bytes = it.bytes.saturating_add(bytes);
+        let before = it.bytes;
+        it.bytes = before.saturating_add(bytes);
+        if lists.last {
+            self.common.record.count(before, it.bytes, self.threshold);
+        }
         if lists.now {
             self.now.all.bytes += u64::from(bytes);
         }
@@ -242,130 +188,147 @@ impl Heuristic {
 
     /// Puts a flow into L_1.
     fn join(&mut self, entry: u32, lists: Lists, now: Time) {
-        let it = self.memory.get_mut(entry);
-        (it.interval, it.flag) = (self.interval, lists.last);
-        let (estimate, bytes) = (it.track.last_estimate(now), it.bytes);
-        self.now.change(self.memory.class(entry), Part::default(), &estimate);
+        let interval = self.common.interval;
+        let it = self.common.memory.get_mut(entry);
+        (it.interval, it.flag) = (interval, lists.last);
+        let (flow, bytes) = (it.track.brief(), it.bytes);
+        let enters = Change::enters(&flow, self.now.due(&it.track, now));
+        self.now.change(self.common.memory.class(entry), &enters);
         self.now.all.bytes += u64::from(bytes);
-    }
-
-    /// Lets the tracker of an entry change, and the sums with it.
-    fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
-        let class = self.memory.class(entry);
-        let it = self.memory.get_mut(entry);
-        let before = it.track.last_estimate(now);
-        how(&mut it.track);
-        let after = it.track.last_estimate(now);
-        let lists = lists(it, self.interval);
-        let part = Part::of(&before);
-        if lists.now {
-            self.now.change(class, part, &after);
-        }
-        if lists.last {
-            self.last.change(class, part, &after);
-        }
-        if !is_markable(&before) && is_markable(&after) {
-            self.memory.may_be_chosen(entry);
-        }
-    }
-
-    /// Notes the class of a flow.
-    fn classify(&mut self, entry: u32, class: u16, now: Time) {
-        let old = self.memory.set_class(entry, class);
-        let it = self.memory.get(entry);
-        let lists = lists(it, self.interval);
-        let estimate = it.track.last_estimate(now);
-        if lists.now {
-            self.now.move_flow(old, class, &estimate);
-        }
-        if lists.last {
-            self.last.move_flow(old, class, &estimate);
-        }
+        self.joined += 1;
     }
 }
 
-impl Marking for Heuristic {
-    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) {
-        let Observed { now, direction, flow, backlog, .. } = *seen;
-        self.turn(now);
-        self.tidy();
-        self.arrived += u64::from(packet.len);
-        let passes = self.filter.passes(fingerprint(self.seed, packet), packet.len);
-        (self.tests, self.ours) = (true, false);
-        if is_trackable(packet) {
-            let sighting = Sighting { now, packet, direction, flow };
-            if let Some((entry, ours)) = self.track(&sighting, passes) {
-                if self.memory.class(entry) != seen.class_number() {
-                    self.classify(entry, seen.class_number(), now);
-                }
-                self.memory.queued(entry, packet, backlog == Bytes::ZERO);
-                self.ours = ours;
+impl Filtered for Heuristic {
+    const MARKS_ARRIVALS: bool = false;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    /// Several intervals may be over.
+    fn end_interval(&mut self, now: Time) {
+        let common = &mut self.common;
+        let (passed, span) = (now.since(common.began).as_nanos(), common.span.as_nanos());
+        let over = u64::try_from(passed / span).unwrap_or(u64::MAX);
+        // Nothing passes in an interval without packets.
+        for _ in 0..over.min(3) {
+            common.record.end(self.threshold, std::mem::take(&mut self.joined));
+        }
+        std::mem::swap(&mut self.now, &mut self.last);
+        self.now.clear();
+        if over > 1 {
+            self.last.clear();
+        }
+        common.memory.begin_again();
+        self.rho = Rho::new(common.arrived, self.last.all.bytes);
+        common.arrived = 0;
+        let whole = Duration::from_nanos(u64::try_from(u128::from(over) * span).unwrap_or(0));
+        common.begin(common.began + whole, u16::try_from(over.min(1 << 15)).unwrap_or(u16::MAX));
+        self.filter.clear();
+    }
+
+    /// Removes the entry if it is in no list.
+    fn tidy(&mut self, _: Time) {
+        if let Some(entry) = self.common.memory.advance() {
+            let Lists { now, last } = lists(self.common.memory.get(entry), self.common.interval);
+            if !now && !last {
+                self.common.memory.remove(entry);
             }
         }
     }
 
-    fn leaving(&mut self, _: &Observed<'_>, packet: &Packet) {
-        self.memory.departed(packet);
+    fn track(&mut self, sighting: &Sighting<'_>) -> Option<(u32, bool)> {
+        let packet = sighting.packet;
+        let passes = self.filter.passes(fingerprint(self.common.seed, packet), packet.len);
+        if !is_trackable(packet) {
+            return None;
+        }
+        let (entry, lists) = self.entry(sighting, passes)?;
+        self.count(entry, lists, packet.len);
+        if passes && !lists.now {
+            self.join(entry, lists, sighting.now);
+        }
+        Some((entry, lists.last))
     }
 
-    fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
-        let Some(entry) = self.memory.find(ack.flow) else { return };
-        self.change(entry, seen.now, |track| {
-            track.on_ack(&acknowledges(seen, ack));
-        });
+    fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
+        let Common { memory, interval, .. } = &mut self.common;
+        let class = memory.class(entry);
+        let it = memory.get_mut(entry);
+        let before = it.track.brief();
+        how(&mut it.track);
+        let (after, lists) = (it.track.brief(), lists(it, *interval));
+        let due = self.last.due(&it.track, now);
+        if before != after {
+            let change =
+                Change { before: Part::of(&before), after: Part::of(&after), rtt: after.rtt, due };
+            if lists.now {
+                self.now.change(class, &change);
+            }
+            if lists.last {
+                self.last.change(class, &change);
+            }
+        } else if after.responds {
+            if lists.now {
+                self.now.reach(class, after.rtt, due);
+            }
+            if lists.last {
+                self.last.reach(class, after.rtt, due);
+            }
+        }
+        if !before.is_markable() && after.is_markable() {
+            memory.may_be_chosen(entry);
+        }
     }
 
-    fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision {
-        if std::mem::replace(&mut self.tests, false) {
-            self.walk = Walk::default();
-        }
-        let (interval, seen) = (self.interval, (seen, packet.frame_len()));
-        let others = Others { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
-        let found = self.walk.next(&self.last, seen, &others, &mut self.memory, |entry| {
-            lists(entry, interval).last && is_markable(&entry.track.last_estimate(seen.0.now))
-        });
-        if let Some(target) = found {
-            return Decision::Mark(target);
-        }
-        if !self.walk.is_short || self.walk.found || self.ours {
-            return Decision::Pass;
-        }
-        match last_resort(packet, self.ignores(packet.flow)) {
-            Decision::MarkArrival => Decision::Pass,
-            decision => decision,
-        }
-    }
-
-    fn done(&mut self, now: Time, target: Target, outcome: Outcome) {
-        let Some(entry) = self.memory.find(target.flow) else { return };
-        match outcome {
-            Outcome::Marked => self.change(entry, now, |track| track.on_mark(now)),
-            Outcome::Dropped => self.change(entry, now, |track| track.on_drop(now)),
-            Outcome::NoPacket => return self.memory.emptied(entry),
-        }
-        self.walk.marked();
-    }
-
-    fn forget(&mut self, flow: FlowId) {
-        let Some(entry) = self.memory.find(flow) else { return };
-        let (it, class) = (self.memory.get(entry), self.memory.class(entry));
-        let lists = lists(it, self.interval);
+    fn classify(&mut self, entry: u32, class: u16, now: Time) {
+        let Common { memory, interval, .. } = &mut self.common;
+        let old = memory.set_class(entry, class);
+        let it = memory.get(entry);
+        let lists = lists(it, *interval);
         if lists.now {
-            self.now.remove(class, &it.track, self.began);
+            self.now.move_flow(old, class, &it.track, now);
         }
         if lists.last {
-            self.last.remove(class, &it.track, self.began);
+            self.last.move_flow(old, class, &it.track, now);
         }
-        self.memory.remove(entry);
     }
 
-    fn ignores(&self, flow: FlowId) -> bool {
-        let entry = self.memory.find(flow).map(|entry| self.memory.get(entry));
-        entry.is_some_and(|entry| entry.track.ignores())
+    fn take_out(&mut self, entry: u32) {
+        let Common { memory, interval, record, .. } = &mut self.common;
+        let (it, class) = (memory.get(entry), memory.class(entry));
+        let (lists, leaves) = (lists(it, *interval), Change::leaves(&it.track.brief()));
+        if lists.now {
+            self.now.change(class, &leaves);
+            self.joined -= 1;
+        }
+        if lists.last {
+            self.last.change(class, &leaves);
+            let [_, counted] = interval.to_be_bytes();
+            record.forget(if it.counted == counted { it.bytes } else { 0 }, self.threshold);
+        }
     }
 
-    fn longest_rtt(&self) -> Duration {
-        self.now.all.longest_rtt.max(self.last.all.longest_rtt)
+    fn projection(&mut self) -> (&Accounts, Others, &mut Common) {
+        let others = Others { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
+        (&self.last, others, &mut self.common)
+    }
+
+    fn is_projected(entry: &Entry, interval: u16) -> bool {
+        lists(entry, interval).last
+    }
+
+    fn longest(&self) -> Duration {
+        self.now.all.longest_rtt().max(self.last.all.longest_rtt())
+    }
+
+    fn projected(&self) -> (u64, f64) {
+        (self.last.all.flows(), self.rho.factor())
     }
 }
 

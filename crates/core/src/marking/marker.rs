@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Decision, Marking, Observed, Outcome, Target};
 use crate::packet::{Direction, FlowId};
-use crate::{Cx, Packet, PacketId, PacketPool, Reason, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Time};
 
 /// A marking, and what it did.
 pub struct Marker {
@@ -17,10 +17,12 @@ pub struct Marker {
     /// A packet was seen that has not been queued yet.
     pending: bool,
     marks: Marks,
+    /// Bytes of packets that arrived, and of those that belong to tracked flows.
+    bytes: [u64; 2],
 }
 
 /// Packets marked, and dropped in place of a mark.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Marks {
     /// Packets marked.
     pub marked: u64,
@@ -28,6 +30,30 @@ pub struct Marks {
     pub not_ect: u64,
     /// Packets dropped because no flow was left to mark.
     pub unmarkable: u64,
+    /// The flows that the marking projects.
+    pub tracked: Tracked,
+}
+
+/// The flows that a marking projects by their rounds, and how well its filter selected them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tracked {
+    /// Flows that are projected now.
+    pub flows: u64,
+    /// Bytes of packets that arrived.
+    pub all_bytes: u64,
+    /// Bytes of packets whose flows were projected when they arrived.
+    pub tracked_bytes: u64,
+    /// Factor by which the rounds of these flows count. It is 1 if other traffic counts at its rate.
+    pub rho: f64,
+    /// Intervals of the filter that have ended.
+    pub intervals: u64,
+    /// Bytes within the last interval from which on a flow was to be tracked; zero without a filter.
+    pub threshold: Bytes,
+    /// Flows that were projected throughout the last interval and sent less than the threshold in it.
+    ///
+    /// The bytes of a flow before it passed the filter are unknown, so flows that passed in this interval are not
+    /// counted.
+    pub false_positives: u64,
 }
 
 /// Packets that wait, of one queue or of several that share a buffer.
@@ -50,7 +76,8 @@ impl Marker {
     /// A marker for `marking`, which has seen no packets.
     #[must_use]
     pub fn new(marking: Box<dyn Marking>) -> Self {
-        Self { marking, direction: Direction::Up, pending: false, marks: Marks::default() }
+        let (direction, marks) = (Direction::Up, Marks::default());
+        Self { marking, direction, pending: false, marks, bytes: [0; 2] }
     }
 
     /// Direction of the packets.
@@ -62,7 +89,9 @@ impl Marker {
     /// Notes `packet`, which is going to be queued. `seen` has its flow, if that is in the flow table.
     pub fn sight(&mut self, seen: &Observed<'_>, packet: &Packet) {
         (self.direction, self.pending) = (seen.direction, true);
-        self.marking.arrived(seen, packet);
+        let (ours, len) = (self.marking.arrived(seen, packet), u64::from(packet.len));
+        self.bytes[0] += len;
+        self.bytes[1] += if ours { len } else { 0 };
     }
 
     /// Notes `ack`, a packet that departs to the sender of `seen.flow`, whose packets go in `seen.direction`.
@@ -71,8 +100,8 @@ impl Marker {
     }
 
     /// Notes `packet`, which departs.
-    pub fn departs(&mut self, seen: &Observed<'_>, packet: &Packet) {
-        self.marking.leaving(seen, packet);
+    pub fn departs(&mut self, packet: &Packet) {
+        self.marking.leaving(packet);
     }
 
     /// Forgets `flow`: its number may be given to another flow.
@@ -80,10 +109,20 @@ impl Marker {
         self.marking.forget(flow);
     }
 
-    /// Packets marked and dropped.
+    /// Packets marked and dropped, and the flows that are tracked.
     #[must_use]
-    pub const fn marks(&self) -> Marks {
-        self.marks
+    pub fn marks(&self) -> Marks {
+        let [all_bytes, tracked_bytes] = self.bytes;
+        Marks {
+            tracked: Tracked { all_bytes, tracked_bytes, ..self.marking.tracked() },
+            ..self.marks
+        }
+    }
+
+    /// Returns `true` if the marking projects `flow`.
+    #[must_use]
+    pub fn tracks(&self, flow: FlowId) -> bool {
+        self.marking.tracks(flow)
     }
 
     /// The longest round-trip time of the tracked flows.
@@ -133,7 +172,11 @@ impl Marker {
                 Decision::MarkArrival => {
                     return (!self.mark(cx, packet)).then_some(Reason::Predicted);
                 }
-                Decision::Drop => return Some(Reason::Unmarkable),
+                Decision::Drop => {
+                    let Packet { flow, member, .. } = cx.pool[packet];
+                    self.marking.done(cx.now, Target { flow, member }, Outcome::Dropped);
+                    return Some(Reason::Unmarkable);
+                }
                 Decision::Mark(target) => {
                     let oldest = self.mark_oldest(cx, place, target);
                     let own = cx.pool[packet].flow == target.flow && counts(&cx.pool[packet]);

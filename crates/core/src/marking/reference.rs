@@ -22,7 +22,7 @@ use serde::Deserialize;
 use super::largest::Largest;
 use super::rounds::{Net, Round, Rounds, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
-use super::{Decision, Marking, Observed, Outcome, Target, acknowledges, last_resort};
+use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
 use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
 use crate::random::Random;
 use crate::registry::checked;
@@ -305,7 +305,7 @@ impl Reference {
 }
 
 impl Marking for Reference {
-    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) {
+    fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool {
         self.keep_rates(seen);
         self.expire(seen.now);
         self.tests = true;
@@ -313,9 +313,10 @@ impl Marking for Reference {
         if !self.ours {
             self.untracked.bytes += packet.frame_len();
         }
+        self.ours
     }
 
-    fn leaving(&mut self, _: &Observed<'_>, _: &Packet) {}
+    fn leaving(&mut self, _: &Packet) {}
 
     fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
         let Some(entry) = self.entry(ack.flow) else { return };
@@ -368,5 +369,14 @@ impl Marking for Reference {
 
     fn longest_rtt(&self) -> Duration {
         self.longest_rtt
+    }
+
+    fn tracks(&self, flow: FlowId) -> bool {
+        self.entry(flow).is_some_and(|entry| self.is_projected(entry))
+    }
+
+    fn tracked(&self) -> Tracked {
+        let flows = (0..number(self.entries.len())).filter(|entry| self.is_projected(*entry));
+        Tracked { flows: flows.map(|_| 1).sum(), rho: 1.0, ..Tracked::default() }
     }
 }

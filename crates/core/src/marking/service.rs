@@ -58,6 +58,11 @@ impl Service {
         (self.least, self.most) = (least, most.max(least));
     }
 
+    /// Whether the rate is measured: it is if the bounds differ.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.least != self.most
+    }
+
     /// The rate at which packets depart.
     pub(crate) fn rate(&self) -> Rate {
         // Each span is halved before the sum, which may not overflow.

@@ -22,10 +22,11 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::memory::{Entry, Memory};
-use super::tracker::{Estimate, Track};
+use super::tracker::{Brief, Track};
 use super::{Observed, Target, guarantees};
 use crate::packet::make_room;
 use crate::scheduler::ClassState;
+use crate::units::real;
 use crate::{Bytes, Rate, Time};
 
 /// Part of one flow in the sums.
@@ -42,27 +43,46 @@ pub(super) struct Part {
 
 impl Part {
     /// Nothing if the flow does not respond to marks: it counts as untracked traffic.
-    pub(super) fn of(estimate: &Estimate) -> Self {
-        if !estimate.responds {
+    pub(super) fn of(flow: &Brief) -> Self {
+        if !flow.responds {
             return Self::default();
         }
-        let (window, growth, next) =
-            (estimate.window.0, estimate.growth.0, estimate.next_window().0);
-        let nanos = u64::try_from(estimate.rtt.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let rate = next.saturating_mul(1_000_000_000) / nanos;
-        let relief = (window / 2 + growth).saturating_mul(1_000_000_000) / nanos;
+        let of = |bytes: u32| u64::from(bytes);
+        let (window, growth, next) = (of(flow.window), of(flow.growth), of(flow.next_window()));
+        let micros = of(flow.rtt.max(1));
+        // 32 bits of bytes times a million have room in 64 bits.
+        let rate = next * 1_000_000 / micros;
+        let relief = (window / 2 + growth) * 1_000_000 / micros;
         Self { flows: 1, window, next, growth, rate, relief }
     }
 
     /// Whether the flow counts as tracked.
+    #[cfg(test)]
     pub(super) const fn counts(&self) -> bool {
         self.flows == 1
     }
 }
 
-/// Whether a mark would make the next round of the flow smaller: it responds, and has none in this round.
-pub(super) const fn is_markable(estimate: &Estimate) -> bool {
-    estimate.responds && !estimate.marked
+/// A change of a flow: its part before, its part now, its round-trip time in microseconds, and the start of its
+/// next round. That is [`Time::ZERO`] where no projection asks for it.
+#[derive(Clone, Copy)]
+pub(super) struct Change {
+    pub(super) before: Part,
+    pub(super) after: Part,
+    pub(super) rtt: u32,
+    pub(super) due: Time,
+}
+
+impl Change {
+    /// A flow without a part gets that of `flow`.
+    pub(super) fn enters(flow: &Brief, due: Time) -> Self {
+        Self { before: Part::default(), after: Part::of(flow), rtt: flow.rtt, due }
+    }
+
+    /// A flow with the part of `flow` loses it.
+    pub(super) fn leaves(flow: &Brief) -> Self {
+        Self { before: Part::of(flow), after: Part::default(), rtt: 0, due: Time::ZERO }
+    }
 }
 
 /// Sums over the flows of a list.
@@ -71,15 +91,15 @@ pub(super) struct Sums {
     part: Part,
     /// Bytes of these flows in this interval.
     pub(super) bytes: u64,
-    /// The latest start of a next round.
+    /// The latest start of a next round, if the projection asks for it.
     due: Time,
-    pub(super) longest_rtt: Duration,
+    /// The longest round-trip time, in microseconds.
+    longest: u32,
 }
 
 impl Sums {
-    /// Replaces the part of a flow, `before`, by that of its present `estimate`.
-    pub(super) fn change(&mut self, before: Part, estimate: &Estimate) -> Part {
-        let after = Part::of(estimate);
+    /// Notes a change of a flow.
+    fn change(&mut self, &Change { before, after, rtt, due }: &Change) {
         let of = |sum: u64, before: u64, after: u64| (sum + after).saturating_sub(before);
         let part = &mut self.part;
         part.flows = of(part.flows, before.flows, after.flows);
@@ -88,11 +108,32 @@ impl Sums {
         part.growth = of(part.growth, before.growth, after.growth);
         part.rate = of(part.rate, before.rate, after.rate);
         part.relief = of(part.relief, before.relief, after.relief);
-        if after.counts() {
-            self.due = self.due.max(estimate.next_round());
-            self.longest_rtt = self.longest_rtt.max(estimate.rtt);
+        if after.flows > 0 {
+            self.reach(rtt, due);
         }
-        after
+    }
+
+    /// Notes round-trip time and start of the next round of a flow whose part remains as it is.
+    fn reach(&mut self, rtt: u32, due: Time) {
+        self.due = self.due.max(due);
+        self.longest = self.longest.max(rtt);
+    }
+
+    /// The longest round-trip time.
+    pub(super) fn longest_rtt(&self) -> Duration {
+        Duration::from_micros(u64::from(self.longest))
+    }
+
+    /// The longest round-trip time; it is measured anew.
+    pub(super) fn take_longest_rtt(&mut self) -> Duration {
+        let longest = self.longest_rtt();
+        self.longest = 0;
+        longest
+    }
+
+    /// Flows of the list that respond to marks.
+    pub(super) const fn flows(&self) -> u64 {
+        self.part.flows
     }
 
     #[cfg(test)]
@@ -105,9 +146,12 @@ impl Sums {
         let (waiting, room) = (seen.backlog, seen.limit + seen.tokens);
         let (ahead, at_once, rate) = match others.rounds {
             Rounds::Next => (self.due.since(seen.now), others.rho.of(self.part.next), 0),
-            Rounds::All => (self.longest_rtt, Bytes::ZERO, others.rho.of(self.part.rate).0),
+            Rounds::All => (self.longest_rtt(), Bytes::ZERO, others.rho.of(self.part.rate).0),
         };
         let arrives = rate.saturating_mul(8).saturating_add(others.untracked.bps());
+        if arrives <= seen.rate.bps() && waiting + at_once <= room {
+            return 0;
+        }
         let net = Rate::from_bps(arrives.abs_diff(seen.rate.bps())).bytes_in(ahead);
         let (more, less) =
             if arrives > seen.rate.bps() { (net, Bytes::ZERO) } else { (Bytes::ZERO, net) };
@@ -132,7 +176,7 @@ impl Sums {
             Rounds::Next => (others.rho.of(self.part.next), self.due.since(now)),
             Rounds::All => {
                 let rate = Rate::from_bps(self.part.rate.saturating_mul(8));
-                (others.rho.of(rate.bytes_in(self.longest_rtt).0), self.longest_rtt)
+                (others.rho.of(rate.bytes_in(self.longest_rtt()).0), self.longest_rtt())
             }
         }
     }
@@ -154,9 +198,17 @@ impl Rho {
         if tracked == 0 { Self::ONE } else { Self { all: all.max(tracked), tracked } }
     }
 
+    /// The factor as a real number, for reports.
+    pub(super) fn factor(self) -> f64 {
+        real(self.all) / real(self.tracked)
+    }
+
     fn of(self, bytes: u64) -> Bytes {
         if self.all == self.tracked {
             return Bytes(bytes);
+        }
+        if let Some(scaled) = bytes.checked_mul(self.all) {
+            return Bytes(scaled / self.tracked);
         }
         let scaled = u128::from(bytes) * u128::from(self.all) / u128::from(self.tracked);
         Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
@@ -169,9 +221,21 @@ pub(super) struct Accounts {
     pub(super) all: Sums,
     /// By class number. Class 0 has no flows.
     of: Vec<Sums>,
+    /// The projection asks for the latest start of a next round.
+    asks_due: bool,
 }
 
 impl Accounts {
+    /// Sums over no flows, for a projection that counts these rounds.
+    pub(super) fn new(rounds: Rounds) -> Self {
+        Self { asks_due: rounds == Rounds::Next, ..Self::default() }
+    }
+
+    /// The start of the flow's next round, if the projection asks for it.
+    pub(super) fn due(&self, track: &Track, now: Time) -> Time {
+        if self.asks_due { track.next_round(now) } else { Time::ZERO }
+    }
+
     /// Empties the sums and keeps their memory.
     pub(super) fn clear(&mut self) {
         self.all = Sums::default();
@@ -187,29 +251,31 @@ impl Accounts {
         self.of.get_mut(class)
     }
 
-    /// Replaces the part of a flow of `class`, `before`, by that of its present `estimate`.
-    pub(super) fn change(&mut self, class: u16, before: Part, estimate: &Estimate) {
-        self.all.change(before, estimate);
+    /// Notes a change of a flow of `class`.
+    pub(super) fn change(&mut self, class: u16, change: &Change) {
+        self.all.change(change);
         if let Some(own) = self.of_class(class) {
-            own.change(before, estimate);
+            own.change(change);
         }
     }
 
-    /// A flow with this `estimate` changes its class.
-    pub(super) fn move_flow(&mut self, from: u16, to: u16, estimate: &Estimate) {
-        let part = Part::of(estimate);
+    /// Notes round-trip time and start of the next round of a flow of `class` whose part remains as it is.
+    pub(super) fn reach(&mut self, class: u16, rtt: u32, due: Time) {
+        self.all.reach(rtt, due);
+        if let Some(own) = self.of_class(class) {
+            own.reach(rtt, due);
+        }
+    }
+
+    /// A flow changes its class.
+    pub(super) fn move_flow(&mut self, from: u16, to: u16, track: &Track, now: Time) {
+        let (flow, due) = (track.brief(), self.due(track, now));
         if let Some(old) = self.of_class(from) {
-            old.change(part, &Estimate { responds: false, ..*estimate });
+            old.change(&Change::leaves(&flow));
         }
         if let Some(new) = self.of_class(to) {
-            new.change(Part::default(), estimate);
+            new.change(&Change::enters(&flow, due));
         }
-    }
-
-    /// Takes the part of a flow of `class` out.
-    pub(super) fn remove(&mut self, class: u16, track: &Track, now: Time) {
-        let estimate = track.last_estimate(now);
-        self.change(class, Part::of(&estimate), &Estimate { responds: false, ..estimate });
     }
 
     /// Marks that account `n` calls for: account 0 is the buffer, the others are classes with a delay bound.

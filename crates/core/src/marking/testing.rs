@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Decision, Marking, Observed, Outcome};
+use super::{Decision, Marking, Observed, Outcome, Target};
 use crate::packet::{Direction, Ecn, Endpoint, FlowId, FlowKey, Member, Protocol, TcpFlags};
 use crate::packet::{Packet, TcpSegment};
 use crate::{Bytes, Rate, Time};
@@ -69,7 +69,11 @@ impl<M: Marking> Place<M> {
                     self.marked.push(packet.flow);
                     return self.queue.push_back(packet);
                 }
-                Decision::Drop => return self.dropped += 1,
+                Decision::Drop => {
+                    let target = Target { flow: packet.flow, member: packet.member };
+                    self.marking.done(self.now, target, Outcome::Dropped);
+                    return self.dropped += 1;
+                }
                 Decision::Mark(target) => {
                     let waits = self.queue.iter().any(|other| other.flow == target.flow);
                     let found = waits || packet.flow == target.flow;
@@ -86,7 +90,7 @@ impl<M: Marking> Place<M> {
     /// The oldest packet departs.
     pub(super) fn depart(&mut self) {
         if let Some(packet) = self.queue.pop_front() {
-            self.marking.leaving(&self.seen(), &packet);
+            self.marking.leaving(&packet);
         }
     }
 

@@ -67,6 +67,30 @@ impl Estimate {
     }
 }
 
+/// What the sums over many flows need of an [`Estimate`], in the units of the trackers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Brief {
+    /// Window and growth in frame bytes.
+    pub(super) window: u32,
+    pub(super) growth: u32,
+    /// Round-trip time in microseconds, at least one.
+    pub(super) rtt: u32,
+    pub(super) marked: bool,
+    pub(super) responds: bool,
+}
+
+impl Brief {
+    /// Bytes of the next round, as [`Estimate::next_window`].
+    pub(super) const fn next_window(&self) -> u32 {
+        if self.marked { self.window / 2 } else { self.window.saturating_add(self.growth) }
+    }
+
+    /// Whether a mark would make the next round of the flow smaller: it responds, and has none in this round.
+    pub(super) const fn is_markable(&self) -> bool {
+        self.responds && !self.marked
+    }
+}
+
 registry! { @names
     /// A tracker as a policy file names it.
     TrackerSpec, "a tracker":
@@ -159,10 +183,22 @@ impl Track {
         Estimate { window, growth, ..estimate }
     }
 
-    /// As [`estimate`](Self::estimate), but whether the flow is idle or not.
+    /// What is known of the flow, whether it is idle or not.
     #[must_use]
-    pub(super) fn last_estimate(&self, now: Time) -> Estimate {
-        self.rounds().estimate(now)
+    pub(super) fn brief(&self) -> Brief {
+        self.rounds().brief()
+    }
+
+    /// The time at which the next round is expected to begin, whether the flow is idle or not.
+    #[must_use]
+    pub(super) fn next_round(&self, now: Time) -> Time {
+        self.rounds().estimate(now).next_round()
+    }
+
+    /// Whether a mark would make the next round of the flow smaller.
+    #[must_use]
+    pub(super) const fn is_markable(&self) -> bool {
+        self.rounds().is_markable()
     }
 
     /// Whether the flow did not respond to marks.

@@ -108,7 +108,9 @@ impl Place for Line {
 impl Marked {
     /// Notes `packet` of `flow`, which is going to be enqueued. `None`: its flow is not in the flow table.
     pub fn sight(&mut self, now: Time, direction: Direction, packet: &Packet, flow: Option<&Flow>) {
-        self.place.service.arrives(now, self.marker.longest_rtt());
+        if self.place.service.is_measured() {
+            self.place.service.arrives(now, self.marker.longest_rtt());
+        }
         let seen = Observed { flow, ..self.place.observed(now, direction) };
         self.marker.sight(&seen, packet);
     }
@@ -142,10 +144,11 @@ impl Marked {
 
     fn departs(&mut self, cx: &Cx<'_>, packet: Option<PacketId>) -> Option<PacketId> {
         let packet = packet?;
-        let (len, more) = (cx.pool[&packet].frame_len(), self.backlog().packets > 0);
-        self.place.service.departs(cx.now, self.marker.longest_rtt(), len, more);
-        let seen = self.place.observed(cx.now, self.marker.direction());
-        self.marker.departs(&seen, &cx.pool[&packet]);
+        if self.place.service.is_measured() {
+            let (len, more) = (cx.pool[&packet].frame_len(), self.backlog().packets > 0);
+            self.place.service.departs(cx.now, self.marker.longest_rtt(), len, more);
+        }
+        self.marker.departs(&cx.pool[&packet]);
         Some(packet)
     }
 }
@@ -207,19 +210,23 @@ impl Qdisc for Marked {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
     use super::super::testing::{Bench, chance};
     use super::*;
-    use crate::marking::{Decision, Marking, Outcome};
+    use crate::marking::{Decision, Marking, Outcome, Tracked};
 
-    /// A marking that drops every packet that it is asked about.
-    struct Drops;
+    /// A marking that drops every packet that it is asked about, and counts the drops that it is told of.
+    struct Drops(Arc<AtomicU32>);
 
     impl Marking for Drops {
-        fn arrived(&mut self, _: &Observed<'_>, _: &Packet) {}
+        fn arrived(&mut self, _: &Observed<'_>, _: &Packet) -> bool {
+            false
+        }
 
-        fn leaving(&mut self, _: &Observed<'_>, _: &Packet) {}
+        fn leaving(&mut self, _: &Packet) {}
 
         fn acknowledged(&mut self, _: &Observed<'_>, _: &Packet) {}
 
@@ -227,7 +234,10 @@ mod tests {
             Decision::Drop
         }
 
-        fn done(&mut self, _: Time, _: Target, _: Outcome) {}
+        fn done(&mut self, _: Time, target: Target, outcome: Outcome) {
+            assert_eq!((target.member, outcome), (Member(1), Outcome::Dropped));
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
 
         fn forget(&mut self, _: FlowId) {}
 
@@ -238,20 +248,32 @@ mod tests {
         fn longest_rtt(&self) -> Duration {
             Duration::ZERO
         }
+
+        fn tracks(&self, _: FlowId) -> bool {
+            false
+        }
+
+        fn tracked(&self) -> Tracked {
+            Tracked::default()
+        }
     }
 
-    /// Kills: a packet from another queue that is dropped for the overflow that the last arrival foresaw.
+    /// Kills: a packet from another queue that is dropped for the overflow that the last arrival foresaw; a drop
+    /// that the marking does not learn of, so that a sender that responds to it is never marked again.
     #[test]
     fn only_a_packet_that_was_seen_is_judged() {
+        let told = Arc::<AtomicU32>::default();
         let queue = QdiscSpec::DropTail(Default::default()).build(None, chance());
         let service = Service::fixed(Rate::from_mbps(1));
         let place = Line { queue, service, tokens: Bytes::ZERO };
-        let mut bench = Bench::new(Marked { place, marker: Marker::new(Box::new(Drops)) });
+        let mut bench =
+            Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(told.clone()))) });
         let packet = Packet::default();
         bench.qdisc.sight(bench.now, Direction::Up, &packet, None);
         bench.enqueue(1, 500);
         assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (0, 1));
         bench.enqueue(1, 500);
         assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (1, 1));
+        assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 }

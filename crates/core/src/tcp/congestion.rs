@@ -26,6 +26,7 @@ mod reno;
 mod testing;
 mod vegas;
 mod vegas_ns2;
+mod weighted_reno;
 mod weighted_vegas;
 
 use std::time::Duration;
@@ -189,6 +190,8 @@ registry! {
     VegasNs2 => vegas_ns2, "vegas-ns2";
     /// Vegas with shares in proportion to weights (`itcp`).
     WeightedVegas => weighted_vegas, "weighted-vegas";
+    /// Reno with shares in proportion to weights.
+    WeightedReno => weighted_reno, "weighted-reno";
     /// Growth by the square of the round-trip time: equal rates within an aggregate.
     AggregateFair => aggregate_fair, "aggregate-fair";
     /// Growth by several segments where the round-trip time is long.

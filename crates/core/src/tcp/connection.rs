@@ -19,7 +19,7 @@ use super::segment::Segment;
 use super::sender::Sender;
 use super::sequence::low;
 use super::statistics::{Progress, Statistics};
-use crate::Time;
+use crate::{Factor, Time};
 use handshake::Handshake;
 
 /// A segment to be sent, and where its payload is taken from.
@@ -245,6 +245,11 @@ impl Connection {
     /// Its congestion control, for what an aggregate tells it.
     pub fn congestion(&mut self) -> &mut dyn CongestionControl {
         self.sender.wake(&self.config).congestion_mut()
+    }
+
+    /// Gives the connection a weight, if its congestion control has weights.
+    pub fn set_weight(&mut self, weight: Factor) {
+        self.congestion().set_weight(weight);
     }
 
     /// Something else than an acknowledgement says that a path which was gone may be there again: what is due at

@@ -1,8 +1,8 @@
-//! The GMB controller: what leaves whatever congestion control says.
+//! The GMB controller: user packets depart at the guaranteed rate, whatever congestion control permits.
 //!
-//! Source: `trunking`, section 4.3. Differs: the depth of its leaky bucket is not printed; it is what the
-//! rate carries in 10 ms, so that a late timer loses nothing. A packet goes as soon as there is a byte of
-//! credit, and is paid off afterwards.
+//! Source: `trunking`, section 4.3.
+//! Differs: the paper prints no depth of its leaky bucket. Here it is the rate times 10 ms, so that a late timer loses
+//! nothing. A packet departs as soon as there is a byte of tokens. The debt delays the next packet.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::meter::{TokenBucket, nanobits};
 use crate::packet::Fifo;
 use crate::{Bytes, Cx, Rate, Time};
 
-/// Lets `rate` go, a little each millisecond.
+/// Sends user packets at a guaranteed rate, once per millisecond.
 pub(super) struct Guarantee {
     bucket: TokenBucket,
-    /// When it looks next; only while something waits.
+    /// When the next packet may depart. `None` while the queue is empty.
     due: Option<Time>,
 }
 
@@ -24,7 +24,7 @@ impl Guarantee {
         Self { bucket: TokenBucket::new(rate, depth(rate), now), due: None }
     }
 
-    /// From `now` on `held` lets `rate` go, if any.
+    /// Changes the guarantee `held` to `rate` from `now` on. `None` removes it.
     pub(super) fn follow(held: &mut Option<Self>, rate: Option<Rate>, now: Time) {
         match (&mut *held, rate) {
             (Some(it), Some(rate)) => it.set(now, rate),
@@ -34,10 +34,10 @@ impl Guarantee {
 
     fn set(&mut self, now: Time, rate: Rate) {
         self.bucket.set(now, rate, depth(rate));
-        self.due = None; // what it was is by the rate of before
+        self.due = None; // it was computed from the earlier rate
     }
 
-    /// Lets go what may by now; says how many bytes, from the IP header on.
+    /// Sends the user packets that are due. Returns their bytes, from the IP header on.
     pub(super) fn serve(&mut self, cx: &mut Cx<'_>, tunnel: &mut Tunnel, out: &mut Fifo) -> u64 {
         let mut sent = 0;
         if self.due.is_some_and(|at| at <= cx.now) {
@@ -53,9 +53,9 @@ impl Guarantee {
         sent
     }
 
-    /// Sees to it that it looks again if something waits.
-    pub(super) fn arm(&mut self, now: Time, waits: bool) {
-        if !waits {
+    /// Sets the timer while the queue is backlogged.
+    pub(super) fn arm(&mut self, now: Time, backlogged: bool) {
+        if !backlogged {
             self.due = None;
         } else if self.due.is_none() {
             let soonest = self.bucket.reaches(nanobits(ONE)).max(now + Duration::from_nanos(1));
@@ -63,27 +63,31 @@ impl Guarantee {
         }
     }
 
-    /// What it lets go.
+    /// The guaranteed rate.
     pub(super) const fn rate(&self) -> Rate {
         self.bucket.rate()
     }
 
-    /// When it looks next.
+    /// When [`serve`](Self::serve) must be called next.
     pub(super) const fn due(&self) -> Option<Time> {
         self.due
     }
 }
 
-/// How deep the bucket of a rate is.
+/// Depth of the token bucket for `rate`.
 pub(super) fn depth(rate: Rate) -> Bytes {
     rate.bytes_in(DEPTH).max(ONE)
 }
 
+/// Period of the timer.
+///
 /// Source: `trunking`, section 4.3.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
+/// Depth of the bucket as a time: ten times the timer.
 const DEPTH: Duration = Duration::from_millis(10);
 
+/// The tokens that let a packet depart.
 pub(super) const ONE: Bytes = Bytes(1);
 
 #[cfg(test)]
@@ -94,7 +98,7 @@ mod tests {
     use crate::random::Random;
     use crate::{PacketPool, Tally};
 
-    /// What leaves in each millisecond, of a queue that never empties.
+    /// Bytes sent in each millisecond, from a queue that never runs empty.
     fn each_millisecond(rate: Rate, lengths: &[u32], span: u64) -> Vec<u64> {
         let mut pool = PacketPool::with_capacity(4_096);
         let mut tally = Tally::default();
@@ -120,12 +124,11 @@ mod tests {
         (0..span).map(turn).collect()
     }
 
-    /// Over any Y ms, X * Y bytes: less by at most a packet, more by at most the bucket and a packet.
+    /// In any Y ms, X * Y bytes depart: at most a packet less, and at most the bucket and a packet more.
     ///
-    /// Kills: starting each tick without the debt of the one before; looking every other millisecond
-    /// with a bucket as deep as one.
+    /// Kills: a debt that ends with the tick; a timer of 2 ms with a bucket of 1 ms.
     #[test]
-    fn any_span_of_milliseconds_carries_its_part_of_the_guarantee() {
+    fn any_span_of_milliseconds_carries_its_share_of_the_guarantee() {
         for (mbps, lengths) in
             [(3, &[1_500][..]), (1, &[40, 1_500, 576]), (80, &[1_500, 60]), (6, &[60])]
         {
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_once_a_millisecond_and_only_while_something_waits() {
+    fn the_timer_expires_once_a_millisecond_and_only_while_packets_wait() {
         let mut guarantee = Guarantee::new(Rate::from_mbps(100), Time::ZERO);
         guarantee.arm(Time::from_micros(300), true);
         assert_eq!(guarantee.due(), Some(Time::from_millis(1)));

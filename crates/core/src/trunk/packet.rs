@@ -6,13 +6,14 @@
 use super::wire::datagram_len;
 use crate::packet::{FlowKey, Kind, NO_VLAN, Packet};
 use crate::tcp::Segment;
+use crate::{Cx, PacketId};
 
-/// What its link-layer header is like: as that of the packets it goes with.
+/// Frame format of a management packet: its link-layer header, and the kind of its transport header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) network_offset: u16,
     pub(super) vlan: u16,
-    /// Behind it comes a datagram instead of a TCP header.
+    /// Whether a UDP datagram follows the IP header, instead of a TCP header.
     pub(super) datagrams: bool,
 }
 
@@ -23,13 +24,13 @@ impl Default for Frame {
 }
 
 impl Frame {
-    /// That of `packet`.
+    /// The format of the frame of `packet`.
     pub(super) const fn of(packet: &Packet) -> Self {
         Self { network_offset: packet.network_offset, vlan: packet.vlan, datagrams: false }
     }
 }
 
-/// The packet that carries `segment` without its payload, as long as it is on the wire.
+/// Describes the packet that carries `segment` without its payload. Its length is that on the wire.
 pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();
     let transport_offset = frame.network_offset + ip_header;
@@ -52,7 +53,16 @@ pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) 
     }
 }
 
-/// Length of `packet` from the IP header on, what link it is on making no difference.
+/// Length of `packet` from the IP header on.
 pub(super) fn network_len(packet: &Packet) -> u64 {
     u64::from(packet.len.saturating_sub(u32::from(packet.network_offset)))
+}
+
+/// Terminates `packet`. Returns the segment that it carried, if any.
+pub(super) fn take_in(cx: &mut Cx<'_>, packet: PacketId) -> Option<Segment> {
+    let sack = cx.pool.sack(&packet);
+    let arrived = &cx.pool[&packet];
+    let segment = arrived.tcp.map(|header| Segment { header, sack, ecn: arrived.ecn });
+    cx.pool.release(packet);
+    segment
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::link::{LinkConfig, Loss};
 use crate::packet::{Ecn, TcpSegment};
 use crate::random::Random;
-use crate::{Chance, Packet, Rate};
+use crate::{Chance, Packet, Rate, tcp};
 
 const LOSSLESS: &str = "{ kind = \"trunk-fifo\", limit = \"256 kB\", threshold = 32 }";
 
@@ -203,7 +203,7 @@ fn of_super_packets_each_frame_counts_under_a_ceiling() {
         let offer = |pair: &mut Pair| {
             let (now, deep) = (pair.now, if waits { 50 } else { 1 });
             while pair.ends[0].backlog().packets < deep
-                && (waits || pair.ends[0].tunnel_mut().is_open(now))
+                && (waits || pair.ends[0].tunnel.is_open(now))
             {
                 pair.offer_packet(many);
             }

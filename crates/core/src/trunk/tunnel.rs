@@ -1,52 +1,52 @@
-//! The tunnel queue: where user packets wait, as they came.
+//! The tunnel queue, where user packets wait unchanged.
 //!
-//! Source: `trunking`, section 4.2. Differs: a packet gets the codepoint of the trunk when it leaves and not
-//! when it comes, so that the queue tells the management packets of a trunk within this one from what
-//! they go with: `trunk-fifo` there drops them first, as a router does.
+//! Source: `trunking`, section 4.2.
+//! Differs: a packet gets the codepoint of the trunk when it departs, not when it arrives. So the queue can tell the
+//! management packets of a nested trunk from its user packets: `trunk-fifo` drops them first, as a router does.
 
+use super::Config;
 use super::ceiling::Ceiling;
 use super::packet::{Frame, network_len};
-use super::{Config, USER};
 use crate::ack::{Ahead, Waiting};
 use crate::packet::{FlowId, Handover};
 use crate::qdisc::{Backlog, Qdisc};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
 
-/// Where user packets wait.
+/// The tunnel queue of a trunk, with the ceiling on its egress rate.
 pub(super) struct Tunnel {
     waiting: Waiting,
+    /// Codepoint of departing packets.
     dscp: u8,
-    /// What the frames of user packets are like.
+    /// Frame format of management packets.
     frame: Frame,
-    /// Whether that never changes.
+    /// Whether that is the same for all user packets.
     fixed: bool,
-    /// Bytes that each packet is longer on the way.
+    /// Bytes that the trunk adds to each packet on the path.
     overhead: u32,
-    /// What holds all of it back.
     ceiling: Option<Ceiling>,
 }
 
 impl Tunnel {
-    /// Its packets leave with this codepoint.
+    /// A queue whose packets depart with this codepoint.
     pub(super) fn new(queue: Box<dyn Qdisc>, dscp: u8) -> Self {
         let (waiting, frame) = (Waiting::new(queue), Frame::default());
         Self { waiting, dscp, frame, fixed: false, overhead: 0, ceiling: None }
     }
 
-    /// That of `config`.
+    /// The queue for `config`.
     pub(super) fn of(config: &Config, queue: Box<dyn Qdisc>) -> Self {
         let (frame, overhead) = (config.wire.frame(), config.wire.overhead(config.local));
-        let plain = Self::new(queue, config.dscp(USER));
+        let plain = Self::new(queue, config.user_dscp());
         Self { fixed: frame.is_some(), frame: frame.unwrap_or_default(), overhead, ..plain }
     }
 
-    /// It, where no more than `ceiling` may leave from `now` on.
+    /// Adds a `ceiling` from `now` on.
     pub(super) fn under(mut self, ceiling: Option<Rate>, now: Time) -> Self {
         self.hold_to(ceiling, now);
         self
     }
 
-    /// From `now` on no more than `ceiling` may leave.
+    /// Changes the ceiling from `now` on. `None` removes it.
     pub(super) fn hold_to(&mut self, ceiling: Option<Rate>, now: Time) {
         match (&mut self.ceiling, ceiling) {
             (Some(held), Some(rate)) => held.set(now, rate),
@@ -54,29 +54,29 @@ impl Tunnel {
         }
     }
 
-    /// Whether the ceiling lets something leave now.
+    /// Whether the ceiling permits a departure now.
     pub(super) fn is_open(&mut self, now: Time) -> bool {
         self.ceiling.as_mut().is_none_or(|it| it.is_open(now))
     }
 
-    /// When it does, if not now.
+    /// When the ceiling permits the next departure. `None` without a ceiling.
     pub(super) fn opens(&self) -> Option<Time> {
         self.ceiling.as_ref().map(Ceiling::opens)
     }
 
-    /// So many bytes leave beside what waits here.
+    /// Charges the ceiling with `len` bytes of a packet that was not queued here.
     pub(super) fn charge(&mut self, now: Time, len: u64) {
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.charge(now, len);
         }
     }
 
-    /// The most that leaves of `rate`.
+    /// The smaller one of `rate` and the ceiling.
     pub(super) fn at_most(&self, rate: Rate) -> Rate {
         self.ceiling.as_ref().map_or(rate, |it| rate.min(it.rate()))
     }
 
-    /// Takes in a user packet.
+    /// Queues a user packet.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         if !self.fixed {
             self.frame = Frame::of(&cx.pool[&packet]);
@@ -84,14 +84,14 @@ impl Tunnel {
         self.waiting.enqueue(cx, packet);
     }
 
-    /// The next user packet, marked as one of the trunk.
+    /// The next user packet, with the codepoint of the trunk. The ceiling is charged.
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.take_out(cx)?;
         let described = &mut cx.pool[&packet];
         if self.overhead == 0 {
             described.set_dscp(self.dscp);
         } else {
-            // It is the datagram that gets it; what is inside keeps its own.
+            // Only the outer header of the datagram gets the codepoint.
             described.dscp = self.dscp;
         }
         if self.ceiling.is_some() {
@@ -100,26 +100,26 @@ impl Tunnel {
         Some(packet)
     }
 
-    /// The next user packet, as it came: it goes elsewhere.
+    /// The next user packet, unchanged, for another queue.
     pub(super) fn take_out(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.waiting.dequeue(cx)
     }
 
-    /// Bytes that `packet` takes of what the path carries, from the IP header on: with what its frames
-    /// repeat if it is a super-packet, and with what they are longer on the way.
+    /// Bytes of the path that `packet` takes, from the IP header on. They include what the trunk adds, and the
+    /// headers of all frames of a super-packet.
     #[inline]
     pub(super) fn takes(&self, packet: &Packet) -> u64 {
         let once = network_len(packet) + u64::from(self.overhead);
         if packet.segments <= 1 { once } else { once + self.repeats(packet) }
     }
 
-    /// What all frames of a super-packet but the first take beside its payload.
+    /// Headers of all frames of a super-packet except the first.
     fn repeats(&self, packet: &Packet) -> u64 {
         let header = packet.headers().saturating_sub(u32::from(packet.network_offset));
         u64::from(packet.segments - 1) * u64::from(header + self.overhead)
     }
 
-    /// What the frames of user packets are like.
+    /// Frame format of management packets.
     pub(super) const fn frame(&self) -> Frame {
         self.frame
     }
@@ -140,12 +140,12 @@ impl Tunnel {
         self.waiting.hand_over(pool, what)
     }
 
-    /// The trunk may have so many user bytes in flight.
+    /// Sets the window of the trunk, in user bytes, for ACK control.
     pub(super) fn set_window(&mut self, window: Bytes) {
         self.waiting.set_window(window);
     }
 
-    /// What waits, as a signal sees it, if it leaves at `rate`.
+    /// The queue as ACK control sees it, if packets depart at `rate`.
     pub(super) fn ahead(&self, rate: Rate) -> Ahead {
         self.waiting.ahead(rate)
     }
@@ -166,9 +166,9 @@ mod tests {
         Tunnel::of(&Config { wire, ..config() }, queue)
     }
 
-    /// Kills: what a datagram adds forgotten, or added once to a super-packet; its repeated headers forgotten.
+    /// Kills: the datagram's headers left out, or added once to a super-packet; its repeated headers left out.
     #[test]
-    fn a_packet_takes_what_its_frames_are_on_the_path() {
+    fn a_packet_takes_the_length_of_its_frames_on_the_path() {
         let wire = Wire::Datagrams { vlan: None, encapsulation: Encapsulation::Udp };
         let tcp = TcpSegment { payload: 3 * 1_400, ..TcpSegment::default() };
         let (len, segments) = (14 + 40 + 3 * 1_400, 3);
@@ -180,9 +180,9 @@ mod tests {
         assert_eq!(tunnel(Wire::Headers).takes(&many), 3 * 1_440);
     }
 
-    /// Kills: the codepoint of the trunk written into what is inside a datagram.
+    /// Kills: the codepoint of the trunk in the inner header of a datagram.
     #[test]
-    fn what_travels_in_a_datagram_keeps_its_codepoint() {
+    fn a_packet_in_a_datagram_keeps_its_codepoint() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(2), Tally::default());
         let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
         for (encapsulation, rewritten) in [(Encapsulation::Udp, false), (Encapsulation::None, true)]

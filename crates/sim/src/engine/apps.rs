@@ -7,10 +7,11 @@ use tidegate_core::{Bytes, Time};
 use super::Engine;
 use super::hosts::CHUNK;
 use crate::agenda::Agenda;
+use crate::aggregate::Part;
 use crate::draw::Quantity;
 use crate::routes::index;
 use crate::scenario::{Distribution, Kind};
-use crate::stream::{EndId, Stream};
+use crate::stream::{EndId, Reader, Stream};
 
 /// Where the application of a flow is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +50,7 @@ impl<A: Agenda> Engine<'_, A> {
             }
             Kind::Trace { .. } => self.next_writes(flow),
             Kind::Relay { .. } => self.open_relay(flow),
+            Kind::Aggregate { .. } => self.open_aggregate(flow),
             Kind::Constant { .. } | Kind::Bursts { .. } | Kind::Packets { .. } => {}
         }
     }
@@ -91,9 +93,17 @@ impl<A: Agenda> Engine<'_, A> {
         let configs = it.configs.map(|config| &self.configs[index(config)]);
         let stream = self.streams.open(self.now, flow, key, opener, configs, isns);
         it.app.stream = Some(stream);
-        let relay = self.groups[index(it.group)].relay;
-        for (end, group) in self.streams.get_mut(stream).ends.iter_mut().zip(relay) {
-            end.relays = group.is_some();
+        let group = &self.groups[index(it.group)];
+        let (relay, carrier) = (group.relay, group.carrier);
+        let opened = self.streams.get_mut(stream);
+        for (end, group) in opened.ends.iter_mut().zip(relay) {
+            if group.is_some() {
+                end.reader = Reader::Relay;
+            }
+        }
+        if let Some(carrier) = carrier {
+            opened.ends[1].reader = Reader::Gateway;
+            opened.file = Some(self.aggregates[index(carrier)].open(flow, stream));
         }
         stream
     }
@@ -101,17 +111,27 @@ impl<A: Agenda> Engine<'_, A> {
     /// Hands over `bytes` to be sent from side 0 as one transfer, which `last` ends the connection.
     fn hand_over(&mut self, flow: u32, stream: u32, bytes: u64, last: bool) {
         let now = self.now;
+        let carrier = self.groups[index(self.flows[index(flow)].group)].carrier;
         let it = self.streams.get_mut(stream);
         (it.began, it.size) = (now, bytes);
-        it.ends[1].expects = it.ends[0].written + bytes;
         it.ends[0].write(bytes);
+        it.ends[1].expects = match it.file {
+            None => it.ends[0].written,
+            Some(_) => u64::MAX,
+        };
         if last {
             it.ends[0].tcp.close();
         }
         if it.ends[0].endless {
             it.ends[1].expects = u64::MAX;
+        } else if let (Some(file), Some(carrier)) = (it.file, carrier) {
+            let at = it.ends[0].written;
+            self.aggregates[index(carrier)].promise(file, Part { at, began: now, bytes });
+        } else {
+            let at = it.ends[0].written;
+            self.promise_on(flow, Part { at, began: now, bytes });
         }
-        debug_assert_eq!(it.flow, flow);
+        debug_assert_eq!(self.streams.get(stream).flow, flow);
         self.attend(EndId::new(stream, 0));
     }
 
@@ -134,10 +154,14 @@ impl<A: Agenda> Engine<'_, A> {
     /// A client asks for an answer.
     fn ask(&mut self, flow: u32, request: Distribution<Bytes>, answer: Distribution<Bytes>) {
         let (request, answer) = (self.draw(flow, request).0, self.draw(flow, answer).0);
-        let stream = self.open(flow, 1);
+        // Through relays, the client is the receiver of the last.
+        let last = self.last_of(flow);
+        let stream = self.open(last, 1);
         let it = self.streams.get_mut(stream);
         it.size = answer;
-        it.ends[0].expects = request;
+        if last == flow {
+            it.ends[0].expects = request;
+        }
         it.ends[1].expects = answer;
         it.ends[1].write(request);
         self.attend(EndId::new(stream, 1));
@@ -166,26 +190,25 @@ impl<A: Agenda> Engine<'_, A> {
 
     /// All that an end waited for is here.
     pub(super) fn complete(&mut self, id: EndId) {
+        let (flow, size) = (self.streams.get(id.stream()).flow, self.streams.get(id.stream()).size);
+        let asker = self.first_of(flow);
+        let kind = &self.groups[index(self.flows[index(asker)].group)].traffic.kind;
+        let is_last = self.groups[index(self.flows[index(flow)].group)].relay[1].is_none();
         let stream = self.streams.get_mut(id.stream());
-        let (flow, size) = (stream.flow, stream.size);
-        let kind = &self.groups[index(self.flows[index(flow)].group)].traffic.kind;
         let think = match kind {
             Kind::Web { .. } if id.side() == 0 => {
                 stream.ends[0].write(size);
                 stream.ends[0].tcp.close();
                 return;
             }
-            Kind::Web { think, .. } => Some(*think),
+            Kind::Web { think, .. } if is_last => Some(*think),
             _ => None,
         };
-        self.transfers.flow.push(flow);
-        self.transfers.began.push(stream.began);
-        self.transfers.ended.push(self.now);
-        self.transfers.bytes.push(size);
+        self.transfers.push(flow, stream.began, self.now, size);
         stream.size = 0;
         if let Some(think) = think {
             stream.ends[1].tcp.close();
-            self.pause(flow, think);
+            self.pause(asker, think);
         }
     }
 
@@ -209,22 +232,27 @@ impl<A: Agenda> Engine<'_, A> {
             return;
         }
         self.break_off(number);
+        self.break_off_aggregate(number);
+        let loses = self.loses(number);
         let stream = self.streams.get_mut(number);
         let flow = stream.flow;
         if stream.size == 0 {
             return;
         }
         stream.ends.iter_mut().for_each(|end| (end.awaits_acks, end.expects) = (false, u64::MAX));
+        let asker = self.first_of(flow);
+        let kind = &self.groups[index(self.flows[index(asker)].group)].traffic.kind;
         let it = &mut self.flows[index(flow)];
         let group = &mut self.groups[index(it.group)];
-        group.failed += 1;
+        group.failed += u64::from(loses);
+        let is_last = group.relay[1].is_none();
         if it.app.stream != Some(number) {
             return;
         }
         it.app.stream = None;
-        match group.traffic.kind {
-            Kind::OnOff { pause, .. } => self.pause(flow, pause),
-            Kind::Web { think, .. } => self.pause(flow, think),
+        match *kind {
+            Kind::OnOff { pause, .. } if asker == flow => self.pause(flow, pause),
+            Kind::Web { think, .. } if is_last => self.pause(asker, think),
             _ => {}
         }
     }
@@ -247,6 +275,10 @@ impl<A: Agenda> Engine<'_, A> {
         }
         self.groups[index(flow.group)].forget_rtt(stream.rtt);
         check_bytes(stream);
+        if let (Some(file), Some(carrier)) = (stream.file, self.groups[index(flow.group)].carrier) {
+            self.aggregates[index(carrier)].end(file);
+        }
+        self.unlink(number);
         for side in [0, 1] {
             self.agenda.cancel(self.parts.ends + EndId::new(number, side).0);
         }

@@ -24,6 +24,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.network.check_conservation();
         self.streams.iter().for_each(check_bytes);
         self.streams.iter().for_each(|stream| self.check_relay(stream));
+        self.check_aggregates();
     }
 }
 

@@ -9,7 +9,7 @@ use crate::agenda::Agenda;
 use crate::network::Tag;
 use crate::routes::index;
 use crate::segment;
-use crate::stream::EndId;
+use crate::stream::{EndId, Reader};
 
 /// An application that never runs out hands over this much more when less than [`LOW`] is left.
 pub(super) const CHUNK: u64 = 1 << 18;
@@ -93,15 +93,22 @@ impl<A: Agenda> Engine<'_, A> {
         if self.streams.end_mut(end).awaits_acks {
             self.look_for_acks(end);
         }
-        if self.streams.end_mut(end).relays {
-            self.hand_on(end);
+        match self.streams.end_mut(end).reader {
+            Reader::Host | Reader::Aggregate | Reader::Sink => {}
+            Reader::Relay => self.hand_on(end),
+            Reader::Gateway => self.take_in(end),
         }
         self.send_what_may(end);
     }
 
     /// Sends what an end may send now, and sees to when it is to be called, or to its end.
     pub(super) fn send_what_may(&mut self, end: EndId) {
-        self.transmit(end);
+        let reader = self.streams.end_mut(end).reader;
+        match reader {
+            Reader::Aggregate => self.transmit_aggregate(end),
+            Reader::Gateway if self.withholds(end) => return,
+            _ => self.transmit(end),
+        }
         self.arm_end(end);
         if self.streams.end_mut(end).tcp.is_closed() {
             // Who gives up does so when it should send once more.
@@ -119,15 +126,20 @@ impl<A: Agenda> Engine<'_, A> {
     fn happened(&mut self, id: EndId, event: Event) {
         let end = self.streams.end_mut(id);
         match event {
-            // A relay reads when it has room.
-            Event::Readable if end.relays => {}
+            // Relays and gateways read when they have room.
+            Event::Readable if end.passes_on() => {}
             Event::Readable => {
                 let bytes = end.tcp.readable();
+                let is_sink = end.reader == Reader::Sink;
                 self.read(id, bytes);
+                if is_sink {
+                    self.deliver(id, bytes);
+                }
             }
-            Event::PeerClosed if end.relays => end.ended = true,
+            Event::PeerClosed if end.passes_on() => end.ended = true,
             Event::PeerClosed => end.tcp.close(),
             Event::Reset | Event::TimedOut => self.failed(id.stream()),
+            Event::Established if end.reader == Reader::Relay => self.extend(id),
             Event::Established | Event::Arrived { .. } | Event::Closed => {}
         }
     }
@@ -138,8 +150,10 @@ impl<A: Agenda> Engine<'_, A> {
         end.tcp.read(bytes);
         end.received += bytes;
         if id.side() == 1 {
-            let flow = self.streams.get(id.stream()).flow;
+            let stream = self.streams.get(id.stream());
+            let (flow, received) = (stream.flow, stream.ends[1].received);
             self.count_goodput(flow, bytes);
+            self.complete_parts(flow, received);
         }
         self.complete_if_whole(id);
     }
@@ -174,7 +188,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    fn send_segment(&mut self, id: EndId, outgoing: &Outgoing) {
+    pub(super) fn send_segment(&mut self, id: EndId, outgoing: &Outgoing) {
         let (side, stream) = (id.side(), self.streams.get(id.stream()));
         let flow = &mut self.flows[index(stream.flow)];
         let key = if side == 0 { stream.key } else { stream.key.reverse() };

@@ -2,14 +2,17 @@
 
 use super::Engine;
 use crate::agenda::Agenda;
-use crate::flow::Flow;
+use crate::flow::{Chain, Flow};
 use crate::routes::index;
 use crate::scenario::Kind;
-use crate::stream::{EndId, Stream};
+use crate::stream::{EndId, Reader, Stream};
 
 impl<A: Agenda> Engine<'_, A> {
     /// Opens the second connection of a relay. How much it will carry is not known before the first ends.
     pub(super) fn open_relay(&mut self, flow: u32) {
+        if matches!(self.chain(flow), Chain::Each | Chain::Asks) {
+            return; // a connection for each that comes
+        }
         let stream = self.open(flow, 0);
         self.streams.get_mut(stream).size = u64::MAX;
         self.attend(EndId::new(stream, 0));
@@ -20,11 +23,9 @@ impl<A: Agenda> Engine<'_, A> {
     pub(super) fn hand_on(&mut self, id: EndId) {
         let Some(other) = self.other_half(id) else { return self.refuse_if_late(id) };
         let (from, to) = if id.side() == 1 { (id, other) } else { (other, id) };
-        let room = self.buffer(to).saturating_sub(self.waiting(to));
-        let bytes = self.streams.end_mut(from).tcp.readable().min(room);
-        if bytes > 0 {
-            self.read(from, bytes);
-            self.streams.end_mut(to).write(bytes);
+        let mut bytes = self.pass(from, to);
+        if self.chain(self.streams.get(id.stream()).flow) == Chain::Asks {
+            bytes += self.pass(to, from);
         }
         let first = self.streams.end_mut(from);
         let over = first.ended && first.tcp.readable() == 0;
@@ -36,14 +37,29 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
+    /// Hands on what `to` has room for. Returns the number of bytes.
+    fn pass(&mut self, from: EndId, to: EndId) -> u64 {
+        let room = self.buffer(from, to).saturating_sub(self.waiting(to));
+        let bytes = self.streams.end_mut(from).tcp.readable().min(room);
+        if bytes > 0 {
+            self.read(from, bytes);
+            self.streams.end_mut(to).write(bytes);
+        }
+        bytes
+    }
+
     /// All was handed on: what the second connection transfers is known, and both are closed.
     fn hand_on_end(&mut self, from: EndId, to: EndId) {
         for id in [from, to] {
             let end = self.streams.end_mut(id);
-            end.relays = false;
+            end.reader = Reader::Host;
             end.tcp.close();
         }
-        let began = self.streams.get(from.stream()).began;
+        let first = self.streams.get(from.stream());
+        let (began, chain) = (first.began, self.chain(first.flow));
+        if !matches!(chain, Chain::Single | Chain::Each) {
+            return; // its transfers are known
+        }
         let second = self.streams.get_mut(to.stream());
         let size = second.ends[0].written;
         (second.began, second.size, second.ends[1].expects) = (began, size, size);
@@ -54,8 +70,13 @@ impl<A: Agenda> Engine<'_, A> {
     pub(super) fn break_off(&mut self, stream: u32) {
         for id in [0, 1].map(|side| EndId::new(stream, side)) {
             let Some(other) = self.other_half(id) else { continue };
+            if self.chain(self.streams.get(stream).flow) == Chain::Asks && id.side() == 1 {
+                // The client waits for an answer, and would never notice that the reset is lost.
+                self.streams.end_mut(id).reader = Reader::Host;
+                self.failed(other.stream());
+            }
             for id in [id, other] {
-                self.streams.end_mut(id).relays = false;
+                self.streams.end_mut(id).reader = Reader::Host;
             }
             self.streams.end_mut(other).tcp.abort();
             self.send_what_may(other);
@@ -64,11 +85,14 @@ impl<A: Agenda> Engine<'_, A> {
 
     /// What comes when the second connection has failed already is refused; before it begins, it waits.
     fn refuse_if_late(&mut self, id: EndId) {
+        if self.streams.end_mut(id).reader != Reader::Relay {
+            return;
+        }
         let began = |it: &Flow| it.start < self.now;
         if id.side() == 1 && self.other_flow(id).is_some_and(began) {
             let end = self.streams.end_mut(id);
             if end.tcp.readable() > 0 || end.ended {
-                end.relays = false;
+                end.reader = Reader::Host;
                 end.tcp.abort();
             }
         }
@@ -76,14 +100,19 @@ impl<A: Agenda> Engine<'_, A> {
 
     /// The other end that the application of a relay has which has `id`, while it hands on.
     fn other_half(&self, id: EndId) -> Option<EndId> {
-        Some(EndId::new(self.other_flow(id)?.app.stream?, 1 - id.side()))
+        let stream = self.streams.get(id.stream());
+        if stream.ends[id.side()].reader != Reader::Relay {
+            return None;
+        }
+        let other = match self.chain(stream.flow) {
+            Chain::Single | Chain::Parts => self.other_flow(id)?.app.stream,
+            Chain::Each | Chain::Asks => stream.other[id.side()],
+        };
+        Some(EndId::new(other?, 1 - id.side()))
     }
 
     fn other_flow(&self, id: EndId) -> Option<&Flow> {
         let stream = self.streams.get(id.stream());
-        if !stream.ends[id.side()].relays {
-            return None;
-        }
         let group = &self.groups[index(self.flows[index(stream.flow)].group)];
         let other = &self.groups[index(group.relay[id.side()]?)];
         Some(&self.flows[index(stream.flow - group.flows.start + other.flows.start)])
@@ -96,8 +125,9 @@ impl<A: Agenda> Engine<'_, A> {
     }
 
     /// How many may.
-    fn buffer(&self, to: EndId) -> u64 {
-        let flow = &self.flows[index(self.streams.get(to.stream()).flow)];
+    fn buffer(&self, from: EndId, to: EndId) -> u64 {
+        let second = if to.side() == 0 { to } else { from };
+        let flow = &self.flows[index(self.streams.get(second.stream()).flow)];
         match &self.groups[index(flow.group)].traffic.kind {
             Kind::Relay { buffer, .. } => buffer.0,
             _ => 0,
@@ -110,6 +140,9 @@ impl<A: Agenda> Engine<'_, A> {
     ///
     /// If not: then the relay is wrong.
     pub(super) fn check_relay(&self, stream: &Stream) {
+        if matches!(self.chain(stream.flow), Chain::Each | Chain::Asks) {
+            return self.check_link(stream);
+        }
         let Some(second) = self.flows[index(stream.flow)].app.stream else { return };
         let to = EndId::new(second, 0);
         let Some(from) = self.other_half(to) else { return };
@@ -118,7 +151,7 @@ impl<A: Agenda> Engine<'_, A> {
             self.streams.get(second).ends[0].written,
         );
         assert_eq!(read, written, "flow {}: read and handed on by its relay", stream.flow);
-        let (waiting, buffer) = (self.waiting(to), self.buffer(to));
+        let (waiting, buffer) = (self.waiting(to), self.buffer(from, to));
         assert!(waiting <= buffer, "flow {}: {waiting} bytes wait of {buffer}", stream.flow);
     }
 }

@@ -17,6 +17,7 @@ use tidegate_core::report::Count;
 use tidegate_core::{Packet, PacketPool, Time};
 
 use super::rounds::Rounds;
+use super::tracking::Tracking;
 use super::{Tag, since};
 use crate::histogram::Histogram;
 use crate::routes::index;
@@ -54,6 +55,8 @@ pub(crate) struct Passage {
     pub(crate) groups: Vec<GroupPassage>,
     /// Rounds of flows, where they are followed.
     rounds: Option<Box<Rounds>>,
+    /// The flows that a marking tracks, where they are recorded.
+    tracking: Option<Box<Tracking>>,
 }
 
 /// Packets of one group that passed in one direction.
@@ -90,18 +93,19 @@ impl Passages {
         Self { ways: [const { None }; 2], groups, inside: Vec::new(), held: 0 }
     }
 
-    /// Counts packets of so many groups in this direction; without a bound no packet is late.
+    /// Counts packets of so many groups in this direction; without a bound no packet is late. The rounds of
+    /// flows and the flows that a marking tracks are recorded on request.
     pub(crate) fn watch(
         &mut self,
         direction: Direction,
         bound: Option<Duration>,
-        rounds: bool,
+        [rounds, tracked]: [bool; 2],
         groups: usize,
     ) {
         let bound = bound.unwrap_or(Duration::MAX);
         let groups = vec![GroupPassage::default(); groups];
-        let rounds = rounds.then(Box::default);
-        self.ways[direction.index()] = Some(Passage { bound, groups, rounds });
+        let (rounds, tracking) = (rounds.then(Box::default), tracked.then(Box::default));
+        self.ways[direction.index()] = Some(Passage { bound, groups, rounds, tracking });
     }
 
     /// The passage in this direction.
@@ -112,6 +116,16 @@ impl Passages {
     /// The rounds of flows in this direction, where they were followed.
     pub(crate) fn take_rounds(&mut self, direction: Direction) -> Option<Rounds> {
         self.ways[direction.index()].as_mut()?.rounds.take().map(|it| *it)
+    }
+
+    /// The record of tracked flows in this direction, where there is one.
+    pub(super) fn tracking(&mut self, direction: Direction) -> Option<&mut Tracking> {
+        self.ways[direction.index()].as_mut()?.tracking.as_deref_mut()
+    }
+
+    /// Takes the record of tracked flows in this direction.
+    pub(crate) fn take_tracking(&mut self, direction: Direction) -> Option<Tracking> {
+        self.ways[direction.index()].as_mut()?.tracking.take().map(|it| *it)
     }
 
     /// The delays since the last sample, by group; starts a new sample.

@@ -305,6 +305,21 @@ impl Station {
         }
     }
 
+    /// Records the flows that a marking tracks, after it has seen `packet`, if a probe asks for them.
+    #[inline]
+    fn record_tracked(&mut self, now: Time, direction: Direction, packet: &Packet) {
+        if let Some(passages) = &mut self.passages
+            && let Some(record) = passages.tracking(direction)
+            && let Works::Gateway(gateway) = &self.works
+            && let Some(seen) = gateway.tracked(direction)
+        {
+            if record.has_ended(&seen) {
+                record.end(now, &seen, |key| gateway.tracks(direction, *key));
+            }
+            record.add(packet);
+        }
+    }
+
     /// Counts the packets that the machine dropped in its last call.
     #[inline]
     fn settle_passages(&mut self, now: Time) {
@@ -355,6 +370,7 @@ impl Network {
         }
         it.tags[inside.index()] = tag;
         it.machine().handle_packet(now, PortId(port), inside);
+        it.record_tracked(now, entered_by(port), &described);
         it.copy_tags();
         it.settle_passages(now);
         self.drain(agenda, now, station);

@@ -1,5 +1,7 @@
 //! What about a scenario cannot be.
 
+mod aggregate;
+mod probe;
 mod relay;
 
 use std::collections::HashSet;
@@ -7,12 +9,11 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
-use tidegate_core::packet::Direction;
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 
 use super::{
-    Distribution, End, Kind, Node, NodeKind, Pair, Place, Probe, Problem, Scenario, Side, Start,
-    Traffic, Way, What,
+    Distribution, End, Kind, Node, NodeKind, Pair, Place, Problem, Scenario, Side, Start, Traffic,
+    What,
 };
 use crate::routes::{Graph, NOWHERE, Names, Routes, names, number};
 
@@ -285,6 +286,7 @@ impl<'a> Check<'a> {
         }
         self.kind(&traffic.kind, place);
         self.relay(n, traffic);
+        self.aggregate(n, traffic);
     }
 
     fn tcp(&mut self, place: Place, config: &tcp::Config) {
@@ -310,7 +312,7 @@ impl<'a> Check<'a> {
 
     fn kind(&mut self, kind: &Kind, place: impl Fn(&'static str) -> Place + Copy) {
         match kind {
-            Kind::Greedy | Kind::Relay { .. } => {}
+            Kind::Greedy | Kind::Relay { .. } | Kind::Aggregate { .. } => {}
             Kind::File { size } => self.size(place("size"), size),
             Kind::OnOff { burst, pause, .. } => {
                 self.size(place("burst"), burst);
@@ -373,6 +375,10 @@ impl<'a> Check<'a> {
                 let fits = shape > 1.0 && shape <= 1_000.0;
                 self.range(place, fits, shape, "the shape is above 1, at most 1000");
             }
+            Distribution::Weibull(_, shape) => {
+                let fits = (0.1..=1_000.0).contains(&shape);
+                self.range(place, fits, shape, "the shape is 0.1 to 1000");
+            }
             _ => {}
         }
         // A mean of zero has no distribution to speak of; where zero may be, it is a constant.
@@ -395,63 +401,6 @@ impl<'a> Check<'a> {
         let (least, most) = (header + UDP_HEADERS, header + LONGEST_PACKET);
         let fits = (least..=most).contains(&len);
         self.range(place, fits, len, format!("{least} to {most} bytes, headers included"));
-    }
-
-    fn probe(&mut self, n: usize, probe: &Probe) {
-        match probe {
-            Probe::Queue(way) | Probe::Capture(way) => self.way(Place::Probe(n, "link"), way),
-            Probe::Throughput { traffic } => {
-                self.group(n, traffic);
-            }
-            Probe::Passage { gateway, direction, .. } => self.passage(n, gateway, *direction),
-            Probe::Window { traffic, flows } => {
-                let Some(traffic) = self.group(n, traffic) else { return };
-                if !traffic.kind.is_tcp() {
-                    let what = "UDP has no congestion window";
-                    self.wrong(Place::Probe(n, "traffic"), What::Contradiction(what));
-                }
-                let most = u64::from(traffic.flows) * u64::from(number(traffic.pairs.len()));
-                for flow in flows {
-                    let expected = format!("flows are numbered from 0 to {}", most.max(1) - 1);
-                    self.range(Place::Probe(n, "flows"), u64::from(*flow) < most, flow, expected);
-                }
-            }
-        }
-        let series = matches!(probe, Probe::Throughput { .. } | Probe::Window { .. });
-        if series && self.scenario.run.sample.is_none() {
-            let what = "a series needs a step; give run.sample";
-            self.wrong(Place::Probe(n, "sample"), What::Contradiction(what));
-        }
-    }
-
-    fn passage(&mut self, n: usize, gateway: &str, direction: Direction) {
-        let is_it = |it: &&Node| it.name == gateway && matches!(it.kind, NodeKind::Gateway(_));
-        if self.scenario.nodes.iter().find(is_it).is_none() {
-            let what = What::Unknown { kind: "gateway", name: gateway.to_owned() };
-            self.wrong(Place::Probe(n, "gateway"), what);
-        }
-        let same = |it: &&Probe| matches!(it, Probe::Passage { gateway: other, direction: way, .. } if other == gateway && *way == direction);
-        if self.scenario.probes.iter().take(n).any(|it| same(&it)) {
-            let what = "a second probe of this gateway and direction; one is enough";
-            self.wrong(Place::Probe(n, "direction"), What::Contradiction(what));
-        }
-    }
-
-    fn group(&mut self, probe: usize, name: &str) -> Option<&'a Traffic> {
-        let scenario: &'a Scenario = self.scenario;
-        let found = scenario.traffic.iter().find(|traffic| traffic.name == name);
-        if found.is_none() {
-            let what = What::Unknown { kind: "traffic", name: name.to_owned() };
-            self.wrong(Place::Probe(probe, "traffic"), what);
-        }
-        found
-    }
-
-    fn way(&mut self, place: Place, way: &Way) {
-        let mut ways = self.scenario.links.iter().flat_map(super::Link::ways);
-        if !ways.any(|(there, _)| there == *way) {
-            self.wrong(place, What::Unknown { kind: "link", name: way.to_string() });
-        }
     }
 
     /// Whether packets get to where they should go; the rest must be right for that.
@@ -498,7 +447,7 @@ const HOLDS: &str = "would hold every packet forever";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Host, Link, Node};
+    use crate::scenario::{Host, Link, Probe};
 
     /// Two hosts with a router between, and a file from one to the other.
     fn scenario() -> Scenario {

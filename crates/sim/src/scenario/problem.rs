@@ -96,6 +96,9 @@ pub enum What {
     /// A relay that cannot hand on what it should.
     #[error("{0}")]
     Relay(&'static str),
+    /// An aggregate connection that cannot carry its traffic.
+    #[error("{0}")]
+    Aggregate(&'static str),
     /// Two fields contradict each other.
     #[error("{0}")]
     Contradiction(&'static str),

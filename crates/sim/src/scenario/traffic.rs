@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Bytes, Rate, tcp};
+use tidegate_core::{Bytes, Rate, itcp, tcp};
 
 /// Flows of one kind: a group with a name, whose figures are also given together.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,7 +99,8 @@ pub enum Kind {
         size: Distribution<Bytes>,
     },
     /// What a flow of another group brings to `from`, handed on over a connection of its own: the two are one
-    /// connection, split at `from`. What is read there is written to the second, which ends after the
+    /// connection, split at `from`. A group with a connection for each transfer is handed on over as many. The
+    /// clients of [`Web`](Self::Web) are at the last receiver. What is read there is written to the second, which ends after the
     /// first; if one of them fails, the other is reset.
     ///
     /// Source: `postack`, ledger R001-21 (PreAck: data is acknowledged early by what buffers it); RFC 3135,
@@ -113,6 +114,20 @@ pub enum Kind {
         /// Most bytes of a flow that were read and that the second connection has not acknowledged; at
         /// that, what comes stays in the receive buffer of the first.
         buffer: Bytes,
+    },
+    /// One long-lived connection over which a gateway at `from` carries the data of local connections: those of
+    /// other groups that end there. Each waiting local connection sends a segment in turn.
+    ///
+    /// A transfer of these groups is complete when its last byte has arrived, in order, at `to`.
+    ///
+    /// Source: `itcp`, section 1.
+    Aggregate {
+        /// The groups of the local connections. All of their receivers are `from`.
+        of: Vec<String>,
+        /// The reaction of the gateway to a long queue.
+        overflow: Overflow,
+        /// The adjuster of its weight; `None` for the weight that its congestion control begins with.
+        weight: Option<Box<itcp::Config>>,
     },
     /// UDP at a constant rate.
     Constant {
@@ -144,6 +159,26 @@ pub enum Kind {
     },
 }
 
+/// How an aggregate gateway reacts when many bytes wait for the aggregate connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Overflow {
+    /// It does not: the queue has no bound.
+    #[default]
+    Grow,
+    /// It stops reading local connections, so that the windows of their clients close.
+    Slow {
+        /// Most bytes that wait, of all local connections.
+        queue: Bytes,
+        /// Most bytes of one local connection that wait; `None` for no bound of its own.
+        buffer: Option<Bytes>,
+    },
+    /// It reads on, but keeps ACKs of data back while the mean queue is longer than this.
+    Withhold {
+        /// The threshold.
+        queue: Bytes,
+    },
+}
+
 impl Kind {
     /// Whether it is sent over TCP; if not, over UDP.
     #[must_use]
@@ -163,13 +198,22 @@ pub enum Distribution<T> {
     Exponential(T),
     /// Pareto with this mean and this shape, which is above 1; at or below 2 its variance is infinite.
     Pareto(T, f64),
+    /// Lognormal with this mean and this standard deviation.
+    Lognormal(T, T),
+    /// Weibull with this mean and this shape, which is at least 0.1; below 1 its tail is heavier than
+    /// exponential.
+    Weibull(T, f64),
 }
 
 impl<T: Copy> Distribution<T> {
-    /// The quantities it is given by.
+    /// The quantities it is given by that may not be zero.
     pub fn parameters(&self) -> impl Iterator<Item = T> {
         let (first, second) = match *self {
-            Self::Constant(x) | Self::Exponential(x) | Self::Pareto(x, _) => (x, None),
+            Self::Constant(x)
+            | Self::Exponential(x)
+            | Self::Pareto(x, _)
+            | Self::Lognormal(x, _)
+            | Self::Weibull(x, _) => (x, None),
             Self::Uniform(least, most) => (least, Some(most)),
         };
         [first].into_iter().chain(second)

@@ -93,6 +93,13 @@ impl PassageSeries {
         Some(rounds.table(format!("rounds {}", self.name)))
     }
 
+    /// The flows that a marking tracked, where they were recorded.
+    pub(super) fn tracking(&self, stations: &mut [Station]) -> Option<Table> {
+        let passages = stations.get_mut(self.station)?.passages.as_mut()?;
+        let tracking = passages.take_tracking(self.direction)?;
+        Some(tracking.table(format!("tracked {}", self.name)))
+    }
+
     /// The table with a column for each count of each traffic that came there.
     pub(super) fn columns(self, table: Table) -> Table {
         let came = |seen: &GroupSeries| seen.whole[0].last().is_some_and(|it| *it > 0);

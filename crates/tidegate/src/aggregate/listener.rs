@@ -85,7 +85,10 @@ fn within(wanted: Option<usize>, limit: usize) -> Result<usize, Failure> {
                 "`max_connections` is {wanted}, and {limit} descriptors leave room for {most}"
             );
             let help = "lower it, or raise the limit: LimitNOFILE= of the unit, or `ulimit -n`";
-            Err(Failure { help: help.to_owned(), ..Failure::input(Code::BadAggregate, message) })
+            Err(Failure {
+                help: help.to_owned(),
+                ..Failure::input(Code::BadAggregateGateway, message)
+            })
         }
         Some(wanted) => Ok(wanted),
         None => Ok((limit / 2).min(most)),
@@ -102,7 +105,7 @@ mod tests {
         assert_eq!(within(None, 1_024).unwrap(), 512);
         assert_eq!(within(None, 400).unwrap(), 144);
         assert_eq!(within(Some(768), 1_024).unwrap(), 768);
-        assert_eq!(within(Some(769), 1_024).unwrap_err().code, Code::BadAggregate);
+        assert_eq!(within(Some(769), 1_024).unwrap_err().code, Code::BadAggregateGateway);
         assert_eq!(within(None, 100).unwrap(), 0);
     }
 }

@@ -93,7 +93,13 @@ fn crossed(it: &LinkDirection) -> String {
     let all = match it.marking {
         Some(marking) => {
             let dropped = marking.not_ect_packets + marking.unmarkable_packets;
-            format!("{all}; marking: {} marked, {dropped} dropped", marking.marked_packets)
+            format!(
+                "{all}; marking: {} marked, {dropped} dropped, {} flows tracked with {} of {}",
+                marking.marked_packets,
+                marking.tracked_flows,
+                size(marking.tracked_bytes),
+                size(marking.all_bytes)
+            )
         }
         None => all,
     };

@@ -331,7 +331,17 @@ mod tests {
     use crate::api::{Bypassed, ClassDelays, Count, Marking, PortCount, Ports, Promise};
 
     fn marking() -> Marking {
-        Marking { marked_packets: 5, not_ect_packets: 6, unmarkable_packets: 7 }
+        Marking {
+            marked_packets: 5,
+            not_ect_packets: 6,
+            unmarkable_packets: 7,
+            tracked_flows: 8,
+            all_bytes: 9_000,
+            tracked_bytes: 8_000,
+            rho: 1.125,
+            threshold_bytes: 12_500,
+            false_positives: 2,
+        }
     }
 
     fn status() -> Status {

@@ -80,6 +80,12 @@ fn marking(it: Marks) -> api::Marking {
         marked_packets: it.marked,
         not_ect_packets: it.not_ect,
         unmarkable_packets: it.unmarkable,
+        tracked_flows: it.tracked.flows,
+        all_bytes: it.tracked.all_bytes,
+        tracked_bytes: it.tracked.tracked_bytes,
+        rho: it.tracked.rho,
+        threshold_bytes: it.tracked.threshold.0,
+        false_positives: it.tracked.false_positives,
     }
 }
 

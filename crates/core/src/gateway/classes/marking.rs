@@ -179,10 +179,10 @@ impl Classes {
         marker.prevent(cx, &mut Buffer { lines, scheduler, rate: self.rate, class }, packet)
     }
 
-    /// Tells the marking of the shared buffer that `packet` departs from `leaf`.
-    pub(super) fn departs(&mut self, cx: &Cx<'_>, leaf: ClassId, packet: &PacketId) {
-        if let Some((marker, seen)) = self.sees(cx.now, leaf) {
-            marker.departs(&seen, &cx.pool[packet]);
+    /// Tells the marking of the shared buffer that `packet` departs.
+    pub(super) fn departs(&mut self, cx: &Cx<'_>, packet: &PacketId) {
+        if let Some(marker) = self.marker.as_deref_mut() {
+            marker.departs(&cx.pool[packet]);
         }
     }
 }

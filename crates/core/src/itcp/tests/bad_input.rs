@@ -30,7 +30,7 @@ fn a_kind_goes_by_its_name_and_has_the_defaults_of_the_paper() {
 #[test]
 fn all_parameters_are_read_with_their_units() {
     let text = r#"{ kind = "measured", samples = 60, every = "50 ms", weight = 2.5, least = 2, most = "connections",
-        epsilon = 0.05, margin = 0.2, beta = 0.1, low_threshold = 0.1, high_threshold = 0.9, max_queue = "64 MiB" }"#;
+        epsilon = 0.05, margin = 0.2, service = "contended", beta = 0.1, low_threshold = 0.1, high_threshold = 0.9, max_queue = "64 MiB" }"#;
     let expected = Config {
         kind: Kind::Measured,
         samples: 60,
@@ -40,6 +40,7 @@ fn all_parameters_are_read_with_their_units() {
         most: Most::Connections,
         epsilon: Factor::from_millionths(50_000),
         margin: Factor::from_millionths(200_000),
+        service: Service::Contended,
         beta: Factor::from_millionths(100_000),
         low_threshold: Factor::from_millionths(100_000),
         high_threshold: Factor::from_millionths(900_000),
@@ -65,6 +66,7 @@ fn bad_parameters_are_refused_with_advice() {
         ("{ margin = 1.5 }", "must be below 1"),
         ("{ low_threshold = 1 }", "below `high_threshold`"),
         ("{ max_queue = \"0 B\" }", "`max_queue` must not be zero"),
+        ("{ service = \"least\" }", "contended"),
         ("{ most = 0 }", "a whole number from 1"),
         ("{ most = \"hosts\" }", "connections"),
         ("{ least = 0.5 }", "`least` must be at least 1"),

@@ -123,6 +123,20 @@ fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
     assert_eq!(blocked_for(0, 100, 2), 3_200_000);
 }
 
+/// Kills: a blocked round with a falling slope that counts towards a decrease, or holds above the high threshold.
+#[test]
+fn a_blocked_round_is_not_a_falling_one() {
+    let mut adjuster = build(&config(Kind::Literal));
+    let blocked = Seen { blocked: true, ..idle() };
+    queue_of(&mut adjuster, 100_000, -1_000, blocked);
+    assert_eq!(millionths(&adjuster), 4_200_000);
+    queue(&mut adjuster, 100_000, -1_000);
+    assert_eq!(millionths(&adjuster), 4_200_000);
+    // Above the high threshold it forces an increase of at least one.
+    queue_of(&mut adjuster, 2_000_000, -1_000, blocked);
+    assert_eq!(millionths(&adjuster), 5_200_000);
+}
+
 /// Kills: a division by a round-trip time or window of zero; no increase while they are unknown.
 #[test]
 fn without_a_path_it_grows_by_epsilon_alone() {

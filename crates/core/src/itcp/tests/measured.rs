@@ -111,6 +111,40 @@ fn without_a_service_rate_nothing_changes() {
     assert_eq!(after(&[Load { arrive: 100_000, busy: 100, service: 0 }; 2]), [4_000_000; 2]);
 }
 
+/// The service rate, in bytes per second, of a round whose samples have these busy parts, in percent, and rates.
+fn service_of(service: Service, samples: &[(u32, u64)]) -> u64 {
+    let count = u32::try_from(samples.len()).unwrap();
+    let config = Config { service, samples: count, ..config(Kind::Measured) };
+    let mut adjuster = build(&config);
+    let mut seen = idle();
+    adjuster.handle_timeout(adjuster.poll_timeout(), &seen);
+    for (busy, rate) in samples {
+        let busy = config.every * *busy / 100;
+        seen.busy += busy;
+        seen.sent_busy += bytes(*rate, busy);
+        adjuster.handle_timeout(adjuster.poll_timeout(), &seen);
+    }
+    adjuster.report().last.unwrap().service.unwrap().bps() / 8
+}
+
+/// Kills: the least, the median or the mean; samples that were hardly busy; a quantile of few samples.
+#[test]
+fn contended_service_is_the_rate_beside_busy_neighbours() {
+    // Of 100 samples the neighbour is idle in 70, and busy in 26. Four are outliers.
+    let mut samples =
+        [vec![(50, 1_000_000); 70], vec![(50, 400_000); 26], vec![(50, 50_000); 4]].concat();
+    assert_eq!(service_of(Service::Contended, &samples), 400_000);
+    assert_eq!(service_of(Service::Mean, &samples), 806_000);
+    // Samples that are busy for less than a fifth do not count.
+    samples.extend(vec![(19, 10_000); 50]);
+    assert_eq!(service_of(Service::Contended, &samples), 400_000);
+    samples.extend(vec![(20, 10_000); 6]);
+    assert_eq!(service_of(Service::Contended, &samples), 10_000);
+    // Of nine busy samples there is no quantile.
+    let few = [vec![(100, 800_000); 8], vec![(100, 80_000); 1], vec![(0, 0); 5]].concat();
+    assert_eq!(service_of(Service::Contended, &few), 720_000);
+}
+
 /// The fluid model of one link of 1,250,000 bytes/s. The share of a gateway is the weight's; while the other is
 /// idle it gets all. Returns the shares of the first gateway after each of 60 rounds. A load above its share is
 /// always busy; the second gateway may have a file that never ends.

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::super::memory::Entry;
 use super::super::testing::Place;
 use super::*;
-use crate::packet::Protocol;
+use crate::marking::{Marking, Tracked};
+use crate::packet::{FlowId, Protocol};
 
 const FRAME: u32 = 1_054;
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,7 +18,7 @@ fn new_place(threshold: u32) -> Place<Coverage> {
 }
 
 fn is_tracked(place: &Place<Coverage>, flow: u32) -> bool {
-    place.marking.memory.find(FlowId(flow)).is_some()
+    place.marking.common.memory.find(FlowId(flow)).is_some()
 }
 
 /// Kills: factors other than 0.8 and 1.25; a threshold that rises while too little is tracked, or that falls while
@@ -51,7 +52,8 @@ fn small_flows_are_tracked_once_the_threshold_has_fallen() {
 }
 
 /// Kills: flows that lose their tracker although they send the threshold; flows that keep it without; a flow that
-/// began late in the interval and is not preserved; shielded packets that the filter counts.
+/// began late in the interval and is not preserved; shielded packets that the filter counts; a flow that was tracked
+/// throughout the interval, sent less than the threshold, and is no false positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
     let mut place = new_place(3_000);
@@ -64,12 +66,15 @@ fn flows_that_send_the_threshold_are_preserved() {
     place.pass(SECOND);
     place.send(1, FRAME, 1);
     assert!(!is_tracked(&place, 1), "it sent one packet in the last interval");
+    let Tracked { intervals, threshold, false_positives, .. } = place.marking.tracked();
+    assert_eq!((intervals, threshold, false_positives), (2, Bytes(2_400), 1));
     let mut other = new_place(3_000);
     other.send(1, FRAME, 50);
     for _ in 0..9 {
         other.pass(SECOND);
         other.send(1, FRAME, 50);
         assert!(is_tracked(&other, 1));
+        assert_eq!(other.marking.tracked().false_positives, 0);
     }
     other.pass(SECOND * 3);
     other.send(2, FRAME, 4_200);
@@ -139,8 +144,8 @@ proptest! {
             for _ in 0..count {
                 let packet = place.segment(flow, FRAME);
                 place.arrive(packet);
-                if place.marking.interval != interval {
-                    (sent, interval) = ([0; 10], place.marking.interval);
+                if place.marking.common.interval != interval {
+                    (sent, interval) = ([0; 10], place.marking.common.interval);
                 }
                 sent[usize::try_from(flow).unwrap()] += FRAME;
             }
@@ -157,15 +162,15 @@ proptest! {
             let marking = &place.marking;
             let mut sums = Accounts::default();
             for flow in 0..10 {
-                let Some(entry) = marking.memory.find(FlowId(flow)) else { continue };
-                let entry = marking.memory.get(entry);
+                let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
+                let entry = marking.common.memory.get(entry);
                 if entry.counted == IN_SUMS {
-                    sums.change(0, Part::default(), &entry.track.last_estimate(place.now));
+                    sums.change(0, &Change::enters(&entry.track.brief(), Time::ZERO));
                 }
             }
             prop_assert_eq!(sums.all.part(), marking.sums.all.part());
-            let markable = |entry: &Entry| is_markable(&entry.track.last_estimate(place.now));
-            prop_assert!(!marking.memory.has_missed(markable));
+            let markable = |entry: &Entry| entry.track.is_markable();
+            prop_assert!(!marking.common.memory.has_missed(markable));
         }
     }
 }

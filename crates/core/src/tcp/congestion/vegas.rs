@@ -82,6 +82,9 @@ pub(super) struct Vegas {
     round: u32,
     /// The round ends when more than this is acknowledged.
     round_end: u64,
+    /// The window when this round began, and when the one before did. The latter was in flight when the first
+    /// packet that this round acknowledges was sent.
+    began_with: (u64, u64),
 }
 
 impl CongestionControl for Vegas {
@@ -93,13 +96,13 @@ impl CongestionControl for Vegas {
         }
         if ack.in_recovery {
             // What is measured now says nothing about the window.
-            self.begin_round(ack.sent);
+            self.begin_round(window, ack.sent);
             if ack.may_grow {
                 self.growth.advance(window, ack);
             }
         } else if ack.acknowledged > self.round_end {
             self.end_round(window, ack);
-            self.begin_round(ack.sent);
+            self.begin_round(window, ack.sent);
         } else if window.in_slow_start() {
             self.double(window, ack);
         }
@@ -112,10 +115,10 @@ impl CongestionControl for Vegas {
         }
     }
 
-    fn on_idle(&mut self, _now: Time, _window: &mut Window, _idle: Duration) {
+    fn on_idle(&mut self, _now: Time, window: &mut Window, _idle: Duration) {
         // The path may have changed.
         self.base = Duration::MAX;
-        self.begin_round(self.round_end);
+        self.begin_round(window, self.round_end);
     }
 }
 
@@ -131,6 +134,7 @@ impl Vegas {
             samples: 0,
             round: 0,
             round_end: 0,
+            began_with: (0, 0),
         }
     }
 
@@ -138,7 +142,8 @@ impl Vegas {
         self.theta = theta;
     }
 
-    fn begin_round(&mut self, end: u64) {
+    fn begin_round(&mut self, window: &Window, end: u64) {
+        self.began_with = (window.congestion, self.began_with.0);
         self.round_end = end;
         self.round = self.round.wrapping_add(1);
         self.samples = 0;
@@ -156,8 +161,12 @@ impl Vegas {
     }
 
     fn slow_start(&mut self, window: &mut Window, ack: &Ack) {
-        let unqueued = self.unqueued(window.congestion);
-        if self.queued(window, unqueued) > self.weighted(window, self.config.gamma) {
+        let flight = match self.law {
+            Law::Segments => window.congestion,
+            Law::Exact | Law::Bounded => self.began_with.1.min(window.congestion),
+        };
+        let unqueued = self.unqueued(flight);
+        if self.queued(window, flight, unqueued) > self.weighted(window, self.config.gamma) {
             // One more segment makes up for the rounding.
             let enough = (unqueued / window.segment + 1) * window.segment;
             window.congestion = window.congestion.min(enough).max(2 * window.segment);
@@ -168,7 +177,8 @@ impl Vegas {
     }
 
     fn avoid(&mut self, window: &mut Window, may_grow: bool) {
-        let queued = self.queued(window, self.unqueued(window.congestion));
+        let flight = window.congestion;
+        let queued = self.queued(window, flight, self.unqueued(flight));
         let wanted = self.weighted(window, self.config.alpha);
         let step = match self.law {
             Law::Segments | Law::Exact => self.theta.of(window.segment),
@@ -195,15 +205,15 @@ impl Vegas {
         }
     }
 
-    /// What of the window is on the way, not in a queue.
-    fn unqueued(&self, congestion: u64) -> u64 {
-        let product = u128::from(congestion) * self.base.as_nanos();
-        u64::try_from(product / self.least.as_nanos().max(1)).unwrap_or(congestion)
+    /// Bytes in flight that are on the way, not in a queue.
+    fn unqueued(&self, flight: u64) -> u64 {
+        let product = u128::from(flight) * self.base.as_nanos();
+        u64::try_from(product / self.least.as_nanos().max(1)).unwrap_or(flight)
     }
 
-    /// Bytes of the window that are queued.
-    fn queued(&self, window: &Window, unqueued: u64) -> u64 {
-        let bytes = window.congestion.saturating_sub(unqueued);
+    /// Bytes in flight that are queued.
+    fn queued(&self, window: &Window, flight: u64, unqueued: u64) -> u64 {
+        let bytes = flight.saturating_sub(unqueued);
         match self.law {
             Law::Segments => bytes.next_multiple_of(window.segment),
             Law::Exact | Law::Bounded => bytes,

@@ -1,25 +1,44 @@
-//! The end that sees user packets arrive, and says which boundary came.
+//! The receiving end of a trunk with epochs: it watches user packets, and reports the boundaries that arrive.
 
-use super::boundary::{Spacing, boundary};
+use super::boundary::{Spacing, boundary, frames};
 use super::message::{CongestionAck, micros};
-use crate::packet::TcpSegment;
-use crate::trunk::packet::network_len;
-use crate::{Packet, Time};
+use crate::packet::{FlowKey, TcpSegment};
+use crate::random::Random;
+use crate::trunk::Config;
+use crate::trunk::packet::{Frame, describe, network_len};
+use crate::trunk::probe::{self, Egress};
+use crate::{Packet, PacketId, Time};
 
-pub(super) struct Receiver {
+/// The receiving end of a trunk with epochs.
+pub(in crate::trunk) struct Receiver {
+    /// Key and DS codepoint of congestion ACKs.
+    key: FlowKey,
+    dscp: u8,
+    /// Frame format of congestion ACKs. `None`: the same as that of the user packets.
+    frame: Option<Frame>,
     spacing: Spacing,
     /// User bytes that have arrived.
     received: u64,
+    /// Random number of this receiver, which tells its counter from that of its predecessor.
     life: u32,
 }
 
 impl Receiver {
-    pub(super) const fn new(life: u32, spacing: Spacing) -> Self {
-        Self { spacing, received: 0, life }
+    /// The receiver of the trunk that `config` describes. It takes one number of `random`.
+    pub(in crate::trunk) fn new(config: &Config, random: &mut Random) -> Self {
+        let life = u32::try_from(random.below(1 << 32)).unwrap_or(0);
+        Self {
+            key: config.key_from_peer(0).reverse(),
+            dscp: config.user_dscp(),
+            frame: config.wire.frame(),
+            spacing: Spacing::default(),
+            received: 0,
+            life,
+        }
     }
 
-    /// A user packet goes by; what is to be said of it.
-    pub(super) fn sees(&mut self, now: Time, packet: &Packet) -> Option<CongestionAck> {
+    /// A user packet passes. Returns the congestion ACK if the packet is a boundary.
+    fn count(&mut self, now: Time, packet: &Packet) -> Option<CongestionAck> {
         self.received = self.received.wrapping_add(network_len(packet));
         let name = boundary(packet, self.spacing)?;
         let received = u32::try_from(self.received & u64::from(u32::MAX)).unwrap_or(0);
@@ -27,8 +46,27 @@ impl Receiver {
         Some(CongestionAck { name, received, micros, life, spacing })
     }
 
-    /// The other end says how far apart boundaries are.
-    pub(super) fn told(&mut self, header: &TcpSegment) {
+    /// The sender asks for another spacing of boundaries.
+    fn set_spacing(&mut self, header: &TcpSegment) {
         self.spacing = Spacing::of_power(header.window);
+    }
+}
+
+impl probe::Receiver for Receiver {
+    fn handle(&mut self, to: &mut Egress<'_, '_>, _number: u16, packet: PacketId) {
+        if let Some(segment) = to.take_in(packet) {
+            self.set_spacing(&segment.header);
+        }
+    }
+
+    fn watch(&mut self, to: &mut Egress<'_, '_>, packet: &PacketId) {
+        let packet = to.cx.pool[packet];
+        for frame in frames(&packet) {
+            if let Some(ack) = self.count(to.cx.now, &frame) {
+                let format = self.frame.unwrap_or_else(|| Frame::of(&packet));
+                let segment = ack.segment();
+                to.make(describe(self.key, &segment, format, self.dscp), &segment);
+            }
+        }
     }
 }

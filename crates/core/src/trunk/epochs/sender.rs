@@ -1,9 +1,8 @@
-//! The end that sends: user packets leave at the rate of the aggregate control, and beside it what is
-//! guaranteed.
+//! The sending end of a trunk with epochs: user packets depart at the rate of its congestion control.
 //!
-//! Differs from Bundler: beside the rate there is a window, as Copa has it. When a boundary is overdue, not
-//! more than it and a half leaves after the last one that was acknowledged: acknowledgements come only so often, and now and then
-//! for a round trip and more not at all, as it is chance which packets are boundaries.
+//! Differs from Bundler: a window bounds the bytes in flight, as in Copa. When a boundary is overdue, at most 1.5
+//! windows depart after the last acknowledged boundary. Chance selects the boundaries, so a round trip or more may pass
+//! without any.
 
 use std::time::Duration;
 
@@ -12,165 +11,84 @@ use super::boundary::{Spacing, boundary, frames};
 use super::control::{Control, Progress};
 use super::ledger::{Ledger, Sent};
 use super::message::{CongestionAck, ask_for};
-use crate::packet::{Fifo, TcpSegment};
+use crate::packet::{FlowKey, TcpSegment};
 use crate::random::Random;
 use crate::tcp::Segment;
-use crate::trunk::guarantee::Guarantee;
-use crate::trunk::packet::network_len;
+use crate::trunk::packet::{Frame, describe, network_len};
+use crate::trunk::probe::{Arrival, Egress, Probe, Reason};
 use crate::trunk::tunnel::Tunnel;
-use crate::trunk::{Config, State};
-use crate::{Bytes, Cx, Packet, PacketId, Rate, Time};
+use crate::trunk::{Config, Counts, State};
+use crate::{Bytes, Packet, Rate, Time};
 
-pub(super) struct Sender {
-    tunnel: Tunnel,
-    guarantee: Option<Guarantee>,
+/// The sending end of a trunk with epochs.
+pub(in crate::trunk) struct Epochs {
+    /// Key and DS codepoint of requests for a spacing.
+    key: FlowKey,
+    dscp: u8,
+    /// Frame format of these requests.
+    frame: Frame,
+    /// Whether that is the format of user packets.
+    follows: bool,
     control: Control,
     ledger: Ledger,
     spacing: Spacing,
     sent: Sent,
-    /// Bytes that left for the guarantee, of all that were sent.
-    guaranteed: u64,
-    /// Bytes that did not arrive, less what came late; and the most it ever was.
+    /// Bytes sent that have not arrived, minus late ones. Then the largest such number so far.
     missing: (i64, u64),
-    /// What had been sent when the boundary left that was acknowledged last.
+    /// Bytes and packets sent up to the last acknowledged boundary.
     heard: Sent,
-    /// When, and what was held for heard after a timeout.
+    /// Time of that acknowledgement, or of the last timeout.
     heard_at: Time,
-    /// Since when packets wait, if any do.
-    waits_since: Time,
-    /// When the next packet may leave.
+    /// When the tunnel queue last became backlogged.
+    backlogged_since: Time,
+    /// When the next packet may depart.
     next: Time,
     /// Timeouts in a row.
     timeouts: u32,
-    /// When the spacing was last looked at, and packets sent by then.
-    looked: (Time, u64),
-    /// The other end is to be told the spacing; when it was last told.
+    /// When the spacing was last adapted, and the packets sent by then.
+    adapted: (Time, u64),
+    /// Whether to send the spacing to the other end, and when it was last sent.
     tell: bool,
     told: Option<Time>,
 }
 
-impl Sender {
-    pub(super) fn new(
-        tunnel: Tunnel,
-        guarantee: Option<Guarantee>,
-        random: Random,
-        now: Time,
-    ) -> Self {
+impl Epochs {
+    pub(in crate::trunk) fn new(config: &Config, random: Random, now: Time) -> Self {
         Self {
-            tunnel,
-            guarantee,
+            key: config.key(0),
+            dscp: config.user_dscp(),
+            frame: config.wire.frame().unwrap_or_default(),
+            follows: config.wire.frame().is_none(),
             control: Control::new(now, random),
             ledger: Ledger::default(),
             spacing: Spacing::default(),
             sent: Sent::default(),
-            guaranteed: 0,
             missing: (0, 0),
             heard: Sent::default(),
             heard_at: now,
-            waits_since: now,
+            backlogged_since: now,
             next: now,
             timeouts: 0,
-            looked: (now, 0),
+            adapted: (now, 0),
             tell: false,
             told: None,
         }
     }
 
-    /// From `now` on guarantee and ceiling are as `config` says.
-    pub(super) fn change(&mut self, config: &Config, now: Time) {
-        Guarantee::follow(&mut self.guarantee, config.guarantee, now);
-        self.tunnel.hold_to(config.ceiling, now);
-    }
-
-    pub(super) const fn tunnel(&self) -> &Tunnel {
-        &self.tunnel
-    }
-
-    pub(super) const fn tunnel_mut(&mut self) -> &mut Tunnel {
-        &mut self.tunnel
-    }
-
-    /// What it may send, the guarantee included; before a round-trip time is known, its window in a second.
-    pub(super) fn rate(&self) -> Rate {
-        let elastic = self.control.rate().map_or_else(|| 8 * self.control.window(), Rate::bps);
-        let guaranteed = self.guarantee.as_ref().map_or(0, |it| it.rate().bps());
-        self.tunnel.at_most(Rate::from_bps(elastic.saturating_add(guaranteed).max(1)))
-    }
-
-    /// Bytes of user packets that left at the rate of the control, and for the guarantee.
-    pub(super) const fn bytes(&self) -> (u64, u64) {
-        (self.sent.bytes - self.guaranteed, self.guaranteed)
-    }
-
-    /// Bytes of user packets that did not arrive, as far as is known.
-    pub(super) const fn missing(&self) -> u64 {
-        self.missing.1
-    }
-
-    /// The window in packets and what is left of it, and the round-trip time.
-    pub(super) fn state(&self) -> State {
-        let under_way = self.sent.bytes.saturating_sub(self.heard.bytes);
-        State {
-            window: self.control.window() / PACKET,
-            credit: 0_i64
-                .saturating_add_unsigned(self.control.window())
-                .saturating_sub_unsigned(under_way),
-            rtt: self.control.srtt(),
-            silent: usize::from(self.timeouts >= SILENCE),
-        }
-    }
-
-    /// Takes in a user packet, to be sent by [`pump`](Self::pump).
-    pub(super) fn take(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        if self.tunnel.is_empty() {
-            self.waits_since = cx.now;
-        }
-        self.tunnel.push(cx, packet);
-    }
-
-    /// Lets go what may by now.
-    pub(super) fn pump(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
-        self.look_for_silence(cx.now);
-        let mut guaranteed = Fifo::new();
-        if let Some(guarantee) = &mut self.guarantee {
-            self.guaranteed += guarantee.serve(cx, &mut self.tunnel, &mut guaranteed);
-        }
-        while let Some(packet) = guaranteed.pop(cx.pool) {
-            self.leaves(cx.now, &cx.pool[&packet]);
-            out.push(cx.pool, packet);
-        }
-        while self.may_send(cx.now)
-            && self.tunnel.is_open(cx.now)
-            && let Some(packet) = self.tunnel.pop(cx)
-        {
-            self.pace(cx.now, self.tunnel.takes(&cx.pool[&packet]));
-            self.leaves(cx.now, &cx.pool[&packet]);
-            out.push(cx.pool, packet);
-        }
-        if let Some(guarantee) = &mut self.guarantee {
-            guarantee.arm(cx.now, !self.tunnel.is_empty());
-        }
-    }
-
-    fn may_send(&self, now: Time) -> bool {
-        now >= self.next && self.has_room()
-    }
-
-    /// Whether there is room for the next packet: in the window, which is larger by what may have come since
-    /// the last boundary, or as nothing is overdue.
+    /// Whether the window has room for the next packet. While no boundary is overdue, it always has.
     fn has_room(&self) -> bool {
-        let after = self.sent.bytes - self.heard.bytes;
-        after < self.control.window() + self.control.window() / 2 || !self.is_overdue()
+        let in_flight = self.sent.bytes - self.heard.bytes;
+        in_flight < self.control.window() + self.control.window() / 2 || !self.is_overdue()
     }
 
-    /// Whether a boundary will have been under way for too long when the next packet is due; before there is
-    /// a round-trip time, any packet has.
+    /// Whether a boundary will be unacknowledged for 1.5 round trips when the next packet departs. Always, before the
+    /// first round-trip time is known.
     fn is_overdue(&self) -> bool {
         let Some(srtt) = self.control.srtt() else { return true };
         self.ledger.oldest().is_some_and(|left| left + srtt + srtt / 2 <= self.next)
     }
 
-    /// A packet of `len` bytes goes at the rate of the control: the next one later by as much.
+    /// A packet of `len` bytes departs for the share: delays the next one by `len / rate`.
     fn pace(&mut self, now: Time, len: u64) {
         let from = self.next.max(Time::from_nanos(now.nanos().saturating_sub(CATCH_UP)));
         self.next = match self.control.rate() {
@@ -179,69 +97,88 @@ impl Sender {
         };
     }
 
-    fn leaves(&mut self, now: Time, packet: &Packet) {
+    /// Records the frames of a departing packet, and the boundaries among them.
+    fn record(&mut self, now: Time, packet: &Packet) {
         for frame in frames(packet) {
             let bytes = network_len(&frame);
             self.control.on_sent(&packet.key, bytes);
             self.sent.bytes += bytes;
             self.sent.packets += 1;
             if let Some(name) = boundary(&frame, self.spacing) {
-                let under_way = self.sent.bytes - self.heard.bytes;
-                let full = under_way + under_way / 8 >= self.control.window();
+                let in_flight = self.sent.bytes - self.heard.bytes;
+                let full = in_flight + in_flight / 8 >= self.control.window();
                 self.ledger.leaves(now, name, self.sent, full);
             }
         }
     }
 
-    /// The other end says that a boundary has come.
-    pub(super) fn handle(&mut self, now: Time, header: &TcpSegment) {
-        let Some(ack) = CongestionAck::read(header) else { return };
+    /// A congestion ACK. Returns the window if the ACK brought a round-trip time.
+    fn on_ack(&mut self, now: Time, header: &TcpSegment, counts: &mut Counts) -> Option<Bytes> {
+        let ack = CongestionAck::read(header)?;
         self.tell |= ack.spacing != self.spacing && self.may_tell(now);
-        let Some(sample) = self.ledger.acknowledged(now, ack) else { return };
+        let sample = self.ledger.acknowledged(now, ack)?;
         let bytes = sample.sent.bytes.saturating_sub(self.heard.bytes);
         self.heard = Sent { bytes: self.heard.bytes.max(sample.sent.bytes), ..sample.sent };
         (self.heard_at, self.timeouts) = (now, 0);
-        self.missing.0 = self.missing.0.saturating_add(sample.missing);
-        self.missing.1 = self.missing.1.max(u64::try_from(self.missing.0).unwrap_or(0));
-        if let Some(rtt) = sample.rtt {
-            let (missing, arrived, full) = (sample.missing, sample.arrived, sample.full);
-            let progress = Progress { rtt, bytes, missing, arrived, full };
-            self.control.on_progress(now, &progress);
-            self.tunnel.set_window(Bytes(self.control.window()));
-            self.space(now);
-        }
+        counts.missing += self.add_missing(sample.missing);
+        let rtt = sample.rtt?;
+        let (missing, arrived, full) = (sample.missing, sample.arrived, sample.full);
+        let progress = Progress { rtt, bytes, missing, arrived, full };
+        self.control.on_progress(now, &progress);
+        self.adapt_spacing(now);
+        Some(Bytes(self.control.window()))
     }
 
-    /// Once in a round trip: how far apart boundaries are to be.
-    fn space(&mut self, now: Time) {
+    /// Adds missing bytes; late bytes are negative. Returns the bytes that are missing beyond the largest number so far.
+    fn add_missing(&mut self, bytes: i64) -> u64 {
+        self.missing.0 = self.missing.0.saturating_add(bytes);
+        let most = self.missing.1.max(u64::try_from(self.missing.0).unwrap_or(0));
+        most - std::mem::replace(&mut self.missing.1, most)
+    }
+
+    /// Adapts the spacing of boundaries to the packets sent in a round trip, once per round trip.
+    fn adapt_spacing(&mut self, now: Time) {
         let srtt = self.control.srtt().unwrap_or_default();
-        let (at, packets) = self.looked;
+        let (at, packets) = self.adapted;
         let span = now.since(at);
         if span >= srtt && !span.is_zero() {
             let sent = u128::from(self.sent.packets - packets) * srtt.as_nanos() / span.as_nanos();
             let spacing = self.spacing.adapted(u64::try_from(sent).unwrap_or(u64::MAX));
             self.tell |= spacing != self.spacing;
             self.spacing = spacing;
-            self.looked = (now, self.sent.packets);
+            self.adapted = (now, self.sent.packets);
         }
     }
 
+    /// Whether the spacing may be sent again: once per round trip.
     fn may_tell(&self, now: Time) -> bool {
         let srtt = self.control.srtt().unwrap_or(FIRST_TIMEOUT);
         self.told.is_none_or(|at| now.since(at) >= srtt)
     }
 
-    /// What the other end is to be told, if there is something.
-    pub(super) fn tells(&mut self, now: Time) -> Option<Segment> {
-        std::mem::take(&mut self.tell).then(|| {
-            self.told = Some(now);
-            ask_for(self.spacing)
-        })
+    /// When the next timeout expires, if the tunnel queue is `backlogged`.
+    fn timeout_at(&self, backlogged: bool) -> Option<Time> {
+        let srtt = self.control.srtt();
+        let timeout = srtt.map_or(FIRST_TIMEOUT, |srtt| (3 * srtt).max(LEAST_TIMEOUT));
+        let timeout = timeout * (1 << self.timeouts.min(MOST_BACKOFF));
+        backlogged.then(|| self.heard_at.max(self.backlogged_since) + timeout)
+    }
+}
+
+impl Probe for Epochs {
+    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> bool {
+        if self.follows {
+            self.frame = Frame::of(packet);
+        }
+        if arrival == Arrival::First {
+            self.backlogged_since = now;
+        }
+        true
     }
 
-    /// If nothing was heard for too long while packets wait, what is under way is held for lost.
-    fn look_for_silence(&mut self, now: Time) {
-        if self.silent_at().is_some_and(|at| at <= now) {
+    /// After a timeout, the packets in flight are considered lost.
+    fn handle_timeout(&mut self, now: Time, backlogged: bool) {
+        if self.timeout_at(backlogged).is_some_and(|at| at <= now) {
             self.timeouts = self.timeouts.saturating_add(1);
             self.control.on_silence(now, self.timeouts >= SILENCE);
             self.ledger.forget();
@@ -251,38 +188,78 @@ impl Sender {
         }
     }
 
-    /// The other end has shown that it is there: if it was held for gone, the next timeout is no longer than the
-    /// first that found it so.
-    pub(super) fn hasten(&mut self) {
-        self.timeouts = self.timeouts.min(SILENCE);
+    fn may_send(&self, now: Time) -> bool {
+        now >= self.next && self.has_room()
     }
 
-    /// When it will have been silent for too long.
-    fn silent_at(&self) -> Option<Time> {
-        let waits = !self.tunnel.is_empty();
-        let srtt = self.control.srtt();
-        let timeout = srtt.map_or(FIRST_TIMEOUT, |srtt| (3 * srtt).max(LEAST_TIMEOUT));
-        let timeout = timeout * (1 << self.timeouts.min(6));
-        waits.then(|| self.heard_at.max(self.waits_since) + timeout)
+    fn on_sent(&mut self, now: Time, packet: &Packet, takes: u64, reason: Reason) {
+        if reason == Reason::Share {
+            self.pace(now, takes);
+        }
+        self.record(now, packet);
     }
 
-    /// When it is next to be pumped.
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
-        let silent = self.silent_at();
-        let next = (silent.is_some() && self.has_room())
-            .then(|| self.tunnel.opens().map_or(self.next, |at| at.max(self.next)));
-        [guarantee, silent, next].into_iter().flatten().min()
+    /// Sends the spacing to the other end if that has to know it.
+    fn transmit(&mut self, to: &mut Egress<'_, '_>, _tunnel: &mut Tunnel) -> bool {
+        if std::mem::take(&mut self.tell) {
+            self.told = Some(to.cx.now);
+            let segment = ask_for(self.spacing);
+            to.make(describe(self.key, &segment, self.frame, self.dscp), &segment);
+        }
+        false
+    }
+
+    fn on_feedback(
+        &mut self,
+        now: Time,
+        _number: u16,
+        segment: Option<&Segment>,
+        counts: &mut Counts,
+    ) -> Option<Bytes> {
+        let Some(segment) = segment else {
+            // The other end is back: the next timeout is as short as the one after which it was considered dead.
+            self.timeouts = self.timeouts.min(SILENCE);
+            return None;
+        };
+        self.on_ack(now, &segment.header, counts)
+    }
+
+    /// Before a round-trip time is known, the window in one second.
+    fn rate(&self) -> u64 {
+        self.control.rate().map_or_else(|| 8 * self.control.window(), Rate::bps)
+    }
+
+    fn poll_timeout(&self, tunnel: &Tunnel) -> Option<Time> {
+        let timeout = self.timeout_at(!tunnel.is_empty());
+        let next = (timeout.is_some() && self.has_room())
+            .then(|| tunnel.opens().map_or(self.next, |at| at.max(self.next)));
+        Time::earliest(timeout, next)
+    }
+
+    fn state(&self) -> State {
+        let in_flight = self.sent.bytes.saturating_sub(self.heard.bytes);
+        State {
+            window: self.control.window() / PACKET,
+            credit: 0_i64
+                .saturating_add_unsigned(self.control.window())
+                .saturating_sub_unsigned(in_flight),
+            rtt: self.control.srtt(),
+            silent: usize::from(self.timeouts >= SILENCE),
+        }
     }
 }
 
-/// Timeouts in a row after which the path is held for gone.
+/// Timeouts in a row after which the other end is considered dead.
 const SILENCE: u32 = 3;
 
 /// Source: RFC 6298, section 2.1.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The same as `TCP_RTO_MIN` of Linux.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a pump that comes late may catch up on, in nanoseconds.
+/// Timeouts double this many times at most.
+const MOST_BACKOFF: u32 = 6;
+
+/// Delay of a pump that pacing makes up for, in nanoseconds.
 const CATCH_UP: u64 = 1_000_000;

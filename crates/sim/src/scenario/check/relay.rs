@@ -1,9 +1,11 @@
 //! What about a relay cannot be.
 
+use std::time::Duration;
+
 use tidegate_core::Bytes;
 
 use super::Check;
-use crate::scenario::{Kind, Place, Traffic, What};
+use crate::scenario::{Kind, Place, Start, Traffic, What};
 
 impl Check<'_> {
     /// Flow by flow, a relay begins where what it hands on ends.
@@ -25,9 +27,17 @@ impl Check<'_> {
         if earlier.iter().any(is_other) {
             self.wrong(place("of"), What::Relay("another relay hands it on; there is at most one"));
         }
-        if !matches!(first.kind, Kind::Greedy | Kind::File { .. } | Kind::Relay { .. }) {
-            let what = "a relay hands on what has one connection of TCP: greedy, file or relay";
+        if !first.kind.is_tcp() || matches!(first.kind, Kind::Aggregate { .. }) {
+            let what = "a relay hands on TCP of one sender for each of its flows; this is UDP, or an aggregate connection";
             self.wrong(place("of"), What::Relay(what));
+        }
+        let each = matches!(
+            first.kind,
+            Kind::OnOff { reconnect: true, .. } | Kind::Arrivals { .. } | Kind::Web { .. }
+        );
+        if each && relay.start != Start::At(Duration::ZERO) {
+            let what = "it opens a connection for each that it hands on; leave `start` out";
+            self.wrong(place("start"), What::Relay(what));
         }
         if relay.flows != first.flows {
             let what = "a relay has as many flows of a pair as what it hands on";
@@ -43,8 +53,6 @@ impl Check<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tidegate_core::Rate;
 
     use super::*;
@@ -105,7 +113,7 @@ mod tests {
                     let packet = 500;
                     it.traffic[0].kind = Kind::Constant { rate: Rate::from_mbps(1), packet };
                 },
-                "traffic[1].of: a relay hands on what has one connection",
+                "traffic[1].of: a relay hands on TCP",
             ),
             (|it| it.traffic[0].flows = 2, "traffic[1].flows: a relay has as many flows"),
             (
@@ -120,12 +128,14 @@ mod tests {
         }
     }
 
-    /// Kills: a connection for each burst taken for one.
+    /// Kills: a start that is ignored.
     #[test]
-    fn what_has_many_connections_is_not_handed_on() {
+    fn a_relay_of_many_connections_has_no_start_of_its_own() {
         let every = Duration::from_secs(1);
         let mut scenario = relayed(1, Kind::Greedy, BUFFER);
         scenario.traffic[0].kind = Kind::Arrivals { every, size: Distribution::Constant(Bytes(9)) };
+        assert_eq!(scenario.check(), []);
+        scenario.traffic[1].start = Start::At(every);
         let found = scenario.check();
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(matches!(found[0].what, What::Relay(_)), "{found:?}");

@@ -15,6 +15,10 @@ pub(super) fn write(status: &Status, classes: &[Class], page: &mut Page) {
     let help = "Packets dropped by the marking of the link's queue, or of the buffer that classes share: `predicted` in place of a mark, `unmarkable` with no flow left to mark.";
     let name = "tidegate_link_marking_dropped_packets_total";
     page.metric(name, "counter", help, link.iter().flat_map(dropped));
+    for (name, kind, help, of) in TRACKED {
+        let samples = link.iter().map(|(place, it)| (labels(place), of(it)));
+        page.metric(&format!("tidegate_link_marking_{name}"), kind, help, samples);
+    }
 
     let classes: Vec<_> = classes.iter().filter_map(|it| Some((place(it), it.marking?))).collect();
     let help = "Packets of the class that the marking of its queue marked.";
@@ -22,7 +26,50 @@ pub(super) fn write(status: &Status, classes: &[Class], page: &mut Page) {
     let help = "Packets of the class that the marking of its queue dropped: `predicted` in place of a mark, `unmarkable` with no flow left to mark.";
     let name = "tidegate_class_marking_dropped_packets_total";
     page.metric(name, "counter", help, classes.iter().flat_map(dropped));
+    for (name, kind, help, of) in TRACKED {
+        let samples = classes.iter().map(|(place, it)| (labels(place), of(it)));
+        page.metric(&format!("tidegate_class_marking_{name}"), kind, help, samples);
+    }
 }
+
+/// Metrics of the flows that a marking tracks: name, type, help, value.
+type Tracked = (&'static str, &'static str, &'static str, fn(&Marking) -> f64);
+
+const TRACKED: [Tracked; 6] = [
+    (
+        "all_bytes_total",
+        "counter",
+        "Bytes of packets that arrived at the queue of the marking.",
+        |it| float(it.all_bytes),
+    ),
+    (
+        "tracked_bytes_total",
+        "counter",
+        "Bytes of packets whose flows the marking projected by their rounds when they arrived.",
+        |it| float(it.tracked_bytes),
+    ),
+    ("tracked_flows", "gauge", "Flows that the marking projects by their rounds now.", |it| {
+        float(it.tracked_flows)
+    }),
+    (
+        "rho",
+        "gauge",
+        "Factor by which the rounds of these flows count; 1 if other traffic counts at its rate.",
+        |it| it.rho,
+    ),
+    (
+        "threshold_bytes",
+        "gauge",
+        "Bytes in the last interval from which on a flow was to be tracked; 0 without a filter.",
+        |it| float(it.threshold_bytes),
+    ),
+    (
+        "false_positives",
+        "gauge",
+        "Flows that were projected throughout the last interval and sent less than the threshold in it.",
+        |it| float(it.false_positives),
+    ),
+];
 
 /// Labels of a place, and the counts of its marking.
 type Sample<'a> = (Vec<(&'static str, &'a str)>, Marking);

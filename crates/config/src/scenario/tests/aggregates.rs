@@ -1,0 +1,130 @@
+//! Aggregate connections and distributions, as they are written.
+
+use tidegate_core::{Factor, itcp};
+use tidegate_sim::scenario::Overflow;
+
+use super::*;
+
+const AGGREGATE: &str = r#"
+[run]
+duration = "20 s"
+[[host]]
+name = "a"
+[[host]]
+name = "g"
+[[host]]
+name = "z"
+[[link]]
+from = "a"
+to = "g"
+[[link]]
+from = "g"
+to = "z"
+delay = "10 ms"
+[[traffic]]
+name = "files"
+kind = "arrivals"
+from = "a"
+to = "g"
+every = "1 s"
+size = { lognormal = { mean = "30 kB", deviation = "60 kB" } }
+start = "2 s"
+[[traffic]]
+name = "bursts"
+kind = "on-off"
+from = "a"
+to = "g"
+size = { weibull = { mean = "30 kB", shape = 0.5 } }
+off = "1 s"
+[[traffic]]
+name = "long"
+kind = "aggregate"
+of = ["files", "bursts"]
+from = "g"
+to = "z"
+overflow = "slow"
+queue = "64 MiB"
+buffer = "256 KiB"
+weight = { kind = "literal", samples = 60, every = "50 ms", most = "connections" }
+[[probe]]
+kind = "aggregate"
+traffic = "long"
+"#;
+
+/// Kills: a mean and a deviation that are swapped; a shape of another distribution; a bound of all files taken for
+/// that of one; parameters of the adjuster that are not read.
+#[test]
+fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
+    let it = scenario(AGGREGATE);
+    let Kind::Arrivals { size, .. } = it.traffic[0].kind else { panic!() };
+    assert_eq!(size, Distribution::Lognormal(Bytes(30_000), Bytes(60_000)));
+    let Kind::OnOff { burst, .. } = it.traffic[1].kind else { panic!() };
+    assert_eq!(burst, Distribution::Weibull(Bytes(30_000), 0.5));
+    let Kind::Aggregate { of, overflow, weight } = &it.traffic[2].kind else { panic!() };
+    let (queue, buffer) = (Bytes(64 << 20), Some(Bytes(256 << 10)));
+    assert_eq!(
+        (of.join(" ").as_str(), *overflow),
+        ("files bursts", Overflow::Slow { queue, buffer })
+    );
+    let expected = itcp::Config {
+        kind: itcp::Kind::Literal,
+        samples: 60,
+        every: Duration::from_millis(50),
+        most: itcp::Most::Connections,
+        ..itcp::Config::default()
+    };
+    assert_eq!(weight.as_deref(), Some(&expected));
+    assert!(matches!(it.probes.as_slice(), [Probe::Aggregate { traffic }] if traffic == "long"));
+}
+
+/// Kills: a default of `overflow` or `weight` other than none; a name alone that is not read.
+#[test]
+fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
+    let text =
+        AGGREGATE.replace("overflow = \"slow\"\nqueue = \"64 MiB\"\nbuffer = \"256 KiB\"\n", "");
+    let table = AGGREGATE.lines().find(|line| line.starts_with("weight")).unwrap();
+    for (written, kind) in [("", None), ("weight = \"measured\"", Some(itcp::Kind::Measured))] {
+        let it = scenario(&text.replace(table, written));
+        let Kind::Aggregate { overflow, weight, .. } = &it.traffic[2].kind else { panic!() };
+        assert_eq!(*overflow, Overflow::Grow);
+        assert_eq!(
+            weight.as_ref().map(|it| (it.kind, it.weight)),
+            kind.map(|it| (it, Factor::whole(10)))
+        );
+    }
+}
+
+/// Kills: each check left out; a message at another place.
+#[test]
+fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
+    let cases = [
+        ("of = [\"files\", \"bursts\"]", "of = \"file\"", "TG0064", "earlier traffic `file`"),
+        ("of = [\"files\", \"bursts\"]", "of = [\"files\", \"files\"]", "TG0018", "twice"),
+        (
+            "from = \"g\"\nto = \"z\"\noverflow",
+            "from = \"z\"\nto = \"g\"\noverflow",
+            "TG0064",
+            "end at its sender",
+        ),
+        ("queue = \"64 MiB\"", "queue = \"0 B\"", "TG0064", "is zero"),
+        ("queue = \"64 MiB\"\n", "", "TG0003", "`queue` is missing"),
+        ("overflow = \"slow\"", "overflow = \"grow\"", "TG0055", "`buffer` has no meaning"),
+        ("overflow = \"slow\"", "overflow = \"fast\"", "TG0008", "fast"),
+        ("samples = 60", "samples = 2", "TG0030", "`samples` must be"),
+        ("every = \"50 ms\"", "beta = 1", "TG0030", "`beta`"),
+        ("kind = \"literal\"", "kind = \"literal\", max_queue = \"0 B\"", "TG0030", "`max_queue`"),
+        ("overflow = \"slow\"", "overflow = \"slow\"\nstop = \"3 s\"", "TG0064", "lasts"),
+        ("overflow = \"slow\"", "overflow = \"slow\"\nflows = 2", "TG0064", "one flow"),
+        ("traffic = \"long\"", "traffic = \"files\"", "", "no aggregate connection"),
+        ("shape = 0.5", "shape = 0", "", "the shape is 0.1 to 1000"),
+    ];
+    for (before, after, code, message) in cases {
+        assert!(AGGREGATE.contains(before), "{before}");
+        let (scenario, found) = read(&AGGREGATE.replace(before, after));
+        let said = found.render(false);
+        assert!(
+            scenario.is_none() && said.contains(code) && said.contains(message),
+            "{after}: {said}"
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! The receiving end of the management connections: it acknowledges management packets as any TCP would.
+//!
+//! Source: `trunking`, section 4.1, R003-10. User packets never come here. They are forwarded at once, as if there
+//! were no trunk.
+
+use std::sync::Arc;
+
+use crate::packet::{FlowKey, TcpFlags};
+use crate::random::Random;
+use crate::tcp::{self, Connection, Event};
+use crate::trunk::Config;
+use crate::trunk::packet::{Frame, describe};
+use crate::trunk::probe::{self, Egress};
+use crate::{PacketId, Time};
+
+/// The receiving ends of all management connections of a trunk.
+pub(in crate::trunk) struct Receiver {
+    tcp: Arc<tcp::Config>,
+    random: Random,
+    dscp: u8,
+    ends: Vec<End>,
+    /// When the earliest timer of a connection expires.
+    due: Option<Time>,
+    /// Frame format of ACKs. `None`: the same as that of the management packets.
+    frame: Option<Frame>,
+}
+
+/// The receiving end of a management connection.
+struct End {
+    /// Key of its packets.
+    key: FlowKey,
+    /// `None` until the first packet arrives.
+    tcp: Option<Connection>,
+    /// Frame format of the last management packet.
+    frame: Frame,
+}
+
+impl Receiver {
+    pub(in crate::trunk) fn new(config: &Config, random: Random) -> Self {
+        let end = |number| {
+            let key = config.key_from_peer(number).reverse();
+            End { key, tcp: None, frame: Frame::default() }
+        };
+        Self {
+            tcp: Arc::new(config.tcp.clone()),
+            random,
+            dscp: config.user_dscp(),
+            ends: (0..config.connections).map(end).collect(),
+            due: None,
+            frame: config.wire.frame(),
+        }
+    }
+
+    fn earliest(&self) -> Option<Time> {
+        self.ends.iter().filter_map(|end| end.tcp.as_ref()?.poll_timeout()).min()
+    }
+}
+
+impl probe::Receiver for Receiver {
+    fn handle(&mut self, to: &mut Egress<'_, '_>, number: u16, packet: PacketId) {
+        let frame = self.frame.unwrap_or_else(|| Frame::of(&to.cx.pool[&packet]));
+        let segment = to.take_in(packet);
+        let (Some(segment), Some(end)) = (segment, self.ends.get_mut(usize::from(number))) else {
+            return;
+        };
+        if end.tcp.as_ref().is_none_or(Connection::is_closed) {
+            let isn = u32::try_from(self.random.below(1 << 32)).unwrap_or(0);
+            let tcp = end.tcp.insert(Connection::listen(&self.tcp, to.cx.now, isn));
+            if !segment.header.flags.any(TcpFlags::SYN) {
+                // The connection is older than this end: answer with a reset (RFC 9293, 3.10.7.1).
+                tcp.close();
+            }
+        }
+        end.frame = frame;
+        if let Some(tcp) = &mut end.tcp {
+            tcp.handle_segment(to.cx.now, &segment);
+        }
+        end.answer(to, self.dscp);
+        self.due = self.earliest();
+    }
+
+    fn turn(&mut self, to: &mut Egress<'_, '_>) {
+        for end in &mut self.ends {
+            end.answer(to, self.dscp);
+        }
+        self.due = self.earliest();
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+}
+
+impl End {
+    /// Sends the ACKs that TCP has ready.
+    fn answer(&mut self, to: &mut Egress<'_, '_>, dscp: u8) {
+        let Some(tcp) = &mut self.tcp else { return };
+        while let Some(event) = tcp.poll_event() {
+            if event == Event::Readable {
+                tcp.read(tcp.readable());
+            }
+        }
+        while let Some(outgoing) = tcp.poll_transmit(to.cx.now) {
+            to.make(describe(self.key, &outgoing.segment, self.frame, dscp), &outgoing.segment);
+        }
+    }
+}

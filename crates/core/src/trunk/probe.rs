@@ -1,0 +1,167 @@
+//! The seam between a trunk and the probe that finds its share of the path.
+//!
+//! A [`Trunk`](super::Trunk) owns the tunnel queue, the guarantee and the ceiling. Its [`Probe`] decides when the
+//! next user packet may depart for the trunk's share, and learns about the path from the feedback of the other end.
+//! The [`Receiver`] sends that feedback.
+
+use super::epochs::{self, Epochs};
+use super::management::{self, Managements};
+use super::packet::take_in;
+use super::tunnel::Tunnel;
+use super::{Config, Counts, Probing, State};
+use crate::packet::Fifo;
+use crate::random::Random;
+use crate::tcp::Segment;
+use crate::{Bytes, Cx, Packet, PacketId, Time};
+
+/// Finds the share of a trunk. One call of [`Trunk::pump`](super::Trunk) uses it in this order:
+/// [`handle_timeout`](Self::handle_timeout), [`start`](Self::start), then in turns
+/// [`may_send`](Self::may_send) with [`on_sent`](Self::on_sent) and [`transmit`](Self::transmit), and
+/// [`settle`](Self::settle).
+pub(super) trait Probe: Send {
+    /// A user packet arrives. Returns whether the trunk must be pumped now.
+    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> bool;
+
+    /// Looks for timeouts. `backlogged`: user packets wait.
+    fn handle_timeout(&mut self, _now: Time, _backlogged: bool) {}
+
+    /// The pump begins to serve the trunk's share. The guarantee has been served.
+    fn start(&mut self, _now: Time, _tunnel: &mut Tunnel) {}
+
+    /// Whether the next user packet may depart now, as far as the share allows. The ceiling is the trunk's to check.
+    fn may_send(&self, now: Time) -> bool;
+
+    /// A user packet departs, which takes `takes` bytes of the path.
+    fn on_sent(&mut self, now: Time, packet: &Packet, takes: u64, reason: Reason);
+
+    /// Sends at most one packet of the probe itself. Returns whether to ask [`may_send`](Self::may_send) again.
+    fn transmit(&mut self, to: &mut Egress<'_, '_>, tunnel: &mut Tunnel) -> bool;
+
+    /// The pump has ended.
+    fn settle(&mut self, _now: Time, _tunnel: &mut Tunnel) {}
+
+    /// Feedback of the other end about connection `number`. A keepalive has no segment. Returns the window in bytes
+    /// if it may have changed.
+    fn on_feedback(
+        &mut self,
+        now: Time,
+        number: u16,
+        segment: Option<&Segment>,
+        counts: &mut Counts,
+    ) -> Option<Bytes>;
+
+    /// The trunk's share in bits per second, without its guarantee.
+    fn rate(&self) -> u64;
+
+    /// When the trunk must be pumped at the latest.
+    fn poll_timeout(&self, tunnel: &Tunnel) -> Option<Time>;
+
+    /// Window, round-trip time, credit and silent connections.
+    fn state(&self) -> State;
+
+    /// Whether the other end is considered dead, so that the fallback applies.
+    fn peer_is_dead(&self) -> bool {
+        false
+    }
+
+    /// Whether the other end has ever answered.
+    fn has_met_peer(&self) -> bool {
+        false
+    }
+
+    /// The other end has answered the predecessor of this probe.
+    fn remember_peer(&mut self) {}
+
+    /// Follows a new configuration that differs in VMSS and fallback at most.
+    fn follow(&mut self, _config: &Config) {}
+}
+
+/// The place of a user packet that arrives.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Arrival {
+    /// The only packet of the tunnel queue.
+    First,
+    /// Other packets wait in the tunnel queue.
+    Queued,
+    /// The packet bypasses the trunk.
+    Past,
+}
+
+/// The reason why a user packet departs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Reason {
+    /// The share of the trunk, which the probe finds.
+    Share,
+    /// The guaranteed minimum bandwidth.
+    Guarantee,
+}
+
+/// Answers the probe of the other end.
+pub(super) trait Receiver: Send {
+    /// A packet of connection `number` from the other end.
+    fn handle(&mut self, to: &mut Egress<'_, '_>, number: u16, packet: PacketId);
+
+    /// A user packet from the other end passes this gateway.
+    fn watch(&mut self, _to: &mut Egress<'_, '_>, _packet: &PacketId) {}
+
+    /// Sends answers whose time has come.
+    fn turn(&mut self, _to: &mut Egress<'_, '_>) {}
+
+    /// When [`turn`](Self::turn) must be called at the latest.
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// Where departing packets go, and where they are counted.
+pub(super) struct Egress<'a, 'b> {
+    pub(super) cx: &'a mut Cx<'b>,
+    pub(super) counts: &'a mut Counts,
+    pub(super) out: &'a mut Fifo,
+}
+
+impl Egress<'_, '_> {
+    /// Sends a packet that this end made. Returns false if the packet pool is full.
+    pub(super) fn make(&mut self, packet: Packet, segment: &Segment) -> bool {
+        let Some(id) = self.cx.pool.insert(packet) else { return false };
+        if segment.header.has_sack {
+            self.cx.pool.set_sack(&id, segment.sack);
+        }
+        self.counts.made += 1;
+        self.out.push(self.cx.pool, id);
+        true
+    }
+
+    /// Terminates `packet`. Returns the segment that it carried.
+    pub(super) fn take_in(&mut self, packet: PacketId) -> Option<Segment> {
+        take_in(self.cx, packet)
+    }
+}
+
+/// The probe and the receiver that `config` names. The tunnel queue takes the first number of `random`, which is of
+/// the part of [`part`].
+pub(super) fn build(
+    config: &Config,
+    mut random: Random,
+    receiver: Random,
+    now: Time,
+) -> (Box<dyn Probe>, Box<dyn Receiver>) {
+    match config.probing {
+        Probing::Management => {
+            let receiver = management::Receiver::new(config, receiver);
+            (Box::new(Managements::new(config, random)), Box::new(receiver))
+        }
+        Probing::Epochs => {
+            let receiver = epochs::Receiver::new(config, &mut random);
+            (Box::new(Epochs::new(config, random, now)), Box::new(receiver))
+        }
+    }
+}
+
+/// Name of the random numbers of a probe.
+pub(super) const fn part(probing: Probing) -> &'static str {
+    match probing {
+        Probing::Management => "sender",
+        Probing::Epochs => "epochs",
+    }
+}

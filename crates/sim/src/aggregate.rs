@@ -1,0 +1,532 @@
+//! The queue of an aggregate gateway: files of local connections that share one aggregate connection.
+//!
+//! The bytes that a local connection brings wait in a queue of their file. The aggregate connection takes one
+//! segment from each waiting file in turn. For files of many segments this is processor sharing. Bytes of one file
+//! stay in order, so the sink can assign each byte of the aggregate connection to its file by counting.
+//!
+//! Source: `itcp`, section 1.
+//!
+//! Differs: the sender of the aggregate connection holds up to [`AHEAD`] segments that are already in turn.
+//! Without them it would seem to have nothing to send between two ACKs.
+
+pub(crate) mod adjustment;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tidegate_core::tcp::Config;
+use tidegate_core::tcp::congestion::CongestionSpec;
+use tidegate_core::{Bytes, Factor, Time};
+
+use crate::routes::{index, number};
+use crate::scenario::{Kind, Overflow, Traffic};
+use crate::stream::Transfers;
+use adjustment::Adjustment;
+
+/// Segments that the sender of the aggregate connection holds beyond those it has sent.
+///
+/// Chosen: with two, a full segment is left after each departure, so the sender never counts as idle.
+pub(crate) const AHEAD: u64 = 2;
+
+/// An aggregate gateway and its aggregate connection.
+pub(crate) struct Aggregate {
+    /// The flow of the aggregate connection; its connection once it is open.
+    pub(crate) flow: u32,
+    pub(crate) stream: Option<u32>,
+    /// The receiver it shares with other aggregates: its place among the [`Sinks`].
+    pub(crate) sink: usize,
+    /// The aggregate connection has failed.
+    pub(crate) failed: bool,
+    /// The weight of the aggregate connection.
+    pub(crate) weight: Factor,
+    pub(crate) adjuster: Option<Box<Adjustment>>,
+    /// When the queue is sampled for its mean.
+    pub(crate) sample_due: Time,
+    overflow: Overflow,
+    segment: u64,
+    files: Vec<File>,
+    free: Vec<u32>,
+    /// Files with waiting bytes, in the order of their turns.
+    turns: VecDeque<u32>,
+    /// Files whose local connections hold bytes that the gateway has no room for.
+    stopped: VecDeque<u32>,
+    /// Files that are parked.
+    parked: usize,
+    /// Bytes written to the aggregate connection that have not reached the sink, by file.
+    passing: VecDeque<(u32, u64)>,
+    /// Bytes of all files that wait for their turn.
+    waiting: u64,
+    pub(crate) totals: Totals,
+    load: Load,
+    pub(crate) withheld: Withheld,
+}
+
+/// Payload bytes since the start of the run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Totals {
+    /// Read from local connections.
+    pub(crate) arrived: u64,
+    /// Written to the aggregate connection.
+    pub(crate) written: u64,
+    /// Of these, sent at least once.
+    pub(crate) sent: u64,
+    /// Of these, read by the sink.
+    pub(crate) delivered: u64,
+    /// Sent while the gateway was busy.
+    pub(crate) busy_sent: u64,
+    /// Sent while all gateways with the same sink were busy.
+    pub(crate) together_sent: u64,
+}
+
+/// Time with at least one waiting or stopped file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    is_busy: bool,
+    since: Time,
+    busy: Duration,
+}
+
+/// The ACKs that are kept back under [`Overflow::Withhold`].
+#[derive(Default)]
+pub(crate) struct Withheld {
+    /// The mean queue is above the threshold.
+    pub(crate) is_on: bool,
+    /// Mean of the queue in bytes.
+    pub(crate) mean: f64,
+    /// Local connections with ACKs that are kept back.
+    pub(crate) streams: Vec<u32>,
+}
+
+/// A file that the gateway carries, or all data of a longer local connection.
+#[derive(Default)]
+struct File {
+    flow: u32,
+    /// Its local connection, while that is open.
+    stream: Option<u32>,
+    /// Payload bytes read from it, written to the aggregate connection, and read by the sink.
+    read: u64,
+    written: u64,
+    arrived: u64,
+    /// The transfers its client has begun, in order.
+    parts: VecDeque<Part>,
+    /// It has a place in `turns`.
+    in_turn: bool,
+    stop: Stop,
+}
+
+/// Whether a local connection holds bytes that the gateway has not read.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Stop {
+    #[default]
+    No,
+    /// Yes, and the file has a place in `stopped`.
+    Queued,
+    /// Yes, and its own buffer is full. The file returns to `stopped` when its turn makes room.
+    Parked,
+}
+
+/// A transfer of a local connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Part {
+    /// It ends at this place of the connection's stream.
+    pub(crate) at: u64,
+    pub(crate) began: Time,
+    pub(crate) bytes: u64,
+}
+
+impl Aggregate {
+    /// A gateway without files, whose aggregate connection has these settings.
+    pub(crate) fn new(flow: u32, sink: usize, traffic: &Traffic, tcp: &Config) -> Self {
+        let (overflow, adjuster) = match &traffic.kind {
+            Kind::Aggregate { overflow, weight, .. } => (*overflow, weight.as_deref().cloned()),
+            _ => Default::default(),
+        };
+        let segment = u64::from(tcp.mss);
+        let weight = match &tcp.congestion {
+            CongestionSpec::VegasNs2(vegas) => vegas.theta,
+            CongestionSpec::WeightedVegas(vegas) => vegas.theta,
+            CongestionSpec::WeightedReno(reno) => reno.theta,
+            _ => Factor::ONE,
+        };
+        Self {
+            flow,
+            stream: None,
+            sink,
+            failed: false,
+            weight,
+            adjuster: adjuster.map(|config| Box::new(Adjustment::new(config))),
+            sample_due: Time::ZERO,
+            overflow,
+            segment,
+            files: Vec::new(),
+            free: Vec::new(),
+            turns: VecDeque::new(),
+            stopped: VecDeque::new(),
+            parked: 0,
+            passing: VecDeque::new(),
+            waiting: 0,
+            totals: Totals::default(),
+            load: Load::default(),
+            withheld: Withheld::default(),
+        }
+    }
+
+    /// A local connection of `flow` opens. Returns the number of its file.
+    pub(crate) fn open(&mut self, flow: u32, stream: u32) -> u32 {
+        let file = File { flow, stream: Some(stream), ..File::default() };
+        match self.free.pop() {
+            Some(place) => {
+                self.files[index(place)] = file;
+                place
+            }
+            None => {
+                self.files.push(file);
+                number(self.files.len() - 1)
+            }
+        }
+    }
+
+    /// The client of `file` begins a transfer.
+    pub(crate) fn promise(&mut self, file: u32, part: Part) {
+        self.files[index(file)].parts.push_back(part);
+    }
+
+    /// The local connection of `file` is closed.
+    pub(crate) fn end(&mut self, file: u32) {
+        let it = &mut self.files[index(file)];
+        it.stream = None;
+        self.release_if_done(file);
+    }
+
+    /// The local connection of `file` has failed. Returns whether a transfer cannot complete any more.
+    pub(crate) fn fail(&mut self, file: u32) -> bool {
+        let it = &mut self.files[index(file)];
+        let before = it.parts.len();
+        let reach = if self.failed { it.arrived } else { it.read };
+        it.parts.retain(|part| part.at <= reach);
+        let loses = it.parts.len() < before;
+        self.end(file);
+        loses
+    }
+
+    /// The aggregate connection has failed. Returns the local connections that are open, and the flows of
+    /// transfers that are lost though their local connections are closed.
+    pub(crate) fn break_off(&mut self) -> (Vec<u32>, Vec<u32>) {
+        self.failed = true;
+        let open = self.files.iter().filter_map(|file| file.stream).collect();
+        let closed = self.files.iter().filter(|file| file.stream.is_none());
+        let lost = closed.flat_map(|file| file.parts.iter().map(|_| file.flow)).collect();
+        (open, lost)
+    }
+
+    /// Bytes that wait for the aggregate connection: in their files, or in its sender.
+    pub(crate) fn queue(&self) -> u64 {
+        self.waiting + self.totals.written - self.totals.sent
+    }
+
+    /// Whether the gateway keeps a local connection from sending.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.stopped.is_empty() || self.parked > 0 || self.withheld.is_on
+    }
+
+    /// Bytes that the gateway has room for, in all and of `file`.
+    fn room(&self, file: u32) -> [u64; 2] {
+        match self.overflow {
+            Overflow::Grow | Overflow::Withhold { .. } => [u64::MAX; 2],
+            Overflow::Slow { queue, buffer } => {
+                let waiting = self.files[index(file)].waiting();
+                let own = buffer.map_or(u64::MAX, |most| most.0.saturating_sub(waiting));
+                [queue.0.saturating_sub(self.queue()), own]
+            }
+        }
+    }
+
+    /// The local connection of `file` holds `readable` bytes. Returns how many the gateway reads now: all that it
+    /// has room for, unless other files were stopped before. A file with more becomes stopped.
+    pub(crate) fn admit(&mut self, file: u32, readable: u64) -> u64 {
+        let waits = !self.stopped.is_empty();
+        let [all, own] = self.room(file);
+        let bytes = if waits { 0 } else { readable.min(all).min(own) };
+        if readable > bytes {
+            self.stop(file);
+        }
+        self.take(file, bytes);
+        bytes
+    }
+
+    fn stop(&mut self, file: u32) {
+        let stop = &mut self.files[index(file)].stop;
+        if *stop == Stop::No {
+            *stop = Stop::Queued;
+            self.stopped.push_back(file);
+        }
+    }
+
+    /// The next stopped file that may be read, its local connection, and how many bytes of a segment it may
+    /// bring. It leaves the list of stopped files.
+    pub(crate) fn resume(&mut self) -> Option<(u32, u32, u64)> {
+        while let Some(file) = self.stopped.front().copied() {
+            let [all, own] = self.room(file);
+            if all == 0 {
+                return None;
+            }
+            self.stopped.pop_front();
+            let it = &mut self.files[index(file)];
+            if own == 0 {
+                it.stop = Stop::Parked;
+                self.parked += 1;
+                continue;
+            }
+            it.stop = Stop::No;
+            if let Some(stream) = it.stream {
+                return Some((file, stream, all.min(own).min(self.segment)));
+            }
+            self.release_if_done(file);
+        }
+        None
+    }
+
+    /// `bytes` of a resumed file were read; its local connection still holds `left`.
+    pub(crate) fn resumed(&mut self, file: u32, bytes: u64, left: u64) {
+        if left > 0 {
+            self.stop(file);
+        }
+        self.take(file, bytes);
+    }
+
+    fn take(&mut self, file: u32, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let it = &mut self.files[index(file)];
+        it.read += bytes;
+        self.waiting += bytes;
+        self.totals.arrived += bytes;
+        if !std::mem::replace(&mut it.in_turn, true) {
+            self.turns.push_back(file);
+        }
+    }
+
+    /// Whether the sender should hold more.
+    pub(crate) fn lacks(&self) -> bool {
+        self.totals.written - self.totals.sent < AHEAD * self.segment
+    }
+
+    /// Takes at most a segment from the file whose turn it is, to be written to the aggregate connection.
+    pub(crate) fn next(&mut self) -> Option<u64> {
+        let file = self.turns.pop_front()?;
+        let it = &mut self.files[index(file)];
+        let bytes = it.waiting().min(self.segment);
+        it.written += bytes;
+        it.in_turn = it.waiting() > 0;
+        if it.in_turn {
+            self.turns.push_back(file);
+        }
+        if it.stop == Stop::Parked {
+            it.stop = Stop::Queued;
+            self.parked -= 1;
+            self.stopped.push_back(file);
+        }
+        self.waiting -= bytes;
+        self.totals.written += bytes;
+        match self.passing.back_mut() {
+            Some((last, of_last)) if *last == file => *of_last += bytes,
+            _ => self.passing.push_back((file, bytes)),
+        }
+        Some(bytes)
+    }
+
+    /// The sink has read `bytes` more: completes the transfers that end there.
+    ///
+    /// # Panics
+    ///
+    /// Panics if more bytes arrive than were written.
+    pub(crate) fn deliver(&mut self, now: Time, mut bytes: u64, transfers: &mut Transfers) {
+        self.totals.delivered += bytes;
+        while bytes > 0 {
+            let (file, of_file) = self.passing.front_mut().unwrap_or_else(|| {
+                panic!("flow {}: {bytes} bytes arrived that nobody wrote", self.flow)
+            });
+            let (file, taken) = (*file, bytes.min(*of_file));
+            *of_file -= taken;
+            bytes -= taken;
+            if *of_file == 0 {
+                self.passing.pop_front();
+            }
+            let it = &mut self.files[index(file)];
+            it.arrived += taken;
+            while let Some(part) = it.parts.pop_front_if(|part| part.at <= it.arrived) {
+                transfers.push(it.flow, part.began, now, part.bytes);
+            }
+            self.release_if_done(file);
+        }
+    }
+
+    fn release_if_done(&mut self, file: u32) {
+        let it = &self.files[index(file)];
+        let is_over = it.stream.is_none() && it.stop == Stop::No && it.arrived == it.read;
+        if is_over && it.flow != NOBODY {
+            self.files[index(file)].flow = NOBODY;
+            self.free.push(file);
+        }
+    }
+
+    /// Files in the gateway: their local connection is open, or not all of their bytes have arrived.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len() - self.free.len()
+    }
+
+    /// Local connections the gateway carries: they are open, or their bytes still wait here.
+    pub(crate) fn connections(&self) -> usize {
+        let is_one = |file: &&File| file.stream.is_some() || file.waiting() > 0;
+        self.files.iter().filter(is_one).count()
+    }
+
+    /// Bytes of `file` that were read.
+    pub(crate) fn read(&self, file: u32) -> u64 {
+        self.files[index(file)].read
+    }
+
+    /// Checks that no byte is lost or invented, in all and in each file.
+    ///
+    /// # Panics
+    ///
+    /// Panics if one is.
+    pub(crate) fn check(&self) {
+        let Totals { arrived, written, sent, delivered, .. } = self.totals;
+        let passing = |file: Option<u32>| -> u64 {
+            let of = |(it, _): &&(u32, u64)| file.is_none_or(|file| file == *it);
+            self.passing.iter().filter(of).map(|(_, bytes)| bytes).sum()
+        };
+        assert_eq!(arrived, written + self.waiting, "flow {}: read and written", self.flow);
+        assert_eq!(written, delivered + passing(None), "flow {}: on the way", self.flow);
+        assert!(delivered <= sent && sent <= written, "flow {}: sent", self.flow);
+        for (number, file) in (0..).zip(&self.files) {
+            let on_the_way = passing(Some(number));
+            assert_eq!(file.written, file.arrived + on_the_way, "file {number}: on the way");
+            assert_eq!(file.in_turn, file.waiting() > 0, "file {number}: its turn");
+        }
+        let waiting: u64 = self.files.iter().map(File::waiting).sum();
+        assert_eq!(self.waiting, waiting, "flow {}: waits in its files", self.flow);
+        if let Overflow::Slow { queue, .. } = self.overflow {
+            assert!(self.queue() <= queue.0, "flow {}: {} bytes wait", self.flow, self.queue());
+        }
+    }
+}
+
+/// The flow of a place for a file that is free.
+const NOBODY: u32 = u32::MAX;
+
+impl File {
+    /// Bytes that were read, and that the aggregate connection has not taken.
+    fn waiting(&self) -> u64 {
+        self.read - self.written
+    }
+}
+
+/// The receivers of aggregate connections, each of those that send to it.
+#[derive(Default)]
+pub(crate) struct Sinks(Vec<Sink>);
+
+/// A receiver, and the time in which all its gateways are busy.
+struct Sink {
+    node: u32,
+    gateways: u32,
+    busy: u32,
+    since: Time,
+    together: Duration,
+}
+
+impl Sinks {
+    /// One more gateway sends to `node`. Returns the place of that sink.
+    pub(crate) fn add(&mut self, node: u32) -> usize {
+        let place = self.0.iter().position(|sink| sink.node == node).unwrap_or_else(|| {
+            let (since, together) = (Time::ZERO, Duration::ZERO);
+            self.0.push(Sink { node, gateways: 0, busy: 0, since, together });
+            self.0.len() - 1
+        });
+        self.0[place].gateways += 1;
+        place
+    }
+
+    /// Time in which all gateways of this sink were busy.
+    pub(crate) fn together(&self, sink: usize, now: Time) -> Duration {
+        let it = &self.0[sink];
+        it.together + if it.all_busy() { now.since(it.since) } else { Duration::ZERO }
+    }
+}
+
+impl Sink {
+    const fn all_busy(&self) -> bool {
+        self.busy == self.gateways
+    }
+
+    /// A gateway becomes busy, or idle.
+    fn change(&mut self, now: Time, is_busy: bool) {
+        if self.all_busy() {
+            self.together += now.since(self.since);
+        }
+        self.busy = if is_busy { self.busy + 1 } else { self.busy - 1 };
+        self.since = now;
+    }
+}
+
+impl Aggregate {
+    /// Whether the queue is sampled for its mean.
+    pub(crate) const fn samples(&self) -> bool {
+        matches!(self.overflow, Overflow::Withhold { .. })
+    }
+
+    /// Brings the times up to `now`, after the queue has changed.
+    pub(crate) fn note(&mut self, now: Time, sinks: &mut Sinks) {
+        let is_busy = self.queue() > 0 || self.is_blocked();
+        if is_busy == self.load.is_busy {
+            return;
+        }
+        self.load.busy = self.busy(now);
+        (self.load.is_busy, self.load.since) = (is_busy, now);
+        sinks.0[self.sink].change(now, is_busy);
+    }
+
+    /// Time with at least one waiting or stopped file.
+    pub(crate) fn busy(&self, now: Time) -> Duration {
+        let current = if self.load.is_busy { now.since(self.load.since) } else { Duration::ZERO };
+        self.load.busy + current
+    }
+
+    /// The aggregate connection has sent all below `reached` at least once.
+    pub(crate) fn count_sent(&mut self, reached: u64, sinks: &Sinks) {
+        let new = reached.saturating_sub(self.totals.sent);
+        self.totals.sent += new;
+        if self.load.is_busy {
+            self.totals.busy_sent += new;
+        }
+        if sinks.0[self.sink].all_busy() {
+            self.totals.together_sent += new;
+        }
+    }
+
+    /// Samples the queue for its mean. Returns the local connections whose ACKs may go on, once the mean has come
+    /// down to the threshold.
+    ///
+    /// Source: `itcp`, section 4 (overflow). Differs: the paper names no mean; ours is exponential.
+    pub(crate) fn average(&mut self) -> Vec<u32> {
+        let Overflow::Withhold { queue: Bytes(threshold) } = self.overflow else {
+            return Vec::new();
+        };
+        let queue = self.queue();
+        let withheld = &mut self.withheld;
+        withheld.mean += (crate::draw::real(queue) - withheld.mean) * NEW_SAMPLE;
+        withheld.is_on = withheld.mean > crate::draw::real(threshold);
+        if withheld.is_on { Vec::new() } else { std::mem::take(&mut withheld.streams) }
+    }
+}
+
+/// Weight of a new sample in the mean queue: with [`SAMPLE_EVERY`], a time constant of 0.8 s.
+const NEW_SAMPLE: f64 = 0.125;
+
+/// Time between two samples of the queue under [`Overflow::Withhold`].
+pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

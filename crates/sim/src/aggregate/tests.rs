@@ -1,0 +1,134 @@
+//! The queue alone: turns, bounds, and the assignment of bytes to files.
+
+use super::*;
+
+const SEGMENT: u64 = 1_000;
+
+fn aggregate(overflow: Overflow) -> Aggregate {
+    let mut sinks = Sinks::default();
+    let sink = sinks.add(0);
+    to(sink, overflow)
+}
+
+fn to(sink: usize, overflow: Overflow) -> Aggregate {
+    let tcp = Config { mss: 1_000, ..Config::default() };
+    let kind = Kind::Aggregate { of: Vec::new(), overflow, weight: None };
+    Aggregate::new(9, sink, &Traffic { kind, ..Traffic::default() }, &tcp)
+}
+
+/// The files whose segments the next `n` turns take, and their bytes.
+fn turns(aggregate: &mut Aggregate, n: usize) -> Vec<(u32, u64)> {
+    let turn = |_| {
+        let bytes = aggregate.next()?;
+        aggregate.check_passing();
+        Some((aggregate.passing.back()?.0, bytes))
+    };
+    (0..n).map_while(turn).collect()
+}
+
+impl Aggregate {
+    fn check_passing(&self) {
+        self.files.iter().for_each(|file| assert!(file.written <= file.read));
+    }
+}
+
+/// Kills: first come, first served; a file with new bytes that goes first; a tail that is filled from another file;
+/// a file that is served twice in a round.
+#[test]
+fn waiting_files_send_a_segment_each_in_turn() {
+    let mut it = aggregate(Overflow::Grow);
+    let [a, b, c] = [0, 1, 2].map(|flow| it.open(flow, flow));
+    assert_eq!(it.admit(a, 2_500), 2_500);
+    assert_eq!(it.admit(b, 1_000), 1_000);
+    assert_eq!(turns(&mut it, 2), [(a, SEGMENT), (b, SEGMENT)]);
+    it.admit(c, 3_000);
+    it.admit(b, 500);
+    let expected = [(a, SEGMENT), (c, SEGMENT), (b, 500), (a, 500), (c, SEGMENT), (c, SEGMENT)];
+    assert_eq!(turns(&mut it, 9), expected);
+    it.check();
+}
+
+/// Kills: bytes given to the file that wrote last; parts that end at the wrong byte; a part that ends with the
+/// next one.
+#[test]
+fn bytes_at_the_sink_belong_to_the_files_in_the_order_of_their_turns() {
+    let mut it = aggregate(Overflow::Grow);
+    let [a, b] = [0, 1].map(|flow| it.open(flow, flow));
+    let part = |at, bytes| Part { at, began: Time::from_secs(at), bytes };
+    it.promise(a, part(1_500, 1_500));
+    it.promise(b, part(300, 300));
+    it.promise(b, part(1_000, 700));
+    it.admit(a, 1_500);
+    it.admit(b, 1_000);
+    turns(&mut it, 3);
+    it.end(a);
+    let mut seen = Transfers::default();
+    let mut ended = |it: &mut Aggregate, bytes| {
+        it.totals.sent += bytes;
+        it.deliver(Time::from_secs(7), bytes, &mut seen);
+        it.check();
+        seen.flow.clone()
+    };
+    assert_eq!(ended(&mut it, 1_299), []);
+    assert_eq!(ended(&mut it, 1), [1]);
+    assert_eq!(ended(&mut it, 1_199), [1, 1]);
+    assert_eq!(it.files(), 2);
+    assert_eq!(ended(&mut it, 1), [1, 1, 0]);
+    // The local connection of the second is still open.
+    assert_eq!((it.files(), it.connections()), (1, 1));
+    assert_eq!(seen.bytes, [300, 700, 1_500]);
+}
+
+/// Kills: a bound that counts only bytes in files; a file that was stopped first and is resumed last; a parked
+/// file that holds the others up, or is forgotten.
+#[test]
+fn stopped_files_resume_in_turn_as_room_appears() {
+    let buffer = Some(Bytes(1_500));
+    let mut it = aggregate(Overflow::Slow { queue: Bytes(4_000), buffer });
+    let [a, b, c, d] = [0, 1, 2, 3].map(|flow| it.open(flow, flow));
+    assert_eq!([it.admit(a, 5_000), it.admit(b, 5_000)], [1_500, 0]);
+    // `a` has filled its own buffer, and `b` came after a stopped file: both resume by the list.
+    assert_eq!(it.resume(), Some((b, 1, SEGMENT)));
+    it.resumed(b, SEGMENT, 4_000);
+    assert_eq!(it.admit(c, 2_000), 0);
+    assert_eq!(it.resume(), Some((b, 1, 500)));
+    it.resumed(b, 500, 3_500);
+    assert_eq!(it.resume(), Some((c, 2, SEGMENT)));
+    it.resumed(c, SEGMENT, 1_000);
+    // All 4,000 are there, and nothing is sent.
+    assert_eq!((it.queue(), it.admit(d, 100), it.resume()), (4_000, 0, None));
+    assert_eq!(it.next(), Some(SEGMENT));
+    assert_eq!(it.resume(), None);
+    it.totals.sent += SEGMENT;
+    // A segment of `a` was sent. Its turn to be read comes after those stopped before.
+    let resumed = it.resume().unwrap();
+    assert_eq!((resumed.0, resumed.2), (c, 500));
+    it.check();
+    assert!(it.is_blocked());
+}
+
+/// Kills: a busy time that goes on when the queue is empty; times together of one gateway alone.
+#[test]
+fn busy_times_are_those_with_a_queue() {
+    let mut sinks = Sinks::default();
+    let mut all = [(); 2].map(|()| to(sinks.add(4), Overflow::Grow));
+    let at = Time::from_secs;
+    let seconds = Duration::from_secs;
+    for (gateway, now) in [(0, 1), (1, 3)] {
+        let it = &mut all[gateway];
+        let file = it.open(0, 0);
+        it.admit(file, 1_000);
+        it.note(at(now), &mut sinks);
+    }
+    assert_eq!(all.each_ref().map(|it| it.busy(at(5))), [seconds(4), seconds(2)]);
+    assert_eq!(sinks.together(0, at(5)), seconds(2));
+    let it = &mut all[0];
+    it.next();
+    it.note(at(6), &mut sinks);
+    it.count_sent(1_000, &sinks);
+    it.note(at(7), &mut sinks);
+    assert_eq!((it.totals.busy_sent, it.totals.together_sent), (1_000, 1_000));
+    assert_eq!((it.busy(at(9)), sinks.together(0, at(9))), (seconds(6), seconds(4)));
+    it.count_sent(2_000, &sinks);
+    assert_eq!((it.totals.busy_sent, it.totals.together_sent), (1_000, 1_000));
+}

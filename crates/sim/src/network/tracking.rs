@@ -1,0 +1,90 @@
+//! The flows that the marking of a gateway's link tracks, compared with what each flow sent.
+//!
+//! A row stands for an interval of the marking's filter. The marking does not know the bytes that a flow sent before
+//! it passed the filter. The simulator does, so it counts the flows that pass although they sent less than the
+//! threshold (`true_false_positives`), and the large flows that do not pass (`missed_flows`).
+//!
+//! Source: `marking`, section 2.3; Estan and Varghese, doi 10.1145/859716.859719, section 5.1 (false positives and
+//! false negatives).
+
+use std::collections::HashMap;
+
+use tidegate_core::marking::Tracked;
+use tidegate_core::packet::FlowKey;
+use tidegate_core::{Packet, Time};
+
+use crate::series::seconds;
+use crate::table::Table;
+
+/// The intervals of the marking in one direction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tracking {
+    /// What the marking counted at the end of the last interval.
+    last: Tracked,
+    /// Bytes of each flow in the interval.
+    sent: HashMap<FlowKey, u64>,
+    rows: Vec<Row>,
+}
+
+/// An interval that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    at: Time,
+    /// What the marking reports; the bytes are those of the interval.
+    tracked: Tracked,
+    /// Flows that sent something, and those that sent the threshold.
+    flows: u64,
+    large: u64,
+    /// Large flows that are tracked.
+    found: u64,
+}
+
+impl Tracking {
+    /// Whether an interval has ended since the last row.
+    pub(super) const fn has_ended(&self, seen: &Tracked) -> bool {
+        seen.intervals != self.last.intervals
+    }
+
+    /// Adds a row for the interval that ended. `is_tracked` says which flows are tracked after it.
+    pub(super) fn end(&mut self, now: Time, seen: &Tracked, is_tracked: impl Fn(&FlowKey) -> bool) {
+        let large = self.sent.iter().filter(|(_, sent)| **sent >= seen.threshold.0);
+        let large: Vec<_> = large.map(|(key, _)| key).collect();
+        let found = count(large.iter().filter(|key| is_tracked(key)).count());
+        let tracked = Tracked {
+            all_bytes: seen.all_bytes - self.last.all_bytes,
+            tracked_bytes: seen.tracked_bytes - self.last.tracked_bytes,
+            ..*seen
+        };
+        let (flows, large) = (count(self.sent.len()), count(large.len()));
+        self.rows.push(Row { at: now, tracked, flows, large, found });
+        self.last = *seen;
+        self.sent.clear();
+    }
+
+    /// A packet arrived.
+    pub(super) fn add(&mut self, packet: &Packet) {
+        *self.sent.entry(packet.key).or_default() += u64::from(packet.len);
+    }
+
+    /// A row for each interval that ended.
+    pub(crate) fn table(self, name: String) -> Table {
+        let whole = |of: fn(&Row) -> u64| self.rows.iter().map(of).collect::<Vec<_>>();
+        let real = |of: fn(&Row) -> f64| self.rows.iter().map(of).collect::<Vec<_>>();
+        Table::new(name)
+            .with("time_seconds", real(|it| seconds(it.at)))
+            .with("all_bytes", whole(|it| it.tracked.all_bytes))
+            .with("tracked_bytes", whole(|it| it.tracked.tracked_bytes))
+            .with("tracked_flows", whole(|it| it.tracked.flows))
+            .with("rho", real(|it| it.tracked.rho))
+            .with("threshold_bytes", whole(|it| it.tracked.threshold.0))
+            .with("false_positives", whole(|it| it.tracked.false_positives))
+            .with("flows", whole(|it| it.flows))
+            .with("large_flows", whole(|it| it.large))
+            .with("true_false_positives", whole(|it| it.tracked.flows.saturating_sub(it.found)))
+            .with("missed_flows", whole(|it| it.large - it.found))
+    }
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}

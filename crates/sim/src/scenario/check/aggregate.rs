@@ -1,0 +1,80 @@
+//! Checks of aggregate connections.
+
+use tidegate_core::Bytes;
+
+use super::Check;
+use crate::scenario::{Kind, Overflow, Place, Traffic, What};
+
+impl Check<'_> {
+    /// The local connections of an aggregate end at its sender.
+    pub(super) fn aggregate(&mut self, n: usize, aggregate: &Traffic) {
+        let Kind::Aggregate { of, overflow, weight } = &aggregate.kind else { return };
+        let place = |field| Place::Traffic(n, field);
+        if aggregate.stop.is_some() {
+            let what = "an aggregate connection lasts; stop the traffic that it carries";
+            self.wrong(place("stop"), What::Aggregate(what));
+        }
+        if aggregate.flows != 1 || aggregate.pairs.len() > 1 {
+            let what = "an aggregate connection is one flow from one gateway to one host";
+            self.wrong(place("flows"), What::Aggregate(what));
+        }
+        if let Some(Err(what)) = weight.as_ref().map(|weight| weight.check()) {
+            self.wrong(place("weight"), What::Aggregate(what));
+        }
+        match overflow {
+            Overflow::Slow { queue: Bytes::ZERO, .. }
+            | Overflow::Withhold { queue: Bytes::ZERO } => {
+                self.wrong(place("queue"), What::Zero("lets no byte wait"));
+            }
+            Overflow::Slow { buffer: Some(Bytes::ZERO), .. } => {
+                self.wrong(place("buffer"), What::Zero("lets no byte wait"));
+            }
+            _ => {}
+        }
+        if of.is_empty() {
+            self.wrong(place("of"), What::None("an aggregate connection carries other traffic"));
+        }
+        for (at, name) in of.iter().enumerate() {
+            if of[..at].contains(name) {
+                self.wrong(place("of"), What::Twice(name.clone()));
+            }
+            self.local(n, aggregate, name);
+        }
+    }
+
+    /// Traffic `name`, which aggregate number `n` carries.
+    fn local(&mut self, n: usize, aggregate: &Traffic, name: &String) {
+        let place = Place::Traffic(n, "of");
+        let earlier = &self.scenario.traffic[..n];
+        let Some(local) = earlier.iter().find(|it| it.name == *name) else {
+            let what = What::Unknown { kind: "earlier traffic", name: name.clone() };
+            return self.wrong(place, what);
+        };
+        let is_taken = |it: &Traffic| match &it.kind {
+            Kind::Relay { of, .. } => of == name,
+            Kind::Aggregate { of, .. } => of.contains(name),
+            _ => false,
+        };
+        if earlier.iter().any(is_taken) {
+            let what = "other traffic carries it on already; there is at most one";
+            self.wrong(place, What::Aggregate(what));
+        }
+        let is_carried = matches!(
+            local.kind,
+            Kind::Greedy
+                | Kind::File { .. }
+                | Kind::OnOff { .. }
+                | Kind::Arrivals { .. }
+                | Kind::Trace { .. }
+        );
+        if !is_carried {
+            let what = "an aggregate connection carries TCP that its senders begin: greedy, file, on-off, arrivals or trace";
+            self.wrong(place, What::Aggregate(what));
+        }
+        let gateway = aggregate.pairs.first().map(|pair| &pair.from);
+        if local.pairs.iter().any(|pair| Some(&pair.to) != gateway) {
+            let what = "the local connections of an aggregate end at its sender";
+            self.wrong(Place::Traffic(n, "from"), What::Aggregate(what));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Aggregate gateways over time: queue, weight, and sent bytes.
+
+use tidegate_core::Time;
+
+use crate::agenda::Agenda;
+use crate::aggregate::Aggregate;
+use crate::aggregate::adjustment::factor;
+use crate::draw::real;
+use crate::engine::Engine;
+use crate::routes::index;
+use crate::table::Table;
+
+/// An aggregate gateway over time.
+#[derive(Default)]
+pub(super) struct AggregateSeries {
+    gateway: usize,
+    /// Counts now: bytes that wait, files, local connections. Bytes since the start: arrived, sent, sent while
+    /// busy, sent while all gateways of the sink were busy.
+    whole: [Vec<u64>; 7],
+    /// The weight, its share of all weights at the sink, the congestion window, and seconds since the start:
+    /// busy, all busy.
+    real: [Vec<f64>; 5],
+}
+
+/// Columns of [`AggregateSeries::whole`].
+const WHOLE: [&str; 7] = [
+    "queue_bytes",
+    "files",
+    "connections",
+    "arrived_bytes",
+    "sent_bytes",
+    "busy_sent_bytes",
+    "together_sent_bytes",
+];
+
+/// Columns of [`AggregateSeries::real`].
+const REAL: [&str; 5] =
+    ["weight", "weight_share", "window_bytes", "busy_seconds", "together_seconds"];
+
+impl AggregateSeries {
+    pub(super) fn new(gateway: u32) -> Self {
+        Self { gateway: index(gateway), ..Self::default() }
+    }
+
+    /// Sees how the gateway is at `now`.
+    pub(super) fn sample<A: Agenda>(&mut self, now: Time, engine: &Engine<'_, A>) {
+        let it = &engine.aggregates[self.gateway];
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let totals = it.totals;
+        let whole = [
+            it.queue(),
+            count(it.files()),
+            count(it.connections()),
+            totals.arrived,
+            totals.sent,
+            totals.busy_sent,
+            totals.together_sent,
+        ];
+        let weight = |it: &Aggregate| factor(it.weight);
+        let all: f64 =
+            engine.aggregates.iter().filter(|other| other.sink == it.sink).map(weight).sum();
+        let window = it.stream.map_or(f64::NAN, |stream| {
+            real(engine.streams.get(stream).ends[0].tcp.progress().congestion_window)
+        });
+        let together = engine.sinks.together(it.sink, now).as_secs_f64();
+        let reals = [weight(it), weight(it) / all, window, it.busy(now).as_secs_f64(), together];
+        self.whole.iter_mut().zip(whole).for_each(|(seen, now)| seen.push(now));
+        self.real.iter_mut().zip(reals).for_each(|(seen, now)| seen.push(now));
+    }
+
+    /// Adds the columns to `table`.
+    pub(super) fn columns(self, mut table: Table) -> Table {
+        for (name, column) in WHOLE.into_iter().zip(self.whole) {
+            table = table.with(name, column);
+        }
+        for (name, column) in REAL.into_iter().zip(self.real) {
+            table = table.with(name, column);
+        }
+        table
+    }
+}

@@ -1,0 +1,63 @@
+"""Calls of the live experiment: UDP at a constant rate, and its receiver.
+
+``send ADDRESS BITS TOS`` sends packets of 500 B without end. ``receive SECONDS`` prints ``ready``,
+takes packets for so long, and prints a line of JSON: the loss, the packets that waited longer than
+10 ms as a part of all, and the delay that 99 % do not exceed. Both run on one machine with one
+clock.
+"""
+
+import json
+import socket
+import struct
+import sys
+import time
+from typing import NoReturn
+
+PORT, LENGTH, HEADERS = 5002, 500, 28
+BOUND = 0.010
+HEAD = struct.Struct("!Qq")
+"""Number of a packet, and when it was sent in nanoseconds."""
+
+
+def send(address: str, bits: int, tos: int) -> NoReturn:
+    """Sends a packet whenever one is due."""
+    line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    line.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+    every = round(LENGTH * 8 / bits * 1e9)
+    due, number, rest = time.monotonic_ns(), 0, bytes(LENGTH - HEADERS - HEAD.size)
+    while True:
+        due += every
+        time.sleep(max(0, due - time.monotonic_ns()) / 1e9)
+        line.sendto(HEAD.pack(number, time.monotonic_ns()) + rest, (address, PORT))
+        number += 1
+
+
+def receive(seconds: float) -> None:
+    """Measures the packets that arrive."""
+    line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    line.bind(("", PORT))
+    print("ready", flush=True)
+    numbers, delays = [], []
+    line.settimeout(seconds)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        number, sent = HEAD.unpack_from(line.recv(LENGTH))
+        numbers.append(number)
+        delays.append((time.monotonic_ns() - sent) / 1e9)
+    least = min(delays)
+    waited = sorted(it - least for it in delays)
+    figures = {
+        "loss": 1 - len(numbers) / (max(numbers) - min(numbers) + 1),
+        "late": sum(it > BOUND for it in waited) / len(waited),
+        "delay": waited[len(waited) * 99 // 100],
+        "calls": len(numbers) * LENGTH * 8 / seconds,
+    }
+    print(json.dumps(figures), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "receive":
+        receive(float(sys.argv[2]))
+    else:
+        send(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

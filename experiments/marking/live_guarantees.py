@@ -1,0 +1,150 @@
+"""Promises to four classes hold on the live gateway, under a load with which Drop-Tail breaks them.
+
+Source: marking, section 5.2.
+Differs: see `../postack/_live.py` and `_senders.py`. The policy file is `examples/guarantees.toml`,
+at its rate of 45 Mbit/s. The calls are UDP at 4 Mbit/s (`_calls.py`). The other three classes have
+4 greedy and 10 on-off flows each of Reno of this kernel with ECN, at 44 ms. Drop-Tail with the same
+buffer and no classes stands beside it, in a lab of its own. A call's delay is its time on the way
+less the least of all.
+"""
+
+import json
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from tidegate import Scenario, Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ..postack._live import ROOT, Lab, line_of, missing, side_by_side
+
+live_guarantees = Experiment(__file__, seeds=3, needs=missing)
+
+EXAMPLE = tomllib.loads((ROOT / "examples" / "guarantees.toml").read_text())
+"""The policy file, of which the ports are the lab's."""
+
+CLASSES = {"calls": "EF", "gold": "AF31", "silver": "AF21", "default": "CS0"}
+"""Hosts, each of one class, and the codepoints that tell their packets."""
+
+TOS = {"calls": 46 << 2, "gold": 26 << 2, "silver": 18 << 2, "default": 0}
+
+RATE = 45_000_000
+"""Of the example, in bit/s."""
+
+GREEDY, ON_OFF = 4, 10
+"""Flows of each class of TCP."""
+
+CALLS = 4_000_000
+"""Bits a second that the calls send: less than the guarantee of 5 Mbit/s."""
+
+WARMUP, COUNTED = 10, 30
+"""Seconds before figures are taken, and of figures."""
+
+FAR = f"10.73.0.{len(CLASSES) + 1}"
+"""Address of the receiver, by its place in the file."""
+
+TOLD = "echo 1 > /proc/sys/net/ipv4/tcp_ecn"
+
+
+def files() -> dict[str, dict[str, Any]]:
+    """The example, and Drop-Tail with its rate and its buffer."""
+    gateway = {key: it for key, it in EXAMPLE["gateway"].items() if key not in ("lan", "wan")}
+    fifo = {"kind": "drop-tail", "limit": gateway["buffer"]}
+    return {
+        "example": {**EXAMPLE, "gateway": gateway},
+        "drop-tail": {"gateway": {"rate": gateway["rate"], "queue": fifo}},
+    }
+
+
+def network(name: str) -> Scenario:
+    """A host for each class behind the gateway, and one beyond it."""
+    net = Scenario(duration=f"{WARMUP + COUNTED} s")
+    net.gateway("edge", files()[name])
+    net.hosts(*CLASSES, gateway="edge")
+    net.host("far")
+    for host in CLASSES:
+        net.route(**{"from": host, "delay": "22 ms"})
+        net.route(to=host, delay="22 ms")
+    return net
+
+
+def turn(name: str, seed: int) -> dict[str, float]:
+    """Measures a lab with one policy file."""
+    with Lab(network(name)) as lab:
+        program = Path(__file__).with_name("_senders.py")
+        calls = program.with_name("_calls.py")
+        for host in (*CLASSES, "far"):
+            lab.shell(host, TOLD)
+        assert line_of(lab.start("far", sys.executable, program, "receive")), "no receiver"
+        for host in list(CLASSES)[1:]:
+            words = ["send", FAR, str(GREEDY), str(ON_OFF), f"{seed} {host}", str(TOS[host])]
+            lab.start(host, sys.executable, program, *words)
+        time.sleep(WARMUP)
+        receiver = lab.start("far", sys.executable, calls, "receive", str(COUNTED))
+        assert line_of(receiver), "no receiver of calls"
+        before = lab.status()
+        lab.start("calls", sys.executable, calls, "send", FAR, str(CALLS), str(TOS["calls"]))
+        said: dict[str, float] = json.loads(line_of(receiver))
+        after = lab.status()
+        sent = after["up"]["transmitted"]["bytes"] - before["up"]["transmitted"]["bytes"]
+        took = (after["uptime_ms"] - before["uptime_ms"]) / 1e3
+        return {
+            **said,
+            "rate": sent * 8 / took / RATE,
+            "drops": float(sum(after["drops"].values()) - sum(before["drops"].values())),
+            "hangs": float(lab.hangs()),
+            **kept(lab),
+        }
+
+
+def kept(lab: Lab) -> dict[str, float]:
+    """Ratios of delays that the gateway itself counted; none without classes."""
+    found = {}
+    for it in lab.ask("edge", "classes").get("classes", []):
+        for promise in it.get("promises", []):
+            if promise["term"] == "delay_ratio" and promise.get("kept") is not None:
+                found[f"ratio {it['name']}"] = float(promise["kept"])
+    return found
+
+
+@live_guarantees.run()
+def measure(seed: int) -> dict[str, float]:
+    return side_by_side(lambda name: turn(name, seed), list(files()))
+
+
+def claim(name: str, text: str, file: str, column: str, **bounds: Any) -> None:
+    """A claim about one figure of one policy file."""
+
+    def number(runs: Table) -> Numbers:
+        return runs[f"{file} {column}"]
+
+    number.__name__ = name
+    live_guarantees.claim("A004-6, live", text, **bounds)(number)
+
+
+claim("late_example", "calls that wait longer than 10 ms", "example", "late", at_most=0.01)
+claim("loss_example", "loss of the calls", "example", "loss", at_most=0.01)
+claim("rate_example", "rate of all, of the link", "example", "rate", at_least=0.95)
+claim(
+    "late_fifo", "Drop-Tail: calls that wait longer than 10 ms", "drop-tail", "late",
+    kind="shown otherwise", at_least=0.5,
+)  # fmt: skip
+for each in files():
+    claim(f"delay_{each.replace('-', '_')}", f"{each}: delay that 99 % of the calls keep, s", each,
+          "delay", kind="context")  # fmt: skip
+    claim(f"drops_{each.replace('-', '_')}", f"{each}: packets dropped", each, "drops",
+          kind="context")  # fmt: skip
+claim("lost_fifo", "Drop-Tail: loss of the calls", "drop-tail", "loss", kind="context")
+
+
+@live_guarantees.figure
+def figure(runs: Table) -> Any:
+    figure, panels = plots.panels(["calls later than 10 ms, %", "delay of 99 % of the calls, ms"])
+    names = list(files())
+    for axes, what, unit in zip(panels, ("late", "delay"), (0.01, 1e-3), strict=True):
+        axes.bar(range(len(names)), [runs[f"{name} {what}"].mean() / unit for name in names])
+        axes.set_xticks(range(len(names)), names)
+    return figure
