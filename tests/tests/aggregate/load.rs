@@ -1,7 +1,7 @@
 //! Aggregate gateways under load. These tests take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tidegate_e2e::{Process, Sites, now, pause, until, witnessed};
 
-use super::{LIMIT, PORT, answer, content, exchange, serve, stop};
+use super::{LIMIT, PORT, answer, content, exchange, is_broken, serve, stop};
 
 /// The most memory that a process had, in kB.
 fn peak_memory(process: &Process) -> u64 {
@@ -59,13 +59,7 @@ fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_started_again(
                         let server = servers[usize::from(number % 3 == 0)];
                         while let Err(error) = exchange(server, number) {
                             // Only the kill may break a connection, and it resets it.
-                            assert!(
-                                matches!(
-                                    error.kind(),
-                                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
-                                ),
-                                "file {number}: {error}"
-                            );
+                            assert!(is_broken(&error), "file {number}: {error}");
                             again.fetch_add(1, Ordering::Relaxed);
                             pause(Duration::from_millis(50));
                         }
