@@ -6,12 +6,15 @@
     reason = "each target uses its part, and fails by panicking"
 )]
 
-use tidegate_core::Packet;
-use tidegate_core::Time;
+use std::time::Duration;
+
 use tidegate_core::flow::FlowTable;
+use tidegate_core::itcp::{self, Kind, Most, RateAdjuster, Service};
 use tidegate_core::marking::tracker::{Sighting, Track, TrackerSpec};
 use tidegate_core::packet::{Direction, Ecn, Network, TcpFlags, TcpSegment};
+use tidegate_core::random::Random;
 use tidegate_core::tcp::Segment;
+use tidegate_core::{Bytes, Factor, Packet, Time};
 use tidegate_wire::aggregate::{Answer, Bad, Confirmation, FIXED, Header, LONGEST};
 use tidegate_wire::trunk::message::Message;
 use tidegate_wire::trunk::{Ends, Form, Key, Opened, Session, admit, user_packet};
@@ -285,5 +288,51 @@ pub(crate) fn trackers_any(bytes: &[u8]) {
             assert!(estimate.window.0 <= seen && estimate.growth.0 < 1 << 16);
             assert!(estimate.round_start <= now && !estimate.rtt.is_zero());
         }
+    }
+}
+
+/// Bytes of a sample in the input of [`adjuster_any`].
+const SAMPLE: usize = 16;
+
+/// The first byte selects the parameters, the others are samples. The weight stays within its bounds, only a change is
+/// reported, and time goes on.
+pub(crate) fn adjuster_any(bytes: &[u8]) {
+    let Some((what, samples)) = bytes.split_first() else { return };
+    let config = itcp::Config {
+        kind: [Kind::Fixed, Kind::Literal, Kind::Measured][usize::from(what & 3).min(2)],
+        service: if what & 4 == 0 { Service::Mean } else { Service::Contended },
+        most: if what & 8 == 0 { Most::Constant(10) } else { Most::Connections },
+        samples: 3 + u32::from(what >> 4),
+        every: Duration::from_millis(1),
+        max_queue: Bytes(if what & 32 == 0 { 1 } else { 1 << 20 }),
+        ..itcp::Config::default()
+    };
+    assert_eq!(config.check(), Ok(()));
+    let mut adjuster = RateAdjuster::new(&config, Random::new(1, u64::from(*what)), Time::ZERO);
+    let mut seen = itcp::Seen::default();
+    for bytes in samples.chunks_exact(SAMPLE) {
+        let short = |at: usize| u64::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+        let scaled = |at: usize| (short(at) & 0xfff) << (short(at) >> 12 << 2).min(51);
+        seen = itcp::Seen {
+            queue: Bytes(scaled(0)),
+            // A driver may start over.
+            arrived: seen.arrived.wrapping_add(scaled(2)),
+            sent: seen.sent.wrapping_add(short(4)),
+            sent_busy: seen.sent_busy.wrapping_add(short(6).min(short(4))),
+            busy: seen.busy.saturating_add(Duration::from_nanos(scaled(8))),
+            blocked: bytes[10] & 1 == 1,
+            window: Bytes(scaled(11)),
+            least_rtt: (bytes[10] & 2 == 2).then(|| Duration::from_nanos(scaled(13))),
+            connections: u32::from(bytes[15]),
+        };
+        let due = adjuster.poll_timeout();
+        let now = if bytes[10] & 4 == 4 { due + Duration::from_micros(short(13)) } else { due };
+        let before = adjuster.weight();
+        let changed = adjuster.handle_timeout(now, &seen);
+        let weight = adjuster.weight();
+        assert_eq!(changed, (weight != before).then_some(weight));
+        let most = if config.most == Most::Connections { seen.connections } else { 10 };
+        assert!(weight >= Factor::ONE && weight <= Factor::whole(most.max(1)));
+        assert!(adjuster.poll_timeout() >= now);
     }
 }

@@ -105,10 +105,11 @@ class Scenario:
     ) -> None:
         """Traffic from ``sender`` to ``receiver``, a group of flows called ``name`` in results.
 
-        ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several senders and
-        receivers are paired; one serves all of the others. ``flows`` (each pair), ``start``,
-        ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file. What a relay hands on
-        is the traffic ``of``, added before it, with at most ``buffer`` of a flow on the way::
+        ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several
+        senders and receivers are paired; one serves all of the others. ``flows`` (each
+        pair), ``start``, ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file.
+
+        A relay hands on the traffic ``of``, added before it. At most ``buffer`` of a flow wait::
 
             net.traffic("bulk", "greedy", "client", "middle")
             net.traffic("onward", "relay", "middle", "server", of="bulk", buffer="64 KiB")

@@ -7,6 +7,7 @@ mod markings;
 mod overhead;
 pub(crate) mod raw;
 mod trunks;
+mod weight;
 
 pub use compile::is_usable_name;
 

@@ -1,9 +1,9 @@
 //! TCP trunks: a path between two gateways whose share of the network is found by congestion control.
 //!
-//! User packets wait in the *tunnel queue* and depart in order, as the [`probe`] of the trunk permits. By default, that
+//! User packets wait in the *tunnel queue* and depart in order, as the `probe` of the trunk permits. By default, that
 //! is a few *management connections*: real TCP, whose packets have a header and no payload. Each management packet
-//! gives *credit* for VMSS bytes of user packets ([`management`]). A *guaranteed minimum bandwidth* (GMB) departs
-//! beside the share ([`guarantee`]), and a *ceiling* bounds both ([`ceiling`]). The path drops management packets, and
+//! gives *credit* for VMSS bytes of user packets (`management`). A *guaranteed minimum bandwidth* (GMB) departs
+//! beside the share (`guarantee`), and a *ceiling* bounds both (`ceiling`). The path drops management packets, and
 //! each user packet is sent once.
 //!
 //! Source: `trunking`, sections 2, 4 and 6.
@@ -28,11 +28,13 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod weight;
 mod wire;
 
 pub use buffer::{ALPHA, begin, required_buffer};
-pub use config::{Config, Fallback, Probing};
+pub use config::{Config, Fallback, Probing, vegas};
 pub use report::{Counts, Report, State};
+pub use weight::MOST_WEIGHT;
 pub use wire::{Encapsulation, SEAL, USER_HEADER, Wire, datagram_len};
 
 use crate::ack::Ahead;
@@ -41,8 +43,10 @@ use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time};
 use guarantee::Guarantee;
+use packet::network_len;
 use probe::{Arrival, Egress, Probe, Receiver};
 use tunnel::Tunnel;
+use weight::Weight;
 
 /// Kind of a packet that arrives for a trunk, and the number of its management connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,6 +65,7 @@ pub struct Trunk {
     tunnel: Tunnel,
     guarantee: Option<Guarantee>,
     probe: Box<dyn Probe>,
+    weight: Option<Weight>,
     receiver: Box<dyn Receiver>,
     counts: Counts,
 }
@@ -73,14 +78,17 @@ impl Trunk {
         let mut of_probe = random(probe::part(config.probing));
         let queue = config.queue.build(None, Random::new(of_probe.below(u64::MAX), 0));
         let (probe, receiver) = probe::build(config, of_probe, random("receiver"), now);
-        Self {
+        let mut trunk = Self {
             config: config.clone(),
             tunnel: Tunnel::of(config, queue).under(config.ceiling, now),
             guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
             probe,
+            weight: Weight::new(config, seed, now),
             receiver,
             counts: Counts::default(),
-        }
+        };
+        trunk.apply_weight();
+        trunk
     }
 
     /// Its configuration.
@@ -106,6 +114,9 @@ impl Trunk {
         } else {
             Arrival::Queued
         };
+        if let Some(weight) = self.weight.as_mut().filter(|_| arrival != Arrival::Past) {
+            weight.on_arrival(network_len(&cx.pool[&packet]));
+        }
         let pump = self.probe.on_arrival(cx.now, &cx.pool[&packet], arrival);
         if arrival == Arrival::Past && self.tunnel.is_empty() && self.tunnel.is_open(cx.now) {
             self.bypass(cx, packet, out);
@@ -115,6 +126,7 @@ impl Trunk {
         if pump {
             self.pump(cx, out);
         }
+        self.observe_backlog(cx.now);
     }
 
     /// Terminates a packet that one of the keys of [`arriving`](Self::arriving) names.
@@ -130,6 +142,7 @@ impl Trunk {
                     self.tunnel.set_window(window);
                 }
                 self.pump(cx, out);
+                self.observe_backlog(cx.now);
             }
             Arriving::Probe(number) => self.receiver.handle(&mut to, number, packet),
         }
@@ -139,7 +152,7 @@ impl Trunk {
     #[must_use]
     pub const fn watches(&self) -> Option<u8> {
         match self.config.probing {
-            Probing::Management => None,
+            Probing::Management | Probing::Vegas => None,
             Probing::Epochs => Some(self.config.user_dscp()),
         }
     }
@@ -152,7 +165,9 @@ impl Trunk {
 
     /// Runs expired timers.
     pub fn turn(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+        self.adjust_weight(cx.now);
         self.pump(cx, out);
+        self.observe_backlog(cx.now);
         self.receiver.turn(&mut Egress { cx, counts: &mut self.counts, out });
     }
 
@@ -161,7 +176,8 @@ impl Trunk {
     pub fn poll_timeout(&self) -> Option<Time> {
         let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
         let sender = Time::earliest(guarantee, self.probe.poll_timeout(&self.tunnel));
-        Time::earliest(sender, self.receiver.poll_timeout())
+        let weight = self.weight.as_ref().map(Weight::poll_timeout);
+        [sender, weight, self.receiver.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Sends all queued packets at once, whatever the credit. They travel in datagrams of the trunk if user packets do,
@@ -171,6 +187,31 @@ impl Trunk {
         let tunnel = &mut self.tunnel;
         while let Some(packet) = if carries { tunnel.pop(cx) } else { tunnel.take_out(cx) } {
             out.push(cx.pool, packet);
+        }
+    }
+
+    /// Takes a sample of the weight's adjuster if one is due.
+    fn adjust_weight(&mut self, now: Time) {
+        let Some(weight) = &mut self.weight else { return };
+        let (window, least_rtt) = self.probe.path();
+        let queue = self.tunnel.backlog().bytes;
+        if let Some(weight) = weight.handle_timeout(now, queue, window, least_rtt) {
+            self.probe.set_weight(weight);
+        }
+    }
+
+    /// Applies the present weight to the probe.
+    fn apply_weight(&mut self) {
+        if let Some(weight) = &self.weight {
+            self.probe.set_weight(weight.weight());
+        }
+    }
+
+    /// Notifies the weight's adjuster whether packets wait.
+    fn observe_backlog(&mut self, now: Time) {
+        let backlogged = !self.tunnel.is_empty();
+        if let Some(weight) = &mut self.weight {
+            weight.observe(now, backlogged);
         }
     }
 
@@ -223,6 +264,7 @@ impl Trunk {
             counts: self.counts,
             backlog: self.backlog(),
             state: self.probe.state(),
+            weight: self.weight.as_ref().map(Weight::report),
         }
     }
 }

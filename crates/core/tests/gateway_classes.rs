@@ -487,6 +487,7 @@ fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
         fallback: Default::default(),
         tcp: tcp::Config::default(),
         probing: trunk::Probing::Management,
+        weight: None,
         wire: Default::default(),
     };
     let mut run = Run::with(policies, vec![trunk], 64);

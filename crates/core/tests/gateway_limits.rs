@@ -193,6 +193,7 @@ fn trunk() -> trunk::Config {
         fallback: trunk::Fallback::Hold,
         tcp: tcp::Config::default(),
         probing: trunk::Probing::Management,
+        weight: None,
         wire: Default::default(),
     }
 }

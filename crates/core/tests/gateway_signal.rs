@@ -390,6 +390,7 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
         fallback: Default::default(),
         tcp: tcp::Config::default(),
         probing: Default::default(),
+        weight: None,
         wire: Default::default(),
     };
     let down = Filter { direction: Some(Direction::Down), ..Filter::default() };

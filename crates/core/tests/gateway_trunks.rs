@@ -27,6 +27,7 @@ fn trunk(name: &str, port: u16) -> trunk::Config {
         tcp: tcp::Config::default(),
         fallback: Default::default(),
         probing: Default::default(),
+        weight: None,
         wire: Default::default(),
     }
 }

@@ -29,6 +29,7 @@ fn gateway(rate: Option<Rate>, change: impl FnOnce(&mut trunk::Config)) -> Gatew
         tcp: tcp::Config { receive_window: Bytes(1 << 24), ..tcp::Config::default() },
         fallback: Default::default(),
         probing: Default::default(),
+        weight: None,
         wire: Default::default(),
     };
     change(&mut trunk);

@@ -68,9 +68,9 @@ pub(crate) struct Totals {
     pub(crate) arrived: u64,
     /// Written to the aggregate connection.
     pub(crate) written: u64,
-    /// Of these, sent at least once.
+    /// Sent at least once.
     pub(crate) sent: u64,
-    /// Of these, read by the sink.
+    /// Read by the sink.
     pub(crate) delivered: u64,
     /// Sent while the gateway was busy.
     pub(crate) busy_sent: u64,
@@ -424,7 +424,7 @@ impl File {
     }
 }
 
-/// The receivers of aggregate connections, each of those that send to it.
+/// The receivers of aggregate connections.
 #[derive(Default)]
 pub(crate) struct Sinks(Vec<Sink>);
 

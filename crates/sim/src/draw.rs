@@ -111,7 +111,7 @@ pub(crate) const fn real(whole: u64) -> f64 {
     clippy::cast_sign_loss,
     reason = "a conversion from a real number saturates"
 )]
-fn rounded(x: f64) -> u64 {
+pub(crate) fn rounded(x: f64) -> u64 {
     libm::round(x) as u64
 }
 

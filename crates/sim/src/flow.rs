@@ -234,7 +234,7 @@ fn relays(groups: &mut [Group<'_>]) {
 /// How relays hand on some traffic.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Chain {
-    /// One connection that is one transfer.
+    /// One connection for one transfer.
     Single,
     /// One connection with many transfers.
     Parts,

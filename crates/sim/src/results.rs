@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
 use tidegate_core::packet::Direction;
-use tidegate_core::{Tally, Time};
+use tidegate_core::trunk::Report as TrunkReport;
+use tidegate_core::{Tally, Time, itcp};
 
 use crate::agenda::Agenda;
 use crate::aggregate::Aggregate;
@@ -358,4 +359,19 @@ fn trunks(scenario: &Scenario, stations: &[Station]) -> Table {
         .with("elastic_bytes", whole(&all, |it| it.counts.elastic))
         .with("guaranteed_bytes", whole(&all, |it| it.counts.guaranteed))
         .with("waiting_bytes", whole(&all, |it| it.backlog.bytes.0))
+        .with("weight", reals(&all, |it| it.weight.map_or(f64::NAN, |it| it.weight.real())))
+        .with("busy", reals(&all, |it| last_round(it).map_or(f64::NAN, |it| it.busy.real())))
+        .with(
+            "weight_increases",
+            whole(&all, |it| it.weight.map_or(0, |it| it.decisions.increased)),
+        )
+        .with(
+            "weight_decreases",
+            whole(&all, |it| it.weight.map_or(0, |it| it.decisions.decreased)),
+        )
+}
+
+/// The last round of the adjuster of a trunk's weight.
+fn last_round(trunk: &TrunkReport) -> Option<itcp::Round> {
+    trunk.weight.and_then(|it| it.last)
 }

@@ -88,6 +88,20 @@ impl Graph {
         self.vertices[node] + u32::from(down)
     }
 
+    /// The ways of a packet from one host to another, as `routes` of this graph have it.
+    pub(crate) fn path(&self, routes: &Routes, from: u32, to: u32) -> Vec<u32> {
+        let (mut vertex, mut path) = (self.vertices[index(from)], Vec::new());
+        while vertex != self.ends[index(to)] {
+            let way = routes.next(vertex, to);
+            if way == NOWHERE {
+                break;
+            }
+            path.push(way);
+            vertex = self.ways[index(way)].to;
+        }
+        path
+    }
+
     /// By vertex, the way that a packet to `target` takes from there; [`NOWHERE`] if none leads there.
     fn towards(&self, target: u32) -> Vec<u32> {
         let mut next = vec![NOWHERE; self.is_host.len()];

@@ -5,6 +5,7 @@
 //! be.
 
 mod check;
+mod demand;
 mod problem;
 mod traffic;
 
@@ -20,6 +21,7 @@ use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
 use tidegate_core::{tcp, trunk};
 
+pub use demand::Demand;
 pub use problem::{Place, Problem, What};
 pub use traffic::{Distribution, Kind, Overflow, Pair, Start, Traffic};
 

@@ -29,7 +29,7 @@ pub(crate) struct Stream {
     pub(crate) size: u64,
     /// Smoothed round-trip time of side 0 in nanoseconds, as its group knows it; zero before it is known.
     pub(crate) rtt: u64,
-    /// At each side, the connection that a relay links it with, where each connection has one of its own.
+    /// By side, the connection that a relay links with this one (chains `Each` and `Asks`).
     pub(crate) other: [Option<u32>; 2],
     /// Its file in the aggregate gateway that it ends at.
     pub(crate) file: Option<u32>,

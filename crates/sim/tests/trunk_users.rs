@@ -96,6 +96,7 @@ fn trunk(local: [u8; 4], peer: [u8; 4]) -> trunk::Config {
         tcp: tcp::Config { details, ..tcp::Config::default() },
         fallback: Default::default(),
         probing: Default::default(),
+        weight: None,
         wire: trunk::Wire::Headers,
     }
 }

@@ -328,10 +328,37 @@ pub struct Trunk {
     pub past_bytes: u64,
     /// User packets that wait.
     pub waiting: Count,
-    /// Management connections.
+    /// Management connections that may be in use.
     pub connections: u64,
+    /// Management connections that are in use: all, or the rounded weight.
+    pub active: u64,
+    /// The weight; none for a trunk without one.
+    pub weight: Option<TrunkWeight>,
     /// Management connections that have heard nothing for three RTO.
     pub silent: u64,
+}
+
+/// The weight of a trunk, and the measurements and decisions of its adjuster.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct TrunkWeight {
+    /// The weight in force.
+    pub weight: f64,
+    /// The law that changes the weight: "fixed" or "measured".
+    pub kind: String,
+    /// Share of the last round in which packets waited. None before the first round has ended.
+    pub busy: Option<f64>,
+    /// User bits per second that arrived in the last round, from the IP header on (`a`).
+    pub offered_bps: Option<u64>,
+    /// User bits per second that the trunk sends while packets wait (`s`). None if the last round measured none.
+    pub service_bps: Option<u64>,
+    /// Rounds that ended with a greater weight.
+    pub increased: u64,
+    /// Rounds that ended with a smaller weight.
+    pub decreased: u64,
+    /// Rounds that did not change the weight.
+    pub held: u64,
+    /// Rounds without a decision, because samples were missing.
+    pub abandoned: u64,
 }
 
 /// What became of user packets in the datagrams of a trunk.

@@ -19,7 +19,7 @@ use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::Wire;
 use tidegate_core::units::duration;
-use tidegate_core::{Rate, trunk};
+use tidegate_core::{Rate, itcp, trunk};
 
 use crate::config::{Backend, Config, NextHop, TrunkEnd};
 
@@ -201,6 +201,7 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
     ]);
     fields.extend(trunk.guarantee.map(|rate| ("guarantee", rate.to_string())));
     fields.extend(trunk.ceiling.map(|rate| ("ceiling", rate.to_string())));
+    fields.extend(trunk.weight.as_ref().map(|it| ("weight", weight(it))));
     if let Wire::Datagrams { vlan, encapsulation } = trunk.wire {
         fields.extend(vlan.map(|vlan| ("vlan", vlan.to_string())));
         fields.insert("encapsulation", format!("{encapsulation:?}").to_lowercase());
@@ -217,6 +218,14 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
         );
     }
     fields
+}
+
+/// The weight of a trunk: a number, or the law that changes it and its parameters.
+fn weight(weight: &itcp::Config) -> String {
+    match weight.kind {
+        itcp::Kind::Fixed => weight.weight.to_string(),
+        _ => format!("{weight:?}"),
+    }
 }
 
 fn policy_fields(policy: &Policy) -> Fields {

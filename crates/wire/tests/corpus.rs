@@ -39,3 +39,8 @@ fn the_corpus_of_aggregate_holds() {
 fn the_corpus_of_trackers_holds() {
     assert!(replay("trackers", checks::trackers_any) >= 5);
 }
+
+#[test]
+fn the_corpus_of_adjuster_holds() {
+    assert!(replay("adjuster", checks::adjuster_any) >= 8);
+}

@@ -172,6 +172,7 @@ pub(super) fn of_number(number: u32) -> trunk::Config {
         tcp: tcp::Config::default(),
         fallback: trunk::Fallback::Hold,
         probing: trunk::Probing::Management,
+        weight: None,
         wire: Default::default(),
     }
 }

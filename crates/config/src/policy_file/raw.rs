@@ -14,6 +14,7 @@ use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::weight::TrunkWeight;
 use super::{Backend, overhead};
 use crate::diagnostic::Findings;
 use crate::read::{
@@ -176,16 +177,22 @@ tables! {
         /// The class of assured forwarding, from 1 to 4: user packets are marked AFx1, management packets
         /// AFx3. Default: 1.
         "assured" => assured: Option<Spanned<Number>>,
-        /// TCP settings of its management connections. Default: profile "rfc", a receive window that never
-        /// limits, and an initial window of one packet.
+        /// TCP settings of its management connections. With "vegas" the congestion control must know weights.
+        /// Default: profile "rfc", a receive window that never limits, and an initial window of one packet.
         "tcp" => tcp: Option<Spanned<OfTrunk>>,
         /// What becomes of user packets while nothing is heard of the other gateway, for three RTO: "hold"
         /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".
         "fallback" => fallback: Option<Spanned<Fallback>>,
-        /// How it finds its share: by "management" packets, or by "epochs" that user packets divide; then
-        /// it has no `connections`, `vmss` or `tcp`, and a class `assured` of its own. Default:
+        /// How it finds its share: by "management" packets; by "vegas", the management packets of one
+        /// connection with weighted Vegas; or by "epochs" that user packets divide. With "epochs" it has no
+        /// `connections`, `vmss`, `weight` or `tcp`, and needs a class `assured` of its own. Default:
         /// "management".
         "probing" => probing: Option<Spanned<Probing>>,
+        /// The weight of its share, from 1 to 16: a number, or "measured". With "measured" it follows the load
+        /// that the users offer. It replaces `connections`: with "management" packets, `weight` rounded is the
+        /// number of connections, and both gateways must have a `weight`. With "vegas" it is theta. Default:
+        /// none, which is 1 with "vegas".
+        "weight" => weight: Option<Spanned<TrunkWeight>>,
         /// How user packets travel between live gateways: "none" leaves them as they are, "udp" puts each into a
         /// sealed datagram between `local` and `peer`, so that they take the path of management packets. Both
         /// gateways say the same. In the simulator there is one path, and they stay as they are. Default:
@@ -372,7 +379,8 @@ impl Choice for Mode {
 
 impl Choice for Probing {
     const WHAT: &str = "a way of probing";
-    const CHOICES: &[(&str, Self)] = &[("management", Self::Management), ("epochs", Self::Epochs)];
+    const CHOICES: &[(&str, Self)] =
+        &[("management", Self::Management), ("epochs", Self::Epochs), ("vegas", Self::Vegas)];
 }
 
 impl Choice for FairBetween {

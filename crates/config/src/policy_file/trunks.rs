@@ -118,7 +118,7 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
     let peer = raw.peer.get().and_then(|it| address(it, found));
     let connections = match &raw.connections {
         Some(written) => number(written, "connections", 1..=MOST_CONNECTIONS, found),
-        None => Some(4),
+        None => Some(USUAL_CONNECTIONS),
     };
     let port = match &raw.port {
         Some(written) => number(written, "port", 1..=LAST_PORT, found),
@@ -131,7 +131,7 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
     let probing = probing(raw, found);
     let usual = || QdiscSpec::PerFlow(Default::default());
     let queue = raw.queue.as_ref().map_or_else(usual, |it| it.get_ref().clone());
-    let tcp = raw.tcp.as_ref().map_or_else(usual_tcp, |it| it.get_ref().0.clone());
+    let tcp = tcp(raw, probing, found);
     let (local, peer) = (local?, peer?);
     if local == peer || local.is_ipv4() != peer.is_ipv4() {
         let message = format!("a trunk cannot lead from {local} to {peer}");
@@ -150,9 +150,10 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
         ceiling: raw.ceiling.as_ref().map(|it| *it.get_ref()),
         queue,
         assured: assured?,
-        tcp,
+        tcp: tcp?,
         fallback: raw.fallback.as_ref().map(|it| *it.get_ref()).unwrap_or_default(),
         probing,
+        weight: raw.weight.as_ref().map(|it| it.get_ref().0.clone()),
         wire: wire(raw, found)?,
     })
 }
@@ -192,7 +193,7 @@ fn mtu(written: &Spanned<Bytes>, raw: &raw::Trunk, found: &mut Findings) -> Opti
 /// Source: RFC 8200, section 5, and what a datagram over IPv6 adds.
 const LEAST_MTU: Bytes = Bytes(1_351);
 
-/// How a trunk probes; what is of management packets is not for one that has none.
+/// How a trunk probes. Refuses fields that do not apply to it.
 fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
     let probing = raw.probing.as_ref().map_or(Probing::Management, |it| *it.get_ref());
     let encapsulation = raw.encapsulation.as_ref();
@@ -202,6 +203,7 @@ fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
         ("connections", raw.connections.as_ref().map(Spanned::span)),
         ("vmss", raw.vmss.as_ref().map(Spanned::span)),
         ("tcp", raw.tcp.as_ref().map(Spanned::span)),
+        ("weight", raw.weight.as_ref().map(Spanned::span)),
         ("fallback", raw.fallback.as_ref().map(Spanned::span)),
         ("encapsulation", encapsulates),
     ];
@@ -212,8 +214,50 @@ fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
             found.push(Diagnostic::error(Code::BadTrunk, place, message).help(help));
         }
     }
+    number_of_connections(raw, probing, found);
     probing
 }
+
+/// Refuses `connections` where another field decides their number.
+fn number_of_connections(raw: &raw::Trunk, probing: Probing, found: &mut Findings) {
+    let Some(written) = &raw.connections else { return };
+    let wrong = |message| Diagnostic::error(Code::BadTrunk, written.span(), message);
+    match (&raw.weight, probing) {
+        (_, Probing::Epochs) | (None, Probing::Management) => {}
+        (Some(weight), Probing::Management) => {
+            let message = "`weight` decides the number of connections";
+            let help = "leave `connections` out; weight = 8 is eight connections";
+            found.push(wrong(message).other(weight.span(), "the weight").help(help));
+        }
+        (_, Probing::Vegas) => {
+            let message = "a trunk with \"vegas\" has one connection";
+            let help =
+                "leave `connections` out; write weight = 8 for the share of eight connections";
+            found.push(wrong(message).help(help));
+        }
+    }
+}
+
+/// TCP settings of the management connections.
+fn tcp(raw: &raw::Trunk, probing: Probing, found: &mut Findings) -> Option<tcp::Config> {
+    let Some(written) = &raw.tcp else { return Some(usual_tcp(probing)) };
+    let config = &written.get_ref().0;
+    let name = config.congestion.name();
+    if probing == Probing::Vegas && !WEIGHTED.contains(&name) {
+        let message = format!("the congestion control `{name}` has no weight");
+        let help =
+            format!("add a congestion control with a weight, one of: {}", WEIGHTED.join(", "));
+        found.push(Diagnostic::error(Code::BadTrunk, written.span(), message).help(help));
+        return None;
+    }
+    Some(config.clone())
+}
+
+/// The congestion controls that know weights.
+const WEIGHTED: &[&str] = &["vegas-ns2", "weighted-vegas", "weighted-reno"];
+
+/// Management connections of a trunk without `connections` and `weight`.
+const USUAL_CONNECTIONS: u16 = 4;
 
 /// Most management connections of a trunk.
 const MOST_CONNECTIONS: u16 = 64;
@@ -222,10 +266,14 @@ const MOST_CONNECTIONS: u16 = 64;
 const LAST_PORT: u16 = u16::MAX - 2 * MOST_CONNECTIONS + 1;
 
 /// TCP settings of management connections without a `tcp` table. Their receive window never limits.
-fn usual_tcp() -> tcp::Config {
+fn usual_tcp(probing: Probing) -> tcp::Config {
     let usual = tcp::Config::default();
     let details = trunk::begin(usual.details);
-    tcp::Config { receive_window: LARGEST_WINDOW, details, ..usual }
+    let congestion = match probing {
+        Probing::Vegas => trunk::vegas(),
+        _ => usual.congestion,
+    };
+    tcp::Config { receive_window: LARGEST_WINDOW, congestion, details, ..usual }
 }
 
 /// Source: RFC 7323, section 2.3.

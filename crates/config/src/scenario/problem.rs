@@ -1,5 +1,6 @@
 //! What only shows when a scenario is seen as a whole, as findings about its file.
 
+use tidegate_core::Factor;
 use tidegate_sim::Scenario;
 use tidegate_sim::scenario::{Kind, NodeKind, Place, Problem, What};
 use toml::de::DeTable;
@@ -22,6 +23,24 @@ pub(super) fn report(
         let place = exact(document, &path, &problem.what);
         let code = code(&problem, scenario);
         found.push(Diagnostic::worded(code, place, &problem.what.to_string()));
+    }
+    if !found.has_errors() {
+        demands(scenario, document, found);
+    }
+}
+
+/// Warns of loads for which the weights of the paper's algorithm need not converge.
+fn demands(scenario: &Scenario, document: &DeTable<'_>, found: &mut Findings) {
+    for demand in scenario.demands().iter().filter(|it| it.sum >= Factor::ONE) {
+        let path = format!("traffic[{}].weight", demand.traffic);
+        let message = format!(
+            "loads and `epsilon` of all gateways add up to {}, so the weights need not converge",
+            demand.sum
+        );
+        let help = "keep the sum of load and `epsilon` over the gateways of the receiver below 1";
+        let warning =
+            Diagnostic::warning(Code::BadAggregate, field::place(document, &path), message);
+        found.push(warning.help(help));
     }
 }
 

@@ -35,10 +35,10 @@ tables! {
     "[[traffic]]" Traffic {
         /// What the group is called in reports: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
-        /// What its flows send: "greedy" has always more; "file" sends one; "on-off" sends bursts with
-        /// pauses; "web" asks for answers and thinks; "arrivals" begins files at random; "cbr" sends
-        /// at a constant rate; "trace" sends at given times; "relay" hands on what other traffic brings;
-        /// "aggregate" carries the data of other traffic over one connection.
+        /// The data of its flows. "greedy" has always more. "file" sends one file, and "arrivals" begins files at
+        /// random. "on-off" sends bursts with pauses. "web" asks for answers and thinks. "cbr" sends at a constant
+        /// rate, and "trace" at given times. "relay" hands on other traffic, flow by flow. "aggregate" carries other
+        /// traffic over one connection.
         "kind" => kind: Required<Kind>,
         /// "tcp" or "udp". Default: "udp" for cbr, "tcp" for all others.
         "protocol" => protocol: Option<Spanned<Protocol>>,

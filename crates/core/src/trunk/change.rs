@@ -1,6 +1,7 @@
 //! Changes of the configuration of a running trunk.
 
 use super::guarantee::Guarantee;
+use super::weight::Weight;
 use super::{Config, Counts, Trunk};
 use crate::packet::Fifo;
 use crate::{Cx, Time};
@@ -8,7 +9,7 @@ use crate::{Cx, Time};
 impl Trunk {
     /// Applies `config`, which has the same name. The trunk keeps its counters, and its queued packets in order.
     ///
-    /// If only guarantee, ceiling, VMSS or fallback differ, its connections continue. Otherwise they start again, with
+    /// If only guarantee, ceiling, VMSS, fallback or weight differ, its connections continue. Otherwise they start again, with
     /// random numbers from `seed`. A smaller queue drops the packets that it has no room for.
     #[must_use]
     pub fn changed(mut self, cx: &mut Cx<'_>, config: &Config, seed: u64) -> Self {
@@ -19,6 +20,11 @@ impl Trunk {
             Guarantee::follow(&mut self.guarantee, config.guarantee, cx.now);
             self.tunnel.hold_to(config.ceiling, cx.now);
             self.probe.follow(config);
+            if self.config.weight != config.weight {
+                self.weight = Weight::new(config, seed_at(seed, cx.now), cx.now);
+                self.apply_weight();
+                self.observe_backlog(cx.now);
+            }
             self.config = config.clone();
             return self;
         }
@@ -43,8 +49,14 @@ impl Trunk {
 
     /// Whether the connections of this trunk can continue under `next`.
     fn continues_as(&self, next: &Config) -> bool {
-        let Config { guarantee, ceiling, vmss, fallback, .. } = *next;
-        Config { guarantee, ceiling, vmss, fallback, ..self.config.clone() } == *next
+        let Config { guarantee, ceiling, vmss, fallback, ref weight, .. } = *next;
+        // The weight may change, but not be added or removed: that changes the number of connections.
+        let same = self.config.clone();
+        let weight = match (&same.weight, weight) {
+            (Some(_), Some(weight)) => Some(weight.clone()),
+            _ => same.weight.clone(),
+        };
+        Config { guarantee, ceiling, vmss, fallback, weight, ..same } == *next
     }
 }
 

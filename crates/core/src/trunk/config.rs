@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
-use super::Wire;
+use super::{MOST_WEIGHT, Wire};
+use crate::itcp;
 use crate::packet::{Endpoint, FlowKey, Protocol};
 use crate::qdisc::QdiscSpec;
+use crate::tcp::congestion::CongestionSpec;
 use crate::{Bytes, Rate, tcp};
 
 /// One end of a trunk. Both ends have the same configuration, except for the addresses.
@@ -18,7 +20,7 @@ pub struct Config {
     pub peer: IpAddr,
     /// The first port of its management connections. Each connection takes two ports.
     pub port: u16,
-    /// Number of management connections in each direction, at least one.
+    /// Number of management connections in each direction, at least one. With a `weight` or `vegas` it is ignored.
     pub connections: u16,
     /// Credit for each management packet: bytes of user packets, from the IP header on.
     pub vmss: Bytes,
@@ -36,6 +38,9 @@ pub struct Config {
     pub fallback: Fallback,
     /// How the trunk finds its share. `connections`, `vmss` and `tcp` apply to management packets only.
     pub probing: Probing,
+    /// The weight of the share, from 1 to [`MOST_WEIGHT`], and the law that adjusts it. `None`: `connections` decide,
+    /// or with `vegas` a weight of one. Epochs ignore it.
+    pub weight: Option<itcp::Config>,
     /// Wire format of its packets.
     pub wire: Wire,
 }
@@ -59,6 +64,18 @@ pub enum Probing {
     Management,
     /// By the delay of those user packets that divide epochs.
     Epochs,
+    /// By the management packets of one connection, whose congestion control knows weights, such as weighted Vegas.
+    Vegas,
+}
+
+/// The usual congestion control with [`Probing::Vegas`].
+///
+/// Chosen: `vegas-ns2` with `alpha = beta = 3` keeps its estimate of the empty path through pauses, so that a late-comer
+/// gets at most 7 % too much. But it does not grow where its window is exactly `theta` packets. `weighted-vegas`
+/// always fills the path.
+#[must_use]
+pub fn vegas() -> CongestionSpec {
+    CongestionSpec::WeightedVegas(Default::default())
 }
 
 impl Config {
@@ -69,17 +86,20 @@ impl Config {
             && (self.port, self.probing) == (other.port, other.probing)
             && self.wire.overhead(self.local) == other.wire.overhead(other.local)
             && match self.probing {
-                Probing::Management => self.connections == other.connections,
+                Probing::Management => self.channels() == other.channels(),
                 Probing::Epochs => self.assured == other.assured,
+                Probing::Vegas => true,
             }
     }
 
-    /// Number of connections with the other end. Epochs have one.
+    /// Number of connections that may be in use in each direction. With a weight it is [`MOST_WEIGHT`], so that each
+    /// end can choose its own number. Epochs and `vegas` have one.
     #[must_use]
     pub const fn channels(&self) -> u16 {
         match self.probing {
+            Probing::Management if self.weight.is_some() => MOST_WEIGHT,
             Probing::Management => self.connections,
-            Probing::Epochs => 1,
+            Probing::Epochs | Probing::Vegas => 1,
         }
     }
 

@@ -1,13 +1,18 @@
-//! The probe by management packets: real TCP connections without payload, which find the share of a trunk.
+//! The probes by management packets: real TCP connections without payload, which find the share of a trunk.
 //!
 //! Each management packet gives *credit* for VMSS bytes of user packets. A user packet departs while a connection has
 //! credit left, and may borrow up to one packet. So the trunk sends `VMSS / (VMSS + 52)` of its share as user bytes.
 //!
-//! Source: `trunking`, section 4, R003-1 and R003-4.
+//! A *weight* `w` scales the share. With [`Probing::Management`](super::Probing) it is the number of connections that ask
+//! for credit: `M = round(w)`. The others stay open and idle. With [`Probing::Vegas`](super::Probing) there is one
+//! connection, and `theta = w` in its congestion control.
+//!
+//! Source: `trunking`, section 4, R003-1 and R003-4; `itcp`, section 3, for the weight.
 //! Differs:
 //! - Connections are served in the order of their numbers. A queue that never fills uses the first ones most.
 //! - A connection whose window was closed while packets waited sends its management packet when the window opens, even
 //!   if the queue is empty by then. Each connection then holds credit of one VMSS, which equation 2 counts.
+//! - VMSS does not follow the weight: equation 2 would have to hold for the largest VMSS.
 
 mod connection;
 mod receiver;
@@ -18,10 +23,11 @@ use std::time::Duration;
 use super::packet::{describe, network_len};
 use super::probe::{Arrival, Egress, Probe, Reason};
 use super::tunnel::Tunnel;
-use super::{Config, Counts, State};
+use super::weight::rounded;
+use super::{Config, Counts, Probing, State};
 use crate::random::Random;
 use crate::tcp::Segment;
-use crate::{Bytes, Packet, Time};
+use crate::{Bytes, Factor, Packet, Time};
 use connection::Management;
 pub(super) use receiver::Receiver;
 
@@ -32,12 +38,25 @@ pub(super) struct Managements {
     user_dscp: u8,
     management_dscp: u8,
     connections: Vec<Management>,
+    /// The first connections, so many, ask for credit. The others only finish what they have sent.
+    active: usize,
+    /// Meaning of the weight.
+    weighting: Weighting,
     /// The connection that the pump serves now.
     turn: Option<usize>,
     /// Whether the other end has ever answered.
     met: bool,
     /// When the trunk must be pumped, as of the end of the last pump.
     due: Time,
+}
+
+/// Meaning of the weight.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Weighting {
+    /// The number of active connections.
+    Connections,
+    /// The weight in the congestion control of the only connection.
+    Theta,
 }
 
 impl Managements {
@@ -51,7 +70,12 @@ impl Managements {
             vmss: config.vmss.0,
             user_dscp: config.user_dscp(),
             management_dscp: config.management_dscp(),
-            connections: (0..config.connections).map(&mut connection).collect(),
+            connections: (0..config.channels()).map(&mut connection).collect(),
+            active: usize::from(config.channels()),
+            weighting: match config.probing {
+                Probing::Vegas => Weighting::Theta,
+                _ => Weighting::Connections,
+            },
             turn: None,
             met: false,
             due: Time::MAX,
@@ -87,20 +111,28 @@ impl Managements {
 
     /// The first connection from number `from` on that may have something to send.
     fn first_of(&self, from: usize, now: Time, backlogged: bool) -> Option<usize> {
-        let remaining = self.connections.get(from..)?;
-        remaining.iter().position(|it| !it.rests(now, backlogged)).map(|at| from + at)
+        let remaining = self.connections.iter().enumerate().skip(from);
+        // A connection that is not active asks for nothing, but its credit is still spent.
+        let serves = |at, it: &Management| backlogged && (at < self.active || it.has_credit());
+        let mut ready = remaining.filter(|(at, it)| !it.rests(now, serves(*at, it)));
+        ready.next().map(|(at, _)| at)
+    }
+
+    /// The connections that ask for credit.
+    fn active(&self) -> &[Management] {
+        &self.connections[..self.active]
     }
 
     /// Management packets that may be in flight.
     fn window(&self) -> u64 {
-        self.connections.iter().map(Management::window).sum()
+        self.active().iter().map(Management::window).sum()
     }
 }
 
 impl Probe for Managements {
     fn on_arrival(&mut self, now: Time, _: &Packet, arrival: Arrival) -> bool {
         if arrival == Arrival::Past {
-            self.connections.iter_mut().for_each(|it| it.ask(now));
+            self.connections[..self.active].iter_mut().for_each(|it| it.ask(now));
         }
         // While packets wait, all credit is spent and every connection has been asked for more.
         arrival != Arrival::Queued
@@ -125,7 +157,7 @@ impl Probe for Managements {
         let Some(at) = self.turn else { return false };
         let (now, backlogged) = (to.cx.now, !tunnel.is_empty());
         let connection = &mut self.connections[at];
-        if backlogged {
+        if backlogged && at < self.active {
             connection.ask(now);
         }
         if !tunnel.is_open(now) {
@@ -176,11 +208,11 @@ impl Probe for Managements {
         if silent && !connection.is_silent() {
             self.connections.iter_mut().for_each(Management::start_again);
         }
-        Some(Bytes(self.window().saturating_mul(self.vmss)))
+        Some(self.path().0)
     }
 
     fn rate(&self) -> u64 {
-        let rates = self.connections.iter().map(|it| it.rate(self.vmss));
+        let rates = self.active().iter().map(|it| it.rate(self.vmss));
         rates.fold(0, u64::saturating_add)
     }
 
@@ -189,13 +221,14 @@ impl Probe for Managements {
     }
 
     fn state(&self) -> State {
-        let rtts: Vec<_> = self.connections.iter().filter_map(Management::rtt).collect();
+        let rtts: Vec<_> = self.active().iter().filter_map(Management::rtt).collect();
         let mean = |sum: Duration| sum.checked_div(u32::try_from(rtts.len()).ok()?);
         State {
             window: self.window(),
             rtt: mean(rtts.iter().sum()),
             credit: self.connections.iter().map(Management::credit).sum(),
             silent: self.silent(),
+            active: u16::try_from(self.active).unwrap_or(u16::MAX),
         }
     }
 
@@ -213,5 +246,19 @@ impl Probe for Managements {
 
     fn follow(&mut self, config: &Config) {
         self.vmss = config.vmss.0;
+    }
+
+    fn set_weight(&mut self, weight: Factor) {
+        match self.weighting {
+            Weighting::Connections => {
+                self.active = usize::from(rounded(weight)).min(self.connections.len());
+            }
+            Weighting::Theta => self.connections.iter_mut().for_each(|it| it.set_weight(weight)),
+        }
+    }
+
+    fn path(&self) -> (Bytes, Option<Duration>) {
+        let least = self.active().iter().filter_map(Management::least_rtt).min();
+        (Bytes(self.window().saturating_mul(self.vmss)), least)
     }
 }

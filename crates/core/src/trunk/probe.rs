@@ -4,6 +4,8 @@
 //! next user packet may depart for the trunk's share, and learns about the path from the feedback of the other end.
 //! The [`Receiver`] sends that feedback.
 
+use std::time::Duration;
+
 use super::epochs::{self, Epochs};
 use super::management::{self, Managements};
 use super::packet::take_in;
@@ -12,7 +14,7 @@ use super::{Config, Counts, Probing, State};
 use crate::packet::Fifo;
 use crate::random::Random;
 use crate::tcp::Segment;
-use crate::{Bytes, Cx, Packet, PacketId, Time};
+use crate::{Bytes, Cx, Factor, Packet, PacketId, Time};
 
 /// Finds the share of a trunk. One call of [`Trunk::pump`](super::Trunk) uses it in this order:
 /// [`handle_timeout`](Self::handle_timeout), [`start`](Self::start), then in turns
@@ -74,6 +76,14 @@ pub(super) trait Probe: Send {
 
     /// Follows a new configuration that differs in VMSS and fallback at most.
     fn follow(&mut self, _config: &Config) {}
+
+    /// Changes the weight of the trunk's share.
+    fn set_weight(&mut self, _weight: Factor) {}
+
+    /// Bytes that may be in flight, and the least round-trip time. `None` if they are not known.
+    fn path(&self) -> (Bytes, Option<Duration>) {
+        (Bytes::ZERO, None)
+    }
 }
 
 /// The place of a user packet that arrives.
@@ -147,7 +157,7 @@ pub(super) fn build(
     now: Time,
 ) -> (Box<dyn Probe>, Box<dyn Receiver>) {
     match config.probing {
-        Probing::Management => {
+        Probing::Management | Probing::Vegas => {
             let receiver = management::Receiver::new(config, receiver);
             (Box::new(Managements::new(config, random)), Box::new(receiver))
         }
@@ -161,7 +171,7 @@ pub(super) fn build(
 /// Name of the random numbers of a probe.
 pub(super) const fn part(probing: Probing) -> &'static str {
     match probing {
-        Probing::Management => "sender",
+        Probing::Management | Probing::Vegas => "sender",
         Probing::Epochs => "epochs",
     }
 }

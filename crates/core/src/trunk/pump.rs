@@ -60,10 +60,13 @@ impl Trunk {
         }
     }
 
-    /// Notifies the probe of a user packet that departs.
+    /// Notifies the probe and the weight's adjuster of a user packet that departs.
     fn notify(&mut self, cx: &Cx<'_>, packet: &PacketId, reason: Reason) {
         let packet = &cx.pool[packet];
         self.probe.on_sent(cx.now, packet, self.tunnel.takes(packet), reason);
+        if let Some(weight) = &mut self.weight {
+            weight.on_sent(cx.now, network_len(packet));
+        }
     }
 
     /// Sends queued packets past the trunk, unchanged.

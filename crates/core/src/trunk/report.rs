@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::itcp;
 use crate::qdisc::Backlog;
 
 /// Report of a trunk.
@@ -15,6 +16,8 @@ pub struct Report {
     pub backlog: Backlog,
     /// State of its congestion control.
     pub state: State,
+    /// The weight, the last round of its adjuster, and the decisions. `None` for a trunk without a weight.
+    pub weight: Option<itcp::Report>,
 }
 
 /// State of the congestion control of a trunk.
@@ -29,6 +32,8 @@ pub struct State {
     pub credit: i64,
     /// Management connections whose last two timeouts in a row brought no answer.
     pub silent: usize,
+    /// Connections that ask for credit now: all, or `round(weight)` of them.
+    pub active: u16,
 }
 
 /// Counters of one end of a trunk.

@@ -29,6 +29,7 @@ pub(super) fn config() -> Config {
         tcp: tcp::Config::default(),
         fallback: Default::default(),
         probing: super::Probing::Management,
+        weight: None,
         wire: Default::default(),
     }
 }

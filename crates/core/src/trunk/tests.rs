@@ -1,6 +1,7 @@
 //! Promises of a trunk, with both ends and a path between them.
 
 mod changes;
+mod weights;
 
 use std::time::Duration;
 

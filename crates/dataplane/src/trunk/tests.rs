@@ -57,6 +57,7 @@ impl Site {
             tcp: tcp::Config::default(),
             fallback: Default::default(),
             probing: Default::default(),
+            weight: None,
             wire,
         };
         let end = TrunkEnd {

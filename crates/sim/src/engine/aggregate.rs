@@ -111,7 +111,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Reads stopped files, a segment of each in turn, as far as there is room.
+    /// Reads stopped files, a segment of each in turn, while the queue has room.
     fn resume(&mut self, gateway: usize, resumed: &mut Vec<EndId>) {
         while let Some((file, stream, room)) = self.aggregates[gateway].resume() {
             let id = EndId::new(stream, 1);
@@ -238,7 +238,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.aggregates[gateway].fail(file)
     }
 
-    /// Checks that gateways pass on the bytes that they read, and that the sinks read these.
+    /// Checks that gateways pass on all bytes they read, and that the sinks receive them.
     ///
     /// # Panics
     ///

@@ -54,7 +54,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.streams.get(id.stream()).other[id.side()].is_none()
     }
 
-    /// The flow of the client of a chain that asks: that of the last group.
+    /// The flow in the last group of a chain: the client of `web`.
     pub(super) fn last_of(&self, mut flow: u32) -> u32 {
         loop {
             let group = &self.groups[index(self.flows[index(flow)].group)];
@@ -63,7 +63,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The flow of the server of a chain that asks: that of the first group.
+    /// The flow in the first group of a chain: the server of `web`.
     pub(super) fn first_of(&self, mut flow: u32) -> u32 {
         loop {
             let group = &self.groups[index(self.flows[index(flow)].group)];

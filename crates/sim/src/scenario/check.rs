@@ -44,6 +44,9 @@ impl Scenario {
         if check.found.is_empty() {
             check.ways();
         }
+        if check.found.is_empty() {
+            check.adjusters();
+        }
         check.found
     }
 }

@@ -115,8 +115,8 @@ pub enum Kind {
         /// that, what comes stays in the receive buffer of the first.
         buffer: Bytes,
     },
-    /// One long-lived connection over which a gateway at `from` carries the data of local connections: those of
-    /// other groups that end there. Each waiting local connection sends a segment in turn.
+    /// One long-lived connection over which a gateway at `from` carries the data of local connections. These belong
+    /// to other groups and end at `from`. Each waiting local connection sends a segment in turn.
     ///
     /// A transfer of these groups is complete when its last byte has arrived, in order, at `to`.
     ///

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::status::{columns, size};
-use crate::api::{Trunk, Trunks};
+use crate::api::{Trunk, TrunkWeight, Trunks};
 use crate::client;
 use crate::output::Exit;
 
@@ -14,7 +14,8 @@ pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
     } else if trunks.trunks.is_empty() {
         context.output.text("no trunks end here")?;
     } else {
-        context.output.text(table(&trunks.trunks).trim_end())?;
+        let weights = weights(&trunks.trunks);
+        context.output.text((table(&trunks.trunks) + &weights).trim_end())?;
     }
     Ok(Exit::Done)
 }
@@ -26,6 +27,7 @@ fn table(trunks: &[Trunk]) -> String {
         "state",
         "rate",
         "window",
+        "weight",
         "rtt",
         "management",
         "lost",
@@ -39,7 +41,36 @@ fn table(trunks: &[Trunk]) -> String {
     columns(&rows)
 }
 
-fn row(it: &Trunk) -> [String; 12] {
+/// A table of the weights, after an empty line. Empty if no trunk has a weight.
+fn weights(trunks: &[Trunk]) -> String {
+    let head =
+        ["trunk", "law", "weight", "busy", "offered", "service", "increased", "decreased", "held"];
+    let mut rows = vec![head.map(str::to_owned)];
+    let all = trunks.iter().filter_map(|it| Some((it, it.weight.as_ref()?)));
+    rows.extend(all.map(|(trunk, weight)| weight_row(trunk, weight)));
+    if rows.len() == 1 {
+        return String::new();
+    }
+    format!("\n{}", columns(&rows))
+}
+
+fn weight_row(trunk: &Trunk, it: &TrunkWeight) -> [String; 9] {
+    let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let rate = |bps: u64| format!("{} Mbit/s", thousandths(bps / 1_000));
+    [
+        trunk.name.clone(),
+        it.kind.clone(),
+        format!("{:.1}", it.weight),
+        known(it.busy.map(|busy| format!("{:.0} %", 100.0 * busy))),
+        known(it.offered_bps.map(rate)),
+        known(it.service_bps.map(rate)),
+        it.increased.to_string(),
+        it.decreased.to_string(),
+        it.held.to_string(),
+    ]
+}
+
+fn row(it: &Trunk) -> [String; 13] {
     let rtt = it.rtt_us.map(|rtt| format!("{} ms", thousandths(rtt)));
     let refused = it.other_end.as_ref().map_or(0, |end| end.refused.values().sum());
     [
@@ -48,6 +79,7 @@ fn row(it: &Trunk) -> [String; 12] {
         state(it),
         format!("{} Mbit/s", thousandths(it.rate_bps / 1_000)),
         it.window_packets.to_string(),
+        it.weight.as_ref().map_or_else(|| "-".to_owned(), |it| format!("{:.1}", it.weight)),
         rtt.unwrap_or_else(|| "-".to_owned()),
         it.management_packets.to_string(),
         it.missing_bytes.map_or_else(|| it.lost_packets.to_string(), size),
@@ -103,12 +135,28 @@ mod tests {
             past_bytes: 100_000,
             waiting: crate::api::Count { packets: 1, bytes: 900 },
             connections: 4,
+            active: 4,
+            weight: None,
             silent: 4,
         };
         let epochs = Trunk { lost_packets: 0, missing_bytes: Some(1_200), ..trunk.clone() };
-        assert_eq!(row(&epochs)[7], "1.2 kB");
+        assert_eq!(row(&epochs)[8], "1.2 kB");
         let shown = row(&trunk).join("|");
-        let expected = "south|192.0.2.2|silent (4 of 4 without an answer)|9.4 Mbit/s|20|44.6 ms|4637|143|-300 B|900 B|7.0 MB|3";
+        let expected = "south|192.0.2.2|silent (4 of 4 without an answer)|9.4 Mbit/s|20|-|44.6 ms|4637|143|-300 B|900 B|7.0 MB|3";
         assert_eq!(shown, expected);
+        assert_eq!(weights(std::slice::from_ref(&trunk)), "");
+        let weight = TrunkWeight {
+            weight: 6.24,
+            kind: "measured".to_owned(),
+            busy: Some(0.974),
+            offered_bps: Some(9_000_000),
+            service_bps: None,
+            increased: 4,
+            decreased: 1,
+            held: 7,
+            abandoned: 0,
+        };
+        let shown = weight_row(&trunk, &weight).join("|");
+        assert_eq!(shown, "south|measured|6.2|97 %|9.0 Mbit/s|-|4|1|7");
     }
 }

@@ -1,6 +1,7 @@
 //! Metrics in the Prometheus text format: base units, and labels that do not grow with traffic.
 
 mod datagrams;
+mod weights;
 
 mod classes;
 mod marking;
@@ -290,6 +291,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     let help =
         "User bytes sent, from the IP header on: for credit, for the guarantee, past the trunk.";
     page.metric("tidegate_trunk_sent_bytes_total", "counter", help, sent);
+    weights::write(all, page);
     let states = all.iter().flat_map(|it| {
         let now = it.other_end.as_ref().map(|end| end.state.as_str());
         let of = move |state| {
@@ -475,7 +477,19 @@ mod tests {
             guaranteed_bytes: 400_000,
             past_bytes: 0,
             waiting: Count { packets: 3, bytes: 4_500 },
-            connections: 4,
+            connections: 16,
+            active: 6,
+            weight: Some(crate::api::TrunkWeight {
+                weight: 6.2,
+                kind: "measured".to_owned(),
+                busy: Some(0.97),
+                offered_bps: Some(9_000_000),
+                service_bps: Some(8_000_000),
+                increased: 4,
+                decreased: 1,
+                held: 7,
+                abandoned: 0,
+            }),
             silent: 0,
         }]
     }

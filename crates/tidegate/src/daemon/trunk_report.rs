@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_core::Rate;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::trunk::{Probing, Report};
 use tidegate_dataplane::trunk::PeerReport;
 use tokio::time::Instant;
 
 use super::{millis, report};
-use crate::api::{Encapsulation, OtherEnd, Trunk};
+use crate::api::{Encapsulation, OtherEnd, Trunk, TrunkWeight};
 
 /// What trunks had sent when they were last looked at, and how fast they were before.
 #[derive(Default)]
@@ -72,9 +73,28 @@ pub(super) fn trunks(
         past_bytes: it.counts.past,
         waiting: report::waiting(it.backlog),
         connections: u64::from(config.channels()),
+        active: u64::from(it.state.active),
+        weight: weight(it, config),
         silent: u64::try_from(it.state.silent).unwrap_or(0),
     };
     all.map(trunk).collect()
+}
+
+/// The weight of a trunk, if it has one.
+fn weight(it: &Report, config: &tidegate_core::trunk::Config) -> Option<TrunkWeight> {
+    let (report, adjuster) = (it.weight?, config.weight.as_ref()?);
+    let decisions = report.decisions;
+    Some(TrunkWeight {
+        weight: report.weight.real(),
+        kind: adjuster.kind.name().to_owned(),
+        busy: report.last.map(|round| round.busy.real()),
+        offered_bps: report.last.map(|round| round.offered.bps()),
+        service_bps: report.last.and_then(|round| round.service).map(Rate::bps),
+        increased: decisions.increased + decisions.forced,
+        decreased: decisions.decreased,
+        held: decisions.held,
+        abandoned: decisions.abandoned,
+    })
 }
 
 fn other_end(it: &PeerReport) -> OtherEnd {
@@ -122,6 +142,7 @@ mod tests {
             counts: Counts { elastic: bytes, guaranteed: 500, ..Counts::default() },
             backlog: Default::default(),
             state: Default::default(),
+            weight: None,
         };
         let (mut rates, begin) = (Rates::default(), Instant::now());
         for (after, bytes, expected) in

@@ -1,10 +1,13 @@
 //! What becomes of the trunks of a policy file, and what is said of those that cannot be.
 
+use std::time::Duration;
+
 use super::{PORTS, parse, parsed};
 use crate::host::{Host, Interface};
 use crate::policy_file::NextHop;
+use tidegate_core::itcp::{Kind, Most};
 use tidegate_core::trunk::{ALPHA, Encapsulation, Fallback, Probing, Wire};
-use tidegate_core::{Bytes, Rate};
+use tidegate_core::{Bytes, Factor, Rate};
 
 const ENDS: &str = "local = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";
 
@@ -81,6 +84,77 @@ fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
     assert_eq!((first.probing, first.channels()), (Probing::Epochs, 1));
     assert_eq!((second.probing, second.assured), (Probing::Epochs, 2));
     assert_eq!((third.probing, third.assured), (Probing::Management, 3));
+}
+
+/// Kills: the defaults of aggregates for a trunk; a weight that does not reach the core; `vegas` with another control.
+#[test]
+fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
+    let trunk = |fields: &str| {
+        let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n");
+        parsed(&text).gateway.trunks.remove(0)
+    };
+    let plain = trunk("probing = \"vegas\"");
+    assert_eq!((plain.probing, plain.channels(), plain.weight), (Probing::Vegas, 1, None));
+    assert_eq!(plain.tcp.congestion, tidegate_core::trunk::vegas());
+    assert_eq!(plain.tcp.receive_window, Bytes((1 << 30) - 1));
+    let tcp = "probing = \"vegas\"\ntcp = { congestion = \"vegas-ns2\" }";
+    assert_eq!(trunk(tcp).tcp.congestion.name(), "vegas-ns2");
+    let most = Most::Constant(16);
+    for (fields, kind, weight, every) in [
+        ("weight = 2.5", Kind::Fixed, Factor::from_millionths(2_500_000), 500),
+        ("weight = \"measured\"", Kind::Measured, Factor::whole(4), 500),
+        (
+            "weight = { kind = \"measured\", every = \"100 ms\" }",
+            Kind::Measured,
+            Factor::whole(4),
+            100,
+        ),
+        ("weight = { kind = \"measured\", weight = 9 }", Kind::Measured, Factor::whole(9), 500),
+    ] {
+        let config = trunk(fields);
+        let it = config.weight.clone().unwrap();
+        let every = Duration::from_millis(every);
+        assert_eq!(
+            (it.kind, it.weight, it.most, it.every),
+            (kind, weight, most, every),
+            "{fields}"
+        );
+        assert_eq!(config.channels(), 16, "{fields}");
+    }
+    let bounded = trunk("weight = { kind = \"measured\", most = 5, least = 2 }").weight.unwrap();
+    assert_eq!((bounded.most, bounded.least), (Most::Constant(5), Factor::whole(2)));
+}
+
+/// Kills: a weight beyond what routers are sized for; two fields that decide one number.
+#[test]
+fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
+    for (fields, code, expected) in [
+        ("weight = 0", "TG0009", "it goes from 1 to 16"),
+        ("weight = 17", "TG0009", "it goes from 1 to 16"),
+        ("weight = -1", "TG0009", "write a number from 1 to 16"),
+        ("weight = true", "TG0004", "a number from 1 to 16, or \"measured\""),
+        ("weight = \"literal\"", "TG0008", "fixed, measured"),
+        ("weight = { kind = \"measured\", most = 17 }", "TG0036", "write most = 16"),
+        ("weight = { kind = \"measured\", most = \"connections\" }", "TG0036", "write most = 16"),
+        ("weight = { kind = \"measured\", samples = 2 }", "TG0030", "`samples` must be from 3"),
+        ("weight = { kind = \"measured\", beta = 1 }", "TG0030", "must be below 1"),
+        ("weight = { kind = \"measured\", wait = 1 }", "TG0030", "wait"),
+        ("weight = { samples = 4 }", "TG0003", "add kind"),
+        ("weight = 2\nconnections = 2", "TG0036", "weight = 8 is eight connections"),
+        ("probing = \"vegas\"\nconnections = 2", "TG0036", "has one connection"),
+        (
+            "probing = \"vegas\"\ntcp = { congestion = \"cubic\" }",
+            "TG0036",
+            "`cubic` has no weight",
+        ),
+        ("probing = \"epochs\"\nweight = 2", "TG0036", "`weight` is of management packets"),
+    ] {
+        let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n");
+        let (config, found) = parse("test.toml", &text, None);
+        let said = found.render(false);
+        assert!(config.is_none() && said.contains(expected), "{fields}\n{said}");
+        assert!(said.contains(code) && said.contains("test.toml:"), "{fields}\n{said}");
+    }
 }
 
 #[test]

@@ -94,6 +94,53 @@ fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
     }
 }
 
+/// 60 kB and 180 kB a second each, of 2 Mbit/s: 0.24 and 0.72. With 0.1 each, the sum is 1.16.
+///
+/// Kills: a sum without epsilon, or of one gateway only; loads in bytes; a rate of another link.
+#[test]
+fn loads_for_which_weights_need_not_converge_are_warned_of() {
+    let more = r#"
+[[host]]
+name = "b"
+[[host]]
+name = "h"
+[[link]]
+from = "b"
+to = "h"
+[[link]]
+from = "h"
+to = "z"
+rate = "2 Mbit/s"
+delay = "10 ms"
+[[traffic]]
+name = "others"
+kind = "arrivals"
+from = "b"
+to = "h"
+every = "500 ms"
+size = { uniform = ["60 kB", "120 kB"] }
+[[traffic]]
+name = "long2"
+kind = "aggregate"
+of = "others"
+from = "h"
+to = "z"
+weight = "literal"
+"#;
+    let text = AGGREGATE.replace("delay = \"10 ms\"", "delay = \"10 ms\"\nrate = \"2 Mbit/s\"");
+    let text = text.replace("every = \"1 s\"", "every = \"500 ms\"");
+    let text = text.replace("[\"files\", \"bursts\"]", "\"files\"") + more;
+    let said = |text: &str| {
+        let (scenario, found) = read(text);
+        assert!(scenario.is_some(), "{}", found.render(false));
+        found.render(false)
+    };
+    let all = said(&text);
+    assert!(all.contains("warning[TG0064]") && all.contains("add up to 1.16"), "{all}");
+    assert_eq!(said(&text.replace("120 kB", "61 kB")), "");
+    assert_eq!(said(&text.replace("weight = \"literal\"", "weight = \"measured\"")), "");
+}
+
 /// Kills: each check left out; a message at another place.
 #[test]
 fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
@@ -109,6 +156,8 @@ fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
         ("queue = \"64 MiB\"", "queue = \"0 B\"", "TG0064", "is zero"),
         ("queue = \"64 MiB\"\n", "", "TG0003", "`queue` is missing"),
         ("overflow = \"slow\"", "overflow = \"grow\"", "TG0055", "`buffer` has no meaning"),
+        ("every = \"50 ms\"", "every = \"19 ms\"", "TG0064", "shorter than the round-trip time"),
+        ("delay = \"10 ms\"\n", "", "TG0064", "the round-trip time is zero"),
         ("overflow = \"slow\"", "overflow = \"fast\"", "TG0008", "fast"),
         ("samples = 60", "samples = 2", "TG0030", "`samples` must be"),
         ("every = \"50 ms\"", "beta = 1", "TG0030", "`beta`"),

@@ -32,6 +32,90 @@ fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
     assert!(uploads + flood > 9.5e6, "{rates:?}");
 }
 
+/// `trunk.toml` without guarantees, for 20 s after a warm-up of 5 s. From 2 s on both sites send more than the path
+/// carries. Before that a few packets show the round-trip time of the empty path to Vegas.
+fn weighted(north: &str, south: &str) -> String {
+    let mut text = example("trunk.toml");
+    for (from, to) in [
+        ("duration = \"30 s\"\nwarmup = \"10 s\"", "duration = \"25 s\"\nwarmup = \"5 s\""),
+        ("vmss = \"3000 B\"\n", ""),
+        ("guarantee = \"1 Mbit/s\"\n", ""),
+        (
+            "kind = \"greedy\"",
+            "kind = \"cbr\"\nstart = \"2 s\"\nrate = \"5 Mbit/s\"\npacket = \"1500 B\"",
+        ),
+        ("rate = \"20 Mbit/s\"", "start = \"2 s\"\nrate = \"20 Mbit/s\""),
+        ("threshold = 16", "threshold = 64"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    for host in ["a", "b"] {
+        text += &format!(
+            "\n[[traffic]]\nname = \"few-{host}\"\nkind = \"cbr\"\nfrom = \"{host}\"\nto = \"server\"\n\
+             rate = \"100 kbit/s\"\npacket = \"1000 B\"\n"
+        );
+    }
+    for (name, fields) in [("north", north), ("south", south)] {
+        let trunk = format!("[[trunk]]\nname = \"{name}\"\n");
+        text = text.replace(&trunk, &format!("{trunk}{fields}\n"));
+    }
+    text
+}
+
+/// Kills: theta left out; the reverse of the weights; a router that drops user packets.
+#[test]
+fn two_trunks_with_vegas_share_a_path_by_their_weights() {
+    let vegas = |weight| format!("probing = \"vegas\"\nweight = {weight}");
+    for (north, south, expected) in [(1, 3, 3.0), (6, 2, 1.0 / 3.0)] {
+        let results = results(&weighted(&vegas(north), &vegas(south)));
+        let rates = results.table("groups").unwrap().real("throughput_bps");
+        let [one, other, ..] = *rates else { panic!("{rates:?}") };
+        let ratio = other / one / expected;
+        assert!((0.9..1.1).contains(&ratio), "{ratio}: {rates:?}");
+        assert!(one + other > 9.3e6, "{rates:?}");
+        assert_eq!(drops_at(&results, "path > main.wan"), 0);
+    }
+}
+
+/// The same weights as numbers of connections: the path drops management packets, and no user packet.
+///
+/// Kills: connections that follow the weight of the other trunk; a share that does not grow with the weight.
+#[test]
+fn two_trunks_share_a_path_by_their_numbers_of_connections() {
+    let results = results(&weighted("weight = 2", "weight = 6"));
+    let rates = results.table("groups").unwrap().real("throughput_bps");
+    let ratio = rates[1] / rates[0];
+    assert!((2.4..3.6).contains(&ratio), "{ratio}: {rates:?}");
+    let drops = results.table("drops").unwrap();
+    let mut all = drops.text("place").iter().zip(drops.text("reason"));
+    assert!(all.all(|(place, reason)| place != "path > main.wan" || reason == "aqm"));
+    let trunks = results.table("trunks").unwrap();
+    assert_eq!(trunks.real("weight")[..2], [2.0, 6.0]);
+}
+
+/// The site with more to send gets the greater weight, and no user packet is lost on the path.
+///
+/// Kills: a weight that rises without load, or never falls.
+#[test]
+fn a_measured_weight_goes_to_the_site_with_the_load() {
+    let measured =
+        "probing = \"vegas\"\nweight = { kind = \"measured\", every = \"50 ms\", samples = 20 }";
+    let text = weighted(measured, measured).replace("flows = 4", "flows = 1");
+    let text = text.replace("rate = \"5 Mbit/s\"", "rate = \"1 Mbit/s\"");
+    let results = results(&text);
+    let trunks = results.table("trunks").unwrap();
+    let [idle, loaded] = trunks.real("weight")[..2] else { panic!("{trunks:?}") };
+    // One of 17 parts would be 0.56 Mbit/s: the site with 1 Mbit/s needs a weight of about two.
+    assert!((1.0..5.0).contains(&idle) && loaded > 8.0, "{idle} {loaded}");
+    let rates = results.table("groups").unwrap().real("throughput_bps");
+    // The law gives weight away in rounds without load, and needs some rounds to raise it again.
+    assert!(rates[0] > 0.8e6 && rates[1] > 8.4e6, "{rates:?}");
+    let drops = results.table("drops").unwrap();
+    let mut all = drops.text("place").iter().zip(drops.text("reason"));
+    assert!(all.all(|(place, reason)| place != "path > main.wan" || reason == "aqm"));
+}
+
 /// Kills: a ceiling that the simulator is not told.
 #[test]
 fn a_site_under_a_ceiling_leaves_the_rest_to_the_other() {
@@ -50,6 +134,8 @@ fn a_trunk_without_its_other_end_is_refused() {
         ("peer = \"192.0.2.1\"", "peer = \"192.0.2.7\""),
         ("peer = \"192.0.2.1\"", "peer = \"192.0.2.1\"\nport = 4000"),
         ("peer = \"192.0.2.1\"", "peer = \"192.0.2.1\"\nconnections = 3"),
+        ("peer = \"192.0.2.1\"", "peer = \"192.0.2.1\"\nweight = 4"),
+        ("peer = \"192.0.2.1\"", "peer = \"192.0.2.1\"\nprobing = \"vegas\""),
     ] {
         let (scenario, found) = read(&example("trunk.toml").replace(from, to));
         let said = found.render(false);

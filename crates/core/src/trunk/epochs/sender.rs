@@ -245,6 +245,7 @@ impl Probe for Epochs {
                 .saturating_sub_unsigned(in_flight),
             rtt: self.control.srtt(),
             silent: usize::from(self.timeouts >= SILENCE),
+            active: 1,
         }
     }
 }

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Time;
 use crate::packet::{FlowKey, TcpFlags};
 use crate::random::Random;
 use crate::tcp::{Config, Connection, Event, Outgoing, Segment};
+use crate::{Factor, Time};
 
 /// The sending end of a management connection, and its credit.
 pub(super) struct Management {
@@ -19,6 +19,8 @@ pub(super) struct Management {
     pub(super) key: FlowKey,
     config: Arc<Config>,
     random: Random,
+    /// Weight of its congestion control. `None`: that of the configuration.
+    weight: Option<Factor>,
     /// `None` until the first user packet waits.
     tcp: Option<Connection>,
     /// Bytes of the virtual stream for each management packet. `None` until the handshake has ended.
@@ -58,6 +60,7 @@ impl Management {
             key,
             config,
             random,
+            weight: None,
             tcp: None,
             segment: None,
             written: 0,
@@ -87,7 +90,10 @@ impl Management {
     pub(super) fn ask(&mut self, now: Time) {
         if self.tcp.as_ref().is_none_or(Connection::is_closed) {
             let isn = u32::try_from(self.random.below(1 << 32)).unwrap_or(0);
-            self.tcp = Some(Connection::connect(&self.config, now, isn));
+            let tcp = self.tcp.insert(Connection::connect(&self.config, now, isn));
+            if let Some(weight) = self.weight {
+                tcp.congestion().set_weight(weight);
+            }
             (self.segment, self.written, self.sent) = (None, 0, 0);
             (self.heard, self.syns, self.settled) = ((0, 0), 0, false);
         }
@@ -203,6 +209,19 @@ impl Management {
     /// The smoothed round-trip time. `None` before the first measurement.
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.tcp.as_ref()?.progress().smoothed_rtt
+    }
+
+    /// The least round-trip time. `None` before the first measurement.
+    pub(super) fn least_rtt(&self) -> Option<Duration> {
+        self.tcp.as_ref()?.statistics().least_rtt
+    }
+
+    /// Changes the weight of the congestion control, now and for later connections.
+    pub(super) fn set_weight(&mut self, weight: Factor) {
+        self.weight = Some(weight);
+        if let Some(tcp) = &mut self.tcp {
+            tcp.congestion().set_weight(weight);
+        }
     }
 
     /// `window * vmss / rtt` in bits per second. Zero before the first answer.

@@ -45,7 +45,7 @@ impl Receiver {
             tcp: Arc::new(config.tcp.clone()),
             random,
             dscp: config.user_dscp(),
-            ends: (0..config.connections).map(end).collect(),
+            ends: (0..config.channels()).map(end).collect(),
             due: None,
             frame: config.wire.frame(),
         }

@@ -16,7 +16,7 @@ use crate::testing::gathered;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A bound of the queue that files of these tests exceed.
+/// A bound of the queue; the files of these tests are longer.
 const QUEUE: Bytes = Bytes(30_000);
 
 const SLOW: Overflow = Overflow::Slow { queue: QUEUE, buffer: None };
@@ -150,8 +150,8 @@ fn a_slow_gateway_holds_no_more_than_its_bounds_and_fills_the_link() {
 fn withheld_acks_bound_the_mean_queue() {
     let queue = Bytes(200_000);
     let most = |overflow| {
-        let mut scenario = gathered(1, 3, &Kind::Greedy, overflow);
-        scenario.run.duration = Duration::from_secs(20);
+        let mut scenario = gathered(1, 2, &Kind::Greedy, overflow);
+        scenario.run.duration = 6 * SECOND;
         let mut engine: Engine<'_, TimerWheel> = Engine::new(&scenario);
         let mut most = 0;
         while let Some((at, part)) = engine.next() {
@@ -167,10 +167,10 @@ fn withheld_acks_bound_the_mean_queue() {
     let (grown, _) = most(Overflow::Grow);
     let (held, goodput) = most(Overflow::Withhold { queue });
     assert!(grown > 20_000_000, "{grown}");
-    // The clients fill their windows before the mean rises, at 300 Mbit/s.
+    // The clients fill their windows before the mean rises, at 200 Mbit/s.
     assert!(held > queue.0 && held < grown / 4, "{held} of {grown}");
     // While the clients time out, the queue may run empty.
-    assert!(goodput > 7e6, "{goodput}");
+    assert!(goodput > 5e6, "{goodput}");
 }
 
 /// Kills: bursts, or writes of a trace, that are one transfer; a pause that waits for the sink.

@@ -111,7 +111,7 @@ fn sources_go_on_when_a_half_fails() {
     for kind in kinds().into_iter().take(4) {
         let mut scenario = scenario(&kind);
         lossy(&mut scenario, "r", "q", 100);
-        scenario.run.duration = Duration::from_secs(600);
+        scenario.run.duration = Duration::from_secs(400);
         let results = results(&scenario);
         let failed = results.table("groups").unwrap().whole("failed_transfers");
         assert!(failed[1] >= 2, "{kind:?}: {failed:?}");

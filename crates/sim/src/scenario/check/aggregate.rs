@@ -1,8 +1,9 @@
 //! Checks of aggregate connections.
 
-use tidegate_core::Bytes;
+use tidegate_core::{Bytes, itcp};
 
 use super::Check;
+use crate::scenario::demand::Paths;
 use crate::scenario::{Kind, Overflow, Place, Traffic, What};
 
 impl Check<'_> {
@@ -39,6 +40,25 @@ impl Check<'_> {
                 self.wrong(place("of"), What::Twice(name.clone()));
             }
             self.local(n, aggregate, name);
+        }
+    }
+
+    /// Adjusters need a path with a delay, and samples further apart than its round trip. The rest of the scenario
+    /// must be right for that.
+    pub(super) fn adjusters(&mut self) {
+        let mut paths = None;
+        for (n, traffic) in self.scenario.traffic.iter().enumerate() {
+            let Kind::Aggregate { weight: Some(config), .. } = &traffic.kind else { continue };
+            let Some(pair) = traffic.pairs.first().filter(|_| config.kind != itcp::Kind::Fixed)
+            else {
+                continue;
+            };
+            let paths = paths.get_or_insert_with(|| Paths::new(self.scenario));
+            let there = paths.between(&pair.from, &pair.to).0;
+            let back = paths.between(&pair.to, &pair.from).0;
+            if let Err(what) = config.check_path(there + back) {
+                self.wrong(Place::Traffic(n, "weight"), What::Aggregate(what));
+            }
         }
     }
 

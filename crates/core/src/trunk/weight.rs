@@ -1,0 +1,156 @@
+//! The weight of a trunk: its share of the path follows the load that its users offer.
+//!
+//! A [`RateAdjuster`] measures the tunnel queue in rounds: the part of the time in which it was backlogged (`busy`), the
+//! user bytes that arrived (`a`), and the user bytes that were sent while it was backlogged (`s`). It changes the
+//! weight at the end of a round. The probe applies the weight: `theta = w`, or `M = round(w)` management connections.
+//! No user connection is terminated.
+//!
+//! Source: `itcp`, section 4, with the `measured` law of [`itcp`](crate::itcp).
+//! Differs:
+//! - The paper's gateway ends its users' connections and carries their bytes. Here `a` counts user packets from the IP
+//!   header on, with retransmissions and with packets that the tunnel queue drops.
+//! - A trunk at its ceiling is backlogged too. Its weight rises to the maximum, which the ceiling makes harmless.
+
+use std::time::Duration;
+
+use super::Config;
+use crate::itcp::{RateAdjuster, Report, Seen};
+use crate::random::Random;
+use crate::{Bytes, Factor, Time};
+
+/// The greatest weight of a trunk. Routers are sized for as many connections of each trunk.
+pub const MOST_WEIGHT: u16 = 16;
+
+/// `round(weight)`, from 1 to [`MOST_WEIGHT`].
+pub(super) fn rounded(weight: Factor) -> u16 {
+    let half = Factor::ONE.millionths() / 2;
+    let whole = (weight.millionths().saturating_add(half)) / Factor::ONE.millionths();
+    u16::try_from(whole).unwrap_or(MOST_WEIGHT).clamp(1, MOST_WEIGHT)
+}
+
+/// The rate adjuster of a trunk, and the load that it measures.
+pub(super) struct Weight {
+    adjuster: RateAdjuster,
+    /// User bytes that arrived, that were sent, and that were sent while the queue was backlogged.
+    arrived: u64,
+    sent: u64,
+    sent_busy: u64,
+    /// Total time in which the queue was backlogged, up to `backlogged_since` if it is backlogged now.
+    busy: Duration,
+    backlogged_since: Option<Time>,
+}
+
+impl Weight {
+    /// The weight that `config` asks for. `None` if it asks for none.
+    pub(super) fn new(config: &Config, seed: u64, now: Time) -> Option<Self> {
+        let random = Random::named(seed, &["trunk", &config.name, "weight"]);
+        let adjuster = RateAdjuster::new(config.weight.as_ref()?, random, now);
+        Some(Self {
+            adjuster,
+            arrived: 0,
+            sent: 0,
+            sent_busy: 0,
+            busy: Duration::ZERO,
+            backlogged_since: None,
+        })
+    }
+
+    /// The weight in force.
+    pub(super) const fn weight(&self) -> Factor {
+        self.adjuster.weight()
+    }
+
+    /// A user packet of `len` bytes arrives.
+    pub(super) const fn on_arrival(&mut self, len: u64) {
+        self.arrived = self.arrived.saturating_add(len);
+    }
+
+    /// A user packet of `len` bytes departs through the trunk.
+    pub(super) fn on_sent(&mut self, now: Time, len: u64) {
+        self.sent = self.sent.saturating_add(len);
+        if self.backlogged_since.is_some_and(|since| since < now) {
+            self.sent_busy = self.sent_busy.saturating_add(len);
+        }
+    }
+
+    /// Takes note of the queue after a change.
+    pub(super) fn observe(&mut self, now: Time, backlogged: bool) {
+        match (self.backlogged_since, backlogged) {
+            (None, true) => self.backlogged_since = Some(now),
+            (Some(since), false) => {
+                self.busy += now.since(since);
+                self.backlogged_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a sample if one is due. Returns the weight if it changed.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        queue: Bytes,
+        window: Bytes,
+        least_rtt: Option<Duration>,
+    ) -> Option<Factor> {
+        if now < self.adjuster.poll_timeout() {
+            return None;
+        }
+        let backlogged = self.backlogged_since.map_or(Duration::ZERO, |since| now.since(since));
+        let seen = Seen {
+            queue,
+            arrived: self.arrived,
+            sent: self.sent,
+            sent_busy: self.sent_busy,
+            busy: self.busy + backlogged,
+            blocked: false,
+            window,
+            least_rtt,
+            // The trunk does not count its users. `most` is a constant.
+            connections: u32::MAX,
+        };
+        self.adjuster.handle_timeout(now, &seen)
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) must be called.
+    pub(super) const fn poll_timeout(&self) -> Time {
+        self.adjuster.poll_timeout()
+    }
+
+    /// The latest round, and the decisions so far.
+    pub(super) const fn report(&self) -> Report {
+        self.adjuster.report()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: rounding down; a weight of zero; more than 16 connections.
+    #[test]
+    fn a_weight_is_rounded_to_one_to_sixteen_connections() {
+        for (millionths, expected) in
+            [(0, 1), (400_000, 1), (1_499_999, 1), (1_500_000, 2), (15_700_000, 16), (u64::MAX, 16)]
+        {
+            assert_eq!(rounded(Factor::from_millionths(millionths)), expected, "{millionths}");
+        }
+    }
+
+    /// Kills: packets that pass an empty queue counted as sent while busy; the time of the present backlog left out.
+    #[test]
+    fn only_backlogged_time_counts_as_busy() {
+        let adjuster = crate::itcp::Config::default();
+        let config = Config { weight: Some(adjuster), ..super::super::testing::config() };
+        let mut it = Weight::new(&config, 1, Time::ZERO).unwrap();
+        let ms = Time::from_millis;
+        it.on_sent(ms(1), 100);
+        it.observe(ms(1), false);
+        it.observe(ms(2), true);
+        it.on_sent(ms(2), 200);
+        it.observe(ms(4), true);
+        it.on_sent(ms(5), 400);
+        it.observe(ms(5), false);
+        assert_eq!((it.sent, it.sent_busy, it.busy), (700, 400, Duration::from_millis(3)));
+    }
+}
