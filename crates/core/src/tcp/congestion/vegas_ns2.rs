@@ -51,6 +51,7 @@ impl Config {
             round_end: 0,
             round_began: Time::ZERO,
             growing_round: true,
+            doubling: false,
             per_ack: 0,
             carried: 0,
         }
@@ -69,6 +70,8 @@ pub(super) struct VegasNs2 {
     round_began: Time,
     /// Slow start grows in this round.
     growing_round: bool,
+    /// `per_ack` is that of slow start.
+    doubling: bool,
     /// What an ACK adds to the window, and what is short of a byte of it, in [`UNIT`]s of a byte.
     per_ack: u64,
     carried: u64,
@@ -130,14 +133,14 @@ impl VegasNs2 {
         let delta = delta.saturating_mul(Factor::ONE.millionths());
         let exceeds = |threshold: Factor| delta > theta.of(threshold.millionths());
         let least = 2 * window.segment;
-        self.per_ack = 0;
+        (self.per_ack, self.doubling) = (0, false);
         if window.in_slow_start() {
             self.growing_round = !self.growing_round;
             if self.growing_round && exceeds(gamma) {
                 window.threshold = least;
                 window.congestion = (window.congestion - window.congestion / 8).max(least);
             } else if self.growing_round {
-                self.per_ack = window.segment * UNIT;
+                (self.per_ack, self.doubling) = (window.segment * UNIT, true);
             }
         } else if exceeds(beta) {
             let step = theta.of(window.segment);
@@ -152,9 +155,8 @@ impl VegasNs2 {
 
     /// Adds what the round says, unless the sender does not keep up with the window.
     fn grow(&mut self, window: &mut Window, ack: &Ack) {
-        let one = window.segment * UNIT;
-        if self.per_ack == one && !window.in_slow_start() && window.congestion > window.segment {
-            self.per_ack = 0;
+        if self.doubling && !window.in_slow_start() && window.congestion > window.segment {
+            (self.per_ack, self.doubling) = (0, false);
         }
         let used = outstanding(window, ack) * window.segment;
         if window.congestion.saturating_sub(used) > 2 * window.segment {
@@ -241,6 +243,23 @@ mod tests {
         };
         assert!((after(2) - 33.0).abs() < 0.01, "{}", after(2));
         assert_eq!((after(3), after(9), after(10)), (30.0, 30.0, 27.0));
+    }
+
+    #[test]
+    fn a_window_of_as_many_segments_as_the_weight_grows() {
+        // Its ACKs add a segment each, as in slow start. Kills: slow start that is told by this step.
+        let config = Config { theta: Factor::whole(8), ..Config::default() };
+        let mut control = config.build(Counting::RFC);
+        let mut window = window(8, 8);
+        control.adjust(&mut window, 0);
+        let ack = Ack {
+            sent: 8 * SEGMENT,
+            acknowledged: SEGMENT,
+            may_grow: true,
+            ..acknowledged(SEGMENT)
+        };
+        control.grow(&mut window, &ack);
+        assert_eq!(window.congestion, 9 * SEGMENT);
     }
 
     #[test]
