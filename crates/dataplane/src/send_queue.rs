@@ -1,6 +1,6 @@
 //! The bytes of a TCP socket that the other end has not acknowledged.
 //!
-//! Source: `tcp(7)`, `SIOCOUTQ`; the kernel's `tcp_ioctl` counts a FIN as one byte.
+//! Source: Linux, `tcp(7)`, `SIOCOUTQ`, and `net/ipv4/tcp.c` (`tcp_ioctl`): a FIN counts as one byte.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

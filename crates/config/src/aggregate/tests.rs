@@ -1,3 +1,5 @@
+//! Files of aggregate gateways: defaults, mistakes and damaged text.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -4,7 +4,7 @@
 //! this host. All other packets are routed as before; so are those for the destinations when this process has ended,
 //! since `tproxy` takes no packet without a socket.
 //!
-//! Source: the kernel's `Documentation/networking/tproxy.rst`; `nft(8)`, TPROXY STATEMENT.
+//! Source: Linux, `Documentation/networking/tproxy.rst`; `nft(8)`, TPROXY STATEMENT.
 
 use std::io::Write;
 use std::net::SocketAddr;

@@ -5,61 +5,19 @@ mod weights;
 
 mod classes;
 mod marking;
+mod text;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use tidegate_core::ack::Counts;
 
+pub(crate) use text::{Labels, Page, float, labels};
+
 use crate::api::{Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Status, Trunk};
-
-/// Metrics being written.
-#[derive(Default)]
-pub(crate) struct Page(String);
-
-impl Page {
-    /// The page as it is sent.
-    pub(crate) fn into_text(self) -> String {
-        self.0
-    }
-
-    /// A metric of the samples given as labels and value.
-    pub(crate) fn metric(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        samples: impl IntoIterator<Item = (Labels, f64)>,
-    ) {
-        let samples: Vec<_> = samples.into_iter().collect();
-        if samples.is_empty() {
-            return;
-        }
-        // Writing to a string cannot fail.
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (labels, value) in samples {
-            let _ = writeln!(self.0, "{name}{} {value}", labels.0);
-        }
-    }
-}
-
-/// Labels as they are written.
-pub(crate) struct Labels(String);
-
-/// `pairs` of a label and its value.
-pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    if pairs.is_empty() {
-        return Labels(String::new());
-    }
-    let escape = |text: &str| text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
-    let pairs: Vec<_> =
-        pairs.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
-    Labels(format!("{{{}}}", pairs.join(",")))
-}
 
 /// `status`, `all_classes` and `all_trunks` as metrics.
 pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk]) -> String {
-    let mut page = Page(String::new());
+    let mut page = Page::default();
     gateway(status, &mut page);
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
@@ -67,7 +25,7 @@ pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk])
     classes::write(all_classes, &mut page);
     marking::write(status, all_classes, &mut page);
     trunks(all_trunks, &mut page);
-    page.0
+    page.into_text()
 }
 
 fn gateway(status: &Status, page: &mut Page) {
@@ -315,11 +273,6 @@ fn trunks(all: &[Trunk], page: &mut Page) {
 
 #[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
 const fn signed(count: i64) -> f64 {
-    count as f64
-}
-
-#[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
-pub(crate) const fn float(count: u64) -> f64 {
     count as f64
 }
 
