@@ -29,6 +29,11 @@ ALWAYS, SELDOM = 0.95, 0.05
 """Parts of a round: the aggregate was busy all the time, or too seldom to measure its rate."""
 
 
+GAIN = 0.05
+"""Of the average of offered loads over rounds. With 0.2 a giant file raises the weight of its own
+aggregate so far that the others starve."""
+
+
 class Seen(NamedTuple):
     """State of one aggregate: seconds of work, busy seconds in all, and its share by weight."""
 
@@ -145,6 +150,38 @@ class Measured(_Rounds):
             lack = max((offered - service) / service, 0.0) + own.margin
             return self.weight + CAUTION * lack * self.weight
         return self.decrease(offered * (1 + own.margin) < service)
+
+
+class Proportional(_Rounds):
+    """Our law beyond the paper's: `w = n a / c`, so that shares become rho_i / rho.
+
+    `a` is the offered load, averaged over many rounds. `c` is the largest rate of service in a
+    sample during which the aggregate was busy: the whole bottleneck, at a moment when all others
+    are idle. All gateways need the same n.
+    """
+
+    def __init__(self, seed: int, number: int, parameters: Parameters) -> None:
+        super().__init__(seed, number, parameters)
+        self.last: Seen | None = None
+        self.offered = self.capacity = 0.0
+        self.rounds = 0
+
+    def sample(self, now: float, seen: Seen) -> bool:
+        if self.first is not None and self.last is not None:
+            busy = seen.busy - self.last.busy
+            if busy > ALWAYS * self.own.every:
+                self.capacity = max(self.capacity, (seen.served - self.last.served) / busy)
+        self.last = seen
+        return super().sample(now, seen)
+
+    def decide(self, first: Seen, last: Seen) -> float:
+        length = self.own.every * (self.own.samples - 1)
+        self.rounds += 1
+        gain = max(GAIN, 1 / self.rounds)
+        self.offered += gain * ((last.arrived - first.arrived) / length - self.offered)
+        if not self.capacity:
+            return self.weight
+        return self.own.most * self.offered / self.capacity
 
 
 def least_squares(values: list[float]) -> float:

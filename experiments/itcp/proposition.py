@@ -1,6 +1,6 @@
 """If sum(rho_i + eps) < 1, the weights reach shares above the loads in finitely many updates.
 
-Source: integrated TCP, section 3.1, proposition 1, and appendix B, lemma 2; ledger A002-8.
+Source: integrated TCP, section 3.1, proposition 1, figure 2, appendix B; ledger A002-8.
 Differs: none of the model; one connection changes at a time, and chance chooses it among those
 that may. Increases know their exact lack, as the proof assumes. Decreases may go below 1
 (assumption iv); "limit" is the same model with the paper's limit of 1.
@@ -162,7 +162,9 @@ STARTS = ((2.0, 9.0), (10.0, 10.0), (1.5, 3.0), (9.0, 8.0))
 @proposition.figure
 def figure(_runs: Table) -> Any:
     loads = [it.load for it in E1]
-    figure, (plane, four) = plots.panels(["E1: the plane of both weights", "E3: shares and loads"])
+    figure, (plane, four) = plots.panels(
+        ["figure 2: the plane of both weights, E1", "E3: shares and loads"]
+    )
     w = np.linspace(0, MOST, 2)
     steepest, flattest = (1 - loads[0]) / loads[0], loads[1] / (1 - loads[1])
     plane.fill_between(w, flattest * w, steepest * w, alpha=0.2, label="both shares above loads")

@@ -23,7 +23,7 @@ from ._adjust import Fixed
 from ._fluid import gps_workloads, processor_sharing, share_by_weight
 from ._load import E1, Class, ccdf, files
 
-theory = Experiment(__file__, more={"case": {"1.7": 20}})
+theory = Experiment(__file__, more={"case": {"1.7": 30}})
 
 MIXED = (Class(E1[0].mean, 1.9), Class(E1[1].mean, 1.6))
 """E1's loads, with indices whose tails a run reaches."""

@@ -89,3 +89,56 @@ def test_an_overloaded_queue_grows_as_the_theorem_says(of_paper):
     assert gamma == pytest.approx(0.49, abs=0.01)
     growth = np.mean([theory.measure(seed, "growth")["growth"] for seed in range(1, 4)])
     assert growth == pytest.approx(gamma, rel=0.25)
+
+
+def test_all_modes_of_a_seed_have_the_same_files(of_paper):
+    """Kills: arrivals that depend on the network behind them."""
+    network, load = of_paper("_network"), of_paper("_load")
+    sizes = {}
+    for mode in ("fixed", "separate"):
+        own = network.network(load.E1, mode, network.Setup(seconds=60)).run(SEED)["transfers"]
+        rows = own.where(group="files1")
+        early = rows["began_seconds"] < 50
+        sizes[mode] = np.sort(rows["bytes"][early])
+    assert len(sizes["fixed"]) > 300 and np.array_equal(sizes["fixed"], sizes["separate"])
+
+
+def test_aggregates_share_by_weight_while_both_are_busy(of_paper):
+    """Kills: a weight that does not reach the congestion control of the aggregate connection."""
+    network, load = of_paper("_network"), of_paper("_load")
+    setup = network.Setup(seconds=1_000)
+    found = {
+        mode: network.measured(network.network(load.E1, mode, setup).run(SEED), load.E1, mode)
+        for mode in ("fixed", "by load")
+    }
+    assert 0.45 < found["fixed"]["phi_1"] < 0.55 and 0.6 < found["by load"]["phi_1"] < 0.75
+    assert found["by load"]["p99_1"] < 0.5 * found["fixed"]["p99_1"]
+    assert found["by load"]["all_above"] == 1 and found["fixed"]["above_1"] == 0
+
+
+@pytest.mark.parametrize("mode", ["literal", "measured"])
+def test_adjusters_change_weights_within_their_limits(of_paper, mode):
+    """Kills: a clamp that is left out; decisions of two gateways at the same time."""
+    network, load = of_paper("_network"), of_paper("_load")
+    setup = network.Setup(seconds=1_000, samples=60)
+    run = network.network(load.E1, mode, setup).run(SEED)
+    weights = [run[f"aggregate long{it}"]["weight"] for it in (1, 2)]
+    assert all(it.min() >= 1 and it.max() <= 10 and len(np.unique(it)) > 2 for it in weights)
+    assert network.measured(run, load.E1, mode)["together"] < 0.2
+
+
+def test_the_backlog_beside_a_giant_file_is_the_lack_of_share(of_paper):
+    """Kills: a queue that does not count bytes that wait in the gateway."""
+    found = of_paper("overload").measure(SEED, "giant, fixed")
+    assert abs(found["error"]) < 0.05 and found["backlog"] > 10e6
+
+
+def test_short_files_gain_from_an_aggregate_on_a_long_path(of_paper):
+    """Kills: a slow start of each file on the aggregate connection."""
+    network, load = of_paper("_network"), of_paper("_load")
+    setup = network.Setup(seconds=300, far="90 ms")
+    found = {
+        mode: np.median(network.sojourns(network.network(load.E1, mode, setup).run(SEED), 2))
+        for mode in ("fixed", "separate")
+    }
+    assert found["fixed"] < 0.4 * found["separate"]

@@ -1,0 +1,156 @@
+"""Aggregates beside other traffic: separate connections at 200 ms, RED, and Reno, CUBIC and BBR.
+
+Source: integrated TCP, sections 1, 2 and 5 (open questions); ledger A002-7.
+Differs: see `_network.py`. Runs of E1 last 4,000 s and have fixed weights of 10. One greedy
+connection shares the bottleneck with them. Its buffer is the paper's 10,000 packets, or 100 packets
+(twice the bandwidth-delay product), or RED with the same 100 packets. "carried" is the goodput of
+both aggregates over their offered load. A mode switch, such as Nimbus's, is not a part of the
+aggregate connection. The case "switched" has weighted Reno of weight 10 in its place all the time,
+which is the best that a switch can do beside Reno.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import MEDIAN_RATIO, Numbers
+
+from ._load import E1, PACKET
+from ._modes import key
+from ._network import BUFFER, FIRST_FILE, HEADER, Setup, network, sojourns
+
+beside = Experiment(__file__, seeds=5)
+
+SECONDS = 4_000
+
+FAR = "90 ms"
+"""Delay between gateway and router for a round-trip time of 202 ms."""
+
+SHORT = 50_000
+"""Bytes of a short file at most; the smallest file of class 1 has 39,000."""
+
+PACKETS = 100
+LIMIT = PACKETS * (PACKET + HEADER)
+
+QUEUES: dict[str, dict[str, Any]] = {
+    "large": {"kind": "drop-tail", "limit": f"{BUFFER} B"},
+    "small": {"kind": "drop-tail", "limit": f"{LIMIT} B"},
+    "RED": {
+        "kind": "red", "limit": f"{LIMIT} B", "packet": f"{PACKET + HEADER} B",
+        "min": f"{LIMIT // 8} B", "max": f"{LIMIT // 2} B", "max_p": "10 %", "weight": "0.2 %",
+        "gentle": True,
+    },
+}  # fmt: skip
+"""RED starts to drop at an eighth of the buffer."""
+
+CROSS = {"Reno": "newreno", "CUBIC": "cubic", "BBR": "bbr"}
+
+RENO = {"kind": "weighted-reno"}
+
+CASES: dict[str, tuple[str, Setup]] = {
+    "far, aggregates": ("fixed", Setup(seconds=SECONDS, far=FAR)),
+    "far, separate": ("separate", Setup(seconds=SECONDS, far=FAR)),
+    "alone, RED": ("fixed", Setup(seconds=SECONDS, queue=QUEUES["RED"])),
+    "alone, separate": ("separate", Setup(seconds=SECONDS)),
+    "alone, aggregates": ("fixed", Setup(seconds=SECONDS)),
+}
+for name, kind in CROSS.items():
+    for queue in QUEUES if name == "Reno" else ("large", "small"):
+        own = Setup(seconds=SECONDS, queue=QUEUES[queue], cross={"kind": kind})
+        CASES[f"{name}, {queue}"] = ("fixed", own)
+CASES["Reno, small, separate"] = (
+    "separate", Setup(seconds=SECONDS, queue=QUEUES["small"], cross={"kind": "newreno"})
+)  # fmt: skip
+CASES["Reno, small, switched"] = (
+    "fixed",
+    Setup(seconds=SECONDS, queue=QUEUES["small"], cross={"kind": "newreno"}, control=RENO),
+)
+
+
+@beside.run(case=list(CASES))
+def measure(seed: int, case: str) -> dict[str, float]:
+    mode, own = CASES[case]
+    run = network(E1, mode, own).run(seed)
+    offered = sum(each.mean * each.arrivals for each in E1) * (SECONDS - FIRST_FILE) * 8
+    groups = run.groups
+    ours = np.array([not str(it).startswith("cross") for it in groups["group"]])
+    carriers = np.array([str(it).startswith("long") for it in groups["group"]])
+    counted = carriers if mode != "separate" else ours
+    row = {"carried": float(groups["goodput_bps"][counted].sum()) * SECONDS / offered}
+    if own.cross:
+        row["cross"] = float(groups["goodput_bps"][~ours].sum()) / 1e6
+    for number in (1, 2):
+        files = run["transfers"].where(group=f"files{number}")
+        took = sojourns(run, number)
+        row[f"median_{number}"] = float(np.median(took)) if len(took) else float(SECONDS)
+        short = took[files["bytes"] <= SHORT]
+        row[f"short_{number}"] = float(short.mean()) if len(short) else float(SECONDS)
+    return row
+
+
+QUEUED = "both aggregates keep 20 packets in the queue, and RED drops from 12 on"
+
+
+def of(runs: Table, case: str, column: str) -> np.ndarray:
+    values: np.ndarray = runs.where(case=case)[column]
+    return values
+
+
+def claim(case: str, column: str, text: str, **bounds: Any) -> None:
+    """A claim of A002-7 about one case."""
+
+    def number(runs: Table) -> Numbers:
+        return of(runs, case, column)
+
+    number.__name__ = f"{column}_{key(case)}"
+    beside.claim("A002-7", f"{case}: {text}", **bounds)(number)
+
+
+def claim_over(case: str, base: str, column: str, text: str, **bounds: Any) -> None:
+    """A claim of A002-7 about one case over another."""
+
+    def ratio(runs: Table) -> Numbers:
+        count = min(len(of(runs, case, column)), len(of(runs, base, column)))
+        return of(runs, case, column)[:count] / of(runs, base, column)[:count]
+
+    ratio.__name__ = f"{column}_{key(case)}_over_{key(base)}"
+    text = f"{case} over {base}: {text}"
+    beside.claim("A002-7", text, statistic=MEDIAN_RATIO, **bounds)(ratio)
+
+
+for number in (1, 2):
+    claim_over("far, aggregates", "far, separate", f"short_{number}",
+               f"mean time of files up to 50 kB, class {number}",
+               paper="the motive of aggregation", at_most=1)  # fmt: skip
+claim_over("far, aggregates", "far, separate", "median_1", "median sojourn of class 1",
+           paper="the motive of aggregation", at_most=1)  # fmt: skip
+claim_over("alone, aggregates", "alone, separate", "short_1",
+           "mean time of files up to 50 kB, class 1, 42 ms", kind="context")  # fmt: skip
+CARRIED = "goodput of both aggregates over their offered load"
+claim("Reno, large", "carried", CARRIED, paper="Vegas performs poorly beside Reno", at_most=0.5)
+claim("Reno, small", "carried", CARRIED, paper="Vegas performs poorly beside Reno", at_most=0.8)
+claim_over("Reno, RED", "Reno, small", "carried", CARRIED, paper="more competitive", at_least=1)
+for name in ("CUBIC", "BBR"):
+    for queue in ("large", "small"):
+        claim(f"{name}, {queue}", "carried", CARRIED, kind="context")
+claim_over("Reno, small, switched", "Reno, small", "carried", CARRIED, at_least=1)
+claim("Reno, small, separate", "carried", "goodput of separate connections over offered load",
+      kind="context")  # fmt: skip
+claim_over("alone, RED", "alone, aggregates", "median_1", "median sojourn of class 1",
+           at_most=1.1, why=QUEUED)  # fmt: skip
+
+
+@beside.figure
+def figure(runs: Table) -> Any:
+    figure, panels = plots.panels(["load carried beside one greedy connection",
+                                   "short files of class 1, mean seconds"])  # fmt: skip
+    crossed = [case for case, (_, own) in CASES.items() if own.cross]
+    quiet = [case for case, (_, own) in CASES.items() if not own.cross]
+    for axes, cases, column in ((panels[0], crossed, "carried"), (panels[1], quiet, "short_1")):
+        axes.barh(range(len(cases)), [np.median(of(runs, it, column)) for it in cases])
+        axes.set_yticks(range(len(cases)), cases, fontsize="small")
+        axes.invert_yaxis()
+    panels[0].axvline(1, color="gray", linewidth=1)
+    return figure
