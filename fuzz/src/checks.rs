@@ -15,6 +15,7 @@ use tidegate_core::packet::{Direction, Ecn, Network, TcpFlags, TcpSegment};
 use tidegate_core::random::Random;
 use tidegate_core::tcp::Segment;
 use tidegate_core::{Bytes, Factor, Packet, Time};
+use tidegate_wire::aggregate::{Answer, Bad, Confirmation, FIXED, Header, LONGEST};
 use tidegate_wire::trunk::message::Message;
 use tidegate_wire::trunk::{Ends, Form, Key, Opened, Session, admit, user_packet};
 use tidegate_wire::{
@@ -114,6 +115,29 @@ fn slow_sum(bytes: &[u8]) -> u32 {
     let word =
         |word: &[u8]| u32::from(word[0]) * 256 + word.get(1).map_or(0, |low| u32::from(*low));
     bytes.chunks(2).fold(0, |sum, bytes| (sum + word(bytes)) % 0xffff)
+}
+
+/// A header or a confirmation is taken only as it would have been sent, and its length is known from its first bytes.
+pub(crate) fn aggregate_any(bytes: &[u8]) {
+    if let Ok(header) = Header::decode(bytes) {
+        assert_eq!(header.encode(), bytes);
+        assert!(header.destination.port() != 0 && bytes.len() <= LONGEST);
+        assert!(header.client.is_none_or(|it| it.is_ipv4() == header.destination.is_ipv4()));
+    }
+    if let Some((fixed, rest)) = bytes.split_first_chunk()
+        && let Ok(length) = Header::rest(*fixed)
+    {
+        assert!(FIXED + length <= LONGEST);
+        assert_eq!(Header::decode(bytes) == Err(Bad::Length), length != rest.len());
+    }
+    if let Some(bytes) = bytes.first_chunk()
+        && let Ok(confirmation) = Confirmation::decode(*bytes)
+    {
+        assert_eq!(confirmation.encode(), *bytes);
+    }
+    if let Some(answer) = bytes.first().and_then(|byte| Answer::of(*byte)) {
+        assert_eq!(Some(answer.byte()), bytes.first().copied());
+    }
 }
 
 /// What can be read of the bytes is what would be written. None of them is taken by an end of a trunk that

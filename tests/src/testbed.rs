@@ -117,6 +117,14 @@ impl Testbed {
         ip(&format!("-n {middle} link set bridge up"));
     }
 
+    /// Another host, without a network; it is removed with the test bed. Its number is of no use.
+    pub(crate) fn another_host(&self, part: &str) -> Host {
+        let name = self.folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        let host = Host::new(format!("{}-{part}", name.unwrap_or_default()), 0);
+        ip(&format!("netns add {}", host.namespace));
+        host
+    }
+
     /// A file of the test with this content.
     ///
     /// # Panics
@@ -132,9 +140,8 @@ impl Testbed {
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        for host in [&self.lan, &self.middle, &self.wan] {
-            remove(&host.namespace);
-        }
+        let name = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        remove_all(|namespace| namespace.starts_with(&format!("{name}-")));
         // What is left of it is in the way of nobody.
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -164,9 +171,14 @@ impl Host {
         }
     }
 
+    /// The name of its network namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Starts the process that keeps the namespaces of this host, after the shell commands `first`. With
     /// commands, the process has a mount namespace of its own.
-    fn keep(&mut self, first: &str) -> Process {
+    pub(crate) fn keep(&mut self, first: &str) -> Process {
         let mut command = self.command("unshare");
         command.args((!first.is_empty()).then_some("--mount"));
         let shell = format!("{first} echo kept && exec sleep 86400");
@@ -294,7 +306,7 @@ fn build() -> PathBuf {
     executable.unwrap_or_else(|| panic!("cargo built no program:\n{said}"))
 }
 
-fn ip(words: &str) {
+pub(crate) fn ip(words: &str) {
     try_ip(words).unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -327,15 +339,18 @@ pub fn skip(reason: &str) {
 
 /// Removes what tests left behind that were killed.
 fn remove_abandoned() {
-    let Ok(entries) = fs::read_dir("/run/netns") else { return };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    for name in names.collect::<Vec<_>>() {
+    remove_all(|name| {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
         let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            remove(&name);
-        }
-    }
+        pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+    });
+}
+
+/// Removes the namespaces whose name `is` of ours.
+fn remove_all(is: impl Fn(&str) -> bool) {
+    let Ok(entries) = fs::read_dir("/run/netns") else { return };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| is(name)).collect::<Vec<_>>().iter().for_each(|name| remove(name));
 }
 
 /// Removes a namespace of ours, and what still runs in it.

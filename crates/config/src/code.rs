@@ -168,6 +168,10 @@ catalogue! {
     BadAggregate = "TG0064", "an aggregate connection that cannot carry its traffic",
         "write one flow from one gateway to one host, after the TCP traffic that ends at the gateway, and name each traffic in one `of` only";
 
+    // The file of an aggregate gateway.
+    BadAggregateGateway = "TG0065", "an aggregate gateway that cannot work",
+        "correct the field the message names; the gateways of both sites have addresses and keys of their own";
+
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read or written",
         "check the path and its permissions; policy files are UTF-8";
@@ -187,6 +191,10 @@ catalogue! {
         "give both ports the same MTU: `ip link set PORT mtu N`. A frame longer than the other port sends would be lost";
     BadKey = "TG0109", "the key of a trunk cannot be used",
         "make one with `(umask 077; openssl rand -hex 32 > FILE)`, and give the same to both gateways";
+    BadIdentity = "TG0110", "the key of an aggregate gateway cannot be used",
+        "make one with `tidegate aggregate key FILE` at each site, and write what it prints into the other's file as `peer_key`";
+    NoTransparency = "TG0111", "connections cannot be taken transparently",
+        "run as root on a kernel with nftables and TPROXY, and install the tools: `apt-get install nftables iproute2`";
 
     // The running gateway.
     NoGateway = "TG0201", "no gateway answers",

@@ -6,9 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
 pub mod code;
 mod diagnostic;
 mod field;
+mod hexadecimal;
 pub mod host;
 mod parameters;
 pub mod policy_file;
@@ -22,4 +24,5 @@ mod values;
 
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Findings, Located, Severity};
+pub use hexadecimal::hexadecimal;
 pub use host::Host;

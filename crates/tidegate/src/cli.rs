@@ -24,13 +24,16 @@ pub(crate) struct Cli {
         global = true,
         help_heading = "Everywhere",
         value_name = "PATH",
-        default_value = "/run/tidegate.sock"
+        default_value = SOCKET
     )]
     socket: PathBuf,
 
     #[command(subcommand)]
     command: Command,
 }
+
+/// The control socket of a gateway, unless --socket names another.
+pub(crate) const SOCKET: &str = "/run/tidegate.sock";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -42,6 +45,8 @@ enum Command {
     Plan(commands::plan::Args),
     /// Run the gateway between its two ports
     Run(commands::run::Args),
+    /// Run an aggregate gateway: carry the TCP connections of a site over one connection to its peer
+    Aggregate(commands::aggregate::Args),
     /// Put a policy file in force without losing a packet
     Apply(commands::apply::Args),
     /// Keep what `apply --confirm` put in force
@@ -86,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => commands::check::run(&args, &context),
         Command::Plan(args) => commands::plan::run(&args, &context),
         Command::Run(args) => commands::run::run(&args, &context),
+        Command::Aggregate(args) => commands::aggregate::run(&args, &context),
         Command::Apply(args) => commands::apply::run(&args, &context),
         Command::Confirm => commands::apply::confirm(&context),
         Command::Status => commands::status::run(&context),

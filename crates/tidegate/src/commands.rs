@@ -1,5 +1,6 @@
 //! The commands: one file each, with its arguments and what it does.
 
+pub(crate) mod aggregate;
 pub(crate) mod apply;
 pub(crate) mod check;
 pub(crate) mod class;

@@ -27,11 +27,12 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 pub(crate) use explain::explain;
+pub(crate) use metrics::{Labels, Page, float, labels};
 pub(crate) use plane::Plane;
 pub(crate) use port_lock::PortLock;
 pub(crate) use ports::open;
-pub(crate) use seats::Limits;
-pub(crate) use server::{Server, Socket, listen};
+pub(crate) use seats::{Limits, Seats};
+pub(crate) use server::{PAGE, Server, Socket, answer, listen, serve, unknown};
 use trunk_report::Rates;
 use watch::Watch;
 

@@ -4,6 +4,7 @@
 // The print macros panic if stdout or stderr is closed; the functions of `output` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod aggregate;
 pub mod api;
 mod cli;
 mod client;

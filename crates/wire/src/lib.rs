@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
 pub mod build;
 mod checksum;
 mod clamp;

@@ -31,6 +31,11 @@ fn the_corpus_of_trunk_holds() {
 }
 
 #[test]
+fn the_corpus_of_aggregate_holds() {
+    assert!(replay("aggregate", checks::aggregate_any) >= 10);
+}
+
+#[test]
 fn the_corpus_of_trackers_holds() {
     assert!(replay("trackers", checks::trackers_any) >= 5);
 }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use tidegate_config::{Findings, Severity};
+use tidegate_config::{Findings, Severity, aggregate};
 
 use super::Context;
 use crate::config::{self, Config};
@@ -14,7 +14,7 @@ use crate::output::{Exit, Failure, progress};
 /// What `check` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The policy file
+    /// The policy file, or the file of an aggregate gateway
     file: PathBuf,
 
     /// Also check that this host has the interfaces, and that bursts hold their MTU
@@ -25,6 +25,9 @@ pub(crate) struct Args {
 /// Says what is wrong with the file, or that nothing is.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let text = read(&args.file)?;
+    if aggregate::is_meant(&text) {
+        return of_aggregate(&args.file, &text, context);
+    }
     let host = args.host.then(host::look);
     let (config, found) = config::parse(&name(&args.file), &text, host.as_ref());
     let output = context.output;
@@ -41,17 +44,39 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// The same for the file of an aggregate gateway.
+fn of_aggregate(file: &Path, text: &str, context: &Context) -> anyhow::Result<Exit> {
+    let (config, found) = aggregate::parse(&name(file), text);
+    if context.output.is_json() {
+        let data = serde_json::json!({ "ok": config.is_some(), "findings": found.data() });
+        context.output.json(&data)?;
+    } else {
+        complain(&found);
+    }
+    let Some(config) = config else { return Ok(Exit::WrongInput) };
+    if !context.output.is_json() {
+        let file = file.display();
+        let (peer, warnings) = (config.peer, warnings(&found));
+        context.output.text(format!("{file}: aggregate gateway with peer {peer}, {warnings}"))?;
+    }
+    Ok(Exit::Done)
+}
+
 fn summary(file: &Path, config: &Config, found: &Findings) -> String {
     let policies = match config.policies.len() {
         1 => "1 policy".to_owned(),
         n => format!("{n} policies"),
     };
-    let warnings = match found.iter().filter(|it| it.severity == Severity::Warning).count() {
+    let warnings = warnings(found);
+    format!("{}: {policies} between {} and {}, {warnings}", file.display(), config.lan, config.wan)
+}
+
+fn warnings(found: &Findings) -> String {
+    match found.iter().filter(|it| it.severity == Severity::Warning).count() {
         0 => "nothing wrong".to_owned(),
         1 => "1 warning".to_owned(),
         n => format!("{n} warnings"),
-    };
-    format!("{}: {policies} between {} and {}, {warnings}", file.display(), config.lan, config.wan)
+    }
 }
 
 /// Reads a policy file, which may be a pipe.

@@ -31,7 +31,7 @@ pub(crate) struct Args {
 }
 
 /// An address that only this host reaches, for metrics have no protection.
-fn loopback(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text.parse().map_err(|_| "write for example 127.0.0.1:9123")?;
     match address.ip().is_loopback() {
         true => Ok(address),

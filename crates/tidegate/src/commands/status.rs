@@ -112,7 +112,7 @@ fn crossed(it: &LinkDirection) -> String {
     }
 }
 
-fn listed(packets: &std::collections::BTreeMap<String, u64>) -> String {
+pub(super) fn listed(packets: &std::collections::BTreeMap<String, u64>) -> String {
     let each: Vec<_> = packets.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }

@@ -5,55 +5,19 @@ mod weights;
 
 mod classes;
 mod marking;
+mod text;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use tidegate_core::ack::Counts;
 
+pub(crate) use text::{Labels, Page, float, labels};
+
 use crate::api::{Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Status, Trunk};
-
-/// Metrics being written.
-struct Page(String);
-
-impl Page {
-    /// A metric of the samples given as labels and value.
-    fn metric(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        samples: impl IntoIterator<Item = (Labels, f64)>,
-    ) {
-        let samples: Vec<_> = samples.into_iter().collect();
-        if samples.is_empty() {
-            return;
-        }
-        // Writing to a string cannot fail.
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (labels, value) in samples {
-            let _ = writeln!(self.0, "{name}{} {value}", labels.0);
-        }
-    }
-}
-
-/// Labels as they are written.
-struct Labels(String);
-
-/// `pairs` of a label and its value.
-fn labels(pairs: &[(&str, &str)]) -> Labels {
-    if pairs.is_empty() {
-        return Labels(String::new());
-    }
-    let escape = |text: &str| text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
-    let pairs: Vec<_> =
-        pairs.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
-    Labels(format!("{{{}}}", pairs.join(",")))
-}
 
 /// `status`, `all_classes` and `all_trunks` as metrics.
 pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk]) -> String {
-    let mut page = Page(String::new());
+    let mut page = Page::default();
     gateway(status, &mut page);
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
@@ -61,7 +25,7 @@ pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk])
     classes::write(all_classes, &mut page);
     marking::write(status, all_classes, &mut page);
     trunks(all_trunks, &mut page);
-    page.0
+    page.into_text()
 }
 
 fn gateway(status: &Status, page: &mut Page) {
@@ -312,11 +276,6 @@ const fn signed(count: i64) -> f64 {
     count as f64
 }
 
-#[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
-const fn float(count: u64) -> f64 {
-    count as f64
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -531,14 +490,23 @@ mod tests {
     fn metrics_pass_our_own_lint() {
         let page = page(&status(), &classes(), &trunks_of_a_test());
         assert_eq!(lint(&page), [""; 0], "{page}");
+        let of_aggregate = crate::aggregate::metrics_of_a_test();
+        assert_eq!(lint(&of_aggregate), [""; 0], "{of_aggregate}");
         assert!(page.contains("tidegate_policy_wait_seconds_total{policy=\"web \\\"2\\\"\""));
         assert!(page.contains("tidegate_dropped_packets_total{reason=\"queue-full\"} 7\n"));
         assert!(page.contains("tidegate_marked_packets_total{reason=\"aqm\"} 8\n"));
     }
 
-    /// The metrics of `page` as a page of the manual.
+    /// The metrics of `page`, and those of an aggregate gateway, as a page of the manual.
     fn manual(page: &str) -> String {
         let mut text = String::from(include_str!("metrics.md"));
+        text += &table(page);
+        text += include_str!("metrics/aggregate.md");
+        text + &table(&crate::aggregate::metrics_of_a_test())
+    }
+
+    fn table(page: &str) -> String {
+        let mut text = String::new();
         let mut lines = page.lines().peekable();
         while let Some(line) = lines.next() {
             let Some(help) = line.strip_prefix("# HELP ") else { continue };

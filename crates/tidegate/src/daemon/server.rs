@@ -103,18 +103,30 @@ impl Server {
 
     /// Serves requests until dropped.
     pub(crate) async fn serve(self) {
-        let Self { daemon, socket, metrics, seats: [control, scrapers] } = self;
-        let Socket { listener, file: _file, _lock } = socket;
+        let Self { daemon, socket, metrics, seats } = self;
         let pages = metrics_routes(daemon.clone());
-        let routes = routes(daemon).merge(pages.clone());
-        let scraped = async {
-            match metrics {
-                Some(listener) => accept(listener, &scrapers, pages).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::join!(accept(listener, &control, routes), scraped);
+        serve(socket, metrics, &seats, routes(daemon), pages).await;
     }
+}
+
+/// Serves `routes` and `pages` on the control socket, and `pages` on the metrics port, until dropped. The seats are
+/// those of the control socket, then those of the metrics port.
+pub(crate) async fn serve(
+    socket: Socket,
+    metrics: Option<TcpListener>,
+    [control, scrapers]: &[Arc<Seats>; 2],
+    routes: Router,
+    pages: Router,
+) {
+    let Socket { listener, file: _file, _lock } = socket;
+    let routes = routes.merge(pages.clone());
+    let scraped = async {
+        match metrics {
+            Some(listener) => accept(listener, scrapers, pages).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::join!(accept(listener, control, routes), scraped);
 }
 
 /// Serves every connection of `listener` as soon as it has a seat.
@@ -213,7 +225,7 @@ fn routes(daemon: Arc<Daemon>) -> Router {
 }
 
 /// Answers requests with an unknown path or method.
-async fn unknown(method: Method, uri: Uri) -> Response {
+pub(crate) async fn unknown(method: Method, uri: Uri) -> Response {
     bad_request(StatusCode::NOT_FOUND, format!("there is no {method} {}", uri.path()))
 }
 
@@ -344,7 +356,7 @@ async fn page(daemon: &Daemon) -> Result<String, Failure> {
     aside(move || metrics::page(&status, &classes, &trunks)).await
 }
 
-const PAGE: [(HeaderName, &str); 1] =
+pub(crate) const PAGE: [(HeaderName, &str); 1] =
     [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
 
 /// The metrics page, shared by all scrapers and made at most once a second.
@@ -411,7 +423,7 @@ async fn report<T: Serialize + Send + 'static>(
     written.unwrap_or_else(|failure| refuse(&failure.into()))
 }
 
-fn answer<T: Serialize>(result: Result<T, Refusal>) -> Response {
+pub(crate) fn answer<T: Serialize>(result: Result<T, Refusal>) -> Response {
     match result {
         Ok(data) => Json(versioned(&data)).into_response(),
         Err(refusal) => refuse(&refusal),

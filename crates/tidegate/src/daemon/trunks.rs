@@ -7,6 +7,7 @@ use std::io::Read;
 use std::num::NonZeroU16;
 use std::path::Path;
 
+use tidegate_config::hexadecimal;
 use tidegate_core::trunk;
 use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
 use tidegate_dataplane::{Interface, PacketMemory, Port};
@@ -141,20 +142,6 @@ fn key(path: &str) -> Result<Key, Failure> {
         return Err(wrong(format!("the key {path} can be read by others; `chmod 600 {path}`")));
     }
     hexadecimal(file.text.trim()).map(Key).ok_or_else(|| wrong(format!("{path} holds no key")))
-}
-
-/// 32 bytes as 64 digits.
-fn hexadecimal(text: &str) -> Option<[u8; 32]> {
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let mut bytes = [0; 32];
-    if !rest.is_empty() || pairs.len() != bytes.len() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(pairs) {
-        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-        *byte = u8::try_from(high? * 16 + low?).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -1,0 +1,82 @@
+//! Sets the weight of the aggregate connection: the core's rate adjuster, with the samples and the clock of this
+//! gateway. The clock is monotonic, so that steps of the time of day change nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::itcp::{RateAdjuster, Report, Seen};
+use tidegate_core::random::Random;
+use tidegate_core::{Bytes, Time};
+use tokio::time::{Instant, sleep};
+
+use super::control::Shared;
+use super::site::Site;
+
+/// The rate adjuster of a gateway.
+#[derive(Debug)]
+pub(super) struct Adjuster {
+    adjuster: Mutex<RateAdjuster>,
+    started: Instant,
+}
+
+impl Adjuster {
+    /// Starts with the random wait, which `seed` makes unlike that of other gateways.
+    pub(super) fn new(site: &Site, seed: u64) -> Self {
+        let random = Random::named(seed, &["rate adjuster"]);
+        let adjuster = RateAdjuster::new(&site.config.weight, random, Time::ZERO);
+        Self { adjuster: Mutex::new(adjuster), started: Instant::now() }
+    }
+
+    fn adjuster(&self) -> MutexGuard<'_, RateAdjuster> {
+        self.adjuster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latest round, and the decisions so far.
+    pub(super) fn report(&self) -> Report {
+        self.adjuster().report()
+    }
+
+    /// Takes samples until dropped.
+    pub(super) async fn run(&self, site: &Arc<Site>, shared: &Shared) {
+        shared.set_weight(self.adjuster().weight());
+        let mut warned = None;
+        loop {
+            let due = self.adjuster().poll_timeout();
+            let now = Time::ZERO + self.started.elapsed();
+            sleep(due.since(now).max(LEAST)).await;
+            let now = Time::ZERO + self.started.elapsed();
+            let seen = seen(site, shared);
+            let wrong = seen.least_rtt.and_then(|rtt| site.config.weight.check_path(rtt).err());
+            if wrong != warned {
+                warned = wrong;
+                wrong.inspect(|words| tracing::warn!("weight: {words}"));
+            }
+            let weight = self.adjuster().handle_timeout(now, &seen);
+            if let Some(weight) = weight {
+                shared.set_weight(weight);
+                tracing::debug!("weight {weight}");
+            }
+        }
+    }
+}
+
+/// Shortest sleep: the resolution of the timer.
+const LEAST: Duration = Duration::from_millis(1);
+
+/// A sample of the gateway.
+fn seen(site: &Site, shared: &Shared) -> Seen {
+    let observed = shared.observed();
+    let least_rtt = site.link().map(|it| it.connection.min_rtt()).filter(|it| !it.is_zero());
+    let stopped = observed.waits && site.stopped() > 0;
+    Seen {
+        queue: Bytes(site.queue.held().saturating_sub(observed.in_flight)),
+        arrived: site.queue.written(),
+        sent: observed.sent,
+        sent_busy: observed.sent_busy,
+        busy: observed.busy,
+        blocked: site.queue.is_full() || stopped,
+        window: Bytes(observed.window),
+        least_rtt,
+        connections: u32::try_from(site.connections()).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,302 @@
+//! Carries one TCP connection as one stream: bytes, half-close and reset, in both directions.
+//!
+//! | at the TCP connection here | at the stream | at the TCP connection of the peer |
+//! |---|---|---|
+//! | FIN | end of the stream | FIN |
+//! | RST | reset, and the other direction stopped | RST |
+//! | its window is full | its flow-control window is full | its window is full |
+//!
+//! Buffers exist only while bytes move, so that an idle connection holds none.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use quinn::{ReadError, RecvStream, SendStream, VarInt, WriteError};
+use socket2::SockRef;
+use tidegate_dataplane::unacknowledged;
+use tidegate_wire::aggregate::Answer;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::link::{Delivery, Link};
+use super::site::Site;
+
+/// Bytes that are read from a TCP connection at once: ten datagrams of QUIC. Longer chunks would let streams wait
+/// for each other.
+const CHUNK: usize = 16 << 10;
+
+/// Error code of a stream whose TCP connection was reset.
+const RESET: VarInt = VarInt::from_u32(1);
+
+/// Why a connection did not end with a FIN in each direction.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The TCP connection here was reset or failed.
+    Here(io::Error),
+    /// The one of the peer was.
+    There,
+    /// The aggregate connection is lost.
+    Lost,
+    /// The peer could not open its TCP connection.
+    Failed(Answer),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(error) => write!(f, "{error}"),
+            Self::There => f.write_str("reset at the peer"),
+            Self::Lost => f.write_str("lost with the aggregate connection"),
+            Self::Failed(answer) => f.write_str(answer.name()),
+        }
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Here(error)
+    }
+}
+
+impl From<ReadError> for End {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Reset(_) => Self::There,
+            _ => Self::Lost,
+        }
+    }
+}
+
+impl From<WriteError> for End {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Stopped(_) => Self::There,
+            _ => Self::Lost,
+        }
+    }
+}
+
+/// A TCP connection and the stream that carries it.
+#[derive(Debug)]
+pub(super) struct Carried {
+    /// The TCP connection.
+    pub(super) tcp: TcpStream,
+    /// The direction to the peer.
+    pub(super) send: SendStream,
+    /// The direction from the peer.
+    pub(super) recv: RecvStream,
+}
+
+/// Carries `carried` until both directions have ended. Bytes from the peer are waited for after `opened`.
+pub(super) async fn carry(
+    site: &Site,
+    link: &Link,
+    carried: Carried,
+    opened: impl AsyncFnOnce(&mut RecvStream) -> Result<(), End>,
+) -> Result<(), End> {
+    let Carried { tcp, mut send, mut recv } = carried;
+    let number = u64::from(send.id());
+    let (delivery, eof) = (link.expect(number), AtomicBool::new(false));
+    let ends = Ends { site, link, tcp: &tcp, number, delivery, eof };
+    let down = async {
+        opened(&mut recv).await?;
+        ends.down(&mut recv).await
+    };
+    let ended = tokio::try_join!(ends.up(&mut send), down).map(drop);
+    let (delivery, eof) = (ends.delivery, ends.eof.into_inner());
+    if let Err(end) = &ended {
+        // The stream may be gone already.
+        let _ = send.reset(RESET);
+        let _ = recv.stop(RESET);
+        reset(tcp);
+        lose(site, end, eof && !delivery.is_done());
+    } else {
+        drop(tcp);
+        wait_for(site, link, &delivery).await;
+    }
+    link.forget(number);
+    ended
+}
+
+/// Waits until the peer has confirmed what was sent to it, or the aggregate connection is lost.
+async fn wait_for(site: &Site, link: &Link, delivery: &Delivery) {
+    tokio::select! {
+        () = delivery.done() => {}
+        _ = link.connection.closed() => lose(site, &End::Lost, !delivery.is_done()),
+    }
+}
+
+/// Counts bytes that were acknowledged to a client here, which has ended its side, and never arrived.
+fn lose(site: &Site, end: &End, unconfirmed: bool) {
+    if unconfirmed && matches!(end, End::Lost) {
+        site.counters.lost_after_close.one();
+    }
+}
+
+/// Sets the options of a TCP connection of a user. A failure costs speed, or the early end of a dead connection.
+pub(super) fn set_options(tcp: &TcpStream) {
+    // Bytes leave as they come; the buffers of the kernel make full segments of them under load.
+    let _ = tcp.set_nodelay(true);
+    // A host that is gone gives its seat back. The kernel's `tcp_keepalive_time` says when.
+    let _ = SockRef::from(tcp).set_keepalive(true);
+}
+
+/// Resets a TCP connection.
+pub(super) fn reset(tcp: TcpStream) {
+    // Closed with a linger time of zero, a socket sends RST (`socket(7)`). On failure it sends FIN.
+    let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
+    drop(tcp);
+}
+
+/// The state that both directions of a connection share.
+struct Ends<'a> {
+    site: &'a Site,
+    link: &'a Link,
+    tcp: &'a TcpStream,
+    /// The number of the stream in confirmations.
+    number: u64,
+    /// Tells when all bytes of the TCP connection here have been acknowledged at the other end.
+    delivery: Arc<Delivery>,
+    /// The TCP connection here has sent its FIN.
+    eof: AtomicBool,
+}
+
+impl Ends<'_> {
+    /// From the TCP connection to the peer.
+    async fn up(&self, send: &mut SendStream) -> Result<(), End> {
+        loop {
+            tokio::select! {
+                ready = self.tcp.readable() => ready?,
+                stopped = send.stopped() => {
+                    return Err(if stopped.is_ok() { End::There } else { End::Lost });
+                }
+            }
+            self.site.queue.room().await;
+            let bytes = match read(self.tcp) {
+                Ok(bytes) if bytes.is_empty() => break,
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            self.site.counters.sent.add(length);
+            self.site.queue.put(length);
+            self.write(send, bytes).await?;
+        }
+        self.eof.store(true, Ordering::Release);
+        // The stream may have been stopped; the other direction then says so.
+        send.finish().map_err(|_| End::There)
+    }
+
+    /// Hands `bytes` to the stream, when it may take them.
+    async fn write(&self, send: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
+        let mut write = pin!(send.write_chunk(bytes));
+        // Most writes end at the first poll.
+        if let Some(written) = at_once(write.as_mut()).await {
+            return written;
+        }
+        let _stopped = Stopped::new(self.site);
+        write.await
+    }
+
+    /// From the peer to the TCP connection.
+    async fn down(&self, recv: &mut RecvStream) -> Result<(), End> {
+        while let Some(chunk) = recv.read_chunk(CHUNK, true).await? {
+            write(self.tcp, &chunk.bytes).await?;
+            self.site.counters.received.add(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX));
+        }
+        if !(self.site.config.confirm_close && self.has_sent_fin().await) {
+            SockRef::from(self.tcp).shutdown(Shutdown::Write)?;
+            self.all_acknowledged().await?;
+            self.link.tell(self.number);
+            return Ok(());
+        }
+        // Our FIN comes last. The peer may wait for our confirmation in the same way, so that is sent before.
+        self.all_acknowledged().await?;
+        self.link.tell(self.number);
+        tokio::select! {
+            () = self.delivery.done() => {}
+            _ = self.link.connection.closed() => return Err(End::Lost),
+        }
+        Ok(SockRef::from(self.tcp).shutdown(Shutdown::Write)?)
+    }
+
+    /// Tells if the TCP connection has sent its FIN. Bytes before it may not have been read yet.
+    async fn has_sent_fin(&self) -> bool {
+        let ready = at_once(pin!(self.tcp.ready(Interest::READABLE))).await;
+        let is_closed = matches!(ready, Some(Ok(ready)) if ready.is_read_closed());
+        is_closed || self.eof.load(Ordering::Acquire)
+    }
+
+    /// Waits until the TCP connection has acknowledged all that was written to it. The kernel does not tell when, so
+    /// it is asked at growing intervals.
+    async fn all_acknowledged(&self) -> Result<(), End> {
+        let mut interval = SOON;
+        while unacknowledged(self.tcp)? > 0 {
+            if let Some(error) = self.tcp.take_error()? {
+                return Err(error.into());
+            }
+            tokio::time::sleep(interval).await;
+            interval = (interval * 2).min(LATE);
+        }
+        Ok(())
+    }
+}
+
+/// The output of `future`, if its first poll yields one.
+async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// A stream that waits until it may write.
+struct Stopped<'a>(&'a Site);
+
+impl<'a> Stopped<'a> {
+    fn new(site: &'a Site) -> Self {
+        site.stopped.fetch_add(1, Ordering::Relaxed);
+        Self(site)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.stopped.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// First interval between questions to the kernel: a round trip on a LAN.
+const SOON: Duration = Duration::from_millis(1);
+/// Longest interval.
+const LATE: Duration = Duration::from_millis(100);
+
+/// The bytes that can be read now; none after a FIN. Takes no more memory than there are bytes.
+fn read(tcp: &TcpStream) -> io::Result<Bytes> {
+    let mut buffer = [0; CHUNK];
+    let length = tcp.try_read(&mut buffer)?;
+    Ok(Bytes::copy_from_slice(&buffer[..length]))
+}
+
+/// Writes all of `bytes`.
+async fn write(tcp: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match tcp.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                tcp.ready(Interest::WRITABLE).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! The counts of a gateway since its start.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_wire::aggregate::Answer;
+
+/// A count that only grows.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    /// Counts one more.
+    pub(super) fn one(&self) {
+        self.add(1);
+    }
+
+    /// Counts so many more.
+    pub(super) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The count.
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counts of a gateway. Bytes are payload of users.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    /// Connections of clients that were taken here.
+    pub(super) taken: Count,
+    /// Connections that were opened here for the peer.
+    pub(super) opened: Count,
+    /// Bytes read from connections here and passed to the peer.
+    pub(super) sent: Count,
+    /// Bytes that came from the peer and were written to connections here.
+    pub(super) received: Count,
+    /// Connections reset because there were `max_connections` already.
+    pub(super) full: Count,
+    /// Connections reset because the peer was down.
+    pub(super) peer_down: Count,
+    /// Connections reset because the peer could not open them: by the answers after `Connected`.
+    pub(super) failed: [Count; Answer::FAILURES.len()],
+    /// Connections that one of their ends has reset, or that broke with the aggregate connection.
+    pub(super) reset: Count,
+    /// Connections whose client had closed when bytes that had been acknowledged to it were lost with the peer.
+    pub(super) lost_after_close: Count,
+    /// Aggregate connections that were established.
+    pub(super) links: Count,
+    /// Streams whose header or control message could not be used.
+    pub(super) bad_messages: Count,
+}
+
+impl Counters {
+    /// Counts a connection that failed with this answer.
+    pub(super) fn fail(&self, answer: Answer) {
+        let failures = Answer::FAILURES.iter().zip(&self.failed);
+        failures.filter(|(it, _)| **it == answer).for_each(|(_, count)| count.one());
+    }
+}

@@ -1,0 +1,111 @@
+//! Takes the connections that the kernel hands to this process: each is accepted at the address of its server.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+
+use super::outward;
+use super::site::Site;
+use crate::code::Code;
+use crate::output::Failure;
+
+/// Descriptors that connections of users cannot have: the aggregate connection, the control socket, files.
+const RESERVE: usize = 256;
+
+/// Connections that the kernel accepts before this process does: `net.core.somaxconn` of Linux since 5.4.
+const BACKLOG: i32 = 4_096;
+
+/// Pause after a failure to accept for lack of descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Listeners for transparent connections, one for each family, on loopback.
+pub(super) fn listeners() -> Result<Vec<TcpListener>, Failure> {
+    let failed = |error: io::Error| {
+        let message = format!("no socket for transparent connections: {error}");
+        Failure::new(Code::NoTransparency, message)
+    };
+    let v4 = listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(failed)?;
+    let mut listeners = vec![v4];
+    // A host without IPv6 has no such connections.
+    listeners.extend(listen((Ipv6Addr::LOCALHOST, 0).into()));
+    Ok(listeners)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv4() {
+        socket.set_ip_transparent_v4(true)?;
+    } else {
+        socket.set_only_v6(true)?;
+        socket.set_ip_transparent_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Takes connections until dropped.
+pub(super) async fn serve(site: Arc<Site>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((tcp, client)) => {
+                // A transparent connection has the address of the server.
+                if let Ok(destination) = tcp.local_addr() {
+                    outward::take(&site, tcp, client, destination);
+                }
+            }
+            Err(error) => {
+                tracing::debug!("cannot accept: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Maximum number of connections: `wanted`, or half of the descriptors. Raises the limit as far as the
+/// system allows.
+pub(super) fn seats(wanted: Option<usize>) -> Result<usize, Failure> {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, hard)| {
+        if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
+    });
+    within(wanted, usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+fn within(wanted: Option<usize>, limit: usize) -> Result<usize, Failure> {
+    let most = limit.saturating_sub(RESERVE);
+    match wanted {
+        Some(wanted) if wanted > most => {
+            let message = format!(
+                "`max_connections` is {wanted}, and {limit} descriptors leave room for {most}"
+            );
+            let help = "lower it, or raise the limit: LimitNOFILE= of the unit, or `ulimit -n`";
+            Err(Failure {
+                help: help.to_owned(),
+                ..Failure::input(Code::BadAggregateGateway, message)
+            })
+        }
+        Some(wanted) => Ok(wanted),
+        None => Ok((limit / 2).min(most)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a reserve that is not kept; half of the rest.
+    #[test]
+    fn connections_leave_descriptors_in_reserve() {
+        assert_eq!(within(None, 1_024).unwrap(), 512);
+        assert_eq!(within(None, 400).unwrap(), 144);
+        assert_eq!(within(Some(768), 1_024).unwrap(), 768);
+        assert_eq!(within(Some(769), 1_024).unwrap_err().code, Code::BadAggregateGateway);
+        assert_eq!(within(None, 100).unwrap(), 0);
+    }
+}

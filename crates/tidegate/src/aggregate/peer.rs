@@ -1,0 +1,230 @@
+//! The peer: one aggregate connection to it, opened again whenever it is lost.
+//!
+//! The gateway with the lesser public key opens the connection, so that there is one and not two.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{
+    Connection, ConnectionError, Endpoint, Incoming, RecvStream, SendStream, TransportErrorCode,
+    VarInt,
+};
+use tidegate_wire::aggregate::VERSION;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{sleep, timeout};
+
+use super::link::{Link, confirm};
+use super::site::Site;
+use super::{inward, transport};
+
+/// First and longest pause between two attempts. A peer that has started again is then found within about a second.
+const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Time limit of an attempt. Its messages are sent after 0, 0.3, 0.9 and 2.1 s.
+const ATTEMPT: Duration = Duration::from_secs(3);
+
+/// Maximum number of handshakes at once. Strangers can begin them.
+const HANDSHAKES: usize = 16;
+
+/// The name in the TLS handshake; the key says who the peer is.
+const NAME: &str = "tidegate";
+
+/// TLS alerts: no common protocol (RFC 7301), and those about certificates (RFC 8446, section 6).
+const NO_PROTOCOL: u8 = 120;
+const ABOUT_KEYS: [u8; 6] = [40, 42, 43, 46, 51, 116];
+
+/// Keeps the aggregate connection up. Returns if the end point is closed.
+pub(super) async fn keep(site: Arc<Site>, endpoint: Endpoint, opens: bool) {
+    if opens {
+        open(&site, &endpoint).await;
+    } else {
+        accept(&site, &endpoint).await;
+    }
+}
+
+/// The latest complaint about the peer. It is logged once.
+#[derive(Default)]
+struct Complaint(Option<String>);
+
+impl Complaint {
+    fn say(&mut self, words: String) {
+        if self.0.as_ref() != Some(&words) {
+            tracing::warn!("{words}");
+            self.0 = Some(words);
+        }
+    }
+}
+
+async fn open(site: &Arc<Site>, endpoint: &Endpoint) {
+    let mut pause = PAUSE;
+    let mut complaint = Complaint::default();
+    loop {
+        let peer = site.config.peer;
+        let Ok(connecting) = endpoint.connect(peer, NAME) else { return };
+        match timeout(ATTEMPT, connecting).await {
+            Ok(Ok(connection)) => {
+                let links = site.counters.links.get();
+                let error = hold(site.clone(), connection).await;
+                if site.counters.links.get() > links {
+                    (pause, complaint) = (PAUSE, Complaint::default());
+                } else {
+                    complaint.say(format!("no aggregate connection to {peer}: {}", words(&error)));
+                }
+            }
+            Ok(Err(error)) => {
+                complaint.say(format!("no aggregate connection to {peer}: {}", words(&error)))
+            }
+            Err(_) => complaint.say(format!("no aggregate connection to {peer}: no answer")),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn accept(site: &Arc<Site>, endpoint: &Endpoint) {
+    let (sender, mut established) = mpsc::channel(1);
+    let seats = Arc::new(Semaphore::new(HANDSHAKES));
+    let mut complaint = Complaint::default();
+    loop {
+        tokio::select! {
+            incoming = endpoint.accept() => {
+                let Some(incoming) = incoming else { return };
+                match seats.clone().try_acquire_owned() {
+                    Ok(seat) => {
+                        let sender = sender.clone();
+                        tokio::spawn(async move {
+                            let shaken = shake(incoming).await;
+                            drop(seat);
+                            let _ = sender.send(shaken).await;
+                        });
+                    }
+                    // The peer tries again; strangers that keep all seats busy lose them after the time limit.
+                    Err(_) => incoming.ignore(),
+                }
+            }
+            Some(shaken) = established.recv() => match shaken {
+                Ok(connection) => {
+                    complaint = Complaint::default();
+                    tokio::spawn(hold(site.clone(), connection));
+                }
+                Err(words) => complaint.say(words),
+            },
+        }
+    }
+}
+
+/// Finishes a handshake with somebody who has to prove to be the peer.
+async fn shake(incoming: Incoming) -> Result<Connection, String> {
+    let from = incoming.remote_address();
+    let failed = |words: String| format!("refused an aggregate connection from {from}: {words}");
+    let connecting = incoming.accept().map_err(|error| failed(words(&error)))?;
+    let shaken = timeout(ATTEMPT, connecting).await;
+    shaken.map_err(|_| failed("no answer".to_owned()))?.map_err(|error| failed(words(&error)))
+}
+
+/// Serves the streams of an aggregate connection until it is lost. It is up when the peer has said its version: in
+/// TLS 1.3 the one that opens it does not know before whether its key was accepted.
+async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
+    let peer = connection.remote_address();
+    let greeted = timeout(ATTEMPT, greet(&site, &connection)).await;
+    let Ok(Ok((to_peer, from_peer))) = greeted else {
+        connection.close(VarInt::from_u32(1), b"no greeting");
+        return connection.closed().await;
+    };
+    let (link, to_send) = Link::new(connection);
+    let link = Arc::new(link);
+    site.counters.links.one();
+    if let Some(old) = site.link.send_replace(Some(link.clone())) {
+        // The peer has started again, or has lost the old connection.
+        old.connection.close(VarInt::from_u32(0), b"replaced");
+    }
+    tracing::info!("the aggregate connection with {peer} is up");
+    tokio::spawn(confirm(to_send, to_peer));
+    let error = tokio::select! {
+        error = streams(&site, &link) => error,
+        error = hear(&site, &link, from_peer) => error,
+    };
+    let is_ours = |it: &mut Arc<Link>| Arc::ptr_eq(it, &link);
+    if site.link.send_if_modified(|current| current.take_if(is_ours).is_some()) {
+        // Bytes that have not arrived are lost with the connection.
+        site.queue.drained(0);
+    }
+    tracing::warn!("the aggregate connection with {peer} is lost: {}", words(&error));
+    tokio::spawn(report_losses(site));
+    error
+}
+
+/// Says and hears the version, on the streams that then carry confirmations.
+async fn greet(site: &Site, connection: &Connection) -> Result<(SendStream, RecvStream), ()> {
+    let mut to_peer = connection.open_uni().await.map_err(drop)?;
+    to_peer.write_all(&[VERSION]).await.map_err(drop)?;
+    let mut from_peer = connection.accept_uni().await.map_err(drop)?;
+    let mut version = [0];
+    from_peer.read_exact(&mut version).await.map_err(drop)?;
+    if version != [VERSION] {
+        site.counters.bad_messages.one();
+        tracing::warn!("the peer speaks version {}, and this gateway {VERSION}", version[0]);
+        return Err(());
+    }
+    Ok((to_peer, from_peer))
+}
+
+async fn streams(site: &Arc<Site>, link: &Arc<Link>) -> ConnectionError {
+    loop {
+        match link.connection.accept_bi().await {
+            Ok((send, recv)) => {
+                tokio::spawn(inward::serve(site.clone(), link.clone(), send, recv));
+            }
+            Err(error) => return error,
+        }
+    }
+}
+
+/// Takes the confirmations of the peer in; closes the connection if one cannot be used.
+async fn hear(site: &Site, link: &Link, from_peer: RecvStream) -> ConnectionError {
+    if let Err(bad) = link.hear(from_peer).await {
+        site.counters.bad_messages.one();
+        link.connection.close(VarInt::from_u32(1), format!("{bad:?}").as_bytes());
+    }
+    link.connection.closed().await
+}
+
+/// Time after which all connections have noticed the loss of the aggregate connection.
+const NOTICED: Duration = Duration::from_secs(1);
+
+/// Logs how many connections lost bytes that their clients believe to have arrived.
+async fn report_losses(site: Arc<Site>) {
+    sleep(NOTICED).await;
+    let lost = site.counters.lost_after_close.get();
+    if lost > 0 {
+        tracing::warn!(
+            "{lost} connections so far lost bytes after their clients had closed (lost_after_close)"
+        );
+    }
+}
+
+/// Why a connection could not be established, or was lost.
+fn words(error: &ConnectionError) -> String {
+    let alert = |code: &TransportErrorCode| {
+        let is = |alert: u8| *code == TransportErrorCode::crypto(alert);
+        if is(NO_PROTOCOL) {
+            Some("it speaks another version; install the same version of tidegate at both sites")
+        } else if ABOUT_KEYS.into_iter().any(is) {
+            Some("the keys do not fit; each gateway's `peer_key` must be the other's public key")
+        } else {
+            None
+        }
+    };
+    let said = match error {
+        ConnectionError::TransportError(it) => alert(&it.code),
+        ConnectionError::ConnectionClosed(it) => alert(&it.error_code),
+        ConnectionError::Reset => Some("the peer has started again"),
+        ConnectionError::TimedOut => {
+            return format!("no sign of life for {} s", transport::SILENCE.as_secs());
+        }
+        ConnectionError::VersionMismatch => Some("it speaks another version of QUIC"),
+        _ => None,
+    };
+    said.map_or_else(|| error.to_string(), str::to_owned)
+}

@@ -1,0 +1,236 @@
+//! The state of an aggregate gateway, as `tidegate aggregate status` and the control socket tell it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+use tidegate_core::itcp;
+use tidegate_wire::aggregate::Answer;
+use tokio::time::Instant;
+
+use super::adjust::Adjuster;
+use super::control::Shared;
+use super::metrics;
+use super::site::Site;
+use crate::daemon::{PAGE, answer, unknown};
+
+/// The state of an aggregate gateway. Counts are since its start; bytes are payload of users.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Status {
+    /// The version of the program.
+    pub(crate) version: String,
+    /// Time since the start.
+    pub(crate) uptime_ms: u64,
+    /// The other gateway.
+    pub(crate) peer: Peer,
+    /// Connections of users.
+    pub(crate) connections: Connections,
+    /// Bytes that were read here and passed to the peer.
+    pub(crate) sent_bytes: u64,
+    /// Bytes that came from the peer and were written here.
+    pub(crate) received_bytes: u64,
+    /// Bytes that wait for the aggregate connection.
+    pub(crate) queue_bytes: u64,
+    /// Users are stopped because the queue is full.
+    pub(crate) is_full: bool,
+    /// Streams that wait until they may write.
+    pub(crate) stopped_streams: u64,
+    /// Headers and control messages that could not be used.
+    pub(crate) bad_messages: u64,
+    /// The weight of the aggregate connection.
+    pub(crate) weight: Weight,
+}
+
+/// The other gateway.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Peer {
+    /// Its address.
+    pub(crate) address: String,
+    /// The aggregate connection is up.
+    pub(crate) is_up: bool,
+    /// Aggregate connections that were established.
+    pub(crate) links: u64,
+    /// Congestion window.
+    pub(crate) window_bytes: u64,
+    /// Smoothed and least round-trip time; none while the peer is down.
+    pub(crate) rtt_us: Option<u64>,
+    pub(crate) least_rtt_us: Option<u64>,
+    /// Packets that were sent on this aggregate connection, and those lost.
+    pub(crate) sent_packets: u64,
+    pub(crate) lost_packets: u64,
+}
+
+/// Connections of users.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Connections {
+    /// Those that exist.
+    pub(crate) now: u64,
+    /// The limit of `now`.
+    pub(crate) most: u64,
+    /// Connections of clients that were taken here.
+    pub(crate) taken: u64,
+    /// Connections to servers that were opened here for the peer.
+    pub(crate) opened: u64,
+    /// Connections of clients that were reset at once, by the reason: `full` or `peer-down`.
+    pub(crate) refused: BTreeMap<String, u64>,
+    /// Connections that could not be opened, by the reason.
+    pub(crate) failed: BTreeMap<String, u64>,
+    /// Connections that one end has reset, or that broke with the aggregate connection.
+    pub(crate) reset: u64,
+    /// Connections that lost bytes with the peer, after their client had closed.
+    pub(crate) lost_after_close: u64,
+}
+
+/// The weight of the aggregate connection, and how it was found.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Weight {
+    /// `fixed`, `literal` or `measured`.
+    pub(crate) kind: String,
+    /// The weight in force, in thousandths.
+    pub(crate) thousandths: u64,
+    /// The last round; none before the first.
+    pub(crate) round: Option<Round>,
+    /// Rounds by their outcome.
+    pub(crate) decisions: BTreeMap<String, u64>,
+}
+
+/// A round of measurement.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Round {
+    /// Part of the time in which bytes waited for the aggregate connection, in thousandths.
+    pub(crate) busy_thousandths: u64,
+    /// Rate at which bytes arrived from users: `a`.
+    pub(crate) offered_bps: u64,
+    /// Rate at which bytes were sent.
+    pub(crate) sent_bps: u64,
+    /// Rate of the aggregate connection while bytes waited: `s`; none if unknown.
+    pub(crate) service_bps: Option<u64>,
+    /// Growth of the queue in bytes per second.
+    pub(crate) slope: i64,
+    /// Mean queue.
+    pub(crate) queue_bytes: u64,
+}
+
+/// The sources of the state.
+#[derive(Clone)]
+pub(super) struct Sources {
+    pub(super) site: Arc<Site>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) adjuster: Arc<Adjuster>,
+    pub(super) started: Instant,
+}
+
+impl Sources {
+    /// The routes of the control socket, and those of the metrics.
+    pub(super) fn routes(self) -> [Router; 2] {
+        let routes = Router::new()
+            .route("/v1/aggregate", get(tell))
+            .fallback(unknown)
+            .method_not_allowed_fallback(unknown)
+            .with_state(self.clone());
+        let pages = Router::new().route("/metrics", get(scrape)).with_state(self);
+        [routes, pages]
+    }
+
+    /// The state now.
+    pub(super) fn status(&self) -> Status {
+        let (site, counters) = (&self.site, &self.site.counters);
+        let observed = self.shared.observed();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_ms: millis(self.started.elapsed()),
+            peer: self.peer(observed.window),
+            connections: connections(site),
+            sent_bytes: counters.sent.get(),
+            received_bytes: counters.received.get(),
+            queue_bytes: site.queue.held().saturating_sub(observed.in_flight),
+            is_full: site.queue.is_full(),
+            stopped_streams: site.stopped(),
+            bad_messages: counters.bad_messages.get(),
+            weight: self.weight(),
+        }
+    }
+
+    fn peer(&self, window_bytes: u64) -> Peer {
+        let link = self.site.link();
+        let stats = link.as_ref().map(|it| it.connection.stats().path).unwrap_or_default();
+        Peer {
+            address: self.site.config.peer.to_string(),
+            is_up: link.is_some(),
+            links: self.site.counters.links.get(),
+            window_bytes,
+            rtt_us: link.as_ref().map(|it| micros(it.connection.rtt())),
+            least_rtt_us: link.as_ref().map(|it| micros(it.connection.min_rtt())),
+            sent_packets: stats.sent_packets,
+            lost_packets: stats.lost_packets,
+        }
+    }
+
+    fn weight(&self) -> Weight {
+        let report = self.adjuster.report();
+        let itcp::Decisions { increased, forced, decreased, held, abandoned } = report.decisions;
+        let decisions = [
+            ("increased", increased),
+            ("forced", forced),
+            ("decreased", decreased),
+            ("held", held),
+            ("abandoned", abandoned),
+        ];
+        Weight {
+            kind: self.site.config.weight.kind.name().to_owned(),
+            thousandths: self.shared.weight().millionths() / 1_000,
+            round: report.last.map(|it| Round {
+                busy_thousandths: it.busy.millionths() / 1_000,
+                offered_bps: it.offered.bps(),
+                sent_bps: it.sent.bps(),
+                service_bps: it.service.map(|rate| rate.bps()),
+                slope: it.slope,
+                queue_bytes: it.queue.0,
+            }),
+            decisions: named(decisions),
+        }
+    }
+}
+
+fn connections(site: &Site) -> Connections {
+    let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let counters = &site.counters;
+    let failed = Answer::FAILURES.map(Answer::name).into_iter();
+    Connections {
+        now: count(site.connections()),
+        most: count(site.most),
+        taken: counters.taken.get(),
+        opened: counters.opened.get(),
+        refused: named([("full", counters.full.get()), ("peer-down", counters.peer_down.get())]),
+        failed: named(failed.zip(counters.failed.iter().map(super::counters::Count::get))),
+        reset: counters.reset.get(),
+        lost_after_close: counters.lost_after_close.get(),
+    }
+}
+
+/// Counts that are not zero, by their name.
+fn named<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
+    let some = counts.into_iter().filter(|(_, count)| *count > 0);
+    some.map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+async fn tell(State(sources): State<Sources>) -> Response {
+    answer(Ok(sources.status()))
+}
+
+async fn scrape(State(sources): State<Sources>) -> Response {
+    (PAGE, metrics::page(&sources.status())).into_response()
+}

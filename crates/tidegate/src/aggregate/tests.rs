@@ -1,0 +1,355 @@
+//! Two gateways on loopback: what one takes arrives at a server behind the other.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_config::aggregate::{self, AggregateConfig};
+use tidegate_core::Bytes;
+use tidegate_wire::aggregate::{Answer, Confirmation, VERSION};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::carry::reset;
+use super::keys::{Keys, tests::impostor, tests::pair};
+use super::run::prepare;
+use super::site::Site;
+use super::{outward, peer};
+
+const FILE: &str = r#"
+[aggregate]
+listen = "127.0.0.1:1"
+peer = "127.0.0.1:2"
+key_file = "/nowhere"
+peer_key = "0000000000000000000000000000000000000000000000000000000000000000"
+destinations = ["127.0.0.0/8"]
+reachable = ["127.0.0.0/8"]
+"#;
+
+fn config(change: impl FnOnce(&mut AggregateConfig)) -> AggregateConfig {
+    let mut config = aggregate::parse("test", FILE).0.unwrap();
+    change(&mut config);
+    config
+}
+
+fn free_address() -> SocketAddr {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+struct Gateway {
+    site: Arc<Site>,
+    endpoint: quinn::Endpoint,
+    tasks: tokio::task::JoinHandle<()>,
+}
+
+fn start(keys: &Keys, config: AggregateConfig) -> Gateway {
+    let (sources, endpoint) = prepare(config, keys, SEATS).unwrap();
+    let (site, opens) = (sources.site.clone(), keys.opens());
+    let tasks = tokio::spawn(peer::keep(site.clone(), endpoint.clone(), opens));
+    Gateway { site, endpoint, tasks }
+}
+
+const SEATS: usize = 20;
+
+/// Two gateways that know each other; `change` is made to both.
+fn two(change: impl Fn(&mut AggregateConfig)) -> [Gateway; 2] {
+    let keys = pair();
+    let ends = [free_address(), free_address()];
+    [0, 1].map(|at| {
+        let ends = |it: &mut AggregateConfig| (it.listen, it.peer) = (ends[at], ends[1 - at]);
+        start(&keys[at], config(|it| (ends(it), change(it)).0))
+    })
+}
+
+impl Gateway {
+    async fn up(&self) {
+        let mut link = self.site.link.subscribe();
+        let up = link.wait_for(Option::is_some);
+        tokio::time::timeout(LIMIT, up).await.expect("the peer is found").unwrap();
+    }
+
+    /// A connection of a client that this gateway has taken, to `destination`.
+    async fn client(&self, destination: SocketAddr) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (taken, from) = listener.accept().await.unwrap();
+        outward::take(&self.site, taken, from, destination);
+        client
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A server that echoes what it is sent.
+async fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).await.unwrap();
+                stream.write_all(&all).await.unwrap();
+            });
+        }
+    });
+    address
+}
+
+/// A listener whose kernel holds little for it.
+async fn listener() -> (TcpListener, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 << 10).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(64).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+async fn pair_up(change: impl Fn(&mut AggregateConfig)) -> [Gateway; 2] {
+    let gateways = two(change);
+    for gateway in &gateways {
+        gateway.up().await;
+    }
+    gateways
+}
+
+/// Waits until `is` holds.
+async fn until(what: &str, is: impl Fn() -> bool) {
+    let wait = async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("waited for {what}"));
+}
+
+fn is_reset<T: std::fmt::Debug>(result: std::io::Result<T>) -> bool {
+    result.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+}
+
+fn content(length: u32) -> Vec<u8> {
+    (0..length).map(|n| u8::try_from(n % 251).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn bytes_and_half_closes_are_carried_in_both_directions() {
+    let gateways = pair_up(|_| ()).await;
+    let server = echo().await;
+    for gateway in &gateways {
+        let mut client = gateway.client(server).await;
+        let content = content(1_000_000);
+        client.write_all(&content).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut back = Vec::new();
+        client.read_to_end(&mut back).await.unwrap();
+        assert!(back == content);
+    }
+    let [a, b] = gateways.map(|it| it.site);
+    for site in [&a, &b] {
+        until("seats to be given back", || site.connections() == 0).await;
+        // Each took one connection, and opened one. A file counts in both directions of both.
+        assert_eq!((site.counters.taken.get(), site.counters.opened.get()), (1, 1));
+        assert_eq!(
+            (site.counters.sent.get(), site.counters.received.get()),
+            (2_000_000, 2_000_000)
+        );
+        assert_eq!((site.counters.reset.get(), site.counters.lost_after_close.get()), (0, 0));
+    }
+}
+
+/// Kills: a FIN in place of a RST; a server that is not told; a failure that is not counted.
+#[tokio::test]
+async fn resets_and_refusals_are_carried() {
+    let [a, b] = pair_up(|_| ()).await;
+    let refused = free_address();
+    let mut client = a.client(refused).await;
+    assert!(is_reset(client.read(&mut [0]).await));
+    let forbidden: SocketAddr = "192.0.2.1:80".parse().unwrap();
+    let mut client = a.client(forbidden).await;
+    assert!(is_reset(client.read(&mut [0]).await));
+    let failed = |site: &Site| site.counters.failed.each_ref().map(super::counters::Count::get);
+    until("two failures", || failed(&a.site) == [1, 0, 0, 0, 1, 0]).await;
+    assert_eq!(failed(&b.site), [1, 0, 0, 0, 1, 0]);
+
+    let (listener, server) = listener().await;
+    let mut client = a.client(server).await;
+    client.write_all(b"request").await.unwrap();
+    let (mut accepted, _) = listener.accept().await.unwrap();
+    accepted.read_exact(&mut [0; 7]).await.unwrap();
+    reset(accepted);
+    assert!(is_reset(client.read(&mut [0]).await));
+
+    let client = a.client(server).await;
+    let (mut accepted, _) = listener.accept().await.unwrap();
+    reset(client);
+    assert!(is_reset(accepted.read(&mut [0]).await));
+    until("seats", || a.site.connections() + b.site.connections() == 0).await;
+}
+
+/// Kills: seats that are not given back, or not counted.
+#[tokio::test]
+async fn connections_beyond_the_seats_are_reset_and_the_others_go_on() {
+    let [a, b] = pair_up(|_| ()).await;
+    let server = echo().await;
+    let mut clients = Vec::new();
+    for _ in 0..SEATS {
+        clients.push(a.client(server).await);
+    }
+    for _ in 0..3 {
+        assert!(is_reset(a.client(server).await.read(&mut [0]).await));
+    }
+    assert_eq!(a.site.counters.full.get(), 3);
+    for client in &mut clients {
+        client.write_all(b"still here").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut back = Vec::new();
+        client.read_to_end(&mut back).await.unwrap();
+        assert_eq!(back, b"still here");
+    }
+    drop(clients);
+    until("seats", || a.site.connections() + b.site.connections() == 0).await;
+}
+
+/// Kills: a gateway that reads on while its peer cannot write; one slow server that stops all.
+#[tokio::test]
+async fn a_slow_server_stops_its_client_and_nobody_else() {
+    let [a, b] = pair_up(|it| it.stream_queue = Bytes(64 << 10)).await;
+    let (listener, slow) = listener().await;
+    let client = a.client(slow).await;
+    let (mut server, _) = listener.accept().await.unwrap();
+    let content = content(16 << 20);
+    let mut sent = 0;
+    // Until nothing moves for a while: all buffers are full.
+    while let Ok(ready) = tokio::time::timeout(Duration::from_millis(200), client.writable()).await
+    {
+        ready.unwrap();
+        sent += client.try_write(&content[sent..]).unwrap_or(0);
+        assert!(sent < content.len(), "nobody stops the client");
+    }
+    let held = a.site.counters.sent.get() - b.site.counters.received.get();
+    assert!(held <= 2 * (64 << 10), "{held} bytes are in the gateways");
+    assert!(a.site.stopped() == 1);
+    let mut other = a.client(echo().await).await;
+    other.write_all(&content[..300_000]).await.unwrap();
+    other.shutdown().await.unwrap();
+    let mut back = Vec::new();
+    other.read_to_end(&mut back).await.unwrap();
+    assert_eq!(back.len(), 300_000);
+    let mut arrived = vec![0; sent];
+    server.read_exact(&mut arrived).await.unwrap();
+    assert!(arrived == content[..sent]);
+}
+
+/// Tells if a client sees the FIN of a server before the server has acknowledged the bytes of the client.
+async fn sees_fin_early(confirm_close: bool) -> bool {
+    let [a, _b] = pair_up(|it| it.confirm_close = confirm_close).await;
+    let (listener, server) = listener().await;
+    let mut client = a.client(server).await;
+    // The server's kernel takes a part of it.
+    client.write_all(&content(4 << 20)[..200_000]).await.unwrap();
+    client.shutdown().await.unwrap();
+    let (mut accepted, _) = listener.accept().await.unwrap();
+    accepted.shutdown().await.unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(300), client.read(&mut [0])).await;
+    let mut all = Vec::new();
+    accepted.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all.len(), 200_000);
+    if early.is_err() {
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+    }
+    early.is_ok()
+}
+
+/// Kills: a FIN that does not wait; one that waits for ever.
+#[tokio::test]
+async fn with_confirm_close_our_fin_waits_until_the_server_has_acknowledged_the_last_byte() {
+    assert!(!sees_fin_early(true).await);
+    assert!(sees_fin_early(false).await);
+}
+
+/// Kills: bytes that are lost without a word; a loss that is counted although the client learns of it.
+#[tokio::test]
+async fn what_was_acknowledged_and_is_lost_with_the_peer_resets_the_client_or_is_counted() {
+    let [a, b] = pair_up(|_| ()).await;
+    let (listener, server) = listener().await;
+    let mut open = a.client(server).await;
+    open.write_all(b"half a request").await.unwrap();
+    let mut closed = a.client(server).await;
+    closed.write_all(&content(200_000)).await.unwrap();
+    drop(closed);
+    let accepted = [listener.accept().await.unwrap(), listener.accept().await.unwrap()];
+    until("both to be read", || a.site.counters.sent.get() == 200_014).await;
+    b.tasks.abort();
+    b.endpoint.close(1u32.into(), b"");
+    assert!(is_reset(open.read(&mut [0]).await));
+    until("the loss", || a.site.counters.lost_after_close.get() == 1).await;
+    assert_eq!(a.site.counters.reset.get(), 2);
+    until("seats", || a.site.connections() == 0).await;
+    // New ones are refused at once.
+    assert!(is_reset(a.client(server).await.read(&mut [0]).await));
+    assert_eq!(a.site.counters.peer_down.get(), 1);
+    drop(accepted);
+}
+
+/// Kills: a key that is not compared; a connection that counts as up before the peer has accepted the key.
+#[tokio::test]
+async fn a_gateway_with_another_key_is_refused_on_either_side() {
+    let keys = pair();
+    for at in [0, 1] {
+        let ends = [free_address(), free_address()];
+        let mut both = keys.clone();
+        both[at] = impostor(&keys[at], at == 0);
+        let gateways = [0, 1].map(|at| {
+            start(&both[at], config(|it| (it.listen, it.peer) = (ends[at], ends[1 - at])))
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        for gateway in &gateways {
+            assert_eq!(gateway.site.counters.links.get(), 0, "{at}");
+        }
+    }
+}
+
+/// A peer with the right key that does not keep to the protocol.
+async fn liar() -> (Gateway, quinn::Connection) {
+    let keys = pair();
+    let ends = [free_address(), free_address()];
+    let listen = |at: usize| config(|it| (it.listen, it.peer) = (ends[at], ends[1 - at]));
+    let honest = start(&keys[1], listen(1));
+    let (_, endpoint) = prepare(listen(0), &keys[0], SEATS).unwrap();
+    (honest, endpoint.connect(ends[1], "tidegate").unwrap().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_peer_of_another_version_is_refused() {
+    let (honest, connection) = liar().await;
+    let mut greeting = connection.open_uni().await.unwrap();
+    greeting.write_all(&[VERSION + 1]).await.unwrap();
+    connection.closed().await;
+    assert_eq!(honest.site.counters.bad_messages.get(), 1);
+    assert_eq!(honest.site.counters.links.get(), 0);
+}
+
+/// Kills: a header that is taken with unknown flags; a confirmation that makes it panic; answers that are late.
+#[tokio::test]
+async fn bad_messages_are_refused_and_counted() {
+    let (honest, connection) = liar().await;
+    let mut greeting = connection.open_uni().await.unwrap();
+    greeting.write_all(&[VERSION]).await.unwrap();
+    for header in
+        [&b"GET / HTTP/1.1"[..], &[VERSION, 255], &[VERSION, 0, 127, 0, 0, 1, 0, 0], &[VERSION]]
+    {
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(header).await.unwrap();
+        let _ = send.finish();
+        let answer = recv.read_to_end(10).await.unwrap();
+        assert_eq!(answer, [Answer::BadHeader.byte()], "{header:?}");
+    }
+    assert_eq!(honest.site.counters.bad_messages.get(), 4);
+    // A confirmation of a stream that does not exist is ignored; one of another kind ends the connection.
+    greeting.write_all(&Confirmation(77).encode()).await.unwrap();
+    greeting.write_all(&[9; 9]).await.unwrap();
+    connection.closed().await;
+    assert_eq!(honest.site.counters.bad_messages.get(), 5);
+}

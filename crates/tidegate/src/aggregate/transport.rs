@@ -1,0 +1,139 @@
+//! The QUIC end point of a gateway and its settings.
+//!
+//! Differs: the aggregate connection of `itcp` is a TCP connection. Here it is QUIC (RFC 9000), so that a lost packet
+//! holds up only the users whose bytes it carried. The congestion control and its weight are those of the core.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::congestion::ControllerFactory;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use quinn::rustls::server::AlwaysResolvesServerRawPublicKeys;
+use quinn::rustls::{self, ClientConfig, ServerConfig, version};
+use quinn::{AckFrequencyConfig, Endpoint, EndpointConfig, TokioRuntime, TransportConfig, VarInt};
+use quinn_proto::HashedConnectionIdGenerator;
+use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_config::aggregate::AggregateConfig;
+use tidegate_wire::aggregate::PROTOCOL;
+
+use super::keys::Keys;
+
+/// Maximum delay of an acknowledgement by the peer. With QUIC's default of 25 ms, Vegas would take the delay for
+/// a queue.
+const MAX_ACK_DELAY: Duration = Duration::from_millis(1);
+
+/// Interval of signs of life while no user sends. The restart of a peer is noticed within this time.
+const KEEP_ALIVE: Duration = Duration::from_millis(250);
+
+/// A peer that is silent for so long is down: 20 signs of life are lost.
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
+
+/// Round-trip time assumed before the first measurement: the first retransmission of a handshake leaves after
+/// three times this (RFC 9002, section 6.2). RFC 9002 has 333 ms, with which a peer would be found later than 1 s.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// Buffers of the UDP socket: 500 Mbit/s for 64 ms, in which the process may not run. The kernel may give less.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Handshakes at once. One peer needs one; strangers are turned away beyond that.
+const HANDSHAKES: usize = 16;
+
+/// Room that packets in flight take in the buffer of sent bytes, beside those that wait.
+const IN_FLIGHT: u64 = 64 << 20;
+
+/// The end point of a gateway. It accepts connections if its peer is the one that opens them.
+pub(super) fn endpoint(
+    config: &AggregateConfig,
+    keys: &Keys,
+    streams: usize,
+    control: Arc<dyn ControllerFactory + Send + Sync>,
+) -> Result<Endpoint, Box<dyn std::error::Error + Send + Sync>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let transport = Arc::new(transport(config, streams, control));
+    let server = if keys.opens() {
+        None
+    } else {
+        let mut tls = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&version::TLS13])?
+            .with_client_cert_verifier(keys.pinned(&provider))
+            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(
+                keys.certified()?,
+            )));
+        tls.alpn_protocols = vec![PROTOCOL.to_vec()];
+        tls.send_tls13_tickets = 0;
+        let crypto = QuicServerConfig::try_from(tls)?;
+        let mut server = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+        server.transport_config(transport.clone()).max_incoming(HANDSHAKES).migration(false);
+        Some(server)
+    };
+    let mut tls = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(keys.pinned(&provider))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
+            keys.certified()?,
+        )));
+    tls.alpn_protocols = vec![PROTOCOL.to_vec()];
+    tls.resumption = Resumption::disabled();
+    let mut client = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
+    client.transport_config(transport);
+    let runtime = Arc::new(TokioRuntime);
+    let mut endpoint = Endpoint::new(identity(keys), server, socket(config.listen)?, runtime)?;
+    endpoint.set_default_client_config(client);
+    Ok(endpoint)
+}
+
+/// Connection identifiers and reset tokens that are the same after a restart, so that the peer learns at once
+/// that its connection is gone (RFC 9000, section 10.3).
+fn identity(keys: &Keys) -> EndpointConfig {
+    let reset = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &keys.derive("reset tokens"));
+    let mut config = EndpointConfig::new(Arc::new(reset));
+    let seed = keys.derive("connection identifiers");
+    let seed = seed.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(seed)));
+    // A reset is answered by none, so that two gateways cannot keep each other busy with them.
+    config.min_reset_interval(KEEP_ALIVE / 10);
+    config
+}
+
+fn transport(
+    config: &AggregateConfig,
+    streams: usize,
+    control: Arc<dyn ControllerFactory + Send + Sync>,
+) -> TransportConfig {
+    let var = |n: u64| VarInt::from_u64(n).unwrap_or(VarInt::MAX);
+    let streams = u64::try_from(streams).unwrap_or(u64::MAX);
+    let mut acks = AckFrequencyConfig::default();
+    acks.max_ack_delay(Some(MAX_ACK_DELAY));
+    let mut transport = TransportConfig::default();
+    transport
+        // Beyond its own limit, a gateway answers that it is full; QUIC itself must not hold back the header.
+        .max_concurrent_bidi_streams(var(streams.saturating_mul(2)))
+        .max_concurrent_uni_streams(VarInt::from_u32(1))
+        .stream_receive_window(var(config.stream_queue.0))
+        .receive_window(var(config.max_queue.0))
+        .send_window(config.max_queue.0.saturating_add(IN_FLIGHT))
+        .send_fairness(true)
+        .ack_frequency_config(Some(acks))
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .max_idle_timeout(SILENCE.try_into().ok())
+        .initial_rtt(INITIAL_RTT)
+        .datagram_receive_buffer_size(None)
+        .congestion_controller_factory(control);
+    transport
+}
+
+fn socket(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // The kernel bounds the sizes; smaller buffers cost speed only.
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}

@@ -1,0 +1,290 @@
+//! The messages of aggregate gateways beside the bytes of users: the header and the answer of a stream, and
+//! confirmations.
+//!
+//! Header: version (1 B), flags (1 B), destination (address and port), and the address and port of the client if
+//! the flag says so. All numbers are in network byte order. The gateway that opens the connection to the server
+//! answers with one byte. Bytes of users follow in both directions.
+//!
+//! Confirmations travel on a stream of their own, after the version (1 B): kind (1 B) and the number of a stream (8 B).
+//!
+//! Source: ours; `itcp` does not say how its gateways tell each other where a connection leads.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The version of these messages. The handshake agrees on it: it is in [`PROTOCOL`].
+pub const VERSION: u8 = 1;
+
+/// The protocol in the TLS handshake (ALPN, RFC 7301). Peers of different versions do not connect.
+pub const PROTOCOL: &[u8] = b"tidegate-aggregate/1";
+
+/// A connection that the peer is to open.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// The server.
+    pub destination: SocketAddr,
+    /// The client, of the same family; the server sees it if the peer is told to show it.
+    pub client: Option<SocketAddr>,
+}
+
+/// Why a header or a confirmation cannot be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Bad {
+    /// Another version.
+    Version(u8),
+    /// Flags that this version does not have.
+    Flags(u8),
+    /// A port of zero.
+    Port,
+    /// Not as long as its flags say.
+    Length,
+    /// A kind of message that this version does not have.
+    Kind(u8),
+}
+
+/// The destination is an IPv6 address.
+const IPV6: u8 = 1;
+/// The address of the client follows.
+const CLIENT: u8 = 2;
+
+/// Bytes before the addresses.
+pub const FIXED: usize = 2;
+/// Length of the longest header: two IPv6 addresses with their ports.
+pub const LONGEST: usize = FIXED + 2 * (16 + 2);
+
+impl Header {
+    /// The header as it is sent.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let client = self.client.filter(|it| it.is_ipv4() == self.destination.is_ipv4());
+        let ipv6 = if self.destination.is_ipv6() { IPV6 } else { 0 };
+        let flags = ipv6 | if client.is_some() { CLIENT } else { 0 };
+        let mut bytes = vec![VERSION, flags];
+        for address in [Some(self.destination), client].into_iter().flatten() {
+            match address.ip() {
+                IpAddr::V4(ip) => bytes.extend(ip.octets()),
+                IpAddr::V6(ip) => bytes.extend(ip.octets()),
+            }
+            bytes.extend(address.port().to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Length of the addresses of a header that begins like this.
+    ///
+    /// # Errors
+    ///
+    /// If it is of another version, or has flags that this version does not have.
+    pub fn rest(fixed: [u8; FIXED]) -> Result<usize, Bad> {
+        let [version, flags] = fixed;
+        if version != VERSION {
+            return Err(Bad::Version(version));
+        }
+        if flags & !(IPV6 | CLIENT) != 0 {
+            return Err(Bad::Flags(flags));
+        }
+        let address = if flags & IPV6 != 0 { 16 + 2 } else { 4 + 2 };
+        Ok(if flags & CLIENT != 0 { 2 * address } else { address })
+    }
+
+    /// The header that these bytes are.
+    ///
+    /// # Errors
+    ///
+    /// If they are no header of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Bad> {
+        let (fixed, rest) = bytes.split_first_chunk::<FIXED>().ok_or(Bad::Length)?;
+        if rest.len() != Self::rest(*fixed)? {
+            return Err(Bad::Length);
+        }
+        let flags = fixed[1];
+        let (destination, rest) = address(flags & IPV6 != 0, rest).ok_or(Bad::Length)?;
+        let client = (flags & CLIENT != 0).then(|| address(flags & IPV6 != 0, rest));
+        let client = client.map(|it| it.ok_or(Bad::Length)).transpose()?.map(|(it, _)| it);
+        if destination.port() == 0 || client.is_some_and(|it| it.port() == 0) {
+            return Err(Bad::Port);
+        }
+        Ok(Self { destination, client })
+    }
+}
+
+/// The address at the start of `bytes`, and the rest.
+fn address(ipv6: bool, bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
+    let (ip, rest) = if ipv6 {
+        let (octets, rest) = bytes.split_first_chunk::<16>()?;
+        (IpAddr::from(Ipv6Addr::from(*octets)), rest)
+    } else {
+        let (octets, rest) = bytes.split_first_chunk::<4>()?;
+        (IpAddr::from(Ipv4Addr::from(*octets)), rest)
+    };
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    Some((SocketAddr::new(ip, u16::from_be_bytes(*port)), rest))
+}
+
+/// The outcome of a connection that the peer was to open.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// The server has accepted it.
+    Connected,
+    /// The server has refused it.
+    Refused,
+    /// The server cannot be reached.
+    Unreachable,
+    /// The server has not answered in time.
+    Silent,
+    /// The peer has no room for another connection.
+    Full,
+    /// The peer may not open connections to this address.
+    Forbidden,
+    /// The peer cannot use the header.
+    BadHeader,
+}
+
+impl Answer {
+    /// All but `Connected`.
+    pub const FAILURES: [Self; 6] = [
+        Self::Refused,
+        Self::Unreachable,
+        Self::Silent,
+        Self::Full,
+        Self::Forbidden,
+        Self::BadHeader,
+    ];
+
+    /// The answer as it is sent.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::Connected => 0,
+            Self::Refused => 1,
+            Self::Unreachable => 2,
+            Self::Silent => 3,
+            Self::Full => 4,
+            Self::Forbidden => 5,
+            Self::BadHeader => 6,
+        }
+    }
+
+    /// The answer that this byte is.
+    #[must_use]
+    pub fn of(byte: u8) -> Option<Self> {
+        let mut all = [Self::Connected].into_iter().chain(Self::FAILURES);
+        all.find(|it| it.byte() == byte)
+    }
+
+    /// Its name in metrics and in the log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Silent => "silent",
+            Self::Full => "full",
+            Self::Forbidden => "forbidden",
+            Self::BadHeader => "bad-header",
+        }
+    }
+}
+
+/// The server has acknowledged all bytes of this stream and the FIN after them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Confirmation(pub u64);
+
+/// Length of a confirmation.
+pub const CONFIRMATION: usize = 1 + 8;
+
+/// The kind of a confirmation; 0 is not used, so that a run of zeros is no message.
+const CONFIRMED: u8 = 1;
+
+impl Confirmation {
+    /// The confirmation as it is sent.
+    #[must_use]
+    pub fn encode(self) -> [u8; CONFIRMATION] {
+        let [a, b, c, d, e, f, g, h] = self.0.to_be_bytes();
+        [CONFIRMED, a, b, c, d, e, f, g, h]
+    }
+
+    /// The confirmation that these bytes are.
+    ///
+    /// # Errors
+    ///
+    /// If they are of another kind.
+    pub fn decode(bytes: [u8; CONFIRMATION]) -> Result<Self, Bad> {
+        let [kind, number @ ..] = bytes;
+        match kind {
+            CONFIRMED => Ok(Self(u64::from_be_bytes(number))),
+            _ => Err(Bad::Kind(kind)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn addresses() -> impl Strategy<Value = (SocketAddr, Option<SocketAddr>)> {
+        let v4 = || (any::<[u8; 4]>(), 1u16..).prop_map(|(ip, port)| SocketAddr::from((ip, port)));
+        let v6 = || (any::<[u8; 16]>(), 1u16..).prop_map(|(ip, port)| SocketAddr::from((ip, port)));
+        prop_oneof![(v4(), prop::option::of(v4())), (v6(), prop::option::of(v6()))]
+    }
+
+    proptest! {
+        /// Kills: a flag that is not written; ports of the other byte order; addresses swapped.
+        #[test]
+        fn a_header_is_read_as_it_was_written((destination, client) in addresses()) {
+            let header = Header { destination, client };
+            let bytes = header.encode();
+            prop_assert!(bytes.len() <= LONGEST);
+            prop_assert_eq!(Header::decode(&bytes), Ok(header));
+            let fixed = *bytes.first_chunk().unwrap();
+            prop_assert_eq!(Header::rest(fixed), Ok(bytes.len() - FIXED));
+            for end in 0..bytes.len() {
+                prop_assert_eq!(Header::decode(&bytes[..end]), Err(Bad::Length));
+            }
+        }
+
+        /// Kills: unknown flags that are ignored; another version taken; bytes after the header; a port of zero.
+        #[test]
+        fn what_is_accepted_is_what_would_be_written(bytes in prop::collection::vec(any::<u8>(), 0..=LONGEST), plausible: bool) {
+            let mut bytes = bytes;
+            if let (true, Some(fixed)) = (plausible, bytes.first_chunk_mut::<2>()) {
+                *fixed = [VERSION, fixed[1] % 4];
+            }
+            if let Ok(header) = Header::decode(&bytes) {
+                prop_assert_eq!(header.encode(), bytes);
+                prop_assert!(header.destination.port() != 0);
+            }
+        }
+
+        #[test]
+        fn a_confirmation_is_read_as_it_was_written(number: u64, other: [u8; CONFIRMATION]) {
+            prop_assert_eq!(Confirmation::decode(Confirmation(number).encode()), Ok(Confirmation(number)));
+            if let Ok(it) = Confirmation::decode(other) {
+                prop_assert_eq!(it.encode(), other);
+            }
+        }
+    }
+
+    #[test]
+    fn messages_that_are_no_good_say_why() {
+        let header = Header { destination: "10.0.0.1:80".parse().unwrap(), client: None };
+        let with = |at: usize, byte: u8| {
+            let mut bytes = header.encode();
+            bytes[at] = byte;
+            Header::decode(&bytes)
+        };
+        assert_eq!(header.encode(), [1, 0, 10, 0, 0, 1, 0, 80]);
+        assert_eq!(with(0, 2), Err(Bad::Version(2)));
+        assert_eq!(with(1, 4), Err(Bad::Flags(4)));
+        assert_eq!(with(1, IPV6), Err(Bad::Length));
+        assert_eq!(with(7, 0), Err(Bad::Port));
+        assert_eq!(Confirmation::decode([0; CONFIRMATION]), Err(Bad::Kind(0)));
+        for answer in Answer::FAILURES {
+            assert_eq!(Answer::of(answer.byte()), Some(answer));
+        }
+        assert_eq!((Answer::of(7), Answer::of(255)), (None, None));
+        assert!(PROTOCOL.ends_with(VERSION.to_string().as_bytes()));
+    }
+}
