@@ -10,9 +10,9 @@ from tidegate.experiment import Experiment, paired
 from tidegate.statistics import MEDIAN_RATIO, Numbers
 
 from ._load import Class
-from ._network import MOMENTS, TAIL_X, Setup, curve, curves, loads, measured, network
+from ._network import ADJUSTED, MOMENTS, TAIL_X, Setup, curve, curves, loads, measured, network
 
-MODES = ("fixed", "literal", "measured", "by load", "separate")
+MODES = ("fixed", *ADJUSTED, "by load", "separate")
 
 DRIFT = "both weights drift to 1, because service while busy includes the share of idle neighbours"
 NOISE = "both weights drift to 1, because the noise of the slope is negative in half of the rounds"

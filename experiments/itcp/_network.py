@@ -6,9 +6,9 @@ which aggregates start. Packets have 1,000 B of payload and 40 B of headers, and
 payload. Aggregates start 1 s apart, before any file, with alpha = beta = 1 packet and weight 10.
 The gateway is a host that ends local connections. Separate TCPs pass a router in its place.
 
-Modes: `fixed` weights of 10, `literal` and `measured` adjusters, `by load` with fixed weights in
-proportion to the loads, and `separate` connections of Vegas from clients to the server. All modes
-of one seed have the same files.
+Modes: `fixed` weights of 10, the adjusters `literal`, `measured` and `proportional`, `by load` with
+fixed weights in proportion to the loads, and `separate` connections of Vegas from clients to the
+server. All modes of one seed have the same files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +24,9 @@ from ._load import CLIENTS, PACKET, RATE, Class, ccdf, slope
 
 HEADER = 40
 """Bytes of the IP and TCP headers of a packet."""
+
+ADJUSTED = ("literal", "measured", "proportional")
+"""Modes whose weights follow the load."""
 
 PAYLOAD = PACKET / (PACKET + HEADER)
 """Part of the bottleneck that carries payload."""
@@ -155,7 +158,7 @@ def _aggregate(
     largest = max(each.load for each in classes)
     theta = MOST * classes[number - 1].load / largest if mode == "by load" else setup.weight
     more: dict[str, Any] = {}
-    if mode in ("literal", "measured"):
+    if mode in ADJUSTED:
         more["weight"] = {
             "kind": mode, "samples": setup.samples, "weight": theta, **setup.adjuster
         }  # fmt: skip

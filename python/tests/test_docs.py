@@ -40,7 +40,12 @@ def test_the_pages_of_the_reproduced_papers_can_be_reached_and_have_their_figure
 ROOT = PAGE.parents[2]
 EXAMPLES = [
     *(("policy", path) for path in sorted((ROOT / "examples").glob("*.toml"))),
-    *(("topology", path) for path in sorted((ROOT / "examples").glob("*/*.toml"))),
+    *(("aggregate", path) for path in sorted((ROOT / "examples/aggregate").glob("*.toml"))),
+    *(
+        ("topology", path)
+        for folder in ("lab", "sim")
+        for path in sorted((ROOT / "examples" / folder).glob("*.toml"))
+    ),
 ]
 
 

@@ -62,6 +62,7 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
     ("fixed", ADJUSTER),
     ("literal", ADJUSTER),
     ("measured", ADJUSTER),
+    ("proportional", ADJUSTER),
     (
         "jobs",
         &[

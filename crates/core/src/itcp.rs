@@ -10,7 +10,8 @@
 //! wait U(0, 1) C P  ->  C samples, one each P  ->  increase, decrease or hold  ->  least <= w <= n
 //! ```
 //!
-//! Two laws decide: [`Kind::Literal`] uses the slope of the queue, [`Kind::Measured`] the measured load.
+//! Three laws decide: [`Kind::Literal`] uses the slope of the queue, [`Kind::Measured`] the measured load and service
+//! rate, [`Kind::Proportional`] the load alone.
 //!
 //! Source: `itcp`, sections 3 and 4.
 //!
@@ -24,6 +25,7 @@
 mod config;
 mod literal;
 mod measured;
+mod proportional;
 mod round;
 mod slope;
 #[cfg(test)]
@@ -39,6 +41,7 @@ use crate::time::nanos;
 use crate::{Bytes, Factor, Time};
 use literal::Literal;
 use measured::Measured;
+use proportional::Proportional;
 use round::{Observed, Sampling};
 
 /// The state of an aggregate gateway, as its driver sees it. Totals count from the start of the connection.
@@ -118,6 +121,7 @@ impl RateAdjuster {
             Kind::Fixed => Law::Fixed,
             Kind::Literal => Law::Literal(Literal::default()),
             Kind::Measured => Law::Measured(Measured::default()),
+            Kind::Proportional => Law::Proportional(Proportional::default()),
         };
         let mut adjuster = Self {
             config: config.clone(),
@@ -190,12 +194,16 @@ impl RateAdjuster {
         let decision = self.law.decide(&self.config, observed, self.chosen);
         let weight = match decision {
             Decision::Hold => self.chosen,
+            Decision::Set(weight) => weight,
             Decision::Increase(step) | Decision::Force(step) => plus(self.chosen, step),
             Decision::Decrease => less_part(self.chosen, self.config.beta),
         };
+        let before = self.chosen;
         self.chosen = self.config.bounded(weight, observed.most_connections);
         let count = match decision {
-            Decision::Hold => &mut self.decisions.held,
+            Decision::Set(_) if self.chosen > before => &mut self.decisions.increased,
+            Decision::Set(_) if self.chosen < before => &mut self.decisions.decreased,
+            Decision::Hold | Decision::Set(_) => &mut self.decisions.held,
             Decision::Increase(_) => &mut self.decisions.increased,
             Decision::Force(_) => &mut self.decisions.forced,
             Decision::Decrease => &mut self.decisions.decreased,
@@ -214,6 +222,8 @@ impl RateAdjuster {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Decision {
     Hold,
+    /// To this weight.
+    Set(Factor),
     /// By this much.
     Increase(Factor),
     /// By this much, because the queue is too long.
@@ -228,6 +238,7 @@ enum Law {
     Fixed,
     Literal(Literal),
     Measured(Measured),
+    Proportional(Proportional),
 }
 
 impl Law {
@@ -236,6 +247,7 @@ impl Law {
             Self::Fixed => Decision::Hold,
             Self::Literal(law) => law.decide(config, observed, weight),
             Self::Measured(law) => law.decide(config, observed, weight),
+            Self::Proportional(law) => law.decide(config, observed),
         }
     }
 }

@@ -46,8 +46,8 @@ tables! {
         "stream_queue" => stream_queue: Option<Spanned<Bytes>>,
         /// Most bytes of all connections that wait in a gateway. Default: "64 MiB".
         "max_queue" => max_queue: Option<Spanned<Bytes>>,
-        /// The rule for the weight of the aggregate connection: "fixed", "literal" or "measured", or a table of its
-        /// parameters. The `max_queue` of "literal" is that of the gateway. Default: "measured".
+        /// The rule for the weight of the aggregate connection: "fixed", "literal", "measured" or "proportional", or a
+        /// table of its parameters. The `max_queue` of "literal" is that of the gateway. Default: "measured".
         "weight" => weight: Option<Spanned<Adjuster>>,
     }
 }

@@ -44,7 +44,7 @@ fn a_short_file_has_all_defaults() {
 #[test]
 fn the_example_of_the_manual_has_nothing_wrong() {
     let (config, found) =
-        parse("aggregate.toml", include_str!("../../../../examples/aggregate.toml"));
+        parse("aggregate.toml", include_str!("../../../../examples/aggregate/site.toml"));
     assert!(config.is_some() && found.iter().next().is_none(), "{}", found.render(false));
 }
 

@@ -50,14 +50,15 @@ impl Read for TrunkWeight {
 
     fn schema() -> Value {
         let mut table = mechanism_schema(KINDS, ABOUT, |_, offer| drop(Config::deserialize(offer)));
-        for form in table["anyOf"].as_array_mut().into_iter().flatten() {
+        let forms = table["anyOf"].as_array_mut().into_iter().flatten();
+        for properties in forms.filter_map(|form| form.get_mut("properties")) {
             for (name, about) in PARAMETERS {
-                if let Some(property) = form["properties"].get_mut(*name) {
+                if let Some(property) = properties.get_mut(*name) {
                     property["description"] = json!(about);
                 }
             }
             for (name, default) in [("weight", u64::from(INITIAL)), ("most", MOST_WEIGHT.into())] {
-                if let Some(property) = form["properties"].get_mut(name) {
+                if let Some(property) = properties.get_mut(name) {
                     property["default"] = json!(default);
                 }
             }

@@ -88,8 +88,8 @@ tables! {
         /// With overflow "slow": most bytes that wait, of all local connections. With "withhold": the threshold of
         /// the mean queue.
         "queue" => queue: Option<Spanned<Bytes>>,
-        /// With kind "aggregate": how its weight follows the load, "fixed", "literal" or "measured", or a table with
-        /// `kind` and parameters. Default: the weight of its congestion control.
+        /// With kind "aggregate": how its weight follows the load, "fixed", "literal", "measured" or "proportional",
+        /// or a table with `kind` and parameters. Default: the weight of its congestion control.
         "weight" => weight: Option<Spanned<Weight>>,
         /// Port of the receiver. Default: 5001.
         "port" => port: Option<Spanned<Number>>,

@@ -81,17 +81,20 @@ pub enum Kind {
     Literal,
     /// The measured load and the measured service rate decide.
     Measured,
+    /// The weight is the measured load, as a part of the rate of the bottleneck.
+    Proportional,
 }
 
 impl Kind {
     /// The names of all kinds.
-    pub const NAMES: &[&str] = &["fixed", "literal", "measured"];
+    pub const NAMES: &[&str] = &["fixed", "literal", "measured", "proportional"];
 
     /// A sentence on each of [`NAMES`](Self::NAMES).
     pub const ABOUT: &[&str] = &[
         "The weight does not change.",
         "The slope of the gateway's queue decides, as in the paper.",
         "The measured load and the measured service rate decide.",
+        "The weight is the measured load, as a part of the rate of the bottleneck.",
     ];
 
     /// The name in files.
@@ -101,6 +104,7 @@ impl Kind {
             Self::Fixed => "fixed",
             Self::Literal => "literal",
             Self::Measured => "measured",
+            Self::Proportional => "proportional",
         }
     }
 }

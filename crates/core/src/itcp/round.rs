@@ -48,6 +48,8 @@ pub(super) struct Observed {
     pub(super) blocked: bool,
     /// The most local connections in any sample.
     pub(super) most_connections: u32,
+    /// The largest service rate of a sample in which the gateway was always busy; zero if there was none.
+    pub(super) fastest: Rate,
 }
 
 /// A round in progress.
@@ -61,6 +63,7 @@ pub(super) struct Sampling {
     most_connections: u32,
     /// Service rates of samples that were busy enough, for [`Service::Contended`].
     rates: Vec<Rate>,
+    fastest: Rate,
 }
 
 impl Sampling {
@@ -73,6 +76,7 @@ impl Sampling {
             blocked: 0,
             most_connections: seen.connections,
             rates: Vec::new(),
+            fastest: NONE,
         }
     }
 
@@ -90,11 +94,14 @@ impl Sampling {
         if backwards || now <= at || now.since(at) > config.every.saturating_mul(LONGEST_GAP) {
             return false;
         }
+        let (span, busy) = (now.since(at), seen.busy - before.busy);
+        let (rate, busy) =
+            (rate(seen.sent_busy - before.sent_busy, busy.min(span)), part(busy, span));
         if config.service == Service::Contended {
-            let (span, busy) = (now.since(at), seen.busy - before.busy);
-            let rate = rate(seen.sent_busy - before.sent_busy, busy.min(span));
-            self.rates.extend(rate.filter(|_| part(busy, span) >= BUSY_SAMPLE));
+            self.rates.extend(rate.filter(|_| busy >= BUSY_SAMPLE));
         }
+        let whole = rate.filter(|_| busy >= WHOLE_SAMPLE);
+        self.fastest = self.fastest.max(whole.unwrap_or(NONE));
         self.latest = (now, *seen);
         self.line.add(now.since(self.began), seen.queue.0);
         self.blocked += u32::from(seen.blocked);
@@ -130,6 +137,7 @@ impl Sampling {
             delta: delta(slope, &last),
             blocked: 2 * u64::from(self.blocked) >= u64::from(self.line.count()),
             most_connections: self.most_connections,
+            fastest: self.fastest,
         }
     }
 }
@@ -144,6 +152,9 @@ const RARELY_BUSY: Factor = Factor::from_millionths(50_000);
 /// A sample counts for [`Service::Contended`] if this part of it was busy. Chosen: in shorter times a few packets
 /// make the rate.
 const BUSY_SAMPLE: Factor = Factor::from_millionths(200_000);
+
+/// A sample counts as always busy if this part of it was. Chosen: a busy gateway pauses shortly between two files.
+const WHOLE_SAMPLE: Factor = Factor::from_millionths(950_000);
 
 /// With fewer busy samples the service rate is the mean. Chosen: a quantile of few samples is an outlier.
 const LEAST_RATES: usize = 10;

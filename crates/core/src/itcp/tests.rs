@@ -3,6 +3,7 @@
 mod bad_input;
 mod literal;
 mod measured;
+mod proportional;
 mod rounds;
 
 use super::*;

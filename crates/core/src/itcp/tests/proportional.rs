@@ -1,0 +1,54 @@
+//! The `proportional` law: loads, the capacity, and its average.
+
+use super::*;
+
+/// A round in which this many bytes per second arrive, and this many are sent while busy, for the busy part in
+/// percent.
+fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, arrive: u64, (service, busy): (u64, u32)) {
+    round(adjuster, seen, |at, start| {
+        let busy = at * busy / 100;
+        Seen {
+            arrived: start.arrived + bytes(arrive, at),
+            sent: start.sent + bytes(service, busy),
+            sent_busy: start.sent_busy + bytes(service, busy),
+            busy: start.busy + busy,
+            ..start
+        }
+    });
+}
+
+/// Kills: the service rate of this round as the capacity; a capacity from samples with pauses; n left out.
+#[test]
+fn the_weight_is_the_load_as_a_part_of_the_capacity() {
+    let mut adjuster = build(&config(Kind::Proportional));
+    let mut seen = idle();
+    // Samples with pauses tell no capacity.
+    load(&mut adjuster, &mut seen, 500_000, (2_000_000, 50));
+    assert_eq!(millionths(&adjuster), 4_000_000);
+    // Half of the capacity is five tenths of the greatest weight.
+    load(&mut adjuster, &mut seen, 500_000, (1_000_000, 100));
+    assert_eq!(millionths(&adjuster), 5_000_000);
+    // Busy neighbours: the service is less, the capacity is not.
+    load(&mut adjuster, &mut seen, 500_000, (600_000, 100));
+    assert_eq!(millionths(&adjuster), 5_000_000);
+    let decisions = adjuster.report().decisions;
+    assert_eq!((decisions.increased, decisions.decreased, decisions.held), (1, 0, 2));
+}
+
+/// Kills: an average of the first rounds that counts from zero; a long memory of few rounds; none.
+#[test]
+fn a_load_is_averaged_over_twenty_rounds() {
+    let mut adjuster = build(&config(Kind::Proportional));
+    let mut seen = idle();
+    for _ in 0..30 {
+        load(&mut adjuster, &mut seen, 500_000, (1_000_000, 100));
+        assert_eq!(millionths(&adjuster), 5_000_000);
+    }
+    load(&mut adjuster, &mut seen, 900_000, (1_000_000, 100));
+    assert_eq!(millionths(&adjuster), 5_200_000);
+    // The bounds of the weight hold.
+    for _ in 0..100 {
+        load(&mut adjuster, &mut seen, 0, (1_000_000, 100));
+    }
+    assert_eq!(millionths(&adjuster), 1_000_000);
+}
