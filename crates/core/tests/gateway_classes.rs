@@ -337,7 +337,8 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
 #[test]
 fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes() {
     for queue in [queue(), QdiscSpec::PerFlow(Default::default())] {
-        let classes = ["a", "b"].map(|name| Class { queue: queue.clone(), ..class(name, None, 3) });
+        let classes =
+            ["a", "b"].map(|name| Class { queue: queue.clone().into(), ..class(name, None, 3) });
         let set = |of: &[Option<&str>]| policies(of, classes.to_vec());
         let mut run = Run::with(set(&[Some("a"), Some("a"), Some("a"), None]), Vec::new(), 1);
         (0..20).for_each(|_| (0..4).for_each(|host| run.offer(host)));
@@ -397,7 +398,7 @@ fn tree(number: u8) -> Vec<Class> {
             let ceiling = [Some(Rate::from_mbps(2)); 2];
             vec![Class {
                 ceiling,
-                queue: QdiscSpec::PerFlow(Default::default()),
+                queue: QdiscSpec::PerFlow(Default::default()).into(),
                 ..class("a", None, 1)
             }]
         }

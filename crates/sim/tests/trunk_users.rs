@@ -254,7 +254,7 @@ fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_los
 {
     for (guarantee, ceiling, beside) in [(4, 4, true), (2, 4, false), (7, 0, true), (0, 1, true)] {
         let other = class("other", (10 - guarantee).min(6), 0);
-        let other = Class { queue: spec("\"per-flow\""), ..other };
+        let other = Class { queue: spec::<QdiscSpec>("\"per-flow\"").into(), ..other };
         let classes = vec![class("t", guarantee, ceiling), other];
         let past = Policy { trunk: None, ..policy(to_ports(2, 2), Action::Pass) };
         let policies = vec![of("t", policy(to_ports(1, 1), Action::Pass)), of("other", past)];

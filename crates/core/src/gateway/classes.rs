@@ -6,6 +6,7 @@ mod shared;
 mod swap;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub use rights::{ClassChangeError, Holds};
 use shared::Ratios;
@@ -56,7 +57,8 @@ pub(super) struct Classes {
 /// What is kept of a class beside its rights.
 struct Line {
     name: Box<str>,
-    spec: QdiscSpec,
+    /// Its queue, shared with the policies and the other direction.
+    spec: Arc<QdiscSpec>,
     /// Made when the first packet comes.
     queue: Option<Box<Waiting>>,
     /// Rate that was last set for the queue.
@@ -72,7 +74,7 @@ struct Line {
 }
 
 impl Line {
-    fn new(name: &str, spec: QdiscSpec) -> Self {
+    fn new(name: &str, spec: Arc<QdiscSpec>) -> Self {
         let rate = Rate::from_bps(0);
         Self {
             name: name.into(),
@@ -114,7 +116,7 @@ impl Classes {
             one_buffer: scheduler.buffer().is_some(),
             marker: None,
             scheduler,
-            lines: vec![Line::new("", config.queue.clone())],
+            lines: vec![Line::new("", Arc::new(config.queue.clone()))],
             by_name: BTreeMap::new(),
             default: ClassId::ROOT,
             control: ClassId::ROOT,

@@ -7,6 +7,7 @@ pub use change::ClassChange;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::class::Terms;
@@ -45,8 +46,8 @@ pub struct Class {
     pub delay_ratio: Option<Ratio>,
     /// Its loss relative to another class.
     pub loss_ratio: Option<Ratio>,
-    /// Where its packets wait.
-    pub queue: QdiscSpec,
+    /// Where its packets wait. Shared with the queues of both directions.
+    pub queue: Arc<QdiscSpec>,
 }
 
 /// A class has `factor` times as much as the class `of`.
@@ -64,7 +65,7 @@ impl Class {
 
     /// A class without rights but to its part in what others leave.
     #[must_use]
-    pub fn new(name: &str, queue: QdiscSpec) -> Self {
+    pub fn new(name: &str, queue: impl Into<Arc<QdiscSpec>>) -> Self {
         Self {
             name: name.to_owned(),
             parent: None,
@@ -77,7 +78,7 @@ impl Class {
             loss_bound: None,
             delay_ratio: None,
             loss_ratio: None,
-            queue,
+            queue: queue.into(),
         }
     }
 

@@ -127,6 +127,11 @@ impl Managements {
     fn window(&self) -> u64 {
         self.active().iter().map(Management::window).sum()
     }
+
+    /// Bytes of user packets that they stand for.
+    fn window_bytes(&self) -> Bytes {
+        Bytes(self.window().saturating_mul(self.vmss))
+    }
 }
 
 impl Probe for Managements {
@@ -208,7 +213,7 @@ impl Probe for Managements {
         if silent && !connection.is_silent() {
             self.connections.iter_mut().for_each(Management::start_again);
         }
-        Some(self.path().0)
+        Some(self.window_bytes())
     }
 
     fn rate(&self) -> u64 {
@@ -259,6 +264,6 @@ impl Probe for Managements {
 
     fn path(&self) -> (Bytes, Option<Duration>) {
         let least = self.active().iter().filter_map(Management::least_rtt).min();
-        (Bytes(self.window().saturating_mul(self.vmss)), least)
+        (self.window_bytes(), least)
     }
 }

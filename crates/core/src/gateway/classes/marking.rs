@@ -3,6 +3,8 @@
 //! The marking of a shared buffer sees the packets of all classes, and the state that the scheduler keeps of each class. So it can protect the
 //! guarantees of the classes as well as the buffer (`marking`, section 2.4).
 
+use std::sync::Arc;
+
 use super::{Classes, Line};
 use crate::class::ClassId;
 use crate::flow::Flow;
@@ -83,7 +85,7 @@ impl Classes {
             let marking = spec.marking().filter(|_| self.one_buffer);
             self.marker = marking.map(|marking| Box::new(Marker::new(marking.build(random))));
         }
-        link.spec.clone_from(spec);
+        link.spec = Arc::new(spec.clone());
     }
 
     /// The marking of a leaf class's queue, if it has one.
