@@ -177,7 +177,7 @@ impl Trunk {
         let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
         let sender = Time::earliest(guarantee, self.probe.poll_timeout(&self.tunnel));
         let weight = self.weight.as_ref().map(Weight::poll_timeout);
-        [sender, weight, self.receiver.poll_timeout()].into_iter().flatten().min()
+        Time::earliest(Time::earliest(sender, weight), self.receiver.poll_timeout())
     }
 
     /// Sends all queued packets at once, whatever the credit. They travel in datagrams of the trunk if user packets do,
