@@ -12,11 +12,13 @@ mod diagnostic;
 mod field;
 mod hexadecimal;
 pub mod host;
+mod item;
 mod parameters;
 pub mod policy_file;
 mod read;
 pub mod scenario;
 mod shape;
+pub mod source;
 #[cfg(test)]
 mod testing;
 pub mod topology;
@@ -26,3 +28,4 @@ pub use code::Code;
 pub use diagnostic::{Diagnostic, Findings, Located, Severity};
 pub use hexadecimal::hexadecimal;
 pub use host::Host;
+pub use item::{Item, ItemKind, Part, items};
