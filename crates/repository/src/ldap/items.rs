@@ -51,14 +51,20 @@ fn item(entry: &Entry, index: &Index) -> Result<Option<Item>, Fault> {
             merge(&mut fields, own_fields(kind, action)?, action)?;
         }
         let mut matched = conditions::read(entry, index)?;
-        if let Some(Value::Table(own)) = fields.remove("match") {
-            merge(&mut matched, own.clone(), entry)?;
-            if own.is_empty() {
-                fields.insert("match".to_owned(), Value::Table(Table::new()));
+        match fields.remove(MATCH) {
+            Some(Value::Table(own)) if !own.is_empty() => merge(&mut matched, own, entry)?,
+            // Not a table of fields: it stands for itself.
+            Some(other) => {
+                merge(&mut fields, Table::from_iter([(MATCH.to_owned(), other)]), entry)?
             }
+            None => {}
         }
         if !matched.is_empty() {
-            fields.insert("match".to_owned(), Value::Table(matched));
+            merge(
+                &mut fields,
+                Table::from_iter([(MATCH.to_owned(), Value::Table(matched))]),
+                entry,
+            )?;
         }
     }
     if !standard::read(kind, entry, &mut fields)? {
@@ -264,6 +270,8 @@ pub(super) const ACTION_CLASS: &str = "pcimRuleActionAssociation";
 /// The class of reusable conditions and actions; RFC 3703, section 5.12.
 pub(super) const REUSABLE_CLASS: &str = "pcimPolicyInstance";
 
+/// The field with the filter of a policy.
+const MATCH: &str = "match";
 const NAME: &str = "cn";
 const RULE_NAME: &str = "pcimRuleName";
 const VALIDITY: &str = "pcimRuleValidityPeriodList";

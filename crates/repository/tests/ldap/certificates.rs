@@ -7,7 +7,7 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 /// Writes an authority, and certificates of a server and of a gateway that it has signed, into `folder`.
-pub fn make(folder: &Path, expired: bool) {
+pub(crate) fn make(folder: &Path, expired: bool) {
     let key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -15,13 +15,13 @@ use tidegate_core::Bytes;
 use tidegate_repository::{PolicyRepository, open};
 
 /// The root entry of the tests.
-pub const BASE: &str = "ou=tidegate,dc=test";
+pub(crate) const BASE: &str = "ou=tidegate,dc=test";
 /// The user that may do everything.
-pub const ADMIN: &str = "cn=admin,dc=test";
+pub(crate) const ADMIN: &str = "cn=admin,dc=test";
 const PASSWORD: &str = "secret-of-the-test";
 
 /// A running server. It ends with the value.
-pub struct Server {
+pub(crate) struct Server {
     folder: PathBuf,
     port: u16,
     child: Option<Child>,
@@ -29,12 +29,12 @@ pub struct Server {
 
 impl Server {
     /// A server with the schema of `packaging/ldap`; none if this machine has no `slapd`.
-    pub fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         Self::with("overlay syncprov\n")
     }
 
     /// The same with other lines in the section of the database.
-    pub fn with(lines: &str) -> Option<Self> {
+    pub(crate) fn with(lines: &str) -> Option<Self> {
         let Some(program) = program() else {
             missing();
             return None;
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// Kills the server.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -105,18 +105,18 @@ impl Server {
     }
 
     /// Starts it again after [`kill`](Self::kill).
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.run(&program().unwrap());
     }
 
     /// Stops or continues the server process.
-    pub fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
     /// Runs `ldapadd` or `ldapmodify` as the administrator, with `ldif` as its input.
-    pub fn change(&self, program: &str, ldif: &str) {
+    pub(crate) fn change(&self, program: &str, ldif: &str) {
         let mut child = Command::new(program)
             .args(["-x", "-H", &self.url(), "-D", ADMIN, "-y"])
             .arg(self.folder.join("password"))
@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// What `ldapsearch` finds at the entry `dn`.
-    pub fn read(&self, dn: &str, attribute: &str) -> String {
+    pub(crate) fn read(&self, dn: &str, attribute: &str) -> String {
         let output = Command::new("ldapsearch")
             .args(["-x", "-LLL", "-o", "ldif-wrap=no", "-H", &self.url(), "-D", ADMIN, "-y"])
             .arg(self.folder.join("password"))
@@ -140,27 +140,27 @@ impl Server {
     }
 
     /// Its URL.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("ldap://127.0.0.1:{}", self.port)
     }
 
     /// Its URL for TLS.
-    pub fn tls_url(&self) -> String {
+    pub(crate) fn tls_url(&self) -> String {
         format!("ldaps://127.0.0.1:{}", self.port + 1)
     }
 
     /// A file in its folder.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
     /// The source for this server.
-    pub fn spec(&self) -> SourceSpec {
+    pub(crate) fn spec(&self) -> SourceSpec {
         spec(&self.url(), Some(self.file("password")))
     }
 
     /// The repository of this server.
-    pub fn repository(&self) -> Arc<dyn PolicyRepository> {
+    pub(crate) fn repository(&self) -> Arc<dyn PolicyRepository> {
         open(&self.spec()).unwrap()
     }
 }
@@ -173,7 +173,7 @@ impl Drop for Server {
 }
 
 /// A source at `url`, as the administrator if there is a password.
-pub fn spec(url: &str, password_file: Option<PathBuf>) -> SourceSpec {
+pub(crate) fn spec(url: &str, password_file: Option<PathBuf>) -> SourceSpec {
     let user = password_file.as_ref().map(|_| ADMIN.to_owned());
     SourceSpec {
         name: "directory".to_owned(),
