@@ -1,4 +1,4 @@
-//! What answers of the server and errors of the connection mean to the operator.
+//! Faults for answers of the server and errors of the connection.
 
 use std::io;
 

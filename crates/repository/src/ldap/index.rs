@@ -8,7 +8,7 @@ use crate::Fault;
 
 /// The entries that were read.
 pub(super) struct Index {
-    /// By [`key`], so that the order is one of names without case.
+    /// Entries by [`key`].
     entries: BTreeMap<String, Entry>,
     /// The keys of the entries below each entry.
     below: BTreeMap<String, Vec<String>>,

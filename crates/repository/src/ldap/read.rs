@@ -26,7 +26,7 @@ use super::session::{ANSWER, Servers, Session, controls, within};
 use super::{conditions, fault, filter, items, zos};
 use crate::{Fault, FaultKind, Snapshot};
 
-/// What is read, and where.
+/// The set to read: its server, its root entry, its commits and its limits.
 pub(super) struct Reader {
     pub(super) servers: Servers,
     pub(super) base: String,
@@ -243,7 +243,7 @@ pub(super) fn wanted() -> String {
     format!("(|{classes})")
 }
 
-/// The change sequence number of an entry, and of a database. They order as texts.
+/// The change sequence number of an entry, and of a database. They have the order of their texts.
 pub(super) const ENTRY_CSN: &str = "entryCSN";
 const CONTEXT_CSN: &str = "contextCSN";
 /// All user attributes, and the change sequence number; RFC 4511, section 4.5.1.8.

@@ -226,7 +226,7 @@ impl News {
                     return Ok(());
                 }
                 let entry = session.entry(&reader.base, &[GENERATION]).await?;
-                let marker = entry.as_ref().map(|entry| marker(entry)).transpose()?.flatten();
+                let marker = entry.as_ref().map(marker).transpose()?.flatten();
                 if marker.is_none() || marker != *seen {
                     *seen = marker;
                     return Ok(());

@@ -94,7 +94,7 @@ async fn begin(session: &mut Session, root: &Entry) -> Result<(), Fault> {
     if changes.is_empty() { Ok(()) } else { session.modify(&root.dn, changes).await }
 }
 
-/// Writes the next marker. It replaces the one that was read, and no other.
+/// Writes the next marker. The write fails if the marker is no longer that of `root`.
 async fn commit(session: &mut Session, root: &Entry) -> Result<String, Fault> {
     let old = root.text(GENERATION)?;
     let number = old.and_then(|old| old.parse::<u64>().ok()).unwrap_or(0);

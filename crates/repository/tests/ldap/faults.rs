@@ -1,4 +1,4 @@
-//! What goes wrong, and that it is said once, with the reason.
+//! Faults of servers, each reported with its reason.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
