@@ -20,9 +20,11 @@ pub(super) fn parse(text: &str) -> Value {
 
 /// Whether a string can stand for itself.
 ///
-/// A directory string is never empty, and servers may remove spaces at its ends.
+/// A directory string is never empty, and servers may remove spaces at its ends. LDIF has no plain form for control
+/// characters.
 fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.trim() == text && inline_value(text).is_none()
+    let kept = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
+    kept && inline_value(text).is_none()
 }
 
 /// `value` in one line of TOML.
