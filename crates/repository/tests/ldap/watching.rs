@@ -80,6 +80,24 @@ fn many_markers_are_few_proposals() {
 /// Markers that are written as fast as the server takes them, over 1,000 in a second.
 const MARKERS: usize = 3_000;
 
+/// Kills: an alarm while a push is being written; a watch of a root entry that is not there yet that never begins.
+#[test]
+fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let repository = server.repository();
+        let mut snapshots = repository.clone().watch();
+        assert_eq!(next(&mut snapshots).await.unwrap_err().kind, FaultKind::Uncommitted);
+        repository.push(parse(&policy("a"))).await.unwrap();
+        assert_eq!(next(&mut snapshots).await.unwrap().revision, "1");
+        let begun = format!("dn: {BASE}\nchangetype: modify\nadd: tgPending\ntgPending: x\n");
+        server.change("ldapmodify", &begun);
+        assert!(timeout(8 * QUIET, snapshots.recv()).await.is_err(), "a push is a fault");
+        repository.push(parse(&policy("b"))).await.unwrap();
+        assert_eq!(next(&mut snapshots).await.unwrap().revision, "2");
+    });
+}
+
 #[test]
 fn half_a_change_is_not_a_set() {
     let Some(server) = Server::start() else { return };
