@@ -70,7 +70,9 @@ impl State {
                         return Ok(());
                     }
                     if news.is_for_now() {
+                        // What changed before the server was asked is found by reading again.
                         news = News::open(&mut session, reader).await?;
+                        continue;
                     }
                     None
                 }

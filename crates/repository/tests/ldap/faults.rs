@@ -99,6 +99,24 @@ fn two_pushes_at_once_are_one_of_the_two_or_a_fault() {
     });
 }
 
+/// Kills: a commit by a push over which another one has begun.
+#[test]
+fn a_push_fails_if_another_has_begun_meanwhile() {
+    let Some(server) = Server::start() else { return };
+    let set: String = (0..500).map(|at| ONE.replace("\"a\"", &format!("\"p{at}\""))).collect();
+    run(async { server.repository().push(parse(ONE)).await.unwrap() });
+    std::thread::scope(|scope| {
+        let push = scope.spawn(|| run(async { server.repository().push(parse(&set)).await }));
+        while !server.read(BASE, "tgPending").contains("tgPending:") {}
+        let other =
+            format!("dn: {BASE}\nchangetype: modify\nreplace: tgPending\ntgPending: other\n");
+        server.change("ldapmodify", &other);
+        assert_eq!(push.join().unwrap().unwrap_err().kind, FaultKind::Unsteady);
+    });
+    let fault = fault(&server.spec());
+    assert_eq!(fault.kind, FaultKind::Uncommitted, "{fault}");
+}
+
 #[test]
 fn a_stopped_server_is_not_waited_for() {
     let Some(server) = Server::start() else { return };
