@@ -383,8 +383,8 @@ pub struct Encapsulation {
 /// What is known of the other end of a trunk.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct OtherEnd {
-    /// "up", "silent", "unknown" before it was first heard, or "mismatch" where the other gateway does
-    /// otherwise with user packets.
+    /// "up", "silent", "unknown" before it was first heard, or "mismatch" where the two files differ in
+    /// `encapsulation`, `probing`, or whether there is a `weight`; `refused` says in which.
     pub state: String,
     /// Milliseconds since it last showed that it is there.
     pub heard_ms: Option<u64>,

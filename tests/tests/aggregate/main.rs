@@ -1,6 +1,7 @@
 //! Aggregate gateways at two sites: the TCP connections of a client are carried over one connection.
 
 mod load;
+mod weight;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -9,8 +9,12 @@ use crate::sites::{Site, gateway, host, key, trunks};
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
 /// What both are told one after the other, and what they refuse each other for while only the first is.
-const FIELDS: [(&str, &str); 2] =
-    [("probing = \"epochs\"\n", "probing"), ("encapsulation = \"udp\"\n", "encapsulation")];
+const FIELDS: [(&str, &str); 4] = [
+    ("probing = \"epochs\"\n", "probing"),
+    ("probing = \"vegas\"\n", "probing"),
+    ("weight = 3\n", "weight"),
+    ("encapsulation = \"udp\"\n", "encapsulation"),
+];
 
 /// Kills: ends that agree all the same; an end that says nothing of it; one that goes on differing once it is told the
 /// same.

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tidegate_core::packet::Endpoint;
-use tidegate_core::trunk::Wire;
+use tidegate_core::trunk::{Probing, Wire};
 use tidegate_core::{ByReason, Time};
 use tidegate_wire::VlanTag;
 use tidegate_wire::neighbour::{Mac, Neighbour, NextHop};
@@ -27,8 +27,10 @@ pub struct TrunkEnd {
     pub ends: Ends,
     /// Management connections each way.
     pub connections: u16,
-    /// Whether it probes by epochs, and what its management connections carry is said of those.
-    pub epochs: bool,
+    /// How it finds its share. With epochs, its management connections carry messages about those.
+    pub probing: Probing,
+    /// Whether it has management connections with a weight.
+    pub weighted: bool,
     /// The DS codepoint of hellos.
     pub dscp: u8,
     /// Where what goes to the other end is sent.
@@ -39,6 +41,17 @@ pub struct TrunkEnd {
     pub wire: Wire,
     /// The longest IP packet that the path carries, as far as is known.
     pub mtu: u32,
+}
+
+impl TrunkEnd {
+    /// The settings that the hellos of both ends compare.
+    fn form(&self) -> Form {
+        Form {
+            encapsulates: self.wire.overhead(self.ends.local) > 0,
+            probing: self.probing,
+            weighted: self.weighted,
+        }
+    }
 }
 
 /// What is known of the other end of a trunk.
@@ -56,7 +69,7 @@ pub struct PeerReport {
     pub heard: Option<Duration>,
     /// Datagrams from its address that were not taken.
     pub refused: Refusals,
-    /// Whether it does otherwise with user packets, or probes otherwise, than this end, so that nothing is agreed on.
+    /// Whether its form differs from that of this end, so that nothing is agreed on.
     pub differs: bool,
     /// What became of user packets in datagrams; none if they leave as they came.
     pub carried: Option<Carried>,
@@ -108,16 +121,16 @@ impl Peer {
         before: Option<Self>,
     ) -> Self {
         let overhead = end.wire.overhead(end.ends.local);
+        let form = end.form();
         let carried = before.as_ref().map(|it| it.carried).unwrap_or_default();
         let same = before.filter(|it| {
-            (it.end.ends, it.end.key.0, it.overhead, it.end.epochs)
-                == (end.ends, end.key.0, overhead, end.epochs)
+            (it.end.ends, it.end.key.0, it.overhead, it.end.form())
+                == (end.ends, end.key.0, overhead, form)
         });
         let (session, hello, path) = match same {
             Some(it) if it.end.mtu == end.mtu => (it.session, it.hello, it.path),
             Some(it) => (it.session, it.hello, carrier::path(end.mtu, memory)),
             None => {
-                let form = Form { encapsulates: overhead > 0, epochs: end.epochs };
                 let session = Session::new(&end.key, end.ends, random).like(form);
                 (session, Time::ZERO, carrier::path(end.mtu, memory))
             }

@@ -11,8 +11,8 @@
 //! its own in the answer, and nothing of it is kept but that this nonce was answered: however often others are sent
 //! again, they take no answer from one that lives.
 //!
-//! Both say in their hellos whether user packets travel in datagrams. An end to which the other says otherwise
-//! takes none of its hellos, so that they agree on nothing.
+//! A hello states the [`Form`] of the trunk: whether user packets travel in datagrams, how the share is found, and
+//! whether there are weights. An end refuses hellos of another form, so that the ends agree on nothing.
 //!
 //! Seals are SipHash-2-4 with 128 bits of output, made for authenticating short messages: it takes half of what
 //! BLAKE3 takes, or less. Its keys of 128 bits are derived with that. They cover user packets to the last byte: what
@@ -281,8 +281,11 @@ impl Session {
                 if form.encapsulates != self.form.encapsulates {
                     return Err(Refusal::Encapsulation);
                 }
-                if self.differs {
+                if form.probing != self.form.probing {
                     return Err(Refusal::Probing);
+                }
+                if self.differs {
+                    return Err(Refusal::Weight);
                 }
                 let answer = self.listen(now, own, heard).then_some(own);
                 Ok(Opened::Hello { answer })
