@@ -23,7 +23,7 @@ from ..postack._live import PATIENCE, missing, side_by_side
 from . import _files
 from ._live import ADJUSTER, BUFFER, CLASSES, DELAY, DRAIN, RATE, Sites, sites, watch
 from ._load import E1
-from ._modes import DRIFT, key
+from ._modes import key
 
 live = Experiment(__file__, seeds=3, needs=missing)
 
@@ -118,10 +118,10 @@ def _shares(seen: dict[str, np.ndarray]) -> dict[str, float]:
     return row
 
 
-def network(mode: str) -> Scenario:
+def network(mode: str, seconds: int = SECONDS) -> Scenario:
     """The same aggregates in the simulator."""
     net = Scenario(
-        duration=f"{SECONDS + DRAIN} s", sample="1 s", link_header="14 B",
+        duration=f"{seconds + DRAIN} s", sample="1 s", link_header="14 B",
         tcp={"profile": "linux", "mss": f"{PAYLOAD} B", "receive_window": "16 MiB",
              "window_scale": 10},
     )  # fmt: skip
@@ -135,7 +135,7 @@ def network(mode: str) -> Scenario:
         net.link(site, "r", rate="1 Gbit/s", delay="10 us")
         net.link(client, site, rate="1 Gbit/s", delay="10 us")
         net.traffic(
-            files, "arrivals", client, site, start="10 s", stop=f"{SECONDS} s",
+            files, "arrivals", client, site, start="10 s", stop=f"{seconds} s",
             every=f"{round(_files.INTERVAL * 1e6)} us",
             size={"pareto": {"mean": f"{each.mean / _files.PART:.0f} B", "shape": each.index}},
         )  # fmt: skip
@@ -148,9 +148,9 @@ def network(mode: str) -> Scenario:
     return net
 
 
-def simulated(mode: str, seed: int) -> dict[str, float]:
+def simulated(mode: str, seed: int, seconds: int = SECONDS) -> dict[str, float]:
     """Measures the aggregates in the simulator."""
-    run, row = network(mode).run(seed), {}
+    run, row = network(mode, seconds).run(seed), {}
     series = [run[f"aggregate long{number}"] for number in CLASSES]
     settled = series[0]["time_seconds"] >= SETTLED
     share = np.array([it["weight_share"][settled] for it in series], dtype=float).T
@@ -187,16 +187,21 @@ def claim_over(mode: str, column: str, text: str, **bounds: Any) -> None:
 
 
 LATE, MIDDLE = "99 % quantile of sojourns of class", "median sojourn of class"
-ADJUSTED: dict[str, dict[str, Any]] = {
-    "measured": {"paper": "significant improvement", "why": DRIFT},
-    "proportional": {},
+FEW = "15 pairs leave it open: the interval is below 1, but not all of it is below 0.5"
+GIVEN_AWAY = (
+    "weight 2 falls until its share is below its load, because service while busy includes the "
+    "share of an idle neighbour; weight 1 stays high, where both drift to 1 in the simulator"
+)
+ADJUSTED: dict[str, tuple[dict[str, Any], str | None]] = {
+    "measured": ({"paper": "significant improvement"}, GIVEN_AWAY),
+    "proportional": ({}, None),
 }
-for mode, more in ADJUSTED.items():
-    claim_over(mode, "p99_1", f"{LATE} 1", at_most=0.5, **more)
+for mode, (more, why) in ADJUSTED.items():
+    claim_over(mode, "p99_1", f"{LATE} 1", at_most=0.5, why=FEW, **more)
     claim_over(mode, "median_1", f"{MIDDLE} 1", at_most=1)
     claim_over(mode, "median_2", f"{MIDDLE} 2", at_most=1.5)
     claim("A002-4", mode, "all_above", "part of the time with phi_i > rho_i for both",
-          at_least=0.9, why=more.get("why"))  # fmt: skip
+          at_least=0.9, why=why)  # fmt: skip
 
 
 @live.claim("A002-2", "live: files lost, cut or refused, all modes", at_most=0)

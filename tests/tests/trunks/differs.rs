@@ -41,8 +41,11 @@ fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() 
         for (fields, reason) in FIELDS {
             lab.apply("north", &(HEAD.to_owned() + &text(0, fields)));
             for said in both_are(&lab, "mismatch") {
+                assert_eq!(said["difference"], reason, "{said}");
                 assert!(said["refused"][reason].as_u64() > Some(0), "{said}");
             }
+            let alarms = lab.status("south")["alarms"].to_string();
+            assert!(alarms.contains(&format!("another `{reason}`")), "{alarms}");
             let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "200 kB"]);
             // They say hello each second, and refuse it.
             let refused = |it: &Value| it["refused"][reason].as_u64();

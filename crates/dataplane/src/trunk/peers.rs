@@ -9,7 +9,7 @@ use tidegate_core::trunk::{Probing, Wire};
 use tidegate_core::{ByReason, Time};
 use tidegate_wire::VlanTag;
 use tidegate_wire::neighbour::{Mac, Neighbour, NextHop};
-use tidegate_wire::trunk::{Ends, Envelope, Form, Key, PathMtu, Refusals, Session};
+use tidegate_wire::trunk::{Ends, Envelope, Form, Key, PathMtu, Refusal, Refusals, Session};
 
 use super::carrier::{self, Carried};
 use super::stations::Stations;
@@ -69,8 +69,8 @@ pub struct PeerReport {
     pub heard: Option<Duration>,
     /// Datagrams from its address that were not taken.
     pub refused: Refusals,
-    /// Whether its form differs from that of this end, so that nothing is agreed on.
-    pub differs: bool,
+    /// The setting in which it differs from this end, so that nothing is agreed on.
+    pub difference: Option<Refusal>,
     /// What became of user packets in datagrams; none if they leave as they came.
     pub carried: Option<Carried>,
     /// The longest IP packet on the path, as far as is known.
@@ -238,7 +238,7 @@ impl TrunkPort {
             sessions: peer.session.sessions(),
             heard: peer.session.alive().map(|at| self.now.since(at)),
             refused: *peer.session.refused(),
-            differs: peer.session.differs(),
+            difference: peer.session.difference(),
             carried: (peer.overhead > 0).then_some(peer.carried),
             path_mtu: peer.path.get(self.now),
             ignored: peer.path.ignored(),

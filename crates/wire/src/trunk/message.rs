@@ -38,6 +38,16 @@ pub struct Form {
 }
 
 impl Form {
+    /// The first setting in which two ends differ.
+    pub(super) fn difference(self, other: Self) -> Option<Refusal> {
+        let same = [
+            (self.encapsulates == other.encapsulates, Refusal::Encapsulation),
+            (self.probing == other.probing, Refusal::Probing),
+            (self.weighted == other.weighted, Refusal::Weight),
+        ];
+        same.into_iter().find(|(same, _)| !same).map(|(_, refusal)| refusal)
+    }
+
     const fn byte(self) -> u8 {
         let probing = match self.probing {
             Probing::Management => 0,

@@ -108,9 +108,9 @@ pub struct Session {
     ends: Ends,
     /// What its nonces are made of.
     random: Key,
-    /// What both ends are to do, and whether the other last said otherwise.
+    /// The form of this end, and the setting in which the other end last differed.
     form: Form,
-    differs: bool,
+    difference: Option<Refusal>,
     /// Nonces made.
     made: u64,
     /// This end's nonce, and whether a session was agreed on with it.
@@ -150,7 +150,7 @@ impl Session {
             ends,
             random: Key(random),
             form: Form::default(),
-            differs: false,
+            difference: None,
             made: 0,
             own: ([0; 16], false),
             heard: [0; 16],
@@ -172,10 +172,10 @@ impl Session {
         self
     }
 
-    /// Whether the other end last said that it does otherwise, so that nothing is agreed on.
+    /// The setting in which the other end last differed, so that nothing is agreed on.
     #[must_use]
-    pub const fn differs(&self) -> bool {
-        self.differs
+    pub const fn difference(&self) -> Option<Refusal> {
+        self.difference
     }
 
     /// Between whom it is.
@@ -277,15 +277,9 @@ impl Session {
                 if !self.hellos[1].fits(bytes, seal) {
                     return Err(Refusal::Forged);
                 }
-                self.differs = form != self.form;
-                if form.encapsulates != self.form.encapsulates {
-                    return Err(Refusal::Encapsulation);
-                }
-                if form.probing != self.form.probing {
-                    return Err(Refusal::Probing);
-                }
-                if self.differs {
-                    return Err(Refusal::Weight);
+                self.difference = form.difference(self.form);
+                if let Some(refusal) = self.difference {
+                    return Err(refusal);
                 }
                 let answer = self.listen(now, own, heard).then_some(own);
                 Ok(Opened::Hello { answer })

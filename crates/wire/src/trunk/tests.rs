@@ -234,12 +234,12 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
         ends.reverse();
     }
     for it in &ends {
-        assert!(it.differs() && !it.is_agreed() && it.alive().is_none());
+        assert!(it.difference() == Some(Refusal::Encapsulation) && !it.is_agreed() && it.alive().is_none());
         assert!(it.refused().of(Refusal::Encapsulation) > 0);
     }
     let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 3).like(DATAGRAMS)];
     greet(&mut ends, second(9));
-    assert!(ends.iter().all(|it| it.is_agreed() && !it.differs()));
+    assert!(ends.iter().all(|it| it.is_agreed() && it.difference().is_none()));
 }
 
 /// Kills: hellos that do not say how a trunk probes or whether it has a weight, or of which nobody asks it.
@@ -260,14 +260,14 @@ fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
             ends.reverse();
         }
         for it in &ends {
-            assert!(it.differs() && !it.is_agreed());
+            assert!(it.difference() == Some(reason) && !it.is_agreed());
             assert!(it.refused().of(reason) > 0, "{one:?}, {other:?}");
             let others = it.refused().iter().filter(|(_, count)| *count > 0);
             assert_eq!(others.count(), 1);
         }
         let mut ends = [end(false, 1).like(one), end(true, 3).like(one)];
         greet(&mut ends, second(9));
-        assert!(ends.iter().all(|it| it.is_agreed() && !it.differs()));
+        assert!(ends.iter().all(|it| it.is_agreed() && it.difference().is_none()));
     }
 }
 
