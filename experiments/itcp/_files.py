@@ -130,7 +130,7 @@ def send(address: str, number: str, seconds: str, seed: str) -> None:
 
 
 def write(line: socket.socket, rest: list[bytes | int]) -> bool:
-    """Sends more of a file, of which a head and so many bytes are left; whether it was the last."""
+    """Sends more of a file. ``rest`` is its head and a number of bytes. Whether it is complete."""
     head, left = rest
     assert isinstance(head, bytes) and isinstance(left, int)
     with suppress(BlockingIOError):

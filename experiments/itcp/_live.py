@@ -5,7 +5,7 @@ Differs: each aggregate has a client, its gateway, and a far gateway with a serv
 All but the clients are hosts of a `tidegate lab`, whose network is the bottleneck. The
 bottleneck has 20 Mbit/s and files an eighth of E1's sizes, so that loads and the files in flight
 are those of E1. Lengths on the link count 14 bytes of Ethernet. Aggregates start 1 s apart before
-any file, with weight 10. What runs, and its files, are named in `_files.py`.
+any file, with weight 10. `_files.py` has the programs of clients and servers.
 """
 
 import json
@@ -32,7 +32,7 @@ DELAY = "20 ms"
 """Of each way."""
 
 BUFFER = 10_000 * 1_494
-"""Of the bottleneck, in bytes: the paper's 10,000 packets, as long as those of QUIC here."""
+"""Bytes of the bottleneck: the paper's 10,000 packets, with the length of QUIC packets here."""
 
 ADJUSTER: dict[str, Any] = {"samples": 60, "every": "50 ms", "weight": 10, "most": 10}
 """C, P, and the initial and greatest weight."""

@@ -4,7 +4,7 @@ Source: integrated TCP, section 4.2, figures 3 to 5; ledger A002-2, A002-4; the 
 Differs: see `_live.py` and `_files.py`. P = 50 ms, C = 60, and 180 s of files in three turns. The
 modes of a turn have the same files, and run in the same seconds in labs of their own. A turn gives
 five intervals of 30 s after the first 30 s. Modes are compared interval by interval, so a claim
-has 15 pairs, which the sign test judges; what is called seeds is the number of pairs there. A file
+has 15 pairs, which the sign test judges. The column of seeds then shows the number of pairs. A file
 that has not arrived 10 s after the last one began counts with the time it has taken so far. The
 simulator runs the same parameters with files of its own, the control `weighted-vegas` and
 packets of QUIC's payload.
@@ -29,7 +29,7 @@ live = Experiment(__file__, seeds=3, needs=missing)
 
 MODES = ("fixed", "measured", "proportional")
 SECONDS, SETTLED, INTERVAL = 180, 30, 30
-"""Of files, before any of them counts, and of an interval."""
+"""Length of a turn, of its uncounted beginning, and of an interval."""
 
 STARTS = range(SETTLED, SECONDS, INTERVAL)
 
@@ -238,7 +238,8 @@ def figure(runs: Table) -> Any:
             axes.bar(place, own.mean(axis=1), width=0.4, label=where.strip() or "live")
             for turn in own.T:
                 axes.plot(place, turn, "k.", markersize=3)
-        axes.set_yscale("log")
+        if column.startswith("p99"):
+            axes.set_yscale("log")
         axes.set_ylabel("seconds; dots: turns")
         axes.set_xticks(range(len(MODES)), MODES)
         axes.legend()

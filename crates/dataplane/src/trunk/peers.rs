@@ -27,7 +27,7 @@ pub struct TrunkEnd {
     pub ends: Ends,
     /// Management connections each way.
     pub connections: u16,
-    /// How it finds its share. With epochs, its management connections carry messages about those.
+    /// The way to find the share. With epochs, the management connection carries messages about epochs.
     pub probing: Probing,
     /// Whether it has management connections with a weight.
     pub weighted: bool,
@@ -69,7 +69,7 @@ pub struct PeerReport {
     pub heard: Option<Duration>,
     /// Datagrams from its address that were not taken.
     pub refused: Refusals,
-    /// The setting in which it differs from this end, so that nothing is agreed on.
+    /// The first setting in which both ends differ. They then agree on nothing.
     pub difference: Option<Refusal>,
     /// What became of user packets in datagrams; none if they leave as they came.
     pub carried: Option<Carried>,

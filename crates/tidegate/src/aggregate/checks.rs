@@ -13,7 +13,7 @@ use super::{listener, transparent};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// A part of the host: its name, and what was seen, or why a gateway cannot run.
+/// The name of a part of the host, and its state; or the reason why a gateway cannot run.
 pub(crate) type Check = (&'static str, Result<String, Failure>);
 
 /// Tries out all that a gateway with this file needs.

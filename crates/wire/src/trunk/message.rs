@@ -4,8 +4,8 @@
 //!
 //! | kind | then |
 //! |---|---|
-//! | 1, hello | the form (1), 2 bytes zero, the nonce of who sends it (16), the nonce it last heard (16) |
-//! | 2, segment | channel (1), number (6), what is there (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
+//! | 1, hello | the form (1), 2 bytes zero, the nonce of its sender (16), the nonce that the sender last heard (16) |
+//! | 2, segment | channel (1), number (6), presence bits (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
 //! | 3, user packet | number (6), an IP packet |
 //!
 //! The form has 1 for user packets in datagrams, 2 for epochs or 4 for `vegas`, and 8 for management connections with a
@@ -13,8 +13,8 @@
 //!
 //! Options stand in the order of the bits that say they are there: timestamps (8), SACK permitted (0), window
 //! scale (1), largest segment (2), and SACK blocks (8 each), whose number the upper bits say. A seal of 16
-//! bytes ends each. So what most management packets are, a segment with timestamps, is 46 bytes of UDP payload: 74 bytes
-//! over IPv4, which at VMSS 1500 is 4.9 % of what it stands for, and 94 over IPv6 (6.3 %).
+//! bytes ends each. Most management packets are a segment with timestamps: 46 bytes of UDP payload, 74 bytes over IPv4, and
+//! 94 over IPv6. At VMSS 1500 these are 4.9 and 6.3 % of the user bytes that a packet stands for.
 
 use tidegate_core::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
@@ -22,7 +22,7 @@ use tidegate_core::trunk::Probing;
 
 use super::Refusal;
 
-/// What marks one run of a gateway; all zero for none.
+/// Marks one run of a gateway; all zero for none.
 pub type Nonce = [u8; 16];
 
 /// The settings that both ends of a trunk must have in common.

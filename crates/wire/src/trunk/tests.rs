@@ -234,7 +234,11 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
         ends.reverse();
     }
     for it in &ends {
-        assert!(it.difference() == Some(Refusal::Encapsulation) && !it.is_agreed() && it.alive().is_none());
+        assert!(
+            it.difference() == Some(Refusal::Encapsulation)
+                && !it.is_agreed()
+                && it.alive().is_none()
+        );
         assert!(it.refused().of(Refusal::Encapsulation) > 0);
     }
     let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 3).like(DATAGRAMS)];

@@ -1,4 +1,4 @@
-//! `tidegate doctor FILE` for the file of an aggregate gateway: what of this host keeps one from working well.
+//! `tidegate doctor FILE` for the file of an aggregate gateway: faults of this host that keep one from working well.
 
 use std::path::Path;
 
