@@ -10,8 +10,8 @@ use tidegate_e2e::{Sites, until, witnessed};
 
 use super::{LIMIT, PORT, stop};
 
-/// Starts at 1 and is multiplied by 1.5 at each increase: 1, 1.5, 2.25, 3.375, 4.
-const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples = 3, margin = 1, \
+/// Starts at 1 and is multiplied by 1.45 at each increase: 1, 1.45, 2.1, 3.05, 4.
+const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples = 3, margin = 0.9, \
                       weight = 1, most = 4 }";
 const INCREASES: u64 = 4;
 

@@ -9,10 +9,9 @@ use crate::sites::{Site, gateway, host, key, trunks};
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
 /// What both are told one after the other, and what they refuse each other for while only the first is.
-const FIELDS: [(&str, &str); 4] = [
-    ("probing = \"epochs\"\n", "probing"),
-    ("probing = \"vegas\"\n", "probing"),
+const FIELDS: [(&str, &str); 3] = [
     ("weight = 3\n", "weight"),
+    ("probing = \"vegas\"\n", "probing"),
     ("encapsulation = \"udp\"\n", "encapsulation"),
 ];
 

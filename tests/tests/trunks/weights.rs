@@ -6,9 +6,9 @@ use tidegate_e2e::{Lab, Testbed, until, witnessed};
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, are_up, host, key, lost, trunks};
 
-/// A round takes 0.4 s on average. The weight is multiplied by 1.5 in each saturated round: 2, 3, 4.5, 6.75, 8. It is
+/// A round takes 0.4 s on average. The weight is multiplied by 1.45 in each saturated round: 2, 2.9, 4.2, 6.1, 8. It is
 /// halved after two rounds with little load.
-const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", samples = 3, margin = 1, \
+const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", samples = 3, margin = 0.9, \
                       beta = 0.5, weight = 2, most = 8 }";
 const INITIAL: f64 = 2.0;
 const MOST: f64 = 8.0;
