@@ -8,8 +8,8 @@
 //!
 //! Source: the policy agent and directory of `aggregates`, section 6; PCIM, RFC 3060.
 
-#[allow(dead_code, reason = "its users, the network repositories, are being added")]
 mod access;
+mod etcd;
 mod fault;
 mod report;
 
@@ -77,7 +77,7 @@ pub fn open(spec: &SourceSpec) -> Result<Arc<dyn PolicyRepository>, Fault> {
     };
     match &spec.kind {
         SourceKind::Directory { .. } => unbuilt("directory"),
-        SourceKind::Etcd { .. } => unbuilt("etcd"),
+        SourceKind::Etcd { urls, prefix } => Ok(Arc::new(etcd::Etcd::new(spec, urls, prefix)?)),
         SourceKind::Ldap { .. } => unbuilt("ldap"),
     }
 }
