@@ -295,8 +295,8 @@ const LONGEST_BATCH: usize = 1024 * 1024;
 /// Bytes of the keys that are there before a push. Chosen: 100,000 keys of 640 B.
 const LONGEST_LIST: usize = 64 * 1024 * 1024;
 
-/// How long a lock outlives its push. Chosen: two transactions at the longest time for an answer, five times.
-const LEASE: Duration = Duration::from_secs(60);
+/// How long a lock outlives its push. Chosen: a third, after which it is extended, and two answers of 5 s.
+const LEASE: Duration = Duration::from_secs(20);
 
 /// For messages about answers without keys.
 const LIMITS_OF_ANSWERS: Limits = Limits { size: SMALL, policies: 0 };
