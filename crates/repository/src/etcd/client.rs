@@ -87,7 +87,7 @@ impl<'a> Client<'a> {
         self.parse(path, &body)
     }
 
-    /// Posts `requests`, one after the other in one body, to `path`, whose answer is a stream.
+    /// Posts `requests` in one body to `path`, and returns the stream of answers.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl<'a> Client<'a> {
         Fault::new(FaultKind::Protocol, format!("{} {what}", self.endpoint.url))
     }
 
-    /// A member that is not there.
+    /// A fault of a member that does not serve.
     pub(super) fn unreachable(&self, what: &str) -> Fault {
         Fault::new(FaultKind::Unreachable, format!("{} {what}", self.endpoint.url))
     }

@@ -156,12 +156,12 @@ impl Drop for Connection {
     }
 }
 
-/// The beginning of an answer.
+/// A response whose body is not read yet.
 pub(super) struct Response<'a> {
     pub(super) status: StatusCode,
     body: Incoming,
     endpoint: &'a Endpoint,
-    /// When all of it must be there.
+    /// The answer is abandoned at this time.
     deadline: Instant,
 }
 
@@ -236,7 +236,7 @@ impl Response<'_> {
         self.endpoint.late("a whole answer", WHOLE_ANSWER)
     }
 
-    /// The next piece of an endless body; none at its end. Waits as long as it takes.
+    /// The next piece of an endless body; none at its end. Has no limit of time.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ const CONNECT: Duration = Duration::from_secs(4);
 /// Longest time for the head of an answer. Chosen: five elections of etcd, whose default time-out is 1 s.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
-/// Longest silence within an answer. Chosen: as long as for its head.
+/// Longest silence within an answer. Chosen: the limit of the head.
 const SILENCE: Duration = ANSWER;
 
 /// Longest time for a whole answer. Chosen: 64 MiB as base64 take 60 s at 12 Mbit/s.

@@ -87,7 +87,7 @@ pub(super) struct KeyValue {
     pub(super) key: Base64,
     #[serde(default)]
     pub(super) value: Base64,
-    /// Revision of its last change.
+    /// Revision of the last change of the key.
     #[serde(default)]
     pub(super) mod_revision: Number,
 }
@@ -226,7 +226,7 @@ pub(super) struct Authenticated {
     pub(super) token: String,
 }
 
-/// `POST /v3/watch`: one request of a stream.
+/// Creates a watch: `POST /v3/watch`.
 #[derive(Debug, Serialize)]
 pub(super) struct WatchRequest {
     pub(super) create_request: WatchCreate,
@@ -242,7 +242,7 @@ pub(super) struct WatchCreate {
     pub(super) fragment: bool,
 }
 
-/// One line of its answer.
+/// A line of the answer to [`WatchRequest`].
 #[derive(Debug, Deserialize)]
 pub(super) struct WatchLine {
     #[serde(default)]

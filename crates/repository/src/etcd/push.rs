@@ -129,7 +129,7 @@ impl<'a> Push<'a> {
         Ok(stale)
     }
 
-    /// One transaction; returns its revision.
+    /// Commits one transaction under the lock. Returns the revision of the transaction.
     async fn transact(
         &self,
         client: &mut Client<'_>,

@@ -1,7 +1,7 @@
 //! Reading the committed set: a marker, and the keys as they were at the revision of its last change.
 //!
-//! etcd keeps history, so a set that is read at the marker's `mod_revision` is whole, whatever a push writes
-//! meanwhile. Compaction removes history. Then the present is the committed set, if no key is newer than the marker
+//! etcd keeps history. A set that is read at the marker's `mod_revision` is therefore complete, even while a push
+//! writes other keys. Compaction removes history. Then the present is the committed set, if no key is newer than the marker
 //! and the digest in the marker agrees.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `RangeRequest.revision` and `CompactionRequest`.
@@ -44,7 +44,7 @@ pub(super) struct Stamp {
     pub(super) written_s: u64,
 }
 
-/// The set that is committed now; none while a push of single changes runs.
+/// Reads the committed set; none if every change is a commit and a push is running.
 ///
 /// # Errors
 ///
@@ -205,7 +205,7 @@ pub(super) fn revision(at: u64, digest: &blake3::Hash) -> String {
     format!("{at}-{}", hex.get(..SHORT_DIGEST).unwrap_or(&hex))
 }
 
-/// Keys of a range, all of one revision.
+/// Keys that were read at one revision.
 pub(super) struct Found {
     /// The revision of the store when the first of them were read.
     pub(super) header: u64,

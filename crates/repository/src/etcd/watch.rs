@@ -1,8 +1,8 @@
 //! Following a source: list, then watch from the next revision on, and list again after a gap.
 //!
 //! With a marker only its key is watched. A change is read [`QUIET`] after the last of a burst, at the latest
-//! [`LONGEST_BURST`] after the first. A look at the newest revision every [`LOOK`] finds a watch that is silent
-//! though there were changes, and a server that lost its data.
+//! [`LONGEST_BURST`] after the first. A look at the newest revision every [`LOOK`] detects a stalled watch and a
+//! server that lost its data.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `WatchCreateRequest` and `WatchResponse.compact_revision`.
 
@@ -323,7 +323,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause after a fault.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The latest that a burst of changes is read after its first: half of the 2 s in which a commit is in force.
+/// Changes are read at the latest this time after the first of a burst. Chosen: half of the 2 s in which a commit is
+/// in force.
 const LONGEST_BURST: Duration = Duration::from_secs(1);
 
 /// Interval between two looks at the newest revision. Chosen: as long as the longest pause, one small request.
