@@ -14,6 +14,7 @@ mod hexadecimal;
 pub mod host;
 mod item;
 mod parameters;
+mod parts;
 pub mod policy_file;
 mod read;
 pub mod scenario;
