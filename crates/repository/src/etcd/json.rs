@@ -251,7 +251,7 @@ pub(super) struct WatchLine {
     pub(super) error: Option<StreamError>,
 }
 
-/// What happened in a watched range.
+/// An answer to a watch: changes, or its beginning or end.
 #[derive(Debug, Deserialize)]
 pub(super) struct WatchAnswer {
     #[serde(default)]

@@ -17,7 +17,7 @@ pub(super) struct Keys {
 /// A range of keys: the first, and the first beyond it. The second is empty for one key alone.
 pub(super) type Range = (Vec<u8>, Vec<u8>);
 
-/// What a key holds.
+/// The use of a key.
 pub(super) enum Holds<'a> {
     /// An item of this kind and name.
     Item(ItemKind, &'a str),
@@ -69,7 +69,7 @@ impl Keys {
         [(self.prefix.clone().into_bytes(), status.clone()), (successor(&status), end)]
     }
 
-    /// What `key` holds.
+    /// The use of `key`.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ pub(super) type Wanted = BTreeMap<String, Vec<u8>>;
 ///
 /// # Errors
 ///
-/// If two are the same, or the set is larger than what can be read again.
+/// If two have the same key, or the set is larger than `limits`.
 pub(super) fn wanted(keys: &Keys, limits: Limits, items: &[Item]) -> Result<Wanted, Fault> {
     let mut wanted = Wanted::new();
     let mut size = 0_usize;

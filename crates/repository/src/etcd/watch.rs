@@ -59,7 +59,7 @@ async fn forever(etcd: &Etcd, told: &mut Told) {
     }
 }
 
-/// What the receiver knows.
+/// The receiver, and its newest answers.
 struct Told {
     sender: Sender<Result<Snapshot, Fault>>,
     /// The newest snapshot.
@@ -123,7 +123,7 @@ async fn session(
     }
 }
 
-/// What a session knows of the watched keys.
+/// Progress of a session: changes that were seen, read or missed.
 struct State {
     /// The newest change that the watch showed or that was read.
     seen: u64,
