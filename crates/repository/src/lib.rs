@@ -11,6 +11,7 @@
 mod access;
 mod etcd;
 mod fault;
+mod ldap;
 mod report;
 
 use std::future::Future;
@@ -78,6 +79,6 @@ pub fn open(spec: &SourceSpec) -> Result<Arc<dyn PolicyRepository>, Fault> {
     match &spec.kind {
         SourceKind::Directory { .. } => unbuilt("directory"),
         SourceKind::Etcd { urls, prefix } => Ok(Arc::new(etcd::Etcd::new(spec, urls, prefix)?)),
-        SourceKind::Ldap { .. } => unbuilt("ldap"),
+        SourceKind::Ldap { urls, base } => ldap::open(spec, urls, base),
     }
 }
