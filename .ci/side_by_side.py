@@ -29,9 +29,18 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 # Packages whose tests need the kernel in real time. The tests of all others have virtual time.
 LIVE = {"tidegate", "tidegate-dataplane", "tidegate-e2e"}
 
-# Live test programs that may run beside others: their tests take the turn of the test bed together
-# (`beside_others`), or need no test bed and compare only what happens within one run.
-BESIDE = {"trunks": 0, "demo": 1, "cli": 1, "lab": 1}
+# Live test programs that run first: those of a lane one after the other, the lanes side by side.
+# Their tests share the turn of the test bed (`witnessed_beside_others`) or measure nothing.
+BESIDE = {
+    "trunks": 0,
+    "control": 1,
+    "encapsulation": 1,
+    "frames": 1,
+    "held_acks": 1,
+    "limits": 1,
+    "cli": 1,
+    "lab": 1,
+}
 
 # util-linux; nice is coarser, and is everywhere.
 IDLE = ["chrt", "--idle", "0"] if shutil.which("chrt") else ["nice", "-n", "19"]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_dataplane::{Cpu, Wish, keep_time};
 
-use crate::testbed::{Testbed, Turn};
+use crate::testbed::{Testbed, Turn, running, tell};
 use crate::wait::{now, pause};
 
 /// How often a test is tried where the machine disturbs it.
@@ -48,7 +48,7 @@ pub fn witnessed(test: impl Fn(&Testbed)) {
 pub fn witnessed_beside_others(test: impl Fn(&Testbed)) {
     watch();
     if attempt(Turn::BesideOthers, &test).is_err() {
-        eprintln!("it failed beside other tests; once more, alone");
+        tell(&format!("AGAIN, alone: {} failed beside others", running()));
         witnessed(test);
     }
 }
