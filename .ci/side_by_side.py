@@ -36,7 +36,6 @@ BESIDE = {
     "control": 1,
     "encapsulation": 1,
     "frames": 1,
-    "held_acks": 1,
     "limits": 1,
     "cli": 1,
     "lab": 1,

@@ -7,7 +7,7 @@ use tidegate_core::packet::TcpFlags;
 use tidegate_e2e::{Host, Recorder, Testbed, hex, on_each_backend, send, until};
 use tidegate_wire::build::Frame;
 
-on_each_backend! { witnessed_beside_others:
+on_each_backend! {
     acks_arrive_with_what_they_state
 }
 
