@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The jobs of `make test`, side by side.
+"""Runs the jobs of `make test` side by side.
 
 Live tests sleep most of the time. What only computes runs meanwhile, with the policy SCHED_IDLE: it
-has a processor only while no live test wants one. Live test programs run one after the other,
-except for those of BESIDE. Each job's output is shown when the job ends. After a failure no further
+has a processor only while no live test wants one. Live test programs run one at a time, but those
+of BESIDE run at the same time. Each job's output is shown when the job ends. After a failure no further
 job begins.
 """
 
@@ -26,11 +26,12 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 
-# Packages whose tests need the kernel in real time. The tests of all others have virtual time.
-LIVE = {"tidegate", "tidegate-dataplane", "tidegate-e2e"}
+# These packages have tests that need the kernel, or servers, in real time. All other tests run in
+# virtual time.
+LIVE = {"tidegate", "tidegate-dataplane", "tidegate-e2e", "tidegate-repository"}
 
-# Live test programs that run first: those of a lane one after the other, the lanes side by side.
-# Their tests share the turn of the test bed (`witnessed_beside_others`) or measure nothing.
+# The test programs, or all those of a package, that run first. A lane runs one at a time, and lanes
+# run side by side. Tests of `tidegate-e2e` here begin with `witnessed_beside_others`.
 BESIDE = {
     "trunks": 0,
     "control": 1,
@@ -39,6 +40,7 @@ BESIDE = {
     "limits": 1,
     "cli": 1,
     "lab": 1,
+    "tidegate-repository": 2,
 }
 
 # util-linux; nice is coarser, and is everywhere.
@@ -63,7 +65,7 @@ class Job:
 
 
 class Jobs:
-    """Runs jobs, and remembers those that run and the failure of one."""
+    """Runs jobs, and keeps a list of those that run and of those that failed."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()
@@ -73,7 +75,7 @@ class Jobs:
         self.pool = ThreadPoolExecutor(max_workers=16)
 
     def run(self, job: Job, output: int | None = None) -> None:
-        """Runs a job to its end and shows what it said; standard output goes to `output`."""
+        """Runs a job to its end, and shows its output; `output` may take its standard output."""
         command = [*IDLE, *job.command] if job.idle else job.command
         begun = time.monotonic()
         with tempfile.TemporaryFile() as said:
@@ -103,7 +105,7 @@ class Jobs:
                     raise Stopped
 
     def one_by_one(self, jobs: Sequence[Job], needs: Sequence[Future[None]] = ()) -> Future[None]:
-        """Begins jobs one after the other, once all that they need has ended well."""
+        """Begins the first job once all that it needs has ended well, and each job after another."""
 
         def run() -> None:
             for other in needs:
@@ -114,7 +116,7 @@ class Jobs:
         return self.pool.submit(run)
 
     def end(self) -> None:
-        """Ends what still runs."""
+        """Ends all jobs that still run."""
         with self.lock:
             self.failed.append("this run")
             for process in self.running:
@@ -122,7 +124,7 @@ class Jobs:
 
 
 def test_programs(jobs: Jobs) -> list[dict[str, Any]]:
-    """Builds all tests: what cargo says of each program."""
+    """Builds all tests, and returns what cargo says of each program."""
     with tempfile.TemporaryFile() as said:
         words = ["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]
         jobs.run(Job("build of the tests", [*CARGO, *words], idle=False), said.fileno())
@@ -132,9 +134,19 @@ def test_programs(jobs: Jobs) -> list[dict[str, Any]]:
     return [it for it in made if it["profile"]["test"]]
 
 
-def test_job(made: dict[str, Any], package: str) -> Job:
-    """The job that runs a test program as `cargo test` would."""
-    directory = Path(made["manifest_path"]).parent
+def package_of(made: dict[str, Any]) -> str:
+    """Returns the name of a program's package."""
+    return str(tomllib.loads(Path(made["manifest_path"]).read_text())["package"]["name"])
+
+
+def lane_of(made: dict[str, Any]) -> int | None:
+    """Returns the lane in which a test program runs beside others."""
+    return BESIDE.get(package_of(made), BESIDE.get(made["target"]["name"]))
+
+
+def test_job(made: dict[str, Any]) -> Job:
+    """Returns the job that runs a test program as `cargo test` would."""
+    package, directory = package_of(made), Path(made["manifest_path"]).parent
     environment = {
         "CARGO_MANIFEST_DIR": str(directory),
         "TIDEGATE_BIN": str(TARGET / "release/tidegate"),
@@ -167,21 +179,16 @@ def run_all(jobs: Jobs) -> None:
             [packages],
         ),
     ]
-    tests = [(it["target"]["name"], test_job(it, package_of(it))) for it in made]
+    tests = [(lane_of(it), test_job(it)) for it in made]
     others.append(jobs.one_by_one([job for _, job in tests if job.idle]))
-    live = [(name, job) for name, job in tests if not job.idle]
+    live = [(lane, job) for lane, job in tests if not job.idle]
     beside = [
-        jobs.one_by_one([job for name, job in live if BESIDE.get(name) == lane], [program])
-        for lane in sorted(set(BESIDE.values()))
+        jobs.one_by_one([job for lane, job in live if lane == each], [program])
+        for each in sorted(set(BESIDE.values()))
     ]
-    alone = [job for name, job in live if name not in BESIDE]
+    alone = [job for lane, job in live if lane is None]
     for future in [jobs.one_by_one(alone, beside), *others]:
         future.result()
-
-
-def package_of(made: dict[str, Any]) -> str:
-    """The name of the package of what cargo made."""
-    return str(tomllib.loads(Path(made["manifest_path"]).read_text())["package"]["name"])
 
 
 def main() -> int:
