@@ -3,8 +3,8 @@
 
 Live tests sleep most of the time. What only computes runs meanwhile, with the policy SCHED_IDLE: it
 has a processor only while no live test wants one. Live test programs run one at a time, but those
-of BESIDE run at the same time. Each job's output is shown when the job ends. After a failure no further
-job begins.
+of BESIDE run at the same time. Each job's output is shown when the job ends. After a failure no
+further job begins.
 """
 
 import json
@@ -105,7 +105,7 @@ class Jobs:
                     raise Stopped
 
     def one_by_one(self, jobs: Sequence[Job], needs: Sequence[Future[None]] = ()) -> Future[None]:
-        """Begins the first job once all that it needs has ended well, and each job after another."""
+        """Begins jobs one after the other, as soon as all that they need has ended well."""
 
         def run() -> None:
             for other in needs:
