@@ -62,7 +62,7 @@ REUSE = (
 PORT = 4755
 
 CORES = 2
-"""Three labs side by side take 1.8 of them."""
+"""Three labs side by side take 1.8 cores."""
 
 
 def missing() -> str | None:
