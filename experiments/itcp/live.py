@@ -19,9 +19,21 @@ from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
 from tidegate.statistics import MEDIAN_RATIO, Numbers
 
-from ..postack._live import PATIENCE, missing, side_by_side
+from ..postack._live import PATIENCE, side_by_side
 from . import _files
-from ._live import ADJUSTER, BUFFER, CLASSES, DELAY, DRAIN, RATE, Sites, sites, watch
+from ._live import (
+    ADJUSTER,
+    BUFFER,
+    CLASSES,
+    DELAY,
+    DRAIN,
+    RATE,
+    Sites,
+    missing,
+    sites,
+    undisturbed,
+    watch,
+)
 from ._load import E1
 from ._modes import key
 
@@ -45,7 +57,8 @@ QUANTILES = {"median": 0.5, "p99": 0.99}
 
 @live.run()
 def measure(seed: int) -> dict[str, float]:
-    found = side_by_side(lambda mode: turn(mode, seed), list(MODES))
+    with undisturbed():
+        found = side_by_side(lambda mode: turn(mode, seed), list(MODES))
     for mode in MODES:
         found |= {f"simulated {mode} {name}": it for name, it in simulated(mode, seed).items()}
     return found
