@@ -227,16 +227,33 @@ impl Session {
         dn: &str,
         attributes: &[&str],
     ) -> Result<Option<Entry>, Fault> {
-        let found = self.ldap().search(dn, Scope::Base, ANYTHING, attributes.to_vec()).await;
-        let ldap3::SearchResult(list, result) = found.map_err(|error| self.fault(&error))?;
+        let stream =
+            self.ldap().streaming_search(dn, Scope::Base, ANYTHING, attributes.to_vec()).await;
+        let mut stream = stream.map_err(|error| self.fault(&error))?;
+        let mut found = None;
+        while let Some(message) = stream.next().await.map_err(|error| self.fault(&error))? {
+            if message.is_ref() || message.is_intermediate() {
+                continue;
+            }
+            // The server goes on at will otherwise: the library keeps what is not read.
+            if found.replace(Entry::from(SearchEntry::construct(message))).is_some() {
+                return Err(Fault::new(
+                    FaultKind::Protocol,
+                    format!("{}: several entries named {dn}", self.name),
+                ));
+            }
+        }
+        let result = stream.finish().await;
         if result.rc == fault::NO_SUCH_OBJECT {
             return Ok(None);
         }
         self.check(Ok(result), dn)?;
-        Ok(list
-            .into_iter()
-            .find(|entry| !entry.is_ref())
-            .map(|entry| SearchEntry::construct(entry).into()))
+        Ok(found)
+    }
+
+    /// Takes the memory of an entry from the allowance of bytes.
+    pub(super) fn take_entry(&self) -> Result<(), Fault> {
+        self.gauge.take_entry()
     }
 
     /// Adds `entry`. An entry that exists already is left as it is if `keep`.

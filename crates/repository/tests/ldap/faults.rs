@@ -171,39 +171,48 @@ fn a_referral_is_refused_with_its_address() {
 }
 
 /// A server that answers every request with `answer`, again and again if `endless`.
-fn hostile(answer: &'static [u8], endless: bool) -> u16 {
+fn hostile(answer: Vec<u8>, endless: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         while let Ok((mut client, _)) = listener.accept() {
             let mut request = [0; 512];
             let _ = client.read(&mut request);
-            let chunk = if endless { answer.repeat(1_000) } else { answer.to_vec() };
+            let chunk = if endless { answer.repeat(1_000) } else { answer.clone() };
             while client.write_all(&chunk).is_ok() && endless {}
         }
     });
     port
 }
 
-/// Kills: a limit on finished messages only, which one endless message never reaches.
+/// An element of BER with the length in four bytes.
+fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).unwrap().to_be_bytes();
+    [&[tag, 0x84][..], &length, content].concat()
+}
+
+/// Kills: a limit on finished messages only, which one endless message never reaches; a parser that calls itself for
+/// each of 20,000 levels, which ends the program.
 #[test]
 fn a_hostile_server_is_cut_off() {
-    // SearchResultEntry for message 1 with the name "a" and no attributes; the head of a message of 2 GiB.
-    let cases: [(&[u8], bool, FaultKind); 4] = [
-        (b"\x30\x0a\x02\x01\x01\x64\x05\x04\x01a\x30\x00", false, FaultKind::Unreachable),
-        (b"\x30\x0a\x02\x01\x01\x64\x05\x04\x01a\x30\x00", true, FaultKind::TooLarge),
-        (
-            b"\x30\x84\x7f\xff\xff\xff\x02\x01\x01\x64\x84\x7f\xff\xff\xf0",
-            true,
-            FaultKind::TooLarge,
-        ),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", false, FaultKind::Unreachable),
+    // SearchResultEntry for message 1 with the name "a" and no attributes.
+    let entry = b"\x30\x0a\x02\x01\x01\x64\x05\x04\x01a\x30\x00".to_vec();
+    let endless_message = b"\x30\x84\x7f\xff\xff\xff\x04\x84\x7f\xff\xff\xf0".to_vec();
+    let deep = (0..20_000).fold(Vec::new(), |inner, _| element(0x30, &inner));
+    let cases = [
+        (entry.clone(), true, FaultKind::Protocol),
+        (entry, false, FaultKind::Unreachable),
+        (endless_message, true, FaultKind::TooLarge),
+        (deep, false, FaultKind::Protocol),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), false, FaultKind::Unreachable),
+        (b"\x30\x02\x04\x00".to_vec(), false, FaultKind::Unreachable),
     ];
     for (answer, endless, kind) in cases {
+        let head = answer[..8.min(answer.len())].to_vec();
         let mut spec = spec(&format!("ldap://127.0.0.1:{}", hostile(answer, endless)), None);
         spec.max_size = Bytes(256 << 10);
         let fault = fault(&spec);
-        assert_eq!(fault.kind, kind, "{fault}");
+        assert_eq!(fault.kind, kind, "{head:?}: {fault}");
     }
 }
 
