@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +55,11 @@ impl Servers {
             None if access.cert.is_some() => Login::External,
             None => Login::None,
         };
+        if let (Login::Password(..), None) = (&login, &tls) {
+            for url in urls.iter().filter(|url| !is_local(url)) {
+                tracing::warn!(%url, "the password crosses the network unprotected; use ldaps:// or `ca`");
+            }
+        }
         Ok(Self { urls, tls, start_tls: secure, login, max_size })
     }
 
@@ -151,6 +157,12 @@ fn parse(text: &str) -> Result<Url, Fault> {
         return Err(wrong("does not begin with ldap:// or ldaps://"));
     }
     Ok(url)
+}
+
+/// Whether the server is this host.
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or("localhost").trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn is_tls(url: &Url) -> bool {

@@ -210,7 +210,10 @@ fn a_hostile_server_is_cut_off() {
     for (answer, endless, kind) in cases {
         let head = answer[..8.min(answer.len())].to_vec();
         let mut spec = spec(&format!("ldap://127.0.0.1:{}", hostile(answer, endless)), None);
-        spec.max_size = Bytes(256 << 10);
+        // The usual limit for the message that never ends, and less to be quicker with the others.
+        if kind != FaultKind::TooLarge {
+            spec.max_size = Bytes(1 << 20);
+        }
         let fault = fault(&spec);
         assert_eq!(fault.kind, kind, "{head:?}: {fault}");
     }

@@ -15,6 +15,7 @@ use crate::{order, parse, run, sorted};
 const SET: &str = r#"
 [[class]]
 name = "voice"
+roles = ["edge"]
 guarantee = { up = "1 Mbit/s", down = "2 Mbit/s" }
 priority = 7
 
