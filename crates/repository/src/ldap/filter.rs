@@ -290,7 +290,9 @@ mod tests {
     use super::*;
     use crate::FaultKind;
 
-    fn filter(values: &[(&str, &[u8])]) -> Entry {
+    type Values<'a> = &'a [(&'a str, &'a [u8])];
+
+    fn filter(values: Values<'_>) -> Entry {
         let mut filter = Entry::new("cn=filter".to_owned(), &[FILTER_CLASS]);
         for (name, value) in values {
             filter.add(name, *value);
@@ -303,7 +305,7 @@ mod tests {
     fn a_filter_that_no_match_can_express_is_refused_by_attribute() {
         let source = ("pcelsIPHdrSourceAddress", &[10, 0, 0, 1][..]);
         let four = ("pcelsIPHdrVersion", &b"4"[..]);
-        let cases: [(&str, &[(&str, &[u8])]); 11] = [
+        let cases: [(&str, Values<'_>); 11] = [
             ("pcelsFilterIsNegated", &[("pcelsFilterIsNegated", b"TRUE")]),
             ("pcelsIPHdrFlowLabel", &[("pcelsIPHdrFlowLabel", b"\0\0\x01")]),
             ("pcelsIPHdrVersion", &[source]),
@@ -331,7 +333,7 @@ mod tests {
 
     #[test]
     fn masks_and_ranges_are_prefixes_and_ranges() {
-        let source = |more: &[(&str, &[u8])]| {
+        let source = |more: Values<'_>| {
             let mut values =
                 vec![("pcelsIPHdrVersion", &b"4"[..]), ("pcelsIPHdrSourceAddress", &[10, 1, 2, 3])];
             values.extend_from_slice(more);

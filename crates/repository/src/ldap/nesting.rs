@@ -1,8 +1,8 @@
 //! The shape of the messages of a server, before the client library parses them.
 //!
 //! The library calls itself for each level of nested elements. A message with ten thousand levels would overflow the
-//! stack and end the program. So the relay follows the lengths of all elements, and refuses a message that is deeper
-//! than LDAP ever is, or an element that is longer than the one around it.
+//! stack and end the program. So the relay follows the lengths of all elements. It refuses messages that are deeper
+//! than any of LDAP, and elements that are longer than the one around them.
 //!
 //! Source: X.690, section 8.1; RFC 4511, section 5.1.
 //! Differs: tags have one byte and a length of `80` is zero, as in the library. LDAP has no others.
