@@ -81,10 +81,17 @@ impl Fixture {
     ) -> Self {
         let file = folder.join("policy.toml");
         fs::write(&file, text).unwrap();
-        let (config, _) = config::parse("policy.toml", text, None);
-        let installed = Installed::read(file, config.unwrap()).unwrap();
+        let documents = Documents::gather(&file, text.to_owned()).unwrap();
+        let (config, _) = documents.parse(None);
+        let installed = Installed::read(documents, config.unwrap()).unwrap();
         let plane = Plane::start(&installed, |_, _, _| Ok(open())).unwrap();
-        let daemon = Daemon::new(plane, installed, false, Losses::default());
+        let daemon = Daemon::new(
+            plane,
+            installed,
+            false,
+            Losses::default(),
+            Agent::new(Store::new(folder.join("sets"))),
+        );
         let socket = Socket::open(&folder.join("socket")).unwrap();
         let server = Server::new(daemon.clone(), socket, None, [limits; 2]);
         let seats = server.seats[0].clone();
@@ -126,13 +133,22 @@ impl Fixture {
     }
 
     async fn apply(&self, text: &str, confirm_ms: Option<u64>) -> anyhow::Result<Applied> {
-        let proposal = Proposal { file: "new.toml".to_owned(), text: text.to_owned(), confirm_ms };
+        let proposal = Proposal {
+            file: "new.toml".to_owned(),
+            text: text.to_owned(),
+            included: Vec::new(),
+            confirm_ms,
+        };
         self.post("/v1/apply", proposal).await
     }
 
     async fn plan(&self, text: &str) -> Vec<String> {
-        let proposal =
-            Proposal { file: "new.toml".to_owned(), text: text.to_owned(), confirm_ms: None };
+        let proposal = Proposal {
+            file: "new.toml".to_owned(),
+            text: text.to_owned(),
+            included: Vec::new(),
+            confirm_ms: None,
+        };
         let plan: Plan = self.post("/v1/plan", proposal).await.unwrap();
         plan.changes.iter().map(ToString::to_string).collect()
     }
@@ -492,7 +508,12 @@ async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     }
 
     let names = ["guests", "office", "voice"].map(str::to_owned);
-    let proposal = Proposal { file: "new.toml".to_owned(), text: text.clone(), confirm_ms: None };
+    let proposal = Proposal {
+        file: "new.toml".to_owned(),
+        text: text.clone(),
+        included: Vec::new(),
+        confirm_ms: None,
+    };
     let plan: Plan = fixture.post("/v1/plan", proposal).await.unwrap();
     assert_eq!((plan.undone, plan.changes.len()), (names.to_vec(), 3));
 
