@@ -16,8 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tidegate_config::source::{Apply, SourceSpec};
-use tidegate_repository::{Fault, PolicyRepository, Snapshot, Snapshots, open};
+use tidegate_repository::{Snapshot, Snapshots};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub(crate) use store::Store;
 use watched::{Refused, Watched};
@@ -26,6 +27,7 @@ use super::{Daemon, Installed, Refusal, Turn, aside, whole};
 use crate::api::{Applied, Plan, Sources};
 use crate::code::Code;
 use crate::documents::Documents;
+use crate::host;
 use crate::output::Failure;
 
 /// Time to confirm a commit of a source with `apply = "confirm"`: as long as a person needs to look.
@@ -55,33 +57,25 @@ impl Agent {
     ///
     /// Sets that do not compile with the policy file are left out; the sources then have to bring better ones.
     pub(crate) async fn first_sets(&self, documents: &mut Documents) {
-        let specs = documents.sources();
-        let opened = specs.into_iter().map(|spec| {
-            let stored = self.store.load(&spec);
-            let (repository, snapshots) = follow(&spec);
-            (Watched::new(spec, repository), stored, snapshots)
-        });
-        let opened: Vec<_> = opened.collect();
-        let until = tokio::time::Instant::now() + FIRST;
-        for (mut watched, stored, mut snapshots) in opened {
-            let set = match stored {
+        let followed = documents.sources().into_iter().map(Watched::follow).collect::<Vec<_>>();
+        let until = Instant::now() + FIRST;
+        for mut watched in followed {
+            let set = match self.store.load(&watched.spec) {
                 Some(set) => Some(Arc::new(set)),
-                None => first(&mut watched, &mut snapshots, until).await,
+                None if watched.spec.apply == Apply::Auto => watched.first(until).await,
+                None => None,
             };
-            if let Some(set) = set.filter(|_| watched.spec.apply == Apply::Auto) {
-                documents.sets.insert(watched.spec.name.clone(), set);
-            }
-            watched.snapshots = snapshots;
-            self.lock().insert(watched.spec.name.clone(), watched);
+            let name = watched.spec.name.clone();
+            documents.sets.extend(set.map(|set| (name.clone(), set)));
+            self.lock().insert(name, watched);
         }
-        let (sets, text) = (documents.sets.clone(), documents.clone());
-        let fits = aside(move || text.parse(None).0.is_some()).await.unwrap_or_default();
-        if !fits {
-            for name in sets.keys() {
+        let all = documents.clone();
+        let fits = aside(move || all.parse(Some(&host::look())).0.is_some()).await;
+        if !fits.unwrap_or_default() {
+            for name in std::mem::take(&mut documents.sets).keys() {
                 let why = "its last good set does not compile with the policy file as it is now";
                 self.refuse(name, None, why.to_owned());
             }
-            documents.sets.clear();
         }
     }
 
@@ -129,29 +123,6 @@ impl Agent {
     }
 }
 
-/// Opens the repository of `spec` and watches it. A repository that cannot be opened is one fault.
-fn follow(spec: &SourceSpec) -> (Result<Arc<dyn PolicyRepository>, Fault>, Option<Snapshots>) {
-    let repository = open(spec);
-    let snapshots = repository.as_ref().ok().map(|it| it.clone().watch());
-    (repository, snapshots)
-}
-
-/// The first set of `snapshots`, if it comes before `until` and before any fault.
-async fn first(
-    watched: &mut Watched,
-    snapshots: &mut Option<Snapshots>,
-    until: tokio::time::Instant,
-) -> Option<Arc<Snapshot>> {
-    let next = tokio::time::timeout_at(until, snapshots.as_mut()?.recv()).await.ok()??;
-    match next {
-        Ok(snapshot) => Some(watched.deliver(snapshot)),
-        Err(fault) => {
-            watched.fail(fault);
-            None
-        }
-    }
-}
-
 impl Daemon {
     /// Follows the sources of the policy file in force, whichever these are, until dropped.
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
@@ -167,10 +138,8 @@ impl Daemon {
         let mut sources = self.agent.lock();
         sources.retain(|_, watched| specs.contains(&watched.spec));
         for spec in specs {
-            let watched = sources.entry(spec.name.clone()).or_insert_with(|| {
-                let (repository, snapshots) = follow(spec);
-                Watched { snapshots, ..Watched::new(spec.clone(), repository) }
-            });
+            let follow = || Watched::follow(spec.clone());
+            let watched = sources.entry(spec.name.clone()).or_insert_with(follow);
             if let Some(snapshots) = watched.snapshots.take() {
                 let (daemon, name) = (self.clone(), spec.name.clone());
                 watched.task = Some(watched::AbortOnDrop(tokio::spawn(async move {
@@ -182,27 +151,20 @@ impl Daemon {
 
     /// Takes what source `name` proposes. A newer commit replaces one that waits for another change.
     async fn take_all(self: &Arc<Self>, name: &str, mut snapshots: Snapshots) {
-        let mut waits = self.agent.with(name, |watched| watched.newest.clone()).flatten();
+        let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
         loop {
-            let retry = async {
-                match &waits {
-                    Some(snapshot) => Some(snapshot.clone()),
-                    None => std::future::pending().await,
-                }
-            };
-            if let Some(snapshot) = waits.clone()
-                && self.take(name, snapshot).await
+            if let Some(snapshot) = &waiting
+                && self.take(name, snapshot.clone()).await
             {
-                waits = None;
-                continue;
+                waiting = None;
             }
             let next = tokio::select! {
                 next = snapshots.recv() => next,
-                _ = async { tokio::time::sleep(RETRY).await; retry.await } => continue,
+                () = tokio::time::sleep(RETRY), if waiting.is_some() => continue,
             };
             match next {
                 Some(Ok(snapshot)) => {
-                    waits = self.agent.with(name, |watched| watched.deliver(snapshot));
+                    waiting = self.agent.with(name, |watched| watched.deliver(snapshot));
                 }
                 Some(Err(fault)) => {
                     tracing::warn!(source = name, "{fault}");
@@ -223,8 +185,8 @@ impl Daemon {
             Apply::Manual => return true,
         };
         let running = self.installed().await;
-        let same = running.documents.sets.get(name).is_some_and(|set| set.parts == snapshot.parts);
-        if same && confirm_ms.is_some() {
+        if running.documents.sets.get(name) == Some(&snapshot) {
+            self.agent.with(name, |watched| watched.refused = None);
             return true;
         }
         let put = self.put(name, snapshot, confirm_ms).await;

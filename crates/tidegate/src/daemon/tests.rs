@@ -408,7 +408,7 @@ async fn every_answer_carries_the_version_of_its_schema() {
 fn in_table_1_row_3_beats_row_1_for_its_destination() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/table1.toml");
     let text = fs::read_to_string(path).unwrap();
-    let config = config::parse("table1.toml", &text, None).0.unwrap();
+    let config = crate::config::parse("table1.toml", &text, None).0.unwrap();
     let ask = |dst: &str| {
         let question = Question {
             src: Some("128.34.16.4".to_owned()),

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tidegate_config::source::{Apply, SourceKind, SourceSpec};
-use tidegate_repository::{Fault, PolicyRepository, Snapshot, Snapshots};
+use tidegate_repository::{Fault, PolicyRepository, Snapshot, Snapshots, open};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::since_1970;
 use crate::api::Source;
@@ -47,24 +48,33 @@ impl Drop for AbortOnDrop {
 }
 
 impl Watched {
-    /// A source that has delivered nothing yet.
-    pub(super) fn new(
-        spec: SourceSpec,
-        repository: Result<Arc<dyn PolicyRepository>, Fault>,
-    ) -> Self {
-        let (repository, fault) = match repository {
+    /// Opens the repository of `spec` and watches it. One that cannot be opened has a fault.
+    pub(super) fn follow(spec: SourceSpec) -> Self {
+        let (repository, fault) = match open(&spec) {
             Ok(repository) => (Some(repository), None),
             Err(fault) => (None, Some((fault, SystemTime::now()))),
         };
         Self {
             spec,
+            snapshots: repository.as_ref().map(|it| it.clone().watch()),
             repository,
-            snapshots: None,
             task: None,
             newest: None,
             delivered: None,
             fault,
             refused: None,
+        }
+    }
+
+    /// The first set, if it comes before `until` and before any fault.
+    pub(super) async fn first(&mut self, until: Instant) -> Option<Arc<Snapshot>> {
+        let next = tokio::time::timeout_at(until, self.snapshots.as_mut()?.recv()).await;
+        match next.ok()?? {
+            Ok(snapshot) => Some(self.deliver(snapshot)),
+            Err(fault) => {
+                self.fail(fault);
+                None
+            }
         }
     }
 
