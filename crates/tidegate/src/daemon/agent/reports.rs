@@ -47,6 +47,7 @@ impl Daemon {
     }
 
     async fn report(&self, status: &Status, before: &Sample, since_s: u64) {
+        let Ok(flows_on_it) = self.plane.classified(INTERVAL).await else { return };
         let documents = self.installed().await.documents.clone();
         let sources: Vec<_> = {
             let sources = self.agent.lock();
@@ -64,7 +65,7 @@ impl Daemon {
                 generation: status.generation,
                 since_s,
                 error,
-                flows_on_it: 1.0,
+                flows_on_it,
                 policies: before.conformance(status, &policies(parts)),
             };
             send(&name, &*repository, &report).await;
