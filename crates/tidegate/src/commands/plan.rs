@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use tidegate_config::Part;
+use tidegate_config::policy_file::canonical;
+
 use super::{Context, check};
 use crate::api::{Plan, Proposal};
 use crate::client;
@@ -13,10 +16,17 @@ use crate::output::{Exit, progress};
 pub(crate) struct Args {
     /// The policy file
     file: PathBuf,
+
+    /// Print its policies, classes and trunks in canonical form instead; needs no gateway
+    #[arg(long)]
+    canonical: bool,
 }
 
-/// Prints how the file differs from what runs.
+/// Prints how the file differs from what runs, or its canonical text.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    if args.canonical {
+        return print_canonical(&args.file, context);
+    }
     let proposal = match propose(&args.file, context)? {
         Ok(proposal) => proposal,
         Err(exit) => return Ok(exit),
@@ -30,6 +40,28 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         say_undone(&plan.undone);
     }
     Ok(if pending { Exit::ChangesPending } else { Exit::Done })
+}
+
+/// Prints the set of policies in `file`, sorted and in base units.
+fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
+    let part = Part { origin: check::name(file), text: check::read(file)? };
+    let answer = canonical(&[part]);
+    if context.output.is_json() {
+        let data = match &answer {
+            Ok(text) => serde_json::json!({ "ok": true, "canonical": text }),
+            Err(found) => serde_json::json!({ "ok": false, "findings": found.data() }),
+        };
+        context.output.json(&data)?;
+    }
+    match answer {
+        Ok(text) if !context.output.is_json() => context.output.text(text.trim_end())?,
+        Ok(_) => {}
+        Err(found) => {
+            check::complain(&found);
+            return Ok(Exit::WrongInput);
+        }
+    }
+    Ok(Exit::Done)
 }
 
 /// The file as it is sent to the gateway, if nothing is wrong with it.
