@@ -8,6 +8,8 @@
 //!
 //! Source: the policy agent and directory of `aggregates`, section 6; PCIM, RFC 3060.
 
+#[allow(dead_code, reason = "its users, the network repositories, are being added")]
+mod access;
 mod fault;
 mod report;
 
