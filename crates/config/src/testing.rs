@@ -12,7 +12,7 @@ pub use spelling::respelled;
 
 use crate::item::Item;
 
-/// `items` as one document.
+/// The document that consists of `items`.
 #[must_use]
 pub fn document(items: &[Item]) -> String {
     items.iter().map(|item| item.text() + "\n").collect()

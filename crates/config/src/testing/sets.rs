@@ -261,7 +261,7 @@ fn allocation() -> impl Strategy<Value = Value> {
 
 /// A quantity in its base unit.
 fn quantity(unit: &'static str, range: std::ops::Range<u64>) -> impl Strategy<Value = String> {
-    // Numbers that other units can show as well, and others.
+    // Some of these numbers can be written in larger units without a fraction.
     let rounded = (range.clone(), select(&[1u64, 1_000, 4_000][..]));
     rounded.prop_map(move |(number, step)| format!("{} {unit}", (number / step * step).max(step)))
 }

@@ -100,7 +100,7 @@ pub fn addresses(text: &str) -> Result<Vec<Range<u128>>, FieldError> {
     Ok(without_mapped(Range { first: number(first), last: number(last) }))
 }
 
-/// Writes a range as [`addresses`] reads it: as one address, as a prefix, or as a range.
+/// Formats a range of addresses as one address, a prefix or a range. [`addresses`] parses the result.
 #[must_use]
 pub fn show_addresses(range: &Range<u128>) -> String {
     let address = |number: u128| Ipv6Addr::from_bits(number).to_canonical();

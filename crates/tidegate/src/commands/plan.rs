@@ -22,7 +22,7 @@ pub(crate) struct Args {
     canonical: bool,
 }
 
-/// Prints how the file differs from what runs, or its canonical text.
+/// Prints the differences between the file and the running configuration, or the canonical text of the file.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if args.canonical {
         return print_canonical(&args.file, context);
