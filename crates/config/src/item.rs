@@ -2,11 +2,14 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+use toml::de::ValueDeserializer;
 use toml::{Table, Value};
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
-use crate::read;
+use crate::read::Node;
+use crate::{parts, read};
 
 /// A document in TOML, from a file or a repository.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -77,43 +80,37 @@ impl Item {
     }
 }
 
-/// The policies, classes and trunks of `part`, in its order.
+/// The policies, classes and trunks of `part`, by kind and then in its order.
 ///
 /// # Errors
 ///
 /// The findings, if it is not TOML, has other tables, or has an item without a name.
 pub fn items(part: &Part) -> Result<Vec<Item>, Findings> {
     let mut found = Findings::new(&part.origin, &part.text);
-    read::document(&part.text, |_, _| (), &mut found).ok_or_else(|| found.clone())?;
-    let document: Table = toml::from_str(&part.text).map_err(|_| found.clone())?;
     let mut items = Vec::new();
-    for (key, value) in document {
-        let Some(kind) = ItemKind::of_word(&key) else {
-            let message = format!("`{key}` is not part of a repository");
-            let help = "a repository holds [[policy]], [[class]] and [[trunk]]";
-            found.push(Diagnostic::error(Code::UnknownField, 0..0, message).help(help));
-            continue;
-        };
-        let Value::Array(list) = value else {
-            let message = format!("`{key}` is not a list; write [[{key}]]");
-            found.push(Diagnostic::error(Code::WrongType, 0..0, message));
-            continue;
-        };
-        for one in list {
-            match named(kind, one) {
-                Some(item) => items.push(item),
-                None => {
-                    let message = format!("`name` is missing in a {kind}");
-                    found.push(Diagnostic::error(Code::MissingField, 0..0, message));
-                }
-            }
-        }
+    if let Some(document) = read::parse(&part.text, 0, &mut found) {
+        let lists = parts::lists(document, &mut found);
+        let lists =
+            lists.into_iter().flat_map(|(kind, list)| list.into_iter().map(move |it| (kind, it)));
+        items.extend(lists.filter_map(|(kind, node)| item(kind, node, &mut found)));
     }
+    found.sort();
     if found.has_errors() { Err(found) } else { Ok(items) }
 }
 
-fn named(kind: ItemKind, one: Value) -> Option<Item> {
-    let Value::Table(mut fields) = one else { return None };
-    let Value::String(name) = fields.remove("name")? else { return None };
-    Some(Item { kind, name, fields })
+/// The item that `node` is. Complains of one without a name.
+fn item(kind: ItemKind, node: Node<'_>, found: &mut Findings) -> Option<Item> {
+    let span = node.span();
+    let table = Value::deserialize(ValueDeserializer::from(node));
+    let mut fields = table.ok().and_then(|value| match value {
+        Value::Table(fields) => Some(fields),
+        _ => None,
+    });
+    let name = fields.as_mut().and_then(|fields| fields.remove("name"));
+    if let (Some(fields), Some(Value::String(name))) = (fields, name) {
+        return Some(Item { kind, name, fields });
+    }
+    let message = format!("`name` is missing in a {kind}");
+    found.push(Diagnostic::error(Code::MissingField, span, message));
+    None
 }

@@ -15,6 +15,7 @@ mod hexadecimal;
 pub mod host;
 mod item;
 mod parameters;
+mod parts;
 pub mod policy_file;
 mod read;
 pub mod scenario;

@@ -5,6 +5,7 @@ mod classes;
 mod fields;
 mod guarantees;
 mod markings;
+mod parts;
 mod trunks;
 mod values;
 
