@@ -1,5 +1,6 @@
 //! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
 
+mod canonical;
 mod classes;
 mod compile;
 pub(crate) mod filter;
@@ -10,6 +11,7 @@ mod sources;
 mod trunks;
 mod weight;
 
+pub use canonical::canonical;
 pub use compile::is_usable_name;
 
 use std::net::IpAddr;

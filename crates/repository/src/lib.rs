@@ -10,6 +10,7 @@
 
 #[allow(dead_code, reason = "its users, the network repositories, are being added")]
 mod access;
+mod directory;
 mod fault;
 mod report;
 mod roles;
@@ -23,6 +24,7 @@ use tidegate_config::source::{SourceKind, SourceSpec};
 use tidegate_config::{Item, Part};
 use tokio::sync::mpsc;
 
+use directory::Directory;
 pub use fault::{Fault, FaultKind};
 pub use report::{Conformance, NodeReport};
 pub use roles::select;
@@ -79,7 +81,7 @@ pub fn open(spec: &SourceSpec) -> Result<Arc<dyn PolicyRepository>, Fault> {
         Err(Fault::new(FaultKind::Unusable, format!("sources of kind `{kind}` are not built in")))
     };
     match &spec.kind {
-        SourceKind::Directory { .. } => unbuilt("directory"),
+        SourceKind::Directory { path } => Ok(Arc::new(Directory::new(path.clone(), spec))),
         SourceKind::Etcd { .. } => unbuilt("etcd"),
         SourceKind::Ldap { .. } => unbuilt("ldap"),
     }

@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use tidegate_config::Part;
+use tidegate_config::policy_file::canonical;
+
 use super::{Context, check};
 use crate::api::{Plan, Proposal};
 use crate::client;
 use crate::code::Code;
 use crate::config::is_usable_name;
 use crate::describe::{self, Change};
+use crate::documents::Documents;
 use crate::output::{Exit, Failure, progress};
 
 /// What `plan` is told.
@@ -15,6 +19,10 @@ use crate::output::{Exit, Failure, progress};
 pub(crate) struct Args {
     #[command(flatten)]
     what: What,
+
+    /// Print the policies, classes and trunks of the file in canonical form instead; needs no gateway
+    #[arg(long, conflicts_with = "source")]
+    canonical: bool,
 }
 
 /// What is to be put in force.
@@ -29,8 +37,11 @@ pub(super) struct What {
     pub(super) source: Option<String>,
 }
 
-/// Prints how the file, or the set of a source, differs from what runs.
+/// Prints how the file, or the set of a source, differs from what runs; or the canonical text of the file.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    if let (true, Some(file)) = (args.canonical, &args.what.file) {
+        return print_canonical(file, context);
+    }
     let plan: Plan = match propose(&args.what, context)? {
         Ok(Proposed::File(proposal)) => client::post(&context.socket, "/v1/plan", &proposal)?,
         Ok(Proposed::Source(name)) => {
@@ -71,6 +82,30 @@ pub(super) fn propose(what: &What, context: &Context) -> anyhow::Result<Result<P
     };
     let proposal = read(file, context)?;
     Ok(proposal.map(Proposed::File))
+}
+
+/// Prints the set of policies in `file`, sorted and in base units.
+fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
+    let documents = Documents::gather(file, check::read(file)?)?;
+    let main = Part { origin: check::name(file), text: documents.text.to_string() };
+    let parts: Vec<_> = std::iter::once(main).chain(documents.included.to_vec()).collect();
+    let answer = canonical(&parts);
+    if context.output.is_json() {
+        let data = match &answer {
+            Ok(text) => serde_json::json!({ "ok": true, "canonical": text }),
+            Err(found) => serde_json::json!({ "ok": false, "findings": found.data() }),
+        };
+        context.output.json(&data)?;
+    }
+    match answer {
+        Ok(text) if !context.output.is_json() => context.output.text(text.trim_end())?,
+        Ok(_) => {}
+        Err(found) => {
+            check::complain(&found);
+            return Ok(Exit::WrongInput);
+        }
+    }
+    Ok(Exit::Done)
 }
 
 /// The file as it is sent to the gateway, if nothing is wrong with it.
