@@ -81,7 +81,7 @@ async fn control(
     };
     let signals = Signals::new()?;
     let agent = Agent::new(Store::new(state(args)));
-    agent.first_sets(&mut documents).await;
+    agent.first_sets(&mut documents, true).await;
     let (config, found) = documents.parse(Some(&host::look()));
     let config = config.ok_or_else(|| Failure::from(&found))?;
     let policies = config.policies.len();

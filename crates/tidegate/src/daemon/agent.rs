@@ -55,8 +55,9 @@ impl Agent {
 
     /// Adds the last good sets to `documents`. Waits a moment for sources that have none on the disk.
     ///
-    /// Sets that do not compile with the policy file are left out; the sources then have to bring better ones.
-    pub(crate) async fn first_sets(&self, documents: &mut Documents) {
+    /// Sets that do not compile with the policy file, on this host if it has to fit, are left out; the sources then
+    /// have to bring better ones.
+    pub(crate) async fn first_sets(&self, documents: &mut Documents, fits_host: bool) {
         let followed = documents.sources().into_iter().map(Watched::follow).collect::<Vec<_>>();
         let until = Instant::now() + FIRST;
         for mut watched in followed {
@@ -70,7 +71,7 @@ impl Agent {
             self.lock().insert(name, watched);
         }
         let all = documents.clone();
-        let fits = aside(move || all.parse(Some(&host::look())).0.is_some()).await;
+        let fits = aside(move || all.parse(fits_host.then(host::look).as_ref()).0.is_some()).await;
         if !fits.unwrap_or_default() {
             for name in std::mem::take(&mut documents.sets).keys() {
                 let why = "its last good set does not compile with the policy file as it is now";

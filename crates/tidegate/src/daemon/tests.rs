@@ -24,6 +24,7 @@ use super::*;
 use crate::api::Classes;
 use crate::client;
 
+mod agent;
 mod guarantees;
 mod limits;
 mod slow;
@@ -82,16 +83,22 @@ impl Fixture {
         let file = folder.join("policy.toml");
         fs::write(&file, text).unwrap();
         let documents = Documents::gather(&file, text.to_owned()).unwrap();
+        let agent = Agent::new(Store::new(folder.join("sets")));
+        Self::of(documents, folder, limits, open, agent)
+    }
+
+    /// One that runs `documents`, whose sources `agent` follows.
+    fn of(
+        documents: Documents,
+        folder: PathBuf,
+        limits: Limits,
+        open: impl FnOnce() -> Opened + Send + 'static,
+        agent: Agent,
+    ) -> Self {
         let (config, _) = documents.parse(None);
         let installed = Installed::read(documents, config.unwrap()).unwrap();
         let plane = Plane::start(&installed, |_, _, _| Ok(open())).unwrap();
-        let daemon = Daemon::new(
-            plane,
-            installed,
-            false,
-            Losses::default(),
-            Agent::new(Store::new(folder.join("sets"))),
-        );
+        let daemon = Daemon::new(plane, installed, false, Losses::default(), agent);
         let socket = Socket::open(&folder.join("socket")).unwrap();
         let server = Server::new(daemon.clone(), socket, None, [limits; 2]);
         let seats = server.seats[0].clone();
