@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_dataplane::{Cpu, Wish, keep_time};
 
-use crate::testbed::Testbed;
+use crate::testbed::{Testbed, Turn};
 use crate::wait::{now, pause};
 
 /// How often a test is tried where the machine disturbs it.
@@ -36,13 +36,26 @@ static STALLS: AtomicU64 = AtomicU64::new(0);
 /// As `test` does.
 pub fn witnessed(test: impl Fn(&Testbed)) {
     watch();
+    turns(|| attempt(Turn::Alone, &test));
+}
+
+/// The same at the same time as other such tests. Like [`witnessed`], it is tried again only after the machine stood
+/// still.
+///
+/// # Panics
+///
+/// As `test` does.
+pub fn witnessed_beside_others(test: impl Fn(&Testbed)) {
+    watch();
+    turns(|| attempt(Turn::BesideOthers, &test));
+}
+
+fn attempt(turn: Turn, test: impl Fn(&Testbed)) -> Result<(), Failure> {
     let stalls = || STALLS.load(Ordering::Relaxed);
-    turns(|| {
-        let Some(bed) = Testbed::new() else { return Ok(()) };
-        let before = stalls();
-        let outcome = catch_unwind(AssertUnwindSafe(|| test(&bed)));
-        outcome.map_err(|panic| Failure { panic, stalls: stalls() - before })
-    });
+    let Some(bed) = Testbed::in_turn(turn) else { return Ok(()) };
+    let before = stalls();
+    let outcome = catch_unwind(AssertUnwindSafe(|| test(&bed)));
+    outcome.map_err(|panic| Failure { panic, stalls: stalls() - before })
 }
 
 /// What a test that failed said, and how often the machine stood still.
