@@ -192,8 +192,8 @@ impl Watch {
         let look = aside(move || Ok(directory.look())).await.ok().flatten();
         let place = look.as_ref().map(|look| look.directory().to_owned());
         let watched = self.events.as_ref().map(|(place, _)| place.clone());
-        let remade = look.as_ref().map(read::Look::identity)
-            != self.seen.as_ref().map(read::Look::identity);
+        let remade =
+            look.as_ref().map(read::Look::identity) != self.seen.as_ref().map(read::Look::identity);
         if place != watched || remade {
             self.events = place.and_then(|place| Some((place.clone(), events_of(&place)?)));
         }
@@ -212,7 +212,11 @@ impl AsRawFd for Events {
     }
 }
 
-/// The changes of `directory`. `None` if the kernel has no more watches: then the looks find them.
+/// The changes in `directory`. `None` if the kernel has no more watches: then the looks find them.
+#[expect(
+    deprecated,
+    reason = "`Events` owns its descriptor and never replaces it; `register` is unsafe"
+)]
 fn events_of(directory: &Path) -> Option<AsyncFd<Events>> {
     let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
     let what = AddWatchFlags::IN_CLOSE_WRITE

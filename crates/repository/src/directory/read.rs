@@ -97,7 +97,12 @@ impl Look {
     /// The look without what changes when temporary files are made: with markers, the directory itself.
     fn comparable(mut self) -> Self {
         if self.commit == Commit::Marker {
-            self.itself = Version { size: 0, changed: Duration::ZERO, modified: Duration::ZERO, ..self.itself };
+            self.itself = Version {
+                size: 0,
+                changed: Duration::ZERO,
+                modified: Duration::ZERO,
+                ..self.itself
+            };
         }
         self
     }
@@ -120,13 +125,14 @@ impl Directory {
             Commit::EachChange => None,
             Commit::Marker => marker(&directory)?,
         };
-        Ok(Look { directory, itself: Version::of(&itself), marker, commit: self.commit }.comparable())
+        Ok(Look { directory, itself: Version::of(&itself), marker, commit: self.commit }
+            .comparable())
     }
 
     fn missing(&self, error: &io::Error) -> Fault {
         let fault = unusable(&self.path, error);
         match error.kind() {
-            io::ErrorKind::NotFound => fault.help("make this directory, or mend `url`"),
+            io::ErrorKind::NotFound => fault.help("make this directory, or mend `path`"),
             _ => fault,
         }
     }
@@ -141,7 +147,9 @@ impl Directory {
             let after = self.try_look()?;
             // Markers that follow fast do not keep a set from being read: its files are those of the first of them.
             let steady = after == before
-                || attempt == ATTEMPTS && before.marker.is_some() && after.holder() == before.holder();
+                || attempt == ATTEMPTS
+                    && before.marker.is_some()
+                    && after.holder() == before.holder();
             if let Some(parts) = parts.filter(|_| steady)
                 && self.list(&before)? == listed
             {
@@ -168,7 +176,9 @@ impl Directory {
             let path = entry.path();
             let data = match fs::metadata(&path) {
                 Ok(data) => data,
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+                    continue;
+                }
                 Err(error) => return Err(unusable(&path, &error)),
             };
             if !data.is_file() {
@@ -227,7 +237,8 @@ impl Directory {
             read.map_err(|error| unusable(path, &error))?;
             let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
             left = left.checked_sub(size).ok_or_else(|| {
-                let message = format!("{} holds more than {} B", self.path.display(), self.max_size);
+                let message =
+                    format!("{} holds more than {} B", self.path.display(), self.max_size);
                 Fault::new(FaultKind::TooLarge, message)
             })?;
             let name = path.file_name().unwrap_or_default();
@@ -299,9 +310,7 @@ fn marker(directory: &Path) -> Result<Option<(PathBuf, Version, Vec<u8>)>, Fault
         return Err(not_a_file(&path));
     }
     let mut content = Vec::new();
-    file.take(LONGEST_MARKER)
-        .read_to_end(&mut content)
-        .map_err(|error| unusable(&path, &error))?;
+    file.take(LONGEST_MARKER).read_to_end(&mut content).map_err(|error| unusable(&path, &error))?;
     Ok(Some((path, Version::of(&data), content)))
 }
 
