@@ -8,10 +8,10 @@
 //!
 //! Source: the policy agent and directory of `aggregates`, section 6; PCIM, RFC 3060.
 
-#[allow(dead_code, reason = "its users, the network repositories, are being added")]
 mod access;
 mod directory;
 mod fault;
+mod ldap;
 mod report;
 
 use std::future::Future;
@@ -80,6 +80,6 @@ pub fn open(spec: &SourceSpec) -> Result<Arc<dyn PolicyRepository>, Fault> {
     match &spec.kind {
         SourceKind::Directory { path } => Ok(Arc::new(Directory::new(path.clone(), spec))),
         SourceKind::Etcd { .. } => unbuilt("etcd"),
-        SourceKind::Ldap { .. } => unbuilt("ldap"),
+        SourceKind::Ldap { urls, base } => ldap::open(spec, urls, base),
     }
 }
