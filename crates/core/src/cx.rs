@@ -40,7 +40,7 @@ pub enum Reason {
     Unmarkable,
     /// Out of profile, and the policy polices by dropping.
     OutOfProfile,
-    /// Longer than `max_packet` of its policy, which shapes.
+    /// Longer than `max_packet` of a policy that shapes.
     OverMaxPacket,
     /// Lost on an emulated link, as configured.
     LinkLoss,

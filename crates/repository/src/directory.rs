@@ -91,7 +91,7 @@ const COALESCE: Duration = Duration::from_millis(20);
 /// A commit is read at the latest this long after its marker, even if further markers follow.
 const LONGEST_QUIET: Duration = Duration::from_secs(1);
 
-/// Wait after a fault: at first, and at most. It doubles each time.
+/// First and longest wait after a fault. The wait doubles with each further fault.
 const RETRY: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
 
 /// The task that watches a directory.
@@ -247,5 +247,5 @@ async fn of_files(events: &AsyncFd<Events>) -> bool {
     found
 }
 
-/// Reads of events in succession. Each takes up to 4 KiB of them.
+/// Reads of events in succession. A read takes up to 4 KiB of events.
 const MOST_READS: u32 = 64;
