@@ -293,7 +293,7 @@ async fn a_file_without_the_right_to_read_it_is_named() {
     let folder = Folder::new();
     folder.policy("secret.toml", "a");
     let path = folder.0.join("secret.toml");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     folder.commit("1");
     if fs::read(&path).is_ok() {
         println!("skipped: root may read every file");
