@@ -91,7 +91,7 @@ const COALESCE: Duration = Duration::from_millis(20);
 /// A commit is read at the latest this long after its marker, even if further markers follow.
 const LONGEST_QUIET: Duration = Duration::from_secs(1);
 
-/// Wait after a fault: at first, and at most. It doubles each time.
+/// First and longest wait after a fault. The wait doubles with each further fault.
 const RETRY: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
 
 /// The task that watches a directory.
@@ -212,7 +212,11 @@ impl AsRawFd for Events {
     }
 }
 
-/// The changes of `directory`. `None` if the kernel has no more watches: then the looks find them.
+/// The changes in `directory`. `None` if the kernel has no more watches: then the looks find them.
+#[expect(
+    deprecated,
+    reason = "`Events` owns its descriptor and never replaces it; `register` is unsafe"
+)]
 fn events_of(directory: &Path) -> Option<AsyncFd<Events>> {
     let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
     let what = AddWatchFlags::IN_CLOSE_WRITE
@@ -243,5 +247,5 @@ async fn of_files(events: &AsyncFd<Events>) -> bool {
     found
 }
 
-/// Reads of events in succession. Each takes up to 4 KiB of them.
+/// Reads of events in succession. A read takes up to 4 KiB of events.
 const MOST_READS: u32 = 64;

@@ -327,6 +327,9 @@ tables! {
         /// Most that may go at the peak rate at once, at least a full-size packet. Default: what the
         /// mean rate carries in 100 ms, at least ten full-size packets.
         "burst" => burst: Option<Spanned<Bytes>>,
+        /// The longest IP packet in profile, from 68 B to 65535 B. Longer packets are out of profile where the
+        /// action polices, and are dropped where it shapes. Default: any that a port can send.
+        "max_packet" => max_packet: Option<Spanned<Bytes>>,
     }
 
     /// DS codepoints of policed packets.

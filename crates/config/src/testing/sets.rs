@@ -194,6 +194,7 @@ fn profile() -> impl Strategy<Value = Table> {
     let fields = table(vec![
         maybe("peak", quantity("bit/s", 50_000_000..90_000_000)),
         maybe("burst", quantity("B", 20_000..200_000)),
+        maybe("max_packet", quantity("B", 576..9_000)),
     ]);
     (mean, fields).prop_map(|(mean, mut fields)| {
         set(&mut fields, "mean", mean);

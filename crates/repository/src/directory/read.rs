@@ -132,7 +132,7 @@ impl Directory {
     fn missing(&self, error: &io::Error) -> Fault {
         let fault = unusable(&self.path, error);
         match error.kind() {
-            io::ErrorKind::NotFound => fault.help("make this directory, or mend `url`"),
+            io::ErrorKind::NotFound => fault.help("make this directory, or mend `path`"),
             _ => fault,
         }
     }
@@ -145,7 +145,7 @@ impl Directory {
             let listed = self.list(&before)?;
             let parts = self.files(&listed)?;
             let after = self.try_look()?;
-            // Markers that follow fast do not keep a set from being read: its files are those of the first of them.
+            // If only the marker changed meanwhile, the files are still those of the first marker.
             let steady = after == before
                 || attempt == ATTEMPTS
                     && before.marker.is_some()
