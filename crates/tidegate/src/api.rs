@@ -518,9 +518,9 @@ pub struct Source {
     pub revision: Option<String>,
     /// The newest revision that it delivered.
     pub newest: Option<String>,
-    /// When it delivered that, in seconds since 1970.
+    /// Seconds since it delivered that.
     pub delivered_s: Option<u64>,
-    /// Since when it has had its fault, in seconds since 1970.
+    /// Seconds for which it has had its fault.
     pub failing_s: Option<u64>,
     /// What is wrong.
     pub error: Option<String>,

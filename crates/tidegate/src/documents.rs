@@ -31,7 +31,7 @@ impl Documents {
     /// The policy file `file` with content `text`, and the files it includes as they are now; without sets.
     pub(crate) fn gather(file: &Path, text: String) -> Result<Self, Failure> {
         let head = Head::of(&text);
-        let folder = file.parent().unwrap_or(Path::new("."));
+        let folder = file.parent().unwrap_or_else(|| Path::new("."));
         let included = include(folder, &head.includes, files::MOST.saturating_sub(text.len()))?;
         let (file, text) = (file.to_owned(), text.into());
         Ok(Self { file, text, included: included.into(), sets: BTreeMap::new() })

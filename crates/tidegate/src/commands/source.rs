@@ -1,6 +1,6 @@
 //! `tidegate source`: the sources of policies, and what is wrong with them.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tidegate_core::units::duration;
 
@@ -35,7 +35,7 @@ fn show(sources: &[Source]) -> String {
     let rows: Vec<_> = std::iter::once(head).chain(sources.iter().map(row)).collect();
     let mut text = columns(&rows);
     for source in sources {
-        let since = source.failing_s.map(|since| format!(" for {}", age(since)));
+        let since = source.failing_s.map(|seconds| format!(" for {}", age(seconds)));
         for (what, said) in [("", &source.error), ("  help: ", &source.help)] {
             if let Some(said) = said {
                 let since =
@@ -47,11 +47,10 @@ fn show(sources: &[Source]) -> String {
     text
 }
 
-fn ago(since_s: u64) -> String {
-    format!("{} ago", age(since_s))
+fn ago(seconds: u64) -> String {
+    format!("{} ago", age(seconds))
 }
 
-fn age(since_s: u64) -> String {
-    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(since_s);
-    duration::show(Duration::from_secs(since.elapsed().unwrap_or_default().as_secs()))
+fn age(seconds: u64) -> String {
+    duration::show(Duration::from_secs(seconds))
 }

@@ -13,7 +13,7 @@ mod watched;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tidegate_config::source::{Apply, SourceSpec};
 use tidegate_repository::{Snapshot, Snapshots};
@@ -291,11 +291,6 @@ impl Daemon {
         };
         Sources { sources: self.agent.lock().values().map(state).collect() }
     }
-}
-
-/// Seconds since 1970.
-fn since_1970(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The name of this host, for reports to sources.

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tidegate_config::{ItemKind, Part, items};
 use tidegate_repository::{Conformance, NodeReport, PolicyRepository};
 use tokio::time::Instant;
 
 use super::super::Daemon;
-use super::{node, since_1970};
+use super::node;
 use crate::api::{Aggregate, Status};
+use crate::clock;
 
 /// Interval between two reports, in which rates are measured.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -28,7 +29,7 @@ impl Daemon {
     /// Reports to every source that can keep reports, until dropped.
     pub(crate) async fn report_to_sources(self: &Arc<Self>) {
         let mut before: Option<Sample> = None;
-        let (mut generation, mut since) = (0, SystemTime::now());
+        let (mut generation, mut since_s) = (0, 0);
         loop {
             tokio::time::sleep(INTERVAL).await;
             if self.agent.lock().is_empty() {
@@ -37,11 +38,11 @@ impl Daemon {
             }
             let Ok(status) = self.status().await else { continue };
             if status.generation != generation {
-                (generation, since) = (status.generation, SystemTime::now());
+                (generation, since_s) = (status.generation, clock::since_1970().as_secs());
             }
             let sample = Sample::of(&status);
             if let Some(before) = before.replace(sample) {
-                self.report(&status, &before, since_1970(since)).await;
+                self.report(&status, &before, since_s).await;
             }
         }
     }

@@ -1,14 +1,12 @@
 //! One followed source: its newest set, and what is wrong with it.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tidegate_config::source::{Apply, SourceKind, SourceSpec};
 use tidegate_repository::{Fault, PolicyRepository, Snapshot, Snapshots, open};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::since_1970;
 use crate::api::Source;
 
 /// A followed source.
@@ -23,9 +21,9 @@ pub(super) struct Watched {
     /// The newest set it delivered.
     pub(super) newest: Option<Arc<Snapshot>>,
     /// When it delivered that.
-    delivered: Option<SystemTime>,
+    delivered: Option<Instant>,
     /// Its fault, and since when.
-    fault: Option<(Fault, SystemTime)>,
+    fault: Option<(Fault, Instant)>,
     /// The set that was refused last.
     pub(super) refused: Option<Refused>,
 }
@@ -52,7 +50,7 @@ impl Watched {
     pub(super) fn follow(spec: SourceSpec) -> Self {
         let (repository, fault) = match open(&spec) {
             Ok(repository) => (Some(repository), None),
-            Err(fault) => (None, Some((fault, SystemTime::now()))),
+            Err(fault) => (None, Some((fault, Instant::now()))),
         };
         Self {
             spec,
@@ -82,14 +80,14 @@ impl Watched {
     pub(super) fn deliver(&mut self, snapshot: Snapshot) -> Arc<Snapshot> {
         let snapshot = Arc::new(snapshot);
         self.newest = Some(snapshot.clone());
-        self.delivered = Some(SystemTime::now());
+        self.delivered = Some(Instant::now());
         self.fault = None;
         snapshot
     }
 
     /// Records a fault of the source.
     pub(super) fn fail(&mut self, fault: Fault) {
-        let since = self.fault.take().map_or_else(SystemTime::now, |(_, since)| since);
+        let since = self.fault.take().map_or_else(Instant::now, |(_, since)| since);
         self.fault = Some((fault, since));
     }
 
@@ -97,7 +95,7 @@ impl Watched {
     pub(super) fn alarm(&self) -> Option<String> {
         let name = &self.spec.name;
         if let Some((fault, since)) = &self.fault {
-            let ago = since.elapsed().unwrap_or_default().as_secs();
+            let ago = since.elapsed().as_secs();
             return Some(format!("source `{name}` for {ago} s: {fault}"));
         }
         let Refused { revision, why } = self.refused.as_ref()?;
@@ -127,8 +125,8 @@ impl Watched {
             state: state.to_owned(),
             revision: in_force,
             newest,
-            delivered_s: self.delivered.map(since_1970),
-            failing_s: self.fault.as_ref().map(|(_, since)| since_1970(*since)),
+            delivered_s: self.delivered.map(|at| at.elapsed().as_secs()),
+            failing_s: self.fault.as_ref().map(|(_, since)| since.elapsed().as_secs()),
             error,
             help,
         }

@@ -1,7 +1,7 @@
 //! The policy agent with directories as sources.
 
 use tidegate_config::{Part, items};
-use tidegate_repository::{PolicyRepository, open};
+use tidegate_repository::open;
 
 use super::*;
 use crate::api::{OfSource, Source, Sources};
