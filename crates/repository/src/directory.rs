@@ -215,7 +215,7 @@ impl AsRawFd for Events {
 /// The changes in `directory`. `None` if the kernel has no more watches: then the looks find them.
 #[expect(
     deprecated,
-    reason = "`Events` owns its descriptor and never replaces it; `register` is unsafe"
+    reason = "`Events` owns its descriptor and never replaces it, which its successor asks to promise"
 )]
 fn events_of(directory: &Path) -> Option<AsyncFd<Events>> {
     let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;

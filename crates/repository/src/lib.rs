@@ -10,6 +10,7 @@
 
 mod access;
 mod directory;
+mod etcd;
 mod fault;
 mod ldap;
 mod report;
@@ -77,12 +78,9 @@ pub const QUIET: std::time::Duration = std::time::Duration::from_millis(200);
 ///
 /// If a file that `spec` names cannot be used, such as a password file that others may read.
 pub fn open(spec: &SourceSpec) -> Result<Arc<dyn PolicyRepository>, Fault> {
-    let unbuilt = |kind: &str| {
-        Err(Fault::new(FaultKind::Unusable, format!("sources of kind `{kind}` are not built in")))
-    };
     match &spec.kind {
         SourceKind::Directory { path } => Ok(Arc::new(Directory::new(path.clone(), spec))),
-        SourceKind::Etcd { .. } => unbuilt("etcd"),
+        SourceKind::Etcd { urls, prefix } => Ok(Arc::new(etcd::Etcd::new(spec, urls, prefix)?)),
         SourceKind::Ldap { urls, base } => ldap::open(spec, urls, base),
     }
 }

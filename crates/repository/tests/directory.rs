@@ -315,15 +315,19 @@ async fn a_thousand_markers_a_second_are_read_a_few_times() {
     let (path, stopped) = (folder.0.clone(), Arc::clone(&stop));
     let writer = tokio::spawn(async move {
         let mut written = 0u32;
-        while !stopped.load(Ordering::Relaxed) {
+        loop {
+            // The last marker is written after the last set that was read.
+            let last = stopped.load(Ordering::Relaxed);
             for _ in 0..2 {
                 written += 1;
                 fs::write(path.join(".COMMIT.new"), written.to_string()).unwrap();
                 fs::rename(path.join(".COMMIT.new"), path.join("COMMIT")).unwrap();
             }
+            if last {
+                return written;
+            }
             sleep(Duration::from_millis(1)).await;
         }
-        written
     });
     let mut read = 0;
     while read < 2 {
