@@ -226,7 +226,12 @@ fn write_codepoints(value: &Value, filter: &mut Entry) -> Option<()> {
             Value::Integer(number) => u8::try_from(*number).ok()?,
             value => value.as_str()?.parse::<Codepoint>().ok()?.number(),
         };
-        filter.add(CODEPOINTS, number.to_string());
+        let number = number.to_string();
+        if filter.values(CODEPOINTS).contains(&number.clone().into_bytes()) {
+            // A directory keeps each value once.
+            return None;
+        }
+        filter.add(CODEPOINTS, number);
     }
     Some(())
 }
