@@ -6,9 +6,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its server has failed")]
 
 mod access;
+#[path = "../common/mod.rs"]
+mod common;
 mod commits;
 mod faults;
 mod hostile;
 mod push;
 mod real;
+mod same_set;
 mod testing;
