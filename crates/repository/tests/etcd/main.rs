@@ -6,9 +6,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its server has failed")]
 
 mod access;
+mod commits;
 #[path = "../common/mod.rs"]
 mod common;
-mod commits;
 mod faults;
 mod hostile;
 mod push;
