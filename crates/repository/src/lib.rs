@@ -14,11 +14,13 @@ mod etcd;
 mod fault;
 mod ldap;
 mod report;
+mod roles;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tidegate_config::source::{SourceKind, SourceSpec};
 use tidegate_config::{Item, Part};
 use tokio::sync::mpsc;
@@ -26,9 +28,10 @@ use tokio::sync::mpsc;
 use directory::Directory;
 pub use fault::{Fault, FaultKind};
 pub use report::{Conformance, NodeReport};
+pub use roles::select;
 
 /// A complete set of policies, as a repository held it at one commit, whatever roles they are for.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Snapshot {
     /// The commit, such as an etcd revision. Equal revisions of one source are the same set.
     pub revision: String,
