@@ -93,6 +93,29 @@ async fn users_read_what_they_may_and_their_tokens_are_renewed() {
     while held(&next_snapshot(&mut watch).await)[0].name != "mail" {}
 }
 
+/// Kills: files that are read once; a watch that keeps the old password.
+#[tokio::test]
+async fn a_corrected_password_and_a_renewed_certificate_are_used_without_a_restart() {
+    let Some(server) = Etcd::start().await else { return };
+    source(&server.url()).push(vec![policy("web", 1)]).await.unwrap();
+    with_users(&server).await;
+    let (spec, _folder) = with_password(&server.url(), "hunter2");
+    let gateway = open(&spec).unwrap();
+    let mut watch = gateway.clone().watch();
+    fault(next(&mut watch).await, FaultKind::Refused);
+    write(&spec.access.password_file.clone().unwrap(), "gateway-pw\na comment\n");
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 1);
+
+    let Some(server) = with_tls("127.0.0.1", 2090).await else { return };
+    let gateway = open(&with_files(&server, Some("ca.pem"), Some("stranger"))).unwrap();
+    fault(gateway.pull().await, FaultKind::Refused);
+    for end in ["pem", "key"] {
+        let file = |name: &str| server.folder().join(format!("{name}.{end}"));
+        fs::copy(file("gateway"), file("stranger")).unwrap();
+    }
+    fault(gateway.pull().await, FaultKind::Uncommitted);
+}
+
 #[tokio::test]
 async fn a_user_for_a_server_without_users_is_refused() {
     let Some(server) = Etcd::start().await else { return };
