@@ -215,5 +215,5 @@ const PUT: &str = "/v3/kv/put";
 /// How often a pull looks whether a push is over.
 const PUSH_LOOKS: u32 = 25;
 
-/// Time between two looks. Chosen: 5 s in all, in which 30,000 keys are written.
+/// Time between two looks. Chosen: 5 s in all, in which 60,000 items were pushed in a debug build.
 const PUSH_LOOK: Duration = Duration::from_millis(200);
