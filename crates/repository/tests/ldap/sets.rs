@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use tidegate_config::policy_file::canonical;
-use tidegate_config::testing::{document, item_sets, respelled};
-use tidegate_config::{Item, ItemKind, Part};
+use tidegate_config::{Item, ItemKind};
 use tidegate_repository::{Conformance, FaultKind, NodeReport, open};
 use toml::{Table, Value};
 
@@ -200,23 +198,6 @@ fn draw<T: Strategy>(strategy: &T, count: usize) -> Vec<T::Value> {
     let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), random);
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
-}
-
-/// Kills: a value that a directory keeps in another form, such as `TCP` as `tcp`.
-#[test]
-fn a_set_has_the_same_canonical_text_after_a_round_trip() {
-    let Some(server) = Server::start() else { return };
-    run(async {
-        let repository = server.repository();
-        for (at, set) in draw(&item_sets(), 25).into_iter().enumerate() {
-            let set = respelled(&set, u64::try_from(at).unwrap());
-            let part = Part { origin: "file".to_owned(), text: document(&set) };
-            repository.push(set.clone()).await.unwrap();
-            let snapshot = repository.pull().await.unwrap();
-            assert_eq!(sorted(&snapshot), order(set));
-            assert_eq!(canonical(&snapshot.parts).unwrap(), canonical(&[part]).unwrap());
-        }
-    });
 }
 
 /// Kills: a field whose attribute is another's; a change that keeps attributes of the set before.
