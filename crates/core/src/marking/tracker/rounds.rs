@@ -217,7 +217,13 @@ impl Rounds {
     }
 
     /// Adds segments of the round before to the round that is going to end.
+    ///
+    /// After a reduction `bytes_before` is half of the larger of both rounds. If this may be the present one, its bytes
+    /// would count twice.
     pub(super) fn widen(&mut self, segments: u32) {
+        if self.has(REDUCED) && self.bytes / 2 >= self.bytes_before {
+            return;
+        }
         let bytes = segments.saturating_mul(u32::from(self.frame));
         self.bytes = self.bytes.saturating_add(bytes.min(self.bytes_before));
     }
