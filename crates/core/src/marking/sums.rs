@@ -75,7 +75,6 @@ struct Change {
     due: Time,
 }
 
-
 /// Sums over the flows of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {

@@ -149,7 +149,12 @@ impl Rounds {
     }
 
     /// Counts a data segment of this order to the round. Returns `true` if the window changes.
-    pub(super) fn count(&mut self, seen: &Sighting<'_>, segment: &TcpSegment, order: Order) -> bool {
+    pub(super) fn count(
+        &mut self,
+        seen: &Sighting<'_>,
+        segment: &TcpSegment,
+        order: Order,
+    ) -> bool {
         let before = self.window();
         self.look(seen.packet, segment, order);
         // The sender halves its window once for a loss: the copy belongs to the mark of the round before.
