@@ -326,10 +326,8 @@ impl Projected<'_> {
     /// Sums over the flows of class `n`; `None` if it never had any.
     fn of(self, n: usize) -> Option<Sums> {
         let one = self.0.of.get(n).copied();
-        match (one, self.1.and_then(|two| two.of.get(n))) {
-            (Some(one), Some(two)) => Some(one.and(two)),
-            (one, two) => one.or(two.copied()),
-        }
+        let two = self.1.and_then(|two| two.of.get(n)).copied();
+        one.zip(two).map(|(one, two)| one.and(&two)).or(one).or(two)
     }
 
     /// Marks that account `n` calls for: account 0 is the buffer, the others are classes with a delay bound.
