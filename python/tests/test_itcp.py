@@ -142,3 +142,15 @@ def test_short_files_gain_from_an_aggregate_on_a_long_path(of_paper):
         for mode in ("fixed", "separate")
     }
     assert found["fixed"] < 0.4 * found["separate"]
+
+
+def test_the_simulator_beside_live_aggregates_shows_what_they_show(of_paper):
+    """Kills: files other than those of E1 in an eighth; weights that do not follow the load."""
+    files, live = of_paper("_files"), of_paper("live")
+    for number, load in ((1, 0.52), (2, 0.24)):
+        own = np.array(list(files.files(number, 600, str(SEED))))
+        assert np.array_equal(own, list(files.files(number, 600, str(SEED))))
+        assert own[:, 1].sum() * 8 / 600 / 20e6 == pytest.approx(load, rel=0.25)
+    fixed, adjusted = (live.simulated(it, SEED, 60) for it in ("fixed", "proportional"))
+    assert fixed["weight_1"] == fixed["weight_2"] == 10 and fixed["all_above"] == 0
+    assert adjusted["all_above"] > 0.5 and adjusted["p99_1"] < fixed["p99_1"]

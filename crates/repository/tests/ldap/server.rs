@@ -1,0 +1,258 @@
+//! An LDAP server of its own for each test: Debian's `slapd` on a free port of the loopback address.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
+use tidegate_core::Bytes;
+use tidegate_repository::{PolicyRepository, open};
+
+/// The root entry of the tests.
+pub(crate) const BASE: &str = "ou=tidegate,dc=test";
+/// The user that may do everything.
+pub(crate) const ADMIN: &str = "cn=admin,dc=test";
+const PASSWORD: &str = "secret-of-the-test";
+
+/// A running server. It ends with the value.
+pub(crate) struct Server {
+    // Dropped first: the server must not write into a folder that is being removed.
+    slapd: Option<Slapd>,
+    folder: Folder,
+    port: u16,
+}
+
+impl Server {
+    /// A server with the schema of `packaging/ldap`; none if this machine has no `slapd`.
+    pub(crate) fn start() -> Option<Self> {
+        Self::with("overlay syncprov\n")
+    }
+
+    /// The same with other lines in the section of the database.
+    pub(crate) fn with(lines: &str) -> Option<Self> {
+        let program = slapd()?;
+        let folder = Folder::new();
+        fs::create_dir(folder.0.join("data")).unwrap();
+        let schema = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging/ldap");
+        let includes: String = ["pcim", "pcels", "tidegate", "zos"]
+            .iter()
+            .map(|name| format!("include {}/{name}.schema\n", schema.display()))
+            .collect();
+        let tls = if folder_has_certificates(&folder.0, lines) {
+            let path = folder.0.display();
+            format!(
+                "TLSCACertificateFile {path}/ca.pem\nTLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\nTLSVerifyClient try\n"
+            )
+        } else {
+            String::new()
+        };
+        let path = folder.0.display();
+        let configuration = format!(
+            "include /etc/ldap/schema/core.schema\n{includes}modulepath /usr/lib/ldap\nmoduleload back_mdb\n\
+             moduleload syncprov\npidfile {path}/pid\n{tls}\
+             authz-regexp \"cn=gateway\" \"{ADMIN}\"\n\
+             sizelimit unlimited\ndatabase mdb\nsuffix \"dc=test\"\nrootdn \"{ADMIN}\"\nrootpw {PASSWORD}\n\
+             directory {path}/data\nmaxsize 268435456\ndbnosync\nindex objectClass eq\nindex entryCSN,entryUUID eq\n{lines}"
+        );
+        fs::write(folder.0.join("slapd.conf"), configuration).unwrap();
+        fs::write(folder.0.join("password"), PASSWORD).unwrap();
+        fs::set_permissions(folder.0.join("password"), fs::Permissions::from_mode(0o600)).unwrap();
+        let port = free_port();
+        let mut server = Self { folder, port, slapd: None };
+        server.run(&program);
+        let root =
+            "dn: dc=test\nobjectClass: dcObject\nobjectClass: organization\ndc: test\no: test\n";
+        server.change("ldapadd", root);
+        Some(server)
+    }
+
+    fn run(&mut self, program: &Path) {
+        let urls = format!("ldap://127.0.0.1:{} ldaps://127.0.0.1:{}", self.port, self.port + 1);
+        let configuration = self.file("slapd.conf").display().to_string();
+        self.slapd = Some(Slapd::run(program, &["-f", &configuration, "-h", &urls], self.port));
+    }
+
+    /// Kills the server.
+    pub(crate) fn kill(&mut self) {
+        self.slapd = None;
+    }
+
+    /// Starts it again after [`kill`](Self::kill).
+    pub(crate) fn restart(&mut self) {
+        self.run(&slapd().unwrap());
+    }
+
+    /// Stops or continues the server process.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.slapd.as_ref().unwrap().0.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// Runs `ldapadd` or `ldapmodify` as the administrator, with `ldif` as its input.
+    pub(crate) fn change(&self, program: &str, ldif: &str) {
+        let mut child = Command::new(program)
+            .args(["-x", "-H", &self.url(), "-D", ADMIN, "-y"])
+            .arg(self.file("password"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(ldif.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success(), "{ldif}");
+    }
+
+    /// What `ldapsearch` finds at the entry `dn`.
+    pub(crate) fn read(&self, dn: &str, attribute: &str) -> String {
+        let output = Command::new("ldapsearch")
+            .args(["-x", "-LLL", "-o", "ldif-wrap=no", "-H", &self.url(), "-D", ADMIN, "-y"])
+            .arg(self.file("password"))
+            .args(["-s", "base", "-b", dn, "(objectClass=*)", attribute])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        format!("ldap://127.0.0.1:{}", self.port)
+    }
+
+    /// Its URL for TLS.
+    pub(crate) fn tls_url(&self) -> String {
+        format!("ldaps://127.0.0.1:{}", self.port + 1)
+    }
+
+    /// A file in its folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.0.join(name)
+    }
+
+    /// The source for this server.
+    pub(crate) fn spec(&self) -> SourceSpec {
+        spec(&self.url(), Some(self.file("password")))
+    }
+
+    /// The repository of this server.
+    pub(crate) fn repository(&self) -> Arc<dyn PolicyRepository> {
+        open(&self.spec()).unwrap()
+    }
+}
+
+/// A process of `slapd`. It ends with the value.
+pub(crate) struct Slapd(Child);
+
+impl Slapd {
+    /// Starts `program`, which listens on `port` too.
+    pub(crate) fn run(program: &Path, arguments: &[&str], port: u16) -> Self {
+        let child = Command::new(program)
+            .args(["-d", "0"])
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut slapd = Self(child);
+        for _ in 0..400 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return slapd;
+            }
+            assert!(slapd.0.try_wait().unwrap().is_none(), "slapd does not start: {arguments:?}");
+            pause(Duration::from_millis(25));
+        }
+        panic!("slapd does not listen: {arguments:?}");
+    }
+}
+
+impl Drop for Slapd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder of a test. It is removed with the value.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    /// A new empty folder.
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("tidegate-ldap-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A source at `url`, as the administrator if there is a password.
+pub(crate) fn spec(url: &str, password_file: Option<PathBuf>) -> SourceSpec {
+    let user = password_file.as_ref().map(|_| ADMIN.to_owned());
+    SourceSpec {
+        name: "directory".to_owned(),
+        kind: SourceKind::Ldap { urls: vec![url.to_owned()], base: BASE.to_owned() },
+        access: Access { user, password_file, ..Access::default() },
+        roles: Vec::new(),
+        apply: Apply::Auto,
+        commit: Commit::Marker,
+        poll: Duration::from_millis(300),
+        max_size: Bytes(64 << 20),
+        max_policies: 100_000,
+    }
+}
+
+/// Whether the lines ask for TLS; the certificates are then made.
+fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
+    let wanted = lines.contains("# tls");
+    if wanted {
+        crate::certificates::make(folder, lines.contains("# expired"));
+    }
+    wanted
+}
+
+/// The server program. Says that a test is skipped where it is missing, which the build server refuses.
+pub(crate) fn slapd() -> Option<PathBuf> {
+    let tools =
+        ["ldapadd", "ldapmodify", "ldapsearch"].map(|tool| Path::new("/usr/bin").join(tool));
+    let slapd = PathBuf::from("/usr/sbin/slapd");
+    if slapd.exists() && tools.iter().all(|tool| tool.exists()) {
+        return Some(slapd);
+    }
+    let refused = std::env::var_os("CI_REFUSES_SKIPS").is_some();
+    assert!(!refused, "slapd or ldapmodify is missing; .ci/setup installs them");
+    // Shown even where the output of passing tests is not. Nothing is left to do where there is nobody to tell.
+    let _ = writeln!(
+        std::io::stderr(),
+        "skipped: no slapd or ldapmodify here (Debian packages slapd, ldap-utils)"
+    );
+    None
+}
+
+/// A port that is free, and the next one too.
+pub(crate) fn free_port() -> u16 {
+    loop {
+        let Ok(first) = TcpListener::bind("127.0.0.1:0") else { continue };
+        let port = first.local_addr().unwrap().port();
+        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Waits outside of a runtime.
+fn pause(time: Duration) {
+    let (_keep, silent) = std::sync::mpsc::channel::<()>();
+    let _ = silent.recv_timeout(time);
+}
