@@ -52,7 +52,7 @@ pub(super) struct Memory {
     waiting: VecDeque<Waiting>,
     /// Of the oldest, packets that [`oldest`](Self::oldest) has passed.
     passed: usize,
-    /// Of those, packets that had departed by then.
+    /// This many of those had departed by then.
     gone: usize,
 }
 

@@ -312,7 +312,7 @@ impl Accounts {
     }
 }
 
-/// The accounts of a projection: of one list, or of two that have no flow in common.
+/// A projection counts the flows of one list, or of two that have no flow in common.
 #[derive(Clone, Copy)]
 pub(super) struct Projected<'a>(pub(super) &'a Accounts, pub(super) Option<&'a Accounts>);
 

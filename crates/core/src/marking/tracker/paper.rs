@@ -107,7 +107,7 @@ impl Paper {
         self.on_segment(seen, segment, self.rounds.order(segment))
     }
 
-    /// As [`on_arrival`](Self::on_arrival), of a SYN or data segment of this order.
+    /// Takes note of a SYN or data segment that has this order. The answer is that of [`on_arrival`](Self::on_arrival).
     pub(super) fn on_segment(
         &mut self,
         seen: &Sighting<'_>,
