@@ -35,7 +35,7 @@ pub(super) struct Part {
     flows: u64,
     /// `Next`: bytes of the next round. `All`: bytes per second of the next rounds, one in each round trip.
     load: u64,
-    /// How much less that is after a mark; `Next`: twice that, so that half a byte is not lost for each flow.
+    /// A mark takes this much from it. `Next` counts twice that, so that no half of a byte is lost for each flow.
     relief: u64,
 }
 

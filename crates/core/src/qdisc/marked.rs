@@ -86,7 +86,7 @@ struct Line {
     queue: Box<dyn Qdisc>,
     service: Service,
     tokens: Bytes,
-    /// That of the queue, or what departs within [`LONGEST_WAIT`] if this is less.
+    /// The limit of the queue, or the bytes that depart within [`LONGEST_WAIT`] if these are less.
     limit: Bytes,
 }
 
