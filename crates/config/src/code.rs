@@ -172,6 +172,10 @@ catalogue! {
     BadAggregateGateway = "TG0065", "an aggregate gateway that cannot work",
         "correct the field the message names; the gateways of both sites have addresses and keys of their own";
 
+    // The file of a scenario.
+    BadChange = "TG0066", "a change of a link that cannot be",
+        "name a way of a link that the file has, and its new delay, its new rate, or both";
+
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read or written",
         "check the path and its permissions; policy files are UTF-8";

@@ -100,6 +100,21 @@ tables! {
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
+    /// A change of one way of a link during the run. Packets on the link arrive at their old time; after a shorter
+    /// delay, later packets overtake them. Routes stay.
+    "[[change]]" Change {
+        /// Time since the beginning of the run.
+        "at" => at: Required<Period>,
+        /// Where packets enter the link, written as in `[[link]]`.
+        "from" => from: Required<String>,
+        /// Where they leave it.
+        "to" => to: Required<String>,
+        /// How long a packet travels from then on. Default: as before.
+        "delay" => delay: Option<Spanned<Period>>,
+        /// What the link carries from then on. Default: as before.
+        "rate" => rate: Option<Spanned<Rate>>,
+    }
+
     /// Something to record.
     "[[probe]]" Probe {
         /// What: "queue" and "capture" of the way from one end of a link to the other; "throughput" and

@@ -1,0 +1,160 @@
+"""Weights that drive trunks: E1's load through two trunks, with no user connection ended.
+
+Source: ours; integrated TCP, sections 3 and 4, and trunking, section 4; issue 26, section 4.
+Differs: see `_network.py`. A Tidegate stands at each site and one before the server. The clients'
+own connections, Vegas as elsewhere, reach from client to server. Each site has a tunnel queue with
+a line for each flow, of the size of E1's buffer. The weight `w` of a trunk, 1 to 10, is `theta` of
+its one management connection ("vegas"), or the number `M = round(w)` of its management connections
+("connections"). VMSS is one packet of 1,040 B. The router is `trunk-fifo` with room for 16
+connections of each trunk by equation 2 of trunking.
+
+"fixed" weights are 10, and the adjusters begin there. "aggregates" are the connections of
+`_network.py`, which carry the files of ended connections over the same bottleneck with the same
+arrivals. "separate" has no gateways.
+
+"beside" adds one greedy NewReno connection. A trunk of weight w counts for w connections, so its
+fair share is that of one of `1 + w_1 + w_2` connections. The trunks are not always backlogged, so
+the connection may have more.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Result, Scenario, Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import MEDIAN_RATIO, Numbers
+
+from ..trunking._network import ALPHA, MANAGEMENT, required_buffer, reverse
+from ._adjust import MOST, SAMPLES
+from ._load import E1, PACKET, RATE, ccdf
+from ._modes import DRIFT, key
+from ._network import BUFFER, FIRST_FILE, HEADER, TAIL_X, TCP, VEGAS, Setup, sojourns
+from ._network import network as aggregates
+
+trunks = Experiment(__file__, seeds=5)
+
+SECONDS = 4_000
+
+VMSS = PACKET + HEADER
+"""Bytes of user packets for each management packet."""
+
+SIZED_FOR = 16
+"""Management connections of each trunk that the router has room for: the most there may be."""
+
+LAWS = ("fixed", "measured", "proportional")
+
+PROBING = {"vegas": "vegas", "connections": "management"}
+"""What the weight of a trunk sets, and the `probing` that does so."""
+
+TRUNKS = {f"{kind}, {law}": (kind, law) for kind in PROBING for law in LAWS}
+"""Cases of trunks: what the weight sets, and its law."""
+
+BASES = {**{f"aggregates, {law}": law for law in LAWS}, "separate": "separate"}
+"""Cases of `_network.py`, by its modes."""
+
+BESIDE = {f"{case}, beside": it for case, it in TRUNKS.items() if it[1] != "proportional"}
+"""Cases with one TCP beside the trunks."""
+
+BESIDE["one connection, beside"] = ("connections", "one")
+"""Trunks of weight 1."""
+
+
+def weight(law: str) -> Any:
+    """The weight of a trunk in a policy file."""
+    if law in ("fixed", "one"):
+        return MOST if law == "fixed" else 1
+    return {"kind": law, "samples": SAMPLES, "every": "500 ms", "weight": MOST, "most": MOST}
+
+
+def trunk(site: int, kind: str, law: str) -> dict[str, Any]:
+    """The end of the trunk of a site."""
+    return {
+        "name": f"t{site}", "local": f"192.0.2.{site}", "peer": "192.0.2.9",
+        "probing": PROBING[kind], "weight": weight(law), "vmss": f"{VMSS} B",
+        "queue": {"kind": "per-flow", "limit": f"{BUFFER} B", "flow_limit": f"{BUFFER} B"},
+    }  # fmt: skip
+
+
+def network(kind: str, law: str, beside: bool, seconds: int = SECONDS) -> Scenario:
+    """E1's sites behind trunks to the gateway `far` of the server; the bottleneck is `r > e`."""
+    net = Scenario(duration=f"{seconds} s", sample="10 s", link_header="0 B",
+                   tcp={**TCP, "congestion": VEGAS})  # fmt: skip
+    net.router("r", "e")
+    room = required_buffer(SIZED_FOR, [VMSS] * len(E1), 0)
+    threshold = len(E1) * SIZED_FOR * ALPHA
+    net.link("r", "e", rate=f"{RATE * 8:.0f} bit/s", delay="10 ms",
+             queue={"kind": "trunk-fifo", "limit": f"{room} B", "threshold": threshold},
+             back={"queue": {"kind": "drop-tail", "limit": f"{BUFFER} B"}})  # fmt: skip
+    ends = [trunk(number, kind, law) for number in range(1, len(E1) + 1)]
+    net.gateway("far", {"trunk": [reverse(it) for it in ends]})
+    net.link("e", "far.wan")
+    net.host("server", gateway="far")
+    for number, (own, end) in enumerate(zip(E1, ends, strict=True), 1):
+        gateway, clients = f"gw{number}", [f"c{number}-{it}" for it in range(Setup().clients)]
+        user = {"name": "user", "action": "pass", "trunk": end["name"]}
+        net.gateway(gateway, {"trunk": [end], "policy": [user]})
+        net.link(f"{gateway}.wan", "r", rate="100 Mbit/s", delay="10 ms")
+        net.router(f"lan{number}")
+        net.link(f"lan{number}", f"{gateway}.lan")
+        net.hosts(*clients)
+        for client in clients:
+            net.link(client, f"lan{number}", rate="100 Mbit/s", delay="1 ms")
+        net.traffic(f"files{number}", "arrivals", clients, "server",
+                    every=f"{round(len(clients) / own.arrivals * 1e6)} us", start=f"{FIRST_FILE} s",
+                    size={"pareto": {"mean": f"{own.mean:.0f} B", "shape": own.index}})  # fmt: skip
+    if beside:
+        net.hosts("cross", "sink")
+        net.link("cross", "r", rate="100 Mbit/s", delay="10 ms")
+        net.link("e", "sink", rate="100 Mbit/s")
+        net.traffic("cross", "greedy", "cross", "sink", start=f"{2 * FIRST_FILE} s",
+                    tcp={"congestion": "newreno"})  # fmt: skip
+    return net
+
+
+def times(run: Result) -> dict[str, float]:
+    """Sojourns of both classes, and points of their tails."""
+    row: dict[str, float] = {}
+    for number, _ in enumerate(E1, 1):
+        took = sojourns(run, number)
+        row |= {
+            f"mean_{number}": float(took.mean()), f"median_{number}": float(np.median(took)),
+            f"p99_{number}": float(np.quantile(took, 0.99)),
+            f"p999_{number}": float(np.quantile(took, 0.999)), f"files_{number}": float(len(took)),
+        }  # fmt: skip
+        tail = ccdf(took, TAIL_X)
+        row |= {f"tail_{number}_{at}": float(it) for at, it in enumerate(tail)}
+    return row
+
+
+def path(run: Result) -> dict[str, float]:
+    """Losses of users on the path and in the gateways, the weights at the end, and the rivals."""
+    flows, drops = run.flows, run.drops
+    users = np.array([str(it).startswith("files") for it in flows["group"]])
+    sent, received = (flows[f"{it}_packets"][users].sum() for it in ("sent", "received"))
+    tunnel = sum(drops.where(place=f"gw{it}")["dropped_packets"].sum() for it in (1, 2))
+    link = drops.where(place="r > e")
+    management = link.where(reason="aqm")["dropped_packets"].sum()
+    row = {
+        "tunnel": float(tunnel), "management": float(management),
+        "lost": float(link["dropped_packets"].sum() - management),
+        "lost_part": float((sent - received - tunnel) / sent),
+        "carried": float(flows["goodput_bps"][users].sum() / 8 / RATE),
+    }  # fmt: skip
+    weights = run["trunks"]
+    for number in (1, 2):
+        row[f"weight_{number}"] = float(weights.where(trunk=f"t{number}")["weight"][0])
+    if not users.all():
+        part = float(flows["throughput_bps"][~users].sum() / 8 / RATE)
+        fair = 1 / (1 + row["weight_1"] + row["weight_2"])
+        row |= {"cross": part, "cross_over_fair": part / fair}
+    return row
+
+
+@trunks.run(case=[*BASES, *TRUNKS, *BESIDE])
+def measure(seed: int, case: str) -> dict[str, float]:
+    if case in BASES:
+        return times(aggregates(E1, BASES[case], Setup(seconds=SECONDS)).run(seed))
+    kind, law = {**TRUNKS, **BESIDE}[case]
+    run = network(kind, law, case in BESIDE).run(seed)
+    return times(run) | path(run)
