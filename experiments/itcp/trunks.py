@@ -8,7 +8,8 @@ its one management connection ("vegas"), or the number `M = round(w)` of its man
 ("connections"). VMSS is one packet of 1,040 B. The router is `trunk-fifo` with room for 16
 connections of each trunk by equation 2 of trunking.
 
-"fixed" weights are 10, and the adjusters begin there. "aggregates" are the connections of
+"fixed" weights are 10, and the adjusters begin there. Their rounds have 60 samples, because runs
+last 2,000 s only. "aggregates" are the connections of
 `_network.py`, which carry the files of ended connections over the same bottleneck with the same
 arrivals. "separate" has no gateways.
 
@@ -25,16 +26,17 @@ from tidegate import Result, Scenario, Table, plots
 from tidegate.experiment import Experiment
 from tidegate.statistics import MEDIAN_RATIO, Numbers
 
-from ..trunking._network import ALPHA, MANAGEMENT, required_buffer, reverse
-from ._adjust import MOST, SAMPLES
+from ..trunking._network import ALPHA, required_buffer, reverse
+from ._adjust import MOST
 from ._load import E1, PACKET, RATE, ccdf
-from ._modes import DRIFT, key
+from ._modes import key
 from ._network import BUFFER, FIRST_FILE, HEADER, TAIL_X, TCP, VEGAS, Setup, sojourns
 from ._network import network as aggregates
 
-trunks = Experiment(__file__, seeds=5)
+trunks = Experiment(__file__, seeds=6)
 
-SECONDS = 4_000
+SECONDS, SAMPLES = 2_000, 60
+"""A run, and samples of a round: 30 s."""
 
 VMSS = PACKET + HEADER
 """Bytes of user packets for each management packet."""
@@ -154,7 +156,68 @@ def path(run: Result) -> dict[str, float]:
 @trunks.run(case=[*BASES, *TRUNKS, *BESIDE])
 def measure(seed: int, case: str) -> dict[str, float]:
     if case in BASES:
-        return times(aggregates(E1, BASES[case], Setup(seconds=SECONDS)).run(seed))
+        return times(aggregates(E1, BASES[case], Setup(seconds=SECONDS, samples=SAMPLES)).run(seed))
     kind, law = {**TRUNKS, **BESIDE}[case]
     run = network(kind, law, case in BESIDE).run(seed)
     return times(run) | path(run)
+
+
+def of(runs: Table, case: str, column: str) -> np.ndarray:
+    values: np.ndarray = runs.where(case=case)[column]
+    return values
+
+
+def claim(case: str, column: str, text: str, **bounds: Any) -> None:
+    """A claim about one case."""
+
+    def number(runs: Table) -> Numbers:
+        return of(runs, case, column)
+
+    number.__name__ = f"{column}_{key(case)}"
+    trunks.claim("beyond", f"{case}: {text}", **bounds)(number)
+
+
+def claim_over(case: str, base: str, column: str, text: str, **bounds: Any) -> None:
+    """A claim about one case over another, seed by seed."""
+
+    def ratio(runs: Table) -> Numbers:
+        return of(runs, case, column) / of(runs, base, column)
+
+    ratio.__name__ = f"{column}_{key(case)}_over_{key(base)}"
+    trunks.claim("beyond", f"{case} over {base}: {text}", statistic=MEDIAN_RATIO, **bounds)(ratio)
+
+
+LATE, MEAN, OTHER = "99 % quantile of class 1", "mean of class 1", "99 % quantile of class 2"
+for kind in PROBING:
+    for law in ("measured", "proportional"):
+        claim_over(f"{kind}, {law}", f"{kind}, fixed", "p99_1", LATE, at_most=1)
+        claim_over(f"{kind}, {law}", f"{kind}, fixed", "p99_2", OTHER, at_most=1.5)
+    for law in LAWS:
+        claim_over(f"{kind}, {law}", f"aggregates, {law}", "p99_1", LATE, at_most=1)
+    claim_over(f"{kind}, measured", "separate", "p99_1", LATE, at_most=1.5)
+for case in TRUNKS:
+    claim(case, "lost", "user packets lost on the path", at_most=0)
+FAIR = "rate of one TCP over its fair share"
+for case in BESIDE:
+    claim(case, "cross_over_fair", FAIR, at_least=0.9)
+    claim(case, "lost_part", "part of user packets lost on the path", kind="context")
+for case in ("separate", *TRUNKS):
+    claim(case, "p99_1", f"{LATE} (s)", kind="context")
+
+
+@trunks.figure
+def figure(runs: Table) -> Any:
+    titles = ["sojourns of class 1", "sojourns of class 2", "part of the link of one TCP beside"]
+    figure, panels = plots.panels(titles, columns=3)
+    for number, axes in enumerate(panels[:2], 1):
+        for case in ("separate", "aggregates, fixed", *TRUNKS):
+            tail = np.mean([of(runs, case, f"tail_{number}_{at}") for at in range(len(TAIL_X))], 1)
+            axes.loglog(TAIL_X[tail > 0], tail[tail > 0], label=case)
+        axes.set_xlabel("seconds")
+        axes.set_ylabel("part of the files above")
+        axes.legend(fontsize="x-small")
+    parts = [np.mean(of(runs, case, "cross")) for case in BESIDE]
+    panels[2].barh(range(len(BESIDE)), parts)
+    panels[2].set_yticks(range(len(BESIDE)), [it.removesuffix(", beside") for it in BESIDE])
+    panels[2].invert_yaxis()
+    return figure
