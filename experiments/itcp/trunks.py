@@ -13,9 +13,12 @@ last 2,000 s only. "aggregates" are the connections of
 `_network.py`, which carry the files of ended connections over the same bottleneck with the same
 arrivals. "separate" has no gateways.
 
-"beside" adds one greedy NewReno connection. A trunk of weight w counts for w connections, so its
-fair share is that of one of `1 + w_1 + w_2` connections. The trunks are not always backlogged, so
-the connection may have more.
+"beside" adds one greedy NewReno connection, and the router is the RED of `trunking/friendly`, which
+drops all packets alike. Users have NewReno there, too: their Vegas would back off from the queue
+of the rival and leave the trunks without load. A trunk of weight w counts for w connections, so the
+fair share of the rival is that of one of `1 + w_1 + w_2` connections. It may have more, because the
+trunks are not always backlogged. Losses of users are all drops there, less the packets that trunks
+and the rival sent again.
 """
 
 from typing import Any
@@ -27,6 +30,7 @@ from tidegate.experiment import Experiment
 from tidegate.statistics import MEDIAN_RATIO, Numbers
 
 from ..trunking._network import ALPHA, required_buffer, reverse
+from ..trunking.friendly import ROUTERS
 from ._adjust import MOST
 from ._load import E1, PACKET, RATE, ccdf
 from ._modes import key
@@ -65,8 +69,8 @@ BESIDE["one connection, beside"] = ("connections", "one")
 def weight(law: str) -> Any:
     """The weight of a trunk in a policy file."""
     if law in ("fixed", "one"):
-        return MOST if law == "fixed" else 1
-    return {"kind": law, "samples": SAMPLES, "every": "500 ms", "weight": MOST, "most": MOST}
+        return round(MOST) if law == "fixed" else 1
+    return {"kind": law, "samples": SAMPLES, "every": "500 ms", "weight": MOST, "most": round(MOST)}
 
 
 def trunk(site: int, kind: str, law: str) -> dict[str, Any]:
@@ -81,12 +85,13 @@ def trunk(site: int, kind: str, law: str) -> dict[str, Any]:
 def network(kind: str, law: str, beside: bool, seconds: int = SECONDS) -> Scenario:
     """E1's sites behind trunks to the gateway `far` of the server; the bottleneck is `r > e`."""
     net = Scenario(duration=f"{seconds} s", sample="10 s", link_header="0 B",
-                   tcp={**TCP, "congestion": VEGAS})  # fmt: skip
+                   tcp={**TCP, "congestion": "newreno" if beside else VEGAS})  # fmt: skip
     net.router("r", "e")
     room = required_buffer(SIZED_FOR, [VMSS] * len(E1), 0)
     threshold = len(E1) * SIZED_FOR * ALPHA
+    queue = {"kind": "trunk-fifo", "limit": f"{room} B", "threshold": threshold}
     net.link("r", "e", rate=f"{RATE * 8:.0f} bit/s", delay="10 ms",
-             queue={"kind": "trunk-fifo", "limit": f"{room} B", "threshold": threshold},
+             queue=dict(ROUTERS["red"]) if beside else queue,
              back={"queue": {"kind": "drop-tail", "limit": f"{BUFFER} B"}})  # fmt: skip
     ends = [trunk(number, kind, law) for number in range(1, len(E1) + 1)]
     net.gateway("far", {"trunk": [reverse(it) for it in ends]})
@@ -109,8 +114,7 @@ def network(kind: str, law: str, beside: bool, seconds: int = SECONDS) -> Scenar
         net.hosts("cross", "sink")
         net.link("cross", "r", rate="100 Mbit/s", delay="10 ms")
         net.link("e", "sink", rate="100 Mbit/s")
-        net.traffic("cross", "greedy", "cross", "sink", start=f"{2 * FIRST_FILE} s",
-                    tcp={"congestion": "newreno"})  # fmt: skip
+        net.traffic("cross", "greedy", "cross", "sink", start=f"{2 * FIRST_FILE} s")
     return net
 
 
@@ -133,19 +137,20 @@ def path(run: Result) -> dict[str, float]:
     """Losses of users on the path and in the gateways, the weights at the end, and the rivals."""
     flows, drops = run.flows, run.drops
     users = np.array([str(it).startswith("files") for it in flows["group"]])
-    sent, received = (flows[f"{it}_packets"][users].sum() for it in ("sent", "received"))
+    weights = run["trunks"]
     tunnel = sum(drops.where(place=f"gw{it}")["dropped_packets"].sum() for it in (1, 2))
     link = drops.where(place="r > e")
     management = link.where(reason="aqm")["dropped_packets"].sum()
+    again = weights["repeated_packets"].sum() + flows["retransmitted_segments"][~users].sum()
+    others = max(float(link["dropped_packets"].sum()) - float(again), 0.0)
     row = {
         "tunnel": float(tunnel), "management": float(management),
         "lost": float(link["dropped_packets"].sum() - management),
-        "lost_part": float((sent - received - tunnel) / sent),
+        "users_part": float(others / flows["sent_packets"][users].sum()),
         "carried": float(flows["goodput_bps"][users].sum() / 8 / RATE),
     }  # fmt: skip
-    weights = run["trunks"]
     for number in (1, 2):
-        row[f"weight_{number}"] = float(weights.where(trunk=f"t{number}")["weight"][0])
+        row[f"weight_{number}"] = float(weights.where(gateway=f"gw{number}")["weight"][0])
     if not users.all():
         part = float(flows["throughput_bps"][~users].sum() / 8 / RATE)
         fair = 1 / (1 + row["weight_1"] + row["weight_2"])
@@ -200,7 +205,7 @@ for case in TRUNKS:
 FAIR = "rate of one TCP over its fair share"
 for case in BESIDE:
     claim(case, "cross_over_fair", FAIR, at_least=0.9)
-    claim(case, "lost_part", "part of user packets lost on the path", kind="context")
+    claim(case, "users_part", "part of user packets lost on the path", kind="context")
 for case in ("separate", *TRUNKS):
     claim(case, "p99_1", f"{LATE} (s)", kind="context")
 

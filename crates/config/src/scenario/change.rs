@@ -2,7 +2,6 @@
 
 use tidegate_core::link::LinkChange;
 use tidegate_sim::scenario::{Change, Way};
-use toml::Spanned;
 
 use super::network::Ends;
 use super::raw;
