@@ -1,9 +1,9 @@
 """A path whose delay changes during the run.
 
 Source: integrated TCP, section 3 (equation 8) and section 5 (open questions); ledger A002-12.
-Differs: see `_network.py`. At 2,000 s the delay between the gateway of subnet 1 and the router
-changes: the round-trip time of the aggregate connection rises from 41 to 81 ms ("longer") or falls
-from 81 to 41 ms ("shorter"). Packets that are on the link arrive at their old time.
+Differs: see `_network.py`. At 1,000 s of 2,000 the delay between the gateway of subnet 1 and the
+router changes: the round-trip time of the aggregate connection rises from 41 to 81 ms ("longer") or
+falls from 81 to 41 ms ("shorter"). Packets that are on the link arrive at their old time.
 
 Vegas keeps the least round-trip time d that it ever saw. On a path of D > d it counts the new delay
 as queue: it keeps `w alpha D / (D - d)` packets in flight, and so it sends at most
@@ -30,7 +30,7 @@ from ._network import Setup, network
 
 path = Experiment(__file__, seeds=6)
 
-SECONDS, CHANGE = 4_000, 2_000
+SECONDS, CHANGE = 2_000, 1_000
 
 NEAR, FAR = "10 ms", "30 ms"
 """Delays between gateway and router; the round-trip times differ by 40 ms."""

@@ -3,7 +3,7 @@
 Source: integrated TCP, section 5 (coexistence with Reno); ledger A002-7; the mode switches of
 Bundler (doi 10.1145/3447786.3456260) and Nimbus.
 Differs: see `_network.py` and `beside.py`. Nothing here detects the rival. "off" is Vegas of weight
-10, and "on" is weighted Reno of weight 10, each for a whole run of 4,000 s with the same files. The
+10, and "on" is weighted Reno of weight 10, each for a whole run of 2,000 s with the same files. The
 pair beside a rival shows the most that any switch brings back. The pair without a rival shows the
 cost of a switch that stays on when the rival has gone. The buffer holds 100 packets, or the paper's
 10,000 ("large"). "carried" is the goodput of both aggregates over their offered load.
@@ -24,7 +24,7 @@ from .beside import QUEUES, RENO
 
 switch = Experiment(__file__, seeds=6)
 
-SECONDS = 4_000
+SECONDS = 2_000
 
 RIVALS = {
     "Reno": ("newreno", "small"), "Reno, large": ("newreno", "large"), "CUBIC": ("cubic", "small"),
