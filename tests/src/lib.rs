@@ -25,30 +25,33 @@ pub use gateway::Gateway;
 pub use lab::Lab;
 pub use process::{Finished, Process, run};
 pub use sites::Sites;
-pub use testbed::{Host, Testbed, program, skip};
+pub use testbed::{Host, Testbed, Turn, program, skip};
 pub use traffic::{Fetch, Outcome, Server};
 pub use wait::{now, pause, until};
-pub use witness::witnessed;
+pub use witness::{witnessed, witnessed_beside_others};
 
 /// Makes a test of each of these functions on each backend: `af_packet::<name>`, `af_xdp::<name>`.
 ///
 /// The functions take a test bed and the backend as a policy file names it. Where the machine stands still,
-/// they are tried again ([`witnessed`]).
+/// they are tried again ([`witnessed`]). After `witnessed_beside_others:` they run at the same time as others.
 #[macro_export]
 macro_rules! on_each_backend {
-    ($($name:ident)+) => {
+    ($how:ident: $($name:ident)+) => {
         mod af_packet {
             $(#[test]
             fn $name() {
-                $crate::witnessed(|bed| super::$name(bed, "af-packet"));
+                $crate::$how(|bed| super::$name(bed, "af-packet"));
             })+
         }
 
         mod af_xdp {
             $(#[test]
             fn $name() {
-                $crate::witnessed(|bed| super::$name(bed, "af-xdp"));
+                $crate::$how(|bed| super::$name(bed, "af-xdp"));
             })+
         }
+    };
+    ($($name:ident)+) => {
+        $crate::on_each_backend! { witnessed: $($name)+ }
     };
 }

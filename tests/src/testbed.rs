@@ -31,8 +31,18 @@ pub struct Testbed {
     pub folder: PathBuf,
     /// What keeps their namespaces while nothing else runs there.
     _keepers: [Process; 3],
-    /// Only one at a time: what they measure, they would disturb in each other.
+    /// Alone, or together with others that may run beside it.
     _turn: File,
+}
+
+/// Which test beds there may be at the same time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Turn {
+    /// No other: for rates, delays and times, which test beds disturb in each other.
+    Alone,
+    /// Others of this kind: for contents, counters, and comparisons within a test, at rates far below what the
+    /// machine can do.
+    BesideOthers,
 }
 
 /// A network namespace.
@@ -60,15 +70,25 @@ const OWN_MOUNTS: &str = "mount -t tmpfs none /run && mount -t sysfs none /sys &
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 impl Testbed {
-    /// A test bed, one at a time on a machine; `None`, and a word on why, where there can be none.
+    /// A test bed, the only one on the machine; `None`, and a word on why, where there can be none.
     ///
     /// # Panics
     ///
     /// If it cannot be set up although namespaces are allowed here.
     #[must_use]
     pub fn new() -> Option<Self> {
+        Self::in_turn(Turn::Alone)
+    }
+
+    /// A test bed for its `turn`; `None`, and a word on why, where there can be none.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be set up although namespaces are allowed here.
+    #[must_use]
+    pub fn in_turn(turn: Turn) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let turn = wait_for_turn();
+        let turn = wait_for(turn);
         remove_abandoned();
         let name =
             format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -321,20 +341,31 @@ fn try_ip(words: &str) -> Result<(), String> {
         .ok_or_else(|| failed(&String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Waits until no other test bed is there, of this process or another; none is as long as the file
-/// is open.
-fn wait_for_turn() -> File {
+/// Waits for a turn among the test beds of this process and of others; it ends with the file.
+fn wait_for(turn: Turn) -> File {
     let path = env::temp_dir().join(format!("{PREFIX}turn"));
-    let turn = File::create(&path).and_then(|file| file.lock().map(|()| file));
-    turn.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    let take = |file: &File| match turn {
+        Turn::Alone => file.lock(),
+        Turn::BesideOthers => file.lock_shared(),
+    };
+    let file = File::create(&path).and_then(|file| take(&file).map(|()| file));
+    file.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Says, even where the output of passing tests is not shown, that a test does not run.
 pub fn skip(reason: &str) {
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
+    tell(&format!("SKIPPED {}: {reason}", running()));
+}
+
+/// Says what became of the test, even where the output of passing tests is not shown.
+pub(crate) fn tell(what: &str) {
     // Nothing is left to do where there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
+    let _ = writeln!(std::io::stderr(), "{what}");
+}
+
+/// The name of the test that runs on this thread.
+pub(crate) fn running() -> String {
+    std::thread::current().name().unwrap_or("a test").to_owned()
 }
 
 /// Removes what tests left behind that were killed.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_e2e::{Process, Testbed, now, on_each_backend, until};
 
-on_each_backend! {
+on_each_backend! { witnessed_beside_others:
     a_gateway_whose_log_cannot_be_written_goes_on
     idle_connections_to_the_metrics_port_keep_no_operator_out
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_e2e::{Fetch, Process, Testbed, program, run, until, witnessed};
+use tidegate_e2e::{Fetch, Process, Testbed, program, run, until, witnessed_beside_others};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -224,7 +224,7 @@ fn ip(words: &str) {
 
 #[test]
 fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         for (backend, v6) in [("af-packet", false), ("af-xdp", true)] {
             carried(&mut Sites::new(bed), backend, v6, false);
         }
@@ -234,7 +234,7 @@ fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
 /// Kills: tags of the WAN forgotten in datagrams, or looked for in those that come.
 #[test]
 fn over_a_tagged_path_they_arrive_intact_in_tagged_datagrams() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         for (backend, v6) in [("af-packet", true), ("af-xdp", false)] {
             let mut sites = Sites::new(bed);
             carried(&mut sites, backend, v6, true);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_e2e::{Recorder, Testbed, hex, on_each_backend, pause, send};
 use tidegate_wire::build::{Frame, Link};
 
-on_each_backend! {
+on_each_backend! { witnessed_beside_others:
     tagged_frames_cross_byte_for_byte
     frames_of_any_ethertype_cross_byte_for_byte
     a_vlan_is_policed_apart_from_the_others

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_e2e::{Fetch, Gateway, Process, Server, Testbed, on_each_backend, program, until};
 
-on_each_backend! {
+on_each_backend! { witnessed_beside_others:
     flows_tell_what_limits_each_of_them
 }
 

@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
-use tidegate_e2e::{Process, Recorder, Server, Testbed, now, send};
+use tidegate_e2e::{Process, Recorder, Server, Testbed, Turn, now, pause, send};
 use tidegate_wire::build::Link;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -84,6 +85,19 @@ fn what_a_killed_test_left_is_removed_by_the_next() {
         drop(Testbed::new());
         assert!(!Path::new("/run/netns").join(&abandoned).exists());
     }
+}
+
+/// Kills: a turn that is never shared; one that is shared with a test bed that is to be alone.
+#[test]
+fn test_beds_run_beside_others_where_they_may_and_one_alone_waits_for_them() {
+    let beside_others = || Testbed::in_turn(Turn::BesideOthers);
+    let Some(first) = beside_others() else { return };
+    assert!(beside_others().is_some());
+    let alone = thread::spawn(|| Testbed::new().is_some());
+    pause(Duration::from_millis(500));
+    assert!(!alone.is_finished());
+    drop(first);
+    assert!(alone.join().unwrap());
 }
 
 #[test]

@@ -171,6 +171,8 @@ catalogue! {
     // The file of an aggregate gateway.
     BadAggregateGateway = "TG0065", "an aggregate gateway that cannot work",
         "correct the field the message names; the gateways of both sites have addresses and keys of their own";
+    BadSource = "TG0066", "a source that cannot be watched",
+        "see `docs/operate/repositories.md`: each kind of source has its own fields";
 
     // The file of a scenario.
     BadChange = "TG0066", "a change of a link that cannot be",

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::code::Code;
 use crate::field::Places;
+use crate::item::Part;
 
 /// A place in the file: bytes from and to.
 pub(crate) type Span = Range<usize>;
@@ -77,12 +78,23 @@ impl Diagnostic {
     }
 }
 
-/// Everything found in one file.
+/// Everything found in one file, or in the parts of a policy set.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    path: String,
+    /// The texts of all parts, each with a line break behind it except the last.
     text: String,
+    /// In the order of the text; at least one.
+    parts: Vec<Origin>,
     list: Vec<Diagnostic>,
+}
+
+/// The origin of a part of the text.
+#[derive(Clone, Debug)]
+struct Origin {
+    /// What messages call it.
+    path: String,
+    /// Its first byte in the text, the start of a line.
+    start: usize,
 }
 
 /// One finding, as data.
@@ -106,7 +118,17 @@ pub struct Located<'a> {
 impl Findings {
     /// Nothing yet about `text`, read from `path`.
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned(), list: Vec::new() }
+        let only = Origin { path: path.to_owned(), start: 0 };
+        Self { text: text.to_owned(), parts: vec![only], list: Vec::new() }
+    }
+
+    /// Adds the text of another part. Returns the offset of its first byte.
+    pub(crate) fn append(&mut self, part: &Part) -> usize {
+        self.text.push('\n');
+        let start = self.text.len();
+        self.text.push_str(&part.text);
+        self.parts.push(Origin { path: part.origin.clone(), start });
+        start
     }
 
     /// Adds one.
@@ -167,7 +189,7 @@ impl Findings {
     /// For programs.
     #[must_use]
     pub fn data(&self) -> Vec<Located<'_>> {
-        let (lines, places) = (self.lines(), Places::of(&self.text));
+        let (lines, places) = (self.lines(), self.places());
         self.list.iter().map(|found| self.locate(&lines, &places, found)).collect()
     }
 
@@ -175,8 +197,32 @@ impl Findings {
     /// finding on the whole file.
     #[must_use]
     pub fn fields(&self) -> Vec<String> {
-        let places = Places::of(&self.text);
-        self.list.iter().map(|found| places.path(&found.place)).collect()
+        let places = self.places();
+        self.list.iter().map(|found| self.field(&places, &found.place)).collect()
+    }
+
+    /// The fields of each part.
+    fn places(&self) -> Vec<Places> {
+        let texts = (0..self.parts.len()).map(|part| &self.text[self.range(part)]);
+        texts.map(Places::of).collect()
+    }
+
+    /// The field at `span`, within its part.
+    fn field(&self, places: &[Places], span: &Span) -> String {
+        let part = self.part(span.start);
+        let start = self.parts[part].start;
+        places[part].path(&(span.start - start..span.end.max(span.start) - start))
+    }
+
+    /// Index of the part that has byte `at`.
+    fn part(&self, at: usize) -> usize {
+        self.parts.partition_point(|part| part.start <= at).saturating_sub(1)
+    }
+
+    /// The bytes of a part.
+    fn range(&self, part: usize) -> Span {
+        let next = self.parts.get(part + 1).map(|next| next.start - 1);
+        self.parts[part].start..next.unwrap_or(self.text.len())
     }
 
     /// The errors in one: the code of the first, a line for each, and what to do about the first.
@@ -186,13 +232,27 @@ impl Findings {
     pub fn summary(&self) -> Option<(Code, String, String)> {
         let errors = || self.list.iter().filter(|it| it.severity == Severity::Error);
         let lines = self.lines();
+        let place = |span: &Span| {
+            let (path, line, column) = self.at(&lines, self.whole(span).start);
+            format!("{path}:{line}:{column}")
+        };
         let line = |found: &Diagnostic| {
-            let (line, column) = lines.at(self.whole(&found.place).start);
-            format!("{}:{line}:{column}: {}", self.path, found.message)
+            let elsewhere =
+                |(span, _): &&(Span, String)| self.part(span.start) != self.part(found.place.start);
+            let other = found.other.as_ref().filter(elsewhere);
+            let other = other.map(|(span, text)| format!(" ({text}: {})", place(span)));
+            format!("{}: {}{}", place(&found.place), found.message, other.unwrap_or_default())
         };
         let first = errors().next()?;
         let lines: Vec<_> = errors().map(line).collect();
         Some((first.code, lines.join("\n"), first.help.clone()))
+    }
+
+    /// Path, line and column of the character at byte `at`, the last two from 1 within its part.
+    fn at(&self, lines: &Lines<'_>, at: usize) -> (&str, usize, usize) {
+        let part = &self.parts[self.part(at)];
+        let ((line, column), (first, _)) = (lines.at(at), lines.at(part.start));
+        (&part.path, line - first + 1, column)
     }
 
     fn lines(&self) -> Lines<'_> {
@@ -208,15 +268,16 @@ impl Findings {
             Some((other, _)) => (place.start.min(other.start), place.end.max(other.end)),
             None => (place.start, place.end),
         };
-        let together = last - first <= TOGETHER;
+        let together = last - first <= TOGETHER && self.part(first) == self.part(last);
         let shown = if together { first..last } else { place.clone() };
         let (apart, beside): (Vec<_>, Vec<_>) = other.into_iter().partition(|_| !together);
         let snippet = |shown: Range<usize>, kind: AnnotationKind, span: &Span| {
-            let (number, part) = lines.around(shown);
+            let (path, number, _) = self.at(lines, shown.start);
+            let part = lines.around(shown);
             let snippet = Snippet::source(&self.text[part.clone()]).line_start(number);
             let moved = move |span: &Span| span.start - part.start..span.end - part.start;
             let marked = kind.span(moved(span));
-            (snippet.path(self.path.as_str()), marked, moved)
+            (snippet.path(path), marked, moved)
         };
         let (main, marked, moved) = snippet(shown, AnnotationKind::Primary, &place);
         let beside = beside
@@ -240,21 +301,21 @@ impl Findings {
     fn locate<'a>(
         &'a self,
         lines: &Lines<'_>,
-        places: &Places,
+        places: &[Places],
         found: &'a Diagnostic,
     ) -> Located<'a> {
         let span = self.whole(&found.place);
-        let (line, column) = lines.at(span.start);
+        let (file, line, column) = self.at(lines, span.start);
         Located {
             code: found.code.name(),
             severity: found.severity,
-            file: &self.path,
+            file,
             line,
             column,
             message: &found.message,
             help: &found.help,
             source: &self.text[span],
-            field: places.path(&found.place),
+            field: self.field(places, &found.place),
         }
     }
 
@@ -284,11 +345,11 @@ impl Lines<'_> {
         (line, before.chars().count() + 1)
     }
 
-    /// The number of the first line that overlaps `span`, and the byte range of all such lines.
-    fn around(&self, span: Span) -> (usize, Span) {
+    /// The byte range of all lines that overlap `span`.
+    fn around(&self, span: Span) -> Span {
         let first = self.starts.partition_point(|start| *start <= span.start);
         let after = self.starts.partition_point(|start| *start <= span.end);
         let end = self.starts.get(after).copied().unwrap_or(self.text.len());
-        (first, self.starts[first - 1]..end)
+        self.starts[first - 1]..end
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod filter;
 mod markings;
 mod overhead;
 pub(crate) mod raw;
+mod sources;
 mod trunks;
 mod weight;
 
@@ -19,7 +20,9 @@ use tidegate_core::Bytes;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::policy::{ClassSet, Policy, PolicySet, PolicySetError};
 
-use crate::{Findings, Host, read};
+use crate::item::Part;
+use crate::source::SourceSpec;
+use crate::{Findings, Host, parts, read};
 
 /// What a policy file says, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +41,8 @@ pub struct Config {
     pub policies: Vec<Policy>,
     /// The classes that share the link.
     pub classes: ClassSet,
+    /// The sources of further policies, in the order of the file.
+    pub sources: Vec<SourceSpec>,
     /// What a live gateway is told of its trunks beside, in their order; none for one that lacks it.
     pub trunk_ends: Vec<Option<TrunkEnd>>,
 }
@@ -92,11 +97,35 @@ const USUAL_FRAME: Bytes = Bytes(1_514);
 ///
 /// `path` is only what messages call it. The findings may hold warnings even when all is well.
 pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Findings) {
+    parse_parts(path, text, &[], host)
+}
+
+/// The same for a policy file whose set has more `parts`: the files it includes, and what its sources hold.
+///
+/// Parts hold `[[policy]]`, `[[class]]` and `[[trunk]]` tables only. The order of the parts orders policies of equal
+/// priority and specificity.
+pub fn parse_parts(
+    path: &str,
+    text: &str,
+    parts: &[Part],
+    host: Option<&Host>,
+) -> (Option<Config>, Findings) {
     let mut found = Findings::new(path, text);
-    let file = read::document(text, raw::File::from_document, &mut found);
+    let file = parts::merged(text, parts, &mut found);
+    let file = file.map(|document| raw::File::from_document(&document, &mut found));
     let config = file.and_then(|file| compile::compile(&file, host, &mut found));
     found.sort();
     (config.filter(|_| !found.has_errors()), found)
+}
+
+/// The files that a policy file includes: paths or patterns, relative to its directory.
+///
+/// Empty for a file with errors, which [`parse`] reports.
+#[must_use]
+pub fn includes(text: &str) -> Vec<String> {
+    let mut found = Findings::new("", text);
+    let file = read::document(text, raw::File::from_document, &mut found);
+    file.map(|file| sources::texts(file.include.as_ref())).unwrap_or_default()
 }
 
 /// The JSON Schema of policy files.

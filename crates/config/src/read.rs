@@ -29,12 +29,18 @@ pub(crate) fn document<T>(
     read: impl FnOnce(&DeTable<'_>, &mut Findings) -> T,
     found: &mut Findings,
 ) -> Option<T> {
+    parse(text, 0, found).map(|document| read(&document, found))
+}
+
+/// Parses `text`, which begins at byte `start` of the text of `found`.
+pub(crate) fn parse<'a>(text: &'a str, start: usize, found: &mut Findings) -> Option<DeTable<'a>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let span = error.span().unwrap_or(0..0);
+        let span = span.start + start..span.end + start;
         found.push(Diagnostic::error(Code::Syntax, span, format!("not TOML: {}", error.message())));
     }
-    errors.is_empty().then(|| read(document.get_ref(), found))
+    errors.is_empty().then(|| document.into_inner())
 }
 
 /// The JSON Schema of a whole file.

@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tidegate-sim", &["tidegate-core", "tidegate-wire"]),
     ("tidegate-dataplane", &["tidegate-core", "tidegate-wire"]),
     ("tidegate-config", &["tidegate-core", "tidegate-sim"]),
+    ("tidegate-repository", &["tidegate-core", "tidegate-config"]),
     (
         "tidegate",
         &[
@@ -23,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tidegate-dataplane",
             "tidegate-sim",
             "tidegate-config",
+            "tidegate-repository",
         ],
     ),
     ("tidegate-py", &["tidegate-core", "tidegate-sim", "tidegate-config"]),
@@ -45,8 +47,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const CORE_MAY_USE: &[&str] =
     &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
 
-/// What only the program may use: an executor, and what needs one.
-const ONLY_THE_PROGRAM: &[&str] = &["axum", "hyper", "hyper-util", "tokio"];
+/// What only the program and its policy repositories may use: an executor, and what needs one.
+const ONLY_ASYNC: &[&str] = &["tidegate", "tidegate-repository"];
+
+/// See [`ONLY_ASYNC`].
+const EXECUTORS: &[&str] = &["axum", "hyper", "hyper-util", "tokio"];
 
 /// The only crate with `unsafe` code.
 const UNSAFE_ALLOWED: &str = "crates/dataplane/";
@@ -180,7 +185,7 @@ fn dependencies(files: &[File]) -> Complaints {
                 Some(
                     "the core stays small and pure; do it in a driver, or argue for it in docs/decisions.md",
                 )
-            } else if name != "tidegate" && ONLY_THE_PROGRAM.contains(&dependency) {
+            } else if !ONLY_ASYNC.contains(&name.as_str()) && EXECUTORS.contains(&dependency) {
                 Some(
                     "executors live in the program alone; hand the crate what it needs as arguments",
                 )

@@ -1,6 +1,6 @@
 //! Trunks that are added, changed and removed by `tidegate apply` while a transfer is under way.
 
-use tidegate_e2e::{Lab, now, witnessed};
+use tidegate_e2e::{Lab, now, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{Site, are_up, gateway, host, key, trunks};
@@ -15,7 +15,7 @@ const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 /// Kills: a port that is not told; a session that ends for a ceiling; packets that wait at a trunk which goes.
 #[test]
 fn transfers_go_on_whole_while_trunks_come_change_and_go() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = &key(bed);
         let plain = both(key, &[("first", "")], Some("first"));
         let topology = [

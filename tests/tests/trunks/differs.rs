@@ -1,7 +1,7 @@
 //! Gateways that are told different things of one trunk, until they are told the same.
 
 use serde_json::Value;
-use tidegate_e2e::{Lab, until, witnessed};
+use tidegate_e2e::{Lab, until, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{Site, gateway, host, key, trunks};
@@ -16,7 +16,7 @@ const FIELDS: [(&str, &str); 2] =
 /// same.
 #[test]
 fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = key(bed);
         let text = |site: usize, fields: &str| {
             let (ends, next_hop) = [([1, 2], 1), ([2, 1], 0)][site];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_e2e::trial::side_by_side;
-use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed};
+use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{gateway, key, sent, trunks};
@@ -28,7 +28,7 @@ const FAMILIES: [Family; 2] = [["10.73.0.", "10.73.9."], ["fd73::", "fd73::9:"]]
 /// Kills: a live gateway whose users keep their codepoint; boundaries by IPv4's identification.
 #[test]
 fn with_epochs_the_queue_waits_at_the_gateway_and_a_receiver_may_begin_anew() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = key(bed);
         side_by_side(FAMILIES, |family| waits_here(bed, &key, family));
     });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_e2e::trial::side_by_side;
-use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed};
+use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{KEY, Site, gateway, host, key, mix, sent};
@@ -21,7 +21,7 @@ const CEILING: &str = "ceiling = \"4 Mbit/s\"\n";
 /// Kills: a profile that what goes through a trunk does not keep to; a ceiling that a live trunk is not told.
 #[test]
 fn a_peer_that_lies_gains_no_more_than_the_ceiling_or_the_profile_of_the_policy() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = key(bed);
         let gains = |(fields, policy)| gained(bed, &key, fields, policy);
         let pass = "action = \"pass\"\n";

@@ -20,7 +20,7 @@ use tidegate_e2e::{Host, Server, Testbed, on_each_backend, pause, until};
 
 use self::sites::key;
 
-on_each_backend! {
+on_each_backend! { witnessed_beside_others:
     the_next_hop_is_found_and_the_address_answers
     past_a_peer_that_never_was_there_packets_go_directly_if_so_told
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidegate_e2e::{Fetch, Lab, Testbed, until, witnessed};
+use tidegate_e2e::{Fetch, Lab, Testbed, until, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{gateway, key, trunks};
@@ -49,7 +49,7 @@ fn topology(key: &str) -> String {
 
 #[test]
 fn a_hundred_trunks_of_a_gateway_come_up_and_carry_what_is_theirs() {
-    witnessed(hundred);
+    witnessed_beside_others(hundred);
 }
 
 fn hundred(bed: &Testbed) {

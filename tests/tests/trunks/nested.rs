@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_e2e::{Lab, Testbed, now, pause, run, witnessed};
+use tidegate_e2e::{Lab, Testbed, now, pause, run, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, gateway, key, lost, mix};
@@ -32,7 +32,7 @@ const TELLS: &str = "queue = { kind = \"trunk-fifo\", limit = \"150 kB\", thresh
 /// Kills: a gateway that passes what comes from trunks behind it by its own, which gives a third to each.
 #[test]
 fn trunks_within_a_trunk_share_what_it_gets() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let parts = parts(bed);
         println!("{parts:.3?} of what arrives");
         for (part, (name, .., paper)) in parts.iter().zip(INNER) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_e2e::trial::side_by_side;
-use tidegate_e2e::{Lab, Testbed, now, pause, witnessed};
+use tidegate_e2e::{Lab, Testbed, now, pause, witnessed_beside_others};
 
 use crate::sites::{ROUTER, key, lost, meeting, mix, sent};
 
@@ -25,7 +25,7 @@ const CASES: [Case; 2] = [
 /// Kills: shares of the rest that ignore VMSS.
 #[test]
 fn two_sites_share_a_path_as_their_guarantees_and_vmss_say() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = key(bed);
         let found = side_by_side(CASES, |(sites, _)| shares(bed, &key, sites));
         for (rates, (_, guarantees)) in found.iter().zip(CASES) {

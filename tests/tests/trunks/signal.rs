@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_e2e::measure::float;
 use tidegate_e2e::trial::{side_by_side, turns};
-use tidegate_e2e::{Fetch, Lab, Testbed, pause, witnessed};
+use tidegate_e2e::{Fetch, Lab, Testbed, pause, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{Site, are_up, drops, gateway, host, key, lost, trunks};
@@ -20,7 +20,7 @@ const UPLOADS: usize = 4;
 /// Kills: a gate that looks at what waits before the link, and not before the trunk.
 #[test]
 fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = key(bed);
         let turn = || side_by_side(["none", "postack"], |signal| uploads(bed, &key, signal));
         let hangs = |them: &Vec<Findings>| them.iter().map(|it| it.hangs).sum();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_e2e::trial::side_by_side;
-use tidegate_e2e::{Fetch, Lab, Process, Testbed, now, pause, until, witnessed};
+use tidegate_e2e::{Fetch, Lab, Process, Testbed, now, pause, until, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{Site, drops, host, key, lost, mix, sent, trunks};
@@ -45,7 +45,7 @@ fn under_way(bed: &Testbed, key: &str, fields: &str, bytes: &str) -> (Lab, Proce
 
 #[test]
 fn transfers_outlive_their_gateways_ten_seconds_without_a_path_and_a_path_that_is_another() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = key(bed);
         side_by_side([outlives_gateways, outlives_changes], |outlives| outlives(bed, &key));
     });
@@ -54,7 +54,7 @@ fn transfers_outlive_their_gateways_ten_seconds_without_a_path_and_a_path_that_i
 #[test]
 fn past_a_gateway_that_was_killed_packets_go_directly_and_ten_seconds_without_a_path_are_survived()
 {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = key(bed);
         side_by_side([outlives_the_peer, outlives_an_outage], |outlives| outlives(bed, &key));
     });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tidegate_e2e::measure::float;
 use tidegate_e2e::trial::side_by_side;
-use tidegate_e2e::{Lab, Testbed, pause, until, witnessed};
+use tidegate_e2e::{Lab, Testbed, pause, until, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{ROUTER, are_up, key, lost, meeting, mix};
@@ -34,7 +34,7 @@ const DROPS: &str = "kind = \"drop-tail\", limit = \"115 kB\"";
 /// Kills: a policy that does not name its trunk; trunks before a router that drops what does not fit.
 #[test]
 fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
-    witnessed(|bed| {
+    witnessed_beside_others(|bed| {
         let key = key(bed);
         let cases = [(None, DROPS), (Some([""; 2]), ROUTER)];
         let found = side_by_side(cases, |(trunks, queue)| browsed(bed, &key, trunks, queue));

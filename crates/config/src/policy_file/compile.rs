@@ -14,7 +14,7 @@ use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
-use super::{Config, classes, filter, markings, raw, trunks};
+use super::{Config, classes, filter, markings, raw, sources, trunks};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::host::Host;
@@ -41,6 +41,7 @@ pub(super) fn compile(
     let classes = classes::compile(file, settings.as_ref(), charged, found);
     let trunks = trunks::compile(file, settings.as_ref(), host.is_some(), found);
     let (trunks, trunk_ends) = trunks?.into_iter().unzip();
+    let sources = sources::compile(file, found);
     let (lan, wan) = ports?;
     Some(Config {
         lan,
@@ -50,6 +51,7 @@ pub(super) fn compile(
         gateway: GatewayConfig { trunks, ..settings? },
         policies,
         classes: classes?,
+        sources,
         trunk_ends,
     })
 }

@@ -22,6 +22,7 @@ use crate::read::{
     mechanism_schema, tables,
 };
 use crate::scenario::tcp::OfTrunk;
+use crate::source::{Apply, Commit};
 use crate::values::Period;
 
 tables! {
@@ -37,6 +38,55 @@ tables! {
         "class" => classes: Option<Spanned<Array<Class>>>,
         /// The trunks that end here; a policy says whose packets go through which. Default: none.
         "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
+        /// Further files with policies, classes and trunks: paths or patterns such as "policies.d/*.toml", relative
+        /// to the directory of this file, read in the order of their names. Default: none.
+        "include" => include: Option<Spanned<List<String>>>,
+        /// Repositories that the policy agent watches for further policies, classes and trunks. Their order is that
+        /// of policies with equal priority and specificity. Default: none.
+        "source" => sources: Option<Spanned<Array<Source>>>,
+    }
+
+    /// A repository of policies. It owns the names in it: the same name in two places is an error, and the last good
+    /// generation stays in force.
+    "[[source]]" Source {
+        /// Its name, in reports, alarms and commands: letters, digits, dots, dashes, underscores.
+        "name" => name: Required<String>,
+        /// What it is: a "directory" of files, "etcd", or "ldap".
+        "kind" => kind: Required<Kind>,
+        /// The directory of a "directory", as a whole path. Default: none.
+        "path" => path: Option<Spanned<String>>,
+        /// Servers of "etcd" or "ldap", tried in this order: "http://", "https://", "ldap://" or "ldaps://", with
+        /// host and port. Default: none.
+        "url" => url: Option<Spanned<List<String>>>,
+        /// The DN of the root entry in "ldap". Default: none.
+        "base" => base: Option<Spanned<String>>,
+        /// The beginning of the keys in "etcd". Default: "/tidegate/".
+        "prefix" => prefix: Option<Spanned<String>>,
+        /// User of "etcd", or bind DN of "ldap"; with a `password_file`. Default: none, without authentication.
+        "user" => user: Option<Spanned<String>>,
+        /// File of mode 0600 with the password in its first line. Default: none.
+        "password_file" => password_file: Option<Spanned<String>>,
+        /// File with the certificates that sign the server's. Default: those of the system.
+        "ca" => ca: Option<Spanned<String>>,
+        /// File with the certificate of this gateway; with a `key`. Default: none.
+        "cert" => cert: Option<Spanned<String>>,
+        /// File of mode 0600 with the key of `cert`. Default: none.
+        "key" => key: Option<Spanned<String>>,
+        /// Roles of this gateway. An item with `roles` is taken if it has one of these, an item without them always.
+        /// Default: none.
+        "roles" => roles: Option<Spanned<List<String>>>,
+        /// What becomes of a commit: "auto" puts it in force, "confirm" rolls it back unless `tidegate confirm`
+        /// follows, "manual" waits for `tidegate apply --source`. Default: "auto".
+        "apply" => apply: Option<Spanned<Apply>>,
+        /// What a commit is: "marker", the change of a marker that is written last; or "each-change", every change
+        /// that a quiet 200 ms follow. With the latter, half a change can be put in force. Default: "marker".
+        "commit" => commit: Option<Spanned<Commit>>,
+        /// Interval between two looks at a source that cannot be watched, from "100 ms" to "1 h". Default: "1 s".
+        "poll" => poll: Option<Spanned<Period>>,
+        /// Largest total size of what it holds, from 1 kB to 1 GB. Default: "64 MiB".
+        "max_size" => max_size: Option<Spanned<Bytes>>,
+        /// Largest number of its policies, classes and trunks together, from 1 to 1000000. Default: 100000.
+        "max_policies" => max_policies: Option<Spanned<Number>>,
     }
 
     /// The gateway itself. `rate`, `overhead`, `queue`, `marking` and `shaping_interval` can change while it runs.
@@ -454,4 +504,29 @@ impl Read for AllocationSpec {
             drop(Self::parameters(name, offer))
         })
     }
+}
+
+/// The kind of a source.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    Directory,
+    Etcd,
+    Ldap,
+}
+
+impl Choice for Kind {
+    const WHAT: &str = "a kind of source";
+    const CHOICES: &[(&str, Self)] =
+        &[("directory", Self::Directory), ("etcd", Self::Etcd), ("ldap", Self::Ldap)];
+}
+
+impl Choice for Apply {
+    const WHAT: &str = "a way to apply commits";
+    const CHOICES: &[(&str, Self)] =
+        &[("auto", Self::Auto), ("confirm", Self::Confirm), ("manual", Self::Manual)];
+}
+
+impl Choice for Commit {
+    const WHAT: &str = "a kind of commit";
+    const CHOICES: &[(&str, Self)] = &[("marker", Self::Marker), ("each-change", Self::EachChange)];
 }

@@ -4,6 +4,7 @@ mod classes;
 mod fields;
 mod guarantees;
 mod markings;
+mod parts;
 mod trunks;
 mod values;
 

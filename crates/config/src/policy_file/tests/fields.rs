@@ -58,7 +58,7 @@ error[TG0002]: `tunnel` is not a field of the file
 4 | [[tunnel]]
   |   ^^^^^^
   |
-  = help: there are: gateway, policy, class, trunk"#;
+  = help: there are: gateway, policy, class, trunk, include, source"#;
     a_missing_field_is_named: r#"[gateway]
 lan = "eth1"
 "# => r#"

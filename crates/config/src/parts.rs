@@ -1,0 +1,109 @@
+//! A policy set in several parts: the policy file, the files it includes, and what its sources hold.
+//!
+//! The parts are merged into one document, and byte ranges into one text. The compiler of policy files therefore
+//! treats a set in parts like a single file, and its findings point at the part.
+
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings, Span};
+use crate::item::{ItemKind, Part};
+use crate::read::{self, Node};
+
+/// The document of `first` with the items of all `others` appended, in their order.
+///
+/// Findings that `found` gets are about `first` and the `others`; it is about `first` alone before.
+pub(crate) fn merged<'a>(
+    first: &'a str,
+    others: &'a [Part],
+    found: &mut Findings,
+) -> Option<DeTable<'a>> {
+    let document = read::parse(first, 0, found);
+    let others: Vec<_> = others
+        .iter()
+        .map(|part| {
+            let start = found.append(part);
+            (start, read::parse(&part.text, start, found))
+        })
+        .collect();
+    let mut document = document?;
+    for (start, other) in others {
+        add(&mut document, other?, start, found);
+    }
+    Some(document)
+}
+
+/// Appends the items of `other`, whose text begins at `start`.
+fn add<'a>(document: &mut DeTable<'a>, other: DeTable<'a>, start: usize, found: &mut Findings) {
+    let DeValue::Table(other) =
+        shifted(Spanned::new(0..0, DeValue::Table(other)), start).into_inner()
+    else {
+        return;
+    };
+    for (kind, more) in lists(other, found) {
+        match document.get_mut(kind.word()).map(Spanned::get_mut) {
+            None => {
+                let key = Spanned::new(start..start, kind.word().into());
+                document.insert(key, Spanned::new(start..start, DeValue::Array(more)));
+            }
+            Some(DeValue::Array(all)) => more.into_iter().for_each(|item| all.push(item)),
+            // The reader complains of a field that is not a list.
+            Some(_) => {}
+        }
+    }
+}
+
+/// The lists of items in `document`. Complains of everything else in it.
+pub(crate) fn lists<'a>(
+    document: DeTable<'a>,
+    found: &mut Findings,
+) -> Vec<(ItemKind, DeArray<'a>)> {
+    let mut lists = Vec::new();
+    for (key, node) in document {
+        let name = key.get_ref();
+        let (code, message, help) = match (ItemKind::of_word(name), node.into_inner()) {
+            (Some(kind), DeValue::Array(list)) => {
+                lists.push((kind, list));
+                continue;
+            }
+            (Some(kind), _) => (
+                Code::WrongType,
+                format!("`{kind}` is not a list"),
+                format!("write it with double brackets: [[{kind}]]"),
+            ),
+            (None, _) => (
+                Code::UnknownField,
+                format!("`{name}` stands outside of the policy file"),
+                "included files and sources hold [[policy]], [[class]] and [[trunk]] only"
+                    .to_owned(),
+            ),
+        };
+        found.push(Diagnostic::error(code, key.span(), message).help(help));
+    }
+    lists
+}
+
+/// `node` with every byte range moved by `start`.
+fn shifted(node: Node<'_>, start: usize) -> Node<'_> {
+    let span = moved(&node.span(), start);
+    let value = match node.into_inner() {
+        DeValue::Array(items) => {
+            let items = items.into_iter().map(|item| shifted(item, start));
+            DeValue::Array(items.collect::<DeArray<'_>>())
+        }
+        DeValue::Table(table) => {
+            let fields = table.into_iter().map(|(key, value)| {
+                let key = Spanned::new(moved(&key.span(), start), key.into_inner());
+                (key, shifted(value, start))
+            });
+            DeValue::Table(fields.collect())
+        }
+        scalar => scalar,
+    };
+    Spanned::new(span, value)
+}
+
+fn moved(span: &Span, start: usize) -> Span {
+    span.start + start..span.end + start
+}

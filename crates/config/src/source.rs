@@ -1,0 +1,91 @@
+//! `[[source]]`: a repository of policies that are not in the policy file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_core::Bytes;
+
+/// A source of policies, with every default filled in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SourceSpec {
+    /// Its name, in reports, alarms and commands.
+    pub name: String,
+    /// Where its policies are.
+    pub kind: SourceKind,
+    /// How the gateway authenticates itself and the server.
+    pub access: Access,
+    /// The roles of this gateway: a policy with roles is taken if one of them is among these. Policies without
+    /// roles are taken always.
+    pub roles: Vec<String>,
+    /// What becomes of a new commit.
+    pub apply: Apply,
+    /// What a commit is.
+    pub commit: Commit,
+    /// Interval between two looks at a source that cannot be watched.
+    pub poll: Duration,
+    /// Largest total size of the set, in bytes.
+    pub max_size: Bytes,
+    /// Largest number of policies, classes and trunks together.
+    pub max_policies: usize,
+}
+
+/// Where the policies of a source are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum SourceKind {
+    /// Files whose names end in `.toml`, in one directory of this host.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Keys of an etcd v3 cluster.
+    Etcd {
+        /// URLs of the members, such as `https://10.0.0.2:2379`, tried in this order.
+        urls: Vec<String>,
+        /// The keys begin with it, such as `/tidegate/`.
+        prefix: String,
+    },
+    /// Entries of an LDAP directory.
+    Ldap {
+        /// URLs of the servers, such as `ldaps://ldap.example.net`, tried in this order.
+        urls: Vec<String>,
+        /// The DN of the root entry.
+        base: String,
+    },
+}
+
+/// How gateway and server of a source authenticate each other.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Access {
+    /// User or bind DN.
+    pub user: Option<String>,
+    /// File of mode 0600 with the password.
+    pub password_file: Option<PathBuf>,
+    /// File with the certificates that the server's must be signed by.
+    pub ca: Option<PathBuf>,
+    /// File with the certificate of the gateway.
+    pub cert: Option<PathBuf>,
+    /// File of mode 0600 with the key of that certificate.
+    pub key: Option<PathBuf>,
+}
+
+/// What becomes of a new commit of a source.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Apply {
+    /// It is put in force.
+    #[default]
+    Auto,
+    /// It is put in force, and rolled back unless it is confirmed.
+    Confirm,
+    /// It waits for `tidegate apply --source`.
+    Manual,
+}
+
+/// What a commit is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Commit {
+    /// The change of a marker, written last.
+    #[default]
+    Marker,
+    /// Every change that is followed by a quiet period.
+    EachChange,
+}

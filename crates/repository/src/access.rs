@@ -1,0 +1,211 @@
+//! Credentials of a source: secrets from files of mode 0600, and the configuration of TLS.
+//!
+//! TLS is rustls with ring. The certificate of the server must be signed by `ca`, or else by an authority that
+//! this host trusts.
+//!
+//! Source: RFC 8446, TLS 1.3; RFC 5280, certificates.
+
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use tidegate_config::source::Access;
+
+use crate::{Fault, FaultKind};
+
+/// A password or a key. `Debug` does not show it.
+#[derive(Clone, Eq, PartialEq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// The text itself, for the server only.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// User and password of `access`, if it names a user.
+///
+/// # Errors
+///
+/// If only one of the two is given, or the file cannot be used.
+pub(crate) fn credentials(access: &Access) -> Result<Option<(String, Secret)>, Fault> {
+    match (&access.user, &access.password_file) {
+        (None, None) => Ok(None),
+        (Some(user), Some(file)) => Ok(Some((user.clone(), secret(file)?))),
+        (Some(_), None) => Err(unusable("`user` is given without `password_file`")),
+        (None, Some(_)) => Err(unusable("`password_file` is given without `user`")),
+    }
+}
+
+/// The secret in a file that nobody but its owner may read. One line break at its end is not part of it.
+///
+/// # Errors
+///
+/// If the file cannot be read, others may read it, or it is empty.
+pub(crate) fn secret(path: &Path) -> Result<Secret, Fault> {
+    let mut file = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
+    let mode = file.metadata().map_err(|error| unreadable(path, &error))?.mode();
+    if mode & OTHERS != 0 {
+        let message = format!("others may read {}", path.display());
+        return Err(unusable(message).help(format!("chmod 600 {}", path.display())));
+    }
+    let mut text = String::new();
+    (&mut file)
+        .take(LONGEST_SECRET)
+        .read_to_string(&mut text)
+        .map_err(|error| unreadable(path, &error))?;
+    let text =
+        text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text));
+    if text.is_empty() {
+        return Err(unusable(format!("{} is empty", path.display())));
+    }
+    Ok(Secret(text.to_owned()))
+}
+
+/// The configuration of TLS that `access` describes.
+///
+/// # Errors
+///
+/// If a file cannot be used, or holds no certificate or key.
+pub(crate) fn tls(access: &Access) -> Result<Arc<ClientConfig>, Fault> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(format!("TLS: {error}")))?
+        .with_root_certificates(roots(access.ca.as_deref())?);
+    let config = match (&access.cert, &access.key) {
+        (None, None) => builder.with_no_client_auth(),
+        (Some(cert), Some(key)) => {
+            let pem = secret(key)?;
+            let private = PrivateKeyDer::from_pem_slice(pem.expose().as_bytes())
+                .map_err(|_| unusable(format!("{} holds no key in PEM", key.display())))?;
+            builder.with_client_auth_cert(certificates(cert)?, private).map_err(|error| {
+                unusable(format!("{} does not go with {}: {error}", key.display(), cert.display()))
+            })?
+        }
+        (Some(_), None) => return Err(unusable("`cert` is given without `key`")),
+        (None, Some(_)) => return Err(unusable("`key` is given without `cert`")),
+    };
+    Ok(Arc::new(config))
+}
+
+/// The authorities that may sign the certificate of the server.
+fn roots(ca: Option<&Path>) -> Result<RootCertStore, Fault> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = ca else {
+        // An authority of the host that cannot be parsed is none that a server needs.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
+    };
+    for certificate in certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|error| unusable(format!("{} holds no authority: {error}", path.display())))?;
+    }
+    Ok(roots)
+}
+
+/// The certificates in a file in PEM, at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
+    let text = fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    list.ok()
+        .filter(|list| !list.is_empty())
+        .ok_or_else(|| unusable(format!("{} holds no certificate in PEM", path.display())))
+}
+
+/// The fault that a failed handshake stands for, if `error` comes from TLS.
+pub(crate) fn tls_fault(error: &(dyn Error + 'static), server: &str) -> Option<Fault> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+            return Some(of_tls(tls, server));
+        }
+        // The source of an I/O error is that of the error inside, which is thus looked at first.
+        let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = match inside {
+            Some(inside) => Some(inside),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+fn of_tls(error: &rustls::Error, server: &str) -> Fault {
+    match error {
+        rustls::Error::InvalidCertificate(reason) => {
+            let message = format!("the certificate of {server} is not accepted: {reason}");
+            Fault::new(FaultKind::Untrusted, message)
+        }
+        rustls::Error::AlertReceived(alert) => {
+            let message = format!("{server} refuses the TLS connection: {alert:?}");
+            Fault::new(FaultKind::Refused, message)
+                .help("look at `cert` and `key`, and at the authorities that the server accepts")
+        }
+        _ => Fault::new(FaultKind::Protocol, format!("TLS with {server} fails: {error}")),
+    }
+}
+
+fn unusable(message: impl Into<String>) -> Fault {
+    Fault::new(FaultKind::Unusable, message)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Fault {
+    unusable(format!("{} cannot be read: {error}", path.display()))
+}
+
+/// Mode bits of the group and of others.
+const OTHERS: u32 = 0o077;
+
+/// Bytes of the longest secret that is read: a key of RSA with 16,384 bits takes 13 kB in PEM.
+const LONGEST_SECRET: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Kills: a mask of 0o007; no strip of the line break; a message with the secret.
+    #[test]
+    fn a_secret_is_read_only_from_a_file_of_its_owner() {
+        let folder = std::env::temp_dir().join(format!("tidegate-secret-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("password");
+        fs::write(&file, "hunter2\n").unwrap();
+        for mode in [0o640, 0o604, 0o620] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let fault = secret(&file).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::Unusable);
+            assert!(fault.to_string().contains("chmod 600"), "{fault}");
+            assert!(!format!("{fault:?}").contains("hunter2"));
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let secret = secret(&file).unwrap();
+        assert_eq!(secret.expose(), "hunter2");
+        assert!(!format!("{secret:?}").contains("hunter2"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn half_of_a_pair_is_refused() {
+        let user = Access { user: Some("a".to_owned()), ..Access::default() };
+        assert!(credentials(&user).unwrap_err().message.contains("without `password_file`"));
+        let cert = Access { cert: Some("/none".into()), ..Access::default() };
+        assert!(tls(&cert).unwrap_err().message.contains("without `key`"));
+    }
+}

@@ -1,0 +1,98 @@
+//! The faults of a source: what is wrong, and what to do about it.
+
+use std::fmt;
+
+/// A fault of a source. Policies in force stay; the operator gets one alarm.
+///
+/// No text in it contains a password or a key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Fault {
+    /// Its kind, which decides the advice.
+    pub kind: FaultKind,
+    /// What is wrong, with the place: a key, a DN, a file.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+/// Kinds of faults.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FaultKind {
+    /// The server does not answer, or its answer takes too long.
+    Unreachable,
+    /// The server refuses the user, or a right is missing.
+    Refused,
+    /// The certificate of the server is not trusted, or has expired.
+    Untrusted,
+    /// No commit marker was ever written.
+    Uncommitted,
+    /// The set kept changing while it was read.
+    Unsteady,
+    /// The source is larger than `max_size` or has more than `max_policies`.
+    TooLarge,
+    /// An entry is not what this kind of source holds.
+    Malformed,
+    /// The server answers what its protocol does not allow.
+    Protocol,
+    /// A file named for the source cannot be used, or the source cannot do what was asked.
+    Unusable,
+}
+
+impl FaultKind {
+    /// Its name in `--json` and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Untrusted => "untrusted",
+            Self::Uncommitted => "uncommitted",
+            Self::Unsteady => "unsteady",
+            Self::TooLarge => "too-large",
+            Self::Malformed => "malformed",
+            Self::Protocol => "protocol",
+            Self::Unusable => "unusable",
+        }
+    }
+
+    /// The usual advice.
+    const fn help(self) -> &'static str {
+        match self {
+            Self::Unreachable => "look whether the server runs and `url` is right",
+            Self::Refused => "look at `user`, `password_file` and the rights of this user",
+            Self::Untrusted => {
+                "look at `ca` and at the dates and names of the server's certificate"
+            }
+            Self::Uncommitted => {
+                "write the commit marker, as `tidegate policy push` does, or set commit = \"each-change\""
+            }
+            Self::Unsteady => "the source is read again by itself; commit less often",
+            Self::TooLarge => "raise `max_size` or `max_policies`, or use `roles` to select fewer",
+            Self::Malformed => "mend this entry and commit again",
+            Self::Protocol => "look whether `url` is a server of this kind",
+            Self::Unusable => "mend this file or setting",
+        }
+    }
+}
+
+impl Fault {
+    /// A fault with the usual advice of its kind.
+    pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), help: kind.help().to_owned() }
+    }
+
+    /// The same with other advice.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.message, self.help)
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,166 @@
+//! Attributes of the directory and the fields of policies, classes and trunks that they hold.
+//!
+//! One row for each field: the path of the field, its attribute, the last number of the attribute's OID. The
+//! schema files in `packaging/ldap` are made from this table.
+//!
+//! Source: RFC 3703 (`pcim...`); ours for everything that RFC 3703 and RFC 4104 lack, in the terms of QPIM, RFC 3644.
+
+use tidegate_config::ItemKind;
+use tidegate_config::ItemKind::{Class, Policy, Trunk};
+
+/// A field of items and its attribute.
+pub(super) struct Field {
+    /// The kinds of items with this field.
+    pub(super) kinds: &'static [ItemKind],
+    /// The field, with its table: `profile.mean`.
+    pub(super) path: &'static str,
+    /// The attribute.
+    pub(super) attribute: &'static str,
+    /// The last number of its OID.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has numbers"))]
+    pub(super) number: u32,
+}
+
+impl Field {
+    /// The table and the field in it, if the field is in a table of the item.
+    pub(super) fn in_table(&self) -> Option<(&'static str, &'static str)> {
+        self.path.split_once('.')
+    }
+}
+
+/// The fields of `kind`.
+pub(super) fn fields(kind: ItemKind) -> impl Iterator<Item = &'static Field> {
+    FIELDS.iter().filter(move |field| field.kinds.contains(&kind))
+}
+
+/// OIDs of this schema: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer, which nobody has to assign.
+///
+/// Source: ITU-T X.667, section 7.
+#[cfg_attr(not(test), expect(dead_code, reason = "only the schema has OIDs"))]
+pub(super) const ARC: &str = "2.25.58821489165040260063828679051301861904";
+
+/// The commit marker, at the root entry.
+pub(super) const GENERATION: &str = "tgGeneration";
+/// At the root entry while a change is being written.
+pub(super) const PENDING: &str = "tgPending";
+/// The whole report of a gateway, as JSON.
+pub(super) const REPORT: &str = "tgReport";
+
+/// The auxiliary class of the root entry.
+pub(super) const ROOT_CLASS: &str = "tgRepository";
+/// The auxiliary class of policies, beside `pcimRuleInstance`.
+pub(super) const POLICY_CLASS: &str = "tgPolicyAuxClass";
+/// The structural class of classes.
+pub(super) const CLASS_CLASS: &str = "tgClass";
+/// The structural class of trunks.
+pub(super) const TRUNK_CLASS: &str = "tgTrunk";
+/// The structural class of reports.
+pub(super) const REPORT_CLASS: &str = "tgNodeReport";
+
+const fn row(
+    kinds: &'static [ItemKind],
+    path: &'static str,
+    attribute: &'static str,
+    number: u32,
+) -> Field {
+    Field { kinds, path, attribute, number }
+}
+
+/// Every field. A number is never used again for another attribute.
+///
+/// Where RFC 3703 or RFC 4104 has an attribute too (`standard.rs`, `filter.rs`), the attribute here keeps only the
+/// values that theirs cannot express.
+pub(super) const FIELDS: &[Field] = &[
+    row(&[Policy], "mode", "tgMode", 1),
+    row(&[Policy, Class], "priority", "tgPriority", 2),
+    row(&[Policy, Class, Trunk], "roles", "tgRoles", 3),
+    row(&[Policy], "action", "tgAction", 4),
+    row(&[Policy], "profile", "tgProfile", 5),
+    row(&[Policy], "profile.mean", "tgProfileMean", 6),
+    row(&[Policy], "profile.peak", "tgProfilePeak", 7),
+    row(&[Policy], "profile.burst", "tgProfileBurst", 8),
+    row(&[Policy], "profile.max_packet", "tgProfileMaxPacket", 9),
+    row(&[Policy], "mark", "tgMark", 10),
+    row(&[Policy], "mark.in", "tgMarkIn", 11),
+    row(&[Policy], "mark.out", "tgMarkOut", 12),
+    row(&[Policy], "match", "tgMatch", 13),
+    row(&[Policy], "match.src", "tgMatchSource", 14),
+    row(&[Policy], "match.dst", "tgMatchDestination", 15),
+    row(&[Policy], "match.src_port", "tgMatchSourcePort", 16),
+    row(&[Policy], "match.dst_port", "tgMatchDestinationPort", 17),
+    row(&[Policy], "match.protocol", "tgMatchProtocol", 18),
+    row(&[Policy], "match.dscp", "tgMatchDscp", 19),
+    row(&[Policy], "match.vlan", "tgMatchVlan", 20),
+    row(&[Policy], "match.direction", "tgMatchDirection", 21),
+    row(&[Policy], "allocation", "tgAllocation", 22),
+    row(&[Policy, Class, Trunk], "queue", "tgQueue", 23),
+    row(&[Policy, Class], "marking", "tgMarking", 24),
+    row(&[Policy], "signal", "tgSignal", 25),
+    row(&[Policy], "weights", "tgWeights", 26),
+    row(&[Policy], "fair_between", "tgFairBetween", 27),
+    row(&[Policy], "class", "tgClassName", 28),
+    row(&[Policy], "trunk", "tgTrunkName", 29),
+    row(&[Class], "parent", "tgParent", 30),
+    row(&[Class, Trunk], "guarantee", "tgGuarantee", 31),
+    row(&[Class, Trunk], "ceiling", "tgCeiling", 32),
+    row(&[Class, Trunk], "weight", "tgWeight", 33),
+    row(&[Class], "burst", "tgBurst", 34),
+    row(&[Class], "delay_bound", "tgDelayBound", 35),
+    row(&[Class], "loss_bound", "tgLossBound", 36),
+    row(&[Class], "delay_ratio", "tgDelayRatio", 37),
+    row(&[Class], "loss_ratio", "tgLossRatio", 38),
+    row(&[Trunk], "local", "tgLocal", 39),
+    row(&[Trunk], "peer", "tgPeer", 40),
+    row(&[Trunk], "next_hop", "tgNextHop", 41),
+    row(&[Trunk], "key_file", "tgKeyFile", 42),
+    row(&[Trunk], "port", "tgPort", 43),
+    row(&[Trunk], "connections", "tgConnections", 44),
+    row(&[Trunk], "vmss", "tgVmss", 45),
+    row(&[Trunk], "assured", "tgAssured", 46),
+    row(&[Trunk], "tcp", "tgTcp", 47),
+    row(&[Trunk], "fallback", "tgFallback", 48),
+    row(&[Trunk], "probing", "tgProbing", 49),
+    row(&[Trunk], "encapsulation", "tgEncapsulation", 50),
+    row(&[Trunk], "mtu", "tgMtu", 51),
+    row(&[Trunk], "vlan", "tgVlan", 52),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Tables whose fields have attributes of their own.
+    const TABLES: [&str; 3] = ["match", "profile", "mark"];
+
+    /// Kills: a field of policy files without a row.
+    #[test]
+    fn every_field_of_policy_files_has_an_attribute() {
+        let schema = tidegate_config::policy_file::schema();
+        for kind in ItemKind::ALL {
+            let known: BTreeSet<_> = fields(kind).map(|field| field.path).collect();
+            let properties = &schema["properties"][kind.word()]["items"]["properties"];
+            let Value::Object(properties) = properties else { panic!("no {kind} in the schema") };
+            for (name, property) in properties.iter().filter(|(name, _)| *name != "name") {
+                assert!(known.contains(&**name), "{kind}: `{name}` has no attribute; add a row");
+                if !TABLES.contains(&&**name) {
+                    continue;
+                }
+                for inner in property["properties"].as_object().unwrap().keys() {
+                    let path = format!("{name}.{inner}");
+                    assert!(known.contains(&*path), "{kind}: `{path}` has no attribute; add a row");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_attribute_and_no_number_is_used_twice() {
+        let names: BTreeSet<_> = FIELDS.iter().map(|field| field.attribute).collect();
+        let numbers: BTreeSet<_> = FIELDS.iter().map(|field| field.number).collect();
+        assert_eq!((names.len(), numbers.len()), (FIELDS.len(), FIELDS.len()));
+    }
+}

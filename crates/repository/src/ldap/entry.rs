@@ -1,0 +1,144 @@
+//! Entries of a directory, and how they are named.
+
+use std::collections::BTreeMap;
+
+use ldap3::SearchEntry;
+
+use crate::{Fault, FaultKind};
+
+/// An entry as the server sent it. Names of attributes are in lower case, as they are compared without case.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Entry {
+    /// Its distinguished name.
+    pub(super) dn: String,
+    /// Its attributes, with their values.
+    pub(super) attributes: BTreeMap<String, Vec<Vec<u8>>>,
+}
+
+impl Entry {
+    /// An entry that is to be written.
+    pub(super) fn new(dn: String, classes: &[&str]) -> Self {
+        let mut entry = Self { dn, attributes: BTreeMap::new() };
+        for class in classes {
+            entry.add(OBJECT_CLASS, *class);
+        }
+        entry
+    }
+
+    /// Adds a value of `attribute`.
+    pub(super) fn add(&mut self, attribute: &str, value: impl Into<Vec<u8>>) {
+        self.attributes.entry(attribute.to_ascii_lowercase()).or_default().push(value.into());
+    }
+
+    /// The values of `attribute`, none if it has none.
+    pub(super) fn values(&self, attribute: &str) -> &[Vec<u8>] {
+        self.attributes.get(&attribute.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether it has `attribute`.
+    pub(super) fn has(&self, attribute: &str) -> bool {
+        !self.values(attribute).is_empty()
+    }
+
+    /// Whether it has the object class `class`.
+    pub(super) fn is_a(&self, class: &str) -> bool {
+        let is = |value: &Vec<u8>| value.eq_ignore_ascii_case(class.as_bytes());
+        self.values(OBJECT_CLASS).iter().any(is)
+    }
+
+    /// The values of `attribute` as texts.
+    pub(super) fn texts(&self, attribute: &str) -> Result<Vec<&str>, Fault> {
+        let text = |value| {
+            std::str::from_utf8(value).map_err(|_| self.malformed(attribute, "is not text"))
+        };
+        self.values(attribute).iter().map(|value| text(value)).collect()
+    }
+
+    /// The only value of `attribute` as bytes.
+    pub(super) fn bytes(&self, attribute: &str) -> Result<Option<&[u8]>, Fault> {
+        match self.values(attribute) {
+            [] => Ok(None),
+            [value] => Ok(Some(value)),
+            _ => Err(self.malformed(attribute, "has several values")),
+        }
+    }
+
+    /// The only value of `attribute` as a text.
+    pub(super) fn text(&self, attribute: &str) -> Result<Option<&str>, Fault> {
+        self.bytes(attribute)?;
+        Ok(self.texts(attribute)?.first().copied())
+    }
+
+    /// The only value of `attribute` as a number.
+    pub(super) fn integer(&self, attribute: &str) -> Result<Option<i64>, Fault> {
+        let Some(text) = self.text(attribute)? else { return Ok(None) };
+        text.trim().parse().map(Some).map_err(|_| self.malformed(attribute, "is not a number"))
+    }
+
+    /// The only value of `attribute` as a truth value, `TRUE` or `FALSE`.
+    pub(super) fn boolean(&self, attribute: &str) -> Result<bool, Fault> {
+        match self.text(attribute)? {
+            None => Ok(false),
+            Some(text) if text.eq_ignore_ascii_case("FALSE") => Ok(false),
+            Some(text) if text.eq_ignore_ascii_case("TRUE") => Ok(true),
+            Some(_) => Err(self.malformed(attribute, "is neither TRUE nor FALSE")),
+        }
+    }
+
+    /// The fault that `attribute` of this entry is not what it has to be: `why`.
+    pub(super) fn malformed(&self, attribute: &str, why: &str) -> Fault {
+        Fault::new(FaultKind::Malformed, format!("{}: `{attribute}` {why}", self.dn))
+    }
+}
+
+impl From<SearchEntry> for Entry {
+    fn from(entry: SearchEntry) -> Self {
+        let texts = entry.attrs.into_iter().map(|(name, values)| {
+            (name, values.into_iter().map(String::into_bytes).collect::<Vec<_>>())
+        });
+        let all = texts.chain(entry.bin_attrs);
+        let attributes = all.map(|(name, values)| (name.to_ascii_lowercase(), values)).collect();
+        Self { dn: entry.dn, attributes }
+    }
+}
+
+/// `dn` in the form in which two names of one entry are equal: lower case, no spaces around separators.
+///
+/// Differs: escapes are compared as they are written. Names that this program writes have one form only.
+pub(super) fn key(dn: &str) -> String {
+    let part = |part: &str| part.split('=').map(str::trim).collect::<Vec<_>>().join("=");
+    dn.split(',').map(part).collect::<Vec<_>>().join(",").to_lowercase()
+}
+
+/// The name of the parent of the entry `dn`; none for one without a comma.
+pub(super) fn parent(dn: &str) -> Option<&str> {
+    let mut escaped = false;
+    for (at, c) in dn.char_indices() {
+        match c {
+            ',' if !escaped => return dn.get(at + 1..),
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    None
+}
+
+/// The attribute with the classes of an entry; RFC 4512, section 3.3.
+pub(super) const OBJECT_CLASS: &str = "objectClass";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_equal_without_case_and_spaces() {
+        assert_eq!(key("CN = a, OU=b ,dc=C"), key("cn=A,ou=B,dc=c"));
+        assert_ne!(key("cn=a,ou=b"), key("cn=a,ou=c"));
+    }
+
+    #[test]
+    fn an_escaped_comma_does_not_end_a_name() {
+        assert_eq!(parent("cn=a\\,b,ou=c,dc=d"), Some("ou=c,dc=d"));
+        assert_eq!(parent("dc=d"), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! The bytes between the LDAP client and the server.
+//!
+//! The client library keeps everything that a server sends. So the bytes pass through this relay, which closes the
+//! connection once the server has sent more than its allowance. The relay also carries TLS, which the library
+//! would bring with other dependencies.
+//!
+//! Source: RFC 4511, section 5.
+
+use std::io;
+use std::os::unix::net::UnixStream as StdStream;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::fault;
+use crate::Fault;
+
+/// A connection that TLS may run on.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
+
+/// What a relay and its client share.
+#[derive(Clone)]
+pub(super) struct Gauge {
+    left: Arc<AtomicU64>,
+    limit: u64,
+    end: Arc<Mutex<Option<Fault>>>,
+}
+
+impl Gauge {
+    /// A gauge that lets `limit` bytes of the server pass.
+    pub(super) fn new(limit: u64) -> Self {
+        Self { left: Arc::new(AtomicU64::new(limit)), limit, end: Arc::default() }
+    }
+
+    /// Gives the server its whole allowance again.
+    pub(super) fn refill(&self) {
+        self.left.store(self.limit, Ordering::Relaxed);
+    }
+
+    /// Why the relay closed the connection, if it did so by itself.
+    pub(super) fn end(&self) -> Option<Fault> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes `count` bytes from the allowance.
+    fn take(&self, count: usize) -> Result<(), Fault> {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(count));
+        taken.map(drop).map_err(|_| fault::too_large(self.limit))
+    }
+
+    fn ends(&self, fault: Fault) {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+    }
+}
+
+/// Starts a relay to `server`, which messages call `name`. Returns the end for the client.
+///
+/// # Errors
+///
+/// If the host has no socket left.
+pub(super) fn start(
+    server: Pin<Box<dyn Stream>>,
+    name: String,
+    gauge: Gauge,
+) -> io::Result<StdStream> {
+    let (ours, theirs) = StdStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let client = UnixStream::from_std(ours)?;
+    tokio::spawn(async move {
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = tokio::io::split(server);
+        let up = async {
+            // The server sees the end of the connection when the client drops its end.
+            let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
+            let _ = to_server.shutdown().await;
+        };
+        let down = async {
+            if let Err(fault) = pass(&mut from_server, &mut to_client, &name, &gauge).await {
+                gauge.ends(fault);
+            }
+        };
+        tokio::select! { () = up => {}, () = down => {} }
+    });
+    Ok(theirs)
+}
+
+/// Copies from the server to the client within the allowance.
+async fn pass(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    name: &str,
+    gauge: &Gauge,
+) -> Result<(), Fault> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let count = from.read(&mut buffer).await.map_err(|error| fault::of_io(&error, name))?;
+        if count == 0 {
+            return Ok(());
+        }
+        gauge.take(count)?;
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Bytes that are copied at once: a TLS record, RFC 8446, section 5.1.
+const BUFFER: usize = 16 * 1024;

@@ -1,0 +1,126 @@
+//! Values of a policy file as the text of an attribute.
+//!
+//! A string is its own text, as in `10 Mbit/s`. Everything else is inline TOML, as in `{ kind = "per-flow" }` or
+//! `20`. A string that would be read as TOML, such as `20`, is written in its quotes. No value is lost.
+
+use toml::{Table, Value};
+
+/// The text of `value`. [`parse`] gives `value` again.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) if is_plain(text) => text.clone(),
+        value => inline(value),
+    }
+}
+
+/// The value whose text is `text`.
+pub(super) fn parse(text: &str) -> Value {
+    inline_value(text).unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// Whether a string can stand for itself.
+///
+/// A directory string is never empty, and servers may remove spaces at its ends. LDIF has no plain form for control
+/// characters.
+fn is_plain(text: &str) -> bool {
+    let kept = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
+    kept && inline_value(text).is_none()
+}
+
+/// `value` in one line of TOML.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(list) => {
+            format!("[{}]", list.iter().map(inline).collect::<Vec<_>>().join(", "))
+        }
+        Value::Table(table) if table.is_empty() => "{}".to_owned(),
+        Value::Table(table) => {
+            let field =
+                |(key, value): (&String, &Value)| format!("{} = {}", bare(key), inline(value));
+            format!("{{ {} }}", table.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+        value => value.to_string(),
+    }
+}
+
+/// A key, in quotes if it needs them.
+fn bare(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
+}
+
+/// A basic string of TOML, in one line.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The value that `text` is in TOML, if it is exactly one.
+fn inline_value(text: &str) -> Option<Value> {
+    if text.contains('\n') {
+        return None;
+    }
+    let mut table: Table = toml::from_str(&format!("{KEY} = {text}")).ok()?;
+    table.remove(KEY)
+}
+
+/// The key that a text is given while it is parsed.
+const KEY: &str = "value";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn strings_are_their_own_text_and_other_values_are_inline_toml() {
+        let value: Table = toml::from_str(
+            "a = \"10 Mbit/s\"\nb = 20\nc = \"20\"\nd = [1, \"x\"]\ne = { kind = \"red\", ecn = false, at = 0.5 }\nf = \"\"",
+        )
+        .unwrap();
+        let texts: Vec<_> = value.values().map(text).collect();
+        let expected = ["10 Mbit/s", "20", "\"20\"", "[1, \"x\"]"];
+        assert_eq!(texts[..4], expected);
+        assert_eq!(texts[4], "{ at = 0.5, ecn = false, kind = \"red\" }");
+        assert_eq!(texts[5], "\"\"");
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            "\\PC{0,12}".prop_map(Value::String),
+            "(true|[0-9]{1,4}|inf|nan|\\[\\]|\\{\\}| x|x #y|1979-05-27|\"a\"|a\nb)"
+                .prop_map(Value::String),
+            any::<i64>().prop_map(Value::Integer),
+            any::<bool>().prop_map(Value::Boolean),
+            (-1e9..1e9).prop_map(Value::Float),
+        ];
+        leaf.prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
+                prop::collection::btree_map("\\PC{0,5}", inner, 0..4)
+                    .prop_map(|map| Value::Table(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Kills: a string that looks like TOML without quotes; a line break as it is; a key without quotes.
+        #[test]
+        fn no_value_is_lost(value in values()) {
+            let text = text(&value);
+            prop_assert!(!text.is_empty() && !text.contains('\n') && text.trim() == text);
+            prop_assert_eq!(parse(&text), value);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Waits for commits and proposes each.
+//!
+//! The server tells of changes: a search with the control of RFC 4533 in the mode refreshAndPersist stays open, on
+//! the root entry for markers, on all entries for `each-change`. Where the server lacks the control, the root entry
+//! is read every `poll`. A set is always read on a connection of its own (`read.rs`).
+//!
+//! Source: RFC 4533, sections 1.3 and 3.4.
+//! Differs: the content that the control transfers is not used, only the news that something changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ldap3::controls::{
+    MakeCritical, RawControl, RefreshMode, SyncInfo, SyncRequest, parse_syncinfo,
+};
+use ldap3::{Scope, SearchStream};
+use tidegate_config::source::Commit;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::attributes::GENERATION;
+use super::entry::Entry;
+use super::read::{Reader, wanted};
+use super::session::{ANYTHING, Session, controls};
+use super::{contained, fault};
+use crate::{Fault, FaultKind, QUIET, Snapshot};
+
+type Sender = mpsc::Sender<Result<Snapshot, Fault>>;
+
+/// Watches the source until the receiver is dropped.
+pub(super) async fn watch(reader: Arc<Reader>, poll: Duration, to: Sender) {
+    let mut state = State { to, fault: None, revision: None, pause: FIRST_PAUSE };
+    loop {
+        let closed = state.to.clone();
+        let end = tokio::select! {
+            () = closed.closed() => return,
+            end = contained(state.follow(&reader, poll)) => end,
+        };
+        match end {
+            Ok(()) => return,
+            Err(fault) => state.fault(fault).await,
+        }
+        let pause = state.next_pause();
+        tokio::select! {
+            () = closed.closed() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+struct State {
+    to: Sender,
+    /// The fault that was sent last, if it is not over.
+    fault: Option<Fault>,
+    /// The revision that was sent last.
+    revision: Option<String>,
+    /// Time until the next attempt.
+    pause: Duration,
+}
+
+impl State {
+    /// Proposes commits until the connection fails. `Ok` if nobody listens any more.
+    async fn follow(&mut self, reader: &Reader, poll: Duration) -> Result<(), Fault> {
+        let mut session = reader.servers.connect().await?;
+        let mut news = News::open(&mut session, reader).await?;
+        loop {
+            let again = match reader.snapshot().await {
+                Ok(snapshot) => {
+                    if !self.propose(snapshot).await {
+                        return Ok(());
+                    }
+                    None
+                }
+                // The server is at fault, not its content: begin again with a new connection.
+                Err(fault) if lasts(fault.kind) => return Err(fault),
+                Err(fault) => {
+                    self.fault(fault).await;
+                    Some(self.next_pause())
+                }
+            };
+            let first = tokio::select! {
+                first = news.next(&mut session, reader, poll) => Some(first?),
+                () = sleep(again) => None,
+            };
+            if first.is_some() {
+                self.settle(&mut news, &mut session, reader, poll).await?;
+            }
+            session.refill();
+        }
+    }
+
+    /// Waits until no news has come for [`QUIET`], or [`LATEST`] after the first.
+    async fn settle(
+        &self,
+        news: &mut News,
+        session: &mut Session,
+        reader: &Reader,
+        poll: Duration,
+    ) -> Result<(), Fault> {
+        let begin = Instant::now();
+        loop {
+            let quiet = Instant::now() + QUIET;
+            let until =
+                if reader.commit == Commit::Marker { quiet.min(begin + LATEST) } else { quiet };
+            tokio::select! {
+                next = news.next(session, reader, poll) => next?,
+                () = tokio::time::sleep_until(until) => return Ok(()),
+            }
+            if reader.commit == Commit::Marker && Instant::now() >= begin + LATEST {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends `snapshot`, unless it was the last one. Returns whether somebody listens.
+    async fn propose(&mut self, snapshot: Snapshot) -> bool {
+        self.pause = FIRST_PAUSE;
+        let over = self.fault.take().is_some();
+        if !over && self.revision.as_ref() == Some(&snapshot.revision) {
+            return true;
+        }
+        self.revision = Some(snapshot.revision.clone());
+        self.to.send(Ok(snapshot)).await.is_ok()
+    }
+
+    /// Sends `fault`, unless it was the last one.
+    async fn fault(&mut self, fault: Fault) {
+        if self.fault.as_ref() != Some(&fault) {
+            self.fault = Some(fault.clone());
+            // If nobody listens, the next look at the channel ends the task.
+            let _ = self.to.send(Err(fault)).await;
+        }
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
+/// Whether a fault is of the server, so that waiting for its news is of no use.
+const fn lasts(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::Unreachable | FaultKind::Refused | FaultKind::Untrusted | FaultKind::Protocol
+    )
+}
+
+/// News of changes, from the server or by looking.
+enum News {
+    /// The search that stays open.
+    Pushed(Box<SearchStream<'static, &'static str, Vec<&'static str>>>),
+    /// The marker that was seen last.
+    Polled(Option<String>),
+}
+
+impl News {
+    /// Asks the server for news.
+    async fn open(session: &mut Session, reader: &Reader) -> Result<Self, Fault> {
+        let request =
+            SyncRequest { mode: RefreshMode::RefreshAndPersist, cookie: None, reload_hint: false };
+        let control = controls([RawControl::from(request.critical())]);
+        let (scope, filter, attributes) = match reader.commit {
+            Commit::Marker => (Scope::Base, ANYTHING.to_owned(), vec![GENERATION]),
+            Commit::EachChange => (Scope::Subtree, wanted(), vec![NO_ATTRIBUTES]),
+        };
+        let ldap = session.ldap_without_limit().with_controls(control);
+        let stream = ldap.streaming_search(&reader.base, scope, &filter, attributes).await;
+        let mut stream = stream.map_err(|error| session.fault(&error))?;
+        // The content comes first. It ends with a message that no entry is.
+        loop {
+            let next = tokio::time::timeout(super::session::ANSWER, stream.next()).await;
+            match next
+                .map_err(|_| fault::silent(&session.name))?
+                .map_err(|error| session.fault(&error))?
+            {
+                Some(message) if message.is_ref() => {
+                    return Err(fault::referral(
+                        &ldap3::parse_refs(message.0).join(", "),
+                        &session.name,
+                    ));
+                }
+                Some(message) if message.is_intermediate() => {
+                    if is_refreshed(message) {
+                        return Ok(Self::Pushed(Box::new(stream)));
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    let result = stream.finish().await;
+                    if [0, fault::UNAVAILABLE_EXTENSION, fault::UNWILLING].contains(&result.rc) {
+                        return Ok(Self::Polled(None));
+                    }
+                    session.check(Ok(result), &format!("watch {}", reader.base))?;
+                }
+            }
+        }
+    }
+
+    /// Waits for the next change.
+    async fn next(
+        &mut self,
+        session: &mut Session,
+        reader: &Reader,
+        poll: Duration,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Pushed(stream) => loop {
+                let message = tokio::select! {
+                    message = stream.next() => message,
+                    () = tokio::time::sleep(PING) => {
+                        session.entry(&reader.base, &[NO_ATTRIBUTES]).await?;
+                        continue;
+                    }
+                };
+                match message.map_err(|error| session.fault(&error))? {
+                    Some(message) if message.is_intermediate() => {}
+                    Some(_) => return Ok(()),
+                    None => return Err(fault::closed(&session.name)),
+                }
+            },
+            Self::Polled(seen) => loop {
+                tokio::time::sleep(poll).await;
+                if reader.commit == Commit::EachChange {
+                    return Ok(());
+                }
+                let entry = session.entry(&reader.base, &[GENERATION]).await?;
+                let marker = entry.as_ref().map(marker).transpose()?.flatten();
+                if marker.is_none() || marker != *seen {
+                    *seen = marker;
+                    return Ok(());
+                }
+            },
+        }
+    }
+}
+
+fn marker(entry: &Entry) -> Result<Option<String>, Fault> {
+    Ok(entry.text(GENERATION)?.map(str::to_owned))
+}
+
+/// Whether `message` says that the content is complete and changes follow.
+fn is_refreshed(message: ldap3::ResultEntry) -> bool {
+    match parse_syncinfo(message) {
+        SyncInfo::RefreshDelete { refresh_done, .. }
+        | SyncInfo::RefreshPresent { refresh_done, .. } => refresh_done,
+        SyncInfo::NewCookie(_) | SyncInfo::SyncIdSet { .. } => false,
+    }
+}
+
+/// Waits for `time`; forever without one.
+async fn sleep(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// No attribute; RFC 4511, section 4.5.1.8.
+const NO_ATTRIBUTES: &str = "1.1";
+/// A set is read this long after the first marker that was not read yet, even if more markers come.
+const LATEST: Duration = Duration::from_secs(1);
+/// Interval of questions that show whether a silent server is alive.
+const PING: Duration = Duration::from_secs(15);
+/// Time until the second attempt; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// A server that is back is found within this time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);

@@ -1,0 +1,144 @@
+//! Writes a whole set into the directory, the marker last.
+//!
+//! The root entry gets `tgPending` first and loses it with the write of the marker. A reader that comes in between,
+//! even after this program was killed, sees that the set is not complete. Only entries that differ are written.
+//!
+//! Source: RFC 4511, sections 4.6 to 4.8.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ldap3::Mod;
+use tidegate_config::Item;
+
+use super::attributes::{GENERATION, PENDING, ROOT_CLASS};
+use super::entry::{Entry, OBJECT_CLASS, key};
+use super::items;
+use super::read::{ENTRY_CSN, Reader};
+use super::session::{Session, set};
+use crate::{Fault, FaultKind};
+
+/// Makes `items` the set of the repository. Returns the new marker.
+pub(super) async fn push(
+    reader: &Reader,
+    session: &mut Session,
+    items: &[Item],
+) -> Result<String, Fault> {
+    let wanted = items::write(items, &reader.base)?;
+    let root = root(session, &reader.base).await?;
+    let before = reader.entries(session).await?;
+    begin(session, &root).await?;
+    let items: Vec<_> = before
+        .iter()
+        .filter(|entry| items::kind(entry).is_some())
+        .map(|entry| key(&entry.dn))
+        .collect();
+    let mut old: BTreeMap<_, _> = before
+        .into_iter()
+        .filter(|entry| items::belongs_to_items(entry, &items))
+        .map(|entry| (key(&entry.dn), entry))
+        .collect();
+    let kept: BTreeSet<_> = wanted.iter().map(|entry| key(&entry.dn)).collect();
+    let mut removed: Vec<_> = old.keys().filter(|name| !kept.contains(*name)).cloned().collect();
+    // Children first: their names are longer.
+    removed.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    for name in removed {
+        if let Some(entry) = old.remove(&name) {
+            session.delete(&entry.dn).await?;
+        }
+    }
+    for entry in &wanted {
+        match old.get(&key(&entry.dn)) {
+            None => session.add(entry, items::is_container(entry)).await?,
+            Some(before) => {
+                let changes = changes(before, entry);
+                if !changes.is_empty() {
+                    session.modify(&before.dn, changes).await?;
+                }
+            }
+        }
+    }
+    commit(session, &root).await
+}
+
+/// The root entry, which is made if it does not exist.
+async fn root(session: &mut Session, base: &str) -> Result<Entry, Fault> {
+    let attributes = [OBJECT_CLASS, GENERATION, PENDING];
+    if let Some(entry) = session.entry(base, &attributes).await? {
+        return Ok(entry);
+    }
+    let rdn = base.split(',').next().and_then(|rdn| rdn.split_once('='));
+    let class = rdn.and_then(|(name, _)| {
+        let is = |(attribute, _): &&(&str, &str)| name.trim().eq_ignore_ascii_case(attribute);
+        ROOT_CLASSES.iter().find(is).map(|(_, class)| *class)
+    });
+    let (Some((name, value)), Some(class)) = (rdn, class) else {
+        let message = format!("the root entry {base} does not exist");
+        return Err(Fault::new(FaultKind::Unusable, message)
+            .help("make this entry, or use a `base` that begins with ou="));
+    };
+    let mut entry = Entry::new(base.to_owned(), &[class, ROOT_CLASS]);
+    entry.add(name.trim(), value.trim());
+    session.add(&entry, false).await?;
+    Ok(entry)
+}
+
+/// Marks the set as incomplete.
+async fn begin(session: &mut Session, root: &Entry) -> Result<(), Fault> {
+    let mut changes = Vec::new();
+    if !root.is_a(ROOT_CLASS) {
+        changes.push(Mod::Add(bytes(OBJECT_CLASS), [bytes(ROOT_CLASS)].into()));
+    }
+    if !root.has(PENDING) {
+        changes.push(Mod::Add(bytes(PENDING), [bytes("TRUE")].into()));
+    }
+    if changes.is_empty() { Ok(()) } else { session.modify(&root.dn, changes).await }
+}
+
+/// Writes the next marker. The write fails if the marker is no longer that of `root`.
+async fn commit(session: &mut Session, root: &Entry) -> Result<String, Fault> {
+    let old = root.text(GENERATION)?;
+    let number = old.and_then(|old| old.parse::<u64>().ok()).unwrap_or(0);
+    let next = number.saturating_add(1).to_string();
+    let mut changes = vec![Mod::Delete(bytes(PENDING), [].into())];
+    if let Some(old) = old {
+        changes.push(Mod::Delete(bytes(GENERATION), [bytes(old)].into()));
+    }
+    changes.push(Mod::Add(bytes(GENERATION), [bytes(&next)].into()));
+    session.modify(&root.dn, changes).await.map_err(|fault| match fault.kind {
+        FaultKind::Protocol => {
+            let message = format!(
+                "{}; somebody else writes into {} at the same time",
+                fault.message, root.dn
+            );
+            Fault::new(FaultKind::Unsteady, message).help("push again")
+        }
+        _ => fault,
+    })?;
+    Ok(next)
+}
+
+/// The changes that make `before` to `after`.
+fn changes(before: &Entry, after: &Entry) -> Vec<Mod<Vec<u8>>> {
+    let names: BTreeSet<_> = before.attributes.keys().chain(after.attributes.keys()).collect();
+    let written = names.into_iter().filter(|name| !name.eq_ignore_ascii_case(ENTRY_CSN));
+    let differing = written.filter(|name| {
+        let folded = |entry: &Entry| -> BTreeSet<Vec<u8>> {
+            let fold = |value: &Vec<u8>| match name.as_str() {
+                // Classes and names of entries are compared without case.
+                "objectclass" => value.to_ascii_lowercase(),
+                _ => value.clone(),
+            };
+            entry.values(name).iter().map(fold).collect()
+        };
+        folded(before) != folded(after)
+    });
+    differing.map(|name| Mod::Replace(bytes(name), set(after.values(name)))).collect()
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+/// Attributes that can name a root entry, and the class that such an entry is given; RFC 4519, section 3.
+const ROOT_CLASSES: [(&str, &str); 3] =
+    [("ou", "organizationalUnit"), ("cn", "organizationalRole"), ("o", "organization")];

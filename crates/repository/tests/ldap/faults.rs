@@ -1,0 +1,191 @@
+//! Faults of servers, each reported with its reason.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use tidegate_core::Bytes;
+use tidegate_repository::{Fault, FaultKind, open};
+
+use crate::server::{BASE, Server, spec};
+use crate::watching::next;
+use crate::{parse, run};
+
+const ONE: &str = "[[policy]]\nname = \"a\"\naction = \"pass\"\n";
+
+/// The fault of a pull.
+fn fault(spec: &tidegate_config::source::SourceSpec) -> Fault {
+    match open(spec) {
+        Ok(repository) => run(async { repository.pull().await.unwrap_err() }),
+        Err(fault) => fault,
+    }
+}
+
+#[test]
+fn wrong_credentials_are_refused_and_never_shown() {
+    let Some(server) = Server::start() else { return };
+    let file = server.file("wrong");
+    fs::write(&file, "hunter2").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let wrong = spec(&server.url(), Some(file.clone()));
+    let said = fault(&wrong);
+    assert_eq!(said.kind, FaultKind::Refused);
+    assert!(!format!("{said:?}{said}").contains("hunter2"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let said = fault(&wrong);
+    assert_eq!(said.kind, FaultKind::Unusable);
+    assert!(said.to_string().contains("chmod 600"), "{said}");
+}
+
+#[test]
+fn a_server_that_comes_back_is_found_again() {
+    let Some(mut server) = Server::start() else { return };
+    run(async {
+        let repository = server.repository();
+        repository.push(parse(ONE)).await.unwrap();
+        server.kill();
+        let mut snapshots = repository.clone().watch();
+        assert_eq!(next(&mut snapshots).await.unwrap_err().kind, FaultKind::Unreachable);
+        server.restart();
+        let first = next(&mut snapshots).await.unwrap();
+        server.kill();
+        assert_eq!(next(&mut snapshots).await.unwrap_err().kind, FaultKind::Unreachable);
+        server.restart();
+        // After a fault the set is sent again, though it is the same.
+        assert_eq!(next(&mut snapshots).await.unwrap(), first);
+    });
+}
+
+#[test]
+fn a_stopped_server_is_not_waited_for() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let repository = server.repository();
+        repository.push(parse(ONE)).await.unwrap();
+        server.signal("-STOP");
+        let fault = repository.pull().await.unwrap_err();
+        server.signal("-CONT");
+        assert_eq!(fault.kind, FaultKind::Unreachable, "{fault}");
+        repository.pull().await.unwrap();
+    });
+}
+
+#[test]
+fn a_server_killed_in_mid_transfer_is_a_fault_and_no_half_set() {
+    let Some(mut server) = Server::start() else { return };
+    let set: String =
+        (0..400).map(|number| ONE.replace("\"a\"", &format!("\"p{number}\""))).collect();
+    run(async {
+        let repository = server.repository();
+        repository.push(parse(&set)).await.unwrap();
+        let pulled = {
+            let repository = repository.clone();
+            tokio::spawn(async move { repository.pull().await })
+        };
+        // The reading has begun; it takes longer than this.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        server.kill();
+        match pulled.await.unwrap() {
+            Err(fault) => assert_eq!(fault.kind, FaultKind::Unreachable, "{fault}"),
+            Ok(snapshot) => assert_eq!(snapshot.parts.len(), 400),
+        }
+    });
+}
+
+#[test]
+fn a_referral_is_refused_with_its_address() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let repository = server.repository();
+        repository.push(parse(ONE)).await.unwrap();
+        let referral = format!(
+            "dn: ou=elsewhere,{BASE}\nobjectClass: referral\nobjectClass: extensibleObject\nou: elsewhere\n\
+             ref: ldap://other.example.net/ou=elsewhere\n"
+        );
+        server.change("ldapadd", &referral);
+        let fault = repository.pull().await.unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Unusable);
+        assert!(fault.message.contains("ldap://other.example.net"), "{fault}");
+    });
+}
+
+/// A server that answers every request with `answer`, again and again if `endless`.
+fn hostile(answer: &'static [u8], endless: bool) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        while let Ok((mut client, _)) = listener.accept() {
+            let mut request = [0; 512];
+            let _ = client.read(&mut request);
+            let chunk = if endless { answer.repeat(1_000) } else { answer.to_vec() };
+            while client.write_all(&chunk).is_ok() && endless {}
+        }
+    });
+    port
+}
+
+/// Kills: a limit on finished messages only, which one endless message never reaches.
+#[test]
+fn a_hostile_server_is_cut_off() {
+    // SearchResultEntry for message 1 with the name "a" and no attributes; the head of a message of 2 GiB.
+    let cases: [(&[u8], bool, FaultKind); 3] = [
+        (b"\x30\x0a\x02\x01\x01\x64\x05\x04\x01a\x30\x00", true, FaultKind::TooLarge),
+        (
+            b"\x30\x84\x7f\xff\xff\xff\x02\x01\x01\x64\x84\x7f\xff\xff\xf0",
+            true,
+            FaultKind::TooLarge,
+        ),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", false, FaultKind::Unreachable),
+    ];
+    for (answer, endless, kind) in cases {
+        let mut spec = spec(&format!("ldap://127.0.0.1:{}", hostile(answer, endless)), None);
+        spec.max_size = Bytes(256 << 10);
+        let fault = fault(&spec);
+        assert_eq!(fault.kind, kind, "{fault}");
+    }
+}
+
+#[test]
+fn tls_is_verified_in_both_ways_of_asking_for_it() {
+    let Some(server) = Server::with("overlay syncprov\n# tls\n") else { return };
+    run(async { server.repository().push(parse(ONE)).await.unwrap() });
+    let with = |url: String, ca: bool| {
+        let mut spec = spec(&url, Some(server.file("password")));
+        spec.access.ca = ca.then(|| server.file("ca.pem"));
+        spec
+    };
+    for url in [server.url(), server.tls_url()] {
+        let repository = open(&with(url, true)).unwrap();
+        assert_eq!(run(async { repository.pull().await.unwrap() }).revision, "1");
+    }
+    assert_eq!(fault(&with(server.tls_url(), false)).kind, FaultKind::Untrusted);
+    // A certificate in place of a password.
+    let mut external = with(server.tls_url(), true);
+    external.access.user = None;
+    external.access.password_file = None;
+    external.access.cert = Some(server.file("gateway.pem"));
+    external.access.key = Some(server.file("gateway.key"));
+    let repository = open(&external).unwrap();
+    run(async { repository.push(Vec::new()).await.unwrap() });
+}
+
+#[test]
+fn a_server_without_tls_is_not_trusted_with_the_password() {
+    let Some(server) = Server::with("# tls\n") else { return };
+    let Some(plain) = Server::start() else { return };
+    let mut spec = plain.spec();
+    spec.access.ca = Some(server.file("ca.pem"));
+    assert_eq!(fault(&spec).kind, FaultKind::Untrusted);
+}
+
+#[test]
+fn an_expired_certificate_is_said_to_be_expired() {
+    let Some(server) = Server::with("# tls # expired\n") else { return };
+    let mut spec = spec(&server.tls_url(), Some(server.file("password")));
+    spec.access.ca = Some(server.file("ca.pem"));
+    let fault = fault(&spec);
+    assert_eq!(fault.kind, FaultKind::Untrusted);
+    assert!(fault.message.contains("xpired"), "{fault}");
+}

@@ -1,0 +1,36 @@
+//! The LDAP repository against a real `slapd`.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod certificates;
+mod faults;
+mod foreign;
+mod server;
+mod sets;
+mod watching;
+
+use tidegate_config::{Item, Part, items};
+use tidegate_repository::Snapshot;
+
+/// A runtime as the daemon has one.
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(work)
+}
+
+/// The items of `text`, a policy file without other tables.
+fn parse(text: &str) -> Vec<Item> {
+    let part = Part { origin: "test".to_owned(), text: text.to_owned() };
+    items(&part).unwrap_or_else(|findings| panic!("{findings:?}"))
+}
+
+/// The items of `snapshot`, in an order of their own.
+fn sorted(snapshot: &Snapshot) -> Vec<Item> {
+    let items = snapshot.parts.iter().flat_map(|part| items(part).unwrap());
+    order(items.collect())
+}
+
+fn order(mut items: Vec<Item>) -> Vec<Item> {
+    items.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
+    items
+}

@@ -1,0 +1,141 @@
+//! Commits are proposed once each, soon, and never half.
+
+use std::time::Duration;
+
+use tidegate_config::source::Commit;
+use tidegate_repository::{Fault, FaultKind, QUIET, Snapshot, Snapshots, open};
+use tokio::time::timeout;
+
+use crate::server::{BASE, Server};
+use crate::{order, parse, run, sorted};
+
+/// Longest time until a commit is proposed, with room for a busy machine.
+const SOON: Duration = Duration::from_secs(8);
+
+pub(crate) async fn next(snapshots: &mut Snapshots) -> Result<Snapshot, Fault> {
+    timeout(SOON, snapshots.recv())
+        .await
+        .expect("nothing is proposed")
+        .expect("the watch has ended")
+}
+
+fn policy(name: &str) -> String {
+    format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\n")
+}
+
+/// An entry of a policy, written by hand.
+pub(crate) fn entry(name: &str) -> String {
+    format!(
+        "dn: cn={name},ou=policies,{BASE}\nobjectClass: pcimRuleInstance\nobjectClass: tgPolicyAuxClass\ncn: {name}\ntgAction: pass\n"
+    )
+}
+
+pub(crate) fn marker(value: &str) -> String {
+    format!("dn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: {value}\n")
+}
+
+/// Kills: a proposal at a change without marker; a watch that sends a set twice.
+#[test]
+fn a_commit_is_proposed_when_its_marker_is_written() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let repository = server.repository();
+        repository.push(parse(&policy("a"))).await.unwrap();
+        let mut snapshots = repository.clone().watch();
+        assert_eq!(next(&mut snapshots).await.unwrap().revision, "1");
+        server.change("ldapadd", &entry("b"));
+        assert!(timeout(3 * QUIET, snapshots.recv()).await.is_err(), "half a change is proposed");
+        server.change("ldapmodify", &marker("two"));
+        let snapshot = next(&mut snapshots).await.unwrap();
+        assert_eq!(snapshot.revision, "two");
+        assert_eq!(sorted(&snapshot), order(parse(&(policy("a") + &policy("b")))));
+        repository.push(parse(&policy("c"))).await.unwrap();
+        assert_eq!(sorted(&next(&mut snapshots).await.unwrap()), parse(&policy("c")));
+        drop(snapshots);
+    });
+}
+
+/// Kills: one reading for each marker; a deadline that every marker moves on.
+#[test]
+fn many_markers_are_few_proposals() {
+    let Some(server) = Server::start() else { return };
+    let markers: String = (0..MARKERS).map(|number| marker(&format!("m{number}")) + "\n").collect();
+    let last = format!("m{}", MARKERS - 1);
+    std::thread::scope(|scope| {
+        run(async {
+            let repository = server.repository();
+            repository.push(parse(&policy("a"))).await.unwrap();
+            let mut snapshots = repository.clone().watch();
+            next(&mut snapshots).await.unwrap();
+            scope.spawn(|| server.change("ldapmodify", &markers));
+            let mut proposals = 0;
+            while next(&mut snapshots).await.unwrap().revision != last {
+                proposals += 1;
+            }
+            assert!(proposals < MARKERS / 50, "{proposals} proposals");
+        });
+    });
+}
+
+/// Markers that are written as fast as the server takes them, over 1,000 in a second.
+const MARKERS: usize = 3_000;
+
+#[test]
+fn half_a_change_is_not_a_set() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let repository = server.repository();
+        repository.push(parse(&policy("a"))).await.unwrap();
+        server.change("ldapadd", &entry("b"));
+        let fault = repository.pull().await.unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Uncommitted);
+        assert!(fault.message.contains("cn=b"), "{fault}");
+        server.change("ldapmodify", &marker("2"));
+        assert_eq!(repository.pull().await.unwrap().parts.len(), 2);
+        // A push that was killed after it removed something.
+        let pending = format!(
+            "dn: {BASE}\nchangetype: modify\nadd: tgPending\ntgPending: TRUE\n\ndn: cn=b,ou=policies,{BASE}\nchangetype: delete\n"
+        );
+        server.change("ldapmodify", &pending);
+        let fault = repository.pull().await.unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Uncommitted);
+        assert!(fault.message.contains("not finished"), "{fault}");
+        repository.push(parse(&policy("a"))).await.unwrap();
+        assert_eq!(repository.pull().await.unwrap().parts.len(), 1);
+    });
+}
+
+#[test]
+fn each_change_is_a_commit_if_the_source_says_so() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let mut spec = server.spec();
+        spec.commit = Commit::EachChange;
+        let repository = open(&spec).unwrap();
+        let revision = repository.push(parse(&policy("a"))).await.unwrap();
+        let mut snapshots = repository.clone().watch();
+        assert_eq!(next(&mut snapshots).await.unwrap().revision, revision);
+        server.change("ldapadd", &entry("b"));
+        assert_eq!(next(&mut snapshots).await.unwrap().parts.len(), 2);
+        server.change("ldapmodify", &format!("dn: cn=b,ou=policies,{BASE}\nchangetype: delete\n"));
+        assert_eq!(next(&mut snapshots).await.unwrap().revision, revision);
+    });
+}
+
+/// Kills: a watch that waits for news that a server without the control never sends.
+#[test]
+fn a_server_without_synchronization_is_polled() {
+    for commit in [Commit::Marker, Commit::EachChange] {
+        let Some(server) = Server::with("") else { return };
+        run(async {
+            let mut spec = server.spec();
+            spec.commit = commit;
+            let repository = open(&spec).unwrap();
+            repository.push(parse(&policy("a"))).await.unwrap();
+            let mut snapshots = repository.clone().watch();
+            assert_eq!(next(&mut snapshots).await.unwrap().parts.len(), 1);
+            repository.push(parse(&(policy("a") + &policy("b")))).await.unwrap();
+            assert_eq!(next(&mut snapshots).await.unwrap().parts.len(), 2);
+        });
+    }
+}
