@@ -175,7 +175,7 @@ catalogue! {
         "see `docs/operate/repositories.md`: each kind of source has its own fields";
 
     // The file of a scenario.
-    BadChange = "TG0066", "a change of a link that cannot be",
+    BadChange = "TG0070", "a change of a link that cannot be",
         "name a way of a link that the file has, and its new delay, its new rate, or both";
 
     // The host.
