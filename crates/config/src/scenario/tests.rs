@@ -417,7 +417,7 @@ direction = "up"\nbound -> direction = "north"\nbound -> TG0008 at "north" -> pr
 bound = "10 ms" -> bound = "10 ms"\ntraffic = "files" -> TG0055 at "files" -> probe[2].traffic
 at = "3 s" -> at = "10 s" -> TG0052 at "10 s" -> change[0].at
 at = "3 s" ->  -> TG0003 at [[change]] -> change[0]
-at = "3 s"\nfrom = "a" -> at = "3 s"\nfrom = "g.wan" -> TG0070 at "g.wan" -> change[0].from
+at = "3 s"\nfrom = "a" -> at = "3 s"\nfrom = "b" -> TG0070 at "b" -> change[0].from
 at = "3 s"\nfrom = "a" -> at = "3 s"\nfrom = "x" -> TG0044 at "x" -> change[0].from
 delay = "7 ms" ->  -> TG0070 at "a" -> change[0].from
 delay = "7 ms" -> rate = "0 bit/s" -> TG0022 at "0 bit/s" -> change[0].rate
