@@ -105,13 +105,13 @@ tables! {
     "[[change]]" Change {
         /// Time since the beginning of the run.
         "at" => at: Required<Period>,
-        /// Where packets enter the link, written as in `[[link]]`.
+        /// The end at which packets enter the link, written as in `[[link]]`.
         "from" => from: Required<String>,
-        /// Where they leave it.
+        /// The other end of the link.
         "to" => to: Required<String>,
-        /// How long a packet travels from then on. Default: as before.
+        /// Delay of the link from then on. Default: as before.
         "delay" => delay: Option<Spanned<Period>>,
-        /// What the link carries from then on. Default: as before.
+        /// Rate of the link from then on. Default: as before.
         "rate" => rate: Option<Spanned<Rate>>,
     }
 

@@ -1,4 +1,4 @@
-//! Links that change during a run: what changes next, and when.
+//! Changes of links during a run, in the order of their times.
 
 use tidegate_core::link::LinkChange;
 use tidegate_core::{Cx, Time};
@@ -13,7 +13,7 @@ use crate::scenario::{Link, Scenario};
 pub(crate) struct Changes(Vec<(Time, u32, LinkChange)>);
 
 impl Changes {
-    /// Those of a scenario that has passed its check.
+    /// The changes of a scenario that has passed its check.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let ways: Vec<_> = scenario.links.iter().flat_map(Link::ways).map(|it| it.0).collect();
         let mut changes: Vec<_> = scenario

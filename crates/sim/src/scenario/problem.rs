@@ -25,7 +25,7 @@ pub enum Place {
     Traffic(usize, &'static str),
     /// Of the probe of this number.
     Probe(usize, &'static str),
-    /// Of the change of this number.
+    /// Of [`Change`](super::Change) with this number.
     Change(usize, &'static str),
 }
 
