@@ -117,7 +117,7 @@ class Lab:
     def __init__(self, net: Scenario) -> None:
         self.name = f"repro-{os.getpid()}-{next(self._numbers)}"
         self._text = f'name = "{self.name}"\n{net.to_toml()}'
-        self._gateways = [it["name"] for it in net.tables["gateway"]]
+        self._gateways = [it["name"] for it in net.tables.get("gateway", ())]
         self._running: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:

@@ -191,7 +191,7 @@ fn carried_any(bytes: &[u8]) {
     let ends = Ends { local, peer, port: 4754 };
     let [mut here, mut there] = [(ends, 1), (ends.reverse(), 2)].map(|(ends, run)| {
         Session::new(&Key([9; 32]), ends, [run; 32])
-            .like(Form { encapsulates: true, epochs: false })
+            .like(Form { encapsulates: true, ..Form::default() })
     });
     let now = Time::from_secs(1);
     agree(now, [&mut here, &mut there], &[]);

@@ -173,3 +173,15 @@ def test_vegas_takes_a_longer_path_for_queue(of_paper):
     rate = (sent[-1] - sent[69]) / (busy[-1] - busy[69])
     # 10 / 40 ms of 1,000 B; the link carries 1.2 MB/s.
     assert rate == pytest.approx(250e3, rel=0.2)
+
+
+def test_the_simulator_beside_live_aggregates_shows_what_they_show(of_paper):
+    """Kills: files other than those of E1 in an eighth; weights that do not follow the load."""
+    files, live = of_paper("_files"), of_paper("live")
+    for number, load in ((1, 0.52), (2, 0.24)):
+        own = np.array(list(files.files(number, 600, str(SEED))))
+        assert np.array_equal(own, list(files.files(number, 600, str(SEED))))
+        assert own[:, 1].sum() * 8 / 600 / 20e6 == pytest.approx(load, rel=0.25)
+    fixed, adjusted = (live.simulated(it, SEED, 60) for it in ("fixed", "proportional"))
+    assert fixed["weight_1"] == fixed["weight_2"] == 10 and fixed["all_above"] == 0
+    assert adjusted["all_above"] > 0.5 and adjusted["p99_1"] < fixed["p99_1"]

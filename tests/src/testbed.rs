@@ -254,7 +254,14 @@ impl Host {
     /// and a word on why, where the kernel cannot.
     #[must_use]
     pub fn slow_down(&self, rate: &str) -> bool {
-        let words = format!("qdisc replace dev eth0 root tbf rate {rate} burst 16kb limit 200kb");
+        self.slow_down_at("eth0", rate)
+    }
+
+    /// [`slow_down`](Self::slow_down) at another interface.
+    #[must_use]
+    pub fn slow_down_at(&self, interface: &str, rate: &str) -> bool {
+        let words =
+            format!("qdisc replace dev {interface} root tbf rate {rate} burst 16kb limit 200kb");
         let tc = Process::start(self.command("tc").args(words.split(' '))).finish(COMMAND_LIMIT);
         if !tc.status.success() {
             skip(&format!("no token bucket in this kernel: {}", tc.errors));

@@ -111,6 +111,8 @@ const STANDARDS: &[&str] = &[
     "ns-2",
     "virtio ",
     "Prometheus",
+    "etcd 3.4",
+    "gRPC",
     "NSDI ",
     "SIGCOMM ",
     "SOSP ",

@@ -31,6 +31,13 @@ impl Secret {
     }
 }
 
+impl Secret {
+    /// Its first line, which is the password of a password file.
+    fn first_line(&self) -> Self {
+        Self(self.0.lines().next().unwrap_or("").to_owned())
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
@@ -45,7 +52,7 @@ impl fmt::Debug for Secret {
 pub(crate) fn credentials(access: &Access) -> Result<Option<(String, Secret)>, Fault> {
     match (&access.user, &access.password_file) {
         (None, None) => Ok(None),
-        (Some(user), Some(file)) => Ok(Some((user.clone(), secret(file)?))),
+        (Some(user), Some(file)) => Ok(Some((user.clone(), secret(file)?.first_line()))),
         (Some(_), None) => Err(unusable("`user` is given without `password_file`")),
         (None, Some(_)) => Err(unusable("`password_file` is given without `user`")),
     }

@@ -9,6 +9,7 @@
 //! Source: the policy agent and directory of `aggregates`, section 6; PCIM, RFC 3060.
 
 mod access;
+mod etcd;
 mod fault;
 mod ldap;
 mod report;
@@ -77,7 +78,7 @@ pub fn open(spec: &SourceSpec) -> Result<Arc<dyn PolicyRepository>, Fault> {
     };
     match &spec.kind {
         SourceKind::Directory { .. } => unbuilt("directory"),
-        SourceKind::Etcd { .. } => unbuilt("etcd"),
+        SourceKind::Etcd { urls, prefix } => Ok(Arc::new(etcd::Etcd::new(spec, urls, prefix)?)),
         SourceKind::Ldap { urls, base } => ldap::open(spec, urls, base),
     }
 }

@@ -9,6 +9,7 @@
 
 mod adjust;
 mod carry;
+mod checks;
 mod control;
 mod counters;
 mod inward;
@@ -21,10 +22,12 @@ mod peer;
 mod queue;
 mod run;
 mod site;
+mod stalled;
 mod status;
 mod transparent;
 mod transport;
 
+pub(crate) use checks::{Check, buffers, checks};
 pub(crate) use keys::{make as make_key, public_of};
 #[cfg(test)]
 pub(crate) use metrics::page_of_a_test as metrics_of_a_test;

@@ -383,9 +383,12 @@ pub struct Encapsulation {
 /// What is known of the other end of a trunk.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct OtherEnd {
-    /// "up", "silent", "unknown" before it was first heard, or "mismatch" where the other gateway does
-    /// otherwise with user packets.
+    /// "up", "silent", "unknown" before it was first heard, or "mismatch" where the two files differ in
+    /// `encapsulation`, `probing`, or whether there is a `weight`.
     pub state: String,
+    /// With "mismatch", the field in which the two files differ.
+    #[serde(default)]
+    pub difference: Option<String>,
     /// Milliseconds since it last showed that it is there.
     pub heard_ms: Option<u64>,
     /// Sessions agreed on: one, and one more for each new beginning of either gateway.

@@ -271,6 +271,8 @@ impl Daemon {
     /// What runs, as it is now.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
         let seen = self.plane.look().await?;
+        let trunks = self.trunks().await?.trunks;
+        let mismatches = trunk_report::mismatches(&trunks);
         let state = self.state.lock().await;
         let now = Instant::now();
         let unresponsive = seen.report.unresponsive.iter().map(report::unresponsive);
@@ -282,7 +284,7 @@ impl Daemon {
             // The generation of `file`, also while the next configuration is being installed.
             generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
-            alarms: self.alarms(&state).into_iter().chain(unresponsive).collect(),
+            alarms: self.alarms(&state).into_iter().chain(unresponsive).chain(mismatches).collect(),
             ..report::status(&seen)
         })
     }

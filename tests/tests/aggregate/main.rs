@@ -1,6 +1,7 @@
 //! Aggregate gateways at two sites: the TCP connections of a client are carried over one connection.
 
 mod load;
+mod weight;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_e2e::{Host, Process, Sites, until, witnessed};
+use tidegate_e2e::{Host, Process, Sites, program, until, witnessed};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -203,6 +204,17 @@ fn servers_see_clients_where_the_file_says_so_and_a_weight_nobody_needs_is_given
     });
 }
 
+/// The host of a gateway has all that its file needs, and nothing is installed to find that out.
+fn doctor(sites: &Sites<'_>) {
+    let mut command = sites.gateways[0].command(program());
+    let said =
+        Process::start(command.args(["doctor", "--json"]).arg(sites.file(0, ""))).finish(LIMIT);
+    let all: serde_json::Value = serde_json::from_str(&said.output).expect("findings");
+    let findings = all["findings"].as_array().expect("a list");
+    assert!(findings.len() >= 6 && findings.iter().all(|it| it["health"] != "bad"), "{all}");
+    assert_eq!(lines(&sites.gateways[0], "nft list tables", "tidegate"), 0);
+}
+
 /// Kills: "pass" that takes connections all the same; "refuse" that lets them pass; seats that are not bounded.
 #[test]
 fn while_the_peer_is_down_connections_pass_or_are_refused() {
@@ -211,6 +223,7 @@ fn while_the_peer_is_down_connections_pass_or_are_refused() {
         let asked = serve(&sites.server);
         let server = sites.server.v4;
         let once = || sites.client.within(move || exchange(server, 1)).join().expect("no panic");
+        doctor(&sites);
         let a = sites.start(0, "on_peer_down = \"pass\"");
         once().expect("it passes");
         assert_eq!(asked.recv_timeout(LIMIT), Ok(sites.client.v4));

@@ -9,8 +9,11 @@ use crate::sites::{Site, gateway, host, key, trunks};
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
 /// What both are told one after the other, and what they refuse each other for while only the first is.
-const FIELDS: [(&str, &str); 2] =
-    [("probing = \"epochs\"\n", "probing"), ("encapsulation = \"udp\"\n", "encapsulation")];
+const FIELDS: [(&str, &str); 3] = [
+    ("weight = 3\n", "weight"),
+    ("probing = \"vegas\"\n", "probing"),
+    ("encapsulation = \"udp\"\n", "encapsulation"),
+];
 
 /// Kills: ends that agree all the same; an end that says nothing of it; one that goes on differing once it is told the
 /// same.
@@ -37,8 +40,11 @@ fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() 
         for (fields, reason) in FIELDS {
             lab.apply("north", &(HEAD.to_owned() + &text(0, fields)));
             for said in both_are(&lab, "mismatch") {
+                assert_eq!(said["difference"], reason, "{said}");
                 assert!(said["refused"][reason].as_u64() > Some(0), "{said}");
             }
+            let alarms = lab.status("south")["alarms"].to_string();
+            assert!(alarms.contains(&format!("another `{reason}`")), "{alarms}");
             let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "200 kB"]);
             // They say hello each second, and refuse it.
             let refused = |it: &Value| it["refused"][reason].as_u64();

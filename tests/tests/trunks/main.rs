@@ -12,6 +12,7 @@ mod signal;
 mod sites;
 mod survival;
 mod web;
+mod weights;
 
 use std::time::Duration;
 

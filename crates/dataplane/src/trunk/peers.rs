@@ -5,11 +5,11 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tidegate_core::packet::Endpoint;
-use tidegate_core::trunk::Wire;
+use tidegate_core::trunk::{Probing, Wire};
 use tidegate_core::{ByReason, Time};
 use tidegate_wire::VlanTag;
 use tidegate_wire::neighbour::{Mac, Neighbour, NextHop};
-use tidegate_wire::trunk::{Ends, Envelope, Form, Key, PathMtu, Refusals, Session};
+use tidegate_wire::trunk::{Ends, Envelope, Form, Key, PathMtu, Refusal, Refusals, Session};
 
 use super::carrier::{self, Carried};
 use super::stations::Stations;
@@ -27,8 +27,10 @@ pub struct TrunkEnd {
     pub ends: Ends,
     /// Management connections each way.
     pub connections: u16,
-    /// Whether it probes by epochs, and what its management connections carry is said of those.
-    pub epochs: bool,
+    /// The way to find the share. With epochs, the management connection carries messages about epochs.
+    pub probing: Probing,
+    /// Whether it has management connections with a weight.
+    pub weighted: bool,
     /// The DS codepoint of hellos.
     pub dscp: u8,
     /// Where what goes to the other end is sent.
@@ -39,6 +41,17 @@ pub struct TrunkEnd {
     pub wire: Wire,
     /// The longest IP packet that the path carries, as far as is known.
     pub mtu: u32,
+}
+
+impl TrunkEnd {
+    /// The settings that the hellos of both ends compare.
+    fn form(&self) -> Form {
+        Form {
+            encapsulates: self.wire.overhead(self.ends.local) > 0,
+            probing: self.probing,
+            weighted: self.weighted,
+        }
+    }
 }
 
 /// What is known of the other end of a trunk.
@@ -56,8 +69,8 @@ pub struct PeerReport {
     pub heard: Option<Duration>,
     /// Datagrams from its address that were not taken.
     pub refused: Refusals,
-    /// Whether it does otherwise with user packets, or probes otherwise, than this end, so that nothing is agreed on.
-    pub differs: bool,
+    /// The first setting in which both ends differ. They then agree on nothing.
+    pub difference: Option<Refusal>,
     /// What became of user packets in datagrams; none if they leave as they came.
     pub carried: Option<Carried>,
     /// The longest IP packet on the path, as far as is known.
@@ -108,16 +121,16 @@ impl Peer {
         before: Option<Self>,
     ) -> Self {
         let overhead = end.wire.overhead(end.ends.local);
+        let form = end.form();
         let carried = before.as_ref().map(|it| it.carried).unwrap_or_default();
         let same = before.filter(|it| {
-            (it.end.ends, it.end.key.0, it.overhead, it.end.epochs)
-                == (end.ends, end.key.0, overhead, end.epochs)
+            (it.end.ends, it.end.key.0, it.overhead, it.end.form())
+                == (end.ends, end.key.0, overhead, form)
         });
         let (session, hello, path) = match same {
             Some(it) if it.end.mtu == end.mtu => (it.session, it.hello, it.path),
             Some(it) => (it.session, it.hello, carrier::path(end.mtu, memory)),
             None => {
-                let form = Form { encapsulates: overhead > 0, epochs: end.epochs };
                 let session = Session::new(&end.key, end.ends, random).like(form);
                 (session, Time::ZERO, carrier::path(end.mtu, memory))
             }
@@ -225,7 +238,7 @@ impl TrunkPort {
             sessions: peer.session.sessions(),
             heard: peer.session.alive().map(|at| self.now.since(at)),
             refused: *peer.session.refused(),
-            differs: peer.session.differs(),
+            difference: peer.session.difference(),
             carried: (peer.overhead > 0).then_some(peer.carried),
             path_mtu: peer.path.get(self.now),
             ignored: peer.path.ignored(),

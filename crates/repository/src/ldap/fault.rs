@@ -37,6 +37,11 @@ pub(super) fn of_result(result: &LdapResult, what: &str) -> Fault {
             format!("{what}: the schema does not allow it, code {}{said}", result.rc),
         )
         .help("load the files of packaging/ldap into the server"),
+        NO_SUCH_ATTRIBUTE | NOT_ON_NON_LEAF | ALREADY_EXISTS => Fault::new(
+            FaultKind::Unsteady,
+            format!("{what}: somebody else writes at the same time, code {}{said}", result.rc),
+        )
+        .help("push again; if it stays so, remove the entries below this one"),
         code => Fault::new(
             FaultKind::Protocol,
             format!("{what}: the server answers with code {code}{said}"),
@@ -96,6 +101,7 @@ const ADMIN_LIMIT: u32 = 11;
 /// The server lacks a control that the request needs.
 pub(super) const UNAVAILABLE_EXTENSION: u32 = 12;
 const CONFIDENTIALITY: u32 = 13;
+const NO_SUCH_ATTRIBUTE: u32 = 16;
 const UNDEFINED_TYPE: u32 = 17;
 const INVALID_SYNTAX: u32 = 21;
 /// The entry does not exist.
@@ -108,5 +114,6 @@ const UNAVAILABLE: u32 = 52;
 /// The server does not want to perform the operation.
 pub(super) const UNWILLING: u32 = 53;
 const OBJECT_CLASS_VIOLATION: u32 = 65;
+const NOT_ON_NON_LEAF: u32 = 66;
 /// The entry exists already.
 pub(super) const ALREADY_EXISTS: u32 = 68;

@@ -5,11 +5,13 @@
 //!
 //! Source: RFC 3703, sections 4.4 and 5.3.
 
+use std::collections::BTreeSet;
+
 use tidegate_config::{Item, ItemKind};
 use toml::{Table, Value};
 
 use super::attributes::{CLASS_CLASS, FIELDS, POLICY_CLASS, TRUNK_CLASS, fields};
-use super::entry::{Entry, key};
+use super::entry::{Entry, key, parent};
 use super::index::Index;
 use super::{conditions, filter, standard, value, zos};
 use crate::{Fault, FaultKind};
@@ -256,11 +258,9 @@ pub(super) fn is_container(entry: &Entry) -> bool {
 }
 
 /// Whether `entry` is one of `items` (names in the form of [`key`]) or below one.
-pub(super) fn belongs_to_items(entry: &Entry, items: &[String]) -> bool {
+pub(super) fn belongs_to_items(entry: &Entry, items: &BTreeSet<String>) -> bool {
     let dn = key(&entry.dn);
-    items
-        .iter()
-        .any(|item| dn == *item || dn.strip_suffix(&**item).is_some_and(|rest| rest.ends_with(',')))
+    std::iter::successors(Some(&*dn), |dn| parent(dn)).any(|dn| items.contains(dn))
 }
 
 /// The classes of policy rules; RFC 3703, section 5.3.

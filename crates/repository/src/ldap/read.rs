@@ -1,14 +1,13 @@
 //! Reads the set that is committed now.
 //!
-//! A directory has no transactions and no history. So a set is read as it stands, and four conditions make it the
-//! set of its marker:
+//! A directory has no transactions and no history. So a set is read as it stands. Three conditions make it the set
+//! of its marker:
 //! 1. No change is being written: the root entry has no `tgPending`.
-//! 2. The marker is the same before and after.
-//! 3. Nothing changed meanwhile: `contextCSN` is equal before and after. Where the server has none, or others
-//!    write into the database, a second reading gives the same entries.
-//! 4. No entry is newer than the marker: its `entryCSN` is at most that of the root entry.
+//! 2. Nothing changed while marker and set were read: `contextCSN` is equal before and after. Where the server has
+//!    none, or somebody writes other entries, two readings give the same set, and the marker is read in between.
+//! 3. No entry is newer than the marker: its `entryCSN` is at most that of the root entry.
 //!
-//! Otherwise the set is read again, [`TRIES`] times at most. Condition 4 holds for servers with `entryCSN` only.
+//! Otherwise the set is read again, [`TRIES`] times at most. Condition 3 holds for servers with `entryCSN` only.
 //!
 //! Source: RFC 2696 (pages); RFC 4533, section 4; draft-chu-ldap-csn (change sequence numbers).
 //! Differs: an entry that is removed without a marker is not noticed, as nothing is left of it.
@@ -54,33 +53,32 @@ impl Reader {
 
     async fn committed(&self, session: &mut Session) -> Result<Snapshot, Fault> {
         let mut last = Fault::new(FaultKind::Unsteady, "the set keeps changing while it is read");
-        let mut before: Option<Vec<Entry>> = None;
+        let mut before: Option<(Vec<Entry>, Root)> = None;
         for attempt in 0..TRIES {
-            if attempt > 0 {
+            if attempt > 1 {
                 tokio::time::sleep(PAUSE).await;
-                session.refill();
             }
+            session.refill();
+            let csn = self.context(session).await?;
             let root = self.root(session).await?;
             if let Err(fault) = self.complete(&root) {
                 last = fault;
                 continue;
             }
-            let csn = self.context(session).await?;
             let entries = self.entries(session).await?;
-            let steady = match csn {
-                Some(csn) if self.context(session).await?.as_ref() == Some(&csn) => true,
-                _ => before.as_ref() == Some(&entries),
+            let unchanged = csn.is_some() && self.context(session).await? == csn;
+            let root = match before.take() {
+                _ if unchanged => root,
+                Some((same, between)) if same == entries => between,
+                _ => {
+                    before = Some((entries, self.root(session).await?));
+                    continue;
+                }
             };
-            let after = self.root(session).await?;
-            if !steady || (after.generation != root.generation) {
-                before = Some(entries);
-                continue;
+            match self.complete(&root).and_then(|()| self.not_newer(&root, &entries)) {
+                Ok(()) => return self.proposal(root, entries),
+                Err(fault) => last = fault,
             }
-            if let Err(fault) = self.not_newer(&after, &entries) {
-                last = fault;
-                continue;
-            }
-            return self.proposal(after, entries);
         }
         Err(last)
     }

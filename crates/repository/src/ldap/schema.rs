@@ -125,12 +125,11 @@ const KEYWORDS: [(&str, &str); 3] = [
 /// Syntaxes and their matching rules; RFC 4517, sections 3.3 and 4.2.
 const DIRECTORY_STRING: (&str, &str) = ("1.3.6.1.4.1.1466.115.121.1.15", "caseExactMatch");
 const INTEGER: (&str, &str) = ("1.3.6.1.4.1.1466.115.121.1.27", "integerMatch");
-const BOOLEAN: (&str, &str) = ("1.3.6.1.4.1.1466.115.121.1.7", "booleanMatch");
 
 /// The attributes that are no fields of items, from 100.
 const OTHERS: [(u32, &str, &str, (&str, &str)); 7] = [
     (100, GENERATION, "Commit marker: written last", DIRECTORY_STRING),
-    (101, PENDING, "A change is being written", BOOLEAN),
+    (101, PENDING, "Token of the push that is being written", DIRECTORY_STRING),
     (102, REPORT, "Report of a gateway as JSON", DIRECTORY_STRING),
     (103, status::REVISION, "Revision in force", DIRECTORY_STRING),
     (104, status::GENERATION, "Generation in force", INTEGER),

@@ -247,7 +247,7 @@ impl Session {
         if keep && result.as_ref().is_ok_and(|result| result.rc == fault::ALREADY_EXISTS) {
             return Ok(());
         }
-        self.check(result, &format!("add {}", entry.dn)).map(drop)
+        self.written(result, &format!("add {}", entry.dn))
     }
 
     /// Changes the entry `dn`.
@@ -257,7 +257,17 @@ impl Session {
         changes: Vec<Mod<Vec<u8>>>,
     ) -> Result<(), Fault> {
         let result = self.ldap().modify(dn, changes).await;
-        self.check(result, &format!("change {dn}")).map(drop)
+        self.written(result, &format!("change {dn}"))
+    }
+
+    /// The fault of a write. The entry that was written, or its parent, may have been removed meanwhile.
+    fn written(&self, result: ldap3::result::Result<LdapResult>, what: &str) -> Result<(), Fault> {
+        let removed = result.as_ref().is_ok_and(|result| result.rc == fault::NO_SUCH_OBJECT);
+        let written = self.check(result, what).map(drop);
+        written.map_err(|fault| match removed {
+            true => Fault::new(FaultKind::Unsteady, fault.message).help("push again"),
+            false => fault,
+        })
     }
 
     /// Removes the entry `dn`.

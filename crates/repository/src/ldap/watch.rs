@@ -13,7 +13,7 @@ use std::time::Duration;
 use ldap3::controls::{
     MakeCritical, RawControl, RefreshMode, SyncInfo, SyncRequest, parse_syncinfo,
 };
-use ldap3::{Scope, SearchStream};
+use ldap3::{Scope, SearchEntry, SearchStream};
 use tidegate_config::source::Commit;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -69,6 +69,11 @@ impl State {
                     if !self.propose(snapshot).await {
                         return Ok(());
                     }
+                    if news.is_for_now() {
+                        // What changed before the server was asked is found by reading again.
+                        news = News::open(&mut session, reader).await?;
+                        continue;
+                    }
                     None
                 }
                 // The server is at fault, not its content: begin again with a new connection.
@@ -78,36 +83,41 @@ impl State {
                     Some(self.next_pause())
                 }
             };
-            let first = tokio::select! {
-                first = news.next(&mut session, reader, poll) => Some(first?),
-                () = sleep(again) => None,
-            };
-            if first.is_some() {
-                self.settle(&mut news, &mut session, reader, poll).await?;
+            loop {
+                let first = tokio::select! {
+                    first = news.next(&mut session, reader, poll) => first?,
+                    () = sleep(again) => break,
+                };
+                let last = self.settle(first, &mut news, &mut session, reader, poll).await?;
+                session.refill();
+                if self.fault.is_some() || last.is_none() || last != self.revision {
+                    break;
+                }
             }
-            session.refill();
         }
     }
 
-    /// Waits until no news has come for [`QUIET`], or [`LATEST`] after the first.
+    /// Waits until no news has come for [`QUIET`], or [`LATEST`] after the first. Returns the last marker.
     async fn settle(
         &self,
+        first: Option<String>,
         news: &mut News,
         session: &mut Session,
         reader: &Reader,
         poll: Duration,
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<String>, Fault> {
+        let mut last = first;
         let begin = Instant::now();
         loop {
             let quiet = Instant::now() + QUIET;
-            let until =
-                if reader.commit == Commit::Marker { quiet.min(begin + LATEST) } else { quiet };
+            let marked = reader.commit == Commit::Marker;
+            let until = if marked { quiet.min(begin + LATEST) } else { quiet };
             tokio::select! {
-                next = news.next(session, reader, poll) => next?,
-                () = tokio::time::sleep_until(until) => return Ok(()),
+                next = news.next(session, reader, poll) => last = next?,
+                () = tokio::time::sleep_until(until) => return Ok(last),
             }
-            if reader.commit == Commit::Marker && Instant::now() >= begin + LATEST {
-                return Ok(());
+            if marked && Instant::now() >= begin + LATEST {
+                return Ok(last);
             }
         }
     }
@@ -153,6 +163,8 @@ enum News {
     Pushed(Box<SearchStream<'static, &'static str, Vec<&'static str>>>),
     /// The marker that was seen last.
     Polled(Option<String>),
+    /// The same while there is no root entry that could be watched.
+    Absent,
 }
 
 impl News {
@@ -189,6 +201,9 @@ impl News {
                 Some(_) => {}
                 None => {
                     let result = stream.finish().await;
+                    if result.rc == fault::NO_SUCH_OBJECT {
+                        return Ok(Self::Absent);
+                    }
                     if [0, fault::UNAVAILABLE_EXTENSION, fault::UNWILLING].contains(&result.rc) {
                         return Ok(Self::Polled(None));
                     }
@@ -198,40 +213,58 @@ impl News {
         }
     }
 
-    /// Waits for the next change.
+    /// Whether the server has to be asked again once there is a root entry.
+    const fn is_for_now(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// Waits for the next change. Returns the marker, if it is known.
     async fn next(
         &mut self,
         session: &mut Session,
         reader: &Reader,
         poll: Duration,
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<String>, Fault> {
         match self {
-            Self::Pushed(stream) => loop {
-                let message = tokio::select! {
-                    message = stream.next() => message,
-                    () = tokio::time::sleep(PING) => {
-                        session.entry(&reader.base, &[NO_ATTRIBUTES]).await?;
-                        continue;
-                    }
-                };
-                match message.map_err(|error| session.fault(&error))? {
-                    Some(message) if message.is_intermediate() => {}
-                    Some(_) => return Ok(()),
-                    None => return Err(fault::closed(&session.name)),
-                }
-            },
+            Self::Pushed(stream) => pushed(stream, session, reader).await,
             Self::Polled(seen) => loop {
                 tokio::time::sleep(poll).await;
                 if reader.commit == Commit::EachChange {
-                    return Ok(());
+                    return Ok(None);
                 }
                 let entry = session.entry(&reader.base, &[GENERATION]).await?;
                 let marker = entry.as_ref().map(marker).transpose()?.flatten();
                 if marker.is_none() || marker != *seen {
-                    *seen = marker;
-                    return Ok(());
+                    seen.clone_from(&marker);
+                    return Ok(marker);
                 }
             },
+            Self::Absent => {
+                tokio::time::sleep(poll).await;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Waits for the next change that the server tells of.
+async fn pushed(
+    stream: &mut SearchStream<'static, &'static str, Vec<&'static str>>,
+    session: &mut Session,
+    reader: &Reader,
+) -> Result<Option<String>, Fault> {
+    loop {
+        let message = tokio::select! {
+            message = stream.next() => message,
+            () = tokio::time::sleep(PING) => {
+                session.entry(&reader.base, &[NO_ATTRIBUTES]).await?;
+                continue;
+            }
+        };
+        match message.map_err(|error| session.fault(&error))? {
+            Some(message) if message.is_intermediate() || message.is_ref() => {}
+            Some(message) => return marker(&Entry::from(SearchEntry::construct(message))),
+            None => return Err(fault::closed(&session.name)),
         }
     }
 }

@@ -3,9 +3,13 @@
 //! The root entry gets `tgPending` first and loses it with the write of the marker. A reader that comes in between,
 //! even after this program was killed, sees that the set is not complete. Only entries that differ are written.
 //!
+//! Two pushes at a time would mix their sets. So the value of `tgPending` is a token, and the marker is written only
+//! where the token is still there and a second reading finds the set that was pushed.
+//!
 //! Source: RFC 4511, sections 4.6 to 4.8.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use ldap3::Mod;
 use tidegate_config::Item;
@@ -25,9 +29,10 @@ pub(super) async fn push(
 ) -> Result<String, Fault> {
     let wanted = items::write(items, &reader.base)?;
     let root = root(session, &reader.base).await?;
+    let token = begin(session, &root).await?;
+    session.refill();
     let before = reader.entries(session).await?;
-    begin(session, &root).await?;
-    let items: Vec<_> = before
+    let items: BTreeSet<_> = before
         .iter()
         .filter(|entry| items::kind(entry).is_some())
         .map(|entry| key(&entry.dn))
@@ -57,7 +62,27 @@ pub(super) async fn push(
             }
         }
     }
-    commit(session, &root).await
+    session.refill();
+    let after = reader.entries(session).await?;
+    let expected = wanted.iter().filter(|entry| !items::is_container(entry)).collect::<Vec<_>>();
+    verify(&reader.base, &expected, &after)?;
+    commit(session, &root, &token).await
+}
+
+/// Whether `after` has the items of `expected` and no others.
+fn verify(base: &str, expected: &[&Entry], after: &[Entry]) -> Result<(), Fault> {
+    let after: BTreeMap<_, _> = after.iter().map(|entry| (key(&entry.dn), entry)).collect();
+    let same = |entry: &&&Entry| {
+        after.get(&key(&entry.dn)).is_some_and(|after| changes(after, entry).is_empty())
+    };
+    let names: BTreeSet<_> = expected.iter().map(|entry| key(&entry.dn)).collect();
+    let foreign =
+        |(name, entry): &(&String, &&Entry)| items::kind(entry).is_some() && !names.contains(*name);
+    if expected.iter().all(|entry| same(&entry)) && !after.iter().any(|entry| foreign(&entry)) {
+        return Ok(());
+    }
+    let message = format!("somebody else writes below {base} at the same time");
+    Err(Fault::new(FaultKind::Unsteady, message).help("push again"))
 }
 
 /// The root entry, which is made if it does not exist.
@@ -82,38 +107,29 @@ async fn root(session: &mut Session, base: &str) -> Result<Entry, Fault> {
     Ok(entry)
 }
 
-/// Marks the set as incomplete.
-async fn begin(session: &mut Session, root: &Entry) -> Result<(), Fault> {
-    let mut changes = Vec::new();
+/// Marks the set as incomplete. Returns the token of this push.
+async fn begin(session: &mut Session, root: &Entry) -> Result<String, Fault> {
+    // A new state of the standard library is random.
+    let token = format!("{:016x}", RandomState::new().build_hasher().finish());
+    let mut changes = vec![Mod::Replace(bytes(PENDING), [bytes(&token)].into())];
     if !root.is_a(ROOT_CLASS) {
-        changes.push(Mod::Add(bytes(OBJECT_CLASS), [bytes(ROOT_CLASS)].into()));
+        changes.insert(0, Mod::Add(bytes(OBJECT_CLASS), [bytes(ROOT_CLASS)].into()));
     }
-    if !root.has(PENDING) {
-        changes.push(Mod::Add(bytes(PENDING), [bytes("TRUE")].into()));
-    }
-    if changes.is_empty() { Ok(()) } else { session.modify(&root.dn, changes).await }
+    session.modify(&root.dn, changes).await?;
+    Ok(token)
 }
 
-/// Writes the next marker. The write fails if the marker is no longer that of `root`.
-async fn commit(session: &mut Session, root: &Entry) -> Result<String, Fault> {
+/// Writes the next marker. The write fails if the marker is no longer that of `root`, or the token is not there.
+async fn commit(session: &mut Session, root: &Entry, token: &str) -> Result<String, Fault> {
     let old = root.text(GENERATION)?;
     let number = old.and_then(|old| old.parse::<u64>().ok()).unwrap_or(0);
     let next = number.saturating_add(1).to_string();
-    let mut changes = vec![Mod::Delete(bytes(PENDING), [].into())];
+    let mut changes = vec![Mod::Delete(bytes(PENDING), [bytes(token)].into())];
     if let Some(old) = old {
         changes.push(Mod::Delete(bytes(GENERATION), [bytes(old)].into()));
     }
     changes.push(Mod::Add(bytes(GENERATION), [bytes(&next)].into()));
-    session.modify(&root.dn, changes).await.map_err(|fault| match fault.kind {
-        FaultKind::Protocol => {
-            let message = format!(
-                "{}; somebody else writes into {} at the same time",
-                fault.message, root.dn
-            );
-            Fault::new(FaultKind::Unsteady, message).help("push again")
-        }
-        _ => fault,
-    })?;
+    session.modify(&root.dn, changes).await?;
     Ok(next)
 }
 

@@ -6,17 +6,18 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use tidegate_config::source::{SourceKind, SourceSpec};
 use tidegate_core::Bytes;
 use tidegate_repository::{Fault, FaultKind, open};
 
 use crate::server::{BASE, Server, spec};
 use crate::watching::next;
-use crate::{parse, run};
+use crate::{order, parse, run, sorted};
 
 const ONE: &str = "[[policy]]\nname = \"a\"\naction = \"pass\"\n";
 
 /// The fault of a pull.
-fn fault(spec: &tidegate_config::source::SourceSpec) -> Fault {
+fn fault(spec: &SourceSpec) -> Fault {
     match open(spec) {
         Ok(repository) => run(async { repository.pull().await.unwrap_err() }),
         Err(fault) => fault,
@@ -56,6 +57,64 @@ fn a_server_that_comes_back_is_found_again() {
         // After a fault the set is sent again, though it is the same.
         assert_eq!(next(&mut snapshots).await.unwrap(), first);
     });
+}
+
+#[test]
+fn the_next_server_is_asked_if_one_is_down() {
+    let Some(server) = Server::start() else { return };
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut spec = server.spec();
+    let urls = vec![format!("ldap://{dead}"), server.url()];
+    spec.kind = SourceKind::Ldap { urls, base: BASE.to_owned() };
+    run(async { open(&spec).unwrap().push(parse(ONE)).await.unwrap() });
+}
+
+/// Kills: a push that commits what another has mixed into its set.
+#[test]
+fn two_pushes_at_once_are_one_of_the_two_or_a_fault() {
+    let Some(server) = Server::start() else { return };
+    let sets = [0, 1].map(|set| {
+        (0..60)
+            .map(|at| ONE.replace("\"a\"", &format!("\"p{}\"", 40 * set + at)))
+            .collect::<String>()
+    });
+    run(async {
+        let repository = server.repository();
+        repository.push(parse(ONE)).await.unwrap();
+        for _ in 0..5 {
+            let [one, other] = sets.each_ref().map(|set| repository.push(parse(set)));
+            let (one, other) = tokio::join!(one, other);
+            for fault in [one, other].into_iter().filter_map(Result::err) {
+                assert_eq!(fault.kind, FaultKind::Unsteady, "{fault}");
+            }
+            match repository.pull().await {
+                Err(fault) => assert_eq!(fault.kind, FaultKind::Uncommitted, "{fault}"),
+                Ok(snapshot) => {
+                    let found = sorted(&snapshot);
+                    let whole = sets.iter().map(|set| order(parse(set))).chain([parse(ONE)]);
+                    assert!(whole.into_iter().any(|set| set == found), "{} policies", found.len());
+                }
+            }
+        }
+    });
+}
+
+/// Kills: a commit by a push over which another one has begun.
+#[test]
+fn a_push_fails_if_another_has_begun_meanwhile() {
+    let Some(server) = Server::start() else { return };
+    let set: String = (0..500).map(|at| ONE.replace("\"a\"", &format!("\"p{at}\""))).collect();
+    run(async { server.repository().push(parse(ONE)).await.unwrap() });
+    std::thread::scope(|scope| {
+        let push = scope.spawn(|| run(async { server.repository().push(parse(&set)).await }));
+        while !server.read(BASE, "tgPending").contains("tgPending:") {}
+        let other =
+            format!("dn: {BASE}\nchangetype: modify\nreplace: tgPending\ntgPending: other\n");
+        server.change("ldapmodify", &other);
+        assert_eq!(push.join().unwrap().unwrap_err().kind, FaultKind::Unsteady);
+    });
+    let fault = fault(&server.spec());
+    assert_eq!(fault.kind, FaultKind::Uncommitted, "{fault}");
 }
 
 #[test]
@@ -130,7 +189,8 @@ fn hostile(answer: &'static [u8], endless: bool) -> u16 {
 #[test]
 fn a_hostile_server_is_cut_off() {
     // SearchResultEntry for message 1 with the name "a" and no attributes; the head of a message of 2 GiB.
-    let cases: [(&[u8], bool, FaultKind); 3] = [
+    let cases: [(&[u8], bool, FaultKind); 4] = [
+        (b"\x30\x0a\x02\x01\x01\x64\x05\x04\x01a\x30\x00", false, FaultKind::Unreachable),
         (b"\x30\x0a\x02\x01\x01\x64\x05\x04\x01a\x30\x00", true, FaultKind::TooLarge),
         (
             b"\x30\x84\x7f\xff\xff\xff\x02\x01\x01\x64\x84\x7f\xff\xff\xf0",

@@ -5,6 +5,7 @@
 mod certificates;
 mod faults;
 mod foreign;
+mod page;
 mod server;
 mod sets;
 mod watching;

@@ -22,9 +22,10 @@ const PASSWORD: &str = "secret-of-the-test";
 
 /// A running server. It ends with the value.
 pub(crate) struct Server {
-    folder: PathBuf,
+    // Dropped first: the server must not write into a folder that is being removed.
+    slapd: Option<Slapd>,
+    folder: Folder,
     port: u16,
-    child: Option<Child>,
 }
 
 impl Server {
@@ -35,29 +36,23 @@ impl Server {
 
     /// The same with other lines in the section of the database.
     pub(crate) fn with(lines: &str) -> Option<Self> {
-        let Some(program) = program() else {
-            missing();
-            return None;
-        };
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("tidegate-ldap-{}-{number}", std::process::id()));
-        fs::create_dir_all(folder.join("data")).unwrap();
+        let program = slapd()?;
+        let folder = Folder::new();
+        fs::create_dir(folder.0.join("data")).unwrap();
         let schema = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging/ldap");
         let includes: String = ["pcim", "pcels", "tidegate", "zos"]
             .iter()
             .map(|name| format!("include {}/{name}.schema\n", schema.display()))
             .collect();
-        let tls = if folder_has_certificates(&folder, lines) {
-            let path = folder.display();
+        let tls = if folder_has_certificates(&folder.0, lines) {
+            let path = folder.0.display();
             format!(
                 "TLSCACertificateFile {path}/ca.pem\nTLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\nTLSVerifyClient try\n"
             )
         } else {
             String::new()
         };
-        let path = folder.display();
+        let path = folder.0.display();
         let configuration = format!(
             "include /etc/ldap/schema/core.schema\n{includes}modulepath /usr/lib/ldap\nmoduleload back_mdb\n\
              moduleload syncprov\npidfile {path}/pid\n{tls}\
@@ -65,11 +60,11 @@ impl Server {
              sizelimit unlimited\ndatabase mdb\nsuffix \"dc=test\"\nrootdn \"{ADMIN}\"\nrootpw {PASSWORD}\n\
              directory {path}/data\nmaxsize 268435456\ndbnosync\nindex objectClass eq\nindex entryCSN,entryUUID eq\n{lines}"
         );
-        fs::write(folder.join("slapd.conf"), configuration).unwrap();
-        fs::write(folder.join("password"), PASSWORD).unwrap();
-        fs::set_permissions(folder.join("password"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(folder.0.join("slapd.conf"), configuration).unwrap();
+        fs::write(folder.0.join("password"), PASSWORD).unwrap();
+        fs::set_permissions(folder.0.join("password"), fs::Permissions::from_mode(0o600)).unwrap();
         let port = free_port();
-        let mut server = Self { folder, port, child: None };
+        let mut server = Self { folder, port, slapd: None };
         server.run(&program);
         let root =
             "dn: dc=test\nobjectClass: dcObject\nobjectClass: organization\ndc: test\no: test\n";
@@ -79,39 +74,23 @@ impl Server {
 
     fn run(&mut self, program: &Path) {
         let urls = format!("ldap://127.0.0.1:{} ldaps://127.0.0.1:{}", self.port, self.port + 1);
-        let child = Command::new(program)
-            .args(["-d", "0", "-h", &urls, "-f"])
-            .arg(self.folder.join("slapd.conf"))
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(self.folder.join("log")).unwrap())
-            .spawn()
-            .unwrap();
-        self.child = Some(child);
-        for _ in 0..400 {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return;
-            }
-            pause(Duration::from_millis(25));
-        }
-        panic!("slapd does not start: {}", fs::read_to_string(self.folder.join("log")).unwrap());
+        let configuration = self.file("slapd.conf").display().to_string();
+        self.slapd = Some(Slapd::run(program, &["-f", &configuration, "-h", &urls], self.port));
     }
 
     /// Kills the server.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.slapd = None;
     }
 
     /// Starts it again after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
-        self.run(&program().unwrap());
+        self.run(&slapd().unwrap());
     }
 
     /// Stops or continues the server process.
     pub(crate) fn signal(&self, signal: &str) {
-        let pid = self.child.as_ref().unwrap().id().to_string();
+        let pid = self.slapd.as_ref().unwrap().0.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
@@ -119,7 +98,7 @@ impl Server {
     pub(crate) fn change(&self, program: &str, ldif: &str) {
         let mut child = Command::new(program)
             .args(["-x", "-H", &self.url(), "-D", ADMIN, "-y"])
-            .arg(self.folder.join("password"))
+            .arg(self.file("password"))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -132,7 +111,7 @@ impl Server {
     pub(crate) fn read(&self, dn: &str, attribute: &str) -> String {
         let output = Command::new("ldapsearch")
             .args(["-x", "-LLL", "-o", "ldif-wrap=no", "-H", &self.url(), "-D", ADMIN, "-y"])
-            .arg(self.folder.join("password"))
+            .arg(self.file("password"))
             .args(["-s", "base", "-b", dn, "(objectClass=*)", attribute])
             .output()
             .unwrap();
@@ -151,7 +130,7 @@ impl Server {
 
     /// A file in its folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.0.join(name)
     }
 
     /// The source for this server.
@@ -165,10 +144,56 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+/// A process of `slapd`. It ends with the value.
+pub(crate) struct Slapd(Child);
+
+impl Slapd {
+    /// Starts `program`, which listens on `port` too.
+    pub(crate) fn run(program: &Path, arguments: &[&str], port: u16) -> Self {
+        let child = Command::new(program)
+            .args(["-d", "0"])
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut slapd = Self(child);
+        for _ in 0..400 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return slapd;
+            }
+            assert!(slapd.0.try_wait().unwrap().is_none(), "slapd does not start: {arguments:?}");
+            pause(Duration::from_millis(25));
+        }
+        panic!("slapd does not listen: {arguments:?}");
+    }
+}
+
+impl Drop for Slapd {
     fn drop(&mut self) {
-        self.kill();
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder of a test. It is removed with the value.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    /// A new empty folder.
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("tidegate-ldap-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -197,16 +222,14 @@ fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     wanted
 }
 
-fn program() -> Option<PathBuf> {
-    let tools = ["/usr/bin/ldapadd", "/usr/bin/ldapmodify", "/usr/bin/ldapsearch"];
-    if !tools.iter().all(|tool| Path::new(tool).exists()) {
-        return None;
+/// The server program. Says that a test is skipped where it is missing, which the build server refuses.
+pub(crate) fn slapd() -> Option<PathBuf> {
+    let tools =
+        ["ldapadd", "ldapmodify", "ldapsearch"].map(|tool| Path::new("/usr/bin").join(tool));
+    let slapd = PathBuf::from("/usr/sbin/slapd");
+    if slapd.exists() && tools.iter().all(|tool| tool.exists()) {
+        return Some(slapd);
     }
-    ["/usr/sbin/slapd", "/usr/libexec/slapd"].iter().map(PathBuf::from).find(|path| path.exists())
-}
-
-/// Says that a test is skipped. The build server refuses that.
-fn missing() {
     let refused = std::env::var_os("CI_REFUSES_SKIPS").is_some();
     assert!(!refused, "slapd or ldapmodify is missing; .ci/setup installs them");
     // Shown even where the output of passing tests is not. Nothing is left to do where there is nobody to tell.
@@ -214,10 +237,11 @@ fn missing() {
         std::io::stderr(),
         "skipped: no slapd or ldapmodify here (Debian packages slapd, ldap-utils)"
     );
+    None
 }
 
 /// A port that is free, and the next one too.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     loop {
         let Ok(first) = TcpListener::bind("127.0.0.1:0") else { continue };
         let port = first.local_addr().unwrap().port();

@@ -1,5 +1,6 @@
 //! Commits are proposed once each, soon, and never half.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate_config::source::Commit;
@@ -57,28 +58,60 @@ fn a_commit_is_proposed_when_its_marker_is_written() {
 
 /// Kills: one reading for each marker; a deadline that every marker moves on.
 #[test]
-fn many_markers_are_few_proposals() {
+fn many_markers_are_few_proposals_and_not_none() {
     let Some(server) = Server::start() else { return };
-    let markers: String = (0..MARKERS).map(|number| marker(&format!("m{number}")) + "\n").collect();
-    let last = format!("m{}", MARKERS - 1);
+    let (written, stop) = (AtomicU32::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         run(async {
             let repository = server.repository();
             repository.push(parse(&policy("a"))).await.unwrap();
             let mut snapshots = repository.clone().watch();
             next(&mut snapshots).await.unwrap();
-            scope.spawn(|| server.change("ldapmodify", &markers));
-            let mut proposals = 0;
-            while next(&mut snapshots).await.unwrap().revision != last {
-                proposals += 1;
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let first = written.fetch_add(STRETCH, Ordering::Relaxed);
+                    let markers =
+                        (first..first + STRETCH).map(|it| marker(&format!("m{it}")) + "\n");
+                    server.change("ldapmodify", &markers.collect::<String>());
+                }
+            });
+            let mut proposals = Vec::new();
+            while proposals.len() < 3 {
+                proposals.push(timeout(SOON, snapshots.recv()).await);
             }
-            assert!(proposals < MARKERS / 50, "{proposals} proposals");
+            let during = written.load(Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
+            assert!(
+                proposals.iter().all(|proposal| matches!(proposal, Ok(Some(Ok(_))))),
+                "{proposals:?}"
+            );
+            assert!(during >= 3 * STRETCH, "{during} markers for 3 proposals");
         });
     });
 }
 
-/// Markers that are written as fast as the server takes them, over 1,000 in a second.
-const MARKERS: usize = 3_000;
+/// Markers that one process writes, as fast as the server takes them.
+const STRETCH: u32 = 200;
+
+/// Kills: an alarm while a push is being written; a watch of a root entry that is not there yet that never begins.
+#[test]
+fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
+    let Some(server) = Server::start() else { return };
+    run(async {
+        let repository = server.repository();
+        let mut snapshots = repository.clone().watch();
+        assert_eq!(next(&mut snapshots).await.unwrap_err().kind, FaultKind::Uncommitted);
+        repository.push(parse(&policy("a"))).await.unwrap();
+        assert_eq!(next(&mut snapshots).await.unwrap().revision, "1");
+        // The server is asked for news once there is a root entry.
+        tokio::time::sleep(3 * QUIET).await;
+        let begun = format!("dn: {BASE}\nchangetype: modify\nadd: tgPending\ntgPending: x\n");
+        server.change("ldapmodify", &begun);
+        assert!(timeout(12 * QUIET, snapshots.recv()).await.is_err(), "a push is a fault");
+        repository.push(parse(&policy("b"))).await.unwrap();
+        assert_eq!(next(&mut snapshots).await.unwrap().revision, "2");
+    });
+}
 
 #[test]
 fn half_a_change_is_not_a_set() {

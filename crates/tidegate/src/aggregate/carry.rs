@@ -25,9 +25,11 @@ use tidegate_dataplane::unacknowledged;
 use tidegate_wire::aggregate::Answer;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::link::{Delivery, Link};
 use super::site::Site;
+use super::stalled::PATIENCE;
 
 /// Bytes that are read from a TCP connection at once: ten datagrams of QUIC. Longer chunks would let streams wait
 /// for each other.
@@ -47,6 +49,8 @@ pub(super) enum End {
     Lost,
     /// The peer could not open its TCP connection.
     Failed(Answer),
+    /// The TCP connection here took nothing, and others needed the room.
+    Expelled,
 }
 
 impl fmt::Display for End {
@@ -56,6 +60,7 @@ impl fmt::Display for End {
             Self::There => f.write_str("reset at the peer"),
             Self::Lost => f.write_str("lost with the aggregate connection"),
             Self::Failed(answer) => f.write_str(answer.name()),
+            Self::Expelled => f.write_str("stalled longest of too many connections"),
         }
     }
 }
@@ -210,7 +215,7 @@ impl Ends<'_> {
     /// From the peer to the TCP connection.
     async fn down(&self, recv: &mut RecvStream) -> Result<(), End> {
         while let Some(chunk) = recv.read_chunk(CHUNK, true).await? {
-            write(self.tcp, &chunk.bytes).await?;
+            self.deliver(&chunk.bytes).await?;
             self.site.counters.received.add(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX));
         }
         if !(self.site.config.confirm_close && self.has_sent_fin().await) {
@@ -227,6 +232,26 @@ impl Ends<'_> {
             _ = self.link.connection.closed() => return Err(End::Lost),
         }
         Ok(SockRef::from(self.tcp).shutdown(Shutdown::Write)?)
+    }
+
+    /// Writes `bytes` to the TCP connection. It is stalled while it takes nothing.
+    async fn deliver(&self, bytes: &[u8]) -> Result<(), End> {
+        let mut writing = pin!(write(self.tcp, bytes));
+        // Most writes end at the first poll.
+        if let Some(written) = at_once(writing.as_mut()).await {
+            return Ok(written?);
+        }
+        if let Ok(written) = timeout(PATIENCE, writing.as_mut()).await {
+            return Ok(written?);
+        }
+        let stall = self.link.stalls.add();
+        tokio::select! {
+            written = writing => Ok(written?),
+            () = stall.expelled() => {
+                self.site.counters.expelled.one();
+                Err(End::Expelled)
+            }
+        }
     }
 
     /// Tells if the TCP connection has sent its FIN. Bytes before it may not have been read yet.

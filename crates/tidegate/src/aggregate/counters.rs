@@ -44,6 +44,8 @@ pub(super) struct Counters {
     pub(super) failed: [Count; Answer::FAILURES.len()],
     /// Connections that one of their ends has reset, or that broke with the aggregate connection.
     pub(super) reset: Count,
+    /// Connections reset because they were stalled and others needed the room. `reset` counts them too.
+    pub(super) expelled: Count,
     /// Connections whose client had closed when bytes that had been acknowledged to it were lost with the peer.
     pub(super) lost_after_close: Count,
     /// Aggregate connections that were established.

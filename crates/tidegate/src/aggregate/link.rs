@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quinn::{Connection, RecvStream, SendStream};
 use tokio::sync::{Notify, mpsc};
 
+use tidegate_config::aggregate::AggregateConfig;
 use tidegate_wire::aggregate::{CONFIRMATION, Confirmation};
+
+use super::stalled::Stalls;
 
 /// One aggregate connection.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Link {
     confirmed: mpsc::UnboundedSender<Confirmation>,
     /// Streams that wait for the peer's confirmation.
     waiting: Mutex<HashMap<u64, Arc<Delivery>>>,
+    /// Streams whose TCP connection here takes nothing.
+    pub(super) stalls: Stalls,
 }
 
 /// Tells when the other end has acknowledged all bytes of a TCP connection here.
@@ -50,9 +55,13 @@ impl Delivery {
 
 impl Link {
     /// The link of an established connection, and the confirmations for [`confirm`] to send.
-    pub(super) fn new(connection: Connection) -> (Self, mpsc::UnboundedReceiver<Confirmation>) {
+    pub(super) fn new(
+        connection: Connection,
+        config: &AggregateConfig,
+    ) -> (Self, mpsc::UnboundedReceiver<Confirmation>) {
         let (confirmed, to_send) = mpsc::unbounded_channel();
-        (Self { connection, confirmed, waiting: Mutex::default() }, to_send)
+        let stalls = Stalls::new(connection.clone(), config);
+        (Self { connection, confirmed, waiting: Mutex::default(), stalls }, to_send)
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Arc<Delivery>>> {

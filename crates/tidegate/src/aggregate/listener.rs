@@ -25,10 +25,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Listeners for transparent connections, one for each family, on loopback.
 pub(super) fn listeners() -> Result<Vec<TcpListener>, Failure> {
-    let failed = |error: io::Error| {
-        let message = format!("no socket for transparent connections: {error}");
-        Failure::new(Code::NoTransparency, message)
-    };
+    bind()?.into_iter().map(|it| TcpListener::from_std(it).map_err(failed)).collect()
+}
+
+/// Their sockets.
+pub(super) fn bind() -> Result<Vec<std::net::TcpListener>, Failure> {
     let v4 = listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(failed)?;
     let mut listeners = vec![v4];
     // A host without IPv6 has no such connections.
@@ -36,7 +37,12 @@ pub(super) fn listeners() -> Result<Vec<TcpListener>, Failure> {
     Ok(listeners)
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn failed(error: io::Error) -> Failure {
+    let message = format!("no socket for transparent connections: {error}");
+    Failure::new(Code::NoTransparency, message)
+}
+
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv4() {
         socket.set_ip_transparent_v4(true)?;
@@ -47,7 +53,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 /// Takes connections until dropped.

@@ -54,6 +54,11 @@ fn connections(status: &Status, page: &mut Page) {
     page.metric("tidegate_aggregate_failed_total", "counter", help, by("reason", &it.failed));
     let help = "Connections that an end has reset, or that broke with the aggregate connection.";
     page.metric("tidegate_aggregate_reset_total", "counter", help, one(float(it.reset)));
+    let help = "Connections whose host here takes nothing.";
+    page.metric("tidegate_aggregate_stalled_connections", "gauge", help, one(float(it.stalled)));
+    let help =
+        "Connections that were reset because they were stalled and others needed their room.";
+    page.metric("tidegate_aggregate_expelled_total", "counter", help, one(float(it.expelled)));
     let help = "Connections that lost bytes with the peer after their client had closed.";
     let lost = one(float(it.lost_after_close));
     page.metric("tidegate_aggregate_lost_after_close_total", "counter", help, lost);

@@ -132,7 +132,7 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
         connection.close(VarInt::from_u32(1), b"no greeting");
         return connection.closed().await;
     };
-    let (link, to_send) = Link::new(connection);
+    let (link, to_send) = Link::new(connection, &site.config);
     let link = Arc::new(link);
     site.counters.links.one();
     if let Some(old) = site.link.send_replace(Some(link.clone())) {

@@ -82,6 +82,12 @@ pub(crate) struct Connections {
     pub(crate) failed: BTreeMap<String, u64>,
     /// Connections that one end has reset, or that broke with the aggregate connection.
     pub(crate) reset: u64,
+    /// Connections whose host here takes nothing.
+    #[serde(default)]
+    pub(crate) stalled: u64,
+    /// Connections of `reset` that were stalled while others needed their room.
+    #[serde(default)]
+    pub(crate) expelled: u64,
     /// Connections that lost bytes with the peer, after their client had closed.
     pub(crate) lost_after_close: u64,
 }
@@ -209,6 +215,8 @@ fn connections(site: &Site) -> Connections {
         refused: named([("full", counters.full.get()), ("peer-down", counters.peer_down.get())]),
         failed: named(failed.zip(counters.failed.iter().map(super::counters::Count::get))),
         reset: counters.reset.get(),
+        stalled: site.link().map_or(0, |it| count(it.stalls.count())),
+        expelled: counters.expelled.get(),
         lost_after_close: counters.lost_after_close.get(),
     }
 }

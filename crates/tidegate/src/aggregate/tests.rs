@@ -242,6 +242,61 @@ async fn a_slow_server_stops_its_client_and_nobody_else() {
     assert!(arrived == content[..sent]);
 }
 
+/// Writes to `client` until nothing moves for a while. Returns the number of bytes.
+async fn fill(client: &TcpStream) -> usize {
+    let content = content(1 << 20);
+    let mut sent = 0;
+    while let Ok(ready) = tokio::time::timeout(Duration::from_millis(200), client.writable()).await
+    {
+        ready.unwrap();
+        sent += client.try_write(&content).unwrap_or(0);
+        assert!(sent < 64 << 20, "nobody stops the client");
+    }
+    sent
+}
+
+/// Two servers that do not read would hold the whole window of 128 KiB.
+///
+/// Kills: a window that stalled streams use up; one that is not lowered again; an expulsion of the latest in place of
+/// the first; stalled streams without a limit.
+#[tokio::test]
+async fn servers_that_do_not_read_stop_nobody_else_and_the_first_of_too_many_is_reset() {
+    let [a, b] = pair_up(|it| {
+        (it.stream_queue, it.max_queue) = (Bytes(64 << 10), Bytes(128 << 10));
+    })
+    .await;
+    let stalls = || b.site.link().map_or(0, |it| it.stalls.count());
+    let (listener, slow) = listener().await;
+    let mut stuck = Vec::new();
+    for _ in 0..2 {
+        let client = a.client(slow).await;
+        stuck.push((listener.accept().await.unwrap().0, client));
+        fill(&stuck[stuck.len() - 1].1).await;
+    }
+    until("two stalls", || stalls() == 2).await;
+    let mut other = a.client(echo().await).await;
+    other.write_all(&content(300_000)).await.unwrap();
+    other.shutdown().await.unwrap();
+    let mut back = Vec::new();
+    other.read_to_end(&mut back).await.unwrap();
+    assert_eq!(back.len(), 300_000);
+
+    let client = a.client(slow).await;
+    stuck.push((listener.accept().await.unwrap().0, client));
+    fill(&stuck[2].1).await;
+    until("a reset", || b.site.counters.expelled.get() == 1).await;
+    let is_reset = |client: &TcpStream| {
+        client.try_write(&[0]).is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
+    };
+    until("the first to be reset", || is_reset(&stuck[0].1)).await;
+    assert!(!is_reset(&stuck[1].1) && !is_reset(&stuck[2].1));
+    // The last reads in the end, and is stalled no longer.
+    let (mut server, client) = stuck.pop().unwrap();
+    drop(client);
+    server.read_to_end(&mut Vec::new()).await.unwrap();
+    until("one stall", || stalls() == 1).await;
+}
+
 /// Tells if a client sees the FIN of a server before the server has acknowledged the bytes of the client.
 async fn sees_fin_early(confirm_close: bool) -> bool {
     let [a, _b] = pair_up(|it| it.confirm_close = confirm_close).await;

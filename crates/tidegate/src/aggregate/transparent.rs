@@ -7,6 +7,7 @@
 //! Source: Linux, `Documentation/networking/tproxy.rst`; `nft(8)`, TPROXY STATEMENT.
 
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
@@ -55,6 +56,16 @@ impl Transparent {
         Ok(installed)
     }
 
+    /// Whether `nft` and the kernel accept the rules. Changes nothing.
+    pub(super) fn check(
+        destinations: Vec<IpNet>,
+        listeners: Vec<SocketAddr>,
+    ) -> Result<(), Failure> {
+        // Nothing is installed that would have to be removed.
+        let rules = ManuallyDrop::new(Self { destinations, listeners }).rules(true);
+        run("nft", &["--check", "-f", "-"], &rules)
+    }
+
     /// From now on takes new connections, or lets them pass. Existing connections stay.
     pub(super) fn take(&self, new: bool) -> Result<(), Failure> {
         run("nft", &["-f", "-"], &self.rules(new))
@@ -94,6 +105,11 @@ impl Drop for Transparent {
         let _ = run("nft", &["delete", "table", "inet", TABLE], "");
         remove_routes();
     }
+}
+
+/// Whether `ip` and the kernel know routing rules, for each family.
+pub(super) fn families() -> Vec<Result<(), Failure>> {
+    FAMILIES.iter().map(|(family, _)| run("ip", &[family, "rule", "list"], "")).collect()
 }
 
 fn family(listener: &SocketAddr) -> &'static str {

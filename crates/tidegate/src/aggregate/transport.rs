@@ -36,7 +36,7 @@ pub(super) const SILENCE: Duration = Duration::from_secs(5);
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Buffers of the UDP socket: 500 Mbit/s for 64 ms, in which the process may not run. The kernel may give less.
-const SOCKET_BUFFER: usize = 4 << 20;
+pub(super) const SOCKET_BUFFER: usize = 4 << 20;
 
 /// Handshakes at once. One peer needs one; strangers are turned away beyond that.
 const HANDSHAKES: usize = 16;

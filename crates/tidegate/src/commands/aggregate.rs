@@ -182,8 +182,8 @@ fn show(it: &Status) -> String {
     line(
         "reset",
         format!(
-            "{}; {} lost bytes after their client had closed",
-            of_users.reset, of_users.lost_after_close
+            "{}, of them {} that were stalled; {} lost bytes after their client had closed",
+            of_users.reset, of_users.expelled, of_users.lost_after_close
         ),
     );
     let weight = &it.weight;

@@ -1,5 +1,7 @@
 //! `tidegate doctor`: what of this host keeps a gateway from working well, and what to do.
 
+mod aggregate;
+
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
@@ -15,7 +17,7 @@ use crate::output::Exit;
 /// What `doctor` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The policy file, for its ports
+    /// The policy file, for its ports; or the file of an aggregate gateway, to look at what that needs
     file: Option<PathBuf>,
 
     /// Interface towards the users [default: guessed]
@@ -50,6 +52,15 @@ struct Finding {
 
 /// Looks at this host.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    if let Some(file) = &args.file {
+        let text = check::read(file)?;
+        if tidegate_config::aggregate::is_meant(&text) {
+            return match aggregate::findings(file, &text) {
+                Some(findings) => tell(&findings, context),
+                None => Ok(Exit::WrongInput),
+            };
+        }
+    }
     let ports = match ports(args, context)? {
         Ok(ports) => ports,
         Err(exit) => return Ok(exit),
@@ -65,11 +76,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
             "name them: tidegate doctor --lan eth1 --wan eth0",
         )),
     }
+    tell(&findings, context)
+}
+
+fn tell(findings: &[Finding], context: &Context) -> anyhow::Result<Exit> {
     let worst = findings.iter().map(|it| it.health).max();
     if context.output.is_json() {
         context.output.json(&serde_json::json!({ "findings": findings }))?;
     } else {
-        context.output.text(show(&findings).trim_end())?;
+        context.output.text(show(findings).trim_end())?;
     }
     Ok(match worst {
         Some(Health::Bad) => Exit::Failed,

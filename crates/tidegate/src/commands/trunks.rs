@@ -111,6 +111,7 @@ mod tests {
     #[test]
     fn a_row_says_how_fast_it_is_and_whether_somebody_is_there() {
         let end = crate::api::OtherEnd {
+            difference: None,
             state: "silent".to_owned(),
             heard_ms: Some(4_000),
             sessions: 1,

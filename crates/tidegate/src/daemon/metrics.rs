@@ -399,6 +399,7 @@ mod tests {
 
     fn trunks_of_a_test() -> Vec<Trunk> {
         let end = crate::api::OtherEnd {
+            difference: None,
             state: "up".to_owned(),
             heard_ms: Some(400),
             sessions: 1,

@@ -80,6 +80,17 @@ pub(super) fn trunks(
     all.map(trunk).collect()
 }
 
+/// An alarm for each trunk whose two ends have settings that do not belong together.
+pub(super) fn mismatches(trunks: &[Trunk]) -> impl Iterator<Item = String> {
+    trunks.iter().filter_map(|trunk| {
+        let setting = trunk.other_end.as_ref()?.difference.as_deref()?;
+        Some(format!(
+            "trunk `{}` carries nothing: the other gateway has another `{setting}`; write the same in both files",
+            trunk.name
+        ))
+    })
+}
+
 /// The weight of a trunk, if it has one.
 fn weight(it: &Report, config: &tidegate_core::trunk::Config) -> Option<TrunkWeight> {
     let (report, adjuster) = (it.weight?, config.weight.as_ref()?);
@@ -99,7 +110,7 @@ fn weight(it: &Report, config: &tidegate_core::trunk::Config) -> Option<TrunkWei
 
 fn other_end(it: &PeerReport) -> OtherEnd {
     let state = match it.heard {
-        _ if it.differs => "mismatch",
+        _ if it.difference.is_some() => "mismatch",
         None => "unknown",
         Some(_) if it.is_up() => "up",
         Some(_) => "silent",
@@ -108,6 +119,7 @@ fn other_end(it: &PeerReport) -> OtherEnd {
     OtherEnd {
         state: state.to_owned(),
         heard_ms: it.heard.map(millis),
+        difference: it.difference.map(|it| it.name().to_owned()),
         sessions: it.sessions,
         next_hop: it.next_hop.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":")),
         refused: refused.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),

@@ -109,8 +109,20 @@ fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
         let mtu = mtu(trunk, end.mtu, sends)?;
         // As a gateway numbers those it begins with.
         let number = NonZeroU16::new(number).unwrap_or(NonZeroU16::MAX);
-        let epochs = trunk.probing == trunk::Probing::Epochs;
-        Ok(TrunkEnd { number, ends, connections, epochs, dscp, next_hop, key, wire, mtu })
+        let probing = trunk.probing;
+        let weighted = probing == trunk::Probing::Management && trunk.weight.is_some();
+        Ok(TrunkEnd {
+            number,
+            ends,
+            connections,
+            probing,
+            weighted,
+            dscp,
+            next_hop,
+            key,
+            wire,
+            mtu,
+        })
     };
     trunks.map(end).collect()
 }

@@ -4,31 +4,79 @@
 //!
 //! | kind | then |
 //! |---|---|
-//! | 1, hello | whether user packets travel in datagrams and whether they probe by epochs (1: 1 and 2, added), 2 bytes zero, the nonce of who sends it (16), the nonce it last heard (16) |
-//! | 2, segment | channel (1), number (6), what is there (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
+//! | 1, hello | the form (1), 2 bytes zero, the nonce of its sender (16), the nonce that the sender last heard (16) |
+//! | 2, segment | channel (1), number (6), presence bits (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
 //! | 3, user packet | number (6), an IP packet |
+//!
+//! The form has 1 for user packets in datagrams, 2 for epochs or 4 for `vegas`, and 8 for management connections with a
+//! weight. A gateway without `vegas` and weights reads 4 and 8 as malformed. The hellos of all other trunks are unchanged.
 //!
 //! Options stand in the order of the bits that say they are there: timestamps (8), SACK permitted (0), window
 //! scale (1), largest segment (2), and SACK blocks (8 each), whose number the upper bits say. A seal of 16
-//! bytes ends each. So what most management packets are, a segment with timestamps, is 46 bytes of UDP payload: 74 bytes
-//! over IPv4, which at VMSS 1500 is 4.9 % of what it stands for, and 94 over IPv6 (6.3 %).
+//! bytes ends each. Most management packets are a segment with timestamps: 46 bytes of UDP payload, 74 bytes over IPv4, and
+//! 94 over IPv6. At VMSS 1500 these are 4.9 and 6.3 % of the user bytes that a packet stands for.
 
 use tidegate_core::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
+use tidegate_core::trunk::Probing;
 
 use super::Refusal;
 
-/// What marks one run of a gateway; all zero for none.
+/// Marks one run of a gateway; all zero for none.
 pub type Nonce = [u8; 16];
 
-/// What both ends of a trunk have to do alike.
+/// The settings that both ends of a trunk must have in common.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Form {
     /// User packets travel in datagrams.
     pub encapsulates: bool,
-    /// They divide epochs, and there are no management connections.
-    pub epochs: bool,
+    /// How the trunk finds its share.
+    pub probing: Probing,
+    /// The trunk has management connections and a weight, and so the greatest number of connections. With `vegas`,
+    /// each end has a weight of its own or none.
+    pub weighted: bool,
 }
+
+impl Form {
+    /// The first setting in which two ends differ.
+    pub(super) fn difference(self, other: Self) -> Option<Refusal> {
+        let same = [
+            (self.encapsulates == other.encapsulates, Refusal::Encapsulation),
+            (self.probing == other.probing, Refusal::Probing),
+            (self.weighted == other.weighted, Refusal::Weight),
+        ];
+        same.into_iter().find(|(same, _)| !same).map(|(_, refusal)| refusal)
+    }
+
+    const fn byte(self) -> u8 {
+        let probing = match self.probing {
+            Probing::Management => 0,
+            Probing::Epochs => EPOCHS,
+            Probing::Vegas => VEGAS,
+        };
+        let encapsulates = if self.encapsulates { ENCAPSULATES } else { 0 };
+        let weighted = if self.weighted { WEIGHTED } else { 0 };
+        encapsulates | probing | weighted
+    }
+
+    /// `None` for a byte that no gateway writes.
+    fn of(byte: u8) -> Option<Self> {
+        let probing = match byte & (EPOCHS | VEGAS) {
+            0 => Probing::Management,
+            EPOCHS => Probing::Epochs,
+            VEGAS => Probing::Vegas,
+            _ => return None,
+        };
+        let (encapsulates, weighted) = (byte & ENCAPSULATES != 0, byte & WEIGHTED != 0);
+        Some(Self { encapsulates, probing, weighted }).filter(|it| it.byte() == byte)
+    }
+}
+
+/// Bits of a [`Form`].
+const ENCAPSULATES: u8 = 1;
+const EPOCHS: u8 = 2;
+const VEGAS: u8 = 4;
+const WEIGHTED: u8 = 8;
 
 /// A datagram without its seal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -84,8 +132,7 @@ impl Message {
     pub fn write(&self, bytes: &mut Vec<u8>) -> Option<()> {
         match self {
             Self::Hello { form, own, heard } => {
-                let form = u8::from(form.encapsulates) | u8::from(form.epochs) << 1;
-                bytes.extend([VERSION << 4 | HELLO, form, 0, 0]);
+                bytes.extend([VERSION << 4 | HELLO, form.byte(), 0, 0]);
                 bytes.extend(own);
                 bytes.extend(heard);
             }
@@ -173,8 +220,8 @@ impl Reader<'_> {
     }
 
     fn hello(&mut self) -> Option<Message> {
-        let [form @ 0..=3, 0, 0] = self.take()? else { return None };
-        let form = Form { encapsulates: form & 1 != 0, epochs: form & 2 != 0 };
+        let [form, 0, 0] = self.take()? else { return None };
+        let form = Form::of(form)?;
         Some(Message::Hello { form, own: self.take()?, heard: self.take()? })
     }
 

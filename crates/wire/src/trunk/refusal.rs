@@ -18,8 +18,10 @@ pub enum Refusal {
     NoSession,
     /// One end has user packets travel in datagrams, and the other does not.
     Encapsulation,
-    /// One end probes by epochs, and the other by management packets.
+    /// The ends find the share in different ways: by management packets, by `vegas` or by epochs.
     Probing,
+    /// One end has management connections with a weight, and the other without.
+    Weight,
     /// What is in it is no user packet: not an IP packet to the last byte, or not between hosts.
     Inner,
     /// It was marked on the way, and the user packet inside cannot say so.
@@ -28,7 +30,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Malformed,
         Self::Version,
         Self::Forged,
@@ -36,6 +38,7 @@ impl Refusal {
         Self::NoSession,
         Self::Encapsulation,
         Self::Probing,
+        Self::Weight,
         Self::Inner,
         Self::Congested,
     ];
@@ -51,6 +54,7 @@ impl Refusal {
             Self::NoSession => "no-session",
             Self::Encapsulation => "encapsulation",
             Self::Probing => "probing",
+            Self::Weight => "weight",
             Self::Inner => "inner",
             Self::Congested => "congested",
         }

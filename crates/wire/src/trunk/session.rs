@@ -1,22 +1,23 @@
-//! Who may steer a trunk: keys, the agreement on a session, and what is taken once only.
+//! Authentication of a trunk: keys, the agreement on a session, and protection against replay.
 //!
-//! Both gateways are given the same key. Each makes a random *nonce* when it begins, and says in hellos its own
-//! and one of the other. A hello that holds one's own nonce is of this run, so with it both
-//! have two nonces that neither chose alone: those and the key make the keys of the *session*, one for each
-//! way, which seal and number every segment. Nothing recorded before can be of it. An own nonce serves one session: when a peer comes
-//! with another nonce, because it began anew or because somebody replays what it said when it was before, a new
-//! nonce asks it whether it is there, and the session goes on until it has answered.
+//! Both gateways are given the same key. Each makes a random *nonce* when it starts. A hello holds the nonce of its
+//! sender and the nonce that the sender last heard. A gateway that finds its own nonce in a hello knows that the hello is of
+//! this run. Both then have two nonces that neither chose alone. The key and these nonces give the keys of the *session*,
+//! one for each direction, which seal and number every segment. Nothing recorded earlier belongs to the session.
 //!
-//! Any other hello may be one of long ago. It is answered with the nonce it says, so that a peer that is there finds
-//! its own in the answer, and nothing of it is kept but that this nonce was answered: however often others are sent
-//! again, they take no answer from one that lives.
+//! A nonce serves one session. A peer may come with another nonce because it has started again, or because somebody
+//! replays an earlier hello. A new nonce then asks the peer to answer, and the session continues until it has.
 //!
-//! Both say in their hellos whether user packets travel in datagrams. An end to which the other says otherwise
-//! takes none of its hellos, so that they agree on nothing.
+//! Any other hello may be one of long ago. The answer to it holds its nonce, so that a live peer finds its own nonce
+//! there. The session only remembers that this nonce was answered. Replayed hellos therefore take no answer away from a
+//! live peer.
+//!
+//! A hello states the [`Form`] of the trunk: whether user packets travel in datagrams, how the share is found, and
+//! whether there are weights. An end refuses hellos of another form, so that the ends agree on nothing.
 //!
 //! Seals are SipHash-2-4 with 128 bits of output, made for authenticating short messages: it takes half of what
-//! BLAKE3 takes, or less. Its keys of 128 bits are derived with that. They cover user packets to the last byte: what
-//! comes in was sent by the other end, in this session, and comes in once. Nothing is secret. The DS codepoint, ECN field and
+//! BLAKE3 takes, or less. BLAKE3 derives its keys of 128 bits. Seals cover user packets to the last byte. The other end
+//! has sent every accepted packet, in this session, and each is accepted once. Nothing is secret. The DS codepoint, ECN field and
 //! hop limit of the IP header are not sealed, as routers change them; addresses and ports are in the keys.
 //!
 //! Source: RFC 4303, section 3.4.3 (take once, after the seal was found right); RFC 6479; "SipHash: a fast short-input
@@ -108,9 +109,9 @@ pub struct Session {
     ends: Ends,
     /// What its nonces are made of.
     random: Key,
-    /// What both ends are to do, and whether the other last said otherwise.
+    /// The form of this end, and the setting in which the other end last differed.
     form: Form,
-    differs: bool,
+    difference: Option<Refusal>,
     /// Nonces made.
     made: u64,
     /// This end's nonce, and whether a session was agreed on with it.
@@ -150,7 +151,7 @@ impl Session {
             ends,
             random: Key(random),
             form: Form::default(),
-            differs: false,
+            difference: None,
             made: 0,
             own: ([0; 16], false),
             heard: [0; 16],
@@ -172,10 +173,10 @@ impl Session {
         self
     }
 
-    /// Whether the other end last said that it does otherwise, so that nothing is agreed on.
+    /// The setting in which the other end last differed, so that nothing is agreed on.
     #[must_use]
-    pub const fn differs(&self) -> bool {
-        self.differs
+    pub const fn difference(&self) -> Option<Refusal> {
+        self.difference
     }
 
     /// Between whom it is.
@@ -277,12 +278,9 @@ impl Session {
                 if !self.hellos[1].fits(bytes, seal) {
                     return Err(Refusal::Forged);
                 }
-                self.differs = form != self.form;
-                if form.encapsulates != self.form.encapsulates {
-                    return Err(Refusal::Encapsulation);
-                }
-                if self.differs {
-                    return Err(Refusal::Probing);
+                self.difference = form.difference(self.form);
+                if let Some(refusal) = self.difference {
+                    return Err(refusal);
                 }
                 let answer = self.listen(now, own, heard).then_some(own);
                 Ok(Opened::Hello { answer })

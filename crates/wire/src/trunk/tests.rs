@@ -7,6 +7,7 @@ use tidegate_core::tcp::Segment;
 use super::message::{Message, VERSION};
 use super::*;
 use tidegate_core::Time;
+use tidegate_core::trunk::Probing;
 
 const ENDS: Ends = Ends {
     local: std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
@@ -215,7 +216,7 @@ fn hellos_of_long_ago_neither_keep_ends_from_agreeing_nor_from_hearing_each_othe
     }
 }
 
-const DATAGRAMS: Form = Form { encapsulates: true, epochs: false };
+const DATAGRAMS: Form = Form { encapsulates: true, probing: Probing::Management, weighted: false };
 
 fn encapsulating() -> [Session; 2] {
     let mut ends = [end(false, 1), end(true, 2)].map(|it| it.like(DATAGRAMS));
@@ -233,31 +234,69 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
         ends.reverse();
     }
     for it in &ends {
-        assert!(it.differs() && !it.is_agreed() && it.alive().is_none());
+        assert!(
+            it.difference() == Some(Refusal::Encapsulation)
+                && !it.is_agreed()
+                && it.alive().is_none()
+        );
         assert!(it.refused().of(Refusal::Encapsulation) > 0);
     }
     let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 3).like(DATAGRAMS)];
     greet(&mut ends, second(9));
-    assert!(ends.iter().all(|it| it.is_agreed() && !it.differs()));
+    assert!(ends.iter().all(|it| it.is_agreed() && it.difference().is_none()));
 }
 
-/// Kills: hellos that do not say how a trunk probes, or of which nobody asks it.
+/// Kills: hellos that do not say how a trunk probes or whether it has a weight, or of which nobody asks it.
 #[test]
 fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
-    let epochs = Form { encapsulates: false, epochs: true };
-    let mut ends = [end(false, 1).like(epochs), end(true, 2)];
-    for now in 0..3 {
-        greet(&mut ends, second(now));
-        ends.reverse();
+    let form = |probing, weighted| Form { encapsulates: false, probing, weighted };
+    let management = form(Probing::Management, false);
+    let vegas = form(Probing::Vegas, false);
+    for (one, other, reason) in [
+        (form(Probing::Epochs, false), management, Refusal::Probing),
+        (vegas, management, Refusal::Probing),
+        (vegas, form(Probing::Epochs, false), Refusal::Probing),
+        (form(Probing::Management, true), management, Refusal::Weight),
+    ] {
+        let mut ends = [end(false, 1).like(one), end(true, 2).like(other)];
+        for now in 0..3 {
+            greet(&mut ends, second(now));
+            ends.reverse();
+        }
+        for it in &ends {
+            assert!(it.difference() == Some(reason) && !it.is_agreed());
+            assert!(it.refused().of(reason) > 0, "{one:?}, {other:?}");
+            let others = it.refused().iter().filter(|(_, count)| *count > 0);
+            assert_eq!(others.count(), 1);
+        }
+        let mut ends = [end(false, 1).like(one), end(true, 3).like(one)];
+        greet(&mut ends, second(9));
+        assert!(ends.iter().all(|it| it.is_agreed() && it.difference().is_none()));
     }
-    for it in &ends {
-        assert!(it.differs() && !it.is_agreed());
-        assert!(it.refused().of(Refusal::Probing) > 0);
-        assert_eq!(it.refused().of(Refusal::Encapsulation), 0);
+}
+
+/// Kills: a bit of the form that changes hellos of trunks without `vegas` and weights, which earlier releases read; two
+/// ways to probe at once.
+#[test]
+fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it() {
+    let byte = |form| {
+        let mut bytes = Vec::new();
+        Message::Hello { form, own: [1; 16], heard: [2; 16] }.write(&mut bytes).unwrap();
+        assert_eq!(
+            Message::read(&bytes),
+            Ok(Message::Hello { form, own: [1; 16], heard: [2; 16] })
+        );
+        bytes[1]
+    };
+    let form = |encapsulates, probing, weighted| Form { encapsulates, probing, weighted };
+    assert_eq!(byte(form(false, Probing::Management, false)), 0);
+    assert_eq!(byte(form(true, Probing::Epochs, false)), 3);
+    assert_eq!(byte(form(true, Probing::Vegas, false)), 5);
+    assert_eq!(byte(form(false, Probing::Management, true)), 8);
+    for unknown in [6, 16, 0xff] {
+        let bytes = [&[0x21, unknown, 0, 0][..], &[0; 32]].concat();
+        assert_eq!(Message::read(&bytes), Err(Refusal::Malformed));
     }
-    let mut ends = [end(false, 1).like(epochs), end(true, 3).like(epochs)];
-    greet(&mut ends, second(9));
-    assert!(ends.iter().all(|it| it.is_agreed() && !it.differs()));
 }
 
 /// Kills: user packets counted with segments, so that many of them make segments too old.

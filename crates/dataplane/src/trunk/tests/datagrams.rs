@@ -291,7 +291,8 @@ fn ends_that_differ_say_so_and_carry_nothing() {
     world.run(2_500, |_, _| true);
     for site in &world.sites {
         let peer = site.peer();
-        assert!(peer.differs && !peer.is_up() && peer.refused.of(Refusal::Encapsulation) > 1);
+        assert_eq!(peer.difference, Some(Refusal::Encapsulation));
+        assert!(!peer.is_up() && peer.refused.of(Refusal::Encapsulation) > 1);
     }
     assert!(left(&world, 1).is_empty());
 }

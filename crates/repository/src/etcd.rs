@@ -1,0 +1,196 @@
+//! Policies in etcd v3, through the JSON gateway of its members.
+//!
+//! ```text
+//! <prefix>policy/<name>, class/<name>, trunk/<name>   body of one table, in TOML
+//! <prefix>commit                                      the marker: the set is the one at its mod_revision
+//! <prefix>push                                        exists while a push runs
+//! <prefix>status/<node>                               report of a gateway, in JSON
+//! ```
+//!
+//! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`.
+//! Differs: with `commit = "each-change"` a store without any key is no commit, because a server that lost its data
+//! looks like this. An empty set is meant if the marker exists.
+
+mod client;
+mod http;
+mod json;
+mod keys;
+mod push;
+mod read;
+mod watch;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tidegate_config::Item;
+use tidegate_config::source::{Commit, SourceSpec};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use self::client::{Client, Login, SMALL};
+use self::http::Endpoint;
+use self::json::{Base64, Number, PutRequest, Written};
+use self::keys::Keys;
+use self::push::Push;
+use self::read::{Limits, committed};
+use crate::access::{credentials, tls};
+use crate::{Answer, Fault, FaultKind, NodeReport, PolicyRepository, Snapshot, Snapshots};
+
+/// A prefix of keys in an etcd cluster.
+pub(crate) struct Etcd {
+    endpoints: Vec<Endpoint>,
+    login: Option<Login>,
+    keys: Keys,
+    limits: Limits,
+    commit: Commit,
+}
+
+impl Etcd {
+    /// The repository that `spec` describes, at `urls` below `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// If a URL is wrong, or a file cannot be used.
+    pub(crate) fn new(spec: &SourceSpec, urls: &[String], prefix: &str) -> Result<Self, Fault> {
+        let access = &spec.access;
+        let login = credentials(access)?.map(|(user, password)| Login {
+            user,
+            password,
+            token: Mutex::new(None),
+        });
+        let mut config = None;
+        let mut endpoints = Vec::new();
+        for url in urls {
+            endpoints.push(Endpoint::new(url, || match &config {
+                Some(config) => Ok(Arc::clone(config)),
+                None => Ok(Arc::clone(config.insert(tls(access)?))),
+            })?);
+        }
+        if endpoints.is_empty() {
+            return Err(Fault::new(
+                FaultKind::Unusable,
+                format!("source `{}` has no `url`", spec.name),
+            ));
+        }
+        let size = usize::try_from(spec.max_size.0).unwrap_or(usize::MAX);
+        let limits = Limits { size, policies: spec.max_policies };
+        Ok(Self { endpoints, login, keys: Keys::new(prefix), limits, commit: spec.commit })
+    }
+
+    async fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> Result<Client<'a>, Fault> {
+        Client::connect(endpoint, self.login.as_ref()).await
+    }
+
+    /// The answer of the first member that has one.
+    async fn first<'a, T>(
+        &'a self,
+        job: impl Fn(Client<'a>) -> Answer<'a, T> + Send,
+    ) -> Result<T, Fault> {
+        let mut faults = Vec::new();
+        for endpoint in &self.endpoints {
+            let answer = match self.connect(endpoint).await {
+                Ok(client) => job(client).await,
+                Err(fault) => Err(fault),
+            };
+            match answer {
+                Err(fault) if of_member(fault.kind) => faults.push(fault),
+                answer => return answer,
+            }
+        }
+        Err(all(faults))
+    }
+
+    async fn pull_through(&self, mut client: Client<'_>) -> Result<Snapshot, Fault> {
+        for _ in 0..PUSH_LOOKS {
+            if let Some(set) = committed(&mut client, &self.keys, self.limits, self.commit).await? {
+                return Ok(set.snapshot);
+            }
+            sleep(PUSH_LOOK).await;
+        }
+        let message = format!("a push is running: it holds key `{}`", self.keys.lock());
+        Err(Fault::new(FaultKind::Unsteady, message))
+    }
+
+    async fn report_through(
+        &self,
+        mut client: Client<'_>,
+        report: &NodeReport,
+    ) -> Result<(), Fault> {
+        let value = serde_json::to_vec(report).map_err(|error| {
+            Fault::new(FaultKind::Unusable, format!("the report is not JSON: {error}"))
+        })?;
+        let request = PutRequest {
+            key: Base64(self.keys.status(&report.node).into_bytes()),
+            value: Base64(value),
+            lease: Number(0),
+        };
+        let written: Result<Written, _> = client.call(PUT, &request, SMALL).await;
+        written.map(drop).map_err(|failure| read::fault(failure, self.limits))
+    }
+}
+
+impl PolicyRepository for Etcd {
+    fn watch(self: Arc<Self>) -> Snapshots {
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(watch::run(self, sender));
+        receiver
+    }
+
+    fn pull(&self) -> Answer<'_, Snapshot> {
+        Box::pin(self.first(|client| Box::pin(self.pull_through(client))))
+    }
+
+    fn push(&self, items: Vec<Item>) -> Answer<'_, String> {
+        Box::pin(async move {
+            let wanted = push::wanted(&self.keys, self.limits, &items)?;
+            let push = Arc::new(Push::new(&self.keys, wanted, seconds_since_1970()));
+            self.first(|mut client| {
+                let push = Arc::clone(&push);
+                Box::pin(async move { push.through(&mut client).await })
+            })
+            .await
+        })
+    }
+
+    fn report(&self, report: &NodeReport) -> Answer<'_, ()> {
+        let report = report.clone();
+        Box::pin(async move {
+            let report = Arc::new(report);
+            self.first(|client| {
+                let report = Arc::clone(&report);
+                Box::pin(async move { self.report_through(client, &report).await })
+            })
+            .await
+        })
+    }
+}
+
+/// Whether another member may do better.
+fn of_member(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::Unreachable | FaultKind::Untrusted | FaultKind::Protocol)
+}
+
+/// One fault for the faults of all members: of the kind of the first, with all messages.
+fn all(faults: Vec<Fault>) -> Fault {
+    faults
+        .into_iter()
+        .reduce(|all, next| Fault { message: format!("{}; {}", all.message, next.message), ..all })
+        .unwrap_or_else(|| Fault::new(FaultKind::Unusable, "there is no `url`"))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time stamp of a marker is the time of day; nothing reads it"
+)]
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Path of writing a key.
+const PUT: &str = "/v3/kv/put";
+
+/// How often a pull looks whether a push is over.
+const PUSH_LOOKS: u32 = 25;
+
+/// Time between two looks. Chosen: 5 s in all, in which 30,000 keys are written.
+const PUSH_LOOK: Duration = Duration::from_millis(200);

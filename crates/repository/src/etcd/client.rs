@@ -1,0 +1,272 @@
+//! Calls of etcd's JSON gateway, with its tokens and its errors.
+//!
+//! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`; gRPC, `doc/statuscodes.md`.
+
+use std::sync::Mutex;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::http::{Connection, Endpoint, Response, Unread};
+use super::json::{AuthenticateRequest, Authenticated, ErrorBody};
+use crate::access::Secret;
+use crate::{Fault, FaultKind};
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The history at the revision asked for is compacted, or is not there yet.
+    NoHistory,
+    /// The answer is longer than the limit given for it.
+    TooLong,
+    /// The answer is longer than the gateway of the server can pass on.
+    TooLongForServer,
+    /// Anything else.
+    Fault(Fault),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// User, password, and the token they were exchanged for. The token is valid at every member.
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: Secret,
+    pub(super) token: Mutex<Option<String>>,
+}
+
+impl Login {
+    fn token(&self) -> Option<String> {
+        // A panic cannot leave half a token behind.
+        self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn keep(&self, token: Option<String>) {
+        *self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = token;
+    }
+}
+
+/// A connection to one member.
+pub(super) struct Client<'a> {
+    endpoint: &'a Endpoint,
+    login: Option<&'a Login>,
+    connection: Connection,
+}
+
+impl<'a> Client<'a> {
+    /// Connects to a member.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be reached or trusted.
+    pub(super) async fn connect(
+        endpoint: &'a Endpoint,
+        login: Option<&'a Login>,
+    ) -> Result<Self, Fault> {
+        Ok(Self { endpoint, login, connection: endpoint.connect().await? })
+    }
+
+    /// Posts `request` to `path`. The answer may have `limit` bytes.
+    ///
+    /// A token that the server does not know (any more) is exchanged once.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`].
+    pub(super) async fn call<A: DeserializeOwned>(
+        &mut self,
+        path: &'static str,
+        request: &(impl Serialize + Sync),
+        limit: usize,
+    ) -> Result<A, Failure> {
+        let response = self.open(path, self.json(&[request])?).await?;
+        let body = body(response, limit).await?;
+        self.parse(path, &body)
+    }
+
+    /// Posts `requests` in one body to `path`, and returns the stream of answers.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`].
+    pub(super) async fn stream(
+        &mut self,
+        path: &'static str,
+        requests: &[&(impl Serialize + Sync)],
+    ) -> Result<Response<'a>, Failure> {
+        let json = self.json(requests)?;
+        self.open(path, json).await
+    }
+
+    fn json(&self, requests: &[&(impl Serialize + Sync)]) -> Result<Vec<u8>, Fault> {
+        let mut json = Vec::new();
+        for request in requests {
+            serde_json::to_writer(&mut json, request).map_err(|error| {
+                Fault::new(
+                    FaultKind::Unusable,
+                    format!("no request to {}: {error}", self.endpoint.url),
+                )
+            })?;
+        }
+        Ok(json)
+    }
+
+    /// The answer to `json` with status 200, with a new token if the old one is not accepted.
+    async fn open(&mut self, path: &'static str, json: Vec<u8>) -> Result<Response<'a>, Failure> {
+        let token = match self.login {
+            Some(login) => Some(match login.token() {
+                Some(token) => token,
+                None => self.authenticate(login).await?,
+            }),
+            None => None,
+        };
+        let response =
+            self.connection.post(self.endpoint, path, json.clone(), token.as_deref()).await?;
+        if response.status.is_success() {
+            return Ok(response);
+        }
+        let error = self.error(path, response).await?;
+        let Some(login) = self.login.filter(|_| outdated(&error)) else {
+            return Err(self.failure(&error));
+        };
+        login.keep(None);
+        let token = self.authenticate(login).await?;
+        let response = self.connection.post(self.endpoint, path, json, Some(&token)).await?;
+        if response.status.is_success() {
+            return Ok(response);
+        }
+        let error = self.error(path, response).await?;
+        Err(self.failure(&error))
+    }
+
+    async fn authenticate(&mut self, login: &Login) -> Result<String, Failure> {
+        let request = AuthenticateRequest { name: &login.user, password: login.password.expose() };
+        let json = self.json(&[&request])?;
+        let response = self.connection.post(self.endpoint, AUTHENTICATE, json, None).await?;
+        if !response.status.is_success() {
+            let error = self.error(AUTHENTICATE, response).await?;
+            return Err(self.failure(&error));
+        }
+        let body = body(response, SMALL).await?;
+        let answer: Authenticated = self.parse(AUTHENTICATE, &body)?;
+        login.keep(Some(answer.token.clone()));
+        Ok(answer.token)
+    }
+
+    fn parse<A: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<A, Failure> {
+        serde_json::from_slice(body).map_err(|error| {
+            // The text of the error may show a part of the body, such as a token.
+            let place = format!("line {}, column {}", error.line(), error.column());
+            let message = format!("{}{path} answers with wrong JSON ({place})", self.endpoint.url);
+            Failure::Fault(Fault::new(FaultKind::Protocol, message))
+        })
+    }
+
+    /// The error in a response.
+    async fn error(&self, path: &str, response: Response<'a>) -> Result<ErrorBody, Failure> {
+        let status = response.status;
+        let body = match body(response, SMALL).await {
+            Err(Failure::TooLong) => Vec::new(),
+            body => body?,
+        };
+        serde_json::from_slice(&body).map_err(|_| {
+            let message =
+                format!("{}{path} answers {status} without an error of etcd", self.endpoint.url);
+            Failure::Fault(Fault::new(FaultKind::Protocol, message))
+        })
+    }
+
+    /// The failure that an error of etcd stands for.
+    pub(super) fn failure(&self, error: &ErrorBody) -> Failure {
+        let has = |part: &str| error.message.contains(part);
+        match error.code {
+            OUT_OF_RANGE => return Failure::NoHistory,
+            RESOURCE_EXHAUSTED if has("larger than max") => return Failure::TooLongForServer,
+            _ => {}
+        }
+        let kind = match error.code {
+            UNAUTHENTICATED | PERMISSION_DENIED => FaultKind::Refused,
+            FAILED_PRECONDITION if has("authentication is not enabled") => FaultKind::Refused,
+            INVALID_ARGUMENT if has("authentication failed") || has("user name is empty") => {
+                FaultKind::Refused
+            }
+            INVALID_ARGUMENT if has("too large") => FaultKind::TooLarge,
+            RESOURCE_EXHAUSTED if has("space") => FaultKind::Unusable,
+            DEADLINE_EXCEEDED | RESOURCE_EXHAUSTED | UNAVAILABLE => FaultKind::Unreachable,
+            _ => FaultKind::Protocol,
+        };
+        let fault = Fault::new(
+            kind,
+            format!("{} answers \"{}\"", self.endpoint.url, self.clean(&error.message)),
+        );
+        Failure::Fault(if has("authentication is not enabled") {
+            fault.help("remove `user` and `password_file`, or enable authentication in etcd")
+        } else if has("user name is empty") {
+            fault.help("set `user` and `password_file`: this server wants them even with a client certificate")
+        } else if has("request is too large") {
+            fault.help("make the policy smaller, or raise --max-request-bytes of the server")
+        } else if has("space") {
+            fault.help(
+                "compact and defragment the server's database, or raise --quota-backend-bytes",
+            )
+        } else {
+            fault
+        })
+    }
+
+    /// A server's text for messages: short, printable, without our password and token.
+    fn clean(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        if let Some(login) = self.login {
+            let token = login.token();
+            for secret in [Some(login.password.expose()), token.as_deref()].into_iter().flatten() {
+                text = text.replace(secret, "***");
+            }
+        }
+        text.chars().filter(|c| !c.is_control()).take(LONGEST_MESSAGE).collect()
+    }
+
+    /// A violation of the protocol.
+    pub(super) fn protocol(&self, what: &str) -> Fault {
+        Fault::new(FaultKind::Protocol, format!("{} {what}", self.endpoint.url))
+    }
+
+    /// A fault of a member that does not serve.
+    pub(super) fn unreachable(&self, what: &str) -> Fault {
+        Fault::new(FaultKind::Unreachable, format!("{} {what}", self.endpoint.url))
+    }
+}
+
+async fn body(response: Response<'_>, limit: usize) -> Result<Vec<u8>, Failure> {
+    response.read(limit).await.map_err(|unread| match unread {
+        Unread::TooLong => Failure::TooLong,
+        Unread::Failed(fault) => Failure::Fault(fault),
+    })
+}
+
+/// Whether another token may help.
+fn outdated(error: &ErrorBody) -> bool {
+    error.code == UNAUTHENTICATED || error.message.contains("revision of auth store is old")
+}
+
+/// Path of the exchange of a password for a token.
+const AUTHENTICATE: &str = "/v3/auth/authenticate";
+
+/// Bytes of the longest answer without keys and values: heads, tokens, errors. A JWT has up to 8 KiB in practice.
+pub(super) const SMALL: usize = 64 * 1024;
+
+/// Characters of a server's message that are shown. Chosen: three lines of a terminal.
+const LONGEST_MESSAGE: usize = 240;
+
+// Source: gRPC, doc/statuscodes.md.
+const INVALID_ARGUMENT: u32 = 3;
+const DEADLINE_EXCEEDED: u32 = 4;
+const PERMISSION_DENIED: u32 = 7;
+const RESOURCE_EXHAUSTED: u32 = 8;
+const FAILED_PRECONDITION: u32 = 9;
+const OUT_OF_RANGE: u32 = 11;
+const UNAVAILABLE: u32 = 14;
+const UNAUTHENTICATED: u32 = 16;

@@ -1,0 +1,235 @@
+//! The layout of keys: `<prefix>policy/<name>`, `class/<name>`, `trunk/<name>`, `commit`, `push` and `status/<node>`.
+//!
+//! The value of an item is the TOML body of its table, without the header and the name.
+//! `status/` divides the prefix into two ranges, so that the reports of gateways are neither read nor watched.
+
+use tidegate_config::{Item, ItemKind};
+use toml::{Table, Value};
+
+use crate::{Fault, FaultKind};
+
+/// The keys below one prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+/// A range of keys: the first, and the first beyond it. The second is empty for one key alone.
+pub(super) type Range = (Vec<u8>, Vec<u8>);
+
+/// The use of a key.
+pub(super) enum Holds<'a> {
+    /// An item of this kind and name.
+    Item(ItemKind, &'a str),
+    /// The commit marker.
+    Marker,
+    /// The lock of a push.
+    Lock,
+}
+
+impl Keys {
+    /// The keys below `prefix`.
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// The prefix itself.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The commit marker.
+    pub(super) fn marker(&self) -> String {
+        self.below(MARKER)
+    }
+
+    /// The key that exists while a push runs.
+    pub(super) fn lock(&self) -> String {
+        self.below(LOCK)
+    }
+
+    /// The report of a gateway.
+    pub(super) fn status(&self, node: &str) -> String {
+        self.below(&format!("{STATUS}{node}"))
+    }
+
+    /// The key of an item.
+    pub(super) fn item(&self, kind: ItemKind, name: &str) -> String {
+        self.below(&format!("{kind}/{name}"))
+    }
+
+    fn below(&self, rest: &str) -> String {
+        format!("{}{rest}", self.prefix)
+    }
+
+    /// Everything below the prefix except `status/`.
+    pub(super) fn ranges(&self) -> [Range; 2] {
+        let status = self.below(STATUS).into_bytes();
+        let end = successor(self.prefix.as_bytes());
+        [(self.prefix.clone().into_bytes(), status.clone()), (successor(&status), end)]
+    }
+
+    /// The use of `key`.
+    ///
+    /// # Errors
+    ///
+    /// If no key of this name belongs below the prefix.
+    pub(super) fn holds<'a>(&self, key: &'a [u8]) -> Result<Holds<'a>, Fault> {
+        let rest = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(&self.prefix));
+        match rest {
+            Some(MARKER) => return Ok(Holds::Marker),
+            Some(LOCK) => return Ok(Holds::Lock),
+            _ => {}
+        }
+        let item = rest.and_then(|rest| rest.split_once('/')).filter(|(_, name)| !name.is_empty());
+        item.and_then(|(word, name)| Some(Holds::Item(ItemKind::of_word(word)?, name))).ok_or_else(
+            || {
+                let message = format!("key {} is not one of Tidegate", shown(key));
+                let known = "keys below the prefix are policy/NAME, class/NAME, trunk/NAME, commit and status/NODE";
+                Fault::new(FaultKind::Malformed, message)
+                    .help(format!("{known}; rename or delete it, and commit again"))
+            },
+        )
+    }
+}
+
+/// The first key that does not begin with `prefix`; of no prefix, a null byte, which means "all keys" to etcd.
+fn successor(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if let Some(next) = last.checked_add(1) {
+            end.push(next);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+/// A key as messages show it: between grave accents, at most [`SHOWN`] bytes of it.
+pub(super) fn shown(key: &[u8]) -> String {
+    let part = key.get(..SHOWN).unwrap_or(key);
+    let dots = if key.len() > SHOWN { "..." } else { "" };
+    format!("`{}{dots}`", String::from_utf8_lossy(part).escape_debug())
+}
+
+/// The item that `value` describes at `key`.
+///
+/// # Errors
+///
+/// If the value is not the body of one table, or has another name than the key.
+pub(super) fn item(kind: ItemKind, name: &str, key: &[u8], value: &[u8]) -> Result<Item, Fault> {
+    let wrong =
+        |what: String| Fault::new(FaultKind::Malformed, format!("key {}: {what}", shown(key)));
+    let text =
+        std::str::from_utf8(value).map_err(|_| wrong("the value is not UTF-8".to_owned()))?;
+    let mut fields: Table = toml::from_str(text).map_err(|error| {
+        let line = error
+            .span()
+            .map_or(1, |span| 1 + text.get(..span.start).unwrap_or("").matches('\n').count());
+        wrong(format!("the value is not TOML: line {line}: {}", error.message()))
+    })?;
+    for (field, value) in &fields {
+        if document(field, value) {
+            let what = format!("`{field}` opens a table of a policy file");
+            return Err(wrong(what).help(format!(
+                "write the fields of one {kind} only, without [[{kind}]], and commit again"
+            )));
+        }
+    }
+    match fields.remove("name") {
+        None => Ok(Item { kind, name: name.to_owned(), fields }),
+        Some(Value::String(other)) if other == name => Ok(Item { kind, name: other, fields }),
+        Some(other) => Err(wrong(format!("`name = {other}` does not agree with the key"))),
+    }
+}
+
+/// Whether a field belongs to a whole policy file and not to one item. A policy has fields `class` and `trunk` too.
+fn document(field: &str, value: &Value) -> bool {
+    match ItemKind::of_word(field) {
+        Some(ItemKind::Policy) => true,
+        Some(_) => value.is_array(),
+        None => NOT_OF_ITEMS.contains(&field),
+    }
+}
+
+/// Name of the marker below the prefix.
+const MARKER: &str = "commit";
+
+/// Name of the lock of a push below the prefix.
+const LOCK: &str = "push";
+
+/// Below it are the reports of gateways.
+const STATUS: &str = "status/";
+
+/// Tables of the policy file that hold no items.
+const NOT_OF_ITEMS: &[&str] = &["gateway", "source"];
+
+/// Bytes of a key that a message shows; a name in a policy file is shorter.
+const SHOWN: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &[u8]) -> Result<Item, Fault> {
+        item(ItemKind::Policy, "web", b"/t/policy/web", value)
+    }
+
+    /// Kills: ranges that contain `status/`, or end before `trunk/`.
+    #[test]
+    fn ranges_hold_all_but_status() {
+        let keys = Keys::new("/t/");
+        let inside = |key: &str| {
+            keys.ranges()
+                .iter()
+                .any(|(from, end)| key.as_bytes() >= &from[..] && key.as_bytes() < &end[..])
+        };
+        for key in
+            ["/t/class/a", "/t/commit", "/t/policy/a", "/t/push", "/t/trunk/\u{10ffff}", "/t/stray"]
+        {
+            assert!(inside(key), "{key}");
+        }
+        for key in ["/t/status/gw1", "/t0", "/s", "/t"] {
+            assert!(!inside(key), "{key}");
+        }
+        assert_eq!(successor(&[b'a', 0xff, 0xff]), b"b");
+        assert_eq!(successor(b""), [0]);
+    }
+
+    #[test]
+    fn a_key_is_an_item_the_marker_the_lock_or_an_error() {
+        let keys = Keys::new("/t/");
+        assert!(matches!(keys.holds(b"/t/trunk/a/b"), Ok(Holds::Item(ItemKind::Trunk, "a/b"))));
+        assert!(matches!(keys.holds(b"/t/commit"), Ok(Holds::Marker)));
+        for wrong in
+            [&b"/t/polices/web"[..], b"/t/policy/", b"/t/policy", b"/t/policy/\xff", b"/u/policy/a"]
+        {
+            assert_eq!(keys.holds(wrong).err().unwrap().kind, FaultKind::Malformed);
+        }
+    }
+
+    /// Kills: the name of the body taken or ignored; a `class` of a policy refused; line numbers from 0.
+    #[test]
+    fn a_value_is_the_body_of_one_table() {
+        let good =
+            read(b"action = \"pass\"\nclass = \"a\"\nname = \"web\"\n[match]\ndst_port = 80")
+                .unwrap();
+        assert_eq!((good.name.as_str(), good.fields.len()), ("web", 3));
+        for (wrong, says) in [
+            (&b"\xff\xfe"[..], "not UTF-8"),
+            (b"a = 1\nb = ", "line 2"),
+            (b"name = \"other\"", "does not agree"),
+            (b"name = 5", "does not agree"),
+            (b"[gateway]\nlan = \"a\"", "`gateway` opens"),
+            (b"a = 1\n[[policy]]\nname = \"x\"", "`policy` opens"),
+            (b"[[class]]\nname = \"x\"", "`class` opens"),
+        ] {
+            let fault = read(wrong).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::Malformed);
+            assert!(
+                fault.message.contains("`/t/policy/web`") && fault.message.contains(says),
+                "{fault}"
+            );
+        }
+    }
+}

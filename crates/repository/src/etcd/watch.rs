@@ -1,0 +1,341 @@
+//! Following a source: list, then watch from the next revision on, and list again after a gap.
+//!
+//! With a marker only its key is watched. A change is read [`QUIET`] after the last of a burst, at the latest
+//! [`LONGEST_BURST`] after the first. A look at the newest revision every [`LOOK`] detects a stalled watch and a
+//! server that lost its data.
+//!
+//! Source: etcd 3.4, `rpc.proto`, `WatchCreateRequest` and `WatchResponse.compact_revision`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_config::source::Commit;
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+
+use super::Etcd;
+use super::client::{Client, Failure, SMALL};
+use super::http::{ANSWER, Endpoint, Response};
+use super::json::{
+    Base64, ErrorBody, Number, RangeAnswer, RangeRequest, WatchCreate, WatchLine, WatchRequest,
+};
+use super::keys::Range;
+use super::read::{self, RANGE, committed};
+use crate::{Fault, FaultKind, QUIET, Snapshot};
+
+/// Watches `etcd` until the receiver of `sender` is dropped.
+pub(super) async fn run(etcd: Arc<Etcd>, sender: Sender<Result<Snapshot, Fault>>) {
+    let receiver = sender.clone();
+    let mut told = Told { sender, revision: None, fault: None };
+    tokio::select! {
+        () = receiver.closed() => {}
+        () = forever(&etcd, &mut told) => {}
+    }
+}
+
+async fn forever(etcd: &Etcd, told: &mut Told) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let began = Instant::now();
+        let mut faults = Vec::new();
+        let mut steady = false;
+        for endpoint in &etcd.endpoints {
+            let Err(fault) = session(etcd, endpoint, told, &mut steady).await;
+            tracing::debug!(%fault, steady, "a watch of etcd ends");
+            if steady {
+                break;
+            }
+            faults.push(fault);
+        }
+        // A watch that worked is opened again before anybody is alarmed.
+        if !steady {
+            told.fault(super::all(faults)).await;
+        } else if began.elapsed() >= LONGEST_PAUSE {
+            pause = FIRST_PAUSE;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// The receiver, and its newest answers.
+struct Told {
+    sender: Sender<Result<Snapshot, Fault>>,
+    /// The newest snapshot.
+    revision: Option<String>,
+    /// The fault that is not over.
+    fault: Option<Fault>,
+}
+
+impl Told {
+    async fn snapshot(&mut self, snapshot: Snapshot) {
+        let recovered = self.fault.take().is_some();
+        if recovered || self.revision.as_ref() != Some(&snapshot.revision) {
+            self.revision = Some(snapshot.revision.clone());
+            // A dropped receiver ends the task.
+            let _ = self.sender.send(Ok(snapshot)).await;
+        }
+    }
+
+    async fn fault(&mut self, fault: Fault) {
+        if self.fault.as_ref() != Some(&fault) {
+            self.fault = Some(fault.clone());
+            let _ = self.sender.send(Err(fault)).await;
+        }
+    }
+}
+
+/// Follows the source at one member. `steady` is set once the watch works and the set was read.
+async fn session(
+    etcd: &Etcd,
+    endpoint: &Endpoint,
+    told: &mut Told,
+    steady: &mut bool,
+) -> Result<Infallible, Fault> {
+    let ranges = match etcd.commit {
+        Commit::Marker => vec![(etcd.keys.marker().into_bytes(), Vec::new())],
+        Commit::EachChange => etcd.keys.ranges().to_vec(),
+    };
+    let mut client = etcd.connect(endpoint).await?;
+    let mut newest = newest(&mut client, &ranges).await?;
+    let mut listener = etcd.connect(endpoint).await?;
+    let mut lines = Lines::open(&mut listener, &ranges, newest.header + 1).await?;
+    let mut state = State { seen: newest.changed, read: 0, burst: None, missed: 0 };
+    state.read(etcd, endpoint, &mut client, told).await?;
+    *steady = true;
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    look.reset();
+    loop {
+        let due = state.due();
+        tokio::select! {
+            changed = lines.next(&listener) => state.changed(changed?),
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                state.read(etcd, endpoint, &mut client, told).await?;
+            }
+            _ = look.tick() => {
+                let now = self::newest(&mut client, &ranges).await?;
+                state.look(&client, &newest, &now)?;
+                newest = now;
+            }
+        }
+    }
+}
+
+/// Progress of a session: changes that were seen, read or missed.
+struct State {
+    /// The newest change that the watch showed or that was read.
+    seen: u64,
+    /// The revision of the set that was read.
+    read: u64,
+    /// First and last change that are not read.
+    burst: Option<(Instant, Instant)>,
+    /// A change that a look found and the watch had not shown.
+    missed: u64,
+}
+
+impl State {
+    fn changed(&mut self, revision: u64) {
+        self.seen = self.seen.max(revision);
+        if revision > self.read {
+            let now = Instant::now();
+            let first = self.burst.map_or(now, |(first, _)| first);
+            self.burst = Some((first, now));
+        }
+    }
+
+    /// When the changes are to be read.
+    fn due(&self) -> Option<Instant> {
+        self.burst.map(|(first, last)| (last + QUIET).min(first + LONGEST_BURST))
+    }
+
+    async fn read<'a>(
+        &mut self,
+        etcd: &'a Etcd,
+        endpoint: &'a Endpoint,
+        client: &mut Client<'a>,
+        told: &mut Told,
+    ) -> Result<(), Fault> {
+        self.burst = None;
+        match committed(client, &etcd.keys, etcd.limits, etcd.commit).await {
+            Ok(Some(set)) => {
+                self.read = set.at;
+                self.seen = self.seen.max(set.at);
+                told.snapshot(set.snapshot).await;
+            }
+            // The end of the push is the next change.
+            Ok(None) => {}
+            Err(fault) if of_content(fault.kind) => {
+                told.fault(fault).await;
+                // An answer that was cut off took its connection with it.
+                *client = etcd.connect(endpoint).await?;
+            }
+            Err(fault) => return Err(fault),
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, client: &Client<'_>, before: &Newest, now: &Newest) -> Result<(), Fault> {
+        if now.header < before.header {
+            return Err(client.unreachable("lost data: its revision went back"));
+        }
+        if self.missed > self.seen {
+            return Err(client.unreachable("does not show changes to its watches"));
+        }
+        self.missed = now.changed;
+        Ok(())
+    }
+}
+
+/// Whether the next commit mends a fault, not the next connection.
+fn of_content(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::Uncommitted | FaultKind::Unsteady | FaultKind::TooLarge | FaultKind::Malformed
+    )
+}
+
+/// The newest revisions of a server.
+struct Newest {
+    /// Of the whole store.
+    header: u64,
+    /// Of the keys in the watched ranges; 0 if there is none.
+    changed: u64,
+}
+
+async fn newest(client: &mut Client<'_>, ranges: &[Range]) -> Result<Newest, Fault> {
+    let mut newest = Newest { header: 0, changed: 0 };
+    for (key, range_end) in ranges {
+        let request = RangeRequest {
+            key: Base64(key.clone()),
+            range_end: Base64(range_end.clone()),
+            limit: Number(1),
+            keys_only: true,
+            sort_target: Some("MOD"),
+            sort_order: Some("DESCEND"),
+            ..RangeRequest::default()
+        };
+        let answer: Result<RangeAnswer, Failure> = client.call(RANGE, &request, SMALL).await;
+        let answer = answer.map_err(|failure| read::fault(failure, SMALL_LIMITS))?;
+        newest.header = newest.header.max(answer.header.revision.0);
+        let changed = answer.kvs.first().map_or(0, |entry| entry.mod_revision.0);
+        newest.changed = newest.changed.max(changed);
+    }
+    Ok(newest)
+}
+
+/// The lines of a watch's endless answer.
+struct Lines<'a> {
+    response: Response<'a>,
+    /// Bytes that came and are not a whole line; those before `searched` hold no line break.
+    buffer: Vec<u8>,
+    searched: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// Watches `ranges` from revision `from` on.
+    async fn open(client: &mut Client<'a>, ranges: &[Range], from: u64) -> Result<Self, Fault> {
+        let requests: Vec<WatchRequest> = ranges
+            .iter()
+            .map(|(key, range_end)| WatchRequest {
+                create_request: WatchCreate {
+                    key: Base64(key.clone()),
+                    range_end: Base64(range_end.clone()),
+                    start_revision: Number(from),
+                    fragment: true,
+                },
+            })
+            .collect();
+        let requests: Vec<&WatchRequest> = requests.iter().collect();
+        let response = client.stream(WATCH, &requests).await;
+        let response = response.map_err(|failure| read::fault(failure, SMALL_LIMITS))?;
+        let mut lines = Self { response, buffer: Vec::new(), searched: 0 };
+        for _ in ranges {
+            let created = timeout(ANSWER, lines.answer(client)).await;
+            let (created, _) =
+                created.map_err(|_| client.unreachable("does not begin to watch"))??;
+            if !created {
+                return Err(client.protocol("sends changes before the watch begins"));
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Waits for the next changes; returns the revision of the newest. May be dropped while it waits.
+    async fn next(&mut self, client: &Client<'_>) -> Result<u64, Fault> {
+        Ok(self.answer(client).await?.1)
+    }
+
+    /// The next line: whether it says that a watch is created, and its newest change.
+    async fn answer(&mut self, client: &Client<'_>) -> Result<(bool, u64), Fault> {
+        let line = self.line(client).await?;
+        let parsed: Result<WatchLine, _> = serde_json::from_slice(&line);
+        let parsed = parsed.map_err(|_| client.protocol("sends wrong JSON to a watch"))?;
+        if let Some(error) = parsed.error {
+            let error = ErrorBody { code: error.grpc_code, message: error.message };
+            return Err(read::fault(client.failure(&error), SMALL_LIMITS));
+        }
+        let Some(answer) = parsed.result else {
+            return Err(client.protocol("sends wrong JSON to a watch"));
+        };
+        if answer.canceled && answer.compact_revision.0 > 0 {
+            return Err(client.unreachable("has compacted the changes that were to be watched"));
+        }
+        if answer.canceled {
+            let code = if answer.cancel_reason.contains("permission denied") {
+                PERMISSION_DENIED
+            } else {
+                ABORTED
+            };
+            let error = ErrorBody { code, message: answer.cancel_reason };
+            return Err(read::fault(client.failure(&error), SMALL_LIMITS));
+        }
+        let newest = answer.events.iter().map(|event| event.kv.mod_revision.0).max();
+        Ok((answer.created, newest.unwrap_or(0)))
+    }
+
+    async fn line(&mut self, client: &Client<'_>) -> Result<Vec<u8>, Fault> {
+        loop {
+            let rest = self.buffer.get(self.searched..).unwrap_or(&[]);
+            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.drain(..=self.searched + end).collect();
+                self.searched = 0;
+                return Ok(line);
+            }
+            self.searched = self.buffer.len();
+            if self.buffer.len() > LONGEST_LINE {
+                return Err(client.protocol("sends a line without end to a watch"));
+            }
+            let piece = self.response.piece().await?;
+            self.buffer
+                .extend_from_slice(&piece.ok_or_else(|| client.unreachable("closed the watch"))?);
+        }
+    }
+}
+
+/// Path of a watch.
+const WATCH: &str = "/v3/watch";
+
+/// First pause after a fault, doubled at each attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Longest pause after a fault.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Changes are read at the latest this time after the first of a burst. Chosen: half of the 2 s in which a commit is
+/// in force.
+const LONGEST_BURST: Duration = Duration::from_secs(1);
+
+/// Interval between two looks at the newest revision. Chosen: as long as the longest pause, one small request.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Bytes of the longest line of a watch. Chosen: ten requests of the default `--max-request-bytes`, 1.5 MiB.
+const LONGEST_LINE: usize = 15 * 1024 * 1024;
+
+/// For messages about answers without values.
+const SMALL_LIMITS: read::Limits = read::Limits { size: SMALL, policies: 1 };
+
+// Source: gRPC, doc/statuscodes.md.
+const PERMISSION_DENIED: u32 = 7;
+const ABORTED: u32 = 10;

@@ -1,0 +1,151 @@
+//! Which sets a watcher gets, and when.
+
+use std::time::Duration;
+
+use tidegate_config::source::Commit;
+use tidegate_repository::{Conformance, FaultKind, NodeReport, open};
+use tokio::time::{Instant, timeout};
+
+use crate::real::Etcd;
+use crate::testing::{fault, held, next, next_snapshot, nothing, policy, source, spec};
+
+/// Kills: reading or watching below `status/`; a report under another key.
+#[tokio::test]
+async fn a_pushed_set_is_pulled_and_watched_and_reports_change_nothing() {
+    let Some(server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    let mut watch = source.clone().watch();
+    fault(next(&mut watch).await, FaultKind::Uncommitted);
+    let set = vec![policy("mail", 1), policy("web", 2)];
+    let revision = source.push(set.clone()).await.unwrap();
+    let seen = next(&mut watch).await.unwrap();
+    assert_eq!((held(&seen), &seen.revision), (set, &revision));
+    assert_eq!(seen.parts[1].origin, "/t/policy/web");
+    assert_eq!(source.pull().await.unwrap(), seen);
+
+    let report = NodeReport {
+        node: "gw1".to_owned(),
+        revision: Some(revision),
+        generation: 3,
+        since_s: 1_790_000_000,
+        error: None,
+        flows_on_it: 0.5,
+        policies: [("web".to_owned(), Conformance { up: Some(0.9), down: None })].into(),
+    };
+    source.report(&report).await.unwrap();
+    let kept = server.get("/t/status/gw1").await.unwrap();
+    assert_eq!(serde_json::from_str::<NodeReport>(&kept).unwrap(), report);
+    nothing(&mut watch).await;
+    assert_eq!(source.pull().await.unwrap(), seen);
+}
+
+/// Kills: a read at the present in place of the marker's revision; a watch of the whole prefix.
+#[tokio::test]
+async fn half_a_change_without_its_marker_is_not_seen() {
+    let Some(server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    server.put("/t/policy/web", b"action = \"pass\"").await;
+    fault(source.pull().await, FaultKind::Uncommitted);
+    server.put("/t/commit", b"1").await;
+    let mut watch = source.clone().watch();
+    let old = next(&mut watch).await.unwrap();
+    server.put("/t/policy/mail", b"action = \"pass\"").await;
+    server.delete("/t/policy/web").await;
+    nothing(&mut watch).await;
+    assert_eq!(source.pull().await.unwrap(), old);
+    server.put("/t/commit", b"2").await;
+    let new = next(&mut watch).await.unwrap();
+    assert_eq!(held(&new), held(&source.pull().await.unwrap()));
+    assert_eq!(held(&new)[0].name, "mail");
+    server.delete("/t/commit").await;
+    fault(next(&mut watch).await, FaultKind::Uncommitted);
+}
+
+/// A marker that was compacted stands for the present, if nothing changed after it.
+///
+/// Kills: no attempt at the present; no comparison of revisions; no comparison of the digest.
+#[tokio::test]
+async fn a_set_outlives_the_history_at_its_marker() {
+    let Some(server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    let mut watch = source.clone().watch();
+    source.push(vec![policy("mail", 1), policy("web", 2)]).await.unwrap();
+    let set = next_snapshot(&mut watch).await;
+    server.put("/elsewhere", b"").await;
+    server.compact().await;
+    assert_eq!(source.pull().await.unwrap(), set);
+    nothing(&mut watch).await;
+
+    server.delete("/t/policy/mail").await;
+    server.compact().await;
+    let removed = fault(source.pull().await, FaultKind::Unsteady);
+    assert!(removed.message.contains("removed"), "{removed}");
+    server.put("/t/policy/mail", b"action = \"pass\"").await;
+    server.compact().await;
+    let newer = fault(source.pull().await, FaultKind::Unsteady);
+    assert!(newer.message.contains("`/t/policy/mail` changed"), "{newer}");
+    nothing(&mut watch).await;
+    server.put("/t/commit", b"by hand").await;
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 2);
+}
+
+/// Kills: a read for each marker; a quiet period without an end.
+#[tokio::test]
+async fn a_thousand_markers_are_few_reads_and_the_last_is_read() {
+    let Some(server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    server.put("/t/commit", b"0").await;
+    let mut watch = source.clone().watch();
+    next(&mut watch).await.unwrap();
+    let writer = async {
+        let began = Instant::now();
+        let mut last = 0;
+        for n in 0..1000_u32 {
+            last = server.put("/t/commit", n.to_string().as_bytes()).await;
+        }
+        (last, began.elapsed())
+    };
+    let reader = async {
+        let mut revisions = Vec::new();
+        while let Ok(answer) = timeout(Duration::from_secs(2), watch.recv()).await {
+            revisions.push(answer.unwrap().unwrap().revision);
+        }
+        revisions
+    };
+    let ((last, took), revisions) = tokio::join!(writer, reader);
+    let newest = revisions.last().unwrap();
+    assert!(newest.starts_with(&format!("{last}-")), "{newest} is not {last}");
+    let most = took.as_secs() + 2;
+    assert!(
+        u64::try_from(revisions.len()).unwrap() <= most,
+        "{} reads in {took:?}",
+        revisions.len()
+    );
+}
+
+/// Kills: a snapshot for each key; an empty store taken as an empty set; a half-written push.
+#[tokio::test]
+async fn each_change_is_a_commit_after_a_quiet_period() {
+    let Some(server) = Etcd::start().await else { return };
+    let mut spec = spec(&[server.url()]);
+    spec.commit = Commit::EachChange;
+    let source = open(&spec).unwrap();
+    let mut watch = source.clone().watch();
+    fault(next(&mut watch).await, FaultKind::Uncommitted);
+    for name in ["class/a", "policy/b", "trunk/c"] {
+        server.put(&format!("/t/{name}"), b"").await;
+    }
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 3);
+    server.put("/t/status/gw1", b"{}").await;
+    nothing(&mut watch).await;
+    server.delete("/t/trunk/c").await;
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 2);
+
+    let set: Vec<_> = (0..400).map(|n| policy(&format!("p{n}"), n)).collect();
+    source.push(set).await.unwrap();
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 400);
+    source.push(Vec::new()).await.unwrap();
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 0);
+    server.delete("/t/commit").await;
+    fault(next(&mut watch).await, FaultKind::Uncommitted);
+}

@@ -1,0 +1,138 @@
+//! Servers that are down, killed, emptied, or hold what no gateway can use.
+
+use std::time::Duration;
+
+use tidegate_core::Bytes;
+use tidegate_repository::{FaultKind, open};
+use tokio::time::timeout;
+
+use crate::real::{Etcd, free_port};
+use crate::testing::{fault, held, next, next_snapshot, nothing, policy, source, spec};
+
+/// Kills: a snapshot that is not sent after a fault; a fault that is sent at each attempt.
+#[tokio::test]
+async fn a_server_that_is_killed_is_one_fault_and_its_return_one_snapshot() {
+    let Some(mut server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    source.push(vec![policy("web", 1)]).await.unwrap();
+    let mut watch = source.clone().watch();
+    let before = next(&mut watch).await.unwrap();
+    server.kill();
+    fault(next(&mut watch).await, FaultKind::Unreachable);
+    fault(source.pull().await, FaultKind::Unreachable);
+    assert!(timeout(Duration::from_millis(1500), watch.recv()).await.is_err(), "a fault twice");
+    server.run().await;
+    assert_eq!(next_snapshot(&mut watch).await, before);
+    source.push(vec![policy("web", 2)]).await.unwrap();
+    assert_eq!(held(&next(&mut watch).await.unwrap())[0].fields["priority"].as_integer(), Some(2));
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_at_the_start_is_waited_for() {
+    let Some(mut server) = Etcd::start().await else { return };
+    source(&server.url()).push(vec![policy("web", 1)]).await.unwrap();
+    server.kill();
+    let mut watch = source(&server.url()).watch();
+    fault(next(&mut watch).await, FaultKind::Unreachable);
+    server.run().await;
+    assert_eq!(held(&next_snapshot(&mut watch).await).len(), 1);
+}
+
+/// The new store reaches the revision of the old one with another set.
+///
+/// Kills: a name of a commit that is its revision only.
+#[tokio::test]
+async fn a_server_that_lost_its_data_keeps_the_policies_in_force() {
+    let Some(mut server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    let first = source.push(vec![policy("web", 1)]).await.unwrap();
+    let mut watch = source.clone().watch();
+    next(&mut watch).await.unwrap();
+    server.lose();
+    server.run().await;
+    loop {
+        let lost = next(&mut watch).await.unwrap_err();
+        if lost.kind == FaultKind::Uncommitted {
+            break;
+        }
+        assert_eq!(lost.kind, FaultKind::Unreachable);
+    }
+    let second = source.push(vec![policy("mail", 1)]).await.unwrap();
+    let number = |revision: &str| revision.split('-').next().unwrap().to_owned();
+    assert_eq!(number(&first), number(&second));
+    assert_ne!(first, second);
+    let new = next(&mut watch).await.unwrap();
+    assert_eq!((&*held(&new)[0].name, new.revision), ("mail", second));
+}
+
+/// Kills: only the first URL; the fault of the last one only.
+#[tokio::test]
+async fn members_are_tried_in_their_order() {
+    let Some(mut server) = Etcd::start().await else { return };
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    let source = open(&spec(&[dead.clone(), server.url()])).unwrap();
+    source.push(vec![policy("web", 1)]).await.unwrap();
+    let mut watch = source.clone().watch();
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 1);
+    server.kill();
+    let down = fault(source.pull().await, FaultKind::Unreachable);
+    assert!(down.message.contains(&dead) && down.message.contains(&server.url()), "{down}");
+}
+
+/// Kills: a limit that counts marker and lock; a source that is not read again after it was too large.
+#[tokio::test]
+async fn a_set_beyond_the_limits_is_too_large_until_a_smaller_one_is_committed() {
+    let Some(server) = Etcd::start().await else { return };
+    let direct = source(&server.url());
+    let set = |count: i64| (0..count).map(|n| policy(&format!("p{n}"), n)).collect::<Vec<_>>();
+    for (size, policies) in [(1 << 20, 20), (500, 100)] {
+        direct.push(set(21)).await.unwrap();
+        let mut spec = spec(&[server.url()]);
+        (spec.max_size, spec.max_policies) = (Bytes(size), policies);
+        let small = open(&spec).unwrap();
+        let mut watch = small.clone().watch();
+        let large = fault(next(&mut watch).await, FaultKind::TooLarge);
+        assert!(large.help.contains("max_size"), "{large}");
+        let fits = if size < 1000 { 5 } else { 20 };
+        direct.push(set(fits)).await.unwrap();
+        assert_eq!(held(&next(&mut watch).await.unwrap()).len(), usize::try_from(fits).unwrap());
+    }
+}
+
+/// Kills: an entry that is left out; a fault without its key.
+#[tokio::test]
+async fn an_entry_of_the_wrong_type_is_a_fault_that_names_its_key() {
+    let Some(server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    source.push(vec![policy("web", 1)]).await.unwrap();
+    let mut watch = source.clone().watch();
+    next(&mut watch).await.unwrap();
+    for (key, value) in [
+        ("/t/policy/binary", &b"\xff\xfe\x00"[..]),
+        ("/t/class/json", b"{\"guarantee\": 5}"),
+        ("/t/policy/named", b"name = \"other\""),
+        ("/t/policy/file", b"[[policy]]\nname = \"web\""),
+        ("/t/polices/web", b"action = \"pass\""),
+    ] {
+        server.put(key, value).await;
+        nothing(&mut watch).await;
+        server.put("/t/commit", b"").await;
+        let wrong = fault(next(&mut watch).await, FaultKind::Malformed);
+        assert!(wrong.message.contains(&format!("`{key}`")), "{wrong}");
+        server.delete(key).await;
+        server.put("/t/commit", b"").await;
+        assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_task_of_a_watch_ends_with_its_receiver() {
+    let Some(server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    let watch = source.clone().watch();
+    assert_eq!(std::sync::Arc::strong_count(&source), 2);
+    drop(watch);
+    while std::sync::Arc::strong_count(&source) > 1 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,14 @@
+//! The etcd repository against a real server, and against servers that do what a real one does not.
+//!
+//! Each test starts a server of its own on loopback and ends it by its process. Silence and slowness run in virtual
+//! time.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its server has failed")]
+
+mod access;
+mod commits;
+mod faults;
+mod hostile;
+mod push;
+mod real;
+mod testing;

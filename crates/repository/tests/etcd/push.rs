@@ -1,0 +1,177 @@
+//! Pushes of every size, and what is in force when they end half-way.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::btree_map;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use tidegate_config::source::SourceKind;
+use tidegate_config::{Item, ItemKind};
+use tidegate_core::Bytes;
+use tidegate_repository::{FaultKind, open};
+use toml::{Table, Value};
+
+use crate::hostile::cutting_proxy;
+use crate::real::Etcd;
+use crate::testing::{fault, held, policy, sort, source, spec};
+
+fn set(first: i64, count: i64) -> Vec<Item> {
+    let mut set: Vec<_> = (first..first + count).map(|n| policy(&format!("p{n}"), first)).collect();
+    sort(&mut set);
+    set
+}
+
+/// 1,000 items are deleted and 1,000 written, in 16 transactions. Whoever reads meanwhile gets one set or the other.
+///
+/// Kills: the marker written first; stale keys left; a read at the present.
+#[tokio::test]
+async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
+    let Some(server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    let (old, new) = (set(0, 1000), set(500, 1000));
+    source.push(old.clone()).await.unwrap();
+    let before = source.pull().await.unwrap();
+    assert_eq!(held(&before), old);
+    let push = source.push(new.clone());
+    let reads = async {
+        let mut reads = Vec::new();
+        loop {
+            reads.push(source.pull().await.unwrap());
+            if reads.last() != Some(&before) {
+                return reads;
+            }
+        }
+    };
+    let (revision, reads) = tokio::join!(push, reads);
+    let (after, during) = reads.split_last().unwrap();
+    assert_eq!((held(after), &after.revision), (new, &revision.unwrap()));
+    assert!(during.iter().all(|read| *read == before));
+    assert!(server.get("/t/push").await.is_none());
+}
+
+/// Kills: a lock that is not asked for in each transaction; no lock.
+#[tokio::test]
+async fn a_push_that_is_cut_off_leaves_the_old_set_and_its_lock_for_a_while() {
+    let Some(server) = Etcd::start().await else { return };
+    let direct = source(&server.url());
+    direct.push(set(0, 10)).await.unwrap();
+    let before = direct.pull().await.unwrap();
+    // Lock, list and one transaction of 128 fit into it.
+    let cut = source(&cutting_proxy(server.port(), 30_000, usize::MAX).await);
+    fault(cut.push(set(100, 1000)).await, FaultKind::Unreachable);
+    assert!(server.get("/t/policy/p100").await.is_some(), "nothing was written before the cut");
+    assert_eq!(direct.pull().await.unwrap(), before);
+    let locked = fault(direct.push(set(0, 5)).await, FaultKind::Unsteady);
+    assert!(locked.message.contains("`/t/push`"), "{locked}");
+    server.delete("/t/push").await;
+    direct.push(set(0, 5)).await.unwrap();
+    assert_eq!(held(&direct.pull().await.unwrap()), set(0, 5));
+    assert!(server.get("/t/policy/p100").await.is_none());
+}
+
+#[tokio::test]
+async fn a_push_goes_on_at_the_next_member_with_its_lock() {
+    let Some(server) = Etcd::start().await else { return };
+    let cut = cutting_proxy(server.port(), 30_000, usize::MAX).await;
+    let source = open(&spec(&[cut, server.url()])).unwrap();
+    source.push(set(0, 1000)).await.unwrap();
+    assert_eq!(held(&source.pull().await.unwrap()), set(0, 1000));
+}
+
+#[tokio::test]
+async fn a_set_that_cannot_be_read_again_is_not_pushed() {
+    let Some(server) = Etcd::start().await else { return };
+    let mut spec = spec(&[server.url()]);
+    spec.max_policies = 3;
+    spec.max_size = Bytes(400);
+    let small = open(&spec).unwrap();
+    fault(small.push(set(0, 4)).await, FaultKind::TooLarge);
+    let mut long = policy("long", 1);
+    long.fields.insert("src".to_owned(), Value::String("x".repeat(400)));
+    fault(small.push(vec![long]).await, FaultKind::TooLarge);
+    let twice = fault(small.push(vec![policy("a", 1), policy("a", 2)]).await, FaultKind::Malformed);
+    assert!(twice.message.contains("policy `a`"), "{twice}");
+    fault(small.push(vec![policy("", 1)]).await, FaultKind::Malformed);
+    server.put("/t/polices/web", b"").await;
+    let stray = fault(small.push(set(0, 1)).await, FaultKind::Malformed);
+    assert!(stray.message.contains("`/t/polices/web`"), "{stray}");
+    assert!(server.get("/t/commit").await.is_none());
+}
+
+/// One value of 1.2 MB, which fits into no transaction with others, and 30 of 200 kB, which are more than gRPC
+/// passes on by default.
+#[tokio::test]
+async fn large_values_are_pushed_and_pulled() {
+    let Some(server) = Etcd::start().await else { return };
+    let source = source(&server.url());
+    let mut items = set(0, 31);
+    for (n, item) in items.iter_mut().enumerate() {
+        let size = if n == 7 { 1_200_000 } else { 200_000 };
+        item.fields.insert("src".to_owned(), Value::String("x".repeat(size)));
+    }
+    source.push(items.clone()).await.unwrap();
+    assert!(held(&source.pull().await.unwrap()) == items);
+    items[3].fields.insert("src".to_owned(), Value::String("x".repeat(2_000_000)));
+    let large = fault(source.push(items).await, FaultKind::TooLarge);
+    assert!(large.message.contains("too large"), "{large}");
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::Boolean),
+        any::<i64>().prop_map(Value::Integer),
+        (-1e9_f64..1e9).prop_map(Value::Float),
+        "\\PC{0,20}".prop_map(Value::String),
+        "[\"'\\\\\n\t=\\[\\]#]{0,8}".prop_map(Value::String),
+    ];
+    leaf.prop_recursive(2, 12, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
+            btree_map("[a-z_]{1,8}", inner, 0..4)
+                .prop_map(|map| Value::Table(map.into_iter().collect::<Table>())),
+        ]
+    })
+}
+
+fn set_of_items() -> impl Strategy<Value = Vec<Item>> {
+    let kind = prop::sample::select(ItemKind::ALL.to_vec());
+    let fields = btree_map("[a-z]{1,8}|action|match|weights", value(), 0..6);
+    btree_map((kind, "[A-Za-z0-9._-]{1,12}"), fields, 0..200).prop_map(|set| {
+        let item = |((kind, name), fields): ((ItemKind, String), BTreeMap<String, Value>)| Item {
+            kind,
+            name,
+            // Fields that make a value a whole document are refused by a test of their own.
+            fields: fields
+                .into_iter()
+                .filter(|(field, _)| {
+                    !["name", "gateway", "source", "policy", "class", "trunk"].contains(&&**field)
+                })
+                .collect(),
+        };
+        let mut items: Vec<_> = set.into_iter().map(item).collect();
+        sort(&mut items);
+        items
+    })
+}
+
+/// Kills: stale keys left; values quoted by hand; kinds mixed up; the last page lost.
+#[tokio::test]
+async fn any_set_is_pulled_as_it_was_pushed() {
+    let Some(server) = Etcd::start().await else { return };
+    let mut spec = spec(&[server.url()]);
+    spec.kind =
+        SourceKind::Etcd { urls: vec![server.url()], prefix: "gateways of site 1: ".to_owned() };
+    let source = open(&spec).unwrap();
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..CASES {
+        let items = set_of_items().new_tree(&mut runner).unwrap().current();
+        let revision = source.push(items.clone()).await.unwrap();
+        let pulled = source.pull().await.unwrap();
+        assert_eq!(held(&pulled), items);
+        assert_eq!(pulled.revision, revision);
+    }
+}
+
+/// Few, since each is a push of up to 200 items.
+const CASES: u32 = 12;

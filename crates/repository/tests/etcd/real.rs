@@ -1,0 +1,173 @@
+//! A real server, Debian's `etcd-server`, for one test.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+/// A server in a temporary folder. It is killed when this is dropped, also by a panic.
+pub(crate) struct Etcd {
+    child: Option<Child>,
+    folder: PathBuf,
+    port: u16,
+    arguments: Vec<String>,
+    scheme: &'static str,
+}
+
+impl Etcd {
+    /// A running server; none, with a message, where etcd is not installed.
+    pub(crate) async fn start() -> Option<Self> {
+        Self::start_with("http", |_| Vec::new()).await
+    }
+
+    /// The same with more arguments, which may name files in the folder.
+    pub(crate) async fn start_with(
+        scheme: &'static str,
+        arguments: impl Fn(&Path) -> Vec<String>,
+    ) -> Option<Self> {
+        let installed =
+            Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_ok();
+        if !installed {
+            assert!(
+                std::env::var_os("CI_REFUSES_SKIPS").is_none(),
+                "etcd is missing: apt-get install etcd-server"
+            );
+            eprintln!("skipped: etcd is missing (Debian package etcd-server)");
+            return None;
+        }
+        let folder = folder();
+        let arguments = arguments(&folder);
+        let mut server = Self { child: None, folder, port: free_port(), arguments, scheme };
+        server.run().await;
+        Some(server)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Starts the process on the data that is there.
+    pub(crate) async fn run(&mut self) {
+        let log = self.folder.join("log");
+        let peers = format!("http://127.0.0.1:{}", free_port());
+        let child = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(self.folder.join("data"))
+            .args(["--listen-client-urls", &self.url(), "--advertise-client-urls", &self.url()])
+            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("default={peers}")])
+            .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        for _ in 0..1500 {
+            if fs::read_to_string(&log).unwrap().contains("ready to serve client requests") {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        panic!("etcd does not start:\n{}", fs::read_to_string(&log).unwrap());
+    }
+
+    /// Kills the process.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Kills the process and removes its data.
+    pub(crate) fn lose(&mut self) {
+        self.kill();
+        fs::remove_dir_all(self.folder.join("data")).unwrap();
+    }
+
+    /// Posts `request`, for a server without TLS.
+    pub(crate) async fn call(&self, path: &str, request: Value) -> Value {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let body = request.to_string();
+        let head = format!("POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all((head + &body).as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{path}: {answer}");
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// Writes a key by hand; returns the revision.
+    pub(crate) async fn put(&self, key: &str, value: &[u8]) -> u64 {
+        let request = json!({ "key": STANDARD.encode(key), "value": STANDARD.encode(value) });
+        revision(&self.call("/v3/kv/put", request).await)
+    }
+
+    /// Deletes a key by hand.
+    pub(crate) async fn delete(&self, key: &str) {
+        self.call("/v3/kv/deleterange", json!({ "key": STANDARD.encode(key) })).await;
+    }
+
+    /// The value of a key, as text.
+    pub(crate) async fn get(&self, key: &str) -> Option<String> {
+        let answer = self.call("/v3/kv/range", json!({ "key": STANDARD.encode(key) })).await;
+        let value = answer["kvs"][0]["value"].as_str()?;
+        Some(String::from_utf8(STANDARD.decode(value).unwrap()).unwrap())
+    }
+
+    /// Compacts all history before the present.
+    pub(crate) async fn compact(&self) {
+        let now =
+            revision(&self.call("/v3/kv/range", json!({ "key": STANDARD.encode("x") })).await);
+        self.call("/v3/kv/compaction", json!({ "revision": now.to_string() })).await;
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn revision(answer: &Value) -> u64 {
+    answer["header"]["revision"].as_str().unwrap().parse().unwrap()
+}
+
+fn folder() -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder =
+        std::env::temp_dir().join(format!("tidegate-etcd-{}-{number}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A port that nothing listens at.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}

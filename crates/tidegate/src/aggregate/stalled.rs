@@ -1,0 +1,104 @@
+//! Hosts that do not read: the bytes that wait for them must not take the room of all others.
+//!
+//! A stream is *stalled* while the TCP connection here takes nothing for [`PATIENCE`]. Its bytes wait in its flow-control
+//! window, at most `stream_queue` of them, and count against the window of the aggregate connection. That window is
+//! therefore raised by `stream_queue` for each stalled stream:
+//!
+//! ```text
+//! window = max_queue + min(stalled, most) · stream_queue,   most = max_queue / stream_queue
+//! ```
+//!
+//! All other streams keep `max_queue` in this way. If more than `most` streams are stalled, the stream that has been stalled
+//! longest is expelled: its connection is reset. At most `2 · max_queue` bytes wait.
+//!
+//! Source: RFC 9000, section 4.1 (stream and connection flow control); `tcp_max_orphans` of Linux, `tcp(7)` (memory that
+//! unresponsive hosts hold is bounded by resets).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quinn::{Connection, VarInt};
+use tidegate_config::aggregate::AggregateConfig;
+use tokio::sync::Notify;
+
+/// A TCP connection that takes nothing for so long is stalled: the initial retransmission timeout of TCP (RFC 6298,
+/// section 2.1). One lost packet does not make a connection stalled. Other streams may wait for so long.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The stalled streams of an aggregate connection.
+#[derive(Debug)]
+pub(super) struct Stalls {
+    connection: Connection,
+    max_queue: u64,
+    stream_queue: u64,
+    streams: Mutex<Streams>,
+}
+
+/// Stalled streams in the order in which they became stalled.
+#[derive(Debug, Default)]
+struct Streams {
+    next: u64,
+    stalled: BTreeMap<u64, Arc<Notify>>,
+}
+
+impl Stalls {
+    /// None is stalled yet.
+    pub(super) fn new(connection: Connection, config: &AggregateConfig) -> Self {
+        let (max_queue, stream_queue) = (config.max_queue.0, config.stream_queue.0.max(1));
+        Self { connection, max_queue, stream_queue, streams: Mutex::default() }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of stalled streams.
+    pub(super) fn count(&self) -> usize {
+        self.streams().stalled.len()
+    }
+
+    /// A stream is stalled until the result is dropped.
+    pub(super) fn add(&self) -> Stall<'_> {
+        let expelled = Arc::new(Notify::new());
+        let mut streams = self.streams();
+        let number = streams.next;
+        streams.next += 1;
+        streams.stalled.insert(number, expelled.clone());
+        self.make_room(&streams);
+        Stall { of: self, number, expelled }
+    }
+
+    /// Sets the window, and expels the first of too many streams.
+    fn make_room(&self, streams: &Streams) {
+        let most = self.max_queue / self.stream_queue;
+        let stalled = u64::try_from(streams.stalled.len()).unwrap_or(u64::MAX);
+        let window = self.max_queue.saturating_add(stalled.min(most) * self.stream_queue);
+        self.connection.set_receive_window(VarInt::from_u64(window).unwrap_or(VarInt::MAX));
+        let excess = usize::try_from(stalled.saturating_sub(most)).unwrap_or(usize::MAX);
+        streams.stalled.values().take(excess).for_each(|it| it.notify_one());
+    }
+}
+
+/// A stalled stream.
+#[derive(Debug)]
+pub(super) struct Stall<'a> {
+    of: &'a Stalls,
+    number: u64,
+    expelled: Arc<Notify>,
+}
+
+impl Stall<'_> {
+    /// Returns when the stream must end to make room for others.
+    pub(super) async fn expelled(&self) {
+        self.expelled.notified().await;
+    }
+}
+
+impl Drop for Stall<'_> {
+    fn drop(&mut self) {
+        let mut streams = self.of.streams();
+        streams.stalled.remove(&self.number);
+        self.of.make_room(&streams);
+    }
+}

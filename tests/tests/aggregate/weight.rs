@@ -1,0 +1,76 @@
+//! The weight of an aggregate connection under load.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+
+use serde_json::Value;
+use tidegate_e2e::{Sites, until, witnessed};
+
+use super::{LIMIT, PORT, stop};
+
+/// Starts at 1 and is multiplied by 1.45 at each increase: 1, 1.45, 2.1, 3.05, 4.
+const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples = 3, margin = 0.9, \
+                      weight = 1, most = 4 }";
+const INCREASES: u64 = 4;
+
+/// Further rounds: connections open during the first ones, and the state is looked at some rounds after the last.
+const FURTHER: u64 = 12;
+
+/// Clients send as fast as they can over a path of 20 Mbit/s.
+///
+/// Kills: waiting bytes that do not count as busy time; a weight that rises when nothing waits; one beyond `most`.
+#[test]
+fn a_saturated_site_raises_its_weight_to_the_greatest() {
+    witnessed(|bed| {
+        let sites = Sites::new(bed);
+        if !sites.gateways[0].slow_down_at("wan", "20mbit") {
+            return;
+        }
+        let gateways = [0, 1].map(|at| sites.start(at, WEIGHT));
+        sites.connected();
+        discard(&sites);
+        for _ in 0..4 {
+            send(&sites);
+        }
+        let weight = until("the greatest weight", LIMIT, || {
+            let weight = sites.status(0)["weight"].clone();
+            (weight["thousandths"] == 4_000).then_some(weight)
+        });
+        let decisions = |name: &str| weight["decisions"][name].as_u64().unwrap_or(0);
+        let (increased, held) = (decisions("increased"), decisions("held"));
+        assert!(increased >= INCREASES && decisions("decreased") == 0, "{weight}");
+        assert!(increased + held <= INCREASES + FURTHER, "{weight}");
+        assert!(weight["round"]["busy_thousandths"].as_u64() > Some(950), "{weight}");
+        // The site of the server offers nothing.
+        let other = sites.status(1)["weight"].clone();
+        assert_eq!(
+            (&other["thousandths"], &other["decisions"]["increased"]),
+            (&1_000.into(), &Value::Null)
+        );
+        gateways.into_iter().for_each(stop);
+    });
+}
+
+/// A server that reads all it is sent.
+fn discard(sites: &Sites<'_>) {
+    let (ready, is_ready) = mpsc::channel();
+    sites.server.within(move || {
+        let listener = TcpListener::bind(("::", PORT)).expect("a port of its own");
+        let _ = ready.send(());
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || io::copy(&mut stream, &mut io::sink()));
+        }
+    });
+    is_ready.recv_timeout(LIMIT).expect("the server listens");
+}
+
+/// Sends until the connection breaks.
+fn send(sites: &Sites<'_>) {
+    let server = SocketAddr::new(sites.server.v4, PORT);
+    sites.client.within(move || {
+        let mut stream = TcpStream::connect(server).expect("it is taken");
+        while stream.write_all(&[1; 64 << 10]).is_ok() {}
+    });
+}

@@ -1,0 +1,65 @@
+//! Trunks whose weight follows the load of their users.
+
+use tidegate_e2e::trial::side_by_side;
+use tidegate_e2e::{Lab, Testbed, until, witnessed};
+
+use crate::LIMIT;
+use crate::sites::{ROUTER, Site, are_up, host, key, lost, trunks};
+
+/// A round takes 0.4 s on average. The weight is multiplied by 1.45 in each saturated round: 2, 2.9, 4.2, 6.1, 8. It is
+/// halved after two rounds with little load.
+const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", samples = 3, margin = 0.9, \
+                      beta = 0.5, weight = 2, most = 8 }";
+const INITIAL: f64 = 2.0;
+const MOST: f64 = 8.0;
+
+/// Greedy transfers fill the trunk, and end. Their connections pass both gateways unchanged.
+///
+/// Kills: an adjuster that live gateways do not call; a load that counts twice or never; a weight that stays when the
+/// load is gone; with `management`, a number of connections that does not follow; with `vegas`, more than one.
+#[test]
+fn a_weight_rises_while_users_fill_the_trunk_and_falls_when_they_have_gone() {
+    witnessed(|bed| {
+        let key = key(bed);
+        side_by_side(["management", "vegas"], |probing| follows(bed, &key, probing));
+    });
+}
+
+fn follows(bed: &Testbed, key: &str, probing: &str) {
+    let fields = format!("probing = \"{probing}\"\n{WEIGHT}");
+    let site = |name, ends, next_hop| Site { name, ends, next_hop, fields: &fields }.gateway(key);
+    let topology = [
+        host("a", 1, "north", Some(1)),
+        host("c", 2, "south", Some(2)),
+        site("north", [1, 2], 1),
+        site("south", [2, 1], 0),
+        format!("[[route]]\nrate = \"9.6 Mbit/s\"\ndelay = \"10 ms\"\nqueue = {{ {ROUTER} }}\n"),
+    ];
+    let lab = Lab::up(bed, &topology.concat());
+    are_up(&lab, 1);
+    let weight = |gateway| {
+        let trunk = trunks(&lab, gateway)[0].clone();
+        (trunk["weight"]["weight"].as_f64().expect("a weight"), trunk)
+    };
+    assert!(weight("north").0 <= INITIAL);
+    let _server = lab.serve("a", "cubic");
+    let transfers = [(); 3].map(|()| lab.fetch("c", "10.73.0.1", &["--time", "60 s"]));
+    let full = until("the greatest weight", LIMIT, || {
+        let (now, trunk) = weight("north");
+        (now >= MOST).then_some(trunk)
+    });
+    let of_weight = &full["weight"];
+    assert!(of_weight["increased"].as_u64() >= Some(4), "{full}");
+    assert!(of_weight["busy"].as_f64() > Some(0.95), "{full}");
+    let active = if probing == "vegas" { 1 } else { 8 };
+    assert_eq!(
+        (of_weight["kind"].as_str(), full["active"].as_u64()),
+        (Some("measured"), Some(active))
+    );
+    // The other direction carries ACKs only.
+    assert!(weight("south").0 <= INITIAL);
+    assert!(transfers.iter().all(|it| it.bytes() > 0));
+    assert_eq!(lost(&lab), 0, "user packets were lost: {}", lab.network());
+    drop(transfers);
+    until("less weight", LIMIT, || (weight("north").0 <= INITIAL).then_some(()));
+}
