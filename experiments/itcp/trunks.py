@@ -56,16 +56,13 @@ LAWS = ("fixed", "measured", "proportional")
 PROBING = {"vegas": "vegas", "connections": "management"}
 """What the weight of a trunk sets, and the `probing` that does so."""
 
-TRUNKS = {
-    **{f"vegas, {law}": ("vegas", law) for law in LAWS},
-    **{f"connections, {law}": ("connections", law) for law in ("fixed", "measured")},
-}
+TRUNKS = {f"{kind}, {law}": (kind, law) for kind in PROBING for law in ("fixed", "measured")}
 """Cases of trunks: what the weight sets, and its law."""
 
 BASES = {**{f"aggregates, {law}": law for law in LAWS}, "separate": "separate"}
 """Cases of `_network.py`, by its modes."""
 
-BESIDE = {f"{case}, beside": it for case, it in TRUNKS.items() if it[1] != "proportional"}
+BESIDE = {f"{case}, beside": it for case, it in TRUNKS.items()}
 """Cases with one TCP beside the trunks."""
 
 BESIDE["one connection, beside"] = ("connections", "one")
@@ -206,6 +203,7 @@ for case, (kind, law) in TRUNKS.items():
         claim_over(case, f"{kind}, fixed", "p99_2", OTHER, at_most=1.5)
     claim_over(case, f"aggregates, {law}", "p99_1", LATE, at_most=1)
     claim_over(case, "separate", "p99_1", LATE, at_most=1.5)
+    claim_over(case, "aggregates, proportional", "p99_1", LATE, kind="context")
     claim(case, "lost", "user packets lost on the path", at_most=0)
 FAIR = "rate of one TCP over its fair share"
 for case in BESIDE:
