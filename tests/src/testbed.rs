@@ -361,18 +361,10 @@ fn wait_for(turn: Turn) -> File {
 
 /// Says, even where the output of passing tests is not shown, that a test does not run.
 pub fn skip(reason: &str) {
-    tell(&format!("SKIPPED {}: {reason}", running()));
-}
-
-/// Says what became of the test, even where the output of passing tests is not shown.
-pub(crate) fn tell(what: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
     // Nothing is left to do where there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "{what}");
-}
-
-/// The name of the test that runs on this thread.
-pub(crate) fn running() -> String {
-    std::thread::current().name().unwrap_or("a test").to_owned()
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
 
 /// Removes what tests left behind that were killed.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_dataplane::{Cpu, Wish, keep_time};
 
-use crate::testbed::{Testbed, Turn, running, tell};
+use crate::testbed::{Testbed, Turn};
 use crate::wait::{now, pause};
 
 /// How often a test is tried where the machine disturbs it.
@@ -39,18 +39,15 @@ pub fn witnessed(test: impl Fn(&Testbed)) {
     turns(|| attempt(Turn::Alone, &test));
 }
 
-/// Runs `test` at the same time as other such tests; if it panics, it is tried alone, as [`witnessed`] does, and that
-/// decides.
+/// The same at the same time as other such tests. Like [`witnessed`], it is tried again only after the machine stood
+/// still.
 ///
 /// # Panics
 ///
 /// As `test` does.
 pub fn witnessed_beside_others(test: impl Fn(&Testbed)) {
     watch();
-    if attempt(Turn::BesideOthers, &test).is_err() {
-        tell(&format!("AGAIN, alone: {} failed beside others", running()));
-        witnessed(test);
-    }
+    turns(|| attempt(Turn::BesideOthers, &test));
 }
 
 fn attempt(turn: Turn, test: impl Fn(&Testbed)) -> Result<(), Failure> {
@@ -147,25 +144,5 @@ mod tests {
         assert_eq!(run(1, 0), (1, false));
         assert_eq!(run(1, 2), (2, true));
         assert_eq!(run(TURNS, 1), (TURNS, false));
-    }
-
-    /// Kills: a failure beside others that decides; one alone that does not.
-    #[test]
-    fn what_fails_beside_others_is_tried_alone_and_that_decides() {
-        let ran = Cell::new(0);
-        let fails_at_most = |times: u32| {
-            let test = |_: &Testbed| {
-                ran.set(ran.get() + 1);
-                assert!(ran.get() > times, "as tests do");
-            };
-            ran.set(0);
-            catch_unwind(AssertUnwindSafe(|| witnessed_beside_others(test))).is_ok()
-        };
-        assert!(fails_at_most(1));
-        // Where there can be no test bed, nothing runs.
-        if ran.get() > 0 {
-            assert_eq!(ran.get(), 2);
-            assert!(!fails_at_most(u32::MAX));
-        }
     }
 }

@@ -229,6 +229,9 @@ catalogue! {
     Busy = "TG0212", "the gateway has too many requests at once",
         "try again in a second; programs should end their connection after an answer";
 
+    NoSet = "TG0213", "a source without a set of policies",
+        "`tidegate source` says what keeps the source from delivering its policies";
+
     // The lab.
     NoLab = "TG0301", "no such lab or host",
         "build one with `tidegate lab up FILE`";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::de::ValueDeserializer;
 use toml::{Table, Value};
 
@@ -12,7 +12,7 @@ use crate::read::Node;
 use crate::{parts, read};
 
 /// A document in TOML, from a file or a repository.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Part {
     /// What messages call it: a path, a key, a DN.
     pub origin: String,

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+mod canonical;
 pub mod code;
 mod diagnostic;
 mod field;
@@ -20,8 +21,8 @@ mod read;
 pub mod scenario;
 mod shape;
 pub mod source;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod topology;
 mod values;
 

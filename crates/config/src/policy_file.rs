@@ -1,5 +1,6 @@
 //! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
 
+mod canonical;
 mod classes;
 mod compile;
 pub(crate) mod filter;
@@ -10,6 +11,7 @@ mod sources;
 mod trunks;
 mod weight;
 
+pub use canonical::canonical;
 pub use compile::is_usable_name;
 
 use std::net::IpAddr;
@@ -118,14 +120,26 @@ pub fn parse_parts(
     (config.filter(|_| !found.has_errors()), found)
 }
 
-/// The files that a policy file includes: paths or patterns, relative to its directory.
-///
-/// Empty for a file with errors, which [`parse`] reports.
-#[must_use]
-pub fn includes(text: &str) -> Vec<String> {
-    let mut found = Findings::new("", text);
-    let file = read::document(text, raw::File::from_document, &mut found);
-    file.map(|file| sources::texts(file.include.as_ref())).unwrap_or_default()
+/// What a policy file says of other places to read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Head {
+    /// The files it includes: paths or patterns, relative to its directory.
+    pub includes: Vec<String>,
+    /// The sources of further policies, in its order.
+    pub sources: Vec<SourceSpec>,
+}
+
+impl Head {
+    /// The head of the policy file with this `text`. Leaves out what has errors; [`parse`] reports these.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut found = Findings::new("", text);
+        let file = read::document(text, raw::File::from_document, &mut found);
+        file.map_or_else(Self::default, |file| Self {
+            includes: sources::texts(file.include.as_ref()),
+            sources: sources::compile(&file, &mut found),
+        })
+    }
 }
 
 /// The JSON Schema of policy files.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use crate::canonical::verbatim;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::parameters;
@@ -20,6 +21,17 @@ pub(crate) trait Read: Sized {
 
     /// The JSON Schema of what is accepted.
     fn schema() -> Value;
+
+    /// The canonical form of a valid value: equal for all spellings of the same value, and read back as it. By
+    /// default the value as it is written.
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        verbatim(node)
+    }
+
+    /// The canonical form of a list of alternatives.
+    fn canonical_list(nodes: &[Node<'_>]) -> Vec<toml::Value> {
+        nodes.iter().map(Self::canonical).collect()
+    }
 }
 
 /// Reads `text` as TOML, and then with `read`; not after a syntax error, for what else seems wrong
@@ -63,6 +75,9 @@ pub(crate) trait Field: Sized {
 
     /// The JSON Schema of the value.
     fn schema() -> Value;
+
+    /// Adds the canonical form of a valid field to `into`, if `table` has the field.
+    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table);
 
     /// What it is called in the table; several names for several fields in one.
     fn keys(key: &'static str) -> Vec<&'static str> {
@@ -121,6 +136,13 @@ pub(crate) trait Fields: Sized {
 
     /// Adds them to the schema of the table they stand in.
     fn describe(into: &mut TableSchema);
+
+    /// Adds the canonical forms of the valid fields of `table` to `into`. By default the fields as they are written.
+    fn canonical(table: &DeTable<'_>, into: &mut toml::Table) {
+        for key in Self::keys() {
+            into.extend(table.get(key).map(|node| (key.to_owned(), verbatim(node))));
+        }
+    }
 }
 
 /// Fields of another table that stand in this one beside its own.
@@ -138,6 +160,10 @@ impl<T: Fields> Field for Also<T> {
         let mut schema = TableSchema::default();
         T::describe(&mut schema);
         schema.finish("")
+    }
+
+    fn canonical(table: &DeTable<'_>, _: &str, into: &mut toml::Table) {
+        T::canonical(table, into);
     }
 
     fn keys(_: &'static str) -> Vec<&'static str> {
@@ -179,6 +205,10 @@ impl<T: Read> Field for Required<T> {
     fn schema() -> Value {
         T::schema()
     }
+
+    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table) {
+        <Option<Spanned<T>> as Field>::canonical(table, key, into);
+    }
 }
 
 impl<T: Read> Field for Option<Spanned<T>> {
@@ -191,6 +221,12 @@ impl<T: Read> Field for Option<Spanned<T>> {
 
     fn schema() -> Value {
         T::schema()
+    }
+
+    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table) {
+        if let Some(node) = table.get(key) {
+            into.insert(key.to_owned(), T::canonical(node));
+        }
     }
 }
 
@@ -262,6 +298,10 @@ macro_rules! tables {
             fn describe(into: &mut crate::read::TableSchema) {
                 $(<$type as Field>::describe($key, concat!($($field_doc),+).trim(), into);)+
             }
+
+            fn canonical(table: &toml::de::DeTable<'_>, into: &mut toml::Table) {
+                $(<$type as Field>::canonical(table, $key, into);)+
+            }
         }
 
         impl Read for $table {
@@ -273,6 +313,14 @@ macro_rules! tables {
                 let mut schema = crate::read::TableSchema::default();
                 <Self as crate::read::Fields>::describe(&mut schema);
                 schema.finish(concat!($($doc),+).trim())
+            }
+
+            fn canonical(node: &Node<'_>) -> toml::Value {
+                let mut fields = toml::Table::new();
+                if let Some(table) = node.get_ref().as_table() {
+                    <Self as crate::read::Fields>::canonical(table, &mut fields);
+                }
+                toml::Value::Table(fields)
             }
         }
     )+};
@@ -299,6 +347,17 @@ impl<T: Read> Read for List<T> {
         let item = T::schema();
         json!({ "anyOf": [item, { "type": "array", "minItems": 1, "items": item }] })
     }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        let mut values = match node.get_ref().as_array() {
+            Some(array) => T::canonical_list(array),
+            None => T::canonical_list(std::slice::from_ref(node)),
+        };
+        match values.pop() {
+            Some(only) if values.is_empty() => only,
+            last => toml::Value::Array(values.into_iter().chain(last).collect()),
+        }
+    }
 }
 
 /// A list, written as one.
@@ -317,6 +376,11 @@ impl<T: Read> Read for Array<T> {
 
     fn schema() -> Value {
         json!({ "type": "array", "items": T::schema() })
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        let array = node.get_ref().as_array().into_iter().flat_map(|array| array.iter());
+        toml::Value::Array(array.map(T::canonical).collect())
     }
 }
 
@@ -369,29 +433,6 @@ impl Read for Number {
 
     fn schema() -> Value {
         json!({ "type": "integer" })
-    }
-}
-
-/// A name or a number: what filters list.
-#[derive(Clone, Debug)]
-pub(crate) struct Token(pub(crate) String);
-
-impl Read for Token {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        match node.get_ref() {
-            DeValue::String(text) => Some(Self(text.as_ref().to_owned())),
-            DeValue::Integer(number) if number.radix() == 10 => {
-                Some(Self(number.as_str().to_owned()))
-            }
-            _ => {
-                found.push(wrong_type(node, "a string in quotes or a decimal number"));
-                None
-            }
-        }
-    }
-
-    fn schema() -> Value {
-        json!({ "type": ["string", "integer"] })
     }
 }
 

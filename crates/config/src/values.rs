@@ -16,6 +16,7 @@ use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
+use crate::canonical::{self, in_base_unit};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Node, Number, Read, mechanism, mechanism_schema, wrong_type};
@@ -65,6 +66,10 @@ impl Read for Rate {
     fn schema() -> Value {
         quantity_schema("bit/s|kbit/s|Mbit/s|Gbit/s")
     }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        in_base_unit(node)
+    }
 }
 
 impl Read for Bytes {
@@ -75,6 +80,10 @@ impl Read for Bytes {
     fn schema() -> Value {
         quantity_schema("B|kB|KiB|MB|MiB")
     }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        in_base_unit(node)
+    }
 }
 
 impl Read for Chance {
@@ -84,6 +93,10 @@ impl Read for Chance {
 
     fn schema() -> Value {
         quantity_schema("%")
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        in_base_unit(node)
     }
 }
 
@@ -97,6 +110,10 @@ impl Read for Factor {
     fn schema() -> Value {
         json!({ "type": "number", "minimum": 0 })
     }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        canonical::mechanism::<Self>(node)
+    }
 }
 
 impl Read for Period {
@@ -106,6 +123,10 @@ impl Read for Period {
 
     fn schema() -> Value {
         quantity_schema("ns|us|ms|s")
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        in_base_unit(node)
     }
 }
 
@@ -119,6 +140,10 @@ impl Read for QdiscSpec {
             drop(Self::parameters(name, offer))
         })
     }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        canonical::mechanism::<Self>(node)
+    }
 }
 
 impl Read for MarkingSpec {
@@ -130,6 +155,10 @@ impl Read for MarkingSpec {
         mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
             drop(Self::parameters(name, offer))
         })
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        canonical::mechanism::<Self>(node)
     }
 }
 

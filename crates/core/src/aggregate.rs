@@ -277,6 +277,11 @@ impl Aggregate {
     }
 
     fn condition(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
+        if self.conditioner.refuses(&pool[&packet]) {
+            self.signal.entered.add(&pool[&packet]);
+            Cx { now, pool, tally: &mut self.tally }.drop(packet, Reason::OverMaxPacket);
+            return;
+        }
         let Some(packet) = self.pass_controlled(now, pool, packet, out) else { return };
         self.signal.entered.add(&pool[&packet]);
         let mut cx = Cx { now, pool, tally: &mut self.tally };

@@ -40,6 +40,8 @@ pub enum Reason {
     Unmarkable,
     /// Out of profile, and the policy polices by dropping.
     OutOfProfile,
+    /// Longer than `max_packet` of a policy that shapes.
+    OverMaxPacket,
     /// Lost on an emulated link, as configured.
     LinkLoss,
     /// No port leads to its destination.
@@ -59,13 +61,14 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::QueueFull,
         Self::FlowFull,
         Self::Aqm,
         Self::Predicted,
         Self::Unmarkable,
         Self::OutOfProfile,
+        Self::OverMaxPacket,
         Self::LinkLoss,
         Self::NoRoute,
         Self::Stale,
@@ -85,6 +88,7 @@ impl Reason {
             Self::Predicted => "predicted",
             Self::Unmarkable => "unmarkable",
             Self::OutOfProfile => "out-of-profile",
+            Self::OverMaxPacket => "over-max-packet",
             Self::LinkLoss => "link-loss",
             Self::NoRoute => "no-route",
             Self::Stale => "stale",

@@ -289,6 +289,25 @@ impl Packet {
         }
     }
 
+    /// Length of the IP packet; of a super-packet, the longest IP packet that it becomes on the wire. Zero for
+    /// frames that are not IP.
+    #[must_use]
+    pub fn longest_ip_len(&self) -> Bytes {
+        if self.network == Network::Opaque {
+            return Bytes::ZERO;
+        }
+        let whole = self.len.saturating_sub(u32::from(self.network_offset));
+        if self.segments <= 1 {
+            return Bytes(u64::from(whole));
+        }
+        let headers = self.headers();
+        let payload = self.len.saturating_sub(headers);
+        // A source without `segment` cuts the payload into equal parts.
+        let equal = payload.div_ceil(u32::from(self.segments));
+        let each = u32::from(self.segment).max(equal).min(payload);
+        Bytes(u64::from(headers.saturating_sub(u32::from(self.network_offset)) + each))
+    }
+
     /// What it is charged where rates are kept.
     #[must_use]
     pub fn charged(&self) -> Bytes {
@@ -374,6 +393,26 @@ mod tests {
         assert_eq!(ecn.map(|ecn| offers(ecn, 1)), [false, false, false, true]);
         assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 0)), [false, false, true, true]);
         assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 1)), [true, false, true, false]);
+    }
+
+    /// Kills: the length of the frame; the sum of all segments; a last segment taken for the longest.
+    #[test]
+    fn the_longest_ip_packet_is_one_segment_with_its_headers() {
+        let tagged = Packet {
+            len: 1_518,
+            network: Network::Ipv4,
+            network_offset: 18,
+            segments: 1,
+            ..Packet::default()
+        };
+        assert_eq!(tagged.longest_ip_len(), Bytes(1_500));
+        // Ethernet 14, IPv4 20, TCP 20; three segments of 1,000 bytes and one of 10.
+        let tcp = Some(TcpSegment { payload: 3_010, ..TcpSegment::default() });
+        let joined = Packet { len: 54 + 3_010, network_offset: 14, tcp, segments: 4, ..tagged };
+        assert_eq!(Packet { segment: 1_000, ..joined.clone() }.longest_ip_len(), Bytes(1_040));
+        assert_eq!(joined.longest_ip_len(), Bytes(40 + 753));
+        let opaque = Packet { len: 9_000, segments: 1, ..Packet::default() };
+        assert_eq!(opaque.longest_ip_len(), Bytes::ZERO);
     }
 
     #[test]

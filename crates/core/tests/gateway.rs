@@ -78,6 +78,41 @@ fn policing_colours_or_drops_what_exceeds_the_profile_and_delays_nothing() {
     assert_eq!(report.drops.of(Reason::OutOfProfile), 7);
 }
 
+/// Kills: a comparison with the length of a super-packet; a limit that is one byte off; packets that wait forever.
+#[test]
+fn packets_longer_than_max_packet_never_conform() {
+    let profile = conditioning().profile.with_max_packet(Bytes(900)).unwrap();
+    let limited = || Conditioning { profile, ..conditioning() };
+    let exceed = Exceed::Mark { in_profile: Some(10), out_of_profile: 14 };
+    let mark = Action::Police { conditioning: limited(), exceed };
+    let drop = Action::Police { conditioning: limited(), exceed: Exceed::Drop };
+    let shape = shape_by(limited(), "per-flow");
+    let observed = Policy { mode: Mode::Observe, ..policy("observe", from(4), shape.clone()) };
+    let policies = vec![
+        policy("mark", from(1), mark),
+        policy("drop", from(2), drop),
+        policy("shape", from(3), shape),
+        observed,
+    ];
+    let mut run = Run::new(&config(), policies);
+    for host in 1..=4 {
+        run.offer(host, 0, 901);
+        run.offer(host, 1, 900);
+        // Two segments of 860 bytes after headers of 40.
+        let tcp = TcpSegment { seq: 2, payload: 1_720, ..packet(host, 2, 0).tcp.unwrap() };
+        let joined = Packet { tcp: Some(tcp), segments: 2, segment: 860, ..packet(host, 2, 1_760) };
+        run.offer_packet(Gateway::LAN, joined);
+    }
+    let (left, report) = run.end();
+    let of =
+        |host: u8| left.iter().filter(|it| it.host == host).map(|it| it.dscp).collect::<Vec<_>>();
+    assert_eq!((of(1), of(2).len(), of(3).len(), of(4).len()), (vec![14, 10, 10], 2, 2, 3));
+    let drops = |reason| report.drops.of(reason);
+    assert_eq!((drops(Reason::OutOfProfile), drops(Reason::OverMaxPacket)), (1, 1));
+    let observed = report.aggregates.iter().find(|it| it.policy == "observe").unwrap();
+    assert_eq!((observed.conforming.packets, observed.exceeding.packets), (2, 1));
+}
+
 #[test]
 fn an_observing_policy_counts_and_changes_nothing() {
     let watched = Policy { mode: Mode::Observe, ..policy("all", Filter::default(), shape()) };

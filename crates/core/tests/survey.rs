@@ -146,3 +146,26 @@ fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     assert!(found.len() >= 128, "{} are listed", found.len());
     assert_eq!(found.len(), names.len(), "each is listed once");
 }
+
+/// Kills: flows counted that are idle; flows of the previous policies counted as classified.
+#[test]
+fn flows_are_on_the_new_policies_from_their_next_packet_on() {
+    let mut run = run();
+    let span = Duration::from_secs(10);
+    let counts = |run: &Run| {
+        let mut parts = (0..).map_while(|part| run.gateway.classified(run.now, span, part));
+        parts.by_ref().fold([0, 0], |[a, b], [c, d]| [a + c, b + d])
+    };
+    assert_eq!(counts(&run), [u32::from(HOSTS); 2]);
+    run.gateway.install(run.now, policies(0));
+    run.now += Duration::from_millis(1);
+    // Hosts with packets that wait are classified by the swap itself.
+    let [live, before] = counts(&run);
+    run.offer(1, 1_000, 1_514);
+    let [_, after] = counts(&run);
+    assert_eq!(live, u32::from(HOSTS));
+    assert!(before <= after && after >= 1, "{before} {after}");
+    run.now += span + Duration::from_millis(1);
+    run.offer(2, 1_001, 1_514);
+    assert_eq!(counts(&run), [1, 1]);
+}

@@ -9,24 +9,29 @@
 //! Source: the policy agent and directory of `aggregates`, section 6; PCIM, RFC 3060.
 
 mod access;
+mod directory;
 mod etcd;
 mod fault;
 mod ldap;
 mod report;
+mod roles;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tidegate_config::source::{SourceKind, SourceSpec};
 use tidegate_config::{Item, Part};
 use tokio::sync::mpsc;
 
+use directory::Directory;
 pub use fault::{Fault, FaultKind};
 pub use report::{Conformance, NodeReport};
+pub use roles::select;
 
 /// A complete set of policies, as a repository held it at one commit, whatever roles they are for.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Snapshot {
     /// The commit, such as an etcd revision. Equal revisions of one source are the same set.
     pub revision: String,
@@ -73,11 +78,8 @@ pub const QUIET: std::time::Duration = std::time::Duration::from_millis(200);
 ///
 /// If a file that `spec` names cannot be used, such as a password file that others may read.
 pub fn open(spec: &SourceSpec) -> Result<Arc<dyn PolicyRepository>, Fault> {
-    let unbuilt = |kind: &str| {
-        Err(Fault::new(FaultKind::Unusable, format!("sources of kind `{kind}` are not built in")))
-    };
     match &spec.kind {
-        SourceKind::Directory { .. } => unbuilt("directory"),
+        SourceKind::Directory { path } => Ok(Arc::new(Directory::new(path.clone(), spec))),
         SourceKind::Etcd { urls, prefix } => Ok(Arc::new(etcd::Etcd::new(spec, urls, prefix)?)),
         SourceKind::Ldap { urls, base } => ldap::open(spec, urls, base),
     }

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::ack::Counts;
 use tidegate_core::units::duration;
 
+use tidegate_config::Part;
+
 use crate::describe::Change;
 
 /// The state of the running gateway.
@@ -465,6 +467,9 @@ pub struct Proposal {
     pub file: String,
     /// What it says.
     pub text: String,
+    /// The files that it includes.
+    #[serde(default)]
+    pub included: Vec<Part>,
     /// Milliseconds within which it must be confirmed.
     #[serde(default)]
     pub confirm_ms: Option<u64>,
@@ -491,6 +496,46 @@ pub struct Applied {
     #[serde(default)]
     pub undone: Vec<String>,
     /// Milliseconds within which it must be confirmed.
+    pub confirm_ms: Option<u64>,
+}
+
+/// The sources of policies.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Sources {
+    /// Each of them, by name.
+    pub sources: Vec<Source>,
+}
+
+/// The state of a source.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// "in force"; "starting" before its first set; "new" while its set is being put in force; "waits" for
+    /// `tidegate apply` or `tidegate confirm`; "refused" if its newest set cannot be in force; else the kind of its
+    /// fault, such as "unreachable".
+    pub state: String,
+    /// The revision in force.
+    pub revision: Option<String>,
+    /// The newest revision that it delivered.
+    pub newest: Option<String>,
+    /// Seconds since it delivered that.
+    pub delivered_s: Option<u64>,
+    /// Seconds for which it has had its fault.
+    pub failing_s: Option<u64>,
+    /// What is wrong.
+    pub error: Option<String>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+/// How the newest set of a source is put in force.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct OfSource {
+    /// Milliseconds within which it must be confirmed.
+    #[serde(default)]
     pub confirm_ms: Option<u64>,
 }
 

@@ -59,6 +59,10 @@ enum Command {
     Classes,
     /// Change what a class has a right to while it runs
     Class(commands::class::Args),
+    /// Show the sources of policies: the revision in force, the newest one, and what is wrong
+    Source,
+    /// Move a set of policies into a source, or out of it
+    Policy(commands::policy::Args),
     /// Show the trunks that end here: their rate, window, round-trip time, credit, and the other gateway
     Trunks,
     /// Say which policy a packet belongs to and why, what limits a live flow, or what an error means
@@ -98,6 +102,8 @@ pub fn main() -> ExitCode {
         Command::Flows(args) => commands::status::flows(&args, &context),
         Command::Classes => commands::class::list(&context),
         Command::Class(args) => commands::class::run(&args, &context),
+        Command::Source => commands::source::list(&context),
+        Command::Policy(args) => commands::policy::run(&args, &context),
         Command::Trunks => commands::trunks::list(&context),
         Command::Explain(args) => commands::explain::run(&args, &context),
         Command::Doctor(args) => commands::doctor::run(&args, &context),

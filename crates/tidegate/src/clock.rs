@@ -1,7 +1,7 @@
 //! The clock of everything here that lives in real time: generators of traffic, and those who wait for
 //! processes.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Time since it was started.
 #[derive(Clone, Copy, Debug)]
@@ -24,4 +24,10 @@ impl Clock {
     pub(crate) fn rest(span: Duration) {
         std::thread::sleep(span);
     }
+}
+
+/// Time since the beginning of 1970, as this host has it.
+#[expect(clippy::disallowed_methods, reason = "reports to others carry the date")]
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

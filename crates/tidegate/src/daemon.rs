@@ -1,5 +1,6 @@
 //! The daemon runs the gateway in a thread of its own and serves the control socket.
 
+mod agent;
 mod classes;
 mod explain;
 mod metered;
@@ -15,7 +16,6 @@ mod trunks;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use tidegate_dataplane::trunk::TrunkEnd;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+pub(crate) use agent::{Agent, Store};
 pub(crate) use explain::explain;
 pub(crate) use metrics::{Labels, Page, float, labels};
 pub(crate) use plane::Plane;
@@ -38,8 +39,9 @@ use watch::Watch;
 
 use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status, Trunks};
 use crate::code::Code;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::describe::{self, Change};
+use crate::documents::Documents;
 use crate::files;
 use crate::host;
 use crate::log::Losses;
@@ -64,6 +66,7 @@ pub(crate) struct Daemon {
     watch: std::sync::Mutex<Watch>,
     rates: Mutex<Rates>,
     losses: Losses,
+    agent: Arc<Agent>,
 }
 
 /// The configuration in force, and the change to be confirmed.
@@ -79,7 +82,7 @@ struct State {
 /// A configuration in force.
 #[derive(Clone)]
 pub(crate) struct Installed {
-    file: PathBuf,
+    documents: Documents,
     config: Config,
     /// Its trunks, with the keys as read together with the file.
     ends: Vec<TrunkEnd>,
@@ -120,6 +123,7 @@ impl Daemon {
         installed: Installed,
         fits_host: bool,
         losses: Losses,
+        agent: Agent,
     ) -> Arc<Self> {
         let names = [installed.config.lan.as_str(), installed.config.wan.as_str()];
         let watch =
@@ -142,6 +146,7 @@ impl Daemon {
             watch: std::sync::Mutex::new(watch),
             rates: Mutex::default(),
             losses,
+            agent: Arc::new(agent),
         })
     }
 
@@ -188,9 +193,10 @@ impl Daemon {
         for class in &undone {
             tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
         }
+        let other_file = before.documents.text != self.installed().await.documents.text;
         let mut state = self.state.lock().await;
-        // An older alarm concerned the previous configuration.
-        state.alarm = None;
+        // An older alarm concerned the previous policy file, unless a source has changed.
+        state.alarm = state.alarm.take().filter(|_| !other_file);
         if let Some(confirm) = confirm_ms.map(Duration::from_millis) {
             state.pending = Some(Pending { before, deadline: Instant::now() + confirm });
             self.roll_back_after(confirm, generation);
@@ -242,6 +248,8 @@ impl Daemon {
             return Err(Failure::new(Code::NothingToConfirm, message).into());
         }
         let generation = state.generation;
+        drop(state);
+        self.keep_sets().await;
         tracing::info!(generation, "policies confirmed");
         Ok(Applied { generation, changes: Vec::new(), undone: Vec::new(), confirm_ms: None })
     }
@@ -259,13 +267,17 @@ impl Daemon {
     }
 
     async fn try_reload(self: &Arc<Self>) -> Result<Applied, Refusal> {
-        let file = self.installed().await.file.clone();
-        let path = file.clone();
-        let read = aside(move || files::read_regular(&path, files::MOST)).await?;
-        let files::Text { text, .. } = read.map_err(|error| error.of(&file))?;
+        let file = self.installed().await.documents.file.clone();
+        let read = aside(move || {
+            let read = files::read_regular(&file, files::MOST);
+            let text = read.map_err(|error| error.of(&file))?.text;
+            Documents::gather(&file, text)
+        });
+        let Documents { file, text, included, .. } = read.await??;
+        let (file, text) = (file.display().to_string(), text.to_string());
         let turn = self.patient_turn().await?;
-        let file = file.display().to_string();
-        self.apply_in(turn, Proposal { file, text, confirm_ms: None }).await
+        let included = included.to_vec();
+        self.apply_in(turn, Proposal { file, text, included, confirm_ms: None }).await
     }
 
     /// What runs, as it is now.
@@ -278,7 +290,7 @@ impl Daemon {
         let unresponsive = seen.report.unresponsive.iter().map(report::unresponsive);
         let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
         Ok(Status {
-            file: state.installed.file.display().to_string(),
+            file: state.installed.documents.file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
             // The generation of `file`, also while the next configuration is being installed.
@@ -292,7 +304,8 @@ impl Daemon {
     /// All alarms in force.
     fn alarms(&self, state: &State) -> Vec<String> {
         let ports = self.look_at_ports().alarms();
-        state.alarm.iter().cloned().chain(ports).chain(self.losses.alarm()).collect()
+        let sources = self.agent.alarms();
+        state.alarm.iter().cloned().chain(ports).chain(sources).chain(self.losses.alarm()).collect()
     }
 
     /// The busiest flows, at most `most`.
@@ -361,14 +374,22 @@ impl Daemon {
         watch
     }
 
-    /// Parses `proposal` and reads its key files.
+    /// Compiles `proposal` together with the sets of its sources, and reads its key files.
     async fn read(&self, proposal: Proposal) -> Result<Installed, Refusal> {
+        let Proposal { file, text, included, .. } = proposal;
+        let sets = self.installed().await.documents.sets.clone();
+        let (file, text, included) = (file.into(), text.into(), included.into());
+        self.compile(Documents { file, text, included, sets }).await
+    }
+
+    /// Compiles `documents` and reads the key files of the result.
+    async fn compile(&self, documents: Documents) -> Result<Installed, Refusal> {
         let fits_host = self.fits_host;
         let read = move || {
             let host = fits_host.then(host::look);
-            let (config, found) = config::parse(&proposal.file, &proposal.text, host.as_ref());
+            let (config, found) = documents.parse(host.as_ref());
             let config = config.ok_or(Refusal::Findings(found))?;
-            Ok(Installed::read(PathBuf::from(&proposal.file), config)?)
+            Ok(Installed::read(documents, config)?)
         };
         aside(read).await?
     }
@@ -387,6 +408,7 @@ impl Daemon {
         let generation = self.plane.install(gateway, policies, ends).await?;
         let mut state = self.state.lock().await;
         (state.installed, state.generation) = (next, generation);
+        self.agent.installed();
         Ok(generation)
     }
 
@@ -432,12 +454,12 @@ struct Turn<'a> {
 }
 
 impl Installed {
-    /// A configuration without live changes: `config`, read from `file`.
+    /// A configuration without live changes: `config`, compiled from `documents`.
     ///
     /// Reads the key files once, so that a rollback does not depend on their later content.
-    pub(crate) fn read(file: PathBuf, config: Config) -> Result<Self, Failure> {
+    pub(crate) fn read(documents: Documents, config: Config) -> Result<Self, Failure> {
         let ends = trunks::ends_at_wan(&config)?;
-        Ok(Self { file, config, ends, live: BTreeMap::new() })
+        Ok(Self { documents, config, ends, live: BTreeMap::new() })
     }
 
     /// The changes that `next` would make, and the live class changes that it would undo.
@@ -456,6 +478,11 @@ impl Installed {
 }
 
 impl Refusal {
+    /// True for a failure with this code.
+    fn is(&self, code: Code) -> bool {
+        matches!(self, Self::Failure(failure) if failure.code == code)
+    }
+
     /// The refusal as a sentence, with its code and help.
     pub(crate) fn text(&self) -> String {
         let failure = match self {

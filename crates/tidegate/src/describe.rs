@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
 
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
@@ -12,6 +11,7 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::Overhead;
 use tidegate_core::packet::NO_VLAN;
+use tidegate_core::policy::parse::show_addresses;
 use tidegate_core::policy::{
     Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Ratio,
 };
@@ -347,8 +347,8 @@ pub fn filter(filter: &Filter) -> Vec<(&'static str, String)> {
     };
     let small = |range: &Range<u8>| span(range, u8::to_string);
     let mut fields = vec![
-        ("src", list(&filter.src, addresses)),
-        ("dst", list(&filter.dst, addresses)),
+        ("src", list(&filter.src, show_addresses)),
+        ("dst", list(&filter.dst, show_addresses)),
         ("src_port", list(&filter.src_port, number)),
         ("dst_port", list(&filter.dst_port, number)),
         ("protocol", list(&filter.protocol, small)),
@@ -369,18 +369,4 @@ fn span<T: PartialEq>(range: &Range<T>, show: impl Fn(&T) -> String) -> String {
         return show(&range.first);
     }
     format!("{}-{}", show(&range.first), show(&range.last))
-}
-
-/// A range of addresses: as a prefix where it is one.
-fn addresses(range: &Range<u128>) -> String {
-    let address = |number: &u128| Ipv6Addr::from_bits(*number).to_canonical();
-    let host_bits = range.first ^ range.last;
-    let is_prefix = host_bits & host_bits.wrapping_add(1) == 0 && range.first & host_bits == 0;
-    if !is_prefix || host_bits == 0 {
-        return span(range, |number| address(number).to_string());
-    }
-    let first = address(&range.first);
-    let length = host_bits.leading_zeros();
-    let length = if matches!(first, IpAddr::V4(_)) { length - 96 } else { length };
-    format!("{first}/{length}")
 }

@@ -15,6 +15,7 @@ mod committed;
 mod daemon;
 pub mod demo;
 pub mod describe;
+mod documents;
 mod files;
 pub mod host;
 pub mod lab;

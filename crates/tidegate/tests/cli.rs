@@ -206,6 +206,25 @@ fn without_a_gateway_the_live_commands_say_how_to_start_one() {
     }
 }
 
+/// Kills: a canonical text that needs a gateway, or that is not canonical itself.
+#[test]
+fn plan_prints_the_canonical_text_without_a_gateway() {
+    let folder = Folder::new("canonical");
+    let canonical = |file: &str| {
+        let output = tidegate(&["plan", "--canonical", file]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        stdout(&output)
+    };
+    let table_1 = canonical(&example("table1.toml"));
+    assert!(table_1.starts_with("[[policy]]\nname = ") && table_1.contains("bit/s\""), "{table_1}");
+    let again = canonical(&folder.file("again.toml", &table_1));
+    assert_eq!(again, table_1);
+    let wrong = folder.file("wrong.toml", "[[policy]]\nname = \"a\"\nmatch = { dst = \"x\" }\n");
+    let output = tidegate(&["plan", "--canonical", "--json", &wrong]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(json(&output)["ok"], false);
+}
+
 #[test]
 fn doctor_says_what_is_missing_and_what_to_do() {
     let output = tidegate(&["doctor", "--json", "--lan", "no-such-lan", "--wan", "no-such-wan"]);

@@ -436,7 +436,7 @@ fn profile(raw: &raw::Profile, longest: Bytes, found: &mut Findings) -> Option<P
     let peak = raw.peak.as_ref().map(|peak| *peak.get_ref());
     let burst = raw.burst.as_ref().map_or_else(|| usual_burst(mean, longest), |it| *it.get_ref());
     let wrong = match Profile::new(mean, peak, burst, longest) {
-        Ok(profile) => return Some(profile),
+        Ok(profile) => return with_max_packet(profile, raw, found),
         Err(wrong) => wrong,
     };
     let at = |field: Option<Span>| field.unwrap_or_else(|| written.span());
@@ -459,6 +459,32 @@ fn profile(raw: &raw::Profile, longest: Bytes, found: &mut Findings) -> Option<P
     found.push(diagnostic);
     None
 }
+
+/// `profile` with the longest packet that is written.
+fn with_max_packet(profile: Profile, raw: &raw::Profile, found: &mut Findings) -> Option<Profile> {
+    let Some(written) = &raw.max_packet else { return Some(profile) };
+    let longest = *written.get_ref();
+    if !(LEAST_MAX_PACKET..=LONGEST_PACKET).contains(&longest) {
+        let message = format!("{longest} is out of range for `max_packet`");
+        let help = format!("it goes from {LEAST_MAX_PACKET} to {LONGEST_PACKET}");
+        found.push(Diagnostic::error(Code::OutOfRange, written.span(), message).help(help));
+        return None;
+    }
+    let wrong = |wrong: ProfileError| {
+        let wrong = Diagnostic::worded(Code::BurstBelowPacket, written.span(), &wrong.to_string());
+        found.push(match &raw.burst {
+            Some(burst) => wrong.other(burst.span(), "the burst"),
+            None => wrong,
+        });
+    };
+    profile.with_max_packet(longest).map_err(wrong).ok()
+}
+
+/// Source: RFC 791, section 3.2: the packet that every module must be able to forward.
+const LEAST_MAX_PACKET: Bytes = Bytes(68);
+
+/// Source: RFC 791, section 3.1: the largest total length.
+const LONGEST_PACKET: Bytes = Bytes(65_535);
 
 /// What the mean rate carries in 100 ms, at least ten full-size packets.
 fn usual_burst(mean: Rate, longest: Bytes) -> Bytes {

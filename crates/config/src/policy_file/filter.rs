@@ -1,26 +1,153 @@
 //! Filters as they are written: each field a value or a list of values.
 
+use std::marker::PhantomData;
+
+use serde_json::{Value, json};
 use tidegate_core::packet::{NO_VLAN, Protocol};
 use tidegate_core::policy::parse::{self, FieldError};
 use tidegate_core::policy::{Filter, Range};
 use toml::Spanned;
+use toml::de::DeValue;
 
 use super::raw;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
-use crate::read::{List, Token};
+use crate::read::{List, Node, Read, wrong_type};
+
+/// A name, a number or a range in a filter.
+#[derive(Clone, Debug)]
+pub(crate) struct Token<K>(pub(crate) String, PhantomData<K>);
+
+/// A kind of filter field.
+pub(crate) trait TokenKind {
+    /// Its values.
+    type Number: Copy + Ord;
+    /// The code of a text that is no value.
+    const CODE: Code;
+
+    /// The values that `text` stands for: one range, or two that enclose the IPv4-mapped addresses.
+    fn parse(text: &str) -> Result<Vec<Range<Self::Number>>, FieldError>;
+
+    /// The canonical form of the values from `first` to `last`.
+    fn show(first: Self::Number, last: Self::Number) -> toml::Value;
+}
+
+/// Declares kinds of filter fields: their numbers, code, parser and canonical form.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $kind:ident: $number:ty, $code:ident, $parse:expr, $show:expr;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug)]
+        pub(crate) struct $kind;
+
+        impl TokenKind for $kind {
+            type Number = $number;
+            const CODE: Code = Code::$code;
+
+            fn parse(text: &str) -> Result<Vec<Range<$number>>, FieldError> {
+                $parse(text)
+            }
+
+            fn show(first: $number, last: $number) -> toml::Value {
+                $show(first, last)
+            }
+        }
+    )+};
+}
+
+kinds! {
+    /// Addresses, prefixes and ranges of addresses.
+    Addresses: u128, BadAddress, parse::addresses, |first, last| {
+        parse::show_addresses(&Range { first, last }).into()
+    };
+    /// Ports of TCP and UDP.
+    Ports: u16, BadPort, one(parse::ports), numbers;
+    /// IP protocols.
+    Protocols: u8, BadProtocol, one(parse::protocol), numbers;
+    /// DS codepoints.
+    Codepoints: u8, BadDscp, one(parse::dscp), numbers;
+    /// VLAN identifiers.
+    Vlans: u16, BadVlan, one(vlans), |first, last| match first {
+        NO_VLAN => NO_TAG.into(),
+        _ => numbers(first, last),
+    };
+}
+
+/// A number, or a range as text.
+fn numbers<T: Copy + Into<i64> + PartialEq>(first: T, last: T) -> toml::Value {
+    let (from, to): (i64, i64) = (first.into(), last.into());
+    if first == last { from.into() } else { format!("{from}-{to}").into() }
+}
+
+/// `parse`, whose values are always one range.
+fn one<T>(
+    parse: impl Fn(&str) -> Result<Range<T>, FieldError>,
+) -> impl Fn(&str) -> Result<Vec<Range<T>>, FieldError> {
+    move |text| parse(text).map(|range| vec![range])
+}
+
+/// VLAN identifiers, or that there is none.
+fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
+    match text.trim() {
+        NO_TAG => Ok(Range { first: NO_VLAN, last: NO_VLAN }),
+        text => parse::vlans(text),
+    }
+}
+
+/// The word for frames without a VLAN tag.
+const NO_TAG: &str = "none";
+
+impl<K: TokenKind> Read for Token<K> {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let text = text(node);
+        if text.is_none() {
+            found.push(wrong_type(node, "a string in quotes or a decimal number"));
+        }
+        text.map(|text| Self(text, PhantomData))
+    }
+
+    fn schema() -> Value {
+        json!({ "type": ["string", "integer"] })
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        let ranges = text(node).and_then(|text| K::parse(&text).ok()).unwrap_or_default();
+        match (ranges.first(), ranges.last()) {
+            (Some(low), Some(high)) => K::show(low.first, high.last),
+            _ => crate::canonical::verbatim(node),
+        }
+    }
+
+    /// Sorted by value, each once.
+    fn canonical_list(nodes: &[Node<'_>]) -> Vec<toml::Value> {
+        let ranges = |node: &Node<'_>| K::parse(&text(node)?).ok();
+        let ends =
+            |ranges: Vec<Range<K::Number>>| Some((ranges.first()?.first, ranges.last()?.last));
+        let mut all: Vec<_> = nodes.iter().filter_map(ranges).filter_map(ends).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.into_iter().map(|(first, last)| K::show(first, last)).collect()
+    }
+}
+
+/// The text of a token.
+fn text(node: &Node<'_>) -> Option<String> {
+    match node.get_ref() {
+        DeValue::String(text) => Some(text.as_ref().to_owned()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        _ => None,
+    }
+}
 
 /// `raw` as a filter.
 pub(super) fn filter(raw: &raw::Match, found: &mut Findings) -> Option<Filter> {
     ports_fit(raw, found);
-    let src = ranges(raw.src.as_ref(), Code::BadAddress, parse::addresses, found);
-    let dst = ranges(raw.dst.as_ref(), Code::BadAddress, parse::addresses, found);
-    let ports = one(parse::ports);
-    let src_port = ranges(raw.src_port.as_ref(), Code::BadPort, &ports, found);
-    let dst_port = ranges(raw.dst_port.as_ref(), Code::BadPort, &ports, found);
-    let protocol = ranges(raw.protocol.as_ref(), Code::BadProtocol, one(parse::protocol), found);
-    let dscp = ranges(raw.dscp.as_ref(), Code::BadDscp, one(parse::dscp), found);
-    let vlan = ranges(raw.vlan.as_ref(), Code::BadVlan, one(vlans), found);
+    let src = ranges(raw.src.as_ref(), found);
+    let dst = ranges(raw.dst.as_ref(), found);
+    let src_port = ranges(raw.src_port.as_ref(), found);
+    let dst_port = ranges(raw.dst_port.as_ref(), found);
+    let protocol = ranges(raw.protocol.as_ref(), found);
+    let dscp = ranges(raw.dscp.as_ref(), found);
+    let vlan = ranges(raw.vlan.as_ref(), found);
     Some(Filter {
         src: src?,
         dst: dst?,
@@ -33,55 +160,39 @@ pub(super) fn filter(raw: &raw::Match, found: &mut Findings) -> Option<Filter> {
     })
 }
 
-/// `parse`, whose values are always one range.
-fn one<T>(
-    parse: impl Fn(&str) -> Result<Range<T>, FieldError>,
-) -> impl Fn(&str) -> Result<Vec<Range<T>>, FieldError> {
-    move |text| parse(text).map(|range| vec![range])
-}
-
-/// Every value of a field, in its order.
-fn ranges<T>(
-    list: Option<&Spanned<List<Token>>>,
-    code: Code,
-    parse: impl Fn(&str) -> Result<Vec<Range<T>>, FieldError>,
+/// The values of a field in ascending order. The order in the file has no meaning, and must not look like a change.
+fn ranges<K: TokenKind>(
+    list: Option<&Spanned<List<Token<K>>>>,
     found: &mut Findings,
-) -> Option<Vec<Range<T>>> {
+) -> Option<Vec<Range<K::Number>>> {
     let tokens = list.map_or(&[][..], |list| &list.get_ref().0);
-    let values: Vec<_> = tokens.iter().map(|token| value(token, code, &parse, found)).collect();
+    let values: Vec<_> = tokens.iter().map(|token| value(token, found)).collect();
     let values: Option<Vec<_>> = values.into_iter().collect();
-    values.map(|values| values.into_iter().flatten().collect())
+    let mut ranges: Vec<_> = values?.into_iter().flatten().collect();
+    ranges.sort_unstable_by_key(|range| (range.first, range.last));
+    ranges.dedup_by_key(|range| (range.first, range.last));
+    Some(ranges)
 }
 
-/// What `token` stands for; `code` if it stands for nothing.
-fn value<T>(
-    token: &Spanned<Token>,
-    code: Code,
-    parse: impl Fn(&str) -> Result<T, FieldError>,
+/// The values that `token` stands for.
+fn value<K: TokenKind>(
+    token: &Spanned<Token<K>>,
     found: &mut Findings,
-) -> Option<T> {
+) -> Option<Vec<Range<K::Number>>> {
     let wrong = |error: FieldError| {
         let code = match error {
             FieldError::HostBits { .. } => Code::HostBits,
             FieldError::Backwards { .. } => Code::BadRange,
-            _ => code,
+            _ => K::CODE,
         };
         found.push(Diagnostic::worded(code, token.span(), &error.to_string()));
     };
-    parse(&token.get_ref().0).map_err(wrong).ok()
+    K::parse(&token.get_ref().0).map_err(wrong).ok()
 }
 
 /// A DS codepoint.
-pub(crate) fn codepoint(token: &Spanned<Token>, found: &mut Findings) -> Option<u8> {
-    value(token, Code::BadDscp, parse::dscp, found).map(|range| range.first)
-}
-
-/// VLAN identifiers, or that there is none.
-fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
-    match text.trim() {
-        "none" => Ok(Range { first: NO_VLAN, last: NO_VLAN }),
-        text => parse::vlans(text),
-    }
+pub(crate) fn codepoint(token: &Spanned<Token<Codepoints>>, found: &mut Findings) -> Option<u8> {
+    value(token, found)?.first().map(|range| range.first)
 }
 
 /// Complains of ports that a protocol listed beside them does not have.
@@ -89,7 +200,7 @@ fn ports_fit(raw: &raw::Match, found: &mut Findings) {
     let ports = raw.src_port.as_ref().or(raw.dst_port.as_ref());
     let (Some(ports), Some(listed)) = (ports, &raw.protocol) else { return };
     let has_ports = |it: Range<u8>| [Protocol::TCP, Protocol::UDP].contains(&Protocol(it.first));
-    let without = |token: &&Spanned<Token>| {
+    let without = |token: &&Spanned<Token<Protocols>>| {
         parse::protocol(&token.get_ref().0).is_ok_and(|protocol| !has_ports(protocol))
     };
     for place in listed.get_ref().0.iter().filter(without) {

@@ -1,5 +1,7 @@
 //! The policy file as it is written: which tables there are, and what may stand in them.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
@@ -14,12 +16,14 @@ use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::filter::{Addresses, Codepoints, Ports, Protocols, Token, Vlans};
 use super::weight::TrunkWeight;
 use super::{Backend, overhead};
+use crate::canonical;
 use crate::diagnostic::Findings;
 use crate::read::{
-    Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, mechanism,
-    mechanism_schema, tables,
+    Array, Choice, Field, List, Node, Number, Read, Required, Table, mechanism, mechanism_schema,
+    tables,
 };
 use crate::scenario::tcp::OfTrunk;
 use crate::source::{Apply, Commit};
@@ -200,12 +204,12 @@ tables! {
         /// Its name, in policies and reports: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
         /// The address of this gateway on its WAN port, for this and other trunks; nothing else may have it.
-        "local" => local: Required<String>,
+        "local" => local: Required<Station>,
         /// The address of the other gateway.
-        "peer" => peer: Required<String>,
+        "peer" => peer: Required<Station>,
         /// Where a live gateway sends what goes to `peer`: the address of the router on the WAN port, or its
         /// hardware address if it answers no questions. The simulator needs none. Default: none.
-        "next_hop" => next_hop: Option<Spanned<String>>,
+        "next_hop" => next_hop: Option<Spanned<Station>>,
         /// The file with the key of the trunk, the same for both gateways: 64 hexadecimal digits, such as
         /// `openssl rand -hex 32` prints. The simulator needs none. Default: none.
         "key_file" => key_file: Option<Spanned<String>>,
@@ -297,19 +301,19 @@ tables! {
     /// Filter: the packets of which each field has one of the values given for it.
     "`match`" Match {
         /// Source address, prefix or range. Default: any.
-        "src" => src: Option<Spanned<List<Token>>>,
+        "src" => src: Option<Spanned<List<Token<Addresses>>>>,
         /// Destination address, prefix or range. Default: any.
-        "dst" => dst: Option<Spanned<List<Token>>>,
+        "dst" => dst: Option<Spanned<List<Token<Addresses>>>>,
         /// Source port or range. Default: any.
-        "src_port" => src_port: Option<Spanned<List<Token>>>,
+        "src_port" => src_port: Option<Spanned<List<Token<Ports>>>>,
         /// Destination port or range. Default: any.
-        "dst_port" => dst_port: Option<Spanned<List<Token>>>,
+        "dst_port" => dst_port: Option<Spanned<List<Token<Ports>>>>,
         /// IP protocol, by name or number. Default: any.
-        "protocol" => protocol: Option<Spanned<List<Token>>>,
+        "protocol" => protocol: Option<Spanned<List<Token<Protocols>>>>,
         /// DS codepoint, by name or number. Default: any.
-        "dscp" => dscp: Option<Spanned<List<Token>>>,
+        "dscp" => dscp: Option<Spanned<List<Token<Codepoints>>>>,
         /// Outermost VLAN identifier or range; "none" for untagged frames. Default: any.
-        "vlan" => vlan: Option<Spanned<List<Token>>>,
+        "vlan" => vlan: Option<Spanned<List<Token<Vlans>>>>,
         /// "up" from the LAN to the WAN, "down" back. Default: both, each on its own.
         "direction" => direction: Option<Spanned<Direction>>,
     }
@@ -323,14 +327,17 @@ tables! {
         /// Most that may go at the peak rate at once, at least a full-size packet. Default: what the
         /// mean rate carries in 100 ms, at least ten full-size packets.
         "burst" => burst: Option<Spanned<Bytes>>,
+        /// The longest IP packet in profile, from 68 B to 65535 B. Longer packets are out of profile where the
+        /// action polices, and are dropped where it shapes. Default: any that a port can send.
+        "max_packet" => max_packet: Option<Spanned<Bytes>>,
     }
 
     /// DS codepoints of policed packets.
     "`mark`" Mark {
         /// Codepoint in profile, by name or number. Default: as it came.
-        "in" => in_profile: Option<Spanned<Token>>,
+        "in" => in_profile: Option<Spanned<Token<Codepoints>>>,
         /// Codepoint out of profile, by name or number.
-        "out" => out_of_profile: Option<Spanned<Token>>,
+        "out" => out_of_profile: Option<Spanned<Token<Codepoints>>>,
     }
 
     /// The weight of some flows of a policy.
@@ -384,6 +391,15 @@ impl<T: OfWays> Read for EachWay<T> {
     fn schema() -> Value {
         json!({ "anyOf": [T::schema(), T::Table::schema()] })
     }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        let DeValue::Table(_) = node.get_ref() else { return T::canonical(node) };
+        let table = T::Table::canonical(node);
+        match (table.get("up"), table.get("down")) {
+            (Some(up), Some(down)) if up == down => up.clone(),
+            _ => table,
+        }
+    }
 }
 
 impl File {
@@ -410,6 +426,26 @@ impl Choice for Action {
         ("police-drop", Self::PoliceDrop),
         ("pass", Self::Pass),
     ];
+}
+
+/// An IP or hardware address of one station.
+#[derive(Clone, Debug)]
+pub(crate) struct Station(pub(crate) String);
+
+impl Read for Station {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        String::read(node, found).map(Self)
+    }
+
+    fn schema() -> Value {
+        String::schema()
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        let text = node.get_ref().as_str().unwrap_or_default();
+        let address = text.parse::<IpAddr>().map(|address| address.to_string());
+        toml::Value::String(address.unwrap_or_else(|_| text.to_ascii_lowercase()))
+    }
 }
 
 impl Choice for Fallback {
@@ -480,6 +516,10 @@ impl Read for Signal {
         });
         json!({ "anyOf": [{ "const": NO_SIGNAL }, signal] })
     }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        canonical::mechanism::<AckSpec>(node)
+    }
 }
 
 impl Read for SchedulerSpec {
@@ -503,6 +543,10 @@ impl Read for AllocationSpec {
         mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
             drop(Self::parameters(name, offer))
         })
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        canonical::mechanism::<Self>(node)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What becomes of policy files, good and bad.
 
+mod canonical;
 mod classes;
 mod fields;
 mod guarantees;

@@ -83,15 +83,15 @@ fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<Tr
 
 /// An address of the family of `local`, or a hardware address.
 fn next_hop(
-    text: &Spanned<String>,
-    local: Option<&Spanned<String>>,
+    text: &Spanned<raw::Station>,
+    local: Option<&Spanned<raw::Station>>,
     found: &mut Findings,
 ) -> Option<NextHop> {
-    if let Some(mac) = mac(text.get_ref()) {
+    if let Some(mac) = mac(&text.get_ref().0) {
         return Some(NextHop::Mac(mac));
     }
     let address = address(text, found)?;
-    let local = local.and_then(|local| local.get_ref().parse::<IpAddr>().ok());
+    let local = local.and_then(|local| local.get_ref().0.parse::<IpAddr>().ok());
     if local.is_some_and(|local| local.is_ipv4() != address.is_ipv4() || local == address) {
         let message = format!("{address} cannot be the next hop of this address");
         let help = "write the address of the router on the WAN port, of the same family";
@@ -296,13 +296,13 @@ fn vmss(written: Option<&Spanned<Bytes>>, local: IpAddr, found: &mut Findings) -
     None
 }
 
-fn address(text: &Spanned<String>, found: &mut Findings) -> Option<IpAddr> {
-    let address = text.get_ref().parse::<IpAddr>().ok();
+fn address(text: &Spanned<raw::Station>, found: &mut Findings) -> Option<IpAddr> {
+    let address = text.get_ref().0.parse::<IpAddr>().ok();
     let usable = |it: &IpAddr| !it.is_multicast() && !it.is_loopback() && !it.is_unspecified();
     let address = address.filter(usable);
     if address.is_none() {
         let message =
-            format!("`{}` cannot be the address of a gateway", text.get_ref().escape_debug());
+            format!("`{}` cannot be the address of a gateway", text.get_ref().0.escape_debug());
         let help = "write one unicast address without a length, such as 192.0.2.1 or 2001:db8::1";
         found.push(Diagnostic::error(Code::BadAddress, text.span(), message).help(help));
     }

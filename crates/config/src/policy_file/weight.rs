@@ -8,6 +8,7 @@ use tidegate_core::trunk::MOST_WEIGHT;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use crate::canonical;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Node, Read, mechanism, mechanism_schema, wrong_type};
@@ -65,6 +66,13 @@ impl Read for TrunkWeight {
         }
         let number = json!({ "type": "number", "minimum": 1, "maximum": MOST_WEIGHT });
         json!({ "anyOf": [number, table] })
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        match node.get_ref() {
+            DeValue::Integer(_) | DeValue::Float(_) => Factor::canonical(node),
+            _ => canonical::mechanism::<Config>(node),
+        }
     }
 }
 

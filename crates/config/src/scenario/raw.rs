@@ -6,8 +6,9 @@ use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 
 use crate::diagnostic::Findings;
+use crate::policy_file::filter::{Codepoints, Token};
 use crate::read::{
-    Array, Choice, Field, List, Node, Number, Read, Required, Table, Token, tables, wrong_type,
+    Array, Choice, Field, List, Node, Number, Read, Required, Table, tables, wrong_type,
 };
 use crate::values::{Flag, Period, Weight};
 
@@ -94,7 +95,7 @@ tables! {
         /// Port of the receiver. Default: 5001.
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.
-        "dscp" => dscp: Option<Spanned<Token>>,
+        "dscp" => dscp: Option<Spanned<Token<Codepoints>>>,
         /// TCP of both ends, as of the run. Without a `profile` it changes fields of the run's; what
         /// hosts have of their own does not count. Default: that of the hosts.
         "tcp" => tcp: Option<Spanned<Tcp>>,

@@ -8,6 +8,7 @@ use tidegate_core::trunk;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use crate::canonical;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::field;
@@ -63,6 +64,10 @@ impl Read for OfTrunk {
 
     fn schema() -> Value {
         Tcp::schema()
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        canonical::mechanism::<Config>(node)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::policy::{Action, Conditioning, Mode, Policy, Profile};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
 use crate::report::Triggers;
-use crate::{Bytes, Cx, PacketId, PacketPool, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Time};
 
 /// What made an aggregate look whether it may send.
 ///
@@ -109,6 +109,14 @@ impl Conditioner {
                 shaper.adopt(conditioning, queue, now)
             }
             _ => false,
+        }
+    }
+
+    /// Returns `true` if it shapes, and `packet` is longer than its profile allows.
+    pub(super) fn refuses(&self, packet: &Packet) -> bool {
+        match self {
+            Self::Shape(shaper) => shaper.refuses(packet),
+            Self::Pass | Self::Police(_) => false,
         }
     }
 

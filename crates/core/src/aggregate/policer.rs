@@ -54,8 +54,9 @@ impl Policer {
         let mut progress = Progress::default();
         let arrived = &mut cx.pool[&packet];
         let len = arrived.charged();
-        let conforms =
-            self.peak.ready_at() <= cx.now && self.allocation.try_take(cx.now, arrived.member, len);
+        let conforms = !self.profile.is_too_long(arrived)
+            && self.peak.ready_at() <= cx.now
+            && self.allocation.try_take(cx.now, arrived.member, len);
         if conforms {
             self.peak.take(cx.now, len);
         }

@@ -112,6 +112,11 @@ impl Shaper {
         same
     }
 
+    /// Returns `true` if `packet` would wait forever, because packets of its length never conform.
+    pub(super) fn refuses(&self, packet: &Packet) -> bool {
+        self.profile.is_too_long(packet)
+    }
+
     pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {
         let member = cx.pool[&packet].member;
         if let Some(marked) = self.queue.marked_mut() {

@@ -203,6 +203,21 @@ impl Gateway {
         true
     }
 
+    /// Flows with a packet within the last `span`, and how many of these the policies in force have classified: the
+    /// counts of part number `part` of the flow table. `None` after the last part.
+    #[must_use]
+    pub fn classified(&self, now: Time, span: Duration, part: u32) -> Option<[u32; 2]> {
+        let flows = self.flows.some(part.checked_mul(number(FLOWS))?, FLOWS)?;
+        let live = flows.filter(|(_, flow)| flow.idle(now) <= span);
+        let by_these = |flow: &Flow| {
+            let mut ways = Direction::BOTH.into_iter().filter(|way| flow.packets(*way) > 0);
+            ways.any(|way| flow.handle(way).generation == self.generation)
+        };
+        Some(live.fold([0, 0], |[live, current], (_, flow)| {
+            [live + 1, current + u32::from(by_these(flow))]
+        }))
+    }
+
     /// Packets taken in and not yet handed out.
     pub(super) fn held(&self) -> u32 {
         let inside = |it: &Aggregate| it.backlog().packets + it.acks().packets;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Bytes, Rate};
+use crate::{Bytes, Packet, Rate};
 
 /// How much traffic is in profile: the arrival curve of its two buckets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -10,6 +10,7 @@ pub struct Profile {
     mean: Rate,
     peak: Option<Rate>,
     burst: Bytes,
+    max_packet: Option<Bytes>,
 }
 
 impl Profile {
@@ -36,7 +37,21 @@ impl Profile {
         if burst > Self::MAX_BURST {
             return Err(ProfileError::BurstTooLarge { burst });
         }
-        Ok(Self { mean, peak, burst })
+        Ok(Self { mean, peak, burst, max_packet: None })
+    }
+
+    /// The same profile for IP packets of up to `longest`; longer ones never conform.
+    ///
+    /// Source: `aggregates`, section 3, L_m; RFC 2210, section 3.1, maximum packet size M.
+    ///
+    /// # Errors
+    ///
+    /// If the burst cannot hold a packet of this length.
+    pub fn with_max_packet(self, longest: Bytes) -> Result<Self, ProfileError> {
+        if self.burst < longest {
+            return Err(ProfileError::BurstBelowMaxPacket { burst: self.burst, longest });
+        }
+        Ok(Self { max_packet: Some(longest), ..self })
     }
 
     /// The deepest bucket: what keeps its content in `bits/s * ns` within 64 bits.
@@ -60,6 +75,18 @@ impl Profile {
         self.burst
     }
 
+    /// The longest IP packet that can conform; `None` for any that the burst can hold.
+    #[must_use]
+    pub const fn max_packet(&self) -> Option<Bytes> {
+        self.max_packet
+    }
+
+    /// Returns `true` if `packet`, or a frame of a super-packet, is longer than `max_packet`.
+    #[must_use]
+    pub fn is_too_long(&self, packet: &Packet) -> bool {
+        self.max_packet.is_some_and(|longest| packet.longest_ip_len() > longest)
+    }
+
     /// The same profile with a burst of at most `most`.
     pub(crate) fn with_burst_of(self, most: Bytes) -> Self {
         Self { burst: self.burst.min(most), ..self }
@@ -72,7 +99,11 @@ impl fmt::Display for Profile {
         if let Some(peak) = self.peak {
             write!(f, ", peak {peak}")?;
         }
-        write!(f, ", burst {}", self.burst)
+        write!(f, ", burst {}", self.burst)?;
+        match self.max_packet {
+            Some(longest) => write!(f, ", packets up to {longest}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -93,6 +124,16 @@ pub enum ProfileError {
         /// The burst asked for.
         burst: Bytes,
         /// The longest packet there can be.
+        longest: Bytes,
+    },
+    /// The bucket could never hold enough for the longest packet that is to conform.
+    #[error(
+        "a burst of {burst} is smaller than `max_packet` ({longest}); raise the burst, or lower `max_packet`"
+    )]
+    BurstBelowMaxPacket {
+        /// The burst of the profile.
+        burst: Bytes,
+        /// The longest packet that is to conform.
         longest: Bytes,
     },
     /// More than a bucket holds.

@@ -1,6 +1,6 @@
 //! The fields of a filter as people write them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -99,6 +99,27 @@ pub fn addresses(text: &str) -> Result<Vec<Range<u128>>, FieldError> {
     }
     Ok(without_mapped(Range { first: number(first), last: number(last) }))
 }
+
+/// Formats a range of addresses as one address, a prefix or a range. [`addresses`] parses the result.
+#[must_use]
+pub fn show_addresses(range: &Range<u128>) -> String {
+    let address = |number: u128| Ipv6Addr::from_bits(number).to_canonical();
+    let (first, last) = (address(range.first), address(range.last));
+    let host_bits = range.first ^ range.last;
+    let is_prefix = host_bits & host_bits.wrapping_add(1) == 0 && range.first & host_bits == 0;
+    if host_bits == 0 {
+        return first.to_string();
+    }
+    if !is_prefix {
+        return format!("{first}-{last}");
+    }
+    let length = host_bits.leading_zeros();
+    let length = if matches!(first, IpAddr::V4(_)) { length - IPV4_BITS } else { length };
+    format!("{first}/{length}")
+}
+
+/// Source: RFC 4291, section 2.5.5.2: the bits of an IPv4-mapped address before the IPv4 address.
+const IPV4_BITS: u32 = 96;
 
 /// Ports: one or a range, such as `443`, `8000-8080`.
 ///

@@ -1,20 +1,20 @@
 //! `tidegate apply FILE` and `tidegate confirm`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_core::units::duration;
 
-use super::{Context, plan};
-use crate::api::{Applied, Proposal};
+use super::Context;
+use super::plan::{self, Proposed};
+use crate::api::{Applied, OfSource, Proposal};
 use crate::client;
 use crate::output::{Exit, progress};
 
 /// What `apply` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The policy file
-    file: PathBuf,
+    #[command(flatten)]
+    what: plan::What,
 
     /// Roll back by itself unless `tidegate confirm` comes within this time, such as 60s
     #[arg(long, value_name = "TIME", value_parser = span)]
@@ -27,15 +27,20 @@ fn span(text: &str) -> Result<Duration, String> {
     if span < Duration::from_secs(1) { Err("give at least 1s".to_owned()) } else { Ok(span) }
 }
 
-/// Puts the file in force.
+/// Puts the file, or the set of a source, in force.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
-    let proposal = match plan::propose(&args.file, context)? {
-        Ok(proposal) => proposal,
+    let confirm_ms = args.confirm.map(|span| u64::try_from(span.as_millis())).transpose()?;
+    let applied: Applied = match plan::propose(&args.what, context)? {
+        Ok(Proposed::File(proposal)) => {
+            let proposal = Proposal { confirm_ms, ..proposal };
+            client::post(&context.socket, "/v1/apply", &proposal)?
+        }
+        Ok(Proposed::Source(name)) => {
+            let path = format!("/v1/sources/{name}/apply");
+            client::post(&context.socket, &path, &OfSource { confirm_ms })?
+        }
         Err(exit) => return Ok(exit),
     };
-    let confirm_ms = args.confirm.map(|span| u64::try_from(span.as_millis())).transpose()?;
-    let proposal = Proposal { confirm_ms, ..proposal };
-    let applied: Applied = client::post(&context.socket, "/v1/apply", &proposal)?;
     if context.output.is_json() {
         context.output.json(&applied)?;
         return Ok(Exit::Done);

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use tidegate_config::{Findings, Severity, aggregate};
 
 use super::Context;
-use crate::config::{self, Config};
+use crate::config::Config;
+use crate::documents::Documents;
 use crate::files;
 use crate::host::{self, Host};
 use crate::output::{Exit, Failure, progress};
@@ -29,7 +30,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         return of_aggregate(&args.file, &text, context);
     }
     let host = args.host.then(host::look);
-    let (config, found) = config::parse(&name(&args.file), &text, host.as_ref());
+    let (config, found) = Documents::gather(&args.file, text)?.parse(host.as_ref());
     let output = context.output;
     if output.is_json() {
         let data = serde_json::json!({ "ok": config.is_some(), "findings": found.data() });
@@ -94,7 +95,7 @@ pub(crate) fn load(
     file: &Path,
     host: Option<&Host>,
     context: &Context,
-) -> anyhow::Result<Result<(String, Config), Exit>> {
+) -> anyhow::Result<Result<(Documents, Config), Exit>> {
     take(file, read(file)?, host, context)
 }
 
@@ -104,13 +105,14 @@ pub(crate) fn take(
     text: String,
     host: Option<&Host>,
     context: &Context,
-) -> anyhow::Result<Result<(String, Config), Exit>> {
-    let (config, found) = config::parse(&name(file), &text, host);
+) -> anyhow::Result<Result<(Documents, Config), Exit>> {
+    let documents = Documents::gather(file, text)?;
+    let (config, found) = documents.parse(host);
     complain(&found);
     if config.is_none() && context.output.is_json() {
         context.output.json(&serde_json::json!({ "ok": false, "findings": found.data() }))?;
     }
-    Ok(config.map(|config| (text, config)).ok_or(Exit::WrongInput))
+    Ok(config.map(|config| (documents, config)).ok_or(Exit::WrongInput))
 }
 
 /// Shows the findings on stderr.

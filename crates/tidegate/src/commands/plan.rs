@@ -2,26 +2,53 @@
 
 use std::path::{Path, PathBuf};
 
+use tidegate_config::Part;
+use tidegate_config::policy_file::canonical;
+
 use super::{Context, check};
 use crate::api::{Plan, Proposal};
 use crate::client;
+use crate::code::Code;
+use crate::config::is_usable_name;
 use crate::describe::{self, Change};
-use crate::output::{Exit, progress};
+use crate::documents::Documents;
+use crate::output::{Exit, Failure, progress};
 
 /// What `plan` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The policy file
-    file: PathBuf,
+    #[command(flatten)]
+    what: What,
+
+    /// Print the policies, classes and trunks of the file in canonical form instead; needs no gateway
+    #[arg(long, conflicts_with = "source")]
+    canonical: bool,
 }
 
-/// Prints how the file differs from what runs.
+/// What is to be put in force.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct What {
+    /// The policy file
+    pub(super) file: Option<PathBuf>,
+
+    /// The newest set of this source of the running gateway, in place of a file
+    #[arg(long, value_name = "NAME")]
+    pub(super) source: Option<String>,
+}
+
+/// Prints how the file, or the set of a source, differs from what runs; or the canonical text of the file.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
-    let proposal = match propose(&args.file, context)? {
-        Ok(proposal) => proposal,
+    if let (true, Some(file)) = (args.canonical, &args.what.file) {
+        return print_canonical(file, context);
+    }
+    let plan: Plan = match propose(&args.what, context)? {
+        Ok(Proposed::File(proposal)) => client::post(&context.socket, "/v1/plan", &proposal)?,
+        Ok(Proposed::Source(name)) => {
+            client::post(&context.socket, &format!("/v1/sources/{name}/plan"), &())?
+        }
         Err(exit) => return Ok(exit),
     };
-    let plan: Plan = client::post(&context.socket, "/v1/plan", &proposal)?;
     let pending = !plan.changes.is_empty();
     if context.output.is_json() {
         context.output.json(&plan)?;
@@ -32,14 +59,64 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(if pending { Exit::ChangesPending } else { Exit::Done })
 }
 
+/// What is proposed to the gateway.
+pub(super) enum Proposed {
+    /// A policy file with what it includes.
+    File(Proposal),
+    /// The newest set of the source of this name.
+    Source(String),
+}
+
+/// What `what` proposes, if nothing is wrong with it.
+pub(super) fn propose(what: &What, context: &Context) -> anyhow::Result<Result<Proposed, Exit>> {
+    let file = match (&what.file, &what.source) {
+        (Some(file), _) => file,
+        (None, Some(name)) if is_usable_name(name) => {
+            return Ok(Ok(Proposed::Source(name.clone())));
+        }
+        (None, name) => {
+            let name = name.as_deref().unwrap_or_default().escape_debug().to_string();
+            let message = format!("`{name}` cannot name a source");
+            return Err(Failure::input(Code::BadName, message).into());
+        }
+    };
+    let proposal = read(file, context)?;
+    Ok(proposal.map(Proposed::File))
+}
+
+/// Prints the set of policies in `file`, sorted and in base units.
+fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
+    let documents = Documents::gather(file, check::read(file)?)?;
+    let main = Part { origin: check::name(file), text: documents.text.to_string() };
+    let parts: Vec<_> = std::iter::once(main).chain(documents.included.to_vec()).collect();
+    let answer = canonical(&parts);
+    if context.output.is_json() {
+        let data = match &answer {
+            Ok(text) => serde_json::json!({ "ok": true, "canonical": text }),
+            Err(found) => serde_json::json!({ "ok": false, "findings": found.data() }),
+        };
+        context.output.json(&data)?;
+    }
+    match answer {
+        Ok(text) if !context.output.is_json() => context.output.text(text.trim_end())?,
+        Ok(_) => {}
+        Err(found) => {
+            check::complain(&found);
+            return Ok(Exit::WrongInput);
+        }
+    }
+    Ok(Exit::Done)
+}
+
 /// The file as it is sent to the gateway, if nothing is wrong with it.
-pub(super) fn propose(file: &Path, context: &Context) -> anyhow::Result<Result<Proposal, Exit>> {
-    let (text, _) = match check::load(file, None, context)? {
+fn read(file: &Path, context: &Context) -> anyhow::Result<Result<Proposal, Exit>> {
+    let (documents, _) = match check::load(file, None, context)? {
         Ok(loaded) => loaded,
         Err(exit) => return Ok(Err(exit)),
     };
     let file = std::path::absolute(file)?.display().to_string();
-    Ok(Ok(Proposal { file, text, confirm_ms: None }))
+    let (text, included) = (documents.text.to_string(), documents.included.to_vec());
+    Ok(Ok(Proposal { file, text, included, confirm_ms: None }))
 }
 
 /// Says of which classes the file undoes what was changed while the gateway ran.

@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Context, check};
-use crate::config::Config;
-use crate::daemon::{self, Daemon, Installed, Limits, Plane, Server, Socket};
+use crate::daemon::{self, Agent, Daemon, Installed, Limits, Plane, Server, Socket, Store};
+use crate::documents::Documents;
 use crate::files;
 use crate::host;
 use crate::log::{Log, Losses};
-use crate::output::Exit;
+use crate::output::{Exit, Failure};
 
 /// What `run` is told.
 #[derive(Debug, clap::Args)]
@@ -24,6 +24,10 @@ pub(crate) struct Args {
     /// Serve Prometheus metrics here too, on loopback only, such as 127.0.0.1:9123
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     metrics: Option<SocketAddr>,
+
+    /// Directory for the last good policies of each source [default: $STATE_DIRECTORY, else /var/lib/tidegate]
+    #[arg(long, value_name = "DIRECTORY")]
+    state: Option<PathBuf>,
 
     /// Log more
     #[arg(long, short)]
@@ -51,14 +55,14 @@ fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
     // SIGHUP reads the file again, so it has to be a regular file from the beginning.
     let text = files::read_regular(&args.file, files::MOST);
     let text = text.map_err(|error| error.of(&args.file))?.text;
-    let config = match check::take(&args.file, text, Some(&host::look()), context)? {
-        Ok((_, config)) => config,
-        Err(exit) => return Ok(exit),
-    };
     // What applies later may come from another directory.
     let file = std::path::absolute(&args.file)?;
+    let documents = match check::take(&file, text, Some(&host::look()), context)? {
+        Ok((documents, _)) => documents,
+        Err(exit) => return Ok(exit),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(control(args, context, file, config, log.losses()));
+    let ended = runtime.block_on(control(args, context, documents, log.losses()));
     // An unfinished long request ends with the process.
     runtime.shutdown_background();
     ended
@@ -67,8 +71,7 @@ fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
 async fn control(
     args: &Args,
     context: &Context,
-    file: PathBuf,
-    config: Config,
+    mut documents: Documents,
     losses: &Losses,
 ) -> anyhow::Result<Exit> {
     let socket = Socket::open(&context.socket)?;
@@ -77,11 +80,15 @@ async fn control(
         None => None,
     };
     let signals = Signals::new()?;
+    let agent = Agent::new(Store::new(state(args)));
+    agent.first_sets(&mut documents, true).await;
+    let (config, found) = documents.parse(Some(&host::look()));
+    let config = config.ok_or_else(|| Failure::from(&found))?;
     let policies = config.policies.len();
-    let installed = Installed::read(file, config)?;
+    let installed = Installed::read(documents, config)?;
     let plane = Plane::start(&installed, daemon::open)?;
     announce(&plane, policies);
-    let daemon = Daemon::new(plane, installed, true, losses.clone());
+    let daemon = Daemon::new(plane, installed, true, losses.clone(), agent);
     let limits = Limits::descriptors();
     let limits = [Limits::control(limits), Limits::metrics(limits)];
     let Signals { mut hangup, mut terminate, mut interrupt } = signals;
@@ -89,12 +96,20 @@ async fn control(
         () = Server::new(daemon.clone(), socket, metrics, limits).serve() => Exit::Failed,
         () = watch(&daemon) => Exit::Failed,
         () = reload(&daemon, &mut hangup) => Exit::Failed,
+        () = daemon.follow_sources() => Exit::Failed,
+        () = daemon.report_to_sources() => Exit::Failed,
         _ = terminate.recv() => Exit::Done,
         _ = interrupt.recv() => Exit::Done,
     };
     daemon.stop();
     tracing::info!("stopped");
     Ok(exit)
+}
+
+/// The directory of the last good sets.
+fn state(args: &Args) -> PathBuf {
+    let by_systemd = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+    args.state.clone().or_else(by_systemd).unwrap_or_else(|| PathBuf::from("/var/lib/tidegate"))
 }
 
 fn announce(plane: &Plane, policies: usize) {

@@ -141,6 +141,18 @@ impl Plane {
         Ok(survey.report())
     }
 
+    /// Share of the flows with a packet within the last `span` that the policies in force have classified. 1 if there
+    /// are none.
+    pub(crate) async fn classified(&self, span: Duration) -> Result<f64, Failure> {
+        let [mut live, mut current] = [0, 0];
+        for part in 0.. {
+            let ask = self.ask(move |live| live.machine.classified(live.now, span, part));
+            let Some([more, of_these]) = ask.await? else { break };
+            (live, current) = (live + more, current + of_these);
+        }
+        Ok(if live == 0 { 1.0 } else { f64::from(current) / f64::from(live) })
+    }
+
     /// The report and classes that `survey` selects. The data plane adds one bounded part at a time and forwards
     /// packets in between. While a swap goes on, it adds none.
     async fn survey(

@@ -33,7 +33,7 @@ use tokio::time::Instant;
 use super::metered::Metered;
 use super::seats::{Charge, Connection, Limits, Seats};
 use super::{Daemon, Refusal, aside, metrics, whole};
-use crate::api::{ClassChange, NewClass, Proposal, Question};
+use crate::api::{ClassChange, NewClass, OfSource, Proposal, Question};
 use crate::code::Code;
 use crate::files;
 use crate::output::{Failure, versioned};
@@ -219,6 +219,9 @@ fn routes(daemon: Arc<Daemon>) -> Router {
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))
         .route("/v1/explain", post(explain))
+        .route("/v1/sources", get(sources))
+        .route("/v1/sources/{name}/plan", post(plan_source))
+        .route("/v1/sources/{name}/apply", post(apply_source))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
         .with_state(daemon)
@@ -347,6 +350,22 @@ async fn confirm(State(daemon): Control) -> Response {
 
 async fn explain(State(daemon): Control, Body(question): Body<Question>) -> Response {
     answer(daemon.explain(question).await)
+}
+
+async fn sources(State(daemon): Control) -> Response {
+    answer(Ok(daemon.sources().await))
+}
+
+async fn plan_source(State(daemon): Control, InPath(name): InPath<String>) -> Response {
+    answer(daemon.plan_source(&name).await)
+}
+
+async fn apply_source(
+    State(daemon): Control,
+    InPath(name): InPath<String>,
+    Body(how): Body<OfSource>,
+) -> Response {
+    answer(whole(async move { daemon.apply_source(&name, how.confirm_ms).await }).await)
 }
 
 /// Makes a page of current metrics.

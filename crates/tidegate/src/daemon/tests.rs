@@ -24,6 +24,7 @@ use super::*;
 use crate::api::Classes;
 use crate::client;
 
+mod agent;
 mod guarantees;
 mod limits;
 mod slow;
@@ -81,10 +82,23 @@ impl Fixture {
     ) -> Self {
         let file = folder.join("policy.toml");
         fs::write(&file, text).unwrap();
-        let (config, _) = config::parse("policy.toml", text, None);
-        let installed = Installed::read(file, config.unwrap()).unwrap();
+        let documents = Documents::gather(&file, text.to_owned()).unwrap();
+        let agent = Agent::new(Store::new(folder.join("sets")));
+        Self::of(documents, folder, limits, open, agent)
+    }
+
+    /// One that runs `documents`, whose sources `agent` follows.
+    fn of(
+        documents: Documents,
+        folder: PathBuf,
+        limits: Limits,
+        open: impl FnOnce() -> Opened + Send + 'static,
+        agent: Agent,
+    ) -> Self {
+        let (config, _) = documents.parse(None);
+        let installed = Installed::read(documents, config.unwrap()).unwrap();
         let plane = Plane::start(&installed, |_, _, _| Ok(open())).unwrap();
-        let daemon = Daemon::new(plane, installed, false, Losses::default());
+        let daemon = Daemon::new(plane, installed, false, Losses::default(), agent);
         let socket = Socket::open(&folder.join("socket")).unwrap();
         let server = Server::new(daemon.clone(), socket, None, [limits; 2]);
         let seats = server.seats[0].clone();
@@ -126,13 +140,22 @@ impl Fixture {
     }
 
     async fn apply(&self, text: &str, confirm_ms: Option<u64>) -> anyhow::Result<Applied> {
-        let proposal = Proposal { file: "new.toml".to_owned(), text: text.to_owned(), confirm_ms };
+        let proposal = Proposal {
+            file: "new.toml".to_owned(),
+            text: text.to_owned(),
+            included: Vec::new(),
+            confirm_ms,
+        };
         self.post("/v1/apply", proposal).await
     }
 
     async fn plan(&self, text: &str) -> Vec<String> {
-        let proposal =
-            Proposal { file: "new.toml".to_owned(), text: text.to_owned(), confirm_ms: None };
+        let proposal = Proposal {
+            file: "new.toml".to_owned(),
+            text: text.to_owned(),
+            included: Vec::new(),
+            confirm_ms: None,
+        };
         let plan: Plan = self.post("/v1/plan", proposal).await.unwrap();
         plan.changes.iter().map(ToString::to_string).collect()
     }
@@ -392,7 +415,7 @@ async fn every_answer_carries_the_version_of_its_schema() {
 fn in_table_1_row_3_beats_row_1_for_its_destination() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/table1.toml");
     let text = fs::read_to_string(path).unwrap();
-    let config = config::parse("table1.toml", &text, None).0.unwrap();
+    let config = crate::config::parse("table1.toml", &text, None).0.unwrap();
     let ask = |dst: &str| {
         let question = Question {
             src: Some("128.34.16.4".to_owned()),
@@ -492,7 +515,12 @@ async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     }
 
     let names = ["guests", "office", "voice"].map(str::to_owned);
-    let proposal = Proposal { file: "new.toml".to_owned(), text: text.clone(), confirm_ms: None };
+    let proposal = Proposal {
+        file: "new.toml".to_owned(),
+        text: text.clone(),
+        included: Vec::new(),
+        confirm_ms: None,
+    };
     let plan: Plan = fixture.post("/v1/plan", proposal).await.unwrap();
     assert_eq!((plan.undone, plan.changes.len()), (names.to_vec(), 3));
 

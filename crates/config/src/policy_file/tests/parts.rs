@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{PORTS, parsed, said};
-use crate::policy_file::{includes, parse_parts};
+use crate::policy_file::{Head, parse_parts};
 use crate::source::{Access, Apply, Commit, SourceKind, SourceSpec};
 use crate::{Item, Part, items};
 use tidegate_core::Bytes;
@@ -112,7 +112,7 @@ fn a_source_has_its_fields_and_its_defaults() {
     assert_eq!(etcd.access.key, Some(PathBuf::from("/k")));
     let (urls, base) = (vec!["ldaps://x".to_owned()], "ou=t,dc=x".to_owned());
     assert_eq!((&ldap.kind, ldap.apply), (&SourceKind::Ldap { urls, base }, Apply::Manual));
-    assert_eq!(includes("include = [\"a\", \"b\"]\n"), ["a", "b"]);
+    assert_eq!(Head::of("include = [\"a\", \"b\"]\n").includes, ["a", "b"]);
 }
 
 /// Kills: names inside of items; items in another order; a text that is not the item.

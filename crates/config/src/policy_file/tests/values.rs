@@ -1,6 +1,6 @@
 //! What is said of values that make no sense, word for word.
 
-use super::said;
+use super::*;
 
 said! {
     what_is_no_address_is_refused: r#"[gateway]
@@ -448,4 +448,31 @@ error[TG0005]: `5` has no unit
   |                    ^^^
   |
   = help: write for example "20 Mbit/s""#;
+}
+
+/// Kills: a `max_packet` that is read and not compiled; no lower or upper bound; a burst that holds no such packet.
+#[test]
+fn max_packet_is_within_its_range_and_fits_into_the_burst() {
+    let file = |profile: &str| {
+        format!(
+            "{PORTS}[[policy]]\nname = \"a\"\naction = \"police-drop\"\n\
+             profile = {{ mean = \"5 Mbit/s\", {profile} }}\n"
+        )
+    };
+    let longest = |profile: &str| {
+        let config = parsed(&file(profile));
+        config.policies[0].action.conditioning().unwrap().profile.max_packet()
+    };
+    assert_eq!(longest("burst = \"9 kB\""), None);
+    assert_eq!(longest("max_packet = \"576 B\""), Some(Bytes(576)));
+    assert_eq!(longest("max_packet = \"9 kB\", burst = \"9 kB\""), Some(Bytes(9_000)));
+    for (wrong, code) in [
+        ("max_packet = \"67 B\"", Code::OutOfRange),
+        ("max_packet = \"65536 B\"", Code::OutOfRange),
+        ("max_packet = \"9001 B\", burst = \"9 kB\"", Code::BurstBelowPacket),
+    ] {
+        let (config, found) = parse("a.toml", &file(wrong), None);
+        let codes: Vec<_> = found.iter().map(|it| it.code).collect();
+        assert_eq!((config.is_none(), codes), (true, vec![code]), "{wrong}");
+    }
 }

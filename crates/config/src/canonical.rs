@@ -1,0 +1,132 @@
+//! Canonical forms of TOML values: one text for all spellings of a value.
+//!
+//! Quantities are in their base unit: `bit/s`, `B`, `ns`, and `%` with the fewest digits. A mechanism without
+//! parameters is its name.
+
+use serde::de::DeserializeOwned;
+use tidegate_core::packet::Codepoint;
+use tidegate_core::units::duration;
+use tidegate_core::{Bytes, Chance, Rate};
+use toml::de::DeValue;
+use toml::{Table, Value};
+
+use crate::read::Node;
+
+/// The value as it is written, apart from comments, quotes and the base of numbers.
+pub(crate) fn verbatim(node: &Node<'_>) -> Value {
+    match node.get_ref() {
+        DeValue::String(text) => Value::String(text.as_ref().to_owned()),
+        DeValue::Integer(number) => {
+            let value = i64::from_str_radix(number.as_str(), number.radix());
+            value.map_or_else(|_| Value::String(number.as_str().to_owned()), Value::Integer)
+        }
+        DeValue::Float(number) => {
+            let value = number.as_str().parse();
+            value.map_or_else(|_| Value::String(number.as_str().to_owned()), Value::Float)
+        }
+        DeValue::Boolean(flag) => Value::Boolean(*flag),
+        DeValue::Datetime(time) => Value::Datetime(*time),
+        DeValue::Array(array) => Value::Array(array.iter().map(verbatim).collect()),
+        DeValue::Table(table) => {
+            let fields = table.iter().map(|(key, value)| {
+                let key: &str = key.get_ref();
+                (key.to_owned(), verbatim(value))
+            });
+            Value::Table(fields.collect::<Table>())
+        }
+    }
+}
+
+/// A quantity in its base unit.
+pub(crate) fn in_base_unit(node: &Node<'_>) -> Value {
+    let quantity = node.get_ref().as_str().and_then(base_unit);
+    quantity.map_or_else(|| verbatim(node), Value::String)
+}
+
+/// The quantity `text` in its base unit; `None` if it is no quantity.
+fn base_unit(text: &str) -> Option<String> {
+    let rate = || text.parse().ok().map(|rate: Rate| format!("{} bit/s", rate.bps()));
+    let size = || text.parse().ok().map(|size: Bytes| format!("{} B", size.0));
+    let time = || duration::parse(text).ok().map(|time| format!("{} ns", time.as_nanos()));
+    let chance = || text.parse().ok().map(percent);
+    rate().or_else(size).or_else(time).or_else(chance)
+}
+
+/// A probability in percent, exact, without trailing zeros.
+fn percent(chance: Chance) -> String {
+    let digits = format!("{}.{:07}", chance.ppb() / PERCENT, chance.ppb() % PERCENT);
+    format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// One percent, in parts per billion.
+const PERCENT: u32 = 10_000_000;
+
+/// The canonical form of what `T` reads: a mechanism with its parameters, or a number.
+///
+/// Each part gets its canonical form if `T` then reads the same value. So a text that only looks like a quantity stays.
+pub(crate) fn mechanism<T: DeserializeOwned + PartialEq>(node: &Node<'_>) -> Value {
+    let mut whole = verbatim(node);
+    let Ok(meaning) = T::deserialize(whole.clone()) else { return whole };
+    let mut paths = Vec::new();
+    paths_of(&whole, &mut Vec::new(), &mut paths);
+    for path in paths {
+        for candidate in at(&mut whole, &path).map_or_else(Vec::new, |value| candidates(value)) {
+            let mut changed = whole.clone();
+            let Some(place) = at(&mut changed, &path) else { continue };
+            *place = candidate;
+            if T::deserialize(changed.clone()).is_ok_and(|read| read == meaning) {
+                whole = changed;
+                break;
+            }
+        }
+    }
+    whole
+}
+
+/// A step into a value.
+#[derive(Clone)]
+enum Step {
+    Field(String),
+    Index(usize),
+}
+
+/// The paths of all values in `value`, inner ones first.
+fn paths_of(value: &Value, here: &mut Vec<Step>, into: &mut Vec<Vec<Step>>) {
+    let mut inner = |step, value: &Value| {
+        here.push(step);
+        paths_of(value, here, into);
+        here.pop();
+    };
+    match value {
+        Value::Table(table) => {
+            table.iter().for_each(|(key, value)| inner(Step::Field(key.clone()), value));
+        }
+        Value::Array(array) => {
+            array.iter().enumerate().for_each(|(at, value)| inner(Step::Index(at), value));
+        }
+        _ => {}
+    }
+    into.push(here.clone());
+}
+
+fn at<'a>(whole: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
+    path.iter().try_fold(whole, |value, step| match step {
+        Step::Field(key) => value.get_mut(key.as_str()),
+        Step::Index(at) => value.get_mut(*at),
+    })
+}
+
+/// Forms that may stand for the same as `value`.
+fn candidates(value: &Value) -> Vec<Value> {
+    match value {
+        Value::String(text) => {
+            let codepoint = text.parse().ok().map(|it: Codepoint| Value::from(it.number()));
+            base_unit(text).map(Value::String).into_iter().chain(codepoint).collect()
+        }
+        Value::Float(number) if number.fract() == 0.0 => {
+            number.to_string().parse().ok().map(Value::Integer).into_iter().collect()
+        }
+        Value::Table(table) if table.len() == 1 => table.get("kind").cloned().into_iter().collect(),
+        _ => Vec::new(),
+    }
+}

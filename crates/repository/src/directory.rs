@@ -1,0 +1,251 @@
+//! A directory of TOML files as a policy repository.
+//!
+//! The set is the files whose names end in `.toml`. It is committed by a marker, the file `COMMIT`, whose content is
+//! the revision. With `commit = "each-change"` a change is committed when no file has changed for [`QUIET`].
+//!
+//! Reading never mixes two commits. The marker must be the same before and after, and no file may be newer than the
+//! marker. If the marker is a symbolic link into another directory, as Kubernetes makes them, that directory is read:
+//! it is replaced as a whole.
+//!
+//! Changes are noticed by inotify, and by a look at the marker every `poll`. The look also finds a directory that was
+//! made again, or to which a symbolic link now leads.
+
+mod read;
+mod write;
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use tidegate_config::Item;
+use tidegate_config::source::{Commit, SourceSpec};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use crate::{Answer, Fault, FaultKind, NodeReport, PolicyRepository, QUIET, Snapshot, Snapshots};
+
+/// A directory of TOML files.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    commit: Commit,
+    poll: Duration,
+    max_size: u64,
+    max_policies: usize,
+}
+
+impl Directory {
+    pub(crate) fn new(path: PathBuf, spec: &SourceSpec) -> Self {
+        Self {
+            path,
+            commit: spec.commit,
+            poll: spec.poll.max(SHORTEST_POLL),
+            max_size: spec.max_size.0,
+            max_policies: spec.max_policies,
+        }
+    }
+}
+
+impl PolicyRepository for Directory {
+    fn watch(self: Arc<Self>) -> Snapshots {
+        let (to, snapshots) = mpsc::channel(1);
+        tokio::spawn(Watch::new(Self::clone(&self)).run(to));
+        snapshots
+    }
+
+    fn pull(&self) -> Answer<'_, Snapshot> {
+        let this = self.clone();
+        Box::pin(aside(move || this.read()))
+    }
+
+    fn push(&self, items: Vec<Item>) -> Answer<'_, String> {
+        let this = self.clone();
+        Box::pin(aside(move || this.write(&items)))
+    }
+
+    fn report(&self, report: &NodeReport) -> Answer<'_, ()> {
+        let (this, report) = (self.clone(), report.clone());
+        Box::pin(aside(move || this.write_report(&report)))
+    }
+}
+
+/// Runs `work`, which waits for the disk, on a thread of its own.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    let stopped = |_| Fault::new(FaultKind::Unusable, "the runtime stops");
+    spawn_blocking(work).await.map_err(stopped)?
+}
+
+/// Interval between two looks at least: a look takes some 10 system calls.
+const SHORTEST_POLL: Duration = Duration::from_millis(50);
+
+/// Changes within this time are looked at once, so that 1,000 markers a second are 50 looks.
+const COALESCE: Duration = Duration::from_millis(20);
+
+/// A commit is read at the latest this long after its marker, even if further markers follow.
+const LONGEST_QUIET: Duration = Duration::from_secs(1);
+
+/// First and longest wait after a fault. The wait doubles with each further fault.
+const RETRY: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
+
+/// The task that watches a directory.
+struct Watch {
+    directory: Directory,
+    /// What inotify watches: nothing while the directory is missing.
+    events: Option<(PathBuf, AsyncFd<Events>)>,
+    /// The state at the last look.
+    seen: Option<read::Look>,
+}
+
+impl Watch {
+    const fn new(directory: Directory) -> Self {
+        Self { directory, events: None, seen: None }
+    }
+
+    /// Sends snapshots and faults until the receiver is dropped.
+    async fn run(mut self, to: mpsc::Sender<Result<Snapshot, Fault>>) {
+        let mut sent: Option<Result<Snapshot, Fault>> = None;
+        let mut retry = RETRY[0];
+        self.look().await;
+        loop {
+            let directory = self.directory.clone();
+            let answer = aside(move || directory.read()).await;
+            let waits = matches!(&answer, Err(fault) if fault.kind == FaultKind::Uncommitted);
+            // After a commit was read, a change without its marker is no fault: the next marker commits it.
+            let pending = waits && matches!(sent, Some(Ok(_))) && self.has_marker();
+            if !pending && sent.as_ref() != Some(&answer) {
+                if to.send(answer.clone()).await.is_err() {
+                    return;
+                }
+                sent = Some(answer.clone());
+            }
+            let again = match answer {
+                Ok(_) => {
+                    retry = RETRY[0];
+                    None
+                }
+                Err(_) => {
+                    let wait = retry;
+                    retry = (retry * 2).min(RETRY[1]);
+                    Some(wait)
+                }
+            };
+            tokio::select! {
+                () = to.closed() => return,
+                () = self.next_commit(again) => {}
+            }
+        }
+    }
+
+    /// Returns `true` if the marker was there at the last look.
+    fn has_marker(&self) -> bool {
+        self.seen.as_ref().is_some_and(read::Look::has_marker)
+    }
+
+    /// Waits until a commit may have been made, and no further one follows for [`QUIET`]; or until `again`.
+    async fn next_commit(&mut self, again: Option<Duration>) {
+        let again = again.map(|wait| Instant::now() + wait);
+        while !self.changed(again).await {
+            if again.is_some_and(|again| Instant::now() >= again) {
+                return;
+            }
+        }
+        let latest = Instant::now() + LONGEST_QUIET;
+        let mut quiet = Instant::now() + QUIET;
+        while Instant::now() < quiet.min(latest) {
+            if self.changed(Some(quiet.min(latest))).await {
+                quiet = Instant::now() + QUIET;
+            }
+        }
+    }
+
+    /// Waits for a change until the next look is due, or `deadline`; returns `true` if it may be a commit.
+    async fn changed(&mut self, deadline: Option<Instant>) -> bool {
+        let due = Instant::now() + self.directory.poll;
+        let due = deadline.map_or(due, |deadline| deadline.min(due));
+        let file_changed = match &self.events {
+            Some((_, events)) => {
+                let found = timeout_at(due, of_files(events)).await;
+                if found.is_ok() {
+                    sleep(COALESCE).await;
+                }
+                found.unwrap_or(false)
+            }
+            None => {
+                sleep_until(due).await;
+                false
+            }
+        };
+        let moved = self.look().await;
+        moved || file_changed && self.directory.commit == Commit::EachChange
+    }
+
+    /// Looks at directory and marker; returns `true` if they are not as at the last look.
+    async fn look(&mut self) -> bool {
+        let directory = self.directory.clone();
+        let look = aside(move || Ok(directory.look())).await.ok().flatten();
+        let place = look.as_ref().map(|look| look.directory().to_owned());
+        let watched = self.events.as_ref().map(|(place, _)| place.clone());
+        let remade =
+            look.as_ref().map(read::Look::identity) != self.seen.as_ref().map(read::Look::identity);
+        if place != watched || remade {
+            self.events = place.and_then(|place| Some((place.clone(), events_of(&place)?)));
+        }
+        let moved = look != self.seen;
+        self.seen = look;
+        moved
+    }
+}
+
+/// An inotify instance that tokio can wait for.
+struct Events(Inotify);
+
+impl AsRawFd for Events {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+/// The changes in `directory`. `None` if the kernel has no more watches: then the looks find them.
+#[expect(
+    deprecated,
+    reason = "`Events` owns its descriptor and never replaces it, which its successor asks to promise"
+)]
+fn events_of(directory: &Path) -> Option<AsyncFd<Events>> {
+    let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
+    let what = AddWatchFlags::IN_CLOSE_WRITE
+        | AddWatchFlags::IN_MODIFY
+        | AddWatchFlags::IN_CREATE
+        | AddWatchFlags::IN_DELETE
+        | AddWatchFlags::IN_MOVE
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF
+        | AddWatchFlags::IN_ONLYDIR;
+    inotify.add_watch(directory, what).ok()?;
+    AsyncFd::new(Events(inotify)).ok()
+}
+
+/// Waits for changes and takes them; returns `true` if a file of the set may be among them.
+async fn of_files(events: &AsyncFd<Events>) -> bool {
+    let Ok(mut ready) = events.readable().await else { return false };
+    // Events of a hidden name are about temporary files, except for the `..data` of Kubernetes.
+    let of_set = |name: &OsStr| read::is_of_set(name) || name == "..data";
+    let mut found = false;
+    for _ in 0..MOST_READS {
+        let Ok(list) = events.get_ref().0.read_events() else {
+            ready.clear_ready();
+            break;
+        };
+        found |= list.iter().any(|event| event.name.as_deref().is_none_or(of_set));
+    }
+    found
+}
+
+/// Reads of events in succession. A read takes up to 4 KiB of events.
+const MOST_READS: u32 = 64;

@@ -1,0 +1,122 @@
+//! `tidegate policy push` and `pull`: moves a set of policies into a source, or out of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_config::policy_file::{Head, parse_parts};
+use tidegate_config::{Findings, Item, Part, items};
+use tidegate_repository::{Answer, Fault, PolicyRepository, open};
+
+use super::{Context, check};
+use crate::code::Code;
+use crate::output::{Exit, Failure, progress};
+
+/// What `policy` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    /// The policy file with the [[source]]
+    #[arg(long = "in", global = true, value_name = "FILE", default_value = "/etc/tidegate.toml")]
+    file: PathBuf,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Replace the set of a source by the policies, classes and trunks of a file, and commit it
+    Push {
+        /// The name of the source
+        source: String,
+        /// The file with [[policy]], [[class]] and [[trunk]]
+        set: PathBuf,
+    },
+    /// Print the committed set of a source as such a file
+    Pull {
+        /// The name of the source
+        source: String,
+    },
+}
+
+/// Time that a source has to take or give a set.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Moves a set.
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    let text = check::read(&args.file)?;
+    match &args.command {
+        Command::Push { source, set } => {
+            let repository = repository(&text, source)?;
+            let part = Part { origin: check::name(set), text: check::read(set)? };
+            let Some(items) = checked(&args.file, &text, &part) else {
+                return Ok(Exit::WrongInput);
+            };
+            let count = items.len();
+            let revision = wait(repository.push(items))?;
+            if context.output.is_json() {
+                context
+                    .output
+                    .json(&serde_json::json!({ "revision": revision, "items": count }))?;
+            } else {
+                context
+                    .output
+                    .text(format!("{count} items are revision {revision} of {source}"))?;
+            }
+        }
+        Command::Pull { source } => {
+            let snapshot = wait(repository(&text, source)?.pull())?;
+            if context.output.is_json() {
+                context.output.json(&snapshot)?;
+            } else {
+                let text: Vec<_> = snapshot.parts.iter().map(|part| part.text.trim()).collect();
+                context.output.text(text.join("\n\n"))?;
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The items of `part`, if the policy file with `text` could run with them.
+fn checked(file: &std::path::Path, text: &str, part: &Part) -> Option<Vec<Item>> {
+    let complain = |found: &Findings| check::complain(found);
+    let items = items(part).inspect_err(complain).ok()?;
+    let (config, found) = parse_parts(&check::name(file), text, std::slice::from_ref(part), None);
+    complain(&found);
+    if config.is_none() {
+        progress("nothing was pushed: no gateway with this policy file could run it");
+    }
+    config.map(|_| items)
+}
+
+/// The repository of the source called `name` in the policy file with `text`.
+fn repository(text: &str, name: &str) -> Result<Arc<dyn PolicyRepository>, Failure> {
+    let sources = Head::of(text).sources;
+    let Some(spec) = sources.iter().find(|spec| spec.name == name) else {
+        let names: Vec<_> = sources.iter().map(|spec| spec.name.as_str()).collect();
+        let message = format!("the policy file names no source `{}`", name.escape_debug());
+        let help = match names.join(", ") {
+            none if none.is_empty() => {
+                "add a [[source]], or name another file with --in".to_owned()
+            }
+            some => format!("there are: {some}"),
+        };
+        return Err(Failure { help, ..Failure::input(Code::UnknownName, message) });
+    };
+    open(spec).map_err(failed)
+}
+
+/// Waits for `answer`.
+fn wait<T>(answer: Answer<'_, T>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let slow = |_| {
+        let message = format!("the source has not answered for {PATIENCE:?}");
+        Failure::new(Code::NoSet, message)
+    };
+    let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, answer).await });
+    Ok(answer.map_err(slow)?.map_err(failed)?)
+}
+
+fn failed(fault: Fault) -> Failure {
+    Failure { help: fault.help, ..Failure::new(Code::NoSet, fault.message) }
+}

@@ -1,0 +1,147 @@
+//! One followed source: its newest set, and what is wrong with it.
+
+use std::sync::Arc;
+
+use tidegate_config::source::{Apply, SourceKind, SourceSpec};
+use tidegate_repository::{Fault, PolicyRepository, Snapshot, Snapshots, open};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::api::Source;
+
+/// A followed source.
+pub(super) struct Watched {
+    pub(super) spec: SourceSpec,
+    /// None if it cannot be opened.
+    pub(super) repository: Option<Arc<dyn PolicyRepository>>,
+    /// Its proposals, until a task takes them.
+    pub(super) snapshots: Option<Snapshots>,
+    /// The task that takes them.
+    pub(super) task: Option<AbortOnDrop>,
+    /// The newest set it delivered.
+    pub(super) newest: Option<Arc<Snapshot>>,
+    /// When it delivered that.
+    delivered: Option<Instant>,
+    /// Its fault, and since when.
+    fault: Option<(Fault, Instant)>,
+    /// The set that was refused last.
+    pub(super) refused: Option<Refused>,
+}
+
+/// A set that could not be put in force.
+pub(super) struct Refused {
+    /// Its revision; none for the last good set on the disk.
+    pub(super) revision: Option<String>,
+    /// Why.
+    pub(super) why: String,
+}
+
+/// A task that ends when it is dropped.
+pub(super) struct AbortOnDrop(pub(super) JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Watched {
+    /// Opens the repository of `spec` and watches it. One that cannot be opened has a fault.
+    pub(super) fn follow(spec: SourceSpec) -> Self {
+        let (repository, fault) = match open(&spec) {
+            Ok(repository) => (Some(repository), None),
+            Err(fault) => (None, Some((fault, Instant::now()))),
+        };
+        Self {
+            spec,
+            snapshots: repository.as_ref().map(|it| it.clone().watch()),
+            repository,
+            task: None,
+            newest: None,
+            delivered: None,
+            fault,
+            refused: None,
+        }
+    }
+
+    /// The first set, if it comes before `until` and before any fault.
+    pub(super) async fn first(&mut self, until: Instant) -> Option<Arc<Snapshot>> {
+        let next = tokio::time::timeout_at(until, self.snapshots.as_mut()?.recv()).await;
+        match next.ok()?? {
+            Ok(snapshot) => Some(self.deliver(snapshot)),
+            Err(fault) => {
+                self.fail(fault);
+                None
+            }
+        }
+    }
+
+    /// Takes the newest set of the source, which ends its fault.
+    pub(super) fn deliver(&mut self, snapshot: Snapshot) -> Arc<Snapshot> {
+        let snapshot = Arc::new(snapshot);
+        self.newest = Some(snapshot.clone());
+        self.delivered = Some(Instant::now());
+        self.fault = None;
+        snapshot
+    }
+
+    /// Records a fault of the source.
+    pub(super) fn fail(&mut self, fault: Fault) {
+        let since = self.fault.take().map_or_else(Instant::now, |(_, since)| since);
+        self.fault = Some((fault, since));
+    }
+
+    /// What is wrong, since when, and what to do.
+    pub(super) fn alarm(&self) -> Option<String> {
+        let name = &self.spec.name;
+        if let Some((fault, since)) = &self.fault {
+            let ago = since.elapsed().as_secs();
+            return Some(format!("source `{name}` for {ago} s: {fault}"));
+        }
+        let Refused { revision, why } = self.refused.as_ref()?;
+        let of = revision.as_ref().map_or_else(String::new, |it| format!(", revision {it}"));
+        Some(format!("source `{name}`{of} is not in force: {why}"))
+    }
+
+    /// The source as `tidegate source` shows it, with the set that is `in_force`.
+    pub(super) fn state(&self, in_force: Option<&Snapshot>) -> Source {
+        let revision = |set: &Snapshot| set.revision.clone();
+        let newest = self.newest.as_deref().map(revision);
+        let in_force = in_force.map(revision);
+        let waits = newest.is_some() && newest != in_force;
+        let (state, error, help) = match (&self.fault, &self.refused) {
+            (Some((fault, _)), _) => {
+                (fault.kind.name(), Some(fault.message.clone()), Some(fault.help.clone()))
+            }
+            (None, Some(refused)) => ("refused", Some(refused.why.clone()), None),
+            (None, None) if waits && self.spec.apply == Apply::Auto => ("new", None, None),
+            (None, None) if waits => ("waits", None, Some(self.advice())),
+            (None, None) if in_force.is_none() => ("starting", None, None),
+            (None, None) => ("in force", None, None),
+        };
+        Source {
+            name: self.spec.name.clone(),
+            kind: kind(&self.spec).to_owned(),
+            state: state.to_owned(),
+            revision: in_force,
+            newest,
+            delivered_s: self.delivered.map(|at| at.elapsed().as_secs()),
+            failing_s: self.fault.as_ref().map(|(_, since)| since.elapsed().as_secs()),
+            error,
+            help,
+        }
+    }
+
+    fn advice(&self) -> String {
+        format!("`tidegate apply --source {}` puts it in force", self.spec.name)
+    }
+}
+
+/// The kind of a source, as in policy files.
+pub(super) const fn kind(spec: &SourceSpec) -> &'static str {
+    match spec.kind {
+        SourceKind::Directory { .. } => "directory",
+        SourceKind::Etcd { .. } => "etcd",
+        SourceKind::Ldap { .. } => "ldap",
+    }
+}

@@ -1,0 +1,212 @@
+//! The policy agent with directories as sources.
+
+use tidegate_config::{Part, items};
+use tidegate_repository::open;
+
+use super::*;
+use crate::api::{OfSource, Source, Sources};
+
+/// A policy file whose sources are the directories `names` in `folder`, with `more` in each table.
+fn with_sources(folder: &Path, names: &[&str], more: &str) -> String {
+    let source = |name: &&str| {
+        let path = folder.join(name).display().to_string();
+        format!(
+            "[[source]]\nname = \"{name}\"\nkind = \"directory\"\npath = \"{path}\"\npoll = \"100 ms\"\n{more}"
+        )
+    };
+    format!("{NOTHING}{}", names.iter().map(source).collect::<String>())
+}
+
+/// A policy that passes what goes to `dst`.
+fn pass(name: &str, dst: &str) -> String {
+    format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\nmatch = {{ dst = \"{dst}\" }}\n")
+}
+
+/// Commits `text` as the set of source `name` of the policy file `file`.
+async fn push(file: &str, name: &str, text: &str) {
+    let source = Documents::gather(Path::new("x"), file.to_owned()).unwrap().sources();
+    let spec = source.into_iter().find(|source| source.name == name).unwrap();
+    let part = Part { origin: "test".to_owned(), text: text.to_owned() };
+    open(&spec).unwrap().push(items(&part).unwrap()).await.unwrap();
+}
+
+/// A gateway in `folder` that has been started with what is there.
+async fn start(folder: PathBuf, text: &str) -> (Fixture, JoinHandle<()>) {
+    let agent = Agent::new(Store::new(folder.join("sets")));
+    let mut documents = Documents::gather(&folder.join("policy.toml"), text.to_owned()).unwrap();
+    agent.first_sets(&mut documents, false).await;
+    let fixture = Fixture::of(documents, folder, Limits::control(1_024), Opened::default, agent);
+    let daemon = fixture.daemon.clone();
+    let follow = tokio::spawn(async move { daemon.follow_sources().await });
+    (fixture, follow)
+}
+
+impl Fixture {
+    /// Waits until source `name` is one that `wanted` accepts.
+    async fn source(&self, name: &str, wanted: impl Fn(&Source) -> bool) -> Source {
+        let mut last = None;
+        for _ in 0..1_000 {
+            let found: Sources = self.get("/v1/sources").await;
+            let source = found.sources.into_iter().find(|source| source.name == name);
+            if let Some(source) = source.clone().filter(|source| wanted(source)) {
+                return source;
+            }
+            last = source;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("it never came to that: {last:?}")
+    }
+
+    /// The names of the policies in force.
+    async fn policies(&self) -> Vec<String> {
+        let installed = self.daemon.installed().await;
+        installed.config.policies.iter().map(|policy| policy.name.clone()).collect()
+    }
+}
+
+fn folder_with(names: &[&str]) -> PathBuf {
+    let folder = folder();
+    names.iter().for_each(|name| fs::create_dir(folder.join(name)).unwrap());
+    folder
+}
+
+/// Kills: a broken set that replaces a good one; an alarm that stays; a set that is not merged with the file.
+#[tokio::test]
+async fn a_commit_is_in_force_and_a_broken_one_is_not() {
+    let folder = folder_with(&["a"]);
+    let text = with_sources(&folder, &["a"], "") + &pass("own", "10.9.0.0/16");
+    push(&text, "a", &pass("one", "10.1.0.0/16")).await;
+    let (fixture, follow) = start(folder, &text).await;
+    assert_eq!(fixture.policies().await, ["own", "one"]);
+
+    push(&text, "a", &pass("two", "10.2.0.0/16")).await;
+    fixture.until(|status| status.generation == 2).await;
+    assert_eq!(fixture.policies().await, ["own", "two"]);
+
+    push(&text, "a", &pass("three", "10.2.0.300/16")).await;
+    let refused = fixture.source("a", |source| source.state == "refused").await;
+    assert!(refused.error.unwrap().contains("policy-three.toml"), "the place is named");
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!((status.generation, status.alarms.len()), (2, 1), "{:?}", status.alarms);
+    assert!(status.alarms[0].contains("source `a`"), "{:?}", status.alarms);
+    assert_eq!(fixture.policies().await, ["own", "two"]);
+
+    push(&text, "a", &pass("three", "10.3.0.0/16")).await;
+    fixture.source("a", |source| source.state == "in force").await;
+    assert_eq!(fixture.policies().await, ["own", "three"]);
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms.is_empty(), "{:?}", status.alarms);
+    follow.abort();
+}
+
+/// Kills: a name that the second source takes over; an error that names one place only; an order of sources that
+/// follows their commits.
+#[tokio::test]
+async fn a_name_belongs_to_one_source() {
+    let folder = folder_with(&["a", "b"]);
+    let text = with_sources(&folder, &["b", "a"], "");
+    push(&text, "a", &pass("web", "10.1.0.0/16")).await;
+    push(&text, "b", &pass("mail", "10.2.0.0/16")).await;
+    let (fixture, follow) = start(folder, &text).await;
+    assert_eq!(fixture.policies().await, ["mail", "web"]);
+    push(&text, "b", &pass("web", "10.2.0.0/16")).await;
+    let why = fixture.source("b", |source| source.state == "refused").await.error.unwrap();
+    assert!(why.contains("/a/policy-web.toml:") && why.contains("/b/policy-web.toml:"), "{why}");
+    assert_eq!(fixture.policies().await, ["mail", "web"]);
+    follow.abort();
+}
+
+/// Kills: sets that are not on the disk; a set of another place taken for that of the source; a start that waits for
+/// a source with a set on the disk.
+#[tokio::test]
+async fn a_restart_without_the_source_has_its_last_good_set() {
+    let folder = folder_with(&["a"]);
+    let text = with_sources(&folder, &["a"], "");
+    push(&text, "a", &pass("one", "10.1.0.0/16")).await;
+    let (fixture, follow) = start(folder.clone(), &text).await;
+    push(&text, "a", &pass("two", "10.2.0.0/16")).await;
+    fixture.until(|status| status.generation == 2).await;
+    let kept = folder.join("sets/a.json");
+    while !fs::read_to_string(&kept).is_ok_and(|text| text.contains("two")) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    follow.abort();
+    fs::remove_dir_all(folder.join("a")).unwrap();
+    let [copy, another] = [super::folder(), super::folder()];
+    for folder in [&copy, &another] {
+        fs::create_dir(folder.join("sets")).unwrap();
+        fs::copy(&kept, folder.join("sets/a.json")).unwrap();
+    }
+    drop(fixture);
+
+    let (fixture, follow) = start(copy, &text).await;
+    assert_eq!(fixture.policies().await, ["two"]);
+    let faulty = fixture.source("a", |source| source.error.is_some()).await;
+    assert!(faulty.failing_s.is_some() && faulty.help.is_some(), "{faulty:?}");
+    follow.abort();
+    let other = text.replace("/a\"", "/b\"");
+    let (fixture, follow) = start(another, &other).await;
+    assert_eq!(fixture.policies().await, [""; 0]);
+    follow.abort();
+}
+
+/// Kills: a commit of a manual source put in force by itself; one of a confirmed source kept without confirmation, or
+/// tried again after its roll-back.
+#[tokio::test]
+async fn a_source_may_wait_for_people() {
+    let folder = folder_with(&["a"]);
+    let text = with_sources(&folder, &["a"], "apply = \"manual\"\n");
+    push(&text, "a", &pass("one", "10.1.0.0/16")).await;
+    let (fixture, follow) = start(folder, &text).await;
+    fixture.source("a", |source| source.state == "waits").await;
+    assert_eq!(fixture.policies().await, [""; 0]);
+    let plan: Plan = fixture.post("/v1/sources/a/plan", json!({})).await.unwrap();
+    assert_eq!(plan.changes.len(), 1, "{:?}", plan.changes);
+    let confirm = OfSource { confirm_ms: Some(50) };
+    let _: Applied = fixture.post("/v1/sources/a/apply", confirm).await.unwrap();
+    assert_eq!(fixture.policies().await, ["one"]);
+    fixture.until(|status| status.unconfirmed_ms.is_none()).await;
+    assert_eq!(fixture.policies().await, [""; 0]);
+    let _: Applied = fixture.post("/v1/sources/a/apply", OfSource::default()).await.unwrap();
+    fixture.source("a", |source| source.state == "in force").await;
+    assert_eq!(
+        code(fixture.post::<Plan>("/v1/sources/none/plan", json!({})).await),
+        Code::UnknownName
+    );
+    follow.abort();
+}
+
+/// Kills: sources of the previous policy file that are still followed; sets of theirs that stay in force; a class
+/// that people changed while it ran, and that loses the change to another source's commit.
+#[tokio::test]
+async fn sources_come_and_go_with_the_policy_file() {
+    let folder = folder_with(&["a", "b"]);
+    let rated = |text: String| {
+        text.replacen(NOTHING, &format!("{NOTHING}rate = {{ up = \"10 Mbit/s\" }}\n"), 1)
+    };
+    let one = rated(with_sources(&folder, &["a"], "")) + "[[class]]\nname = \"c\"\nweight = 2\n";
+    let both =
+        rated(with_sources(&folder, &["a", "b"], "")) + "[[class]]\nname = \"c\"\nweight = 2\n";
+    push(&both, "a", &pass("one", "10.1.0.0/16")).await;
+    push(&both, "b", &pass("two", "10.2.0.0/16")).await;
+    let (fixture, follow) = start(folder, &one).await;
+    assert_eq!(fixture.policies().await, ["one"]);
+    fixture.apply(&both, None).await.unwrap();
+    fixture.source("b", |source| source.state == "in force").await;
+    assert_eq!(fixture.policies().await, ["one", "two"]);
+
+    fixture.change("c", json!({ "weight": 7 })).await.unwrap();
+    push(&both, "b", &pass("three", "10.3.0.0/16")).await;
+    fixture.source("b", |source| source.revision == source.newest).await;
+    while fixture.policies().await != ["one", "three"] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let weight = fixture.daemon.installed().await.running().classes.classes()[0].weight;
+    assert_eq!(weight, 7);
+
+    fixture.apply(NOTHING, None).await.unwrap();
+    assert_eq!(fixture.policies().await, [""; 0]);
+    let none: Sources = fixture.get("/v1/sources").await;
+    assert!(none.sources.is_empty(), "{none:?}");
+    follow.abort();
+}
