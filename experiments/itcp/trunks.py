@@ -33,7 +33,7 @@ from ..trunking._network import ALPHA, required_buffer, reverse
 from ..trunking.friendly import ROUTERS
 from ._adjust import MOST
 from ._load import E1, PACKET, RATE, ccdf
-from ._modes import key
+from ._modes import DRIFT, key
 from ._network import BUFFER, FIRST_FILE, HEADER, TAIL_X, TCP, VEGAS, Setup, sojourns
 from ._network import network as aggregates
 
@@ -199,10 +199,11 @@ def claim_over(case: str, base: str, column: str, text: str, **bounds: Any) -> N
 LATE, MEAN, OTHER = "99 % quantile of class 1", "mean of class 1", "99 % quantile of class 2"
 for case, (kind, law) in TRUNKS.items():
     if law != "fixed":
-        claim_over(case, f"{kind}, fixed", "p99_1", LATE, at_most=1)
+        claim_over(case, f"{kind}, fixed", "p99_1", LATE, at_most=1, why=DRIFT)
         claim_over(case, f"{kind}, fixed", "p99_2", OTHER, at_most=1.5)
     claim_over(case, f"aggregates, {law}", "p99_1", LATE, at_most=1)
-    claim_over(case, "separate", "p99_1", LATE, at_most=1.5)
+    why = DRIFT if law == "measured" else None
+    claim_over(case, "separate", "p99_1", LATE, at_most=1.5, why=why)
     claim_over(case, "aggregates, proportional", "p99_1", LATE, kind="context")
     claim(case, "lost", "user packets lost on the path", at_most=0)
 FAIR = "rate of one TCP over its fair share"
