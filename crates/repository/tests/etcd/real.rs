@@ -106,15 +106,7 @@ impl Etcd {
 
     /// Posts `request`, for a server without TLS.
     pub(crate) async fn call(&self, path: &str, request: Value) -> Value {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-        let body = request.to_string();
-        let head = format!("POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
-        stream.write_all((head + &body).as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(" 200 "), "{path}: {answer}");
-        serde_json::from_str(body).unwrap()
+        call(self.port, path, "", request).await
     }
 
     /// Writes a key by hand; returns the revision.
@@ -141,6 +133,21 @@ impl Etcd {
             revision(&self.call("/v3/kv/range", json!({ "key": STANDARD.encode("x") })).await);
         self.call("/v3/kv/compaction", json!({ "revision": now.to_string() })).await;
     }
+}
+
+/// Posts `request` with this token to a server on loopback.
+pub(crate) async fn call(port: u16, path: &str, token: &str, request: Value) -> Value {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let body = request.to_string();
+    let token =
+        if token.is_empty() { String::new() } else { format!("Authorization: {token}\r\n") };
+    let head = format!("POST {path} HTTP/1.0\r\nContent-Length: {}\r\n{token}\r\n", body.len());
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 "), "{path}: {answer}");
+    serde_json::from_str(body).unwrap()
 }
 
 impl Drop for Etcd {
