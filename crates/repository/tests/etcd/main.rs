@@ -7,8 +7,11 @@
 
 mod access;
 mod commits;
+#[path = "../common/mod.rs"]
+mod common;
 mod faults;
 mod hostile;
 mod push;
 mod real;
+mod same_set;
 mod testing;
