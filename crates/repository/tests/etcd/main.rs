@@ -11,6 +11,7 @@ mod commits;
 mod common;
 mod faults;
 mod hostile;
+mod page;
 mod push;
 mod real;
 mod same_set;
