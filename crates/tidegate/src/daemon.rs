@@ -383,12 +383,15 @@ impl Daemon {
     }
 
     /// Compiles `documents` and reads the key files of the result.
-    async fn compile(&self, documents: Documents) -> Result<Installed, Refusal> {
+    async fn compile(&self, mut documents: Documents) -> Result<Installed, Refusal> {
         let fits_host = self.fits_host;
         let read = move || {
             let host = fits_host.then(host::look);
             let (config, found) = documents.parse(host.as_ref());
             let config = config.ok_or(Refusal::Findings(found))?;
+            // The set of a source that is named again later would be an old one.
+            let named = |name: &String| config.sources.iter().any(|source| source.name == *name);
+            documents.sets.retain(|name, _| named(name));
             Ok(Installed::read(documents, config)?)
         };
         aside(read).await?

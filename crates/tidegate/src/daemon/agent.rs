@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use tidegate_config::source::{Apply, SourceSpec};
 use tidegate_repository::{Snapshot, Snapshots};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub(crate) use store::Store;
 use watched::{Refused, Watched};
 
-use super::{Daemon, Installed, Refusal, Turn, aside, whole};
+use super::{Daemon, Installed, Refusal, Turn, aside, policy_set, whole};
 use crate::api::{Applied, Plan, Sources};
 use crate::code::Code;
 use crate::documents::Documents;
@@ -39,44 +39,55 @@ const RETRY: Duration = Duration::from_millis(500);
 /// How long a first start waits for sources without a set on the disk, before frames are managed.
 const FIRST: Duration = Duration::from_secs(3);
 
+/// Interval between two tries to open a source whose files cannot be used: an operator who mends one waits no longer.
+const REOPEN: Duration = Duration::from_secs(5);
+
 /// The agent's view of its sources.
 pub(crate) struct Agent {
     store: Store,
     sources: Mutex<BTreeMap<String, Watched>>,
     /// The sources of the policy file may have changed.
     changed: Notify,
+    /// Tells the task of each source that other policies are installed, with which a refused set may compile.
+    installs: watch::Sender<()>,
+    /// Held while sets are written to the disk, so that an older set never replaces a newer one.
+    keeping: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Agent {
     /// An agent that keeps last good sets in `store`, and follows no source yet.
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, sources: Mutex::default(), changed: Notify::new() }
+        Self {
+            store,
+            sources: Mutex::default(),
+            changed: Notify::new(),
+            installs: watch::Sender::new(()),
+            keeping: Arc::default(),
+        }
     }
 
     /// Adds the last good sets to `documents`. Waits a moment for sources that have none on the disk.
     ///
-    /// Sets that do not compile with the policy file, on this host if it has to fit, are left out; the sources then
-    /// have to bring better ones.
+    /// A set that does not compile with the policy file, on this host if it has to fit, is left out. It is tried again
+    /// when the policy file changes.
     pub(crate) async fn first_sets(&self, documents: &mut Documents, fits_host: bool) {
         let followed = documents.sources().into_iter().map(Watched::follow).collect::<Vec<_>>();
         let until = Instant::now() + FIRST;
+        let mut sets = BTreeMap::new();
         for mut watched in followed {
             let set = match self.store.load(&watched.spec) {
-                Some(set) => Some(Arc::new(set)),
+                Some(set) => Some(set),
                 None if watched.spec.apply == Apply::Auto => watched.first(until).await,
                 None => None,
             };
             let name = watched.spec.name.clone();
-            documents.sets.extend(set.map(|set| (name.clone(), set)));
+            sets.extend(set.map(|set| (name.clone(), set)));
             self.lock().insert(name, watched);
         }
-        let all = documents.clone();
-        let fits = aside(move || all.parse(fits_host.then(host::look).as_ref()).0.is_some()).await;
-        if !fits.unwrap_or_default() {
-            for name in std::mem::take(&mut documents.sets).keys() {
-                let why = "its last good set does not compile with the policy file as it is now";
-                self.refuse(name, None, why.to_owned());
-            }
+        for (name, (set, why)) in add_fitting(documents, sets, fits_host).await {
+            let why = format!("its last good set does not fit the policy file as it is now: {why}");
+            self.refuse(&name, None, why);
+            self.with(&name, |watched| watched.newest.get_or_insert(set).clone());
         }
     }
 
@@ -87,6 +98,7 @@ impl Agent {
     /// Tells the agent that other policies are installed, perhaps with other sources.
     pub(super) fn installed(&self) {
         self.changed.notify_one();
+        self.installs.send_replace(());
     }
 
     /// Changes the state of source `name`, if it is followed.
@@ -97,7 +109,7 @@ impl Agent {
     /// Records that a set of source `name` was refused, and why.
     fn refuse(&self, name: &str, revision: Option<String>, why: String) {
         tracing::error!(source = name, "{why}");
-        self.with(name, |watched| watched.refused = Some(Refused { revision, why }));
+        self.with(name, |watched| watched.refuse(revision, why));
     }
 
     /// One alarm for each source that is not in order.
@@ -127,20 +139,26 @@ impl Agent {
 impl Daemon {
     /// Follows the sources of the policy file in force, whichever these are, until dropped.
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
+        let mut renew = false;
         loop {
             let installed = self.installed().await;
-            self.reconcile(&installed.config.sources);
-            self.agent.changed.notified().await;
+            self.reconcile(&installed.config.sources, renew);
+            let changed = tokio::time::timeout(REOPEN, self.agent.changed.notified()).await;
+            renew = changed.is_ok();
         }
     }
 
-    /// Follows `specs`: ends what is followed and not among them, and begins the others.
-    fn reconcile(self: &Arc<Self>, specs: &[SourceSpec]) {
+    /// Follows `specs`: ends what is followed and not among them, and begins the others. A source that could not be
+    /// opened is opened again; with `renew`, also one whose server refuses its credentials.
+    fn reconcile(self: &Arc<Self>, specs: &[SourceSpec], renew: bool) {
         let mut sources = self.agent.lock();
         sources.retain(|_, watched| specs.contains(&watched.spec));
         for spec in specs {
             let follow = || Watched::follow(spec.clone());
             let watched = sources.entry(spec.name.clone()).or_insert_with(follow);
+            if watched.repository.is_none() || renew && watched.is_locked_out() {
+                watched.reopen();
+            }
             if let Some(snapshots) = watched.snapshots.take() {
                 let (daemon, name) = (self.clone(), spec.name.clone());
                 watched.task = Some(watched::AbortOnDrop(tokio::spawn(async move {
@@ -152,6 +170,7 @@ impl Daemon {
 
     /// Takes what source `name` proposes. A newer commit replaces one that waits for another change.
     async fn take_all(self: &Arc<Self>, name: &str, mut snapshots: Snapshots) {
+        let mut installs = self.agent.installs.subscribe();
         let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
         loop {
             if let Some(snapshot) = &waiting
@@ -162,6 +181,10 @@ impl Daemon {
             let next = tokio::select! {
                 next = snapshots.recv() => next,
                 () = tokio::time::sleep(RETRY), if waiting.is_some() => continue,
+                Ok(()) = installs.changed(), if waiting.is_none() => {
+                    waiting = self.agent.with(name, |watched| watched.refused_newest()).flatten();
+                    continue;
+                }
             };
             match next {
                 Some(Ok(snapshot)) => {
@@ -188,9 +211,18 @@ impl Daemon {
         let running = self.installed().await;
         if running.documents.sets.get(name) == Some(&snapshot) {
             self.agent.with(name, |watched| watched.refused = None);
+            self.keep_sets().await;
             return true;
         }
-        let put = self.put(name, snapshot, confirm_ms).await;
+        // A source sends its set again after a fault. People let this one be rolled back.
+        let tried = |watched: &mut Watched| watched.tried.as_ref() == Some(&snapshot);
+        if confirm_ms.is_some() && self.agent.with(name, tried).unwrap_or_default() {
+            return true;
+        }
+        let put = self.put(name, snapshot.clone(), confirm_ms).await;
+        if put.is_ok() {
+            self.agent.with(name, |watched| watched.tried = Some(snapshot));
+        }
         !put.is_err_and(|refusal| refusal.is(Code::Unconfirmed))
     }
 
@@ -249,13 +281,18 @@ impl Daemon {
         Ok(next)
     }
 
-    /// Writes the sets in force to the disk.
+    /// Writes the sets in force to the disk, but none that may still be rolled back.
     pub(super) async fn keep_sets(&self) {
-        let installed = self.installed().await;
+        let keeping = self.agent.keeping.clone().lock_owned().await;
+        let confirmed = {
+            let state = self.state.lock().await;
+            state.pending.as_ref().map_or(&state.installed, |pending| &pending.before).clone()
+        };
         let agent = self.agent.clone();
         let kept = aside(move || {
-            for spec in &installed.config.sources {
-                if let Some(set) = installed.documents.sets.get(&spec.name) {
+            let _keeping = keeping;
+            for spec in &confirmed.config.sources {
+                if let Some(set) = confirmed.documents.sets.get(&spec.name) {
                     agent.store.keep(spec, set);
                 }
             }
@@ -291,6 +328,47 @@ impl Daemon {
         };
         Sources { sources: self.agent.lock().values().map(state).collect() }
     }
+}
+
+/// Adds all of `sets` that can run together to `documents`. Returns the others, and why each cannot.
+async fn add_fitting(
+    documents: &mut Documents,
+    mut sets: BTreeMap<String, Arc<Snapshot>>,
+    fits_host: bool,
+) -> BTreeMap<String, (Arc<Snapshot>, String)> {
+    let all = Documents { sets: sets.clone(), ..documents.clone() };
+    if fits(all.clone(), fits_host).await.is_ok() {
+        *documents = all;
+        return BTreeMap::new();
+    }
+    // A set may need a class of another one, so each has another try after one was added.
+    loop {
+        let mut misfits = BTreeMap::new();
+        let before = sets.len();
+        for (name, set) in sets {
+            let mut more = documents.clone();
+            more.sets.insert(name.clone(), set.clone());
+            match fits(more.clone(), fits_host).await {
+                Ok(()) => *documents = more,
+                Err(why) => drop(misfits.insert(name, (set, why))),
+            }
+        }
+        if misfits.len() == before {
+            return misfits;
+        }
+        sets = misfits.into_iter().map(|(name, (set, _))| (name, set)).collect();
+    }
+}
+
+/// Whether a gateway can run `documents`, else why not.
+async fn fits(documents: Documents, fits_host: bool) -> Result<(), String> {
+    let read = aside(move || {
+        let (config, found) = documents.parse(fits_host.then(host::look).as_ref());
+        let config = config.ok_or(Refusal::Findings(found))?;
+        policy_set(&config)?;
+        Ok::<_, Refusal>(drop(Installed::read(documents, config)?))
+    });
+    read.await.map_err(Refusal::Failure).flatten().map_err(|refusal| refusal.text())
 }
 
 /// The name of this host, for reports to sources.

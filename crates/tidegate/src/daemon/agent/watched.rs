@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_config::source::{Apply, SourceKind, SourceSpec};
-use tidegate_repository::{Fault, PolicyRepository, Snapshot, Snapshots, open};
+use tidegate_repository::{Fault, FaultKind, PolicyRepository, Snapshot, Snapshots, open};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -26,14 +26,18 @@ pub(super) struct Watched {
     fault: Option<(Fault, Instant)>,
     /// The set that was refused last.
     pub(super) refused: Option<Refused>,
+    /// The set that was put in force last without being asked for.
+    pub(super) tried: Option<Arc<Snapshot>>,
 }
 
 /// A set that could not be put in force.
 pub(super) struct Refused {
     /// Its revision; none for the last good set on the disk.
-    pub(super) revision: Option<String>,
+    revision: Option<String>,
     /// Why.
-    pub(super) why: String,
+    why: String,
+    /// Since when sets are refused.
+    since: Instant,
 }
 
 /// A task that ends when it is dropped.
@@ -61,7 +65,23 @@ impl Watched {
             delivered: None,
             fault,
             refused: None,
+            tried: None,
         }
+    }
+
+    /// Opens the repository again, with the files of credentials as they are now. Its fault lasts until a set comes.
+    pub(super) fn reopen(&mut self) {
+        let again = Self::follow(self.spec.clone());
+        (self.task, self.repository, self.snapshots) = (None, again.repository, again.snapshots);
+        if let Some((fault, _)) = again.fault {
+            self.fail(fault);
+        }
+    }
+
+    /// Whether server and gateway do not accept each other, which other files of credentials may mend.
+    pub(super) fn is_locked_out(&self) -> bool {
+        let of_credentials = |kind| matches!(kind, FaultKind::Refused | FaultKind::Untrusted);
+        self.fault.as_ref().is_some_and(|(fault, _)| of_credentials(fault.kind))
     }
 
     /// The first set, if it comes before `until` and before any fault.
@@ -91,6 +111,17 @@ impl Watched {
         self.fault = Some((fault, since));
     }
 
+    /// Records that a set was refused: `why`.
+    pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
+        let since = self.refused.take().map_or_else(Instant::now, |refused| refused.since);
+        self.refused = Some(Refused { revision, why, since });
+    }
+
+    /// The newest set, if one was refused.
+    pub(super) fn refused_newest(&self) -> Option<Arc<Snapshot>> {
+        self.refused.as_ref().and_then(|_| self.newest.clone())
+    }
+
     /// What is wrong, since when, and what to do.
     pub(super) fn alarm(&self) -> Option<String> {
         let name = &self.spec.name;
@@ -98,9 +129,10 @@ impl Watched {
             let ago = since.elapsed().as_secs();
             return Some(format!("source `{name}` for {ago} s: {fault}"));
         }
-        let Refused { revision, why } = self.refused.as_ref()?;
-        let of = revision.as_ref().map_or_else(String::new, |it| format!(", revision {it}"));
-        Some(format!("source `{name}`{of} is not in force: {why}"))
+        let Refused { revision, why, since } = self.refused.as_ref()?;
+        let of = revision.as_ref().map_or_else(String::new, |it| format!(", revision {it},"));
+        let ago = since.elapsed().as_secs();
+        Some(format!("source `{name}`{of} is not in force for {ago} s: {why}"))
     }
 
     /// The source as `tidegate source` shows it, with the set that is `in_force`.
@@ -119,6 +151,8 @@ impl Watched {
             (None, None) if in_force.is_none() => ("starting", None, None),
             (None, None) => ("in force", None, None),
         };
+        let faulty = self.fault.as_ref().map(|(_, since)| since);
+        let since = faulty.or(self.refused.as_ref().map(|refused| &refused.since));
         Source {
             name: self.spec.name.clone(),
             kind: kind(&self.spec).to_owned(),
@@ -126,7 +160,7 @@ impl Watched {
             revision: in_force,
             newest,
             delivered_s: self.delivered.map(|at| at.elapsed().as_secs()),
-            failing_s: self.fault.as_ref().map(|(_, since)| since.elapsed().as_secs()),
+            failing_s: since.map(|since| since.elapsed().as_secs()),
             error,
             help,
         }
