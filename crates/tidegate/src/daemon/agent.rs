@@ -21,9 +21,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub(crate) use store::Store;
-use watched::{Refused, Watched};
+use watched::Watched;
 
-use super::{Daemon, Installed, Refusal, Turn, aside, policy_set, whole};
+use super::{Daemon, Installed, Live, Refusal, Turn, aside, policy_set, whole};
 use crate::api::{Applied, Plan, Sources};
 use crate::code::Code;
 use crate::documents::Documents;
@@ -118,7 +118,7 @@ impl Agent {
     }
 
     /// The newest set of source `name`.
-    fn newest(&self, name: &str) -> Result<Arc<Snapshot>, Failure> {
+    pub(super) fn newest(&self, name: &str) -> Result<Arc<Snapshot>, Failure> {
         let found = self.with(name, |watched| watched.newest.clone());
         let found = found.ok_or_else(|| {
             let names: Vec<_> = self.lock().keys().cloned().collect();
@@ -257,27 +257,23 @@ impl Daemon {
         confirm_ms: Option<u64>,
     ) -> Result<Applied, Refusal> {
         self.must_be_confirmed().await?;
-        let next = Arc::new(self.with_set(name, snapshot).await?);
+        let next = self.with_set(name, snapshot).await?;
         let daemon = self.clone();
-        whole(async move { daemon.replace(next, confirm_ms).await }).await
+        whole(async move { daemon.replace(next, Live::Kept, confirm_ms).await }).await
     }
 
     /// What would run with `snapshot` as the set of source `name`. Live changes of classes that stay as they are
     /// written stay in force.
-    async fn with_set(&self, name: &str, snapshot: Arc<Snapshot>) -> Result<Installed, Refusal> {
+    pub(super) async fn with_set(
+        &self,
+        name: &str,
+        snapshot: Arc<Snapshot>,
+    ) -> Result<Installed, Refusal> {
         let running = self.installed().await;
         let mut documents = running.documents.clone();
         documents.sets.insert(name.to_owned(), snapshot);
         let mut next = self.compile(documents).await?;
-        let written = |installed: &Installed, name: &str| {
-            installed.config.classes.classes().iter().find(|class| class.name == name).cloned()
-        };
-        let stays = |name: &&String| written(&running, name) == written(&next, name);
-        let live = running.live.keys().filter(stays).cloned().collect::<Vec<_>>();
-        next.live = live
-            .into_iter()
-            .filter_map(|it| Some((it.clone(), running.live.get(&it)?.clone())))
-            .collect();
+        next.keep_live(&running);
         Ok(next)
     }
 

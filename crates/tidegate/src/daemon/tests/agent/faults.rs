@@ -1,4 +1,4 @@
-//! The policy agent when something goes wrong: refused sets, restarts, roll-backs, and sources that change.
+//! The policy agent when something goes wrong: refused sets, restarts, rollbacks, and sources that change.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -79,6 +79,30 @@ async fn a_set_that_was_rolled_back_is_not_tried_again() {
     push(&text, "a", &pass("two", "10.2.0.0/16")).await;
     fixture.until(|status| status.unconfirmed_ms.is_some()).await;
     assert_eq!(fixture.policies().await, ["two"]);
+    fixture.daemon.confirm().await.ok().unwrap();
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!(status.alarms, [""; 0], "a confirmed set ends the alarm of the rollback");
+    follow.abort();
+}
+
+/// Kills: a class that people change while a set is compiled, and that loses the change.
+#[tokio::test]
+async fn a_class_keeps_what_is_changed_while_a_set_is_compiled() {
+    let folder = folder_with(&["a"]);
+    let text = with_sources(&folder, &["a"], "apply = \"manual\"\n").replacen(
+        NOTHING,
+        &format!("{NOTHING}rate = {{ up = \"10 Mbit/s\" }}\n"),
+        1,
+    ) + "[[class]]\nname = \"c\"\nweight = 2\n";
+    push(&text, "a", &pass("one", "10.1.0.0/16")).await;
+    let (fixture, follow) = start(folder, &text).await;
+    fixture.source("a", |source| source.state == "waits").await;
+    let set = fixture.daemon.agent.newest("a").ok().unwrap();
+    let next = fixture.daemon.with_set("a", set).await.ok().unwrap();
+    fixture.change("c", json!({ "weight": 7 })).await.unwrap();
+    fixture.daemon.replace(next, Live::Kept, None).await.ok().unwrap();
+    let weight = fixture.daemon.installed().await.running().classes.classes()[0].weight;
+    assert_eq!(weight, 7);
     follow.abort();
 }
 
@@ -94,7 +118,9 @@ async fn a_set_that_does_not_fit_leaves_the_others_in_force() {
     for spec in Documents::gather(Path::new("x"), good.clone()).unwrap().sources() {
         before.keep(&spec, &Arc::new(open(&spec).unwrap().pull().await.unwrap()));
     }
-    ["a", "b"].map(|name| fs::remove_dir_all(folder.join(name)).unwrap());
+    for name in ["a", "b"] {
+        fs::remove_dir_all(folder.join(name)).unwrap();
+    }
     let bad = good.clone() + &pass("one", "10.9.0.0/16");
     let (fixture, follow) = start(folder, &bad).await;
     let in_force = fixture.policies().await;
@@ -114,15 +140,16 @@ async fn a_set_that_does_not_fit_leaves_the_others_in_force() {
 #[tokio::test]
 async fn a_set_without_its_key_file_does_not_prevent_the_start() {
     let folder = folder_with(&["a"]);
-    let text = with_sources(&folder, &["a"], "");
+    let text = with_sources(&folder, &["a"], "").replace("\"wan\"", "\"lo\"");
     let spec = Documents::gather(Path::new("x"), text.clone()).unwrap().sources().remove(0);
-    let trunk = "[[trunk]]\nname = \"t\"\npeer = \"10.0.0.2:4000\"\nlocal = \"10.0.0.1:4000\"\n\
-                 key = \"/nonexistent/key\"\n";
+    let trunk = "[[trunk]]\nname = \"t\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n\
+                 next_hop = \"192.0.2.2\"\nkey_file = \"/nonexistent/key\"\n";
     let parts = vec![Part { origin: "t".to_owned(), text: trunk.to_owned() }];
     let set = tidegate_repository::Snapshot { revision: "1".to_owned(), parts };
     Store::new(folder.join("sets")).keep(&spec, &Arc::new(set));
     let (fixture, follow) = start(folder, &text).await;
-    assert!(fixture.daemon.installed().await.documents.sets.is_empty());
+    let refused = fixture.source("a", |source| source.state == "refused").await;
+    assert!(refused.error.unwrap().contains("/nonexistent/key"));
     follow.abort();
 }
 
