@@ -266,9 +266,13 @@ impl<'a> Site<'a> {
                     "POST /v3/kv/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
                 );
                 stream.write_all(request.as_bytes()).unwrap();
-                let mut answer = [0; 2048];
-                let count = stream.read(&mut answer).unwrap();
-                assert!(answer[..count].starts_with(b"HTTP/1.1 200"), "etcd refuses a marker");
+                let (mut answer, mut more) = (Vec::new(), [0; 2048]);
+                while !answer.ends_with(b"}}") && !answer.ends_with(b"\r\n0\r\n\r\n") {
+                    let count = stream.read(&mut more).unwrap();
+                    assert!(count > 0, "etcd closes the connection");
+                    answer.extend_from_slice(&more[..count]);
+                }
+                assert!(answer.starts_with(b"HTTP/1.1 200"), "etcd refuses a marker");
             }
         });
         writes.join().unwrap();
