@@ -144,11 +144,15 @@ fn obey(bed: &Testbed, commands: &str) {
         // The servers of the test belong to the user who runs it.
         .replace(" -o openldap -g openldap", "");
     let log = bed.folder.join("page.log");
-    let script = format!("exec > {} 2>&1 </dev/null; set -eux\n{commands}", log.display());
+    let (log_file, project) = (log.display(), fs::canonicalize(project()).unwrap());
+    let script = format!(
+        "exec > {log_file} 2>&1 </dev/null; cd {}; set -eux\n{commands}",
+        project.display()
+    );
     let path = env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", program().parent().unwrap().display());
     let mut shell = bed.middle.command("bash");
-    shell.current_dir(project()).env("PATH", path).args(["-c", &script]);
+    shell.env("PATH", path).args(["-c", &script]);
     let finished = Process::start(&mut shell).finish(LIMIT);
     let said = fs::read_to_string(log).unwrap_or_default();
     assert!(finished.status.success(), "{said}");

@@ -336,8 +336,9 @@ pub(crate) fn in_state(bed: &Testbed, name: &str, state: &str) -> Value {
     let start = now();
     loop {
         let sources = ask(bed, "source");
-        let found = sources["sources"].as_array().unwrap().iter().find(|it| it["name"] == name);
-        if let Some(found) = found {
+        // A gateway that is being started does not answer yet.
+        let mut all = sources["sources"].as_array().into_iter().flatten();
+        if let Some(found) = all.find(|it| it["name"] == name) {
             last = found.clone();
         }
         if last["state"] == state {
