@@ -30,6 +30,9 @@ UNTIL, SINCE = 70, 10  # s
 RATE = 45_000_000  # bit/s
 STEP = 0.5  # s; windows of throughput
 NEAR = 0.15  # of the reference; implementations differ packet by packet
+# ns-2's timer goes on while nothing is outstanding, and then leaves a window of one segment
+# (`slow_start_restart_`, `TcpAgent::timeout`). Pauses of experiment 2 often last longer than it.
+IDLE = "restart"
 CN2002_BUFFER, EXP2_BUFFER = 400, 500  # packets; as in ns2/jobs.tcl
 
 
@@ -253,7 +256,8 @@ def exp2(seed: int, ratio: int) -> str:
         members.setdefault((each, kind), []).append(f"f{number}")
     for (each, kind), names in members.items():
         fields: dict[str, Any] = {"kind": "greedy"} if kind == "greedy" else bursts
-        parts.append(traffic(names, each, kind, tcp={"initial_window": 1}, **fields))
+        tcp = {"initial_window": 1, "idle": IDLE}
+        parts.append(traffic(names, each, kind, tcp=tcp, **fields))
     return "\n".join(parts)
 
 

@@ -157,7 +157,7 @@ class Proportional(_Rounds):
 
     `a` is the offered load, averaged over many rounds. `c` is the largest rate of service in a
     sample during which the aggregate was busy: the whole bottleneck, at a moment when all others
-    are idle. All gateways need the same n.
+    are idle. A round counts for at most `c`. All gateways need the same n.
     """
 
     def __init__(self, seed: int, number: int, parameters: Parameters) -> None:
@@ -178,7 +178,8 @@ class Proportional(_Rounds):
         length = self.own.every * (self.own.samples - 1)
         self.rounds += 1
         gain = max(GAIN, 1 / self.rounds)
-        self.offered += gain * ((last.arrived - first.arrived) / length - self.offered)
+        offered = (last.arrived - first.arrived) / length
+        self.offered += gain * (min(offered, self.capacity or offered) - self.offered)
         if not self.capacity:
             return self.weight
         return self.own.most * self.offered / self.capacity

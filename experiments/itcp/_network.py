@@ -86,6 +86,9 @@ class Setup:
     """Number of these connections."""
     stop: Mapping[int, float] = field(default_factory=dict)
     """Seconds at which the second half of the clients of a subnet stop, by subnet."""
+    paths: Sequence[tuple[float, int, str]] = ()
+    """Seconds from which on the path between gateway and router has another delay: the seconds,
+    the number of the subnet, and the delay of each direction."""
 
 
 def loads(classes: Sequence[Class]) -> np.ndarray:
@@ -119,6 +122,9 @@ def network(classes: Sequence[Class], mode: str, setup: Setup) -> Scenario:
         groups = _files(net, number, each, clients, mode, setup)
         if mode != "separate":
             _aggregate(net, number, groups, classes, mode, setup)
+    for at, number, delay in setup.paths:
+        for ends in ((f"gw{number}", "r"), ("r", f"gw{number}")):
+            net.change(f"{at:.0f} s", *ends, delay=delay)
     if setup.cross:
         net.host("cross")
         net.link("cross", "r", rate="100 Mbit/s", delay=setup.far)

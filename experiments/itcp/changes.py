@@ -1,14 +1,15 @@
-"""A number of connections that changes, and a path that becomes longer.
+"""A number of connections that changes, and a load that halves.
 
 Source: integrated TCP, section 5 (open questions); ledger A002-12.
 Differs: see `_network.py`. "connections" bounds the weight by the number n_i of open local
 connections, the other reading of the text. In "half" the second half of the clients of subnet 1
 stops at 2,000 s, so that its load falls to 0.27.
 
-The path cannot change in a run of the simulator. A Vegas connection of weight w that remembers the
-base d of a path whose round-trip time is now D keeps `w alpha D / (D - d)` packets in flight, so it
-sends at most `w alpha / (D - d)` packets a second. From 40 ms to 80 ms, weight 10 and alpha 1, that
-is 250 packets a second, 0.21 of the bottleneck: less than rho_1, whatever the adjuster does.
+`path.py` runs paths that become longer or shorter. Here is the formula: a Vegas connection of
+weight w that remembers the base d of a path whose round-trip time is now D keeps
+`w alpha D / (D - d)` packets in flight, so it sends at most `w alpha / (D - d)` packets a second.
+From 40 ms to 80 ms, weight 10 and alpha 1, that is 250 packets a second, 0.21 of the bottleneck:
+less than rho_1, whatever the adjuster does.
 """
 
 from typing import Any

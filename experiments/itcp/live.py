@@ -203,7 +203,8 @@ LATE, MIDDLE = "99 % quantile of sojourns of class", "median sojourn of class"
 FEW = "15 pairs leave it open: the interval is below 1, but not all of it is below 0.5"
 GIVEN_AWAY = (
     "weight 2 falls until its share is below its load, because service while busy includes the "
-    "share of an idle neighbour; weight 1 stays high, where both drift to 1 in the simulator"
+    "share of an idle neighbour. Weight 1 stays: its service while busy was 9.9 Mbit/s in a run of "
+    "45 s, hardly more than its load; simulated it was 12.3 Mbit/s, without the pacing of quinn"
 )
 ADJUSTED: dict[str, tuple[dict[str, Any], str | None]] = {
     "measured": ({"paper": "significant improvement"}, GIVEN_AWAY),

@@ -144,6 +144,37 @@ def test_short_files_gain_from_an_aggregate_on_a_long_path(of_paper):
     assert found["fixed"] < 0.4 * found["separate"]
 
 
+@pytest.mark.parametrize("kind", ["vegas", "connections"])
+def test_trunks_with_measured_weights_lose_no_user_packet(of_paper, kind):
+    """Kills: a router that drops user packets; a weight that leaves its bounds; files that stop."""
+    trunks = of_paper("trunks")
+    run = trunks.network(kind, "measured", beside=False, seconds=150).run(SEED)
+    row = trunks.times(run) | trunks.path(run)
+    assert row["lost"] == row["tunnel"] == 0
+    assert all(1 <= row[f"weight_{it}"] <= 10 for it in (1, 2))
+    assert row["files_1"] > 1_200 and row["p99_1"] < 10
+
+
+def test_one_tcp_gets_more_than_its_share_beside_idle_trunks(of_paper):
+    """Kills: a rival that does not pass the bottleneck; a share of anything but the link."""
+    trunks = of_paper("trunks")
+    row = trunks.path(trunks.network("connections", "one", beside=True, seconds=60).run(SEED))
+    assert 0.1 < row["cross"] < 0.9
+    assert row["cross_over_fair"] == pytest.approx(3 * row["cross"])
+
+
+def test_vegas_takes_a_longer_path_for_queue(of_paper):
+    """Kills: a change of one direction only; a change at another link; a base that is forgotten."""
+    network, load = of_paper("_network"), of_paper("_load")
+    setup = network.Setup(seconds=120, sample=1.0, paths=((60, 1, "30 ms"),))
+    run = network.network(load.E1, "fixed", setup).run(SEED)
+    series = run["aggregate long1"]
+    sent, busy = (series[it].astype(float) for it in ("busy_sent_bytes", "busy_seconds"))
+    rate = (sent[-1] - sent[69]) / (busy[-1] - busy[69])
+    # 10 / 40 ms of 1,000 B; the link carries 1.2 MB/s.
+    assert rate == pytest.approx(250e3, rel=0.2)
+
+
 def test_the_simulator_beside_live_aggregates_shows_what_they_show(of_paper):
     """Kills: files other than those of E1 in an eighth; weights that do not follow the load."""
     files, live = of_paper("_files"), of_paper("live")

@@ -136,6 +136,13 @@ def test_a_missing_column_is_named_with_those_there_are():
         tidegate.Table({"a_bps": np.array([1.0])})["rate"]
 
 
+def test_a_change_names_a_time_and_one_way_of_a_link():
+    net = Scenario(duration="10 s")
+    net.change("5 s", "middle", "client", delay="20 ms")
+    change = {"at": "5 s", "from": "middle", "to": "client", "delay": "20 ms"}
+    assert net.tables["change"] == [change]
+
+
 def test_a_probe_is_between_the_two_ends_of_a_link():
     net = Scenario(duration="1 s")
     net.probe("queue", "middle", "client")

@@ -136,6 +136,13 @@ class Scenario:
             "probe", {"kind": kind, **dict(zip(("from", "to"), ends, strict=False)), **fields}
         )
 
+    def change(self, at: str, a: str, b: str, **fields: Value) -> None:
+        """Changes the link from ``a`` to ``b``, in this direction only, at a time of the run.
+
+        ``delay`` and ``rate`` hold from then on. Packets on the link arrive at their old time.
+        """
+        self._add("change", {"at": at, "from": a, "to": b, **fields})
+
     def run(self, seed: int = 1) -> Result:
         """Simulates it. The same seed gives the same result, bit for bit, on any machine.
 

@@ -168,7 +168,7 @@ impl Dumbbell {
             tcp: Config::new(Profile::Ns2),
             ..Run::default()
         };
-        Scenario { run, nodes, links, traffic: vec![traffic], probes }
+        Scenario { run, nodes, links, traffic: vec![traffic], probes, ..Scenario::default() }
     }
 }
 

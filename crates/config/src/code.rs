@@ -174,6 +174,10 @@ catalogue! {
     BadSource = "TG0066", "a source that cannot be watched",
         "see `docs/operate/repositories.md`: each kind of source has its own fields";
 
+    // The file of a scenario.
+    BadChange = "TG0070", "a change of a link that cannot be",
+        "name a way of a link that the file has, and its new delay, its new rate, or both";
+
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read or written",
         "check the path and its permissions; policy files are UTF-8";

@@ -2,6 +2,7 @@
 //!
 //! They are topology files with a `[run]`; a lab builds from the same file what it can.
 
+mod change;
 mod compile;
 pub(crate) mod draw;
 mod network;

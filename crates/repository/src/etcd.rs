@@ -12,6 +12,7 @@
 //! looks like this. An empty set is meant if the marker exists.
 
 mod client;
+mod credentials;
 mod http;
 mod json;
 mod keys;
@@ -19,27 +20,28 @@ mod push;
 mod read;
 mod watch;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidegate_config::Item;
-use tidegate_config::source::{Commit, SourceSpec};
+use tidegate_config::source::{Access, Commit, SourceSpec};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use self::client::{Client, Login, SMALL};
+use self::client::{Client, SMALL};
+use self::credentials::{Credentials, of_credentials};
 use self::http::Endpoint;
 use self::json::{Base64, Number, PutRequest, Written};
 use self::keys::Keys;
 use self::push::Push;
 use self::read::{Limits, committed};
-use crate::access::{credentials, tls};
 use crate::{Answer, Fault, FaultKind, NodeReport, PolicyRepository, Snapshot, Snapshots};
 
 /// A prefix of keys in an etcd cluster.
 pub(crate) struct Etcd {
     endpoints: Vec<Endpoint>,
-    login: Option<Login>,
+    access: Access,
+    credentials: Mutex<Arc<Credentials>>,
     keys: Keys,
     limits: Limits,
     commit: Commit,
@@ -52,20 +54,10 @@ impl Etcd {
     ///
     /// If a URL is wrong, or a file cannot be used.
     pub(crate) fn new(spec: &SourceSpec, urls: &[String], prefix: &str) -> Result<Self, Fault> {
-        let access = &spec.access;
-        let login = credentials(access)?.map(|(user, password)| Login {
-            user,
-            password,
-            token: Mutex::new(None),
-        });
-        let mut config = None;
-        let mut endpoints = Vec::new();
-        for url in urls {
-            endpoints.push(Endpoint::new(url, || match &config {
-                Some(config) => Ok(Arc::clone(config)),
-                None => Ok(Arc::clone(config.insert(tls(access)?))),
-            })?);
-        }
+        let endpoints: Vec<Endpoint> =
+            urls.iter().map(|url| Endpoint::new(url)).collect::<Result<_, _>>()?;
+        let https = endpoints.iter().any(Endpoint::is_https);
+        let credentials = Credentials::read(&spec.access, https)?;
         if endpoints.is_empty() {
             return Err(Fault::new(
                 FaultKind::Unusable,
@@ -74,17 +66,48 @@ impl Etcd {
         }
         let size = usize::try_from(spec.max_size.0).unwrap_or(usize::MAX);
         let limits = Limits { size, policies: spec.max_policies };
-        Ok(Self { endpoints, login, keys: Keys::new(prefix), limits, commit: spec.commit })
+        Ok(Self {
+            endpoints,
+            access: spec.access.clone(),
+            credentials: Mutex::new(Arc::new(credentials)),
+            keys: Keys::new(prefix),
+            limits,
+            commit: spec.commit,
+        })
     }
 
     async fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> Result<Client<'a>, Fault> {
-        Client::connect(endpoint, self.login.as_ref()).await
+        Client::connect(endpoint, self.credentials()).await
     }
 
-    /// The answer of the first member that has one.
+    fn credentials(&self) -> Arc<Credentials> {
+        Arc::clone(&self.credentials.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the files of credentials again after a fault of this kind, if they have changed. Returns whether they
+    /// have.
+    fn renew(&self, kind: FaultKind) -> bool {
+        let renewed =
+            of_credentials(kind).then(|| self.credentials().renewed(&self.access)).flatten();
+        let Some(renewed) = renewed else { return false };
+        *self.credentials.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(renewed);
+        true
+    }
+
+    /// The answer of the first member that has one. Credentials that are refused are renewed once.
     async fn first<'a, T>(
         &'a self,
-        job: impl Fn(Client<'a>) -> Answer<'a, T> + Send,
+        job: impl Fn(Client<'a>) -> Answer<'a, T> + Send + Sync,
+    ) -> Result<T, Fault> {
+        match self.attempt(&job).await {
+            Err(fault) if self.renew(fault.kind) => self.attempt(&job).await,
+            answer => answer,
+        }
+    }
+
+    async fn attempt<'a, T>(
+        &'a self,
+        job: &(impl Fn(Client<'a>) -> Answer<'a, T> + Send + Sync),
     ) -> Result<T, Fault> {
         let mut faults = Vec::new();
         for endpoint in &self.endpoints {
@@ -192,5 +215,5 @@ const PUT: &str = "/v3/kv/put";
 /// How often a pull looks whether a push is over.
 const PUSH_LOOKS: u32 = 25;
 
-/// Time between two looks. Chosen: 5 s in all, in which 30,000 keys are written.
+/// Time between two looks. Chosen: 5 s in all, in which 60,000 items were pushed in a debug build.
 const PUSH_LOOK: Duration = Duration::from_millis(200);

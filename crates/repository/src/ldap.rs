@@ -25,6 +25,7 @@ mod fault;
 mod filter;
 mod index;
 mod items;
+mod nesting;
 mod read;
 mod relay;
 #[cfg(test)]

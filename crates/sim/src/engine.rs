@@ -17,7 +17,7 @@ use tidegate_core::{PacketId, Time};
 use crate::agenda::Agenda;
 use crate::aggregate::{Aggregate, Sinks};
 use crate::flow::{Flow, Flows, Group, Hosts, checksum, datagram};
-use crate::network::{Network, Passages, Station, Tag, number_parts};
+use crate::network::{Changes, Network, Passages, Station, Tag, number_parts};
 use crate::prefetch::prefetch;
 use crate::routes::{index, number};
 use crate::scenario::{Probe, Run, Scenario};
@@ -33,6 +33,7 @@ pub(crate) struct Engine<'a, A> {
     /// The first parts of the agenda after those of links: stations, ticks, flows.
     parts: Parts,
     pub(crate) network: Network,
+    changes: Changes,
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
@@ -59,6 +60,8 @@ struct Parts {
     warm: u32,
     /// The next step of the series.
     step: u32,
+    /// The next change of a link.
+    change: u32,
     flows: u32,
     /// Aggregate gateways.
     gateways: u32,
@@ -103,9 +106,11 @@ impl<'a, A: Agenda> Engine<'a, A> {
         let streams = Streams::with_capacity(flows.iter().filter(is_tcp).count());
         let stations = number(network.lanes.len());
         let warm = number_parts(&mut network.stations, stations);
-        let gateways = warm + 2 + number(flows.len());
+        let change = warm + 2;
+        let gateways = change + 1 + number(flows.len());
         let ends = gateways + number(aggregates.len());
-        let parts = Parts { stations, warm, step: warm + 1, flows: warm + 2, gateways, ends };
+        let (step, flows_from) = (warm + 1, change + 1);
+        let parts = Parts { stations, warm, step, change, flows: flows_from, gateways, ends };
         let mut this = Self {
             run: scenario.run.clone(),
             now: Time::ZERO,
@@ -113,6 +118,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
             agenda: A::default(),
             parts,
             network,
+            changes: Changes::new(scenario),
             groups,
             flows,
             hosts,
@@ -132,6 +138,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         if scenario.run.sample.is_some() {
             this.agenda.set(parts.step, Time::ZERO);
         }
+        this.await_change();
         for (part, flow) in (parts.flows..).zip(&this.flows) {
             this.agenda.set(part, flow.start);
         }
@@ -179,7 +186,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
 
     /// Lets a part of the network do what is due.
     fn call(&mut self, part: u32) {
-        let Parts { stations, warm, step, flows, gateways, ends } = self.parts;
+        let Parts { stations, warm, step, change, flows, gateways, ends } = self.parts;
         if part < stations {
             self.network.advance(&mut self.agenda, self.now, part, &mut self.arrived);
             self.receive();
@@ -189,6 +196,9 @@ impl<'a, A: Agenda> Engine<'a, A> {
             self.warm();
         } else if part == step {
             self.step();
+        } else if part == change {
+            self.changes.make(&mut self.network, &mut self.agenda, self.now);
+            self.await_change();
         } else if part < gateways {
             self.flow(part - flows);
         } else if part < ends {
@@ -215,6 +225,13 @@ impl<'a, A: Agenda> Engine<'a, A> {
             all[index(stream.flow)].add(&stream.ends[0].tcp.statistics());
         }
         all
+    }
+
+    /// Asks to be called at the next change of a link.
+    fn await_change(&mut self) {
+        if let Some(at) = self.changes.next_at() {
+            self.agenda.set(self.parts.change, at);
+        }
     }
 
     /// Takes a sample of everything that is watched.

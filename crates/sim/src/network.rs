@@ -1,6 +1,7 @@
 //! The network at work: its links, what stands between them, and the packets inside.
 
 mod ahead;
+mod changes;
 mod lane;
 mod passage;
 mod rounds;
@@ -10,6 +11,7 @@ mod tracking;
 use tidegate_core::packet::Note;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, trunk};
 
+pub(crate) use changes::Changes;
 pub(crate) use lane::Lane;
 pub(crate) use passage::{GroupPassage, Passages};
 pub(crate) use station::{Passed, Station, number_parts, since};

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tidegate_core::emulator::EmulatorConfig;
 use tidegate_core::gateway::GatewayConfig;
-use tidegate_core::link::LinkConfig;
+use tidegate_core::link::{LinkChange, LinkConfig};
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
 use tidegate_core::{tcp, trunk};
@@ -38,6 +38,8 @@ pub struct Scenario {
     pub traffic: Vec<Traffic>,
     /// What is watched beside the counters every run keeps.
     pub probes: Vec<Probe>,
+    /// Links that change during the run, in any order.
+    pub changes: Vec<Change>,
 }
 
 /// How long a run is, and from what seed.
@@ -225,6 +227,21 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} > {}", self.from, self.to)
     }
+}
+
+/// A change of one way of a link during the run.
+///
+/// Packets that are on the link arrive at their old time. After a shorter delay, later packets may overtake them;
+/// a link with jitter that keeps packets in order delivers them in order here too. Routes and the ideal shares of
+/// results are those of the beginning.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Change {
+    /// Time since the beginning of the run.
+    pub at: Duration,
+    /// The way that changes.
+    pub way: Way,
+    /// Its new rate and delay.
+    pub change: LinkChange,
 }
 
 /// What is watched beside the counters every run keeps; series have [`Run::sample`] as their step.

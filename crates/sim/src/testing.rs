@@ -43,6 +43,7 @@ pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
             ..Traffic::default()
         }],
         probes: vec![Probe::Queue(Way { from: end("l"), to: end("r") })],
+        changes: Vec::new(),
     }
 }
 
@@ -119,5 +120,5 @@ pub(crate) fn gathered(sites: usize, clients: usize, kind: &Kind, overflow: Over
     }
     local.append(&mut long);
     let run = Run { duration: Duration::from_secs(10), ..Run::default() };
-    Scenario { run, nodes, links, traffic: local, probes: Vec::new() }
+    Scenario { run, nodes, links, traffic: local, ..Scenario::default() }
 }

@@ -150,6 +150,7 @@ fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scen
             rounds: false,
             tracked: false,
         }],
+        changes: Vec::new(),
     }
 }
 

@@ -81,6 +81,7 @@ fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
         ],
         traffic: ["a", "b"].into_iter().zip(kinds).map(traffic).collect(),
         probes: vec![passage(Direction::Up), passage(Direction::Down)],
+        changes: Vec::new(),
     }
 }
 

@@ -219,6 +219,9 @@ fn plan_prints_the_canonical_text_without_a_gateway() {
     assert!(table_1.starts_with("[[policy]]\nname = ") && table_1.contains("bit/s\""), "{table_1}");
     let again = canonical(&folder.file("again.toml", &table_1));
     assert_eq!(again, table_1);
+    folder.file("more.toml", "[[policy]]\nname = \"a\"\naction = \"pass\"\n");
+    let including = folder.file("including.toml", "include = \"more.toml\"\n");
+    assert_eq!(canonical(&including), "[[policy]]\nname = \"a\"\naction = \"pass\"\n");
     let wrong = folder.file("wrong.toml", "[[policy]]\nname = \"a\"\nmatch = { dst = \"x\" }\n");
     let output = tidegate(&["plan", "--canonical", "--json", &wrong]);
     assert_eq!(output.status.code(), Some(2));

@@ -11,7 +11,7 @@ use toml::de::DeTable;
 
 use super::network::{CLOUD, Network};
 use super::tcp::Settings;
-use super::{Fetch, traffic};
+use super::{Fetch, change, traffic};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::policy_file::{self, Config};
@@ -40,6 +40,7 @@ pub(super) fn compile(
     let hosts = file.hosts.get().map_or(&[][..], |it| &it.get_ref().0);
     let tcp: Vec<_> = hosts.iter().enumerate().map(tcp).collect();
     let probes = traffic::probes(file, topology, document, found);
+    let changes = change::changes(file, topology, found);
     if found.has_errors() {
         return None;
     }
@@ -59,7 +60,8 @@ pub(super) fn compile(
     let nodes = nodes.chain(rows(file.routers.as_ref()).iter().filter_map(router));
     let nodes = nodes.chain(gateways);
     let nodes = nodes.chain(network.cloud.map(|it| node(CLOUD, NodeKind::Cloud(Box::new(it)))));
-    Some(Scenario { run: run?, nodes: nodes.collect(), links: network.links, traffic, probes })
+    let nodes = nodes.collect();
+    Some(Scenario { run: run?, nodes, links: network.links, traffic, probes, changes })
 }
 
 /// By default a time series has this many steps.

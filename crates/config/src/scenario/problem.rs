@@ -74,6 +74,8 @@ fn path(place: &Place, scenario: &Scenario, file: &File) -> String {
         Place::Probe(_, "sample") => "run.sample".to_owned(),
         Place::Probe(number, "link") => format!("probe[{number}].from"),
         Place::Probe(number, field) => format!("probe[{number}].{field}"),
+        Place::Change(number, "link") => format!("change[{number}].from"),
+        Place::Change(number, field) => format!("change[{number}].{field}"),
     }
 }
 
@@ -121,6 +123,7 @@ fn code(problem: &Problem, scenario: &Scenario) -> Code {
         (_, Place::Traffic(n, "of" | "buffer" | "queue")) if is_aggregate(n) => Code::BadAggregate,
         (What::Relay(_), _) | (_, Place::Traffic(_, "of" | "buffer")) => Code::BadRelay,
         (What::Unknown { .. }, Place::Probe(..)) => Code::BadProbe,
+        (What::Unknown { .. }, Place::Change(..)) => Code::BadChange,
         (What::Unknown { .. } | What::NoSuchSide { .. }, _) => Code::UnknownNode,
         (What::SecondLink(_), _) => Code::SecondLink,
         (What::Loop(_), Place::Traffic(..)) => Code::ToItself,
@@ -129,12 +132,16 @@ fn code(problem: &Problem, scenario: &Scenario) -> Code {
         (What::Zero(_) | What::Contradiction(_), Place::Run(_)) => Code::BadRun,
         (
             What::Zero(_),
-            Place::Node(_, "rate") | Place::Link(_, "rate") | Place::Traffic(_, "rate"),
+            Place::Node(_, "rate")
+            | Place::Link(_, "rate")
+            | Place::Traffic(_, "rate")
+            | Place::Change(_, "rate"),
         ) => Code::ZeroRate,
         (_, Place::Traffic(_, "writes")) => Code::BadTrace,
         (What::Contradiction(_), Place::Traffic(_, "packets")) => Code::BadTrace,
         (_, Place::Traffic(_, "packet" | "packets")) => Code::BadPacketSize,
-        (_, Place::Traffic(_, "stop" | "start")) => Code::BadTime,
+        (_, Place::Traffic(_, "stop" | "start") | Place::Change(_, "at")) => Code::BadTime,
+        (What::Contradiction(_), Place::Change(..)) => Code::BadChange,
         (_, Place::Probe(..)) => Code::BadProbe,
         (
             _,

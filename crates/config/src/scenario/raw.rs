@@ -101,6 +101,21 @@ tables! {
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
+    /// A change of one way of a link during the run. Packets on the link arrive at their old time; after a shorter
+    /// delay, later packets overtake them. Routes stay.
+    "[[change]]" Change {
+        /// Time since the beginning of the run.
+        "at" => at: Required<Period>,
+        /// The end at which packets enter the link, written as in `[[link]]`.
+        "from" => from: Required<String>,
+        /// The other end of the link.
+        "to" => to: Required<String>,
+        /// Delay of the link from then on. Default: as before.
+        "delay" => delay: Option<Spanned<Period>>,
+        /// Rate of the link from then on. Default: as before.
+        "rate" => rate: Option<Spanned<Rate>>,
+    }
+
     /// Something to record.
     "[[probe]]" Probe {
         /// What: "queue" and "capture" of the way from one end of a link to the other; "throughput" and

@@ -9,9 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tidegate_core::link::LinkChange;
 use tidegate_core::tcp::Profile;
 use tidegate_core::{Bytes, Rate};
-use tidegate_sim::scenario::{Distribution, End, Kind, NodeKind, Probe, Side, Start};
+use tidegate_sim::scenario::{Change, Distribution, End, Kind, NodeKind, Probe, Side, Start, Way};
 
 use super::*;
 use crate::testing::damaged;
@@ -255,6 +256,11 @@ gateway = "g"
 direction = "up"
 bound = "10 ms"
 tracked = true
+[[change]]
+at = "3 s"
+from = "a"
+to = "r"
+delay = "7 ms"
 "#;
 
 /// Kills the mutant that leaves findings of an inline file where they are in that file.
@@ -298,6 +304,9 @@ fn tcp_of_traffic_adds_to_that_of_the_run_or_begins_anew() {
 fn the_file_that_mistakes_are_made_in_is_right() {
     let it = scenario(SMALL);
     assert_eq!(it.traffic.len(), 4);
+    let change = LinkChange { rate: None, delay: Some(Duration::from_millis(7)) };
+    let way = Way { from: End::of("a"), to: End::of("r") };
+    assert_eq!(it.changes, [Change { at: Duration::from_secs(3), way, change }]);
     assert_eq!(it.traffic[3].kind, Kind::Relay { of: "files".into(), buffer: Bytes(65_536) });
     let from_file =
         SMALL.replace("[[\"0 s\", \"160 B\"], [\"20 ms\", \"160 B\"]]", "\"voice.csv\"");
@@ -406,6 +415,13 @@ gateway = "g"\ndirection = "up" -> gateway = "r"\ndirection = "up" -> TG0059 at 
 gateway = "g"\ndirection = "up" -> gateway = "g" -> TG0003 at [[probe]] -> probe[2]
 direction = "up"\nbound -> direction = "north"\nbound -> TG0008 at "north" -> probe[2].direction
 bound = "10 ms" -> bound = "10 ms"\ntraffic = "files" -> TG0055 at "files" -> probe[2].traffic
+at = "3 s" -> at = "10 s" -> TG0052 at "10 s" -> change[0].at
+at = "3 s" ->  -> TG0003 at [[change]] -> change[0]
+at = "3 s"\nfrom = "a" -> at = "3 s"\nfrom = "b" -> TG0070 at "b" -> change[0].from
+at = "3 s"\nfrom = "a" -> at = "3 s"\nfrom = "x" -> TG0044 at "x" -> change[0].from
+delay = "7 ms" ->  -> TG0070 at "a" -> change[0].from
+delay = "7 ms" -> rate = "0 bit/s" -> TG0022 at "0 bit/s" -> change[0].rate
+delay = "7 ms" -> delay = "40000000 s" -> TG0060 at "40000000 s" -> change[0].delay
 "#;
 
 /// Of a value that cannot be read nothing else is said: not that it is missing, nor what would follow.

@@ -12,7 +12,7 @@ use crate::diagnostic::Findings;
 use crate::read::{
     Also, Array, Choice, Field, List, Node, Number, Read, Required, Table, tables, wrong_type,
 };
-use crate::scenario::raw::{Probe, Run, Traffic};
+use crate::scenario::raw::{Change, Probe, Run, Traffic};
 use crate::scenario::tcp::Tcp;
 use crate::values::{Flag, Period};
 
@@ -42,6 +42,8 @@ tables! {
         "traffic" => traffic: Option<Spanned<Array<Traffic>>>,
         /// What the simulator records beside the counters every run keeps; a lab leaves it aside.
         "probe" => probes: Option<Spanned<Array<Probe>>>,
+        /// Links that change during a run of the simulator; a lab leaves it aside.
+        "change" => changes: Option<Spanned<Array<Change>>>,
     }
 
     /// A host.

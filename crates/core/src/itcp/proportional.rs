@@ -2,7 +2,8 @@
 //!
 //! Formula: `w = n a / c`, with the greatest weight `n`, the offered load `a` averaged over rounds, and the capacity
 //! `c`: the largest service rate of any sample in which the gateway was always busy. That is the rate of the
-//! bottleneck, at a moment when all neighbours are idle.
+//! bottleneck, at a moment when all neighbours are idle. A round counts for at most `c` in the average: a huge file
+//! arrives over the fast local network in one round, and no share serves a load above the capacity.
 //!
 //! Gateways with the same `n` and `c` then have the shares `rho_i / rho`. Each share exceeds its load while
 //! `rho < 1`, and no weight depends on another.
@@ -32,8 +33,9 @@ const MEMORY: u64 = 20;
 impl Proportional {
     pub(super) fn decide(&mut self, config: &Config, it: &Observed) -> Decision {
         self.rounds = (self.rounds + 1).min(MEMORY);
-        self.offered = toward(self.offered, it.round.offered.bps(), self.rounds);
         self.capacity = self.capacity.max(it.fastest.bps());
+        let most = if self.capacity == 0 { u64::MAX } else { self.capacity };
+        self.offered = toward(self.offered, it.round.offered.bps().min(most), self.rounds);
         let n = match config.most {
             Most::Constant(most) => most,
             Most::Connections => it.most_connections,

@@ -19,7 +19,7 @@ use super::filter::{Parallel, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
 use super::heuristic::check_filter;
 use super::memory::{Entry, is_trackable};
-use super::sums::{Accounts, Change, Others, Part, Rho, Rounds};
+use super::sums::{Accounts, Others, Projected, Rho, Rounds};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::random::Random;
 use crate::registry::checked;
@@ -164,7 +164,7 @@ impl Coverage {
         let class = self.common.memory.class(entry);
         let it = self.common.memory.get_mut(entry);
         if std::mem::replace(&mut it.counted, 0) == IN_SUMS {
-            self.sums.change(class, &Change::leaves(&it.track.brief()));
+            self.sums.leaves(class, &it.track.brief());
         }
     }
 
@@ -260,10 +260,9 @@ impl Filtered for Coverage {
         how(&mut it.track);
         let (after, due) = (it.track.brief(), self.sums.due(&it.track, now));
         if !was_in {
-            self.sums.change(class, &Change::enters(&after, due));
+            self.sums.enters(class, &after, due);
         } else if before != after {
-            let (before, part) = (Part::of(&before), Part::of(&after));
-            self.sums.change(class, &Change { before, after: part, rtt: after.rtt, due });
+            self.sums.changes(class, &before, &after, due);
         } else if after.responds {
             self.sums.reach(class, after.rtt, due);
         }
@@ -286,9 +285,9 @@ impl Filtered for Coverage {
         self.quiet(entry);
     }
 
-    fn projection(&mut self) -> (&Accounts, Others, &mut Common) {
+    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common) {
         let others = Others { rho: Rho::ONE, untracked: self.untracked, rounds: Rounds::All };
-        (&self.sums, others, &mut self.common)
+        (Projected(&self.sums, None), others, &mut self.common)
     }
 
     /// Of an idle flow no packet waits.

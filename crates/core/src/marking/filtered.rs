@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::memory::{Entry, Memory};
-use super::sums::{Accounts, Others, Walk};
+use super::sums::{Others, Projected, Walk};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -39,7 +39,7 @@ pub(super) trait Filtered: Send {
     fn take_out(&mut self, entry: u32);
 
     /// The sums of the projection, what they stand for, and the state that a search of the queue changes.
-    fn projection(&mut self) -> (&Accounts, Others, &mut Common);
+    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common);
 
     /// Whether the projection of an interval counts the rounds of an entry's flow.
     fn is_projected(entry: &Entry, interval: u16) -> bool;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::filter::{Serial, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
 use super::memory::{Entry, is_trackable};
-use super::sums::{Accounts, Change, Others, Part, Rho, Rounds};
+use super::sums::{Accounts, Others, Projected, Rho, Rounds};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::random::Random;
 use crate::registry::checked;
@@ -109,9 +109,11 @@ impl Config {
             rounds: self.rounds,
             filter: Serial::new(self.shape(), threshold),
             threshold,
-            now: Accounts::new(self.rounds),
+            fresh: Accounts::new(self.rounds),
+            both: Accounts::new(self.rounds),
+            stale: Accounts::new(self.rounds),
             joined: 0,
-            last: Accounts::new(self.rounds),
+            bytes: 0,
             rho: Rho::ONE,
         }
     }
@@ -123,11 +125,14 @@ pub(super) struct Heuristic {
     filter: Serial,
     /// Bytes of a flow in an interval after which it passes the filter at the latest.
     threshold: u32,
-    /// L_1, the flows that passed the filter in this interval, and their number.
-    now: Accounts,
+    /// The flows that passed the filter in this interval but not in the last, in both, and in the last only: L_1 is the
+    /// first two, L_0 the last two. So a change of a flow changes one account.
+    fresh: Accounts,
+    both: Accounts,
+    stale: Accounts,
+    /// Flows of L_1, and their bytes in this interval.
     joined: u64,
-    /// L_0, those of the last.
-    last: Accounts,
+    bytes: u64,
     rho: Rho,
 }
 
@@ -149,6 +154,16 @@ const fn lists(entry: &Entry, interval: u16) -> Lists {
 }
 
 impl Heuristic {
+    /// The account of a flow that is in these lists.
+    const fn account(&mut self, lists: Lists) -> Option<&mut Accounts> {
+        match (lists.now, lists.last) {
+            (true, true) => Some(&mut self.both),
+            (true, false) => Some(&mut self.fresh),
+            (false, true) => Some(&mut self.stale),
+            (false, false) => None,
+        }
+    }
+
     /// Notes a packet of a flow that can be tracked; returns the entry and the lists.
     fn entry(&mut self, sighting: &Sighting<'_>, passes: bool) -> Option<(u32, Lists)> {
         let Common { memory, interval, tracker, .. } = &mut self.common;
@@ -182,7 +197,7 @@ impl Heuristic {
             self.common.record.count(before, it.bytes, self.threshold);
         }
         if lists.now {
-            self.now.all.bytes += u64::from(bytes);
+            self.bytes += u64::from(bytes);
         }
     }
 
@@ -191,11 +206,16 @@ impl Heuristic {
         let interval = self.common.interval;
         let it = self.common.memory.get_mut(entry);
         (it.interval, it.flag) = (interval, lists.last);
-        let (flow, bytes) = (it.track.brief(), it.bytes);
-        let enters = Change::enters(&flow, self.now.due(&it.track, now));
-        self.now.change(self.common.memory.class(entry), &enters);
-        self.now.all.bytes += u64::from(bytes);
+        let (flow, due) = (it.track.brief(), self.both.due(&it.track, now));
+        self.bytes += u64::from(it.bytes);
         self.joined += 1;
+        let class = self.common.memory.class(entry);
+        if lists.last {
+            self.stale.leaves(class, &flow);
+            self.both.enters(class, &flow, due);
+        } else {
+            self.fresh.enters(class, &flow, due);
+        }
     }
 }
 
@@ -219,13 +239,17 @@ impl Filtered for Heuristic {
         for _ in 0..over.min(3) {
             common.record.end(self.threshold, std::mem::take(&mut self.joined));
         }
-        std::mem::swap(&mut self.now, &mut self.last);
-        self.now.clear();
+        std::mem::swap(&mut self.fresh, &mut self.stale);
+        self.stale.add(&self.both);
+        let mut bytes = std::mem::take(&mut self.bytes);
         if over > 1 {
-            self.last.clear();
+            self.stale.clear();
+            bytes = 0;
         }
+        self.fresh.clear();
+        self.both.clear();
         common.memory.begin_again();
-        self.rho = Rho::new(common.arrived, self.last.all.bytes);
+        self.rho = Rho::new(common.arrived, bytes);
         common.arrived = 0;
         let whole = Duration::from_nanos(u64::try_from(u128::from(over) * span).unwrap_or(0));
         common.begin(common.began + whole, u16::try_from(over.min(1 << 15)).unwrap_or(u16::MAX));
@@ -244,7 +268,8 @@ impl Filtered for Heuristic {
 
     fn track(&mut self, sighting: &Sighting<'_>) -> Option<(u32, bool)> {
         let packet = sighting.packet;
-        let passes = self.filter.passes(fingerprint(self.common.seed, packet), packet.len);
+        let seed = self.common.seed;
+        let passes = self.filter.passes(|| fingerprint(seed, packet), packet.len);
         if !is_trackable(packet) {
             return None;
         }
@@ -263,60 +288,45 @@ impl Filtered for Heuristic {
         let before = it.track.brief();
         how(&mut it.track);
         let (after, lists) = (it.track.brief(), lists(it, *interval));
-        let due = self.last.due(&it.track, now);
-        if before != after {
-            let change =
-                Change { before: Part::of(&before), after: Part::of(&after), rtt: after.rtt, due };
-            if lists.now {
-                self.now.change(class, &change);
-            }
-            if lists.last {
-                self.last.change(class, &change);
-            }
-        } else if after.responds {
-            if lists.now {
-                self.now.reach(class, after.rtt, due);
-            }
-            if lists.last {
-                self.last.reach(class, after.rtt, due);
-            }
-        }
+        let due = self.both.due(&it.track, now);
         if !before.is_markable() && after.is_markable() {
             memory.may_be_chosen(entry);
+        }
+        let Some(account) = self.account(lists) else { return };
+        if before != after {
+            account.changes(class, &before, &after, due);
+        } else if after.responds {
+            account.reach(class, after.rtt, due);
         }
     }
 
     fn classify(&mut self, entry: u32, class: u16, now: Time) {
         let Common { memory, interval, .. } = &mut self.common;
         let old = memory.set_class(entry, class);
-        let it = memory.get(entry);
-        let lists = lists(it, *interval);
-        if lists.now {
-            self.now.move_flow(old, class, &it.track, now);
-        }
-        if lists.last {
-            self.last.move_flow(old, class, &it.track, now);
+        let it = *memory.get(entry);
+        let lists = lists(&it, *interval);
+        if let Some(account) = self.account(lists) {
+            account.move_flow(old, class, &it.track, now);
         }
     }
 
     fn take_out(&mut self, entry: u32) {
         let Common { memory, interval, record, .. } = &mut self.common;
         let (it, class) = (memory.get(entry), memory.class(entry));
-        let (lists, leaves) = (lists(it, *interval), Change::leaves(&it.track.brief()));
-        if lists.now {
-            self.now.change(class, &leaves);
-            self.joined -= 1;
-        }
+        let (lists, flow) = (lists(it, *interval), it.track.brief());
+        self.joined -= u64::from(lists.now);
         if lists.last {
-            self.last.change(class, &leaves);
             let [_, counted] = interval.to_be_bytes();
             record.forget(if it.counted == counted { it.bytes } else { 0 }, self.threshold);
         }
+        if let Some(account) = self.account(lists) {
+            account.leaves(class, &flow);
+        }
     }
 
-    fn projection(&mut self) -> (&Accounts, Others, &mut Common) {
+    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common) {
         let others = Others { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
-        (&self.last, others, &mut self.common)
+        (Projected(&self.stale, Some(&self.both)), others, &mut self.common)
     }
 
     fn is_projected(entry: &Entry, interval: u16) -> bool {
@@ -324,11 +334,12 @@ impl Filtered for Heuristic {
     }
 
     fn longest(&self) -> Duration {
-        self.now.all.longest_rtt().max(self.last.all.longest_rtt())
+        let lists = [&self.fresh, &self.both, &self.stale].map(|list| list.all.longest_rtt());
+        lists.into_iter().max().unwrap_or_default()
     }
 
     fn projected(&self) -> (u64, f64) {
-        (self.last.all.flows(), self.rho.factor())
+        (self.stale.all.flows() + self.both.all.flows(), self.rho.factor())
     }
 }
 

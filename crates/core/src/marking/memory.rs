@@ -52,6 +52,8 @@ pub(super) struct Memory {
     waiting: VecDeque<Waiting>,
     /// Of the oldest, packets that [`oldest`](Self::oldest) has passed.
     passed: usize,
+    /// This many of those had departed by then.
+    gone: usize,
 }
 
 const NONE: u32 = u32::MAX;
@@ -86,6 +88,7 @@ impl Memory {
             hand: 0,
             waiting: VecDeque::new(),
             passed: 0,
+            gone: 0,
         }
     }
 
@@ -176,7 +179,7 @@ impl Memory {
         self.entries[slot(entry)].queued = arrived;
         if was_empty {
             self.waiting.clear();
-            self.passed = 0;
+            self.begin_again();
         } else if self.waiting.len() == MOST_WAITING {
             self.pop();
         }
@@ -221,11 +224,24 @@ impl Memory {
         while let Some(packet) = self.waiting.get(self.passed).copied() {
             self.passed += 1;
             let it = &self.entries[slot(packet.entry)];
-            if self.is_waiting(packet) && chosen(self.class(packet.entry), it) {
+            if !self.is_waiting(packet) {
+                self.gone += 1;
+            } else if chosen(self.class(packet.entry), it) {
                 return Some(Target { flow: it.flow, member: packet.member });
             }
         }
+        if 2 * self.gone > self.waiting.len() {
+            self.tidy();
+        }
         None
+    }
+
+    /// Forgets all packets that have departed. At least half of all have, so each is moved a constant number of times.
+    fn tidy(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|packet| self.is_waiting(*packet));
+        (self.passed, self.gone) = (waiting.len(), 0);
+        self.waiting = waiting;
     }
 
     /// Notes that a flow may be chosen now. If packets of it wait, [`oldest`](Self::oldest) begins again.
@@ -246,7 +262,7 @@ impl Memory {
 
     /// No packet was passed.
     pub(super) const fn begin_again(&mut self) {
-        self.passed = 0;
+        (self.passed, self.gone) = (0, 0);
     }
 }
 

@@ -65,6 +65,9 @@ impl Service {
 
     /// The rate at which packets depart.
     pub(crate) fn rate(&self) -> Rate {
+        if !self.is_measured() {
+            return self.most;
+        }
         // Each span is halved before the sum, which may not overflow.
         let measured = self.spans.iter().map(|bps| bps / 2).sum();
         Rate::from_bps(measured).clamp(self.least, self.most)

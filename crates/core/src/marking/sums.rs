@@ -29,31 +29,33 @@ use crate::scheduler::ClassState;
 use crate::units::real;
 use crate::{Bytes, Rate, Time};
 
-/// Part of one flow in the sums.
+/// Part of one flow in the sums. What it counts depends on the [`Rounds`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Part {
     flows: u64,
-    window: u64,
-    next: u64,
-    growth: u64,
-    /// Bytes per second of the next rounds, one in each round trip, and how much less they are after a mark.
-    rate: u64,
+    /// `Next`: bytes of the next round. `All`: bytes per second of the next rounds, one in each round trip.
+    load: u64,
+    /// A mark takes this much from it. `Next` counts twice that, so that no half of a byte is lost for each flow.
     relief: u64,
 }
 
 impl Part {
     /// Nothing if the flow does not respond to marks: it counts as untracked traffic.
-    pub(super) fn of(flow: &Brief) -> Self {
+    fn of(flow: &Brief, rounds: Rounds) -> Self {
         if !flow.responds {
             return Self::default();
         }
         let of = |bytes: u32| u64::from(bytes);
-        let (window, growth, next) = (of(flow.window), of(flow.growth), of(flow.next_window()));
-        let micros = of(flow.rtt.max(1));
-        // 32 bits of bytes times a million have room in 64 bits.
-        let rate = next * 1_000_000 / micros;
-        let relief = (window / 2 + growth) * 1_000_000 / micros;
-        Self { flows: 1, window, next, growth, rate, relief }
+        let (load, window, growth) = (of(flow.next_window()), of(flow.window), of(flow.growth));
+        match rounds {
+            Rounds::Next => Self { flows: 1, load, relief: window + 2 * growth },
+            Rounds::All => {
+                let micros = of(flow.rtt.max(1));
+                // 32 bits of bytes times a million have room in 64 bits.
+                let each = |bytes: u64| bytes * 1_000_000 / micros;
+                Self { flows: 1, load: each(load), relief: each(window / 2 + growth) }
+            }
+        }
     }
 
     /// Whether the flow counts as tracked.
@@ -66,23 +68,11 @@ impl Part {
 /// A change of a flow: its part before, its part now, its round-trip time in microseconds, and the start of its
 /// next round. That is [`Time::ZERO`] where no projection asks for it.
 #[derive(Clone, Copy)]
-pub(super) struct Change {
-    pub(super) before: Part,
-    pub(super) after: Part,
-    pub(super) rtt: u32,
-    pub(super) due: Time,
-}
-
-impl Change {
-    /// A flow without a part gets that of `flow`.
-    pub(super) fn enters(flow: &Brief, due: Time) -> Self {
-        Self { before: Part::default(), after: Part::of(flow), rtt: flow.rtt, due }
-    }
-
-    /// A flow with the part of `flow` loses it.
-    pub(super) fn leaves(flow: &Brief) -> Self {
-        Self { before: Part::of(flow), after: Part::default(), rtt: 0, due: Time::ZERO }
-    }
+struct Change {
+    before: Part,
+    after: Part,
+    rtt: u32,
+    due: Time,
 }
 
 /// Sums over the flows of a list.
@@ -103,10 +93,7 @@ impl Sums {
         let of = |sum: u64, before: u64, after: u64| (sum + after).saturating_sub(before);
         let part = &mut self.part;
         part.flows = of(part.flows, before.flows, after.flows);
-        part.window = of(part.window, before.window, after.window);
-        part.next = of(part.next, before.next, after.next);
-        part.growth = of(part.growth, before.growth, after.growth);
-        part.rate = of(part.rate, before.rate, after.rate);
+        part.load = of(part.load, before.load, after.load);
         part.relief = of(part.relief, before.relief, after.relief);
         if after.flows > 0 {
             self.reach(rtt, due);
@@ -131,6 +118,18 @@ impl Sums {
         longest
     }
 
+    /// The sums of two lists that have no flow in common.
+    fn and(&self, other: &Self) -> Self {
+        let (one, two) = (&self.part, &other.part);
+        let (flows, load) = (one.flows + two.flows, one.load + two.load);
+        Self {
+            part: Part { flows, load, relief: one.relief + two.relief },
+            bytes: self.bytes + other.bytes,
+            due: self.due.max(other.due),
+            longest: self.longest.max(other.longest),
+        }
+    }
+
     /// Flows of the list that respond to marks.
     pub(super) const fn flows(&self) -> u64 {
         self.part.flows
@@ -145,8 +144,8 @@ impl Sums {
     fn marks(&self, seen: &Observed<'_>, others: &Others) -> u64 {
         let (waiting, room) = (seen.backlog, seen.limit + seen.tokens);
         let (ahead, at_once, rate) = match others.rounds {
-            Rounds::Next => (self.due.since(seen.now), others.rho.of(self.part.next), 0),
-            Rounds::All => (self.longest_rtt(), Bytes::ZERO, others.rho.of(self.part.rate).0),
+            Rounds::Next => (self.due.since(seen.now), others.rho.of(self.part.load), 0),
+            Rounds::All => (self.longest_rtt(), Bytes::ZERO, others.rho.of(self.part.load).0),
         };
         let arrives = rate.saturating_mul(8).saturating_add(others.untracked.bps());
         if arrives <= seen.rate.bps() && waiting + at_once <= room {
@@ -160,7 +159,7 @@ impl Sums {
             return 0;
         }
         let relief = others.rho.of(match others.rounds {
-            Rounds::Next => self.part.window / 2 + self.part.growth,
+            Rounds::Next => self.part.relief / 2,
             Rounds::All => Rate::from_bps(self.part.relief.saturating_mul(8)).bytes_in(ahead).0,
         });
         if relief == Bytes::ZERO {
@@ -173,9 +172,9 @@ impl Sums {
     /// Bytes of the rounds of all flows in the time that the projection looks ahead, and that time.
     fn rounds(&self, now: Time, others: &Others) -> (Bytes, Duration) {
         match others.rounds {
-            Rounds::Next => (others.rho.of(self.part.next), self.due.since(now)),
+            Rounds::Next => (others.rho.of(self.part.load), self.due.since(now)),
             Rounds::All => {
-                let rate = Rate::from_bps(self.part.rate.saturating_mul(8));
+                let rate = Rate::from_bps(self.part.load.saturating_mul(8));
                 (others.rho.of(rate.bytes_in(self.longest_rtt()).0), self.longest_rtt())
             }
         }
@@ -221,19 +220,18 @@ pub(super) struct Accounts {
     pub(super) all: Sums,
     /// By class number. Class 0 has no flows.
     of: Vec<Sums>,
-    /// The projection asks for the latest start of a next round.
-    asks_due: bool,
+    rounds: Rounds,
 }
 
 impl Accounts {
     /// Sums over no flows, for a projection that counts these rounds.
     pub(super) fn new(rounds: Rounds) -> Self {
-        Self { asks_due: rounds == Rounds::Next, ..Self::default() }
+        Self { rounds, ..Self::default() }
     }
 
     /// The start of the flow's next round, if the projection asks for it.
     pub(super) fn due(&self, track: &Track, now: Time) -> Time {
-        if self.asks_due { track.next_round(now) } else { Time::ZERO }
+        if self.rounds == Rounds::Next { track.next_round(now) } else { Time::ZERO }
     }
 
     /// Empties the sums and keeps their memory.
@@ -251,8 +249,33 @@ impl Accounts {
         self.of.get_mut(class)
     }
 
-    /// Notes a change of a flow of `class`.
-    pub(super) fn change(&mut self, class: u16, change: &Change) {
+    /// A flow of `class` enters the list. Its next round is `due`.
+    pub(super) fn enters(&mut self, class: u16, flow: &Brief, due: Time) {
+        self.change(class, &self.entering(flow, due));
+    }
+
+    /// A flow of `class` leaves the list.
+    pub(super) fn leaves(&mut self, class: u16, flow: &Brief) {
+        self.change(class, &self.leaving(flow));
+    }
+
+    /// A flow of `class` changes.
+    pub(super) fn changes(&mut self, class: u16, before: &Brief, after: &Brief, due: Time) {
+        let parts = (Part::of(before, self.rounds), Part::of(after, self.rounds));
+        self.change(class, &Change { before: parts.0, after: parts.1, rtt: after.rtt, due });
+    }
+
+    fn entering(&self, flow: &Brief, due: Time) -> Change {
+        let after = Part::of(flow, self.rounds);
+        Change { before: Part::default(), after, rtt: flow.rtt, due }
+    }
+
+    fn leaving(&self, flow: &Brief) -> Change {
+        let before = Part::of(flow, self.rounds);
+        Change { before, after: Part::default(), rtt: 0, due: Time::ZERO }
+    }
+
+    fn change(&mut self, class: u16, change: &Change) {
         self.all.change(change);
         if let Some(own) = self.of_class(class) {
             own.change(change);
@@ -270,26 +293,55 @@ impl Accounts {
     /// A flow changes its class.
     pub(super) fn move_flow(&mut self, from: u16, to: u16, track: &Track, now: Time) {
         let (flow, due) = (track.brief(), self.due(track, now));
+        let (leaves, enters) = (self.leaving(&flow), self.entering(&flow, due));
         if let Some(old) = self.of_class(from) {
-            old.change(&Change::leaves(&flow));
+            old.change(&leaves);
         }
         if let Some(new) = self.of_class(to) {
-            new.change(&Change::enters(&flow, due));
+            new.change(&enters);
         }
     }
 
+    /// Adds the sums of a list that has no flow in common with this one.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.all = self.all.and(&other.all);
+        self.of.resize(self.of.len().max(other.of.len()), Sums::default());
+        for (own, more) in self.of.iter_mut().zip(&other.of) {
+            *own = own.and(more);
+        }
+    }
+}
+
+/// A projection counts the flows of one list, or of two that have no flow in common.
+#[derive(Clone, Copy)]
+pub(super) struct Projected<'a>(pub(super) &'a Accounts, pub(super) Option<&'a Accounts>);
+
+impl Projected<'_> {
+    /// Sums over all flows.
+    pub(super) fn all(self) -> Sums {
+        let Self(one, two) = self;
+        two.map_or(one.all, |two| one.all.and(&two.all))
+    }
+
+    /// Sums over the flows of class `n`; `None` if it never had any.
+    fn of(self, n: usize) -> Option<Sums> {
+        let one = self.0.of.get(n).copied();
+        let two = self.1.and_then(|two| two.of.get(n)).copied();
+        one.zip(two).map(|(one, two)| one.and(&two)).or(one).or(two)
+    }
+
     /// Marks that account `n` calls for: account 0 is the buffer, the others are classes with a delay bound.
-    fn marks(&self, n: usize, (seen, len): (&Observed<'_>, Bytes), others: &Others) -> u64 {
+    fn marks(self, n: usize, (seen, len): (&Observed<'_>, Bytes), others: &Others) -> u64 {
         if n == 0 {
-            return self.all.marks(seen, others);
+            return self.all().marks(seen, others);
         }
         let projected = |m: usize, class: &ClassState| {
-            let Some(own) = self.of.get(m) else { return class.backlog };
+            let Some(own) = self.of(m) else { return class.backlog };
             let (rounds, ahead) = own.rounds(seen.now, others);
             (class.backlog + rounds).saturating_sub(class.rate.bytes_in(ahead))
         };
         let of_class = Others { untracked: Rate::from_bps(0), ..*others };
-        match (guarantees::account(seen, len, n, projected), self.of.get(n)) {
+        match (guarantees::account(seen, len, n, projected), self.of(n)) {
             (Some(account), Some(own)) => own.marks(&account, &of_class),
             _ => 0,
         }
@@ -342,7 +394,7 @@ impl Walk {
     /// `len` is the length of the packet that arrives.
     pub(super) fn next(
         &mut self,
-        accounts: &Accounts,
+        accounts: Projected<'_>,
         (seen, len): (&Observed<'_>, Bytes),
         others: &Others,
         memory: &mut Memory,

@@ -71,7 +71,7 @@ impl Config {
             queue => queue.build(rate, random),
         };
         let service = Service::fixed(rate.unwrap_or(Rate::from_bps(0)));
-        Marked { place: Line { queue, service, tokens: Bytes::ZERO }, marker }
+        Marked { place: Line::new(queue, service), marker }
     }
 }
 
@@ -86,13 +86,28 @@ struct Line {
     queue: Box<dyn Qdisc>,
     service: Service,
     tokens: Bytes,
+    /// The limit of the queue, or the bytes that depart within [`LONGEST_WAIT`] if these are less.
+    limit: Bytes,
+}
+
+impl Line {
+    fn new(queue: Box<dyn Qdisc>, service: Service) -> Self {
+        let (tokens, limit) = (Bytes::ZERO, Bytes::ZERO);
+        let mut line = Self { queue, service, tokens, limit };
+        line.set_limit();
+        line
+    }
+
+    /// Notes that the bounds of the rate changed.
+    fn set_limit(&mut self) {
+        let limit = self.service.most().bytes_in(LONGEST_WAIT);
+        self.limit = self.queue.limit().map_or(limit, |bytes| bytes.min(limit));
+    }
 }
 
 impl Place for Line {
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_> {
-        let limit = self.service.most().bytes_in(LONGEST_WAIT);
-        let limit = self.queue.limit().map_or(limit, |bytes| bytes.min(limit));
-        let empty = Observed::empty(now, direction, self.service.rate(), limit);
+        let empty = Observed::empty(now, direction, self.service.rate(), self.limit);
         Observed { tokens: self.tokens, backlog: self.queue.backlog().bytes, ..empty }
     }
 
@@ -140,6 +155,7 @@ impl Marked {
     /// Bounds of the rate at which packets depart, for a place whose rate is measured: a class.
     pub(crate) fn set_range(&mut self, least: Rate, most: Rate) {
         self.place.service.set_range(least, most);
+        self.place.set_limit();
     }
 
     fn departs(&mut self, cx: &Cx<'_>, packet: Option<PacketId>) -> Option<PacketId> {
@@ -205,6 +221,7 @@ impl Qdisc for Marked {
     fn set_rate(&mut self, rate: Rate) {
         self.place.service.set_range(rate, rate);
         self.place.queue.set_rate(rate);
+        self.place.set_limit();
     }
 }
 
@@ -265,7 +282,7 @@ mod tests {
         let told = Arc::<AtomicU32>::default();
         let queue = QdiscSpec::DropTail(Default::default()).build(None, chance());
         let service = Service::fixed(Rate::from_mbps(1));
-        let place = Line { queue, service, tokens: Bytes::ZERO };
+        let place = Line::new(queue, service);
         let mut bench =
             Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(told.clone()))) });
         let packet = Packet::default();

@@ -2,14 +2,14 @@
 //!
 //! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`; gRPC, `doc/statuscodes.md`.
 
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::credentials::{Credentials, Login};
 use super::http::{Connection, Endpoint, Response, Unread};
 use super::json::{AuthenticateRequest, Authenticated, ErrorBody};
-use crate::access::Secret;
 use crate::{Fault, FaultKind};
 
 /// Why a call has no answer.
@@ -31,28 +31,10 @@ impl From<Fault> for Failure {
     }
 }
 
-/// User, password, and the token they were exchanged for. The token is valid at every member.
-pub(super) struct Login {
-    pub(super) user: String,
-    pub(super) password: Secret,
-    pub(super) token: Mutex<Option<String>>,
-}
-
-impl Login {
-    fn token(&self) -> Option<String> {
-        // A panic cannot leave half a token behind.
-        self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
-    }
-
-    fn keep(&self, token: Option<String>) {
-        *self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = token;
-    }
-}
-
 /// A connection to one member.
 pub(super) struct Client<'a> {
     endpoint: &'a Endpoint,
-    login: Option<&'a Login>,
+    credentials: Arc<Credentials>,
     connection: Connection,
 }
 
@@ -64,9 +46,10 @@ impl<'a> Client<'a> {
     /// If it cannot be reached or trusted.
     pub(super) async fn connect(
         endpoint: &'a Endpoint,
-        login: Option<&'a Login>,
+        credentials: Arc<Credentials>,
     ) -> Result<Self, Fault> {
-        Ok(Self { endpoint, login, connection: endpoint.connect().await? })
+        let connection = endpoint.connect(credentials.tls.as_ref()).await?;
+        Ok(Self { endpoint, credentials, connection })
     }
 
     /// Posts `request` to `path`. The answer may have `limit` bytes.
@@ -116,7 +99,8 @@ impl<'a> Client<'a> {
 
     /// The answer to `json` with status 200, with a new token if the old one is not accepted.
     async fn open(&mut self, path: &'static str, json: Vec<u8>) -> Result<Response<'a>, Failure> {
-        let token = match self.login {
+        let credentials = Arc::clone(&self.credentials);
+        let token = match &credentials.login {
             Some(login) => Some(match login.token() {
                 Some(token) => token,
                 None => self.authenticate(login).await?,
@@ -129,7 +113,7 @@ impl<'a> Client<'a> {
             return Ok(response);
         }
         let error = self.error(path, response).await?;
-        let Some(login) = self.login.filter(|_| outdated(&error)) else {
+        let Some(login) = credentials.login.as_ref().filter(|_| outdated(&error)) else {
             return Err(self.failure(&error));
         };
         login.keep(None);
@@ -220,7 +204,7 @@ impl<'a> Client<'a> {
     /// A server's text for messages: short, printable, without our password and token.
     fn clean(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        if let Some(login) = self.login {
+        if let Some(login) = &self.credentials.login {
             let token = login.token();
             for secret in [Some(login.password.expose()), token.as_deref()].into_iter().flatten() {
                 text = text.replace(secret, "***");

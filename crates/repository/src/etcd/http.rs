@@ -32,20 +32,17 @@ pub(super) struct Endpoint {
     port: u16,
     /// `host:port` of the URL.
     authority: HeaderValue,
-    /// Set for `https`.
-    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// The name in the certificate; set for `https`.
+    tls: Option<ServerName<'static>>,
 }
 
 impl Endpoint {
-    /// The member at `url`. `tls` makes the configuration of TLS if it is needed.
+    /// The member at `url`.
     ///
     /// # Errors
     ///
     /// If it is not `http://host:port` or `https://host:port`.
-    pub(super) fn new(
-        url: &str,
-        tls: impl FnOnce() -> Result<Arc<ClientConfig>, Fault>,
-    ) -> Result<Self, Fault> {
+    pub(super) fn new(url: &str) -> Result<Self, Fault> {
         let wrong = |what: &str| {
             let message = format!("`url` {url:?} {what}");
             Fault::new(FaultKind::Unusable, message)
@@ -65,9 +62,7 @@ impl Endpoint {
         let tls = match uri.scheme_str() {
             Some("http") => None,
             Some("https") => {
-                let name =
-                    ServerName::try_from(host.clone()).map_err(|_| wrong("has a wrong host"))?;
-                Some((tls()?, name))
+                Some(ServerName::try_from(host.clone()).map_err(|_| wrong("has a wrong host"))?)
             }
             _ => return Err(wrong("begins neither with http:// nor https://")),
         };
@@ -81,19 +76,29 @@ impl Endpoint {
         })
     }
 
-    /// Opens a connection.
+    /// Whether it needs TLS.
+    pub(super) fn is_https(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Opens a connection, with this configuration of TLS for `https`.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached or trusted.
-    pub(super) async fn connect(&self) -> Result<Connection, Fault> {
+    pub(super) async fn connect(
+        &self,
+        config: Option<&Arc<ClientConfig>>,
+    ) -> Result<Connection, Fault> {
         let stream = self
             .within(CONNECT, "a connection", TcpStream::connect((&*self.host, self.port)))
             .await?;
         let stream = stream.map_err(|error| self.fault(&error))?;
         // Only delays are at stake: a request goes out in one write.
         let _ = stream.set_nodelay(true);
-        let Some((config, name)) = &self.tls else { return self.over(stream).await };
+        let (Some(name), Some(config)) = (&self.tls, config) else {
+            return self.over(stream).await;
+        };
         let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);
         let stream = self.within(CONNECT, "TLS", handshake).await?;
         self.over(stream.map_err(|error| self.fault(&error))?).await
@@ -281,17 +286,16 @@ mod tests {
 
     #[test]
     fn a_url_is_scheme_host_and_port() {
-        let none = || Err(Fault::new(FaultKind::Unusable, "no TLS here"));
-        let member = Endpoint::new("http://[::1]:23/", none).unwrap();
+        let member = Endpoint::new("http://[::1]:23/").unwrap();
         assert_eq!((&*member.host, member.port, &*member.url), ("::1", 23, "http://[::1]:23"));
-        assert_eq!(Endpoint::new("http://etcd", none).unwrap().port, CLIENT_PORT);
+        assert_eq!(Endpoint::new("http://etcd").unwrap().port, CLIENT_PORT);
         for wrong in
             ["etcd:2379", "ftp://etcd", "http://etcd/v2", "http://etcd?a=b", "unix:///a", ""]
         {
-            let fault = Endpoint::new(wrong, none).err().unwrap();
+            let fault = Endpoint::new(wrong).err().unwrap();
             assert_eq!(fault.kind, FaultKind::Unusable, "{wrong}");
         }
-        let fault = Endpoint::new("http://root:hunter2@etcd", none).err().unwrap();
+        let fault = Endpoint::new("http://root:hunter2@etcd").err().unwrap();
         assert!(!fault.to_string().contains("hunter2"), "{fault}");
     }
 }

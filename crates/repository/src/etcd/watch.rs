@@ -50,7 +50,9 @@ async fn forever(etcd: &Etcd, told: &mut Told) {
         }
         // A watch that worked is opened again before anybody is alarmed.
         if !steady {
-            told.fault(super::all(faults)).await;
+            let fault = super::all(faults);
+            etcd.renew(fault.kind);
+            told.fault(fault).await;
         } else if began.elapsed() >= LONGEST_PAUSE {
             pause = FIRST_PAUSE;
         }
@@ -101,7 +103,7 @@ async fn session(
     let mut newest = newest(&mut client, &ranges).await?;
     let mut listener = etcd.connect(endpoint).await?;
     let mut lines = Lines::open(&mut listener, &ranges, newest.header + 1).await?;
-    let mut state = State { seen: newest.changed, read: 0, burst: None, missed: 0 };
+    let mut state = State { seen: newest.changed, read: 0, burst: None, again: None, missed: 0 };
     state.read(etcd, endpoint, &mut client, told).await?;
     *steady = true;
     let mut look = interval(LOOK);
@@ -131,6 +133,8 @@ struct State {
     read: u64,
     /// First and last change that are not read.
     burst: Option<(Instant, Instant)>,
+    /// When an unsteady set is read again without a change.
+    again: Option<Instant>,
     /// A change that a look found and the watch had not shown.
     missed: u64,
 }
@@ -147,7 +151,8 @@ impl State {
 
     /// When the changes are to be read.
     fn due(&self) -> Option<Instant> {
-        self.burst.map(|(first, last)| (last + QUIET).min(first + LONGEST_BURST))
+        let changes = self.burst.map(|(first, last)| (last + QUIET).min(first + LONGEST_BURST));
+        changes.into_iter().chain(self.again).min()
     }
 
     async fn read<'a>(
@@ -157,7 +162,7 @@ impl State {
         client: &mut Client<'a>,
         told: &mut Told,
     ) -> Result<(), Fault> {
-        self.burst = None;
+        (self.burst, self.again) = (None, None);
         match committed(client, &etcd.keys, etcd.limits, etcd.commit).await {
             Ok(Some(set)) => {
                 self.read = set.at;
@@ -167,6 +172,9 @@ impl State {
             // The end of the push is the next change.
             Ok(None) => {}
             Err(fault) if of_content(fault.kind) => {
+                if fault.kind == FaultKind::Unsteady {
+                    self.again = Some(Instant::now() + LONGEST_PAUSE);
+                }
                 told.fault(fault).await;
                 // An answer that was cut off took its connection with it.
                 *client = etcd.connect(endpoint).await?;

@@ -226,7 +226,12 @@ fn write_codepoints(value: &Value, filter: &mut Entry) -> Option<()> {
             Value::Integer(number) => u8::try_from(*number).ok()?,
             value => value.as_str()?.parse::<Codepoint>().ok()?.number(),
         };
-        filter.add(CODEPOINTS, number.to_string());
+        let number = number.to_string();
+        if filter.values(CODEPOINTS).contains(&number.clone().into_bytes()) {
+            // A directory keeps each value once.
+            return None;
+        }
+        filter.add(CODEPOINTS, number);
     }
     Some(())
 }
@@ -284,3 +289,66 @@ const CODEPOINT_NAMES: [&str; 23] = [
     "DF", "LE", "CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7", "AF11", "AF12", "AF13", "AF21",
     "AF22", "AF23", "AF31", "AF32", "AF33", "AF41", "AF42", "AF43", "VA", "EF",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FaultKind;
+
+    type Values<'a> = &'a [(&'a str, &'a [u8])];
+
+    fn filter(values: Values<'_>) -> Entry {
+        let mut filter = Entry::new("cn=filter".to_owned(), &[FILTER_CLASS]);
+        for (name, value) in values {
+            filter.add(name, *value);
+        }
+        filter
+    }
+
+    /// Kills: a filter that matches more than it says, as something in it was passed over.
+    #[test]
+    fn a_filter_that_no_match_can_express_is_refused_by_attribute() {
+        let source = ("pcelsIPHdrSourceAddress", &[10, 0, 0, 1][..]);
+        let four = ("pcelsIPHdrVersion", &b"4"[..]);
+        let cases: [(&str, Values<'_>); 11] = [
+            ("pcelsFilterIsNegated", &[("pcelsFilterIsNegated", b"TRUE")]),
+            ("pcelsIPHdrFlowLabel", &[("pcelsIPHdrFlowLabel", b"\0\0\x01")]),
+            ("pcelsIPHdrVersion", &[source]),
+            ("pcelsIPHdrVersion", &[source, ("pcelsIPHdrVersion", b"5")]),
+            ("pcelsIPHdrSourceAddress", &[source, ("pcelsIPHdrVersion", b"6")]),
+            ("pcelsIPHdrSourceMask", &[four, source, ("pcelsIPHdrSourceMask", &[255, 0, 255, 0])]),
+            ("pcelsIPHdrDestAddress", &[four, ("pcelsIPHdrDestMask", &[255, 0, 0, 0])]),
+            ("pcelsIPHdrDestPortEnd", &[("pcelsIPHdrDestPortStart", b"80")]),
+            (
+                "pcelsIPHdrDestPortStart",
+                &[("pcelsIPHdrDestPortStart", b"65536"), ("pcelsIPHdrDestPortEnd", b"65536")],
+            ),
+            ("pcelsIPHdrProtocolID", &[("pcelsIPHdrProtocolID", b"256")]),
+            ("pcelsIPHdrDSCPList", &[("pcelsIPHdrDSCPList", b"64")]),
+        ];
+        for (attribute, values) in cases {
+            let fault = read(&filter(values)).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::Malformed);
+            assert!(
+                fault.message.contains(&format!("cn=filter: `{attribute}`")),
+                "{attribute}: {fault}"
+            );
+        }
+    }
+
+    #[test]
+    fn masks_and_ranges_are_prefixes_and_ranges() {
+        let source = |more: Values<'_>| {
+            let mut values =
+                vec![("pcelsIPHdrVersion", &b"4"[..]), ("pcelsIPHdrSourceAddress", &[10, 1, 2, 3])];
+            values.extend_from_slice(more);
+            read(&filter(&values)).unwrap()["src"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(source(&[]), "10.1.2.3");
+        assert_eq!(source(&[("pcelsIPHdrSourceMask", &[255, 255, 0, 0])]), "10.1.0.0/16");
+        assert_eq!(
+            source(&[("pcelsIPHdrSourceAddressEndOfRange", &[10, 1, 2, 9])]),
+            "10.1.2.3-10.1.2.9"
+        );
+    }
+}

@@ -22,7 +22,7 @@ use tidegate_config::{Item, Part};
 use super::attributes::{CLASS_CLASS, GENERATION, PENDING, TRUNK_CLASS};
 use super::entry::{Entry, parent};
 use super::session::{ANSWER, Servers, Session, controls, within};
-use super::{conditions, fault, filter, items, zos};
+use super::{conditions, fault, filter, items, nesting, zos};
 use crate::{Fault, FaultKind, Snapshot};
 
 /// The set to read: its server, its root entry, its commits and its limits.
@@ -165,6 +165,7 @@ impl Reader {
                     let what = format!("{}: below {}", session.name, self.base);
                     return Err(fault::referral(&ldap3::parse_refs(found.0).join(", "), &what));
                 }
+                session.take_entry()?;
                 let entry = Entry::from(SearchEntry::construct(found));
                 items += usize::from(items::kind(&entry).is_some());
                 if items > self.max_policies {
@@ -176,7 +177,7 @@ impl Reader {
             }
             let result =
                 session.check(Ok(stream.finish().await), &format!("read below {}", self.base))?;
-            cookie = next_page(&result.ctrls);
+            cookie = next_page(&result.ctrls)?;
             if cookie.is_empty() {
                 entries.sort_by(|one, other| one.dn.cmp(&other.dn));
                 return Ok(entries);
@@ -214,10 +215,13 @@ fn digest(parts: &[Part]) -> String {
 }
 
 /// The cookie of the next page, empty after the last.
-fn next_page(controls: &[Control]) -> Vec<u8> {
+fn next_page(controls: &[Control]) -> Result<Vec<u8>, Fault> {
     let page = controls.iter().find(|control| matches!(control.0, Some(ControlType::PagedResults)));
-    let value = page.and_then(|control| control.1.val.as_ref());
-    value.map_or_else(Vec::new, |value| PagedResults::parse(value).cookie)
+    let Some(value) = page.and_then(|control| control.1.val.as_ref()) else {
+        return Ok(Vec::new());
+    };
+    nesting::check(value)?;
+    Ok(PagedResults::parse(value).cookie)
 }
 
 /// The filter for the entries of policies.

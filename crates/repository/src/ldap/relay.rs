@@ -1,8 +1,8 @@
 //! The bytes between the LDAP client and the server.
 //!
-//! The client library keeps everything that a server sends. So the bytes pass through this relay, which closes the
-//! connection once the server has sent more than its allowance. The relay also carries TLS, which the library
-//! would bring with other dependencies.
+//! The client library keeps everything that a server sends. So the bytes pass through this relay. It closes the
+//! connection once the server has sent more than its allowance, or a message that would harm the library
+//! (`nesting.rs`). It also carries TLS, for which the library would bring more dependencies.
 //!
 //! Source: RFC 4511, section 5.
 
@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::fault;
+use super::nesting::Nesting;
 use crate::Fault;
 
 /// A connection that TLS may run on.
@@ -45,6 +46,11 @@ impl Gauge {
     /// Why the relay closed the connection, if it did so by itself.
     pub(super) fn end(&self) -> Option<Fault> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes the memory of an entry from the allowance, which its few bytes may not show.
+    pub(super) fn take_entry(&self) -> Result<(), Fault> {
+        self.take(ENTRY)
     }
 
     /// Takes `count` bytes from the allowance.
@@ -100,12 +106,14 @@ async fn pass(
     gauge: &Gauge,
 ) -> Result<(), Fault> {
     let mut buffer = vec![0; BUFFER];
+    let mut nesting = Nesting::default();
     loop {
         let count = from.read(&mut buffer).await.map_err(|error| fault::of_io(&error, name))?;
         if count == 0 {
             return Ok(());
         }
         gauge.take(count)?;
+        nesting.follow(&buffer[..count])?;
         if to.write_all(&buffer[..count]).await.is_err() {
             return Ok(());
         }
@@ -114,3 +122,6 @@ async fn pass(
 
 /// Bytes that are copied at once: a TLS record, RFC 8446, section 5.1.
 const BUFFER: usize = 16 * 1024;
+
+/// Bytes of an entry beside its texts: name, table of attributes, and lists of values.
+const ENTRY: usize = 256;

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +55,11 @@ impl Servers {
             None if access.cert.is_some() => Login::External,
             None => Login::None,
         };
+        if let (Login::Password(..), None) = (&login, &tls) {
+            for url in urls.iter().filter(|url| !is_local(url)) {
+                tracing::warn!(%url, "the password crosses the network unprotected; use ldaps:// or `ca`");
+            }
+        }
         Ok(Self { urls, tls, start_tls: secure, login, max_size })
     }
 
@@ -153,6 +159,12 @@ fn parse(text: &str) -> Result<Url, Fault> {
     Ok(url)
 }
 
+/// Whether the server is this host.
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or("localhost").trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 fn is_tls(url: &Url) -> bool {
     url.scheme() == "ldaps"
 }
@@ -227,16 +239,33 @@ impl Session {
         dn: &str,
         attributes: &[&str],
     ) -> Result<Option<Entry>, Fault> {
-        let found = self.ldap().search(dn, Scope::Base, ANYTHING, attributes.to_vec()).await;
-        let ldap3::SearchResult(list, result) = found.map_err(|error| self.fault(&error))?;
+        let stream =
+            self.ldap().streaming_search(dn, Scope::Base, ANYTHING, attributes.to_vec()).await;
+        let mut stream = stream.map_err(|error| self.fault(&error))?;
+        let mut found = None;
+        while let Some(message) = stream.next().await.map_err(|error| self.fault(&error))? {
+            if message.is_ref() || message.is_intermediate() {
+                continue;
+            }
+            // The server goes on at will otherwise: the library keeps what is not read.
+            if found.replace(Entry::from(SearchEntry::construct(message))).is_some() {
+                return Err(Fault::new(
+                    FaultKind::Protocol,
+                    format!("{}: several entries named {dn}", self.name),
+                ));
+            }
+        }
+        let result = stream.finish().await;
         if result.rc == fault::NO_SUCH_OBJECT {
             return Ok(None);
         }
         self.check(Ok(result), dn)?;
-        Ok(list
-            .into_iter()
-            .find(|entry| !entry.is_ref())
-            .map(|entry| SearchEntry::construct(entry).into()))
+        Ok(found)
+    }
+
+    /// Takes the memory of an entry from the allowance of bytes.
+    pub(super) fn take_entry(&self) -> Result<(), Fault> {
+        self.gauge.take_entry()
     }
 
     /// Adds `entry`. An entry that exists already is left as it is if `keep`.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use ldap3::controls::{
     MakeCritical, RawControl, RefreshMode, SyncInfo, SyncRequest, parse_syncinfo,
 };
-use ldap3::{Scope, SearchEntry, SearchStream};
+use ldap3::{ResultEntry, Scope, SearchEntry, SearchStream};
 use tidegate_config::source::Commit;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use super::attributes::GENERATION;
 use super::entry::Entry;
 use super::read::{Reader, wanted};
 use super::session::{ANYTHING, Session, controls};
-use super::{contained, fault};
+use super::{contained, fault, nesting};
 use crate::{Fault, FaultKind, QUIET, Snapshot};
 
 type Sender = mpsc::Sender<Result<Snapshot, Fault>>;
@@ -194,7 +194,7 @@ impl News {
                     ));
                 }
                 Some(message) if message.is_intermediate() => {
-                    if is_refreshed(message) {
+                    if is_refreshed(message)? {
                         return Ok(Self::Pushed(Box::new(stream)));
                     }
                 }
@@ -274,12 +274,19 @@ fn marker(entry: &Entry) -> Result<Option<String>, Fault> {
 }
 
 /// Whether `message` says that the content is complete and changes follow.
-fn is_refreshed(message: ldap3::ResultEntry) -> bool {
-    match parse_syncinfo(message) {
+fn is_refreshed(message: ResultEntry) -> Result<bool, Fault> {
+    for value in message.0.clone().expect_constructed().into_iter().flatten() {
+        if value.id == SYNC_INFO
+            && let Some(value) = value.expect_primitive()
+        {
+            nesting::check(&value)?;
+        }
+    }
+    Ok(match parse_syncinfo(message) {
         SyncInfo::RefreshDelete { refresh_done, .. }
         | SyncInfo::RefreshPresent { refresh_done, .. } => refresh_done,
         SyncInfo::NewCookie(_) | SyncInfo::SyncIdSet { .. } => false,
-    }
+    })
 }
 
 /// Waits for `time`; forever without one.
@@ -290,6 +297,8 @@ async fn sleep(time: Option<Duration>) {
     }
 }
 
+/// The number of the element with the value of an intermediate response; RFC 4511, section 4.13.
+const SYNC_INFO: u64 = 1;
 /// No attribute; RFC 4511, section 4.5.1.8.
 const NO_ATTRIBUTES: &str = "1.1";
 /// A set is read this long after the first marker that was not read yet, even if more markers come.

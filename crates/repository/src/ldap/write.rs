@@ -3,8 +3,8 @@
 //! The root entry gets `tgPending` first and loses it with the write of the marker. A reader that comes in between,
 //! even after this program was killed, sees that the set is not complete. Only entries that differ are written.
 //!
-//! Two pushes at a time would mix their sets. So the value of `tgPending` is a token, and the marker is written only
-//! where the token is still there and a second reading finds the set that was pushed.
+//! Two pushes at a time would mix their sets. So the value of `tgPending` is a token. The marker is written only if the
+//! token is still there, and if a second reading finds the set that was pushed.
 //!
 //! Source: RFC 4511, sections 4.6 to 4.8.
 

@@ -1,5 +1,7 @@
 //! Helpers for the tests of all kinds of repositories.
 
+#![allow(dead_code, reason = "not every kind of repository needs all of them")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use serde_json::json;
 use tidegate_config::source::SourceSpec;
 use tidegate_repository::{FaultKind, open};
 
-use crate::real::Etcd;
+use crate::real::{Etcd, call};
 use crate::testing::{fault, held, next, next_snapshot, policy, source, spec};
 
 /// A file that only its owner may read.
@@ -65,7 +65,7 @@ async fn with_users(server: &Etcd) {
 /// Kills: a token that is not exchanged again after the server forgot it; a password in a fault.
 #[tokio::test]
 async fn users_read_what_they_may_and_their_tokens_are_renewed() {
-    let Some(mut server) = Etcd::start().await else { return };
+    let Some(server) = Etcd::start().await else { return };
     source(&server.url()).push(vec![policy("web", 1)]).await.unwrap();
     with_users(&server).await;
 
@@ -83,14 +83,40 @@ async fn users_read_what_they_may_and_their_tokens_are_renewed() {
     let denied = fault(gateway.push(vec![policy("mail", 1)]).await, FaultKind::Refused);
     assert!(denied.message.contains("permission denied"), "{denied}");
 
-    // Simple tokens live in the memory of the server.
-    server.kill();
-    server.run().await;
+    // A new password, even the same one, ends the tokens of the user.
+    let root = json!({ "name": "root", "password": "root-pw" });
+    let token =
+        server.call("/v3/auth/authenticate", root).await["token"].as_str().unwrap().to_owned();
+    let same = json!({ "name": "gateway", "password": "gateway-pw" });
+    call(server.port(), "/v3/auth/user/changepw", &token, same).await;
     assert_eq!(gateway.pull().await.unwrap(), set);
     let (mut root, _folder) = with_password(&server.url(), "root-pw");
     root.access.user = Some("root".to_owned());
     open(&root).unwrap().push(vec![policy("mail", 1)]).await.unwrap();
     while held(&next_snapshot(&mut watch).await)[0].name != "mail" {}
+}
+
+/// Kills: files that are read once; a watch that keeps the old password.
+#[tokio::test]
+async fn a_corrected_password_and_a_renewed_certificate_are_used_without_a_restart() {
+    let Some(server) = Etcd::start().await else { return };
+    source(&server.url()).push(vec![policy("web", 1)]).await.unwrap();
+    with_users(&server).await;
+    let (spec, _folder) = with_password(&server.url(), "hunter2");
+    let gateway = open(&spec).unwrap();
+    let mut watch = gateway.clone().watch();
+    fault(next(&mut watch).await, FaultKind::Refused);
+    write(&spec.access.password_file.clone().unwrap(), "gateway-pw\na comment\n");
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 1);
+
+    let Some(server) = with_tls("127.0.0.1", 2090).await else { return };
+    let gateway = open(&with_files(&server, Some("ca.pem"), Some("stranger"))).unwrap();
+    fault(gateway.pull().await, FaultKind::Refused);
+    for end in ["pem", "key"] {
+        let file = |name: &str| server.folder().join(format!("{name}.{end}"));
+        fs::copy(file("gateway"), file("stranger")).unwrap();
+    }
+    fault(gateway.pull().await, FaultKind::Uncommitted);
 }
 
 #[tokio::test]

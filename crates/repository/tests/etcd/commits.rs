@@ -141,6 +141,11 @@ async fn each_change_is_a_commit_after_a_quiet_period() {
     server.delete("/t/trunk/c").await;
     assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 2);
 
+    server.put("/t/push", b"").await;
+    server.delete("/t/policy/b").await;
+    nothing(&mut watch).await;
+    server.delete("/t/push").await;
+    assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 1);
     let set: Vec<_> = (0..400).map(|n| policy(&format!("p{n}"), n)).collect();
     source.push(set).await.unwrap();
     assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 400);

@@ -11,9 +11,9 @@ use tidegate_core::Bytes;
 use tidegate_repository::{FaultKind, open};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::real::Etcd;
+use crate::real::{Etcd, call};
 use crate::testing::{fault, held, next, next_snapshot, policy, source, spec};
 
 /// A proxy before a server on loopback. It cuts its first `cuts` connections after so many bytes up or down.
@@ -41,6 +41,19 @@ async fn proxy(port: u16, up: usize, down: usize, cuts: usize) -> String {
 /// A proxy that cuts each connection.
 pub(crate) async fn cutting_proxy(port: u16, up: usize, down: usize) -> String {
     proxy(port, up, down, usize::MAX).await
+}
+
+/// A proxy that deletes a key before it passes on the first connection.
+pub(crate) async fn deleting_proxy(port: u16, key: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        call(port, "/v3/kv/deleterange", "", json!({ "key": STANDARD.encode(key) })).await;
+        let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+    });
+    url
 }
 
 async fn copy(
@@ -181,6 +194,46 @@ async fn an_answer_without_end_is_cut_off_at_max_size() {
     fault(open(&spec).unwrap().pull().await, FaultKind::TooLarge);
     let sent = server.sent.load(Ordering::Relaxed);
     assert!((4 << 20..20 << 20).contains(&sent), "{sent} B");
+}
+
+/// Time is virtual. Kills: a connection with half an answer that is used again, and then listed again.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
+    let reads = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&reads);
+    let server = False::start(move |path, request, _| match request["range_end"].as_str() {
+        _ if path == "/v3/watch" => Reply::Stalled(line(json!({ "created": true }))),
+        Some("") => only_marker(request, 9, 5),
+        _ => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Reply::Endless(b"{\"kvs\":[".to_vec(), vec![b' '; 65536], Duration::ZERO)
+        }
+    })
+    .await;
+    let mut spec = spec(&[server.url]);
+    spec.max_size = Bytes(1 << 20);
+    let mut watch = open(&spec).unwrap().watch();
+    fault(next(&mut watch).await, FaultKind::TooLarge);
+    assert!(timeout(Duration::from_secs(60), watch.recv()).await.is_err());
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
+}
+
+/// Time is virtual. Kills: a quiet period without a limit.
+#[tokio::test(start_paused = true)]
+async fn markers_that_never_pause_are_read_after_a_second() {
+    let server = False::start(|path, request, n| match path {
+        "/v3/watch" => {
+            let marker = line(json!({ "events": [{ "kv": { "mod_revision": "15" } }] }));
+            Reply::Endless(line(json!({ "created": true })), marker, Duration::from_millis(100))
+        }
+        _ => only_marker(request, 20, if n < 5 { 5 } else { 15 }),
+    })
+    .await;
+    let mut watch = source(&server.url).watch();
+    let began = Instant::now();
+    assert!(next(&mut watch).await.unwrap().revision.starts_with("5-"));
+    assert!(next(&mut watch).await.unwrap().revision.starts_with("15-"));
+    assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
 }
 
 /// Kills: a limit on the answer alone, and none on keys and values.

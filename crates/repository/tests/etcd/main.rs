@@ -7,8 +7,12 @@
 
 mod access;
 mod commits;
+#[path = "../common/mod.rs"]
+mod common;
 mod faults;
 mod hostile;
+mod page;
 mod push;
 mod real;
+mod same_set;
 mod testing;

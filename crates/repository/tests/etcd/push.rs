@@ -12,7 +12,7 @@ use tidegate_core::Bytes;
 use tidegate_repository::{FaultKind, open};
 use toml::{Table, Value};
 
-use crate::hostile::cutting_proxy;
+use crate::hostile::{cutting_proxy, deleting_proxy};
 use crate::real::Etcd;
 use crate::testing::{fault, held, policy, sort, source, spec};
 
@@ -22,14 +22,14 @@ fn set(first: i64, count: i64) -> Vec<Item> {
     set
 }
 
-/// 1,000 items are deleted and 1,000 written, in 16 transactions. Whoever reads meanwhile gets one set or the other.
+/// 512 items are deleted and 1,024 written, in 12 full transactions, and the marker in one more.
 ///
 /// Kills: the marker written first; stale keys left; a read at the present.
 #[tokio::test]
 async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
     let Some(server) = Etcd::start().await else { return };
     let source = source(&server.url());
-    let (old, new) = (set(0, 1000), set(500, 1000));
+    let (old, new) = (set(0, 1024), set(512, 1024));
     source.push(old.clone()).await.unwrap();
     let before = source.pull().await.unwrap();
     assert_eq!(held(&before), old);
@@ -77,6 +77,20 @@ async fn a_push_goes_on_at_the_next_member_with_its_lock() {
     let source = open(&spec(&[cut, server.url()])).unwrap();
     source.push(set(0, 1000)).await.unwrap();
     assert_eq!(held(&source.pull().await.unwrap()), set(0, 1000));
+}
+
+/// Kills: transactions that do not ask for the lock.
+#[tokio::test]
+async fn a_push_that_lost_its_lock_ends() {
+    let Some(server) = Etcd::start().await else { return };
+    let direct = source(&server.url());
+    direct.push(set(0, 10)).await.unwrap();
+    let cut = cutting_proxy(server.port(), 30_000, usize::MAX).await;
+    let unlocked = deleting_proxy(server.port(), "/t/push").await;
+    let lost = open(&spec(&[cut, unlocked])).unwrap().push(set(100, 1000)).await;
+    let lost = fault(lost, FaultKind::Unsteady);
+    assert!(lost.message.contains("was lost"), "{lost}");
+    assert_eq!(held(&direct.pull().await.unwrap()), set(0, 10));
 }
 
 #[tokio::test]

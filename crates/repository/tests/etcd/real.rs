@@ -47,8 +47,14 @@ impl Etcd {
         let folder = folder();
         let arguments = arguments(&folder);
         let mut server = Self { child: None, folder, port: free_port(), arguments, scheme };
-        server.run().await;
-        Some(server)
+        for _ in 0..ATTEMPTS {
+            if server.started().await {
+                return Some(server);
+            }
+            let _ = fs::remove_dir_all(server.folder.join("data"));
+            server.port = free_port();
+        }
+        panic!("etcd does not start:\n{}", server.log());
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -63,9 +69,19 @@ impl Etcd {
         self.port
     }
 
-    /// Starts the process on the data that is there.
+    /// Starts the process again on the data that is there.
     pub(crate) async fn run(&mut self) {
-        let log = self.folder.join("log");
+        for _ in 0..ATTEMPTS {
+            if self.started().await {
+                return;
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+        panic!("etcd does not start again:\n{}", self.log());
+    }
+
+    /// Starts the process. It ends if another program has taken its port.
+    async fn started(&mut self) -> bool {
         let peers = format!("http://127.0.0.1:{}", free_port());
         let child = Command::new("etcd")
             .arg("--data-dir")
@@ -77,17 +93,25 @@ impl Etcd {
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap())
+            .stderr(File::create(self.folder.join("log")).unwrap())
             .spawn()
             .unwrap();
         self.child = Some(child);
-        for _ in 0..1500 {
-            if fs::read_to_string(&log).unwrap().contains("ready to serve client requests") {
-                return;
+        for _ in 0..1000 {
+            if self.log().contains("ready to serve client requests") {
+                return true;
+            }
+            if self.child.as_mut().unwrap().try_wait().unwrap().is_some() {
+                break;
             }
             sleep(Duration::from_millis(20)).await;
         }
-        panic!("etcd does not start:\n{}", fs::read_to_string(&log).unwrap());
+        self.kill();
+        false
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap()
     }
 
     /// Kills the process.
@@ -106,15 +130,7 @@ impl Etcd {
 
     /// Posts `request`, for a server without TLS.
     pub(crate) async fn call(&self, path: &str, request: Value) -> Value {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-        let body = request.to_string();
-        let head = format!("POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
-        stream.write_all((head + &body).as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(" 200 "), "{path}: {answer}");
-        serde_json::from_str(body).unwrap()
+        call(self.port, path, "", request).await
     }
 
     /// Writes a key by hand; returns the revision.
@@ -143,6 +159,21 @@ impl Etcd {
     }
 }
 
+/// Posts `request` with this token to a server on loopback.
+pub(crate) async fn call(port: u16, path: &str, token: &str, request: Value) -> Value {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let body = request.to_string();
+    let token =
+        if token.is_empty() { String::new() } else { format!("Authorization: {token}\r\n") };
+    let head = format!("POST {path} HTTP/1.0\r\nContent-Length: {}\r\n{token}\r\n", body.len());
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 "), "{path}: {answer}");
+    serde_json::from_str(body).unwrap()
+}
+
 impl Drop for Etcd {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
@@ -152,6 +183,9 @@ impl Drop for Etcd {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
+
+/// Attempts to start a server, since free ports can be taken by others.
+const ATTEMPTS: usize = 10;
 
 fn revision(answer: &Value) -> u64 {
     answer["header"]["revision"].as_str().unwrap().parse().unwrap()

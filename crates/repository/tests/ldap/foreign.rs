@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use tidegate_config::{Item, ItemKind};
+use tidegate_config::policy_file::canonical;
+use tidegate_config::{Item, ItemKind, Part};
 use tidegate_repository::FaultKind;
 use toml::Table;
 
@@ -38,6 +39,8 @@ fn table_1_as_ldif_is_table_1_as_toml() {
         let repository = server.repository();
         let written = repository.pull().await.unwrap();
         assert_eq!(sorted(&written), order(parse(&file.to_string())));
+        let part = Part { origin: "table1.toml".to_owned(), text: example("table1.toml") };
+        assert_eq!(canonical(&written.parts).unwrap(), canonical(&[part]).unwrap());
         // What `push` writes for the file is what the example says.
         let before = server.read(&format!("cn=row3,ou=policies,{BASE}"), "entryCSN");
         repository.push(parse(&file.to_string())).await.unwrap();

@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod certificates;
+#[path = "../common/mod.rs"]
+mod common;
 mod faults;
 mod foreign;
 mod page;
+mod same_set;
 mod server;
 mod sets;
 mod watching;

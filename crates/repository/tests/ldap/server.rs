@@ -88,10 +88,27 @@ impl Server {
         self.run(&slapd().unwrap());
     }
 
-    /// Stops or continues the server process.
-    pub(crate) fn signal(&self, signal: &str) {
+    /// Stops the server process, with all its threads.
+    pub(crate) fn stop(&self) {
+        let pid = self.signal("-STOP");
+        let stopped = |task: std::io::Result<fs::DirEntry>| {
+            let state = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        };
+        while !fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(stopped) {
+            pause(Duration::from_millis(5));
+        }
+    }
+
+    /// Continues it.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) -> String {
         let pid = self.slapd.as_ref().unwrap().0.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        pid
     }
 
     /// Runs `ldapadd` or `ldapmodify` as the administrator, with `ldif` as its input.

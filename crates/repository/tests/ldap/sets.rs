@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tidegate_config::{Item, ItemKind};
 use tidegate_repository::{Conformance, FaultKind, NodeReport, open};
 use toml::{Table, Value};
@@ -15,6 +15,7 @@ use crate::{order, parse, run, sorted};
 const SET: &str = r#"
 [[class]]
 name = "voice"
+roles = ["edge"]
 guarantee = { up = "1 Mbit/s", down = "2 Mbit/s" }
 priority = 7
 
@@ -192,20 +193,20 @@ fn item() -> impl Strategy<Value = Item> {
         })
 }
 
+/// Draws `count` values, the same in each run.
+fn draw<T: Strategy>(strategy: &T, count: usize) -> Vec<T::Value> {
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), random);
+    (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
+}
+
 /// Kills: a field whose attribute is another's; a change that keeps attributes of the set before.
 #[test]
 fn any_set_comes_back_whatever_was_there_before() {
     let Some(server) = Server::start() else { return };
-    let mut runner = TestRunner::new_with_rng(
-        Config::default(),
-        proptest::test_runner::TestRng::deterministic_rng(
-            proptest::test_runner::RngAlgorithm::ChaCha,
-        ),
-    );
     run(async {
         let repository = server.repository();
-        for _ in 0..12 {
-            let set = prop::collection::vec(item(), 0..12).new_tree(&mut runner).unwrap().current();
+        for set in draw(&prop::collection::vec(item(), 0..12), 12) {
             let mut set = order(set);
             set.dedup_by(|one, other| (one.kind, &one.name) == (other.kind, &other.name));
             repository.push(set.clone()).await.unwrap();

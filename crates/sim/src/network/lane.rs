@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::link::{Link, LinkConfig};
+use tidegate_core::link::{Link, LinkChange, LinkConfig};
 use tidegate_core::packet::Note;
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::Count;
@@ -177,6 +177,15 @@ impl Lane {
         }
         self.offered.add(cx.pool[&packet].len);
         self.link.send(cx, packet);
+        self.took(cx.tally);
+        self.settle(cx.now);
+    }
+
+    /// Changes the link from now on.
+    pub(super) fn change(&mut self, cx: &mut Cx<'_>, change: LinkChange) {
+        // The check of the scenario refuses a rate for a link without one.
+        let changed = self.link.change(cx, change);
+        debug_assert!(changed, "a link without a rate got one");
         self.took(cx.tally);
         self.settle(cx.now);
     }

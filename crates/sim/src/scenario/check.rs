@@ -1,6 +1,7 @@
 //! What about a scenario cannot be.
 
 mod aggregate;
+mod change;
 mod probe;
 mod relay;
 
@@ -41,6 +42,7 @@ impl Scenario {
         (0..).zip(&self.traffic).for_each(|(n, traffic)| check.traffic(n, traffic));
         check.groups();
         (0..).zip(&self.probes).for_each(|(n, probe)| check.probe(n, probe));
+        (0..).zip(&self.changes).for_each(|(n, change)| check.change(n, change));
         if check.found.is_empty() {
             check.ways();
         }

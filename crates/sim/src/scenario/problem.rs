@@ -25,6 +25,8 @@ pub enum Place {
     Traffic(usize, &'static str),
     /// Of the probe of this number.
     Probe(usize, &'static str),
+    /// Of [`Change`](super::Change) with this number.
+    Change(usize, &'static str),
 }
 
 impl fmt::Display for Place {
@@ -35,6 +37,7 @@ impl fmt::Display for Place {
             Self::Link(number, field) => write!(f, "links[{number}].{field}"),
             Self::Traffic(number, field) => write!(f, "traffic[{number}].{field}"),
             Self::Probe(number, field) => write!(f, "probes[{number}].{field}"),
+            Self::Change(number, field) => write!(f, "changes[{number}].{field}"),
         }
     }
 }

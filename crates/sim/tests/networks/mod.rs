@@ -47,6 +47,7 @@ pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
         links,
         traffic: vec![Traffic { name: "all".into(), kind, pairs, start, ..Traffic::default() }],
         probes: vec![Probe::Queue(Way { from: end("l"), to: end("r") })],
+        changes: Vec::new(),
     }
 }
 

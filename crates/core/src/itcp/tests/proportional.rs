@@ -52,3 +52,16 @@ fn a_load_is_averaged_over_twenty_rounds() {
     }
     assert_eq!(millionths(&adjuster), 1_000_000);
 }
+
+/// A file of 50 rounds arrives within a round. Kills: a round that counts for more than the capacity.
+#[test]
+fn a_round_counts_for_at_most_the_capacity() {
+    let mut adjuster = build(&config(Kind::Proportional));
+    let mut seen = idle();
+    for _ in 0..20 {
+        load(&mut adjuster, &mut seen, 200_000, (1_000_000, 100));
+    }
+    load(&mut adjuster, &mut seen, 50_000_000, (1_000_000, 100));
+    // A twentieth of the way from 0.2 to 1, not to 50.
+    assert_eq!(millionths(&adjuster), 2_400_000);
+}

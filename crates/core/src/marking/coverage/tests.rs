@@ -165,7 +165,7 @@ proptest! {
                 let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.common.memory.get(entry);
                 if entry.counted == IN_SUMS {
-                    sums.change(0, &Change::enters(&entry.track.brief(), Time::ZERO));
+                    sums.enters(0, &entry.track.brief(), Time::ZERO);
                 }
             }
             prop_assert_eq!(sums.all.part(), marking.sums.all.part());

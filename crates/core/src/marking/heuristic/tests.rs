@@ -158,21 +158,22 @@ proptest! {
                 _ => place.depart(),
             }
             let marking = &place.marking;
-            let (mut now, mut last) = (Accounts::default(), Accounts::default());
+            let [mut now, mut last] = [Accounts::new(Rounds::Next), Accounts::new(Rounds::Next)];
             for flow in 0..10 {
                 let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.common.memory.get(entry);
-                let enters = Change::enters(&entry.track.brief(), Time::ZERO);
+                let flow = entry.track.brief();
                 let lists = lists(entry, marking.common.interval);
                 if lists.now {
-                    now.change(0, &enters);
+                    now.enters(0, &flow, Time::ZERO);
                 }
                 if lists.last {
-                    last.change(0, &enters);
+                    last.enters(0, &flow, Time::ZERO);
                 }
             }
-            prop_assert_eq!(now.all.part(), marking.now.all.part());
-            prop_assert_eq!(last.all.part(), marking.last.all.part());
+            let of = |one, two| Projected(one, Some(two)).all().part();
+            prop_assert_eq!(now.all.part(), of(&marking.fresh, &marking.both));
+            prop_assert_eq!(last.all.part(), of(&marking.stale, &marking.both));
             let missed = marking.common.memory.has_missed(|entry| {
                 lists(entry, marking.common.interval).last && entry.track.is_markable()
             });

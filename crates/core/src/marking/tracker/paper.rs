@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::Sighting;
 use super::rounds::{FIRST_RTT, IDLE_ROUNDS, Micros, Order, Rounds, data, segments};
-use crate::packet::{Packet, TcpFlags};
+use crate::packet::{Packet, TcpFlags, TcpSegment};
 use crate::{Factor, Time};
 
 /// How rounds are told apart.
@@ -96,13 +96,24 @@ impl Paper {
             self.opening = true;
             self.rounds.expect(segment.end_seq());
         } else {
-            self.rounds.count(seen.now, seen.packet, segment);
+            let order = self.rounds.order(segment);
+            self.rounds.count(seen, segment, order);
         }
     }
 
     /// Takes note of a packet. Returns `true` if start, RTT or window changed.
     pub(super) fn on_arrival(&mut self, seen: &Sighting<'_>) -> bool {
         let Some(segment) = data(seen) else { return false };
+        self.on_segment(seen, segment, self.rounds.order(segment))
+    }
+
+    /// Takes note of a SYN or data segment that has this order. The answer is that of [`on_arrival`](Self::on_arrival).
+    pub(super) fn on_segment(
+        &mut self,
+        seen: &Sighting<'_>,
+        segment: &TcpSegment,
+        order: Order,
+    ) -> bool {
         if segment.flags.any(TcpFlags::SYN) {
             // A SYN amid data is stray (RFC 9293, section 3.10.7.4), and a closed connection is silent.
             let begins = self.opening || self.rounds.is_idle(seen.now);
@@ -111,7 +122,7 @@ impl Paper {
             }
             return begins;
         }
-        if self.rounds.order(segment) == Order::Elsewhere {
+        if order == Order::Elsewhere {
             self.restart(seen);
             return true;
         }
@@ -119,14 +130,14 @@ impl Paper {
             self.opening = false;
             self.rounds.rtt = Micros::of(seen.now).since(self.rounds.start).max(1);
             self.rounds.begin(seen.now);
-            self.rounds.count(seen.now, seen.packet, segment);
+            self.rounds.count(seen, segment, order);
             return true;
         }
         let begins = self.begins(seen.now, seen.packet);
         if begins {
             self.begin(seen.now);
         }
-        self.rounds.count(seen.now, seen.packet, segment) || begins
+        self.rounds.count(seen, segment, order) || begins
     }
 
     /// Equation (4), and the safeguard.

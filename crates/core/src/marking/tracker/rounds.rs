@@ -114,8 +114,7 @@ impl Rounds {
     }
 
     /// Takes note of the numbers and marks of a data segment of the current round.
-    fn look(&mut self, packet: &Packet, segment: &TcpSegment) -> Order {
-        let order = self.order(segment);
+    fn look(&mut self, packet: &Packet, segment: &TcpSegment, order: Order) {
         if matches!(order, Order::Next | Order::Gap | Order::Elsewhere) {
             self.next = segment.end_seq();
         }
@@ -126,7 +125,6 @@ impl Rounds {
             self.set(SCALABLE, packet.ecn == Ecn::Ect1);
         }
         self.frame = self.frame.max(u16::try_from(frame(packet)).unwrap_or(u16::MAX));
-        order
     }
 
     /// The relation of a segment to those before it.
@@ -150,28 +148,33 @@ impl Rounds {
         self.set(SENT, true);
     }
 
-    /// Counts a data segment to the round. Returns `true` if the window changes.
-    pub(super) fn count(&mut self, now: Time, packet: &Packet, segment: &TcpSegment) -> bool {
+    /// Counts a data segment of this order to the round. Returns `true` if the window changes.
+    pub(super) fn count(
+        &mut self,
+        seen: &Sighting<'_>,
+        segment: &TcpSegment,
+        order: Order,
+    ) -> bool {
         let before = self.window();
-        let order = self.look(packet, segment);
+        self.look(seen.packet, segment, order);
         // The sender halves its window once for a loss: the copy belongs to the mark of the round before.
         let copy = order == Order::Again && !self.has(MARKED_BEFORE);
         if order == Order::Gap || copy {
             self.set(MARKED, true);
         }
-        self.add(now, packet);
+        self.add(seen.now, seen.packet);
         self.window() != before
     }
 
     /// As [`count`](Self::count), where the reaction of the sender to a mark or loss is awaited: CWR or a copy.
     pub(super) fn count_reaction(
         &mut self,
-        now: Time,
-        packet: &Packet,
+        seen: &Sighting<'_>,
         segment: &TcpSegment,
+        order: Order,
     ) -> bool {
         let before = self.window();
-        let order = self.look(packet, segment);
+        self.look(seen.packet, segment, order);
         if order == Order::Gap {
             self.set(MARKED, true);
         }
@@ -181,7 +184,7 @@ impl Rounds {
             self.set(REDUCED, true);
             self.set(MARKED | PENDING, false);
         }
-        self.add(now, packet);
+        self.add(seen.now, seen.packet);
         self.window() != before
     }
 
@@ -219,7 +222,13 @@ impl Rounds {
     }
 
     /// Adds segments of the round before to the round that is going to end.
+    ///
+    /// After a reduction `bytes_before` is half of the larger of both rounds. If this may be the present one, its bytes
+    /// would count twice.
     pub(super) fn widen(&mut self, segments: u32) {
+        if self.has(REDUCED) && self.bytes / 2 >= self.bytes_before {
+            return;
+        }
         let bytes = segments.saturating_mul(u32::from(self.frame));
         self.bytes = self.bytes.saturating_add(bytes.min(self.bytes_before));
     }

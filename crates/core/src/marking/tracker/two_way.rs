@@ -118,13 +118,13 @@ impl TwoWay {
         let is_syn = segment.flags.any(TcpFlags::SYN);
         let by_gaps = matches!(self.state, State::Deaf | State::Listening);
         if by_gaps || is_syn || order == Order::Elsewhere {
-            return self.by_gaps(seen, order);
+            return self.by_gaps(seen, segment, order);
         }
         let silent = clock.since(self.heard).min(clock.since(self.gaps.rounds.start));
         if self.state == State::Waiting && silent > self.gaps.rounds.rtt.max(LONGEST_SILENCE) {
             // This round was longer than an RTT, so it gives no sample.
             self.gaps.rounds.begin(seen.now);
-            self.gaps.rounds.count(seen.now, seen.packet, segment);
+            self.gaps.rounds.count(seen, segment, order);
             self.listen(seen);
             return true;
         }
@@ -141,7 +141,7 @@ impl TwoWay {
         } else if self.state == State::Met {
             self.stretch = self.stretch.saturating_add(seen.packet.len);
         }
-        self.gaps.rounds.count_reaction(seen.now, seen.packet, segment) || begins
+        self.gaps.rounds.count_reaction(seen, segment, order) || begins
     }
 
     /// Whether the ACK that is awaited may be that of a copy, or wait for one.
@@ -149,10 +149,9 @@ impl TwoWay {
         matches!(order, Order::Again) && !before(self.from, segment.seq)
     }
 
-    fn by_gaps(&mut self, seen: &Sighting<'_>, order: Order) -> bool {
+    fn by_gaps(&mut self, seen: &Sighting<'_>, segment: &TcpSegment, order: Order) -> bool {
         let was_opening = self.gaps.is_opening();
-        let changed = self.gaps.on_arrival(seen);
-        let Some(segment) = data(seen) else { return changed };
+        let changed = self.gaps.on_segment(seen, segment, order);
         if was_opening || self.gaps.is_opening() || order == Order::Elsewhere {
             self.restart(seen);
             return true;

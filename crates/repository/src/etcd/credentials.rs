@@ -1,0 +1,78 @@
+//! Passwords and certificates in use. They are read again when a server refuses them and their files have changed.
+
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::ClientConfig;
+use tidegate_config::source::Access;
+
+use crate::access::{self, Secret};
+use crate::{Fault, FaultKind};
+
+/// User, password, and the token they were exchanged for. The token is valid at every member.
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: Secret,
+    token: Mutex<Option<String>>,
+}
+
+impl Login {
+    /// The token, if the password was exchanged already.
+    pub(super) fn token(&self) -> Option<String> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets or removes the token.
+    pub(super) fn keep(&self, token: Option<String>) {
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+}
+
+/// The content of the files of a source.
+pub(super) struct Credentials {
+    pub(super) login: Option<Login>,
+    /// Set if a member has an `https` URL.
+    pub(super) tls: Option<Arc<ClientConfig>>,
+    /// Digest of the files.
+    files: blake3::Hash,
+}
+
+impl Credentials {
+    /// Reads the files of `access`; those of TLS if `https`.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be used.
+    pub(super) fn read(access: &Access, https: bool) -> Result<Self, Fault> {
+        let files = digest(access);
+        let login = access::credentials(access)?;
+        let login = login.map(|(user, password)| Login { user, password, token: Mutex::new(None) });
+        let tls = if https { Some(access::tls(access)?) } else { None };
+        Ok(Self { login, tls, files })
+    }
+
+    /// Reads the files again if they have changed. `None` if they have not, or cannot be used.
+    pub(super) fn renewed(&self, access: &Access) -> Option<Self> {
+        if digest(access) == self.files {
+            return None;
+        }
+        let renewed = Self::read(access, self.tls.is_some());
+        renewed.inspect_err(|fault| tracing::warn!(%fault, "changed credentials are not used")).ok()
+    }
+}
+
+/// Whether other credentials may help.
+pub(super) fn of_credentials(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::Refused | FaultKind::Untrusted)
+}
+
+fn digest(access: &Access) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for path in [&access.password_file, &access.ca, &access.cert, &access.key].into_iter().flatten()
+    {
+        // A file that cannot be read differs from any that can.
+        let text = fs::read(path).unwrap_or_default();
+        hasher.update(blake3::hash(&text).as_bytes());
+    }
+    hasher.finalize()
+}

@@ -1,0 +1,208 @@
+//! The shape of the messages of a server, before the client library parses them.
+//!
+//! The library calls itself for each level of nested elements. A message with ten thousand levels would overflow the
+//! stack and end the program. So the relay follows the lengths of all elements. It refuses messages that are deeper
+//! than any of LDAP, and elements that are longer than the one around them.
+//!
+//! Source: X.690, section 8.1; RFC 4511, section 5.1.
+//! Differs: tags have one byte and a length of `80` is zero, as in the library. LDAP has no others.
+
+use crate::{Fault, FaultKind};
+
+/// The place in a stream of messages.
+#[derive(Debug, Default)]
+pub(super) struct Nesting {
+    /// Bytes so far.
+    position: u64,
+    /// Where each open element ends, the outermost first.
+    ends: Vec<u64>,
+    /// Bytes of a primitive element that are still to come.
+    content: u64,
+    header: Header,
+}
+
+/// The bytes of a header that were seen.
+#[derive(Clone, Copy, Debug, Default)]
+enum Header {
+    #[default]
+    Tag,
+    Length {
+        constructed: bool,
+    },
+    LongLength {
+        constructed: bool,
+        bytes: u8,
+        length: u64,
+    },
+}
+
+impl Nesting {
+    /// Follows `bytes`, the next of the stream.
+    ///
+    /// # Errors
+    ///
+    /// If they are no messages of LDAP.
+    pub(super) fn follow(&mut self, mut bytes: &[u8]) -> Result<(), Fault> {
+        while let [first, rest @ ..] = bytes {
+            if self.content > 0 {
+                let skipped = usize::try_from(self.content).unwrap_or(usize::MAX).min(bytes.len());
+                bytes = &bytes[skipped..];
+                self.pass(skipped);
+                self.content = self.content.saturating_sub(as_u64(skipped));
+            } else {
+                bytes = rest;
+                self.pass(1);
+                self.header(*first)?;
+            }
+            while self.content == 0
+                && matches!(self.header, Header::Tag)
+                && self.ends.last().is_some_and(|end| *end <= self.position)
+            {
+                self.ends.pop();
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, count: usize) {
+        self.position = self.position.saturating_add(as_u64(count));
+    }
+
+    /// Takes the next byte of a header.
+    fn header(&mut self, byte: u8) -> Result<(), Fault> {
+        let short = u64::from(byte);
+        match self.header {
+            Header::Tag => {
+                self.header = Header::Length { constructed: byte & CONSTRUCTED != 0 };
+                Ok(())
+            }
+            Header::Length { constructed } if byte <= LONG => {
+                self.open(constructed, short % u64::from(LONG))
+            }
+            Header::Length { constructed } => {
+                let bytes = byte - LONG;
+                if bytes > MOST_LENGTH_BYTES {
+                    return Err(malformed("a length of too many bytes"));
+                }
+                self.header = Header::LongLength { constructed, bytes, length: 0 };
+                Ok(())
+            }
+            Header::LongLength { constructed, bytes, length } => {
+                let length = (length << u8::BITS) | short;
+                if bytes == 1 {
+                    return self.open(constructed, length);
+                }
+                self.header = Header::LongLength { constructed, bytes: bytes - 1, length };
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins the content of an element of `length` bytes.
+    fn open(&mut self, constructed: bool, length: u64) -> Result<(), Fault> {
+        self.header = Header::Tag;
+        let end =
+            self.position.checked_add(length).ok_or_else(|| malformed("a length without end"))?;
+        if self.ends.last().is_some_and(|around| end > *around) {
+            return Err(malformed("an element that is longer than the one around it"));
+        }
+        if !constructed {
+            self.content = length;
+            return Ok(());
+        }
+        if self.ends.len() >= DEEPEST {
+            return Err(malformed("elements that are nested too deeply"));
+        }
+        self.ends.push(end);
+        Ok(())
+    }
+}
+
+/// Whether `value`, the content of a control, can be parsed without harm.
+pub(super) fn check(value: &[u8]) -> Result<(), Fault> {
+    let mut nesting = Nesting::default();
+    nesting.follow(value)?;
+    let whole = nesting.content == 0 && nesting.ends.is_empty();
+    if whole && !value.is_empty() { Ok(()) } else { Err(malformed("half a value")) }
+}
+
+fn malformed(what: &str) -> Fault {
+    Fault::new(FaultKind::Protocol, format!("the server sends what is not LDAP: {what}"))
+}
+
+fn as_u64(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// The bit of a tag that says that its content is elements; X.690, section 8.1.2.5.
+const CONSTRUCTED: u8 = 0x20;
+/// From this on, a length is the number of the bytes with the length; X.690, section 8.1.3.5.
+const LONG: u8 = 0x80;
+/// More bytes do not fit into 64 bits.
+const MOST_LENGTH_BYTES: u8 = 8;
+/// Levels of elements. The deepest response has six: message, entry, attributes, attribute, values, value.
+const DEEPEST: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `levels` elements, each in the one before.
+    fn nested(levels: usize) -> Vec<u8> {
+        (0..levels).fold(Vec::new(), |inner, _| {
+            let length = u32::try_from(inner.len()).unwrap().to_be_bytes();
+            [&[0x30, 0x84][..], &length, &inner].concat()
+        })
+    }
+
+    /// Kills: a depth that is counted over messages; an element that is never closed.
+    #[test]
+    fn a_message_of_many_levels_is_refused() {
+        let mut nesting = Nesting::default();
+        for _ in 0..100 {
+            nesting.follow(&nested(DEEPEST)).unwrap();
+        }
+        assert!(nesting.ends.is_empty());
+        assert!(nesting.follow(&nested(DEEPEST + 1)).is_err());
+    }
+
+    #[test]
+    fn an_element_does_not_leave_the_one_around_it() {
+        assert!(Nesting::default().follow(b"\x30\x03\x04\x02a").is_err());
+        assert!(Nesting::default().follow(b"\x30\x04\x04\x02ab").is_ok());
+        assert!(Nesting::default().follow(b"\x30\x89").is_err());
+        assert!(check(b"\x30\x04\x04\x02a").is_err());
+        assert!(check(b"\x30\x80").is_ok());
+    }
+
+    fn element() -> impl Strategy<Value = Vec<u8>> {
+        let leaf =
+            prop::collection::vec(any::<u8>(), 0..200).prop_map(|content| with(0x04, &content));
+        leaf.prop_recursive(4, 30, 5, |inner| {
+            prop::collection::vec(inner, 0..5).prop_map(|list| with(0x30, &list.concat()))
+        })
+    }
+
+    fn with(tag: u8, content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+        let header = match u8::try_from(content.len()) {
+            Ok(short) if short < LONG => vec![tag, short],
+            _ => vec![tag, 0x82, length[0], length[1]],
+        };
+        [header, content.to_vec()].concat()
+    }
+
+    proptest! {
+        /// Kills: a header that must not be cut; content that is read as headers.
+        #[test]
+        fn messages_pass_however_they_are_cut(messages in prop::collection::vec(element(), 1..5), cut in 1_usize..9) {
+            let mut nesting = Nesting::default();
+            for piece in messages.concat().chunks(cut) {
+                nesting.follow(piece).unwrap();
+            }
+            prop_assert!(nesting.ends.is_empty() && nesting.content == 0);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Changes of links during a run, in the order of their times.
+
+use tidegate_core::link::LinkChange;
+use tidegate_core::{Cx, Time};
+
+use super::Network;
+use crate::agenda::Agenda;
+use crate::routes::{index, number};
+use crate::scenario::{Link, Scenario};
+
+/// The changes to come, the next one last.
+#[derive(Default)]
+pub(crate) struct Changes(Vec<(Time, u32, LinkChange)>);
+
+impl Changes {
+    /// The changes of a scenario that has passed its check.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let ways: Vec<_> = scenario.links.iter().flat_map(Link::ways).map(|it| it.0).collect();
+        let mut changes: Vec<_> = scenario
+            .changes
+            .iter()
+            .filter_map(|it| {
+                let way = ways.iter().position(|way| *way == it.way)?;
+                Some((Time::ZERO + it.at, number(way), it.change))
+            })
+            .collect();
+        // A stable sort: of changes at the same time, the one that is written last is made last.
+        changes.sort_by_key(|it| it.0);
+        changes.reverse();
+        Self(changes)
+    }
+
+    /// The time of the next change.
+    pub(crate) fn next_at(&self) -> Option<Time> {
+        self.0.last().map(|it| it.0)
+    }
+
+    /// Makes the changes that are due in `network`.
+    pub(crate) fn make(&mut self, network: &mut Network, agenda: &mut impl Agenda, now: Time) {
+        while let Some((_, way, change)) = self.0.pop_if(|it| it.0 <= now) {
+            network.change(agenda, now, way, change);
+        }
+    }
+}
+
+impl Network {
+    /// Changes link `way` from now on.
+    fn change(&mut self, agenda: &mut impl Agenda, now: Time, way: u32, change: LinkChange) {
+        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.scratch };
+        let lane = &mut self.lanes[index(way)];
+        lane.change(&mut cx, change);
+        lane.arm_after_send(agenda, way);
+    }
+}

@@ -1,0 +1,112 @@
+"""A path whose delay changes during the run.
+
+Source: integrated TCP, section 3 (equation 8) and section 5 (open questions); ledger A002-12.
+Differs: see `_network.py`. At 1,000 s of 2,000 the delay between the gateway of subnet 1 and the
+router changes: the round-trip time of the aggregate connection rises from 41 to 81 ms ("longer") or
+falls from 81 to 41 ms ("shorter"). Packets that are on the link arrive at their old time.
+
+Vegas keeps the least round-trip time d that it ever saw. On a path of D > d it counts the new delay
+as queue: it keeps `w alpha D / (D - d)` packets in flight, and so it sends at most
+`w alpha / (D - d)` packets a second. For weight 10, alpha 1 and 40 ms these are 250 packets a
+second, 0.21 of the bottleneck: less than rho_1, whatever the weight up to 10. The queue of the
+neighbour adds to D, so the rate is lower while the neighbour sends. A shorter path shows at once.
+
+"carried" is what aggregate 1 sent over what its files brought in, in the last quarter of the run.
+"weighted-vegas" is the other weighted Vegas; it forgets d when its connection was idle.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Result, Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ._adjust import MOST
+from ._load import E1, PACKET
+from ._modes import key
+from ._network import Setup, network
+
+path = Experiment(__file__, seeds=6)
+
+SECONDS, CHANGE = 2_000, 1_000
+
+NEAR, FAR = "10 ms", "30 ms"
+"""Delays between gateway and router; the round-trip times differ by 40 ms."""
+
+LONGER = Setup(seconds=SECONDS, paths=((CHANGE, 1, FAR),))
+
+SHORTER = Setup(seconds=SECONDS, paths=((0, 1, FAR), (CHANGE, 1, NEAR)))
+
+FORGETS = Setup(seconds=SECONDS, paths=LONGER.paths, control={"kind": "weighted-vegas"})
+
+CASES: dict[str, tuple[str, Setup]] = {
+    **{f"longer, {mode}": (mode, LONGER) for mode in ("fixed", "measured", "proportional")},
+    "shorter, fixed": ("fixed", SHORTER),
+    "longer, weighted-vegas": ("fixed", FORGETS),
+}
+
+STALE = MOST / 0.040 * PACKET
+"""Most bytes a second of a connection that took the new 40 ms for queue."""
+
+
+def spans(run: Result, column: str, number: int = 1) -> tuple[float, float]:
+    """What an aggregate counted in the second and in the last quarter of the run."""
+    series = run[f"aggregate long{number}"]
+    at = [int(np.searchsorted(series["time_seconds"], part * SECONDS / 4)) for part in (1, 2, 3)]
+    total = series[column].astype(float)
+    return total[at[1]] - total[at[0]], total[-1] - total[at[2]]
+
+
+@path.run(case=list(CASES))
+def measure(seed: int, case: str) -> dict[str, float]:
+    run = network(E1, *CASES[case]).run(seed)
+    arrived, sent, busy, busily = (
+        spans(run, it) for it in ("arrived_bytes", "sent_bytes", "busy_seconds", "busy_sent_bytes")
+    )
+    share = run["aggregate long1"]["weight_share"].astype(float)
+    return {
+        "before": sent[0] / arrived[0],
+        "carried": sent[1] / arrived[1],
+        "busily": busily[1] / busy[1] / STALE,
+        "share": float(share[-len(share) // 4 :].mean()),
+        "queue": float(run["aggregate long1"]["queue_bytes"][-1]),
+    }
+
+
+def claim(case: str, column: str, text: str, **bounds: Any) -> None:
+    """A claim of A002-12 about one case."""
+
+    def number(runs: Table) -> Numbers:
+        values: np.ndarray = runs.where(case=case)[column]
+        return values
+
+    number.__name__ = f"{column}_{key(case)}"
+    path.claim("A002-12", f"{case}: {text}", **bounds)(number)
+
+
+CARRIED = "carried by aggregate 1 in the last quarter, of what its files brought in"
+claim("longer, fixed", "busily", "rate of aggregate 1 while busy, over w alpha / (D - d)",
+      at_most=1.1)  # fmt: skip
+for mode in ("fixed", "measured", "proportional"):
+    claim(f"longer, {mode}", "carried", CARRIED, kind="shown otherwise", at_most=0.6)
+claim("longer, fixed", "before", "carried in the second quarter", at_least=0.9, at_most=1.1)
+claim("shorter, fixed", "carried", CARRIED, at_least=0.9, at_most=1.1)
+claim("longer, weighted-vegas", "carried", CARRIED, kind="context")
+
+
+@path.figure
+def figure(_runs: Table) -> Any:
+    cases = ("longer, fixed", "longer, weighted-vegas", "shorter, fixed")
+    figure, panels = plots.panels(list(cases), columns=3)
+    for axes, case in zip(panels, cases, strict=True):
+        run = network(E1, *CASES[case]).run(1)
+        for number in (1, 2):
+            series = run[f"aggregate long{number}"]
+            axes.plot(series["time_seconds"], series["queue_bytes"] / 1e6, label=f"site {number}")
+        axes.axvline(CHANGE, color="gray", linestyle=":")
+        axes.set_xlabel("time (s)")
+        axes.set_ylabel("bytes that wait (MB)")
+        axes.legend()
+    return figure
