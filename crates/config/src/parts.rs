@@ -11,15 +11,13 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::item::{ItemKind, Part};
 use crate::read::{self, Node};
 
-/// The document of `first` with the items of all `others` appended, in their order.
-///
-/// Findings that `found` gets are about `first` and the `others`; it is about `first` alone before.
-pub(crate) fn merged<'a>(
-    first: &'a str,
+/// `document` with the items of all `others` appended, in their order. `found` is about the text of `document` before,
+/// and about all texts after.
+pub(crate) fn merge<'a>(
+    document: Option<DeTable<'a>>,
     others: &'a [Part],
     found: &mut Findings,
 ) -> Option<DeTable<'a>> {
-    let document = read::parse(first, 0, found);
     let others: Vec<_> = others
         .iter()
         .map(|part| {

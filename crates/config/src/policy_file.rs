@@ -21,6 +21,7 @@ use serde_json::Value;
 use tidegate_core::Bytes;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::policy::{ClassSet, Policy, PolicySet, PolicySetError};
+use toml::de::DeTable;
 
 use crate::item::Part;
 use crate::source::SourceSpec;
@@ -99,21 +100,24 @@ const USUAL_FRAME: Bytes = Bytes(1_514);
 ///
 /// `path` is only what messages call it. The findings may hold warnings even when all is well.
 pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Findings) {
-    parse_parts(path, text, &[], host)
+    parse_parts(path, text, |_| Vec::new(), host)
 }
 
-/// The same for a policy file whose set has more `parts`: the files it includes, and what its sources hold.
+/// The same for a policy file whose set has more parts, which `parts` gives for its head: the files it includes, and
+/// the sets of its sources.
 ///
 /// Parts hold `[[policy]]`, `[[class]]` and `[[trunk]]` tables only. The order of the parts orders policies of equal
 /// priority and specificity.
 pub fn parse_parts(
     path: &str,
     text: &str,
-    parts: &[Part],
+    parts: impl FnOnce(&Head) -> Vec<Part>,
     host: Option<&Host>,
 ) -> (Option<Config>, Findings) {
     let mut found = Findings::new(path, text);
-    let file = parts::merged(text, parts, &mut found);
+    let document = read::parse(text, 0, &mut found);
+    let parts = parts(&document.as_ref().map(Head::read).unwrap_or_default());
+    let file = parts::merge(document, &parts, &mut found);
     let file = file.map(|document| raw::File::from_document(&document, &mut found));
     let config = file.and_then(|file| compile::compile(&file, host, &mut found));
     found.sort();
@@ -133,12 +137,17 @@ impl Head {
     /// The head of the policy file with this `text`. Leaves out what has errors; [`parse`] reports these.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        let mut found = Findings::new("", text);
-        let file = read::document(text, raw::File::from_document, &mut found);
-        file.map_or_else(Self::default, |file| Self {
-            includes: sources::texts(file.include.as_ref()),
-            sources: sources::compile(&file, &mut found),
-        })
+        let document = read::parse(text, 0, &mut Findings::new("", text));
+        document.as_ref().map(Self::read).unwrap_or_default()
+    }
+
+    fn read(document: &DeTable<'_>) -> Self {
+        let mut found = Findings::new("", "");
+        let head = raw::Head::from_document(document, &mut found);
+        Self {
+            includes: sources::texts(head.include.as_ref()),
+            sources: sources::compile(head.sources.as_ref(), &mut found),
+        }
     }
 }
 

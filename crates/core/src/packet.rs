@@ -409,7 +409,7 @@ mod tests {
         // Ethernet 14, IPv4 20, TCP 20; three segments of 1,000 bytes and one of 10.
         let tcp = Some(TcpSegment { payload: 3_010, ..TcpSegment::default() });
         let joined = Packet { len: 54 + 3_010, network_offset: 14, tcp, segments: 4, ..tagged };
-        assert_eq!(Packet { segment: 1_000, ..joined.clone() }.longest_ip_len(), Bytes(1_040));
+        assert_eq!(Packet { segment: 1_000, ..joined }.longest_ip_len(), Bytes(1_040));
         assert_eq!(joined.longest_ip_len(), Bytes(40 + 753));
         let opaque = Packet { len: 9_000, segments: 1, ..Packet::default() };
         assert_eq!(opaque.longest_ip_len(), Bytes::ZERO);

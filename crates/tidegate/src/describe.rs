@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
+use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
 use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
@@ -26,7 +28,7 @@ use crate::config::{Backend, Config, NextHop, TrunkEnd};
 /// One difference.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Change {
-    /// "gateway", "class NAME", "policy NAME" or "trunk NAME".
+    /// "gateway", "class NAME", "policy NAME", "trunk NAME" or "source NAME".
     pub what: String,
     /// The field; none if the whole of it comes or goes.
     pub field: Option<String>,
@@ -65,7 +67,9 @@ pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
         let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends);
         let trunks =
             trunks.map(|(it, end)| (format!("trunk {}", it.name), trunk_fields(it, end.as_ref())));
-        classes.chain(policies).chain(trunks).collect()
+        let sources = config.sources.iter();
+        let sources = sources.map(|it| (format!("source {}", it.name), source_fields(it)));
+        classes.chain(policies).chain(trunks).chain(sources).collect()
     };
     let (before, after) = (named(running), named(next));
     for (what, fields) in &before {
@@ -143,6 +147,49 @@ fn settings(config: &Config) -> Fields {
         ("flows", gateway.flows.to_string()),
         ("backend", backend.to_owned()),
     ])
+}
+
+/// A source; of its files only the paths.
+fn source_fields(source: &SourceSpec) -> Fields {
+    let SourceSpec { name: _, kind, access, roles, apply, commit, poll, max_size, max_policies } =
+        source;
+    let (kind, place) = match kind {
+        SourceKind::Directory { path } => ("directory", path.display().to_string()),
+        SourceKind::Etcd { urls, prefix } => ("etcd", format!("{} {prefix}", urls.join(" "))),
+        SourceKind::Ldap { urls, base } => ("ldap", format!("{} {base}", urls.join(" "))),
+    };
+    let apply = match apply {
+        Apply::Auto => "auto",
+        Apply::Confirm => "confirm",
+        Apply::Manual => "manual",
+    };
+    let commit = match commit {
+        Commit::Marker => "marker",
+        Commit::EachChange => "each-change",
+    };
+    let mut fields = BTreeMap::from([
+        ("kind", kind.to_owned()),
+        ("place", place),
+        ("apply", apply.to_owned()),
+        ("commit", commit.to_owned()),
+        ("poll", duration::show(*poll)),
+        ("max_size", max_size.to_string()),
+        ("max_policies", max_policies.to_string()),
+    ]);
+    let Access { user, password_file, ca, cert, key } = access;
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let roles = (!roles.is_empty()).then(|| roles.join(" "));
+    for (field, value) in [
+        ("roles", roles),
+        ("user", user.clone()),
+        ("password_file", path(password_file)),
+        ("ca", path(ca)),
+        ("cert", path(cert)),
+        ("key", path(key)),
+    ] {
+        fields.extend(value.map(|value| (field, value)));
+    }
+    fields
 }
 
 /// A scheduler with its buffer and parameters.

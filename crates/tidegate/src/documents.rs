@@ -45,12 +45,15 @@ impl Documents {
     /// Compiles the documents. Items of sources that are for other roles are left out, and so are sets of sources
     /// that the policy file does not name.
     pub(crate) fn parse(&self, host: Option<&Host>) -> (Option<Config>, Findings) {
-        let mut parts = self.included.to_vec();
-        for source in self.sources() {
-            let set = self.sets.get(&source.name).into_iter().flat_map(|set| &set.parts);
-            parts.extend(set.map(|part| select(part, &source.roles)));
-        }
-        policy_file::parse_parts(&self.file.display().to_string(), &self.text, &parts, host)
+        let parts = |head: &Head| {
+            let of_source = |source: &SourceSpec| {
+                let set = self.sets.get(&source.name).into_iter().flat_map(|set| &set.parts);
+                set.map(|part| select(part, &source.roles)).collect::<Vec<_>>()
+            };
+            let of_sources = head.sources.iter().flat_map(of_source);
+            self.included.iter().cloned().chain(of_sources).collect()
+        };
+        policy_file::parse_parts(&self.file.display().to_string(), &self.text, parts, host)
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn compile(
     let classes = classes::compile(file, settings.as_ref(), charged, found);
     let trunks = trunks::compile(file, settings.as_ref(), host.is_some(), found);
     let (trunks, trunk_ends) = trunks?.into_iter().unzip();
-    let sources = sources::compile(file, found);
+    let sources = sources::compile(file.head.0.sources.as_ref(), found);
     let (lan, wan) = ports?;
     Some(Config {
         lan,

@@ -22,8 +22,8 @@ use super::{Backend, overhead};
 use crate::canonical;
 use crate::diagnostic::Findings;
 use crate::read::{
-    Array, Choice, Field, List, Node, Number, Read, Required, Table, mechanism, mechanism_schema,
-    tables,
+    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Required, Table, mechanism,
+    mechanism_schema, tables,
 };
 use crate::scenario::tcp::OfTrunk;
 use crate::source::{Apply, Commit};
@@ -42,6 +42,12 @@ tables! {
         "class" => classes: Option<Spanned<Array<Class>>>,
         /// The trunks that end here; a policy says whose packets go through which. Default: none.
         "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
+        /// Further places to read.
+        "head" => head: Also<Head>,
+    }
+
+    /// Further places to read.
+    "the file" Head {
         /// Further files with policies, classes and trunks: paths or patterns such as "policies.d/*.toml", relative
         /// to the directory of this file, read in the order of their names. Default: none.
         "include" => include: Option<Spanned<List<String>>>,
@@ -406,6 +412,13 @@ impl File {
     /// Reads the tables of a document.
     pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
         Table::document(document).only(found)
+    }
+}
+
+impl Head {
+    /// Reads these fields of a document.
+    pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
+        <Self as Fields>::take(&Table::document(document), found)
     }
 }
 

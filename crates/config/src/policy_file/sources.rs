@@ -11,7 +11,7 @@ use super::compile::usable_name;
 use super::raw;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
-use crate::read::List;
+use crate::read::{Array, List};
 use crate::source::{Access, SourceKind, SourceSpec};
 use crate::values::{Period, number};
 
@@ -33,9 +33,12 @@ const USUAL_SIZE: u64 = 64 << 20;
 /// Largest number of items of a source, if the file does not say.
 const USUAL_POLICIES: u32 = 100_000;
 
-/// The sources of `file`. Those with errors are left out.
-pub(super) fn compile(file: &raw::File, found: &mut Findings) -> Vec<SourceSpec> {
-    let written = file.sources.as_ref().map_or(&[][..], |sources| &sources.get_ref().0);
+/// The sources that are `written`. Those with errors are left out.
+pub(super) fn compile(
+    written: Option<&Spanned<Array<raw::Source>>>,
+    found: &mut Findings,
+) -> Vec<SourceSpec> {
+    let written = written.map_or(&[][..], |sources| &sources.get_ref().0);
     let mut sources: Vec<(&Spanned<raw::Source>, SourceSpec)> = Vec::new();
     for raw in written {
         let Some(source) = source(raw, found) else { continue };

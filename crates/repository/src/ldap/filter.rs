@@ -3,7 +3,7 @@
 //! One address or prefix or range, one port or range of ports, one protocol, any DS codepoints, and the direction.
 //! Lists of other values, VLANs, and spellings that reading would not give again are kept in our own attributes.
 //!
-//! Source: RFC 4104, sections 5.20, 5.21 and 5.23; RFC 3460, sections 7.5 and 7.9.
+//! Source: RFC 4104, sections 5.20, 5.21 and 5.23; RFC 3460, section 5.9.2.
 //! Differs:
 //! - The interface that a direction refers to is the WAN port: output (2) is `up`, input (1) is `down`.
 //! - Negated filters, flow labels, masks with holes and mirrored filters are refused with the reason.

@@ -109,7 +109,8 @@ impl Reader {
             |why: &str| Fault::new(FaultKind::Uncommitted, format!("{}: {why}", self.base));
         match root {
             Root { pending: true, .. } => {
-                Err(uncommitted("a change was begun and is not finished"))
+                Err(uncommitted("a push was begun and is not finished")
+                    .help("wait for it, or push again; without `push`, remove `tgPending` from the root entry"))
             }
             Root { generation: None, .. } => {
                 Err(uncommitted(&format!("the root entry has no `{GENERATION}`")))

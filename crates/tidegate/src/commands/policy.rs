@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
 fn checked(file: &std::path::Path, text: &str, part: &Part) -> Option<Vec<Item>> {
     let complain = |found: &Findings| check::complain(found);
     let items = items(part).inspect_err(complain).ok()?;
-    let (config, found) = parse_parts(&check::name(file), text, std::slice::from_ref(part), None);
+    let (config, found) = parse_parts(&check::name(file), text, |_| vec![part.clone()], None);
     complain(&found);
     if config.is_none() {
         progress("nothing was pushed: no gateway with this policy file could run it");

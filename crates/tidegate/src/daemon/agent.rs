@@ -130,8 +130,8 @@ impl Daemon {
     /// Follows the sources of the policy file in force, whichever these are, until dropped.
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
         loop {
-            let documents = self.installed().await.documents.clone();
-            self.reconcile(&documents.sources());
+            let installed = self.installed().await;
+            self.reconcile(&installed.config.sources);
             self.agent.changed.notified().await;
         }
     }
@@ -256,9 +256,9 @@ impl Daemon {
         let installed = self.installed().await;
         let agent = self.agent.clone();
         let kept = aside(move || {
-            for spec in installed.documents.sources() {
+            for spec in &installed.config.sources {
                 if let Some(set) = installed.documents.sets.get(&spec.name) {
-                    agent.store.keep(&spec, set);
+                    agent.store.keep(spec, set);
                 }
             }
         });

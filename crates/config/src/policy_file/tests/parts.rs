@@ -23,7 +23,7 @@ fn the_items_of_all_parts_are_one_set() {
     let file = format!("{PORTS}rate = {{ up = \"1 Mbit/s\" }}\n{}", policy("a"));
     let class = "[[class]]\nname = \"c\"\n";
     let parts = [part("one", &format!("{class}{}", policy("b"))), part("two", &policy("c"))];
-    let (config, found) = parse_parts("main.toml", &file, &parts, None);
+    let (config, found) = parse_parts("main.toml", &file, |_| parts.to_vec(), None);
     let config = config.unwrap_or_else(|| panic!("{}", found.render(false)));
     let names: Vec<_> = config.policies.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
@@ -36,7 +36,7 @@ fn the_items_of_all_parts_are_one_set() {
 fn a_finding_names_its_part_and_the_other_one() {
     let file = format!("{PORTS}{}", policy("web"));
     let parts = [part("etcd lab /tidegate/policy/web", &format!("\n{}", policy("web")))];
-    let (config, found) = parse_parts("main.toml", &file, &parts, None);
+    let (config, found) = parse_parts("main.toml", &file, |_| parts.to_vec(), None);
     assert!(config.is_none());
     let (_, said, _) = found.summary().unwrap();
     let place = "etcd lab /tidegate/policy/web:3:8";
@@ -66,7 +66,7 @@ fn a_part_holds_items_only() {
         (single, "single:1:2: `policy` is not a list"),
         (broken, "broken:1:10: not TOML: "),
     ] {
-        let (config, found) = parse_parts("main.toml", &file, &[part], None);
+        let (config, found) = parse_parts("main.toml", &file, |_| vec![part], None);
         assert!(config.is_none());
         let summary = found.summary().unwrap().1;
         assert!(summary.starts_with(said), "{summary}");

@@ -191,6 +191,12 @@ async fn sources_come_and_go_with_the_policy_file() {
     push(&both, "b", &pass("two", "10.2.0.0/16")).await;
     let (fixture, follow) = start(folder, &one).await;
     assert_eq!(fixture.policies().await, ["one"]);
+    let changes = fixture.plan(&both).await;
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert!(
+        changes[0].starts_with("+ source b: apply auto; commit marker; kind directory"),
+        "{changes:?}"
+    );
     fixture.apply(&both, None).await.unwrap();
     fixture.source("b", |source| source.state == "in force").await;
     assert_eq!(fixture.policies().await, ["one", "two"]);
