@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 
-    /// The policy file with the [[source]]
+    /// The policy file that names the source
     #[arg(long = "in", global = true, value_name = "FILE", default_value = "/etc/tidegate.toml")]
     file: PathBuf,
 }
@@ -29,7 +29,7 @@ enum Command {
     Push {
         /// The name of the source
         source: String,
-        /// The file with [[policy]], [[class]] and [[trunk]]
+        /// A TOML file with tables `policy`, `class` and `trunk`
         set: PathBuf,
     },
     /// Print the committed set of a source as such a file
