@@ -523,7 +523,7 @@ pub struct Source {
     pub newest: Option<String>,
     /// Seconds since it delivered that.
     pub delivered_s: Option<u64>,
-    /// Seconds for which it has had its fault.
+    /// Seconds for which it has had its fault, or its newest set was refused.
     pub failing_s: Option<u64>,
     /// What is wrong.
     pub error: Option<String>,

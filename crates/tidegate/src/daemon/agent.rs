@@ -97,7 +97,9 @@ impl Agent {
     /// Records that a set of source `name` was refused, and why.
     fn refuse(&self, name: &str, revision: Option<String>, why: String) {
         tracing::error!(source = name, "{why}");
-        self.with(name, |watched| watched.refused = Some(Refused { revision, why }));
+        self.with(name, |watched| {
+            watched.refused = Some(Refused { revision, why, at: Instant::now() });
+        });
     }
 
     /// One alarm for each source that is not in order.

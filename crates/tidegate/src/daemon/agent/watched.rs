@@ -34,6 +34,8 @@ pub(super) struct Refused {
     pub(super) revision: Option<String>,
     /// Why.
     pub(super) why: String,
+    /// When.
+    pub(super) at: Instant,
 }
 
 /// A task that ends when it is dropped.
@@ -98,9 +100,10 @@ impl Watched {
             let ago = since.elapsed().as_secs();
             return Some(format!("source `{name}` for {ago} s: {fault}"));
         }
-        let Refused { revision, why } = self.refused.as_ref()?;
-        let of = revision.as_ref().map_or_else(String::new, |it| format!(", revision {it}"));
-        Some(format!("source `{name}`{of} is not in force: {why}"))
+        let Refused { revision, why, at } = self.refused.as_ref()?;
+        let ago = at.elapsed().as_secs();
+        let what = revision.as_ref().map_or_else(String::new, |it| format!("revision {it}: "));
+        Some(format!("source `{name}` for {ago} s: not in force, {what}{why}"))
     }
 
     /// The source as `tidegate source` shows it, with the set that is `in_force`.
@@ -126,10 +129,16 @@ impl Watched {
             revision: in_force,
             newest,
             delivered_s: self.delivered.map(|at| at.elapsed().as_secs()),
-            failing_s: self.fault.as_ref().map(|(_, since)| since.elapsed().as_secs()),
+            failing_s: self.failing_since().map(|since| since.elapsed().as_secs()),
             error,
             help,
         }
+    }
+
+    /// Since when it has its fault, or its newest set was refused.
+    fn failing_since(&self) -> Option<Instant> {
+        let fault = self.fault.as_ref().map(|(_, since)| *since);
+        fault.or_else(|| self.refused.as_ref().map(|refused| refused.at))
     }
 
     fn advice(&self) -> String {
