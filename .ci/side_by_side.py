@@ -41,6 +41,7 @@ BESIDE = {
     "cli": 1,
     "lab": 1,
     "tidegate-repository": 2,
+    "sources": 2,
 }
 
 # util-linux; nice is coarser, and is everywhere.

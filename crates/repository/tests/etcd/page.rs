@@ -26,7 +26,8 @@ fn run(server: &Etcd, commands: &str) {
 /// The first blocks of commands below `heading`.
 fn blocks<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
     let (_, section) = page.split_once(&format!("\n### {heading}\n")).unwrap();
-    section.split("```").skip(1).step_by(2).take(2).collect()
+    let blocks = section.split("```").skip(1).step_by(2).take(2);
+    blocks.map(|block| block.strip_prefix("sh").unwrap_or(block)).collect()
 }
 
 #[tokio::test]

@@ -30,7 +30,8 @@ fn the_commands_of_the_page_work() {
     let (_, section) =
         page.split_once("\n### From nothing to a policy in force, with LDAP\n").unwrap();
     let mut blocks = section.split("```").skip(1).step_by(2);
-    let (server, gateway) = (blocks.next().unwrap(), blocks.next().unwrap());
+    let mut commands = || blocks.next().unwrap().strip_prefix("sh\n").unwrap();
+    let (server, gateway) = (commands(), commands());
 
     let folder = Folder::new();
     let path = folder.0.display().to_string();

@@ -1,4 +1,4 @@
-//! `tidegate source`: the sources of policies, and what is wrong with them.
+//! `tidegate source`: the sources of policies, with their states and faults.
 
 use std::time::Duration;
 
@@ -52,5 +52,6 @@ fn ago(seconds: u64) -> String {
 }
 
 fn age(seconds: u64) -> String {
-    duration::show(Duration::from_secs(seconds))
+    // Whole seconds: "0 s", not "0 ns".
+    if seconds == 0 { "0 s".to_owned() } else { duration::show(Duration::from_secs(seconds)) }
 }

@@ -262,7 +262,7 @@ impl Daemon {
         whole(async move { daemon.replace(next, Live::Kept, confirm_ms).await }).await
     }
 
-    /// What would run with `snapshot` as the set of source `name`. Live changes of classes that stay as they are
+    /// The configuration with `snapshot` as the set of source `name`. Live changes of classes that stay as they are
     /// written stay in force.
     pub(super) async fn with_set(
         &self,
@@ -362,7 +362,8 @@ async fn fits(documents: Documents, fits_host: bool) -> Result<(), String> {
         let (config, found) = documents.parse(fits_host.then(host::look).as_ref());
         let config = config.ok_or(Refusal::Findings(found))?;
         policy_set(&config)?;
-        Ok::<_, Refusal>(drop(Installed::read(documents, config)?))
+        Installed::read(documents, config)?;
+        Ok::<_, Refusal>(())
     });
     read.await.map_err(Refusal::Failure).flatten().map_err(|refusal| refusal.text())
 }

@@ -5,6 +5,7 @@ mod weights;
 
 mod classes;
 mod marking;
+mod sources;
 mod text;
 
 use std::collections::BTreeMap;
@@ -13,10 +14,17 @@ use tidegate_core::ack::Counts;
 
 pub(crate) use text::{Labels, Page, float, labels};
 
-use crate::api::{Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Status, Trunk};
+use crate::api::{
+    Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Source, Status, Trunk,
+};
 
-/// `status`, `all_classes` and `all_trunks` as metrics.
-pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk]) -> String {
+/// `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
+pub(super) fn page(
+    status: &Status,
+    all_classes: &[Class],
+    all_trunks: &[Trunk],
+    all_sources: &[Source],
+) -> String {
     let mut page = Page::default();
     gateway(status, &mut page);
     link(status, &mut page);
@@ -25,6 +33,7 @@ pub(super) fn page(status: &Status, all_classes: &[Class], all_trunks: &[Trunk])
     classes::write(all_classes, &mut page);
     marking::write(status, all_classes, &mut page);
     trunks(all_trunks, &mut page);
+    sources::write(all_sources, &mut page);
     page.into_text()
 }
 
@@ -397,6 +406,21 @@ mod tests {
         vec![class("up"), class("down")]
     }
 
+    fn page_of_a_test() -> String {
+        let source = Source {
+            name: "central".to_owned(),
+            kind: "etcd".to_owned(),
+            state: "unreachable".to_owned(),
+            revision: Some("7".to_owned()),
+            newest: Some("7".to_owned()),
+            delivered_s: Some(600),
+            failing_s: Some(60),
+            error: Some("no answer".to_owned()),
+            help: Some("look whether the server runs".to_owned()),
+        };
+        page(&status(), &classes(), &trunks_of_a_test(), &[source])
+    }
+
     fn trunks_of_a_test() -> Vec<Trunk> {
         let end = crate::api::OtherEnd {
             difference: None,
@@ -489,13 +513,15 @@ mod tests {
 
     #[test]
     fn metrics_pass_our_own_lint() {
-        let page = page(&status(), &classes(), &trunks_of_a_test());
+        let page = page_of_a_test();
         assert_eq!(lint(&page), [""; 0], "{page}");
         let of_aggregate = crate::aggregate::metrics_of_a_test();
         assert_eq!(lint(&of_aggregate), [""; 0], "{of_aggregate}");
         assert!(page.contains("tidegate_policy_wait_seconds_total{policy=\"web \\\"2\\\"\""));
         assert!(page.contains("tidegate_dropped_packets_total{reason=\"queue-full\"} 7\n"));
         assert!(page.contains("tidegate_marked_packets_total{reason=\"aqm\"} 8\n"));
+        let in_force = "tidegate_source_in_force{source=\"central\",kind=\"etcd\"} 0\n";
+        assert!(page.contains(in_force), "{page}");
     }
 
     /// The metrics of `page`, and those of an aggregate gateway, as a page of the manual.
@@ -524,10 +550,7 @@ mod tests {
 
     #[test]
     fn the_manual_lists_every_metric_with_its_labels() {
-        crate::committed::holds(
-            "docs/operate/metrics.md",
-            &manual(&page(&status(), &classes(), &trunks_of_a_test())),
-        );
+        crate::committed::holds("docs/operate/metrics.md", &manual(&page_of_a_test()));
     }
 
     #[test]
@@ -555,12 +578,7 @@ mod tests {
             }
             promtool => promtool.unwrap(),
         };
-        promtool
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(page(&status(), &classes(), &trunks_of_a_test()).as_bytes())
-            .unwrap();
+        promtool.stdin.take().unwrap().write_all(page_of_a_test().as_bytes()).unwrap();
         let output = promtool.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }

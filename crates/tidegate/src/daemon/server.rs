@@ -371,8 +371,8 @@ async fn apply_source(
 /// Makes a page of current metrics.
 async fn page(daemon: &Daemon) -> Result<String, Failure> {
     let (status, classes) = (daemon.status().await?, daemon.classes().await?.classes);
-    let trunks = daemon.trunks().await?.trunks;
-    aside(move || metrics::page(&status, &classes, &trunks)).await
+    let (trunks, sources) = (daemon.trunks().await?.trunks, daemon.sources().await.sources);
+    aside(move || metrics::page(&status, &classes, &trunks, &sources)).await
 }
 
 pub(crate) const PAGE: [(HeaderName, &str); 1] =

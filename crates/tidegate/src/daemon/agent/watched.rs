@@ -1,4 +1,4 @@
-//! One followed source: its newest set, and what is wrong with it.
+//! One followed source with its newest set and its fault.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Watched {
     pub(super) task: Option<AbortOnDrop>,
     /// The newest set it delivered.
     pub(super) newest: Option<Arc<Snapshot>>,
-    /// When it delivered that.
+    /// The time of that delivery.
     delivered: Option<Instant>,
     /// Its fault, and since when.
     fault: Option<(Fault, Instant)>,
@@ -34,7 +34,7 @@ pub(super) struct Watched {
 pub(super) struct Refused {
     /// Its revision; none for the last good set on the disk.
     revision: Option<String>,
-    /// Why.
+    /// The reason.
     why: String,
     /// Since when sets are refused.
     since: Instant,
@@ -111,7 +111,7 @@ impl Watched {
         self.fault = Some((fault, since));
     }
 
-    /// Records that a set was refused: `why`.
+    /// Records that a set was refused, and why.
     pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
         let since = self.refused.take().map_or_else(Instant::now, |refused| refused.since);
         self.refused = Some(Refused { revision, why, since });
@@ -122,7 +122,7 @@ impl Watched {
         self.refused.as_ref().and_then(|_| self.newest.clone())
     }
 
-    /// What is wrong, since when, and what to do.
+    /// The fault with its age and remedy, or the reason of the last refusal.
     pub(super) fn alarm(&self) -> Option<String> {
         let name = &self.spec.name;
         if let Some((fault, since)) = &self.fault {
@@ -130,9 +130,9 @@ impl Watched {
             return Some(format!("source `{name}` for {ago} s: {fault}"));
         }
         let Refused { revision, why, since } = self.refused.as_ref()?;
-        let of = revision.as_ref().map_or_else(String::new, |it| format!(", revision {it},"));
         let ago = since.elapsed().as_secs();
-        Some(format!("source `{name}`{of} is not in force for {ago} s: {why}"))
+        let what = revision.as_ref().map_or_else(String::new, |it| format!("revision {it}: "));
+        Some(format!("source `{name}` for {ago} s: not in force, {what}{why}"))
     }
 
     /// The source as `tidegate source` shows it, with the set that is `in_force`.
@@ -151,8 +151,6 @@ impl Watched {
             (None, None) if in_force.is_none() => ("starting", None, None),
             (None, None) => ("in force", None, None),
         };
-        let faulty = self.fault.as_ref().map(|(_, since)| since);
-        let since = faulty.or(self.refused.as_ref().map(|refused| &refused.since));
         Source {
             name: self.spec.name.clone(),
             kind: kind(&self.spec).to_owned(),
@@ -160,10 +158,16 @@ impl Watched {
             revision: in_force,
             newest,
             delivered_s: self.delivered.map(|at| at.elapsed().as_secs()),
-            failing_s: since.map(|since| since.elapsed().as_secs()),
+            failing_s: self.failing_since().map(|since| since.elapsed().as_secs()),
             error,
             help,
         }
+    }
+
+    /// Since when it has its fault, or its newest set was refused.
+    fn failing_since(&self) -> Option<Instant> {
+        let fault = self.fault.as_ref().map(|(_, since)| *since);
+        fault.or_else(|| self.refused.as_ref().map(|refused| refused.since))
     }
 
     fn advice(&self) -> String {

@@ -1,0 +1,285 @@
+//! Changes and faults of repositories while traffic goes through: each datagram has its policy, and none is lost.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_e2e::{Gateway, Testbed, now, pause, until, witnessed_beside_others};
+
+use crate::site::{KINDS, Kind, LIMIT, PASSWORD, Site, ask, in_state, policy_of, prepare};
+use crate::stream::{Stream, classified};
+
+/// Longest time from a commit to its generation.
+const IN_FORCE: Duration = Duration::from_secs(2);
+
+/// A password that the server does not accept.
+const WRONG: &str = "wrong-password";
+
+/// How long markers are written without a pause.
+const FLOOD: Duration = Duration::from_secs(3);
+
+/// Generations of that time at most: one a second, the last one, and those of a machine that is slow.
+const FEW: u64 = 8;
+
+#[test]
+fn files() {
+    witnessed_beside_others(|bed| all(bed, Kind::Directory));
+}
+
+#[test]
+fn etcd() {
+    if Kind::Etcd.is_here() {
+        witnessed_beside_others(|bed| all(bed, Kind::Etcd));
+    }
+}
+
+#[test]
+fn ldap() {
+    if Kind::Ldap.is_here() {
+        witnessed_beside_others(|bed| all(bed, Kind::Ldap));
+    }
+}
+
+/// A gateway with a source whose policy is in force.
+struct Case<'a> {
+    bed: &'a Testbed,
+    site: Site<'a>,
+    gateway: Gateway<'a>,
+}
+
+/// A fault, what the gateway says of it, and how it is mended.
+struct Row {
+    fault: &'static str,
+    /// Repositories that can have it.
+    kinds: &'static [Kind],
+    begin: fn(&mut Case<'_>),
+    /// The state of the source then. With `in force` there is no alarm.
+    state: &'static [&'static str],
+    /// Words of the alarm besides the name of the source and the time.
+    says: fn(&Case<'_>) -> Vec<String>,
+    mend: fn(&mut Case<'_>),
+}
+
+const SERVERS: [Kind; 2] = [Kind::Etcd, Kind::Ldap];
+
+const TABLE: &[Row] = &[
+    Row {
+        fault: "the server is down",
+        kinds: &KINDS,
+        begin: |case| case.site.kill(),
+        state: &["unreachable", "unusable"],
+        says: |case| match case.site.kind {
+            Kind::Directory => vec!["site".to_owned()],
+            _ => vec!["look whether".to_owned()],
+        },
+        mend: |case| case.site.run(),
+    },
+    Row {
+        fault: "half a change has no marker",
+        kinds: &KINDS,
+        begin: |case| {
+            case.site.write("41 Mbit/s");
+            pause(Duration::from_millis(600));
+        },
+        state: &["in force"],
+        says: |_| Vec::new(),
+        mend: |case| case.site.commit(),
+    },
+    Row {
+        fault: "a policy does not compile",
+        kinds: &KINDS,
+        begin: |case| {
+            case.site.write("fast");
+            case.site.commit();
+        },
+        state: &["refused", "malformed"],
+        says: |case| vec![case.site.place().to_owned(), "fast".to_owned()],
+        mend: |case| {
+            case.site.write("42 Mbit/s");
+            case.site.commit();
+        },
+    },
+    Row {
+        fault: "the password is wrong",
+        kinds: &SERVERS,
+        begin: |case| case.apply(&case.with_users(WRONG)),
+        state: &["refused"],
+        says: |_| vec!["`user`".to_owned()],
+        mend: |case| case.apply(&case.site.source(PASSWORD)),
+    },
+    Row {
+        fault: "another source has the same name",
+        kinds: &KINDS,
+        begin: |case| {
+            let other = case.other();
+            let set = "[[policy]]\nname = \"stream\"\naction = \"pass\"\n";
+            fs::write(case.bed.folder.join("other/copy.toml"), set).unwrap();
+            fs::write(case.bed.folder.join("other/COMMIT"), "1\n").unwrap();
+            case.apply(&(case.site.source(PASSWORD) + &other));
+        },
+        state: &["in force"],
+        says: |case| {
+            vec!["`other`".to_owned(), "copy.toml".to_owned(), case.site.place().to_owned()]
+        },
+        mend: |case| case.apply(&case.site.source(PASSWORD)),
+    },
+];
+
+impl Case<'_> {
+    /// Puts a policy file with these sources in force.
+    fn apply(&self, sources: &str) {
+        self.gateway.apply("af-packet", sources);
+    }
+
+    /// The source with a user of this password.
+    fn with_users(&self, password: &str) -> String {
+        let source = self.site.source(password);
+        if self.site.kind != Kind::Etcd {
+            return source;
+        }
+        // An etcd without users refuses whoever logs in.
+        let file = self.site.password_file(password).display().to_string();
+        source + &format!("user = \"gateway\"\npassword_file = \"{file}\"\n")
+    }
+
+    /// Another source, a directory.
+    fn other(&self) -> String {
+        let path = self.bed.folder.join("other");
+        fs::create_dir_all(&path).unwrap();
+        format!(
+            "[[source]]\nname = \"other\"\nkind = \"directory\"\npath = \"{}\"\n",
+            path.display()
+        )
+    }
+}
+
+/// Kills: a change that waits for a poll; a packet without a policy, or lost, while policies change or a server is
+/// down; an alarm without its reason; an alarm that stays; a set of which a part is put in force.
+fn all(bed: &Testbed, kind: Kind) {
+    prepare(bed);
+    let mut site = Site::start(bed, kind);
+    site.write_first("30 Mbit/s");
+    site.commit();
+    let log = bed.folder.join("gateway.log");
+    let to = Stdio::from(fs::File::create(&log).unwrap());
+    let gateway = bed.gateway_with("af-packet", &site.source(PASSWORD), &["--verbose"], to);
+    in_state(bed, "central", "in force");
+    let mut case = Case { bed, site, gateway };
+    let before = ask(bed, "status");
+    let stream = Stream::start(bed);
+    changes_are_in_force_at_once(&mut case);
+    for row in TABLE.iter().filter(|row| row.kinds.contains(&kind)) {
+        goes_through(&mut case, row);
+    }
+    markers_without_end(&mut case);
+    let (sent, received) = stream.finish();
+    let after = ask(bed, "status");
+    assert_eq!((received, classified(&after) - classified(&before)), (sent, sent), "{after}");
+    assert!(sent > 1_000 && after["hangs"] == before["hangs"], "{sent} sent, {after}");
+    assert_eq!(after["up"]["bypassed"], before["up"]["bypassed"], "{after}");
+
+    starts_without_its_server(&mut case);
+    let said =
+        format!("{}{}{}", ask(bed, "status"), ask(bed, "source"), fs::read_to_string(log).unwrap());
+    assert!(said.contains("central"), "{said}");
+    assert!(!said.contains(PASSWORD) && !said.contains(WRONG), "{said}");
+}
+
+fn changes_are_in_force_at_once(case: &mut Case<'_>) {
+    for mean in 31..34 {
+        let generation = ask(case.bed, "status")["generation"].as_u64();
+        case.site.write(&format!("{mean} Mbit/s"));
+        case.site.commit();
+        let committed = now();
+        let status = until("the next generation", LIMIT, || {
+            let status = ask(case.bed, "status");
+            (status["generation"].as_u64() > generation).then_some(status)
+        });
+        let time = committed.elapsed();
+        println!("{}: in force after {time:?}", case.site.kind.name());
+        assert!(time < IN_FORCE, "{time:?}, {status}");
+        assert_eq!(mean_of(&status), Some(mean * 1_000_000), "{status}");
+    }
+}
+
+/// The mean rate of the policy of the stream.
+fn mean_of(status: &Value) -> Option<u64> {
+    let stream = status["aggregates"].as_array()?.iter().find(|it| it["policy"] == "stream");
+    stream?["mean_bps"].as_u64()
+}
+
+fn goes_through(case: &mut Case<'_>, row: &Row) {
+    let mean = mean_of(&ask(case.bed, "status"));
+    (row.begin)(case);
+    let fault = format!("{} {}", case.site.kind.name(), row.fault);
+    let words = (row.says)(case);
+    let alarms = until(&fault, LIMIT, || {
+        let state = ask(case.bed, "source")["sources"]
+            .as_array()?
+            .iter()
+            .find(|it| it["name"] == "central")?["state"]
+            .clone();
+        let alarms = ask(case.bed, "status")["alarms"].as_array()?.clone();
+        let as_expected = row.state.iter().any(|it| state == *it)
+            && alarms.len() == usize::from(!words.is_empty());
+        as_expected.then_some(alarms)
+    });
+    for alarm in &alarms {
+        let alarm = alarm.as_str().unwrap();
+        let all = words
+            .iter()
+            .chain([&"source `".to_owned(), &" for ".to_owned()])
+            .all(|it| alarm.contains(it));
+        assert!(all, "{fault}: {alarm}");
+        println!("{fault}: {alarm}");
+    }
+    assert_eq!(mean_of(&ask(case.bed, "status")), mean, "{fault}");
+    assert_eq!(policy_of(case.bed, "udp", "9000"), "stream", "{fault}");
+    (row.mend)(case);
+    let source = in_state(case.bed, "central", "in force");
+    assert_eq!(source["failing_s"], Value::Null, "{source}");
+    until(&format!("no alarm after: {fault}"), LIMIT, || {
+        ask(case.bed, "status")["alarms"].as_array()?.is_empty().then_some(())
+    });
+}
+
+/// Kills: a generation for each marker; an agent that waits for the last one.
+fn markers_without_end(case: &mut Case<'_>) {
+    let before = ask(case.bed, "status")["generation"].as_u64().unwrap();
+    let markers = case.site.flood(FLOOD);
+    case.site.write("50 Mbit/s");
+    case.site.commit();
+    let after = until("the last marker", LIMIT, || {
+        let status = ask(case.bed, "status");
+        (mean_of(&status) == Some(50_000_000)).then_some(status)
+    });
+    let generations = after["generation"].as_u64().unwrap() - before;
+    println!("{}: {markers} markers, {generations} generations", case.site.kind.name());
+    assert!((1..=FEW).contains(&generations), "{generations} generations, {after}");
+}
+
+/// Kills: a last good set that is not on the disk, or not taken from there; a start that fails without the server.
+fn starts_without_its_server(case: &mut Case<'_>) {
+    case.gateway.stop();
+    case.site.kill();
+    let _ = case.bed.file(
+        "policies.toml",
+        &format!(
+            "[gateway]\nlan = \"lan\"\nwan = \"wan\"\nbackend = \"af-packet\"\n\n{}",
+            case.site.source(PASSWORD)
+        ),
+    );
+    case.gateway.start_again();
+    assert_eq!(policy_of(case.bed, "udp", "9000"), "stream");
+    let state = until("a fault", LIMIT, || {
+        let found = ask(case.bed, "source")["sources"][0].clone();
+        found["error"].is_string().then_some(found)
+    });
+    assert!(state["revision"].is_string() && state["help"].is_string(), "{state}");
+    let alarms = ask(case.bed, "status")["alarms"].clone();
+    assert_eq!(alarms.as_array().map(Vec::len), Some(1), "{alarms}");
+    case.site.run();
+    in_state(case.bed, "central", "in force");
+    assert_eq!(ask(case.bed, "status")["alarms"].as_array().map(Vec::len), Some(0));
+}

@@ -1,0 +1,85 @@
+//! A stream of datagrams from the LAN to the WAN, each of which is counted at both ends.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_e2e::{Testbed, pause};
+
+/// The port that the stream goes to.
+pub(crate) const PORT: u16 = 9000;
+
+/// Interval between two datagrams.
+const INTERVAL: Duration = Duration::from_millis(2);
+
+/// After the last datagram was sent, the receiver waits this long for one more.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// A stream under way.
+pub(crate) struct Stream {
+    ends: Ends,
+    sender: JoinHandle<u64>,
+    receiver: JoinHandle<u64>,
+}
+
+impl Stream {
+    pub(crate) fn start(bed: &Testbed) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let (from, to) = (bed.lan.v4, bed.wan.v4);
+        let (bound, ready) = std::sync::mpsc::channel();
+        let (end, done) = (Arc::clone(&ends), Arc::new(AtomicBool::new(false)));
+        let all_sent = Arc::clone(&done);
+        let receiver = bed.wan.within(move || {
+            let socket = UdpSocket::bind((to, PORT)).unwrap();
+            socket.set_read_timeout(Some(SILENCE)).unwrap();
+            bound.send(()).unwrap();
+            let (mut received, mut datagram) = (0, [0; 256]);
+            loop {
+                let last = done.load(Ordering::Acquire);
+                match socket.recv(&mut datagram) {
+                    Ok(_) => received += 1,
+                    Err(_) if last => return received,
+                    Err(_) => {}
+                }
+            }
+        });
+        ready.recv().unwrap();
+        let sender = bed.lan.within(move || {
+            let socket = UdpSocket::bind((from, PORT)).unwrap();
+            let mut sent = 0;
+            while !end.load(Ordering::Acquire) {
+                socket.send_to(&[0; 100], (to, PORT)).unwrap();
+                sent += 1;
+                pause(INTERVAL);
+            }
+            all_sent.store(true, Ordering::Release);
+            sent
+        });
+        Self { ends: Ends(ends), sender, receiver }
+    }
+
+    /// Ends it; what was sent and what arrived.
+    pub(crate) fn finish(self) -> (u64, u64) {
+        drop(self.ends);
+        (self.sender.join().unwrap(), self.receiver.join().unwrap())
+    }
+}
+
+/// Ends the sender when it is dropped, on a panic too.
+struct Ends(Arc<AtomicBool>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Packets of the stream that a gateway with `status` has given to a policy.
+pub(crate) fn classified(status: &Value) -> u64 {
+    let all = status["aggregates"].as_array().unwrap().iter();
+    let stream = all.filter(|it| it["policy"] == "stream" && it["direction"] == "up");
+    stream.map(|it| it["offered"]["packets"].as_u64().unwrap()).sum()
+}
