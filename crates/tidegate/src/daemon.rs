@@ -92,7 +92,7 @@ pub(crate) struct Installed {
     live: BTreeMap<String, Option<Class>>,
 }
 
-/// What becomes of class changes that were made while the gateway ran.
+/// The treatment of class changes that were made while the gateway ran.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Live {
     /// They stay, except for classes that are written otherwise now.
@@ -186,7 +186,10 @@ impl Daemon {
         let confirm_ms = proposal.confirm_ms;
         let next = self.read(proposal).await?;
         let daemon = self.clone();
-        whole(async move { daemon.replace(next, Live::Undone, confirm_ms).await }).await
+        let replaced = whole(async move { daemon.replace(next, Live::Undone, confirm_ms).await });
+        let applied = replaced.await?;
+        self.agent.renew();
+        Ok(applied)
     }
 
     /// Replaces the running configuration by `next`.

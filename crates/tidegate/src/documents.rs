@@ -42,7 +42,7 @@ impl Documents {
         Head::of(&self.text).sources
     }
 
-    /// Whether `other` has the same policy file with the same includes, whatever its sources hold.
+    /// Returns `true` if `other` has the same policy file with the same includes. Sets do not count.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         self.text == other.text && self.included == other.included
     }

@@ -12,6 +12,7 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub(crate) struct Agent {
     sources: Mutex<BTreeMap<String, Watched>>,
     /// The sources of the policy file may have changed.
     changed: Notify,
+    /// A policy file was put in force: credentials that a server refuses are to be read again.
+    renewing: AtomicBool,
     /// Tells the task of each source that other policies are installed, with which a refused set may compile.
     installs: watch::Sender<()>,
     /// Held while sets are written to the disk, so that an older set never replaces a newer one.
@@ -61,6 +64,7 @@ impl Agent {
             store,
             sources: Mutex::default(),
             changed: Notify::new(),
+            renewing: AtomicBool::new(false),
             installs: watch::Sender::new(()),
             keeping: Arc::default(),
         }
@@ -91,7 +95,7 @@ impl Agent {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Watched>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Watched>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,6 +103,12 @@ impl Agent {
     pub(super) fn installed(&self) {
         self.changed.notify_one();
         self.installs.send_replace(());
+    }
+
+    /// Tells the agent that an operator has put a policy file in force, perhaps with other credentials.
+    pub(super) fn renew(&self) {
+        self.renewing.store(true, Ordering::Relaxed);
+        self.changed.notify_one();
     }
 
     /// Changes the state of source `name`, if it is followed.
@@ -139,12 +149,12 @@ impl Agent {
 impl Daemon {
     /// Follows the sources of the policy file in force, whichever these are, until dropped.
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
-        let mut renew = false;
         loop {
             let installed = self.installed().await;
+            let renew = self.agent.renewing.swap(false, Ordering::Relaxed);
             self.reconcile(&installed.config.sources, renew);
-            let changed = tokio::time::timeout(REOPEN, self.agent.changed.notified()).await;
-            renew = changed.is_ok();
+            // Whether it has ended by a change or by its time, the sources are looked at again.
+            let _ = tokio::time::timeout(REOPEN, self.agent.changed.notified()).await;
         }
     }
 
@@ -356,7 +366,7 @@ async fn add_fitting(
     }
 }
 
-/// Whether a gateway can run `documents`, else why not.
+/// Checks that a gateway can run `documents`. Returns the reason if it cannot.
 async fn fits(documents: Documents, fits_host: bool) -> Result<(), String> {
     let read = aside(move || {
         let (config, found) = documents.parse(fits_host.then(host::look).as_ref());

@@ -26,7 +26,7 @@ pub(crate) struct Store {
     files: Mutex<BTreeMap<String, State>>,
 }
 
-/// What is in the file of a source.
+/// The content of the file of a source.
 enum State {
     /// This set of the source at this place.
     Holds(String, Weak<Snapshot>),

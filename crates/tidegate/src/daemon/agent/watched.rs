@@ -78,7 +78,7 @@ impl Watched {
         }
     }
 
-    /// Whether server and gateway do not accept each other, which other files of credentials may mend.
+    /// Returns `true` if server and gateway do not accept each other. Other credentials may mend that.
     pub(super) fn is_locked_out(&self) -> bool {
         let of_credentials = |kind| matches!(kind, FaultKind::Refused | FaultKind::Untrusted);
         self.fault.as_ref().is_some_and(|(fault, _)| of_credentials(fault.kind))
@@ -106,7 +106,7 @@ impl Watched {
     }
 
     /// Records a fault of the source.
-    pub(super) fn fail(&mut self, fault: Fault) {
+    pub(in crate::daemon) fn fail(&mut self, fault: Fault) {
         let since = self.fault.take().map_or_else(Instant::now, |(_, since)| since);
         self.fault = Some((fault, since));
     }

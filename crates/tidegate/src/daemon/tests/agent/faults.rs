@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use tidegate_repository::{Fault, FaultKind};
+
 use super::*;
 
 /// The file with the last good set of source `a`, once it contains `wanted`.
@@ -185,5 +187,24 @@ async fn a_source_is_opened_again_when_its_files_are_mended() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     fixture.apply(&text, None).await.unwrap();
     fixture.source("a", |source| source.state == "unreachable").await;
+    follow.abort();
+}
+
+/// Kills: a password that a server refuses, and that only a restart reads again; credentials that are read again at
+/// each commit of another source, until the server locks the account.
+#[tokio::test]
+async fn a_reload_reads_refused_credentials_again() {
+    let folder = folder_with(&["a"]);
+    let text = with_sources(&folder, &["a"], "");
+    push(&text, "a", &pass("one", "10.1.0.0/16")).await;
+    let (fixture, follow) = start(folder, &text).await;
+    let refused = Fault::new(FaultKind::Refused, "wrong password");
+    kept(&fixture, "one").await;
+    fixture.daemon.agent.lock().get_mut("a").unwrap().fail(refused);
+    fixture.daemon.agent.installed();
+    tokio::time::sleep(2 * QUIET).await;
+    assert!(!fixture.daemon.agent.alarms().is_empty(), "a commit of another source opens nothing");
+    fixture.apply(&text, None).await.unwrap();
+    fixture.source("a", |source| source.error.is_none()).await;
     follow.abort();
 }
