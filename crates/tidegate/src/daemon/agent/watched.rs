@@ -87,6 +87,11 @@ impl Watched {
         snapshot
     }
 
+    /// The newest set, if it was refused.
+    pub(super) fn refused_set(&self) -> Option<Arc<Snapshot>> {
+        self.newest.clone().filter(|_| self.refused.is_some())
+    }
+
     /// Records a fault of the source.
     pub(super) fn fail(&mut self, fault: Fault) {
         let since = self.fault.take().map_or_else(Instant::now, |(_, since)| since);
