@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub(crate) use store::Store;
-use watched::{Refused, Watched};
+use watched::Watched;
 
 use super::{Daemon, Installed, Refusal, Turn, aside, whole};
 use crate::api::{Applied, Plan, Sources};
@@ -125,9 +125,7 @@ impl Agent {
     /// Records that a set of source `name` was refused, and why.
     fn refuse(&self, name: &str, revision: Option<String>, why: String) {
         tracing::error!(source = name, "{why}");
-        self.with(name, |watched| {
-            watched.refused = Some(Refused { revision, why, at: Instant::now() });
-        });
+        self.with(name, |watched| watched.refuse(revision, why));
     }
 
     /// One alarm for each source that is not in order.
@@ -196,8 +194,8 @@ impl Daemon {
                 next = snapshots.recv() => next,
                 () = tokio::time::sleep(RETRY), if waiting.is_some() => continue,
                 _ = installs.changed() => {
-                    let refused = self.agent.with(name, |watched| watched.refused_set());
-                    waiting = waiting.or(refused.flatten());
+                    let refused = || self.agent.with(name, |watched| watched.refused_set()).flatten();
+                    waiting = waiting.or_else(refused);
                     continue;
                 }
             };
