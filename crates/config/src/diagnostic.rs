@@ -91,7 +91,7 @@ pub struct Findings {
 /// The origin of a part of the text.
 #[derive(Clone, Debug)]
 struct Origin {
-    /// What messages call it.
+    /// Its name in messages.
     path: String,
     /// Its first byte in the text, the start of a line.
     start: usize,

@@ -14,7 +14,7 @@ use crate::{parts, read};
 /// A document in TOML, from a file or a repository.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Part {
-    /// What messages call it: a path, a key, a DN.
+    /// Its name in messages: a path, a key, a DN.
     pub origin: String,
     /// Its text.
     pub text: String,

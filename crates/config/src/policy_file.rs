@@ -124,7 +124,7 @@ pub fn parse_parts(
     (config.filter(|_| !found.has_errors()), found)
 }
 
-/// What a policy file says of other places to read.
+/// The other places to read that a policy file names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// The files it includes: paths or patterns, relative to its directory.

@@ -10,16 +10,16 @@ use tidegate_core::Bytes;
 pub struct SourceSpec {
     /// Its name, in reports, alarms and commands.
     pub name: String,
-    /// Where its policies are.
+    /// The place of its policies.
     pub kind: SourceKind,
-    /// How the gateway authenticates itself and the server.
+    /// Authentication of the gateway and of the server.
     pub access: Access,
     /// The roles of this gateway: a policy with roles is taken if one of them is among these. Policies without
     /// roles are taken always.
     pub roles: Vec<String>,
-    /// What becomes of a new commit.
+    /// The use of a new commit.
     pub apply: Apply,
-    /// What a commit is.
+    /// The definition of a commit.
     pub commit: Commit,
     /// Interval between two looks at a source that cannot be watched.
     pub poll: Duration,
@@ -29,7 +29,7 @@ pub struct SourceSpec {
     pub max_policies: usize,
 }
 
-/// Where the policies of a source are.
+/// The place of the policies of a source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SourceKind {
     /// Files whose names end in `.toml`, in one directory of this host.
@@ -53,7 +53,7 @@ pub enum SourceKind {
     },
 }
 
-/// How gateway and server of a source authenticate each other.
+/// Authentication of the gateway and of the server of a source.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Access {
     /// User or bind DN.
@@ -68,7 +68,7 @@ pub struct Access {
     pub key: Option<PathBuf>,
 }
 
-/// What becomes of a new commit of a source.
+/// The use of a new commit of a source.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Apply {
     /// It is put in force.
@@ -80,7 +80,7 @@ pub enum Apply {
     Manual,
 }
 
-/// What a commit is.
+/// The definition of a commit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Commit {
     /// The change of a marker, written last.

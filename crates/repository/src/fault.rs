@@ -1,4 +1,4 @@
-//! The faults of a source: what is wrong, and what to do about it.
+//! The faults of a source, each with its remedy.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use std::fmt;
 pub struct Fault {
     /// Its kind, which decides the advice.
     pub kind: FaultKind,
-    /// What is wrong, with the place: a key, a DN, a file.
+    /// The problem, with its place: a key, a DN, a file.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub help: String,
 }
 

@@ -1,4 +1,4 @@
-//! Policy repositories: where an organisation keeps the policies of its gateways.
+//! Policy repositories, in which an organisation keeps the policies of its gateways.
 //!
 //! A [`PolicyRepository`] watches one source and proposes each complete set of policies as a [`Snapshot`]. A set
 //! is complete when its marker is written, the last write of a change. The policy agent merges the snapshots of
@@ -30,7 +30,7 @@ pub use fault::{Fault, FaultKind};
 pub use report::{Conformance, NodeReport};
 pub use roles::select;
 
-/// A complete set of policies, as a repository held it at one commit, whatever roles they are for.
+/// A complete set of policies, as a repository held it at one commit, for all roles.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Snapshot {
     /// The commit, such as an etcd revision. Equal revisions of one source are the same set.
@@ -63,7 +63,7 @@ pub trait PolicyRepository: Send + Sync {
     /// Every other item of the source is removed. Watchers see the old set or the new one, never a mixture.
     fn push(&self, items: Vec<Item>) -> Answer<'_, String>;
 
-    /// Writes what a gateway does with the policies of this source, where the source can keep it.
+    /// Writes the report of a gateway, where the source can keep it.
     fn report(&self, report: &NodeReport) -> Answer<'_, ()>;
 }
 

@@ -1,4 +1,4 @@
-//! What a gateway reports back to its sources.
+//! The report of a gateway to its sources.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct NodeReport {
     pub error: Option<String>,
     /// Share of the live flows that are classified by this generation, from 0 to 1.
     pub flows_on_it: f64,
-    /// Policies of this source, by name.
+    /// Conformance of each policy of this source, by name.
     pub policies: BTreeMap<String, Conformance>,
 }
 

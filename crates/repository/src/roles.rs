@@ -1,4 +1,4 @@
-//! Which items of a repository are for this gateway.
+//! Selects the items of a repository that are for this gateway.
 //!
 //! An item without roles is for every gateway. An item with roles is for the gateways that have one of them.
 //!

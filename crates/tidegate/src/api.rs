@@ -502,7 +502,7 @@ pub struct Applied {
 /// The sources of policies.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Sources {
-    /// Each of them, by name.
+    /// The sources, sorted by name.
     pub sources: Vec<Source>,
 }
 
@@ -514,8 +514,8 @@ pub struct Source {
     /// Its kind.
     pub kind: String,
     /// "in force"; "starting" before its first set; "new" while its set is being put in force; "waits" for
-    /// `tidegate apply` or `tidegate confirm`; "refused" if its newest set cannot be in force; else the kind of its
-    /// fault, such as "unreachable".
+    /// `tidegate apply` or `tidegate confirm`; "refused" if its newest set cannot be in force. A source with a fault
+    /// has the kind of the fault, such as "unreachable".
     pub state: String,
     /// The revision in force.
     pub revision: Option<String>,

@@ -59,7 +59,7 @@ enum Command {
     Classes,
     /// Change what a class has a right to while it runs
     Class(commands::class::Args),
-    /// Show the sources of policies: the revision in force, the newest one, and what is wrong
+    /// Show the sources of policies: the revision in force, the newest one, and faults
     Source,
     /// Move a set of policies into a source, or out of it
     Policy(commands::policy::Args),

@@ -85,10 +85,10 @@ tables! {
         /// Roles of this gateway. An item with `roles` is taken if it has one of these, an item without them always.
         /// Default: none.
         "roles" => roles: Option<Spanned<List<String>>>,
-        /// What becomes of a commit: "auto" puts it in force, "confirm" rolls it back unless `tidegate confirm`
-        /// follows, "manual" waits for `tidegate apply --source`. Default: "auto".
+        /// The use of a commit: "auto" puts it in force, "confirm" rolls it back unless `tidegate confirm` follows,
+        /// "manual" waits for `tidegate apply --source`. Default: "auto".
         "apply" => apply: Option<Spanned<Apply>>,
-        /// What a commit is: "marker", the change of a marker that is written last; or "each-change", every change
+        /// The definition of a commit: "marker", the change of a marker that is written last; or "each-change", every change
         /// that a quiet 200 ms follow. With the latter, half a change can be put in force. Default: "marker".
         "commit" => commit: Option<Spanned<Commit>>,
         /// Interval between two looks at a source that cannot be watched, from "100 ms" to "1 h". Default: "1 s".

@@ -1,4 +1,4 @@
-//! The sources of a policy file: what is written, and what keeps them from being watched.
+//! Compiles the sources of a policy file, and complains of fields that keep a source from being watched.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ fn source(raw: &Spanned<raw::Source>, found: &mut Findings) -> Option<SourceSpec
 /// Fields of a source that are optional.
 const MAY_LACK: &[&str] = &["prefix", "user"];
 
-/// Where its policies are. Complains of what is missing, and of fields of other kinds.
+/// The place of its policies. Complains of missing fields, and of fields of other kinds.
 fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> Option<SourceKind> {
     let it = raw.get_ref();
     let (path, url, base) = (it.path.as_ref(), it.url.as_ref(), it.base.as_ref());
@@ -130,7 +130,7 @@ fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> O
     }
 }
 
-/// What to write for a field that is missing.
+/// An example for a missing field.
 const fn example(kind: raw::Kind, field: &str) -> &'static str {
     match (kind, field.as_bytes()) {
         (_, b"path") => "\"/etc/tidegate/policies.d\"",
@@ -150,7 +150,7 @@ fn urls(
     for url in &written.get_ref().0 {
         let text = url.get_ref();
         let host = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
-        // What may have a password in it is not shown.
+        // A URL that may have a password in it is not shown.
         let span = if text.contains('@') { source.clone() } else { url.span() };
         let problem = match host {
             None => format!("begin it with {}", schemes.join(" or ")),

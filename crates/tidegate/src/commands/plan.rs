@@ -37,7 +37,7 @@ pub(super) struct What {
     pub(super) source: Option<String>,
 }
 
-/// Prints how the file, or the set of a source, differs from what runs; or the canonical text of the file.
+/// Prints the differences of the file, or of the set of a source, from the running policies; or the canonical text.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if let (true, Some(file)) = (args.canonical, &args.what.file) {
         return print_canonical(file, context);

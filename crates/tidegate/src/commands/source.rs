@@ -1,4 +1,4 @@
-//! `tidegate source`: the sources of policies, and what is wrong with them.
+//! `tidegate source`: the sources of policies, with their states and faults.
 
 use std::time::Duration;
 

@@ -266,7 +266,7 @@ impl Daemon {
         whole(async move { daemon.replace(next, confirm_ms).await }).await
     }
 
-    /// What would run with `snapshot` as the set of source `name`. Live changes of classes that stay as they are
+    /// The configuration with `snapshot` as the set of source `name`. Live changes of classes that stay as they are
     /// written stay in force.
     async fn with_set(&self, name: &str, snapshot: Arc<Snapshot>) -> Result<Installed, Refusal> {
         let running = self.installed().await;

@@ -1,4 +1,4 @@
-//! What the agent writes back into its sources: the revision in force, and the conformance of each policy.
+//! The agent reports to its sources: the revision in force, and the conformance of each policy.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Daemon {
     }
 }
 
-/// Sends `report`. What refuses it, such as a user who may only read, is no alarm.
+/// Sends `report`. A refusal is no alarm: the user of the source may have the right to read only.
 async fn send(name: &str, repository: &dyn PolicyRepository, report: &NodeReport) {
     match tokio::time::timeout(PATIENCE, repository.report(report)).await {
         Ok(Ok(())) => {}

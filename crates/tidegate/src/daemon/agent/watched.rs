@@ -1,4 +1,4 @@
-//! One followed source: its newest set, and what is wrong with it.
+//! One followed source with its newest set and its fault.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Watched {
     pub(super) task: Option<AbortOnDrop>,
     /// The newest set it delivered.
     pub(super) newest: Option<Arc<Snapshot>>,
-    /// When it delivered that.
+    /// The time of that delivery.
     delivered: Option<Instant>,
     /// Its fault, and since when.
     fault: Option<(Fault, Instant)>,
@@ -32,7 +32,7 @@ pub(super) struct Watched {
 pub(super) struct Refused {
     /// Its revision; none for the last good set on the disk.
     revision: Option<String>,
-    /// Why.
+    /// The reason.
     why: String,
     /// Since when.
     at: Instant,
@@ -105,7 +105,7 @@ impl Watched {
         self.fault = Some((fault, since));
     }
 
-    /// What is wrong, since when, and what to do.
+    /// The fault with its age and remedy, or the reason of the last refusal.
     pub(super) fn alarm(&self) -> Option<String> {
         let name = &self.spec.name;
         if let Some((fault, since)) = &self.fault {
